@@ -1,0 +1,216 @@
+//! Pointers to blocks in the log, and the checksums that they carry.
+//!
+//! Metadata are checksummed with XXH3-64 under a seed made of the volume's UUID and the block's identity, so that
+//! a misplaced or stale block never passes for the right one. File data are checksummed without an identity, so
+//! that extents can be shared (DESIGN.md section 6, "Pointer").
+
+use crate::types::{Extent, FragAddr, Ino, Ssn};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What a block in the log is; part of the seed of its checksum and of its owner record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum BlockKind {
+    /// Segment summaries, and the unit reserved for the next one.
+    Summary = 1,
+    /// A block of inodes; `logical` is the inode block's number.
+    InodeBlock = 2,
+    /// A node of a directory's tree.
+    DirNode = 3,
+    /// A node of the tree of a large file's extents.
+    ExtentNode = 4,
+    /// A node of the tree of a large file's checksums.
+    ChecksumNode = 5,
+    /// A node of the tree of an inode's extended attributes.
+    XattrNode = 6,
+    /// The value of an extended attribute too large for the tree.
+    XattrValue = 7,
+    /// The data of a small file.
+    SmallData = 8,
+    /// A log image of a homed unit; `logical` is its 4 KiB unit in the file.
+    Image = 9,
+    /// A node of the IFILE.
+    IfileNode = 10,
+    /// A node of the bitmap tree.
+    BitmapNode = 11,
+    /// A node of the tree of owner records.
+    OwnerNode = 12,
+    /// A node of the tree of group descriptors.
+    GroupNode = 13,
+    /// A node of the lazy map.
+    LazyNode = 14,
+    /// Blocks of a large file in a data group; `logical` is the first one's number in the file.
+    Homed = 15,
+    /// A superblock copy, allocated for good.
+    Superblock = 16,
+}
+
+impl BlockKind {
+    /// Every kind, in the order of their numbers.
+    pub const ALL: [BlockKind; 16] = [
+        BlockKind::Summary,
+        BlockKind::InodeBlock,
+        BlockKind::DirNode,
+        BlockKind::ExtentNode,
+        BlockKind::ChecksumNode,
+        BlockKind::XattrNode,
+        BlockKind::XattrValue,
+        BlockKind::SmallData,
+        BlockKind::Image,
+        BlockKind::IfileNode,
+        BlockKind::BitmapNode,
+        BlockKind::OwnerNode,
+        BlockKind::GroupNode,
+        BlockKind::LazyNode,
+        BlockKind::Homed,
+        BlockKind::Superblock,
+    ];
+
+    /// The kind with this number on disk.
+    pub fn from_u8(raw: u8) -> Option<BlockKind> {
+        BlockKind::ALL.into_iter().find(|kind| *kind as u8 == raw)
+    }
+
+    /// Whether blocks of this kind are nodes of a tree ([`crate::node`]).
+    pub const fn is_node(self) -> bool {
+        matches!(
+            self,
+            BlockKind::DirNode
+                | BlockKind::ExtentNode
+                | BlockKind::ChecksumNode
+                | BlockKind::XattrNode
+                | BlockKind::IfileNode
+                | BlockKind::BitmapNode
+                | BlockKind::OwnerNode
+                | BlockKind::GroupNode
+                | BlockKind::LazyNode
+        )
+    }
+
+    /// Whether blocks of this kind are nodes of the maps that only checkpoints write (IFILE, BFILE, MFILE).
+    pub const fn is_map(self) -> bool {
+        matches!(
+            self,
+            BlockKind::IfileNode
+                | BlockKind::BitmapNode
+                | BlockKind::OwnerNode
+                | BlockKind::GroupNode
+                | BlockKind::LazyNode
+        )
+    }
+}
+
+/// Who a metadata block is: the seed of its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Identity {
+    /// What the block is.
+    pub kind: BlockKind,
+    /// Level of a tree node, leaves are 0; 0 for other blocks.
+    pub level: u8,
+    /// The owning inode, or 0 for blocks of the maps and inode blocks.
+    pub ino: Ino,
+    /// Generation of the owning inode, or 0.
+    pub generation: u32,
+    /// Logical block, inode block number, or the lowest key of a tree node.
+    pub logical: u64,
+}
+
+/// The checksum of a metadata block: XXH3-64 seeded with the volume's UUID and the block's identity.
+pub fn metadata_checksum(uuid: &[u8; 16], identity: &Identity, bytes: &[u8]) -> u64 {
+    let mut seed = [0u8; 40];
+    seed[..16].copy_from_slice(uuid);
+    seed[16] = identity.kind as u8;
+    seed[17] = identity.level;
+    seed[20..24].copy_from_slice(&identity.generation.to_le_bytes());
+    seed[24..32].copy_from_slice(&identity.ino.0.to_le_bytes());
+    seed[32..].copy_from_slice(&identity.logical.to_le_bytes());
+    xxhash_rust::xxh3::xxh3_64_with_seed(bytes, xxhash_rust::xxh3::xxh3_64(&seed))
+}
+
+/// The checksum of file data in the log: XXH3-64 without an identity.
+pub fn data_checksum(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+/// A pointer on disk, 40 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawPointer {
+    /// First fragment; see [`Pointer::addr`].
+    pub addr: U64,
+    /// Length on the device, in fragments.
+    pub frags: U32,
+    /// Bytes that the block's content takes.
+    pub stored: U32,
+    /// Segment that first wrote the block.
+    pub birth: U64,
+    /// Compression algorithm; 0: none. Reserved.
+    pub compression: u8,
+    /// Bit 0: shared. Other bits are reserved and zero.
+    pub flags: u8,
+    /// Encryption key id; 0: none. Reserved.
+    pub key_id: U16,
+    /// Reserved, zero.
+    pub reserved: U32,
+    /// Checksum field; 0 for homed data, which has a checksum tree.
+    pub checksum: U64,
+}
+
+/// Where a block is and what its bytes must hash to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pointer {
+    /// First fragment. Address 0 holds the boot area, so it serves as "no block".
+    pub addr: FragAddr,
+    /// Length on the device, in fragments.
+    pub frags: u32,
+    /// Bytes that the content takes, at most `frags` fragments.
+    pub stored: u32,
+    /// Segment that first wrote the block.
+    pub birth: Ssn,
+    /// [`metadata_checksum`] or [`data_checksum`] of the stored bytes; 0 for homed data.
+    pub checksum: u64,
+}
+
+impl Pointer {
+    /// The pointer that names no block.
+    pub const NONE: Pointer =
+        Pointer { addr: FragAddr(0), frags: 0, stored: 0, birth: Ssn(0), checksum: 0 };
+
+    /// Whether the pointer names a block.
+    pub const fn is_some(&self) -> bool {
+        self.addr.0 != 0
+    }
+
+    /// The fragments that the block takes.
+    pub const fn extent(&self) -> Extent {
+        Extent { start: self.addr, frags: self.frags as u64 }
+    }
+
+    /// The form on disk.
+    pub fn encode(&self) -> RawPointer {
+        RawPointer {
+            addr: U64::new(self.addr.0),
+            frags: U32::new(self.frags),
+            stored: U32::new(self.stored),
+            birth: U64::new(self.birth.0),
+            compression: 0,
+            flags: 0,
+            key_id: U16::new(0),
+            reserved: U32::new(0),
+            checksum: U64::new(self.checksum),
+        }
+    }
+
+    /// Reads the form on disk. Compressed, encrypted and shared blocks belong to incompatible features that a
+    /// reader of this version refuses at mount, so those fields are not looked at here.
+    pub fn decode(raw: &RawPointer) -> Pointer {
+        Pointer {
+            addr: FragAddr(raw.addr.get()),
+            frags: raw.frags.get(),
+            stored: raw.stored.get(),
+            birth: Ssn(raw.birth.get()),
+            checksum: raw.checksum.get(),
+        }
+    }
+}
