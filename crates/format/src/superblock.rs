@@ -1,0 +1,493 @@
+//! The superblock: who the volume is, its geometry, and where its last checkpoint's summary is.
+//!
+//! Two copies stand on every device, written alternately (DESIGN.md sections 6 and 7, rule 5).
+
+use crate::types::{Extent, FragAddr, Ssn, Token};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of every superblock.
+pub const MAGIC: [u8; 8] = *b"LoamFS\x01\x1a";
+/// Format version that this code reads and writes.
+pub const VERSION: u32 = 1;
+/// Bytes that a superblock copy takes and its checksum covers.
+pub const SIZE: usize = 4096;
+/// Places of the two copies on a device of at least [`SMALL_DEVICE`] bytes.
+pub const OFFSETS: [u64; 2] = [64 << 10, 8 << 20];
+/// Places of the two copies on a smaller device.
+pub const OFFSETS_SMALL: [u64; 2] = [64 << 10, 128 << 10];
+/// Below this many bytes a device has its copies at [`OFFSETS_SMALL`].
+pub const SMALL_DEVICE: u64 = 16 << 20;
+/// Every place at which a copy may stand; mount probes them all.
+pub const PROBES: [u64; 3] = [64 << 10, 128 << 10, 8 << 20];
+/// Most devices of a volume.
+pub const DEVICES_MAX: usize = 16;
+
+/// Incompatible features that this code knows: none yet.
+pub const INCOMPATIBLE_KNOWN: u64 = 0;
+/// Read-only compatible features that this code knows: none yet.
+pub const RO_COMPATIBLE_KNOWN: u64 = 0;
+
+/// Offsets of the two copies on a device of `bytes` bytes.
+pub const fn offsets(bytes: u64) -> [u64; 2] {
+    if bytes < SMALL_DEVICE { OFFSETS_SMALL } else { OFFSETS }
+}
+
+/// Sizes that shape a volume, fixed at mkfs but for `total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of a fragment: a power of two, 512 to 4,096.
+    pub fragment_size: u32,
+    /// Bytes of a block: a power of two, 4 KiB to 1 MiB, at least a fragment.
+    pub block_size: u32,
+    /// Fragments of a group: a power of two.
+    pub group_frags: u64,
+    /// Fragments of the volume.
+    pub total_frags: u64,
+    /// Most bytes of a segment.
+    pub segment_max: u32,
+    /// A checkpoint is taken at the latest after this many segments.
+    pub checkpoint_segments_max: u32,
+    /// ... or this many bytes of summaries.
+    pub checkpoint_summary_max: u32,
+    /// ... or this many dirty map nodes.
+    pub checkpoint_nodes_max: u32,
+}
+
+/// Bytes of the unit in which the log is written, and of a checksummed unit of homed data.
+pub const UNIT_SIZE: u32 = 4096;
+
+impl Geometry {
+    /// Fragments of a block.
+    pub const fn block_frags(&self) -> u64 {
+        (self.block_size / self.fragment_size) as u64
+    }
+
+    /// Fragments of a unit of [`UNIT_SIZE`] bytes.
+    pub const fn unit_frags(&self) -> u64 {
+        (UNIT_SIZE / self.fragment_size) as u64
+    }
+
+    /// Number of groups; the last one may be cut short by the end of the volume.
+    pub const fn groups(&self) -> u32 {
+        self.total_frags.div_ceil(self.group_frags) as u32
+    }
+
+    /// The fragments of a group.
+    pub fn group_extent(&self, group: crate::GroupNo) -> Extent {
+        let start = u64::from(group.0).saturating_mul(self.group_frags);
+        Extent::new(FragAddr(start), self.group_frags.min(self.total_frags.saturating_sub(start)))
+    }
+
+    /// The group that holds `addr`.
+    pub fn group_of(&self, addr: FragAddr) -> crate::GroupNo {
+        crate::GroupNo((addr.0 / self.group_frags) as u32)
+    }
+
+    /// Whether the run lies on the volume.
+    pub fn holds(&self, extent: Extent) -> bool {
+        extent.start.0.checked_add(extent.frags).is_some_and(|end| end <= self.total_frags)
+    }
+
+    /// Fragments that hold `bytes` bytes.
+    pub const fn frags_for(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.fragment_size as u64)
+    }
+
+    /// Byte offset of an address on a volume of one device.
+    pub const fn byte_offset(&self, addr: FragAddr) -> u64 {
+        addr.0.saturating_mul(self.fragment_size as u64)
+    }
+
+    /// Checks that every size is one that the format allows.
+    ///
+    /// # Errors
+    /// [`SuperblockError::Geometry`] naming the first field out of range.
+    pub fn validate(&self) -> Result<(), SuperblockError> {
+        let bad = |field| Err(SuperblockError::Geometry { field });
+        if !self.fragment_size.is_power_of_two() || !(512..=4096).contains(&self.fragment_size) {
+            return bad("fragment size");
+        }
+        if !self.block_size.is_power_of_two() || !(UNIT_SIZE..=1 << 20).contains(&self.block_size) {
+            return bad("block size");
+        }
+        if !self.group_frags.is_power_of_two()
+            || self.group_frags < 8 * self.block_frags()
+            || self.group_frags > (1 << 28) / u64::from(self.fragment_size)
+        {
+            return bad("group size");
+        }
+        let bytes_max = 1u64 << 48;
+        if self.total_frags < 4 * self.group_frags.min(64)
+            || self.total_frags > bytes_max / u64::from(self.fragment_size)
+            || self.total_frags.div_ceil(self.group_frags) > u64::from(u32::MAX)
+        {
+            return bad("volume size");
+        }
+        if self.segment_max % UNIT_SIZE != 0 || !(1 << 16..=1 << 28).contains(&self.segment_max) {
+            return bad("segment size");
+        }
+        if !(2..=65_536).contains(&self.checkpoint_segments_max) {
+            return bad("segments of a checkpoint");
+        }
+        if !(UNIT_SIZE..=1 << 26).contains(&self.checkpoint_summary_max) {
+            return bad("summary bytes of a checkpoint");
+        }
+        if !(8..=1 << 20).contains(&self.checkpoint_nodes_max) {
+            return bad("nodes of a checkpoint");
+        }
+        Ok(())
+    }
+}
+
+/// One device of a volume.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceEntry {
+    /// First address that the device holds.
+    pub addr: FragAddr,
+    /// Fragments that it holds.
+    pub frags: u64,
+    /// Its number in the volume.
+    pub device: u32,
+    /// Bytes on the device before address `addr`.
+    pub offset: u64,
+}
+
+/// Where the last checkpoint's summary is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointRef {
+    /// Its sequence number.
+    pub ssn: Ssn,
+    /// Its token.
+    pub token: Token,
+    /// Address of its summary.
+    pub addr: FragAddr,
+}
+
+/// A superblock in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Identity of the volume.
+    pub uuid: [u8; 16],
+    /// Raised whenever a device joins or leaves.
+    pub membership_epoch: u64,
+    /// Number of the device that this copy stands on.
+    pub device: u32,
+    /// Devices, by address.
+    pub devices: Vec<DeviceEntry>,
+    /// Sizes.
+    pub geometry: Geometry,
+    /// Checksum algorithm of metadata; 1: XXH3-64 over all but file data of large files, which is CRC32C.
+    pub checksum_algorithm: u8,
+    /// Features that an older reader may ignore.
+    pub compatible: u64,
+    /// Features that an older reader may ignore when it does not write.
+    pub ro_compatible: u64,
+    /// Features that an older reader must refuse.
+    pub incompatible: u64,
+    /// Where the chain of summaries starts.
+    pub checkpoint: CheckpointRef,
+    /// Key of the directory hash.
+    pub hash_key: [u8; 16],
+    /// Label, UTF-8 by convention, without trailing zeros.
+    pub label: Vec<u8>,
+    /// When the volume was made, seconds since 1970.
+    pub created: i64,
+    /// Average file size that the administrator expects, bytes (H9).
+    pub avg_file_size: u32,
+    /// Files a directory that the administrator expects (H9).
+    pub files_per_dir: u32,
+    /// Name of the profile that preset the switches, for display only.
+    pub profile: Vec<u8>,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawDevice {
+    addr: U64,
+    frags: U64,
+    offset: U64,
+    device: U32,
+    reserved: U32,
+}
+
+/// The form on disk.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawSuperblock {
+    magic: [u8; 8],
+    checksum: U64,
+    version: U32,
+    device: U32,
+    uuid: [u8; 16],
+    membership_epoch: U64,
+    compatible: U64,
+    ro_compatible: U64,
+    incompatible: U64,
+    fragment_size: U32,
+    block_size: U32,
+    group_frags: U64,
+    total_frags: U64,
+    segment_max: U32,
+    checkpoint_segments_max: U32,
+    checkpoint_summary_max: U32,
+    checkpoint_nodes_max: U32,
+    checkpoint_ssn: U64,
+    checkpoint_token: U64,
+    checkpoint_addr: U64,
+    hash_key: [u8; 16],
+    created: U64,
+    avg_file_size: U32,
+    files_per_dir: U32,
+    checksum_algorithm: u8,
+    label_len: u8,
+    profile_len: u8,
+    reserved0: u8,
+    device_count: U16,
+    reserved1: U16,
+    label: [u8; 64],
+    profile: [u8; 16],
+    devices: [RawDevice; DEVICES_MAX],
+    reserved2: [u8; SIZE - 256 - 32 * DEVICES_MAX],
+}
+
+const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
+
+/// Why bytes are not a superblock that this code can use.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SuperblockError {
+    /// Too few bytes.
+    #[error("the superblock is cut short")]
+    Short,
+    /// No LoamFS here.
+    #[error("there is no LoamFS superblock here")]
+    Magic,
+    /// Torn or rotten.
+    #[error("the superblock's checksum does not match")]
+    Checksum,
+    /// Made by a later format.
+    #[error("the volume has format version {found}; this program knows version {VERSION}")]
+    Version {
+        /// Version on disk.
+        found: u32,
+    },
+    /// Needs features that this code lacks.
+    #[error("the volume uses incompatible features {unknown:#x} that this program does not know")]
+    Incompatible {
+        /// The unknown bits.
+        unknown: u64,
+    },
+    /// A size is impossible.
+    #[error("the superblock's {field} is out of range")]
+    Geometry {
+        /// Which.
+        field: &'static str,
+    },
+}
+
+impl Superblock {
+    /// The bytes on disk, checksummed.
+    pub fn encode(&self) -> Box<[u8; SIZE]> {
+        let g = &self.geometry;
+        let mut raw = RawSuperblock::new_zeroed();
+        raw.magic = MAGIC;
+        raw.version = U32::new(VERSION);
+        raw.device = U32::new(self.device);
+        raw.uuid = self.uuid;
+        raw.membership_epoch = U64::new(self.membership_epoch);
+        raw.compatible = U64::new(self.compatible);
+        raw.ro_compatible = U64::new(self.ro_compatible);
+        raw.incompatible = U64::new(self.incompatible);
+        raw.fragment_size = U32::new(g.fragment_size);
+        raw.block_size = U32::new(g.block_size);
+        raw.group_frags = U64::new(g.group_frags);
+        raw.total_frags = U64::new(g.total_frags);
+        raw.segment_max = U32::new(g.segment_max);
+        raw.checkpoint_segments_max = U32::new(g.checkpoint_segments_max);
+        raw.checkpoint_summary_max = U32::new(g.checkpoint_summary_max);
+        raw.checkpoint_nodes_max = U32::new(g.checkpoint_nodes_max);
+        raw.checkpoint_ssn = U64::new(self.checkpoint.ssn.0);
+        raw.checkpoint_token = U64::new(self.checkpoint.token.0);
+        raw.checkpoint_addr = U64::new(self.checkpoint.addr.0);
+        raw.hash_key = self.hash_key;
+        raw.created = U64::new(self.created.cast_unsigned());
+        raw.avg_file_size = U32::new(self.avg_file_size);
+        raw.files_per_dir = U32::new(self.files_per_dir);
+        raw.checksum_algorithm = self.checksum_algorithm;
+        raw.label_len = copy_name(&mut raw.label, &self.label);
+        raw.profile_len = copy_name(&mut raw.profile, &self.profile);
+        raw.device_count = U16::new(self.devices.len().min(DEVICES_MAX) as u16);
+        for (slot, entry) in raw.devices.iter_mut().zip(&self.devices) {
+            slot.addr = U64::new(entry.addr.0);
+            slot.frags = U64::new(entry.frags);
+            slot.offset = U64::new(entry.offset);
+            slot.device = U32::new(entry.device);
+        }
+        let mut bytes = Box::new([0u8; SIZE]);
+        bytes.copy_from_slice(raw.as_bytes());
+        let sum = checksum(&bytes);
+        bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a superblock, checking everything that does not need the rest of the volume.
+    ///
+    /// # Errors
+    /// Any of [`SuperblockError`].
+    pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
+        let bytes: &[u8; SIZE] =
+            bytes.get(..SIZE).and_then(|b| b.try_into().ok()).ok_or(SuperblockError::Short)?;
+        let raw = RawSuperblock::ref_from_bytes(bytes).map_err(|_| SuperblockError::Short)?;
+        if raw.magic != MAGIC {
+            return Err(SuperblockError::Magic);
+        }
+        if raw.checksum.get() != checksum(bytes) {
+            return Err(SuperblockError::Checksum);
+        }
+        if raw.version.get() != VERSION {
+            return Err(SuperblockError::Version { found: raw.version.get() });
+        }
+        let unknown = raw.incompatible.get() & !INCOMPATIBLE_KNOWN;
+        if unknown != 0 {
+            return Err(SuperblockError::Incompatible { unknown });
+        }
+        let geometry = Geometry {
+            fragment_size: raw.fragment_size.get(),
+            block_size: raw.block_size.get(),
+            group_frags: raw.group_frags.get(),
+            total_frags: raw.total_frags.get(),
+            segment_max: raw.segment_max.get(),
+            checkpoint_segments_max: raw.checkpoint_segments_max.get(),
+            checkpoint_summary_max: raw.checkpoint_summary_max.get(),
+            checkpoint_nodes_max: raw.checkpoint_nodes_max.get(),
+        };
+        geometry.validate()?;
+        let count = usize::from(raw.device_count.get());
+        let devices: Vec<DeviceEntry> = raw
+            .devices
+            .iter()
+            .take(count)
+            .map(|d| DeviceEntry {
+                addr: FragAddr(d.addr.get()),
+                frags: d.frags.get(),
+                device: d.device.get(),
+                offset: d.offset.get(),
+            })
+            .collect();
+        let covered = devices.iter().try_fold(0u64, |at, d| {
+            (d.addr.0 == at && d.frags > 0).then(|| at.checked_add(d.frags)).flatten()
+        });
+        if count == 0 || count > DEVICES_MAX || covered != Some(geometry.total_frags) {
+            return Err(SuperblockError::Geometry { field: "device map" });
+        }
+        if raw.checksum_algorithm != 1 {
+            return Err(SuperblockError::Geometry { field: "checksum algorithm" });
+        }
+        Ok(Superblock {
+            uuid: raw.uuid,
+            membership_epoch: raw.membership_epoch.get(),
+            device: raw.device.get(),
+            devices,
+            geometry,
+            checksum_algorithm: raw.checksum_algorithm,
+            compatible: raw.compatible.get(),
+            ro_compatible: raw.ro_compatible.get(),
+            incompatible: raw.incompatible.get(),
+            checkpoint: CheckpointRef {
+                ssn: Ssn(raw.checkpoint_ssn.get()),
+                token: Token(raw.checkpoint_token.get()),
+                addr: FragAddr(raw.checkpoint_addr.get()),
+            },
+            hash_key: raw.hash_key,
+            label: raw.label.iter().copied().take(raw.label_len.into()).collect(),
+            created: raw.created.get().cast_signed(),
+            avg_file_size: raw.avg_file_size.get(),
+            files_per_dir: raw.files_per_dir.get(),
+            profile: raw.profile.iter().copied().take(raw.profile_len.into()).collect(),
+        })
+    }
+
+    /// The fragments that the superblock copies take, allocated for good: everything up to the end of each copy's
+    /// block of [`UNIT_SIZE`] bytes; the first also covers the boot area before it.
+    pub fn reserved_extents(&self) -> [Extent; 2] {
+        let g = &self.geometry;
+        let frag = u64::from(g.fragment_size);
+        let [first, second] = offsets(g.total_frags.saturating_mul(frag));
+        [
+            Extent::new(FragAddr(0), (first + SIZE as u64) / frag),
+            Extent::new(FragAddr(second / frag), SIZE as u64 / frag),
+        ]
+    }
+}
+
+fn copy_name(field: &mut [u8], name: &[u8]) -> u8 {
+    let len = name.len().min(field.len());
+    field[..len].copy_from_slice(&name[..len]);
+    len as u8
+}
+
+fn checksum(bytes: &[u8; SIZE]) -> u64 {
+    let mut copy = *bytes;
+    copy[8..16].fill(0);
+    xxhash_rust::xxh3::xxh3_64(&copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Superblock {
+        Superblock {
+            uuid: [7; 16],
+            membership_epoch: 1,
+            device: 0,
+            devices: vec![DeviceEntry { addr: FragAddr(0), frags: 65_536, device: 0, offset: 0 }],
+            geometry: Geometry {
+                fragment_size: 1024,
+                block_size: 16_384,
+                group_frags: 8192,
+                total_frags: 65_536,
+                segment_max: 1 << 20,
+                checkpoint_segments_max: 64,
+                checkpoint_summary_max: 1 << 20,
+                checkpoint_nodes_max: 2048,
+            },
+            checksum_algorithm: 1,
+            compatible: 0,
+            ro_compatible: 0,
+            incompatible: 0,
+            checkpoint: CheckpointRef { ssn: Ssn(1), token: Token(9), addr: FragAddr(100) },
+            hash_key: [3; 16],
+            label: b"field".to_vec(),
+            created: -5,
+            avg_file_size: 16_384,
+            files_per_dir: 64,
+            profile: b"hfs".to_vec(),
+        }
+    }
+
+    #[test]
+    fn a_superblock_survives_the_round_trip() {
+        let sb = sample();
+        assert_eq!(Superblock::decode(&sb.encode()[..]), Ok(sb));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let bytes = sample().encode();
+        for bit in 0..SIZE * 8 {
+            let mut torn = bytes.clone();
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&torn[..]).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_incompatible_feature_is_refused_by_name() {
+        let sb = Superblock { incompatible: 1 << 40, ..sample() };
+        assert_eq!(
+            Superblock::decode(&sb.encode()[..]),
+            Err(SuperblockError::Incompatible { unknown: 1 << 40 })
+        );
+    }
+}
