@@ -1,9 +1,20 @@
 //! The on-disk structures of LoamFS: encode, decode and verify. No I/O, no state.
 //!
 //! `docs/FORMAT.md` describes every structure field by field.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod dirent;
+pub mod group;
+pub mod ifile;
+pub mod inode;
+pub mod maps;
+pub mod node;
 pub mod pointer;
+pub mod summary;
+pub mod superblock;
 pub mod types;
+pub mod xattr;
 
 pub use pointer::{BlockKind, Identity, Pointer};
+pub use superblock::Geometry;
 pub use types::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};

@@ -4,7 +4,7 @@
 
 use crate::types::{Extent, FragAddr, Ssn, Token};
 use zerocopy::little_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of every superblock.
 pub const MAGIC: [u8; 8] = *b"LoamFS\x01\x1a";

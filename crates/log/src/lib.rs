@@ -1,1 +1,12 @@
-//! Placeholder.
+//! The log: segments gathered, placed and written atomically; its chain followed after a crash.
+//!
+//! Nothing here knows what an inode means; `fs` says what a segment carries.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod chain;
+pub mod error;
+pub mod segment;
+pub mod superblocks;
+pub mod writer;
+
+pub use error::LogError;

@@ -1,0 +1,97 @@
+//! The IFILE's values: where each inode block is, and which of its inodes live (H3).
+
+use crate::pointer::{Pointer, RawPointer};
+use crate::types::{Ino, InodeBlockNo, Ssn};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Consecutive inode numbers that share an inode block.
+pub const INODES_PER_BLOCK: u64 = 32;
+/// Inode numbers end here.
+pub const INO_MAX: u64 = 1 << 40;
+
+/// The inode block that holds `ino`.
+pub const fn block_of(ino: Ino) -> InodeBlockNo {
+    InodeBlockNo(ino.0 / INODES_PER_BLOCK)
+}
+
+/// The place of `ino` in its inode block, 0 to 31.
+pub const fn slot_of(ino: Ino) -> u32 {
+    (ino.0 % INODES_PER_BLOCK) as u32
+}
+
+/// The inode number in `slot` of a block.
+pub const fn ino_at(block: InodeBlockNo, slot: u32) -> Ino {
+    Ino(block.0 * INODES_PER_BLOCK + slot as u64)
+}
+
+/// An IFILE entry, the value of the IFILE tree; its key is the inode block's number. Absent: no live inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IfileEntry {
+    /// Where the block is. It holds the live inodes only, packed in the order of their slots.
+    pub pointer: Pointer,
+    /// Bit per slot: an inode is here.
+    pub live: u32,
+    /// Bit per slot: the inode has no name left and goes once nobody has it open.
+    pub orphan: u32,
+    /// Highest segment that changed one of its inodes.
+    pub ssn: Ssn,
+}
+
+/// The form on disk, 56 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct RawIfileEntry {
+    pointer: RawPointer,
+    live: U32,
+    orphan: U32,
+    ssn: U64,
+}
+
+impl IfileEntry {
+    /// Bytes on disk.
+    pub const SIZE: usize = size_of::<RawIfileEntry>();
+
+    /// The form on disk.
+    pub fn encode(&self) -> [u8; IfileEntry::SIZE] {
+        let raw = RawIfileEntry {
+            pointer: self.pointer.encode(),
+            live: U32::new(self.live),
+            orphan: U32::new(self.orphan),
+            ssn: U64::new(self.ssn.0),
+        };
+        zerocopy::transmute!(raw)
+    }
+
+    /// Reads the form on disk; `None` when the bytes are no entry.
+    pub fn decode(bytes: &[u8]) -> Option<IfileEntry> {
+        let raw = RawIfileEntry::ref_from_bytes(bytes).ok()?;
+        let entry = IfileEntry {
+            pointer: Pointer::decode(&raw.pointer),
+            live: raw.live.get(),
+            orphan: raw.orphan.get(),
+            ssn: Ssn(raw.ssn.get()),
+        };
+        let packed = entry.live.count_ones() * crate::inode::SIZE as u32;
+        (entry.orphan & !entry.live == 0 && entry.pointer.stored == packed).then_some(entry)
+    }
+
+    /// Where the inode in `slot` starts in the packed block, or `None` when none lives there.
+    pub const fn offset_of(&self, slot: u32) -> Option<usize> {
+        if slot >= 32 || self.live & (1 << slot) == 0 {
+            return None;
+        }
+        let before = self.live & ((1u32 << slot) - 1);
+        Some(before.count_ones() as usize * crate::inode::SIZE)
+    }
+
+    /// What inner nodes say of an entry: [has free numbers, orphans, highest SSN].
+    pub const fn aggregate(&self) -> [u64; 3] {
+        [(self.live != u32::MAX) as u64, self.orphan.count_ones() as u64, self.ssn.0]
+    }
+
+    /// What an inner node says of two subtrees together.
+    pub fn fold(a: [u64; 3], b: [u64; 3]) -> [u64; 3] {
+        [a[0] | b[0], a[1].saturating_add(b[1]), a[2].max(b[2])]
+    }
+}

@@ -1,0 +1,393 @@
+//! The inode: 512 bytes, half fixed fields, half what the fields say it is (H6, H22).
+
+use crate::node::TreeRoot;
+use crate::pointer::{Pointer, RawPointer};
+use crate::types::{GroupNo, Ino, Ssn};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes of an inode.
+pub const SIZE: usize = 512;
+/// Bytes at an inode's end that hold inline data, an inline directory, extents or pointers, and inline attributes.
+pub const TAIL: usize = 240;
+/// The root directory.
+pub const ROOT_INO: Ino = Ino(2);
+/// Numbers below this are reserved: 3 atime file, 4 shared extents, 5 quota, 6 recursive counts, 7 deadlists.
+pub const FIRST_FREE_INO: u64 = 32;
+
+/// Mode bits that give the file's type.
+pub mod mode {
+    /// Mask of the type.
+    pub const TYPE: u32 = 0o170_000;
+    /// Socket.
+    pub const SOCKET: u32 = 0o140_000;
+    /// Symbolic link.
+    pub const SYMLINK: u32 = 0o120_000;
+    /// Regular file.
+    pub const REGULAR: u32 = 0o100_000;
+    /// Block device.
+    pub const BLOCK: u32 = 0o060_000;
+    /// Directory.
+    pub const DIRECTORY: u32 = 0o040_000;
+    /// Character device.
+    pub const CHARACTER: u32 = 0o020_000;
+    /// FIFO.
+    pub const FIFO: u32 = 0o010_000;
+}
+
+/// A point in time: seconds since 1970, which may be negative, and nanoseconds below 1,000,000,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp {
+    /// Seconds.
+    pub seconds: i64,
+    /// Nanoseconds.
+    pub nanos: u32,
+}
+
+/// Where an inode keeps its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing: an empty file, or a special file.
+    Empty,
+    /// Data of a tiny file, or a symlink's target.
+    Inline(Vec<u8>),
+    /// Entries of a small directory ([`crate::dirent`]).
+    InlineDir(Vec<u8>),
+    /// A small file: one run in the log.
+    Small(Pointer),
+    /// A large file whose extents fit here.
+    Extents(Vec<FileExtent>),
+    /// A large file with a tree of extents.
+    ExtentTree(TreeRoot),
+    /// A directory with a tree of entries: one node, a leaf level under one node, or more (H7).
+    DirTree(TreeRoot),
+}
+
+/// A run of blocks of a large file. In the extent tree the key is `block`, the value a [`RawPointer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileExtent {
+    /// Number of its first block in the file.
+    pub block: u64,
+    /// Where it is; a whole number of blocks.
+    pub pointer: Pointer,
+}
+
+/// The form of a [`FileExtent`] in an inode, 48 bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawFileExtent {
+    block: U64,
+    pointer: RawPointer,
+}
+
+/// Most extents in an inode.
+pub const INLINE_EXTENTS_MAX: usize = TAIL / size_of::<RawFileExtent>();
+
+/// An inode in memory, as a segment shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// Its number.
+    pub ino: Ino,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Names that lead here; a directory counts itself and its subdirectories.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Project. Reserved.
+    pub project: u32,
+    /// Flags: immutable and the like. Reserved.
+    pub flags: u32,
+    /// Random, new at each reuse of the number, never 0.
+    pub generation: u32,
+    /// Raised when the file is cut to nothing.
+    pub version: u32,
+    /// Bytes of a file; bytes of the entries' names of a directory.
+    pub size: u64,
+    /// Access, modification, change and birth.
+    pub atime: Timestamp,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of anything.
+    pub ctime: Timestamp,
+    /// When it was made.
+    pub btime: Timestamp,
+    /// Directory that holds the name; of a directory, its `..`.
+    pub parent: Ino,
+    /// Segment of its last change (H13).
+    pub ssn: Ssn,
+    /// Group near which its blocks, or its children's, are placed (H9).
+    pub anchor: GroupNo,
+    /// Device number of a special file.
+    pub rdev: u32,
+    /// A pending truncate: blocks from this size on go in bounded steps (rule 1). `u64::MAX`: none.
+    pub truncating: u64,
+    /// Fragments that its content takes.
+    pub frags: u64,
+    /// Tree of CRC32C, one a 4 KiB unit, of homed data.
+    pub checksums: TreeRoot,
+    /// Tree of attributes that do not fit inline.
+    pub xattrs: TreeRoot,
+    /// Inline attributes ([`crate::xattr`]).
+    pub inline_xattrs: Vec<u8>,
+    /// Content.
+    pub body: Body,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawInode {
+    ino: U64,
+    mode: U32,
+    nlink: U32,
+    uid: U32,
+    gid: U32,
+    project: U32,
+    flags: U32,
+    generation: U32,
+    version: U32,
+    size: U64,
+    seconds: [U64; 4],
+    nanos: [U32; 4],
+    parent: U64,
+    ssn: U64,
+    anchor: U32,
+    rdev: U32,
+    truncating: U64,
+    frags: U64,
+    body: u8,
+    reserved: u8,
+    body_len: U16,
+    xattr_len: U16,
+    reserved2: U16,
+    checksums: [u8; TreeRoot::SIZE],
+    xattrs: [u8; TreeRoot::SIZE],
+    tail: [u8; TAIL],
+}
+
+const _: () = assert!(size_of::<RawInode>() == SIZE);
+
+impl Inode {
+    /// The file's type, as in the mode.
+    pub const fn file_type(&self) -> u32 {
+        self.mode & mode::TYPE
+    }
+
+    /// Whether it is a directory.
+    pub const fn is_dir(&self) -> bool {
+        self.file_type() == mode::DIRECTORY
+    }
+
+    /// Whether it is a regular file.
+    pub const fn is_file(&self) -> bool {
+        self.file_type() == mode::REGULAR
+    }
+
+    /// Bytes of the tail that the body and the attributes take; more than [`TAIL`] does not fit.
+    pub fn tail_used(&self) -> usize {
+        self.body.len() + self.inline_xattrs.len()
+    }
+
+    /// The bytes on disk. A body that does not fit is cut, which [`Inode::tail_used`] lets the caller rule out.
+    pub fn encode(&self) -> [u8; SIZE] {
+        let times = [self.atime, self.mtime, self.ctime, self.btime];
+        let body = self.body.encode();
+        let mut raw = RawInode::new_zeroed();
+        raw.ino = U64::new(self.ino.0);
+        raw.mode = U32::new(self.mode);
+        raw.nlink = U32::new(self.nlink);
+        raw.uid = U32::new(self.uid);
+        raw.gid = U32::new(self.gid);
+        raw.project = U32::new(self.project);
+        raw.flags = U32::new(self.flags);
+        raw.generation = U32::new(self.generation);
+        raw.version = U32::new(self.version);
+        raw.size = U64::new(self.size);
+        raw.seconds = times.map(|t| U64::new(t.seconds.cast_unsigned()));
+        raw.nanos = times.map(|t| U32::new(t.nanos));
+        raw.parent = U64::new(self.parent.0);
+        raw.ssn = U64::new(self.ssn.0);
+        raw.anchor = U32::new(self.anchor.0);
+        raw.rdev = U32::new(self.rdev);
+        raw.truncating = U64::new(self.truncating);
+        raw.frags = U64::new(self.frags);
+        raw.body = self.body.number();
+        raw.checksums = self.checksums.encode();
+        raw.xattrs = self.xattrs.encode();
+        let body_len = body.len().min(TAIL);
+        let xattr_len = self.inline_xattrs.len().min(TAIL - body_len);
+        raw.body_len = U16::new(body_len as u16);
+        raw.xattr_len = U16::new(xattr_len as u16);
+        raw.tail[..body_len].copy_from_slice(&body[..body_len]);
+        raw.tail[TAIL - xattr_len..].copy_from_slice(&self.inline_xattrs[..xattr_len]);
+        zerocopy::transmute!(raw)
+    }
+
+    /// Reads an inode.
+    ///
+    /// # Errors
+    /// [`InodeError`] naming the field that cannot be.
+    pub fn decode(bytes: &[u8]) -> Result<Inode, InodeError> {
+        let raw = RawInode::ref_from_bytes(bytes).map_err(|_| InodeError::Short)?;
+        let time = |i: usize| {
+            let t = Timestamp {
+                seconds: raw.seconds[i].get().cast_signed(),
+                nanos: raw.nanos[i].get(),
+            };
+            if t.nanos < 1_000_000_000 { Ok(t) } else { Err(InodeError::Time) }
+        };
+        let body_len = usize::from(raw.body_len.get());
+        let xattr_len = usize::from(raw.xattr_len.get());
+        if body_len + xattr_len > TAIL {
+            return Err(InodeError::Tail);
+        }
+        let root = |bytes: &[u8]| TreeRoot::decode(bytes).ok_or(InodeError::Root);
+        let inode = Inode {
+            ino: Ino(raw.ino.get()),
+            mode: raw.mode.get(),
+            nlink: raw.nlink.get(),
+            uid: raw.uid.get(),
+            gid: raw.gid.get(),
+            project: raw.project.get(),
+            flags: raw.flags.get(),
+            generation: raw.generation.get(),
+            version: raw.version.get(),
+            size: raw.size.get(),
+            atime: time(0)?,
+            mtime: time(1)?,
+            ctime: time(2)?,
+            btime: time(3)?,
+            parent: Ino(raw.parent.get()),
+            ssn: Ssn(raw.ssn.get()),
+            anchor: GroupNo(raw.anchor.get()),
+            rdev: raw.rdev.get(),
+            truncating: raw.truncating.get(),
+            frags: raw.frags.get(),
+            checksums: root(&raw.checksums)?,
+            xattrs: root(&raw.xattrs)?,
+            inline_xattrs: raw.tail[TAIL - xattr_len..].to_vec(),
+            body: Body::decode(raw.body, &raw.tail[..body_len])?,
+        };
+        inode.verify()
+    }
+
+    /// Checks that type, size and body go together.
+    fn verify(self) -> Result<Inode, InodeError> {
+        let fits = match (&self.body, self.file_type()) {
+            // A regular file without a body is one hole.
+            (Body::Empty, kind) => kind != mode::SYMLINK,
+            (Body::Inline(data), mode::REGULAR | mode::SYMLINK) => data.len() as u64 == self.size,
+            (Body::InlineDir(_) | Body::DirTree(_), mode::DIRECTORY) => true,
+            (Body::Small(p), mode::REGULAR | mode::SYMLINK) => {
+                p.is_some() && u64::from(p.stored) == self.size
+            }
+            (Body::Extents(_) | Body::ExtentTree(_), mode::REGULAR) => true,
+            _ => false,
+        };
+        if !fits {
+            return Err(InodeError::Body);
+        }
+        if self.size > i64::MAX.cast_unsigned() {
+            return Err(InodeError::Size);
+        }
+        Ok(self)
+    }
+}
+
+impl Body {
+    const fn number(&self) -> u8 {
+        match self {
+            Body::Empty => 0,
+            Body::Inline(_) => 1,
+            Body::InlineDir(_) => 2,
+            Body::Small(_) => 3,
+            Body::Extents(_) => 4,
+            Body::ExtentTree(_) => 5,
+            Body::DirTree(_) => 6,
+        }
+    }
+
+    /// Bytes that the body takes in the tail.
+    pub fn len(&self) -> usize {
+        match self {
+            Body::Empty => 0,
+            Body::Inline(bytes) | Body::InlineDir(bytes) => bytes.len(),
+            Body::Small(_) => size_of::<RawPointer>(),
+            Body::Extents(extents) => extents.len() * size_of::<RawFileExtent>(),
+            Body::ExtentTree(_) | Body::DirTree(_) => TreeRoot::SIZE,
+        }
+    }
+
+    /// Whether it takes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Body::Empty => Vec::new(),
+            Body::Inline(bytes) | Body::InlineDir(bytes) => bytes.clone(),
+            Body::Small(pointer) => pointer.encode().as_bytes().to_vec(),
+            Body::Extents(extents) => extents.iter().flat_map(FileExtent::encode).collect(),
+            Body::ExtentTree(root) | Body::DirTree(root) => root.encode().to_vec(),
+        }
+    }
+
+    fn decode(number: u8, bytes: &[u8]) -> Result<Body, InodeError> {
+        let root = || TreeRoot::decode(bytes).ok_or(InodeError::Root);
+        Ok(match number {
+            0 if bytes.is_empty() => Body::Empty,
+            1 => Body::Inline(bytes.to_vec()),
+            2 => Body::InlineDir(bytes.to_vec()),
+            3 => Body::Small(Pointer::decode(
+                RawPointer::ref_from_bytes(bytes).map_err(|_| InodeError::Body)?,
+            )),
+            4 => Body::Extents(FileExtent::decode_all(bytes)?),
+            5 => Body::ExtentTree(root()?),
+            6 => Body::DirTree(root()?),
+            _ => return Err(InodeError::Body),
+        })
+    }
+}
+
+impl FileExtent {
+    fn encode(&self) -> [u8; size_of::<RawFileExtent>()] {
+        zerocopy::transmute!(RawFileExtent {
+            block: U64::new(self.block),
+            pointer: self.pointer.encode(),
+        })
+    }
+
+    fn decode_all(bytes: &[u8]) -> Result<Vec<FileExtent>, InodeError> {
+        let raw = <[RawFileExtent]>::ref_from_bytes(bytes).map_err(|_| InodeError::Body)?;
+        Ok(raw
+            .iter()
+            .map(|r| FileExtent { block: r.block.get(), pointer: Pointer::decode(&r.pointer) })
+            .collect())
+    }
+}
+
+/// Why bytes are no inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InodeError {
+    /// Not 512 bytes.
+    #[error("the inode is cut short")]
+    Short,
+    /// Nanoseconds out of range.
+    #[error("a time is out of range")]
+    Time,
+    /// Lengths exceed the tail.
+    #[error("the inode's tail is overfull")]
+    Tail,
+    /// Not a tree root.
+    #[error("a tree root is malformed")]
+    Root,
+    /// Type and body do not go together.
+    #[error("the inode's content does not fit its type")]
+    Body,
+    /// Larger than 8 EiB.
+    #[error("the size is out of range")]
+    Size,
+}

@@ -1,0 +1,62 @@
+//! What can go wrong in the log.
+
+use loamfs_device::DeviceError;
+use loamfs_format::summary::SummaryError;
+use loamfs_format::superblock::SuperblockError;
+use loamfs_format::{FragAddr, Ssn};
+use loamfs_space::SpaceError;
+
+/// An error of the log.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum LogError {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// No copy of the superblock can be used; this is what the best one said.
+    #[error("{0}")]
+    Superblock(#[from] SuperblockError),
+    /// The two copies belong to different volumes.
+    #[error(
+        "the two superblock copies belong to different volumes; run `loamfs mkfs --force` only if neither is wanted"
+    )]
+    Foreign,
+    /// The device is smaller than the volume on it.
+    #[error(
+        "the device has {have} bytes but the volume needs {need}; attach a device that is at least as large"
+    )]
+    Shrunk {
+        /// Bytes that the device has.
+        have: u64,
+        /// Bytes that the volume needs.
+        need: u64,
+    },
+    /// The checkpoint that the superblock names cannot be read.
+    #[error("the checkpoint summary of segment {ssn} at fragment {addr} is damaged: {cause}")]
+    Checkpoint {
+        /// Segment.
+        ssn: Ssn,
+        /// Place.
+        addr: FragAddr,
+        /// What is wrong.
+        cause: SummaryError,
+    },
+    /// The checkpoint does not continue what the superblock says.
+    #[error(
+        "the summary at fragment {addr} is not the checkpoint of segment {ssn} that the superblock names"
+    )]
+    WrongCheckpoint {
+        /// Segment.
+        ssn: Ssn,
+        /// Place.
+        addr: FragAddr,
+    },
+    /// The maps of the checkpoint are missing.
+    #[error("segment {ssn} is a checkpoint without the root of a map")]
+    NoRoots {
+        /// Segment.
+        ssn: Ssn,
+    },
+    /// Space accounting met an impossible request.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+}

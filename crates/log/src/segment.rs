@@ -1,0 +1,310 @@
+//! Placing and building one segment: summary first, blocks behind it, over as few extents as space allows (H10, H11).
+//!
+//! The first extent starts at the unit that the predecessor reserved and runs on into the window behind it, so that a
+//! segment is one contiguous write while space allows. Blocks are never split; the summary may be.
+
+use loamfs_device::Buffer;
+use loamfs_format::summary::{EXTENTS_MAX, HEADER_SIZE, Header, Record};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
+use loamfs_space::{Found, Space, SpaceError};
+
+/// Smallest hole that is plugged while larger ones exist (H10, and "One mover" in DESIGN.md).
+pub const HOLE_MIN: u64 = 128 << 10;
+
+/// Why a segment found no place.
+#[derive(Debug)]
+pub enum PlaceError {
+    /// These groups' bitmaps must be loaded first; nothing has changed.
+    Load(Vec<GroupNo>),
+    /// No room; nothing has changed.
+    Full,
+    /// Space accounting is inconsistent.
+    Space(SpaceError),
+}
+
+impl From<SpaceError> for PlaceError {
+    fn from(error: SpaceError) -> Self {
+        PlaceError::Space(error)
+    }
+}
+
+/// Where the parts of a segment go. The ranges are taken from free space but have no owner yet.
+#[derive(Debug)]
+pub struct Placement {
+    /// The segment's extents, whole units, in the order of its bytes.
+    pub extents: Vec<Extent>,
+    /// The address of each block, in the order given.
+    pub blocks: Vec<FragAddr>,
+    /// The ranges that the summary takes.
+    pub summary: Vec<Extent>,
+    /// The unit reserved for the next summary.
+    pub next: Extent,
+}
+
+/// Finds a place for a summary with at most `records_max` bytes of records and for `blocks`, given in fragments.
+///
+/// `at` is the unit reserved for this summary.
+///
+/// # Errors
+/// [`PlaceError`]; in each case space is as it was before.
+pub fn place(
+    space: &mut Space,
+    geometry: &Geometry,
+    at: FragAddr,
+    records_max: u64,
+    blocks: &[u32],
+    rotational: bool,
+) -> Result<Placement, PlaceError> {
+    let mut placer = Placer {
+        space,
+        geometry,
+        rotational,
+        taken: Vec::new(),
+        closed: Vec::new(),
+        current: Extent::new(at, geometry.unit_frags()),
+        used: 0,
+        left: 0,
+    };
+    match placer.run(records_max, blocks) {
+        Ok(placement) => Ok(placement),
+        Err(error) => {
+            placer.undo();
+            Err(error)
+        }
+    }
+}
+
+struct Placer<'a> {
+    space: &'a mut Space,
+    geometry: &'a Geometry,
+    rotational: bool,
+    /// What was taken from free space so far, to be undone on failure.
+    taken: Vec<Extent>,
+    /// Finished extents.
+    closed: Vec<Extent>,
+    /// The extent being filled.
+    current: Extent,
+    /// Fragments of it that are filled.
+    used: u64,
+    /// Fragments still to be placed.
+    left: u64,
+}
+
+impl Placer<'_> {
+    fn run(&mut self, records_max: u64, blocks: &[u32]) -> Result<Placement, PlaceError> {
+        let unit = self.geometry.unit_frags();
+        let frag = u64::from(self.geometry.fragment_size);
+        let mut summary_left = loamfs_format::summary::summary_len(records_max) / frag;
+        self.left = summary_left + blocks.iter().map(|b| u64::from(*b)).sum::<u64>();
+        let window = self.left.next_multiple_of(unit) - unit;
+        let run = self.space.log_run(self.current.end(), window);
+        self.extend(run)?;
+
+        let mut summary = Vec::new();
+        while summary_left > 0 {
+            let here = (self.current.frags - self.used).min(summary_left);
+            if here == 0 {
+                self.another(unit)?;
+                continue;
+            }
+            summary.push(self.fill(here));
+            summary_left -= here;
+        }
+        let mut addresses = Vec::with_capacity(blocks.len());
+        for block in blocks {
+            let frags = u64::from(*block);
+            if self.current.frags - self.used < frags {
+                self.another(frags)?;
+            }
+            addresses.push(self.fill(frags).start);
+        }
+        self.close()?;
+        let next = self.reserve_next()?;
+        Ok(Placement {
+            extents: std::mem::take(&mut self.closed),
+            blocks: addresses,
+            summary,
+            next,
+        })
+    }
+
+    /// Lengthens the current extent by `frags` free fragments right behind it.
+    fn extend(&mut self, frags: u64) -> Result<(), PlaceError> {
+        if frags > 0 {
+            self.take(Extent::new(self.current.end(), frags))?;
+            self.current.frags += frags;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, extent: Extent) -> Result<(), PlaceError> {
+        self.space.allocate_unshown(extent)?;
+        self.taken.push(extent);
+        Ok(())
+    }
+
+    fn fill(&mut self, frags: u64) -> Extent {
+        let extent = Extent::new(FragAddr(self.current.start.0 + self.used), frags);
+        self.used += frags;
+        self.left = self.left.saturating_sub(frags);
+        extent
+    }
+
+    /// Closes the current extent and opens another that holds at least `least` fragments.
+    fn another(&mut self, least: u64) -> Result<(), PlaceError> {
+        self.close()?;
+        if self.closed.len() >= EXTENTS_MAX {
+            return Err(PlaceError::Full);
+        }
+        let unit = self.geometry.unit_frags();
+        let near = self.closed.last().map_or(self.current.start, |e| e.end());
+        let want = self.left.next_multiple_of(unit).max(unit);
+        let least = least.max(self.geometry.block_frags()).next_multiple_of(unit);
+        let mut found = self.find(want, near, least)?;
+        found.frags = found.frags.min(want);
+        self.take(found)?;
+        self.current = found;
+        self.used = 0;
+        Ok(())
+    }
+
+    /// A free run: one that is worth a seek if there is any, else any of at least `least` fragments.
+    fn find(&mut self, want: u64, near: FragAddr, least: u64) -> Result<Extent, PlaceError> {
+        let hole_min = self.geometry.frags_for(HOLE_MIN).min(want).max(least);
+        for least in [hole_min, least] {
+            match self.space.find_log(want, least, near, self.rotational) {
+                Found::Run(extent) => return Ok(extent),
+                Found::Load(groups) => return Err(PlaceError::Load(groups)),
+                Found::Full => {}
+            }
+        }
+        Err(PlaceError::Full)
+    }
+
+    /// Ends the current extent behind its last filled unit and gives the rest back.
+    fn close(&mut self) -> Result<(), PlaceError> {
+        let unit = self.geometry.unit_frags();
+        let filled = self.used.next_multiple_of(unit);
+        let rest = Extent::new(
+            FragAddr(self.current.start.0 + self.used),
+            self.current.frags.saturating_sub(self.used),
+        );
+        if rest.frags > 0 {
+            self.give_back(rest);
+        }
+        if filled > 0 {
+            self.closed.push(Extent::new(self.current.start, filled));
+        }
+        self.current = Extent::new(rest.start, 0);
+        self.used = 0;
+        Ok(())
+    }
+
+    /// Frees a range that was taken a moment ago; it may lie across the end of one taken extent only.
+    fn give_back(&mut self, rest: Extent) {
+        self.space.abandon(rest);
+        for taken in &mut self.taken {
+            if taken.overlaps(rest) {
+                taken.frags = rest.start.0.saturating_sub(taken.start.0);
+            }
+        }
+        self.taken.retain(|e| e.frags > 0);
+    }
+
+    /// Reserves the next summary's unit: right behind the segment while a fair window is free there, else where the
+    /// largest window is.
+    fn reserve_next(&mut self) -> Result<Extent, PlaceError> {
+        let unit = self.geometry.unit_frags();
+        let window = self.geometry.frags_for(self.geometry.segment_max.into());
+        let end = self.closed.last().map_or(self.current.start, |e| e.end());
+        let here = self.space.log_run(end, window);
+        let start = if here >= window / 8 {
+            end
+        } else {
+            match self.find(window, end, unit) {
+                Ok(found) if found.frags > here => found.start,
+                Err(PlaceError::Load(groups)) => return Err(PlaceError::Load(groups)),
+                _ if here >= unit => end,
+                Ok(found) => found.start,
+                Err(error) => return Err(error),
+            }
+        };
+        let next = Extent::new(start, unit);
+        self.take(next)?;
+        Ok(next)
+    }
+
+    fn undo(&mut self) {
+        for extent in std::mem::take(&mut self.taken) {
+            self.space.abandon(extent);
+        }
+    }
+}
+
+/// A segment ready to be written.
+#[derive(Debug)]
+pub struct Segment {
+    /// Sequence number.
+    pub ssn: Ssn,
+    /// One contiguous write an extent.
+    pub writes: Vec<(FragAddr, Buffer)>,
+}
+
+impl Segment {
+    /// Bytes of all writes.
+    pub fn bytes(&self) -> u64 {
+        self.writes.iter().map(|(_, b)| b.len() as u64).sum()
+    }
+}
+
+/// The bytes of a segment while they are put together.
+#[derive(Debug)]
+pub struct Image {
+    extents: Vec<Extent>,
+    buffers: Vec<Buffer>,
+    fragment_size: u64,
+}
+
+impl Image {
+    /// Zeroed bytes for the extents.
+    pub fn new(geometry: &Geometry, extents: &[Extent]) -> Image {
+        let fragment_size = u64::from(geometry.fragment_size);
+        Image {
+            extents: extents.to_vec(),
+            buffers: extents
+                .iter()
+                .map(|e| Buffer::zeroed((e.frags * fragment_size) as usize))
+                .collect(),
+            fragment_size,
+        }
+    }
+
+    /// Copies a block to its place. A block outside the segment is ignored, which [`place`] rules out.
+    pub fn put(&mut self, at: FragAddr, bytes: &[u8]) {
+        if let Some(i) = self.extents.iter().position(|e| e.contains(at)) {
+            let offset = ((at.0 - self.extents[i].start.0) * self.fragment_size) as usize;
+            if let Some(room) = self.buffers[i].get_mut(offset..offset + bytes.len()) {
+                room.copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// Writes the summary over the first bytes and ends the segment.
+    pub fn finish(mut self, mut header: Header, records: &[Record]) -> (Header, Segment) {
+        let mut bytes = vec![0u8; HEADER_SIZE];
+        records.iter().for_each(|r| r.encode(&mut bytes));
+        header.extents = self.extents.clone();
+        header.records_len = (bytes.len() - HEADER_SIZE) as u64;
+        header.records_checksum =
+            loamfs_format::pointer::data_checksum(bytes.get(HEADER_SIZE..).unwrap_or_default());
+        bytes[..HEADER_SIZE].copy_from_slice(&header.encode());
+        let mut rest = bytes.as_slice();
+        for buffer in &mut self.buffers {
+            let here = rest.len().min(buffer.len());
+            buffer[..here].copy_from_slice(&rest[..here]);
+            rest = &rest[here..];
+        }
+        let writes = self.extents.iter().map(|e| e.start).zip(self.buffers).collect();
+        (header.clone(), Segment { ssn: header.ssn, writes })
+    }
+}

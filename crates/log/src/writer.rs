@@ -1,0 +1,140 @@
+//! Where the log stands: sequence numbers, tokens, what is in flight and what is durable (rules 4, 5 and 8).
+
+use loamfs_format::{FragAddr, Ssn, Token};
+use std::collections::VecDeque;
+
+/// A sealed segment whose durability is not known yet.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    ssn: Ssn,
+    /// What its summary says of `durable`.
+    says: Ssn,
+    /// Whether all its writes have completed.
+    written: bool,
+    bytes: u64,
+}
+
+/// The end of the chain.
+#[derive(Debug, Clone)]
+pub struct Tail {
+    /// Last sealed segment.
+    pub ssn: Ssn,
+    /// Its token, which the next one must repeat.
+    pub token: Token,
+    /// Address reserved for the next summary.
+    pub next: FragAddr,
+}
+
+/// State of the log's writing end.
+#[derive(Debug, Clone)]
+pub struct LogWriter {
+    tail: Tail,
+    /// Highest segment known durable: every segment up to it had been written before a flush that has returned.
+    durable: Ssn,
+    /// Highest `durable` that a durable summary says; frees up to it are reusable.
+    said: Ssn,
+    flights: VecDeque<Flight>,
+}
+
+impl LogWriter {
+    /// A writer behind the given end of the chain, up to which everything is durable.
+    pub fn new(tail: Tail, durable: Ssn, said: Ssn) -> LogWriter {
+        LogWriter { tail, durable, said, flights: VecDeque::new() }
+    }
+
+    /// The end of the chain.
+    pub fn tail(&self) -> &Tail {
+        &self.tail
+    }
+
+    /// Highest segment known durable.
+    pub fn durable(&self) -> Ssn {
+        self.durable
+    }
+
+    /// Highest `durable` in a durable summary.
+    pub fn said(&self) -> Ssn {
+        self.said
+    }
+
+    /// Bytes sealed and not known durable.
+    pub fn undurable_bytes(&self) -> u64 {
+        self.flights.iter().map(|f| f.bytes).sum()
+    }
+
+    /// Notes that a segment of `bytes` bytes was sealed, said `says` of `durable`, and that `tail` is the new end.
+    pub fn sealed(&mut self, tail: Tail, says: Ssn, bytes: u64) {
+        self.flights.push_back(Flight { ssn: tail.ssn, says, written: false, bytes });
+        self.tail = tail;
+    }
+
+    /// Notes that all writes of a segment have completed.
+    pub fn written(&mut self, ssn: Ssn) {
+        if let Some(flight) = self.flights.iter_mut().find(|f| f.ssn == ssn) {
+            flight.written = true;
+        }
+    }
+
+    /// What a flush issued now will make durable: the longest prefix whose writes have all completed.
+    pub fn flushable(&self) -> Ssn {
+        self.flights.iter().take_while(|f| f.written).last().map_or(self.durable, |f| f.ssn)
+    }
+
+    /// Notes that a flush has returned, before which [`LogWriter::flushable`] gave `prefix`.
+    pub fn flushed(&mut self, prefix: Ssn) {
+        while let Some(flight) = self.flights.front()
+            && flight.ssn <= prefix
+        {
+            self.said = self.said.max(flight.says);
+            self.flights.pop_front();
+        }
+        self.durable = self.durable.max(prefix);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer() -> LogWriter {
+        LogWriter::new(Tail { ssn: Ssn(1), token: Token(1), next: FragAddr(8) }, Ssn(1), Ssn(0))
+    }
+
+    fn seal(w: &mut LogWriter) -> Ssn {
+        let ssn = w.tail().ssn.next();
+        let says = w.durable();
+        w.sealed(Tail { ssn, token: Token(ssn.0), next: FragAddr(0) }, says, 10);
+        ssn
+    }
+
+    #[test]
+    fn durable_is_a_prefix_of_what_was_written_before_the_flush() {
+        let mut w = writer();
+        let (a, b, c) = (seal(&mut w), seal(&mut w), seal(&mut w));
+        w.written(a);
+        w.written(c);
+        let prefix = w.flushable();
+        w.written(b);
+        w.flushed(prefix);
+        assert_eq!(w.durable(), a, "segment {c:?} waits for segment {b:?}");
+        let prefix = w.flushable();
+        w.flushed(prefix);
+        assert_eq!(w.durable(), c);
+    }
+
+    #[test]
+    fn only_a_durable_summary_lets_freed_space_be_reused() {
+        let mut w = writer();
+        let a = seal(&mut w);
+        w.written(a);
+        let prefix = w.flushable();
+        w.flushed(prefix);
+        assert_eq!(w.said(), Ssn(1));
+        let b = seal(&mut w);
+        assert_eq!(w.said(), Ssn(1), "the summary of {b:?} says {a:?} but is not durable");
+        w.written(b);
+        let prefix = w.flushable();
+        w.flushed(prefix);
+        assert_eq!(w.said(), a);
+    }
+}
