@@ -1,1 +1,50 @@
-//! Placeholder.
+//! Block devices under a LoamFS volume.
+//!
+//! Everything above sees one trait, [`Device`]: batches of reads and writes,
+//! a flush, an advisory discard, and counters by kind of request. Below it:
+//!
+//! - [`FileDevice`]: an image file or a block device,
+//! - [`MemoryDevice`]: a sparse [`Image`] in memory that is cheap to copy,
+//! - [`RecordingDevice`]: keeps every write and flush, for crash exploration,
+//! - [`FaultyDevice`]: fails, tears, misdirects or corrupts on a fixed plan.
+//!
+//! What a device promises is little: a write that completed may sit in a
+//! volatile cache until a flush that was issued afterwards has returned, writes
+//! of one batch land in any order, and of a write that was under way in a crash
+//! any subset of its sectors may have landed.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod batch;
+mod buffer;
+mod counters;
+mod device;
+mod error;
+mod faulty;
+mod file;
+mod image;
+mod memory;
+mod pool;
+mod record;
+mod request;
+mod sys;
+mod transfer;
+
+pub use buffer::Buffer;
+pub use counters::{AtomicCounters, Counters, KindCounters};
+pub use device::{Device, read_exact, write_all};
+pub use error::{DeviceError, Op};
+pub use faulty::{Effect, FaultyDevice, Request, Rule};
+pub use file::{FileDevice, FileOptions, Mode};
+pub use image::Image;
+pub use memory::MemoryDevice;
+pub use record::{Event, RecordingDevice};
+pub use request::{IoKind, Read, Write};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex whose holder may have panicked. What the mutexes of this crate
+/// guard is valid after every single step, so a poisoned one is still usable.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

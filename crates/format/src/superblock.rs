@@ -124,7 +124,7 @@ impl Geometry {
         {
             return bad("volume size");
         }
-        if self.segment_max % UNIT_SIZE != 0 || !(1 << 16..=1 << 28).contains(&self.segment_max) {
+        if !self.segment_max.is_multiple_of(UNIT_SIZE) || !(1 << 16..=1 << 28).contains(&self.segment_max) {
             return bad("segment size");
         }
         if !(2..=65_536).contains(&self.checkpoint_segments_max) {

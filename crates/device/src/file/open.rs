@@ -1,0 +1,201 @@
+//! Opening: the lock, the size, the sectors, and whether direct I/O works.
+
+use std::fs::File;
+use std::num::NonZero;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FileType, FlockOperation, OFlags, SeekFrom};
+use rustix::io::Errno;
+
+use super::raw::RawFile;
+use crate::{Buffer, DeviceError, sys};
+
+/// The sector of an image file: the page of the file system that it lies on,
+/// whatever that one lies on.
+const FILE_SECTOR: u32 = 4096;
+
+/// How a device is opened, and so whom it keeps out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// For reading, beside other readers.
+    ReadOnly,
+    /// For reading and writing, alone among those that take the lock.
+    ReadWrite,
+    /// As `ReadWrite`; a block device must also not be mounted or otherwise
+    /// claimed in the kernel.
+    ReadWriteExclusive,
+}
+
+/// How a [`FileDevice`](super::FileDevice) is opened.
+#[derive(Clone, Debug)]
+pub struct FileOptions {
+    /// What for.
+    pub mode: Mode,
+    /// Whether direct I/O may be used where it works.
+    pub direct: bool,
+    /// Overrides what the system says about seeks. What it cannot say counts as
+    /// rotational: avoiding seeks on a fast device costs little, and making them
+    /// on a slow one costs much.
+    pub rotational: Option<bool>,
+    /// Threads that work on one batch, the caller included; `None` is the caller
+    /// alone.
+    pub threads: Option<NonZero<usize>>,
+    /// How long to wait for the lock. A daemon that was killed holds it until its
+    /// last write has landed, and udev takes it for a moment whenever a block
+    /// device that was open for writing is closed.
+    pub lock_wait: Duration,
+}
+
+impl FileOptions {
+    /// Direct I/O, four threads, no waiting.
+    pub const fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            direct: true,
+            rotational: None,
+            threads: NonZero::new(4),
+            lock_wait: Duration::ZERO,
+        }
+    }
+}
+
+/// Opens, locks and measures a device; `create` makes an image file of at least
+/// that many bytes.
+pub(super) fn open(
+    path: &Path,
+    options: &FileOptions,
+    create: Option<u64>,
+) -> Result<RawFile, DeviceError> {
+    let writable = options.mode != Mode::ReadOnly;
+    let failed = |errno| DeviceError::open(path, errno);
+    let file = open_file(path, options.mode, create.is_some())?;
+
+    let stat = rustix::fs::fstat(&file).map_err(failed)?;
+    let block = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::BlockDevice => true,
+        FileType::RegularFile => false,
+        _ => {
+            return Err(DeviceError::NotADevice {
+                path: path.to_path_buf(),
+            });
+        }
+    };
+    take_lock(&file, path, options)?;
+    if let (Some(size), false) = (create, block) {
+        extend(&file, size).map_err(failed)?;
+    }
+
+    let (align, sector) = if block {
+        sectors(&file).map_err(failed)?
+    } else {
+        (FILE_SECTOR, FILE_SECTOR)
+    };
+    // The end of a block device is where the kernel's BLKGETSIZE64 says.
+    let end = rustix::fs::seek(&file, SeekFrom::End(0)).map_err(failed)?;
+    let size = end - end % u64::from(align);
+    let seeks = || sys::rotational(if block { stat.st_rdev } else { stat.st_dev });
+    Ok(RawFile {
+        size,
+        sector,
+        align,
+        rotational: options.rotational.or_else(seeks).unwrap_or(true),
+        direct: options.direct && try_direct(&file, size, align).map_err(failed)?,
+        block,
+        writable,
+        file,
+    })
+}
+
+fn open_file(path: &Path, mode: Mode, create: bool) -> Result<File, DeviceError> {
+    let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
+    flags |= match mode {
+        // Opening a fifo for reading would wait for a writer; files and block
+        // devices do not know this flag.
+        Mode::ReadOnly => OFlags::RDONLY | OFlags::NONBLOCK,
+        Mode::ReadWrite => OFlags::RDWR,
+        // Without O_CREAT this claims a block device and means nothing for a
+        // file.
+        Mode::ReadWriteExclusive => OFlags::RDWR | OFlags::EXCL,
+    };
+    let open = |flags| rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o666));
+    let outcome = match open(flags) {
+        Err(Errno::NOENT) if create => open((flags - OFlags::EXCL) | OFlags::CREATE),
+        outcome => outcome,
+    };
+    match outcome {
+        Ok(descriptor) => Ok(File::from(descriptor)),
+        Err(Errno::BUSY) => Err(busy(path)),
+        Err(Errno::ISDIR) => Err(DeviceError::NotADevice {
+            path: path.to_path_buf(),
+        }),
+        Err(errno) => Err(DeviceError::open(path, errno)),
+    }
+}
+
+/// Takes the lock on the descriptor that does the I/O. The kernel keeps it as
+/// long as a request is under way on that descriptor, even of a process that was
+/// killed, so no old write can land after the next holder's first.
+fn take_lock(file: &File, path: &Path, options: &FileOptions) -> Result<(), DeviceError> {
+    const PAUSE: Duration = Duration::from_millis(10);
+    let operation = match options.mode {
+        Mode::ReadOnly => FlockOperation::NonBlockingLockShared,
+        _ => FlockOperation::NonBlockingLockExclusive,
+    };
+    let start = Instant::now();
+    loop {
+        match rustix::fs::flock(file, operation) {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if start.elapsed() < options.lock_wait => thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => return Err(busy(path)),
+            Err(errno) => return Err(DeviceError::open(path, errno)),
+        }
+    }
+}
+
+fn busy(path: &Path) -> DeviceError {
+    DeviceError::Busy {
+        path: path.to_path_buf(),
+    }
+}
+
+fn extend(file: &File, size: u64) -> Result<(), Errno> {
+    if rustix::fs::seek(file, SeekFrom::End(0))? < size {
+        rustix::fs::ftruncate(file, size)?;
+        rustix::fs::fsync(file)?;
+    }
+    Ok(())
+}
+
+/// Logical and physical sector of a block device.
+fn sectors(file: &File) -> Result<(u32, u32), Errno> {
+    let logical = rustix::fs::ioctl_blksszget(file)?;
+    let physical = rustix::fs::ioctl_blkpbszget(file).unwrap_or(logical);
+    let plausible = |size: u32| size.is_power_of_two() && size >= 512;
+    match (plausible(logical), plausible(physical)) {
+        (true, true) => Ok((logical, physical.max(logical))),
+        (true, false) => Ok((logical, logical)),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// Switches direct I/O on if a read then works, else leaves it off.
+fn try_direct(file: &File, size: u64, align: u32) -> Result<bool, Errno> {
+    if size == 0 || sys::set_direct(file, true).is_err() {
+        return Ok(false);
+    }
+    let mut probe = Buffer::zeroed(align as usize);
+    let works = loop {
+        match rustix::io::pread(file, probe.as_mut_slice(), 0) {
+            Err(Errno::INTR) => {}
+            // Any other error is the medium's, and shows when it matters.
+            outcome => break outcome != Err(Errno::INVAL),
+        }
+    };
+    if !works {
+        sys::set_direct(file, false)?;
+    }
+    Ok(works)
+}

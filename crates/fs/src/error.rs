@@ -1,0 +1,191 @@
+//! What an operation can end with besides success.
+
+use loamfs_device::DeviceError;
+use loamfs_format::inode::InodeError;
+use loamfs_format::node::NodeError;
+use loamfs_format::superblock::SuperblockError;
+use loamfs_format::{FragAddr, Ino, InodeBlockNo, Pointer};
+use loamfs_log::LogError;
+use loamfs_space::SpaceError;
+
+/// An error of the file system.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// No such name, or the inode is gone.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The inode number was reused, or never existed.
+    #[error("inode {0} does not exist any more")]
+    Stale(Ino),
+    /// The name is taken.
+    #[error("the name exists already")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotDirectory,
+    /// A directory is not allowed here.
+    #[error("it is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// An argument makes no sense.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// A name is longer than 255 bytes, or a link's target longer than 4,095.
+    #[error("the name is too long")]
+    NameTooLong,
+    /// Too many links.
+    #[error("too many links")]
+    TooManyLinks,
+    /// Larger than a file can be.
+    #[error("the file would be too large")]
+    TooLarge,
+    /// No space left.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// The volume is, or has become, read-only.
+    #[error("the volume is read-only")]
+    ReadOnly,
+    /// No such attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The caller's buffer is too small.
+    #[error("the buffer is too small")]
+    Range,
+    /// Not permitted on this object.
+    #[error("not permitted")]
+    NotPermitted,
+    /// Not supported.
+    #[error("not supported")]
+    Unsupported,
+    /// Something on the device is damaged.
+    #[error("{0}")]
+    Corrupt(#[from] Corrupt),
+    /// A device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The log failed.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// Space accounting met the impossible.
+    #[error(transparent)]
+    Space(#[from] SpaceError),
+    /// The superblock cannot be used.
+    #[error(transparent)]
+    Superblock(#[from] SuperblockError),
+    /// mkfs options out of range.
+    #[error("{0}")]
+    Options(String),
+}
+
+/// Damage found on the device: what, where and whose.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Corrupt {
+    /// A block's bytes do not match the pointer to it.
+    #[error("the block at fragment {} (owner inode {ino}) does not match its checksum", .pointer.addr)]
+    Checksum {
+        /// Pointer to it.
+        pointer: Pointer,
+        /// Owner.
+        ino: Ino,
+    },
+    /// A node is malformed.
+    #[error("the tree node at fragment {addr} (owner inode {ino}) is malformed: {cause}")]
+    Node {
+        /// Place.
+        addr: FragAddr,
+        /// Owner.
+        ino: Ino,
+        /// What is wrong.
+        cause: NodeError,
+    },
+    /// An inode is malformed.
+    #[error("inode {ino} is malformed: {cause}")]
+    Inode {
+        /// Which.
+        ino: Ino,
+        /// What is wrong.
+        cause: InodeError,
+    },
+    /// A pointer leads off the volume.
+    #[error("a pointer of inode {ino} leads to fragment {addr}, which is not on the volume")]
+    Pointer {
+        /// Place.
+        addr: FragAddr,
+        /// Owner.
+        ino: Ino,
+    },
+    /// An IFILE entry is malformed.
+    #[error("the IFILE entry of inode block {0} is malformed")]
+    IfileEntry(InodeBlockNo),
+    /// A value in a map is malformed.
+    #[error("an entry with key {key} in the {map} map is malformed")]
+    MapEntry {
+        /// Map.
+        map: &'static str,
+        /// Key.
+        key: u64,
+    },
+    /// A directory entry is malformed.
+    #[error("directory {ino} has a malformed entry at position {key}")]
+    Dirent {
+        /// Directory.
+        ino: Ino,
+        /// Position.
+        key: u64,
+    },
+    /// An attribute is malformed.
+    #[error("inode {ino} has a malformed attribute")]
+    Xattr {
+        /// Inode.
+        ino: Ino,
+    },
+    /// Homed data does not match its checksum.
+    #[error("unit {unit} of inode {ino} at fragment {addr} does not match its checksum")]
+    Data {
+        /// File.
+        ino: Ino,
+        /// 4 KiB unit in the file.
+        unit: u64,
+        /// Place.
+        addr: FragAddr,
+    },
+    /// Something must exist by the format's rules and does not.
+    #[error("inode {ino}: {what} is missing")]
+    Missing {
+        /// Whose.
+        ino: Ino,
+        /// What.
+        what: &'static str,
+    },
+}
+
+impl Error {
+    /// The errno that a front end reports, as Linux numbers it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::NotFound => 2,
+            Error::Stale(_) => 116,
+            Error::Exists => 17,
+            Error::NotDirectory => 20,
+            Error::IsDirectory => 21,
+            Error::NotEmpty => 39,
+            Error::Invalid(_) | Error::Options(_) => 22,
+            Error::NameTooLong => 36,
+            Error::TooManyLinks => 31,
+            Error::TooLarge => 27,
+            Error::NoSpace => 28,
+            Error::ReadOnly => 30,
+            Error::NoAttribute => 61,
+            Error::Range => 34,
+            Error::NotPermitted => 1,
+            Error::Unsupported => 95,
+            Error::Corrupt(_)
+            | Error::Device(_)
+            | Error::Log(_)
+            | Error::Space(_)
+            | Error::Superblock(_) => 5,
+        }
+    }
+}

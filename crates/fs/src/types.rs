@@ -1,0 +1,128 @@
+//! What callers of the library pass in and get back.
+
+use loamfs_format::Ino;
+pub use loamfs_format::inode::Timestamp;
+
+/// Attributes of an inode, as stat(2) shows them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Number.
+    pub ino: Ino,
+    /// New at each reuse of the number.
+    pub generation: u32,
+    /// Type and permissions.
+    pub mode: u32,
+    /// Names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a special file.
+    pub rdev: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Units of 512 bytes that the content takes.
+    pub blocks: u64,
+    /// Times.
+    pub atime: Timestamp,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of anything.
+    pub ctime: Timestamp,
+    /// When it was made.
+    pub btime: Timestamp,
+}
+
+/// Who and what a new inode is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewInode {
+    /// Permission bits, the umask applied.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group; a setgid directory hands down its own instead.
+    pub gid: u32,
+    /// Device number, for device nodes.
+    pub rdev: u32,
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The time of the call.
+    Now,
+    /// This one.
+    At(Timestamp),
+}
+
+/// What to change of an inode; `None` leaves a field alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size: truncate, or extend with a hole.
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+    /// Change time, which otherwise is now.
+    pub ctime: Option<Timestamp>,
+}
+
+/// Flags of rename, as renameat2(2) has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RenameFlags {
+    /// Fail when the new name exists.
+    pub no_replace: bool,
+    /// Swap the two names.
+    pub exchange: bool,
+}
+
+/// An entry that readdir gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// Where it leads.
+    pub ino: Ino,
+    /// Type bits of the mode shifted right by 12, as `DT_*`.
+    pub file_type: u8,
+    /// Position behind this entry, to go on from.
+    pub next: u64,
+    /// Name.
+    pub name: Vec<u8>,
+}
+
+/// Figures for statfs(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Bytes of the unit in which the next figures count.
+    pub fragment_size: u32,
+    /// Preferred size of requests.
+    pub block_size: u32,
+    /// Size of the volume.
+    pub total: u64,
+    /// Free, the reserve included.
+    pub free: u64,
+    /// Free for writers.
+    pub available: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Inodes that could still be made.
+    pub inodes_free: u64,
+}
+
+/// How setxattr treats an existing attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrMode {
+    /// Make or replace.
+    Any,
+    /// Must not exist.
+    Create,
+    /// Must exist.
+    Replace,
+}
