@@ -223,7 +223,8 @@ impl Page {
     /// # Errors
     /// The index to insert at, when the key is not there.
     pub fn find(&self, key: u64) -> Result<usize, usize> {
-        self.slots().binary_search_by(|slot| slot.key.get().cmp(&key))
+        self.slots()
+            .binary_search_by(|slot| slot.key.get().cmp(&key))
     }
 
     /// The index of the greatest key that is not above `key`.
@@ -268,7 +269,11 @@ impl Page {
         }
         let count = self.count();
         self.0.slots.copy_within(index..count, index + 1);
-        self.0.slots[index] = RawSlot { key: U64::new(key), offset: U16::new(0), len: U16::new(0) };
+        self.0.slots[index] = RawSlot {
+            key: U64::new(key),
+            offset: U16::new(0),
+            len: U16::new(0),
+        };
         self.0.header.count = U16::new(count as u16 + 1);
         self.push_value(index, value);
         Ok(index)
@@ -279,7 +284,9 @@ impl Page {
     /// # Errors
     /// [`Full`] when there is no room; nothing was changed.
     pub fn replace(&mut self, index: usize, value: &[u8]) -> Result<(), Full> {
-        let Some(old) = self.value_mut(index) else { return Ok(()) };
+        let Some(old) = self.value_mut(index) else {
+            return Ok(());
+        };
         if old.len() == value.len() {
             old.copy_from_slice(value);
             return Ok(());
@@ -349,7 +356,8 @@ impl Page {
 
     /// Bytes between slots and heap.
     fn gap(&self) -> usize {
-        self.heap_start().saturating_sub(NODE_SIZE - CAPACITY + self.count() * SLOT_SIZE)
+        self.heap_start()
+            .saturating_sub(NODE_SIZE - CAPACITY + self.count() * SLOT_SIZE)
     }
 
     /// Empties the heap and zeroes all behind the slots.
@@ -376,7 +384,9 @@ impl Page {
 
     /// Zeroes the value of entry `index` and makes it one of length 0.
     fn drop_value(&mut self, index: usize) {
-        let Some(slot) = self.slots_mut().get_mut(index) else { return };
+        let Some(slot) = self.slots_mut().get_mut(index) else {
+            return;
+        };
         let range = slot.range();
         slot.offset = U16::new(NODE_SIZE as u16);
         slot.len = U16::new(0);

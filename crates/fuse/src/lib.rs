@@ -1,1 +1,60 @@
-//! Placeholder.
+//! A thin layer over the kernel's FUSE protocol: wire format, one dispatcher,
+//! transports, and mounting. It knows nothing of any particular file system.
+//!
+//! From top to bottom:
+//!
+//! - [`Filesystem`] is what a file system implements; [`Session`] serves a
+//!   mount with one.
+//! - [`Dispatcher`] and its [`Lane`]s, one a thread: from a [`RawRequest`] to a
+//!   [`Reply`]. They know no transport.
+//! - [`Transport`] and [`Channel`]: where requests come from. [`DevFuse`] reads
+//!   `/dev/fuse`, with a descriptor for each thread.
+//! - [`mount()`], [`unmount`], [`find_mount`] and friends: the mount itself, and
+//!   [`LoopDevice`] for image files.
+//!
+//! A request is carried out by the thread that received it: waking another
+//! thread costs more than most requests do. Once the buffers have grown, the
+//! layer allocates nothing for a request.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod channel;
+mod devfuse;
+mod dispatch;
+mod encode;
+mod error;
+mod filesystem;
+mod init;
+mod loopdev;
+mod mount;
+mod reply;
+mod request;
+mod session;
+mod types;
+#[allow(
+    dead_code,
+    reason = "structures and flags follow the kernel's in full, used or not"
+)]
+mod wire;
+
+pub use channel::{Channel, Transport};
+pub use devfuse::DevFuse;
+pub use dispatch::{Dispatcher, Lane, Outcome};
+pub use error::Error;
+pub use filesystem::Filesystem;
+pub use init::{Capabilities, Config, Negotiated, ReadDirPlus};
+pub use loopdev::{LoopDevice, LoopOptions, backing_file, find_loop};
+pub use mount::{
+    BlockDevice, MountEntry, MountOptions, Mounted, detach, find_mount, is_dead, mount, mounts,
+    remount, unmount,
+};
+pub use reply::{ByteSink, DirEntry, DirPlusSink, DirSink, ReadReply, Reply, SharedBytes};
+pub use request::{NotARequest, RawRequest};
+/// The error number that answers a request.
+pub use rustix::io::Errno;
+pub use session::Session;
+pub use types::{
+    AttrReply, Caller, CopyEnd, EntryReply, FallocateMode, FileAttr, FileKind, IoctlCall, NewNode,
+    NodeId, OpenFlags, OpenReply, OpenReplyFlags, RenameFlags, SeekWhence, SetAttr, SetXattrFlags,
+    SetXattrMode, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
+};

@@ -1,1 +1,49 @@
-//! Placeholder.
+//! Free space of a LoamFS volume, in memory: bitmaps, extent summary trees, groups and their roles.
+//!
+//! [`Space`] knows of every fragment whether it may be written, and finds long free runs. It reads and writes
+//! nothing: bitmaps of groups come from its caller when they are needed ([`Found::Load`], [`Space::load`]), and go
+//! back to disk through [`Space::dirty_chunks`] and [`Space::dirty_groups`] at a checkpoint. It keeps no time,
+//! starts no threads and draws no random numbers, so that the same calls always give the same addresses.
+//!
+//! A fragment is in one of five states, and its bit is set in all but the first:
+//!
+//! | state | entered by | left by |
+//! |---|---|---|
+//! | free | [`Space::release`], [`Space::abandon`] | |
+//! | unshown: a home that no segment shows yet | [`Space::allocate_unshown`] | [`Space::show`], [`Space::abandon`] |
+//! | in use | [`Space::allocate`], [`Space::show`] | [`Space::free`], [`Space::retire`] |
+//! | held back: freed, and still part of a state that a crash may bring back (rule 5) | [`Space::free`], [`Space::retire`] | [`Space::release`] |
+//! | reserved for a superblock | [`Space::new`] | never |
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod bitmap;
+mod checkpoint;
+mod error;
+mod find_data;
+mod find_log;
+mod group;
+mod held;
+mod load;
+mod mark;
+mod max_tree;
+mod owners;
+mod place;
+mod range_map;
+mod reclaim;
+mod replay;
+mod roles;
+mod space;
+mod summary_tree;
+
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod tests;
+
+pub use checkpoint::ChunkValue;
+pub use error::SpaceError;
+pub use find_log::Found;
+pub use loamfs_format::summary::Wait;
+pub use owners::Owner;
+pub use reclaim::Candidate;
+pub use space::{LogSpace, Space};

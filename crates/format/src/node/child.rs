@@ -31,13 +31,18 @@ impl Child {
 
     /// The record of a child that is still only in memory.
     pub const fn unsettled(pointer: Pointer) -> Child {
-        Child { pointer, aggregate: [0; 3] }
+        Child {
+            pointer,
+            aggregate: [0; 3],
+        }
     }
 
     /// The form on disk.
     pub fn encode(&self) -> [u8; Child::SIZE] {
-        let raw =
-            RawChild { pointer: self.pointer.encode(), aggregate: self.aggregate.map(U64::new) };
+        let raw = RawChild {
+            pointer: self.pointer.encode(),
+            aggregate: self.aggregate.map(U64::new),
+        };
         zerocopy::transmute!(raw)
     }
 
@@ -83,7 +88,11 @@ impl TreeRoot {
     /// Bytes on disk.
     pub const SIZE: usize = size_of::<RawTreeRoot>();
     /// The empty tree.
-    pub const EMPTY: TreeRoot = TreeRoot { pointer: Pointer::NONE, low: 0, level: 0 };
+    pub const EMPTY: TreeRoot = TreeRoot {
+        pointer: Pointer::NONE,
+        low: 0,
+        level: 0,
+    };
 
     /// Whether the tree has no node.
     pub const fn is_empty(&self) -> bool {

@@ -30,7 +30,13 @@ impl fmt::Display for Page {
             match self.child(index).filter(|_| self.level() > 0) {
                 Some(child) => {
                     let (p, a) = (child.pointer, child.aggregate);
-                    write!(f, "{:?} birth {:?} checksum {:016x} aggregate {a:?}", p.extent(), p.birth, p.checksum)?;
+                    write!(
+                        f,
+                        "{:?} birth {:?} checksum {:016x} aggregate {a:?}",
+                        p.extent(),
+                        p.birth,
+                        p.checksum
+                    )?;
                 }
                 None => dump_value(value, f)?,
             }

@@ -38,10 +38,26 @@ impl Page {
             self.cut(index, SLOT_SIZE + value.len())
         };
         // `cut` counts the new entry: the left page gets that many of them.
-        let (at, left) = if cut > index { (cut - 1, true) } else { (cut, false) };
-        let low = if cut == index { key } else { self.key(at).unwrap_or(key) };
-        let mut right = if at == count { self.sibling(low) } else { self.split_off(at, low) };
-        if left { self.insert(key, value)? } else { right.insert(key, value)? };
+        let (at, left) = if cut > index {
+            (cut - 1, true)
+        } else {
+            (cut, false)
+        };
+        let low = if cut == index {
+            key
+        } else {
+            self.key(at).unwrap_or(key)
+        };
+        let mut right = if at == count {
+            self.sibling(low)
+        } else {
+            self.split_off(at, low)
+        };
+        if left {
+            self.insert(key, value)?
+        } else {
+            right.insert(key, value)?
+        };
         Ok(right)
     }
 

@@ -5,7 +5,13 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 fn identity(level: u8) -> Identity {
-    Identity { kind: BlockKind::DirNode, level, ino: Ino(7), generation: 3, logical: 10 }
+    Identity {
+        kind: BlockKind::DirNode,
+        level,
+        ino: Ino(7),
+        generation: 3,
+        logical: 10,
+    }
 }
 
 fn leaf(entries: &[(u64, &[u8])]) -> Page {
@@ -24,7 +30,10 @@ fn patched(page: &Page, at: usize, bytes: &[u8]) -> Vec<u8> {
 
 /// The live entries, and that everything that no entry owns is zero.
 fn check(page: &Page, model: &BTreeMap<u64, Vec<u8>>) {
-    assert!(page.iter().eq(model.iter().map(|(key, value)| (*key, value.as_slice()))));
+    assert!(
+        page.iter()
+            .eq(model.iter().map(|(key, value)| (*key, value.as_slice())))
+    );
     let used: usize = model.values().map(|value| SLOT_SIZE + value.len()).sum();
     assert_eq!(page.used_bytes(), used);
     assert_eq!(page.used_bytes() + page.free_bytes(), CAPACITY);
@@ -57,20 +66,53 @@ fn golden_bytes_of_a_leaf() {
 
 #[test]
 fn roots_and_children_survive_encoding() {
-    let pointer =
-        Pointer { addr: FragAddr(9), frags: 4, stored: 4096, birth: Ssn(5), checksum: 77 };
-    let child = Child { pointer, aggregate: [1, 2, u64::MAX] };
+    let pointer = Pointer {
+        addr: FragAddr(9),
+        frags: 4,
+        stored: 4096,
+        birth: Ssn(5),
+        checksum: 77,
+    };
+    let child = Child {
+        pointer,
+        aggregate: [1, 2, u64::MAX],
+    };
     assert_eq!(Child::decode(&child.encode()), Some(child));
-    let root = TreeRoot { pointer, low: 3, level: 2 };
+    let root = TreeRoot {
+        pointer,
+        low: 3,
+        level: 2,
+    };
     assert_eq!(TreeRoot::decode(&root.encode()), Some(root));
     assert_eq!(TreeRoot::decode(&[0; 64]), Some(TreeRoot::EMPTY));
     assert_eq!(TreeRoot::EMPTY.encode(), [0; 64]);
     for bad in [
         TreeRoot { level: 31, ..root },
-        TreeRoot { pointer: Pointer { addr: temporary(1), ..pointer }, ..root },
-        TreeRoot { pointer: Pointer { frags: 9, ..pointer }, ..root },
-        TreeRoot { pointer: Pointer { stored: 8192, ..pointer }, ..root },
-        TreeRoot { low: 1, ..TreeRoot::EMPTY },
+        TreeRoot {
+            pointer: Pointer {
+                addr: temporary(1),
+                ..pointer
+            },
+            ..root
+        },
+        TreeRoot {
+            pointer: Pointer {
+                frags: 9,
+                ..pointer
+            },
+            ..root
+        },
+        TreeRoot {
+            pointer: Pointer {
+                stored: 8192,
+                ..pointer
+            },
+            ..root
+        },
+        TreeRoot {
+            low: 1,
+            ..TreeRoot::EMPTY
+        },
     ] {
         assert_eq!(TreeRoot::decode(&bad.encode()), None);
     }
@@ -85,31 +127,119 @@ fn each_damage_has_its_name() {
     let page = leaf(&[(10, b"abc"), (12, b"defg"), (14, b"")]);
     let id = identity(0);
     let damage = |at, bytes: &[u8]| Page::verify(&patched(&page, at, bytes), &id).unwrap_err();
-    assert_eq!(Page::verify(&[0; 100], &id), Err(NodeError::Size { found: 100 }));
+    assert_eq!(
+        Page::verify(&[0; 100], &id),
+        Err(NodeError::Size { found: 100 })
+    );
     assert_eq!(damage(0, &[0; 4]), NodeError::Magic { found: 0 });
     assert_eq!(damage(4, &[2]), NodeError::Version { found: 2 });
-    assert_eq!(damage(6, &[4]), NodeError::Kind { found: 4, expected: 3 });
-    assert_eq!(damage(7, &[1]), NodeError::Level { found: 1, expected: 0 });
+    assert_eq!(
+        damage(6, &[4]),
+        NodeError::Kind {
+            found: 4,
+            expected: 3
+        }
+    );
+    assert_eq!(
+        damage(7, &[1]),
+        NodeError::Level {
+            found: 1,
+            expected: 0
+        }
+    );
     assert_eq!(damage(8, &[0, 0]), NodeError::Empty);
-    assert_eq!(damage(8, &[0xff, 0xff]), NodeError::Heap { count: 0xffff, heap_start: 4089 });
-    assert_eq!(damage(10, &[1, 0x10]), NodeError::Heap { count: 3, heap_start: 4097 });
-    assert_eq!(damage(10, &[99, 0]), NodeError::Heap { count: 3, heap_start: 99 });
-    assert_eq!(damage(12, &[1]), NodeError::Garbage { heap: 7, live: 7, garbage: 1 });
+    assert_eq!(
+        damage(8, &[0xff, 0xff]),
+        NodeError::Heap {
+            count: 0xffff,
+            heap_start: 4089
+        }
+    );
+    assert_eq!(
+        damage(10, &[1, 0x10]),
+        NodeError::Heap {
+            count: 3,
+            heap_start: 4097
+        }
+    );
+    assert_eq!(
+        damage(10, &[99, 0]),
+        NodeError::Heap {
+            count: 3,
+            heap_start: 99
+        }
+    );
+    assert_eq!(
+        damage(12, &[1]),
+        NodeError::Garbage {
+            heap: 7,
+            live: 7,
+            garbage: 1
+        }
+    );
     assert_eq!(damage(14, &[1]), NodeError::Reserved);
-    assert_eq!(damage(16, &[8]), NodeError::Ino { found: 8, expected: 7 });
-    assert_eq!(damage(24, &[1]), NodeError::Generation { found: 1, expected: 3 });
+    assert_eq!(
+        damage(16, &[8]),
+        NodeError::Ino {
+            found: 8,
+            expected: 7
+        }
+    );
+    assert_eq!(
+        damage(24, &[1]),
+        NodeError::Generation {
+            found: 1,
+            expected: 3
+        }
+    );
     assert_eq!(damage(28, &[1]), NodeError::Reserved);
-    assert_eq!(damage(32, &[9]), NodeError::Low { found: 9, expected: 10 });
+    assert_eq!(
+        damage(32, &[9]),
+        NodeError::Low {
+            found: 9,
+            expected: 10
+        }
+    );
     assert_eq!(damage(63, &[1]), NodeError::Reserved);
     assert_eq!(damage(64, &[9]), NodeError::Order { index: 0 });
     assert_eq!(damage(76, &[10]), NodeError::Order { index: 1 });
-    assert_eq!(damage(72, &[0, 0]), NodeError::Value { index: 0, offset: 0, len: 3 });
-    assert_eq!(damage(74, &[4, 0]), NodeError::Value { index: 0, offset: 4093, len: 4 });
-    assert_eq!(damage(96, &[0, 0]), NodeError::Value { index: 2, offset: 0, len: 0 });
+    assert_eq!(
+        damage(72, &[0, 0]),
+        NodeError::Value {
+            index: 0,
+            offset: 0,
+            len: 3
+        }
+    );
+    assert_eq!(
+        damage(74, &[4, 0]),
+        NodeError::Value {
+            index: 0,
+            offset: 4093,
+            len: 4
+        }
+    );
+    assert_eq!(
+        damage(96, &[0, 0]),
+        NodeError::Value {
+            index: 2,
+            offset: 0,
+            len: 0
+        }
+    );
     assert_eq!(damage(84, &[0xfb, 0x0f]), NodeError::Overlap { index: 1 });
     assert_eq!(
-        Page::verify(page.as_bytes(), &Identity { level: LEVEL_MAX + 1, ..id }),
-        Err(NodeError::Level { found: 0, expected: LEVEL_MAX + 1 })
+        Page::verify(
+            page.as_bytes(),
+            &Identity {
+                level: LEVEL_MAX + 1,
+                ..id
+            }
+        ),
+        Err(NodeError::Level {
+            found: 0,
+            expected: LEVEL_MAX + 1
+        })
     );
 }
 
@@ -117,12 +247,21 @@ fn each_damage_has_its_name() {
 fn keys_behind_the_greatest_are_out_of_order() {
     let page = leaf(&[(20, b""), (u64::MAX, b"")]);
     let bytes = patched(&page, 64, &[0xff; 8]);
-    assert_eq!(Page::verify(&bytes, &identity(0)), Err(NodeError::Order { index: 1 }));
+    assert_eq!(
+        Page::verify(&bytes, &identity(0)),
+        Err(NodeError::Order { index: 1 })
+    );
 }
 
 #[test]
 fn children_on_disk_lead_to_nodes() {
-    let good = Pointer { addr: FragAddr(9), frags: 4, stored: 4096, birth: Ssn(5), checksum: 77 };
+    let good = Pointer {
+        addr: FragAddr(9),
+        frags: 4,
+        stored: 4096,
+        birth: Ssn(5),
+        checksum: 77,
+    };
     let verify = |value: &[u8]| {
         let mut page = Page::new(&identity(1));
         page.insert(10, value).unwrap();
@@ -131,9 +270,18 @@ fn children_on_disk_lead_to_nodes() {
     assert_eq!(verify(&Child::unsettled(good).encode()), Ok(()));
     let bad = [
         Pointer::NONE,
-        Pointer { addr: temporary(4), ..good },
-        Pointer { frags: u32::MAX, ..good },
-        Pointer { stored: 4095, ..good },
+        Pointer {
+            addr: temporary(4),
+            ..good
+        },
+        Pointer {
+            frags: u32::MAX,
+            ..good
+        },
+        Pointer {
+            stored: 4095,
+            ..good
+        },
     ];
     for pointer in bad {
         let child = Child::unsettled(pointer).encode();
@@ -152,7 +300,10 @@ fn appending_leaves_the_left_page_untouched() {
     let before = page.as_bytes().to_vec();
     let right = page.split_insert(key, &[1; 100], true).unwrap();
     assert_eq!(page.as_bytes(), before.as_slice());
-    assert_eq!((right.count(), right.low(), right.key(0)), (1, key, Some(key)));
+    assert_eq!(
+        (right.count(), right.low(), right.key(0)),
+        (1, key, Some(key))
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Checks of pages that come from a device, done once before anything looks into them.
 
 use super::child::{Child, points_to_node};
-use super::{CAPACITY, LEVEL_MAX, MAGIC, NODE_SIZE, Page, RawNode, SLOT_SIZE, SLOTS, VALUE_MAX, VERSION};
+use super::{
+    CAPACITY, LEVEL_MAX, MAGIC, NODE_SIZE, Page, RawNode, SLOT_SIZE, SLOTS, VALUE_MAX, VERSION,
+};
 use crate::pointer::Identity;
 use zerocopy::FromBytes;
 
@@ -50,7 +52,11 @@ pub enum NodeError {
     Overlap { index: usize },
     /// A heap that is not exactly its values and garbage.
     #[error("heap of {heap} bytes holds {live} bytes of values and {garbage} of garbage")]
-    Garbage { heap: usize, live: usize, garbage: usize },
+    Garbage {
+        heap: usize,
+        live: usize,
+        garbage: usize,
+    },
     /// A key below the node's lower bound or not above its predecessor.
     #[error("key of entry {index} out of order")]
     Order { index: usize },
@@ -66,7 +72,8 @@ impl Page {
     /// [`NodeError`], as from [`Page::verify`].
     pub fn from_bytes(bytes: &[u8], identity: &Identity) -> Result<Page, NodeError> {
         Page::verify(bytes, identity)?;
-        let raw = RawNode::read_from_bytes(bytes).map_err(|_| NodeError::Size { found: bytes.len() })?;
+        let raw =
+            RawNode::read_from_bytes(bytes).map_err(|_| NodeError::Size { found: bytes.len() })?;
         Ok(Page(Box::new(raw)))
     }
 
@@ -75,7 +82,8 @@ impl Page {
     /// # Errors
     /// [`NodeError`], naming the first thing that is wrong.
     pub fn verify(bytes: &[u8], identity: &Identity) -> Result<(), NodeError> {
-        let node = RawNode::ref_from_bytes(bytes).map_err(|_| NodeError::Size { found: bytes.len() })?;
+        let node =
+            RawNode::ref_from_bytes(bytes).map_err(|_| NodeError::Size { found: bytes.len() })?;
         node.verify_identity(identity)?;
         node.verify_heap()?;
         node.verify_keys()?;
@@ -87,37 +95,58 @@ impl RawNode {
     fn verify_identity(&self, identity: &Identity) -> Result<(), NodeError> {
         let header = &self.header;
         if header.magic.get() != MAGIC {
-            return Err(NodeError::Magic { found: header.magic.get() });
+            return Err(NodeError::Magic {
+                found: header.magic.get(),
+            });
         }
         if header.version.get() != VERSION {
-            return Err(NodeError::Version { found: header.version.get() });
+            return Err(NodeError::Version {
+                found: header.version.get(),
+            });
         }
         if header.kind != identity.kind as u8 {
-            return Err(NodeError::Kind { found: header.kind, expected: identity.kind as u8 });
+            return Err(NodeError::Kind {
+                found: header.kind,
+                expected: identity.kind as u8,
+            });
         }
         if header.level != identity.level || header.level > LEVEL_MAX {
-            return Err(NodeError::Level { found: header.level, expected: identity.level });
+            return Err(NodeError::Level {
+                found: header.level,
+                expected: identity.level,
+            });
         }
         if header.ino.get() != identity.ino.0 {
-            return Err(NodeError::Ino { found: header.ino.get(), expected: identity.ino.0 });
+            return Err(NodeError::Ino {
+                found: header.ino.get(),
+                expected: identity.ino.0,
+            });
         }
         if header.generation.get() != identity.generation {
             let (found, expected) = (header.generation.get(), identity.generation);
             return Err(NodeError::Generation { found, expected });
         }
         if header.low.get() != identity.logical {
-            return Err(NodeError::Low { found: header.low.get(), expected: identity.logical });
+            return Err(NodeError::Low {
+                found: header.low.get(),
+                expected: identity.logical,
+            });
         }
         let reserved = header.reserved0.get() != 0
             || header.reserved1.get() != 0
             || header.reserved2 != [0; 24];
-        if reserved { Err(NodeError::Reserved) } else { Ok(()) }
+        if reserved {
+            Err(NodeError::Reserved)
+        } else {
+            Ok(())
+        }
     }
 
     fn verify_heap(&self) -> Result<(), NodeError> {
         let (count, heap_start) = (self.header.count.get(), self.header.heap_start.get());
         let slots_end = NODE_SIZE - CAPACITY + usize::from(count) * SLOT_SIZE;
-        if usize::from(count) > SLOTS || !(slots_end..=NODE_SIZE).contains(&usize::from(heap_start)) {
+        if usize::from(count) > SLOTS || !(slots_end..=NODE_SIZE).contains(&usize::from(heap_start))
+        {
             return Err(NodeError::Heap { count, heap_start });
         }
         if count == 0 {
@@ -143,14 +172,21 @@ impl RawNode {
         let heap = NODE_SIZE - usize::from(heap_start);
         let garbage = usize::from(self.header.garbage.get());
         if live + garbage != heap {
-            return Err(NodeError::Garbage { heap, live, garbage });
+            return Err(NodeError::Garbage {
+                heap,
+                live,
+                garbage,
+            });
         }
         Ok(())
     }
 
     fn verify_keys(&self) -> Result<(), NodeError> {
         let mut at_least = Some(self.header.low.get());
-        for (index, slot) in self.slots[..usize::from(self.header.count.get())].iter().enumerate() {
+        for (index, slot) in self.slots[..usize::from(self.header.count.get())]
+            .iter()
+            .enumerate()
+        {
             let key = slot.key.get();
             if at_least.is_none_or(|least| key < least) {
                 return Err(NodeError::Order { index });
@@ -164,7 +200,10 @@ impl RawNode {
         if self.header.level == 0 {
             return Ok(());
         }
-        for (index, slot) in self.slots[..usize::from(self.header.count.get())].iter().enumerate() {
+        for (index, slot) in self.slots[..usize::from(self.header.count.get())]
+            .iter()
+            .enumerate()
+        {
             let child = bytes.get(slot.range()).and_then(Child::decode);
             if !child.is_some_and(|child| points_to_node(&child.pointer)) {
                 return Err(NodeError::Child { index });

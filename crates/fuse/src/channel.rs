@@ -1,0 +1,25 @@
+//! What lies between the dispatcher and the kernel: a transport, which opens
+//! one channel a thread.
+
+use crate::{Errno, Lane};
+
+/// A connection to the kernel that any number of threads can serve.
+pub trait Transport {
+    /// Opens one more channel, for one more thread.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the system says.
+    fn channel(&self) -> Result<Box<dyn Channel>, Errno>;
+}
+
+/// One thread's end of a connection.
+pub trait Channel: Send {
+    /// Takes requests, has `lane` carry them out on this thread, and sends the
+    /// replies, until the connection ends.
+    ///
+    /// # Errors
+    ///
+    /// What made it impossible to go on, other than the end of the mount.
+    fn serve(&mut self, lane: &Lane) -> Result<(), Errno>;
+}

@@ -1,0 +1,218 @@
+//! The transport over `/dev/fuse`: one descriptor a thread. A request that was
+//! read from a descriptor is answered on the same one, by the same thread.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::{IoSlice, read, write, writev};
+use rustix::ioctl;
+
+use crate::wire::READ_BUFFER_MIN;
+use crate::wire::header::IN_HEADER_LEN;
+use crate::wire::input::WriteIn;
+use crate::{Channel, Config, Errno, Lane, Outcome, RawRequest, Reply, Transport};
+
+/// Where the kernel's FUSE device is.
+pub(crate) const DEVICE: &str = "/dev/fuse";
+
+/// `FUSE_DEV_IOC_CLONE`: makes a fresh descriptor another end of a connection.
+const CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
+
+/// What stands in front of a WRITE's data.
+const WRITE_PREFIX: usize = IN_HEADER_LEN + size_of::<WriteIn>();
+
+/// Alignment of a WRITE's data in the request buffer.
+const DATA_ALIGN: usize = 4096;
+
+/// A mounted `/dev/fuse` descriptor.
+pub struct DevFuse {
+    connection: Arc<OwnedFd>,
+    buffer_len: usize,
+}
+
+impl DevFuse {
+    /// Serves the mount behind `connection`; `config` must be the dispatcher's,
+    /// as it says how large a request can be.
+    #[must_use]
+    pub fn new(connection: Arc<OwnedFd>, config: &Config) -> Self {
+        let buffer_len = (WRITE_PREFIX + config.max_write_bytes()).max(READ_BUFFER_MIN);
+        Self {
+            connection,
+            buffer_len,
+        }
+    }
+
+    fn clone_connection(&self) -> Result<OwnedFd, Errno> {
+        let fresh = File::options()
+            .read(true)
+            .write(true)
+            .open(DEVICE)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        attach(fresh.as_fd(), self.connection.as_fd())?;
+        Ok(fresh.into())
+    }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "an ioctl's argument type is known only to its driver"
+)]
+fn attach(fresh: BorrowedFd<'_>, connection: BorrowedFd<'_>) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+    let number = u32::try_from(connection.as_raw_fd()).map_err(|_| Errno::BADF)?;
+    // SAFETY: FUSE_DEV_IOC_CLONE reads a u32 that holds a descriptor; both
+    // descriptors stay open during the call.
+    unsafe { ioctl::ioctl(fresh, ioctl::Setter::<CLONE, u32>::new(number)) }
+}
+
+impl Transport for DevFuse {
+    fn channel(&self) -> Result<Box<dyn Channel>, Errno> {
+        let descriptor = match self.clone_connection() {
+            Ok(fresh) => Arc::new(fresh),
+            // Without a descriptor of its own the thread shares one: slower,
+            // since the kernel then has one table of requests for all.
+            Err(errno) => {
+                tracing::debug!(%errno, "no descriptor of its own for a worker");
+                Arc::clone(&self.connection)
+            }
+        };
+        Ok(Box::new(DevChannel {
+            descriptor,
+            buffer: RequestBuffer::new(self.buffer_len),
+            reply: Reply::new(),
+        }))
+    }
+}
+
+struct DevChannel {
+    descriptor: Arc<OwnedFd>,
+    buffer: RequestBuffer,
+    reply: Reply,
+}
+
+/// What reading or writing the device means for the loop.
+enum Step {
+    Go,
+    End,
+}
+
+impl Channel for DevChannel {
+    fn serve(&mut self, lane: &Lane) -> Result<(), Errno> {
+        loop {
+            let len = match read(&self.descriptor, self.buffer.as_mut()) {
+                Ok(len) => len,
+                Err(errno) => match after_read(errno)? {
+                    Step::Go => continue,
+                    Step::End => return Ok(()),
+                },
+            };
+            let raw = match RawRequest::contiguous(self.buffer.filled(len)) {
+                Ok(raw) => raw,
+                Err(error) => {
+                    tracing::error!(%error, len, "dropped");
+                    continue;
+                }
+            };
+            let unique = raw.unique();
+            let step = match lane.handle(&raw, &mut self.reply) {
+                Outcome::Reply => self.answer(unique)?,
+                Outcome::Silent => Step::Go,
+                Outcome::Refused => {
+                    self.answer(unique)?;
+                    Step::End
+                }
+            };
+            if let Step::End = step {
+                return Ok(());
+            }
+            // Shared data must not stay pinned while this thread waits.
+            self.reply.clear();
+        }
+    }
+}
+
+impl DevChannel {
+    fn answer(&mut self, unique: u64) -> Result<Step, Errno> {
+        loop {
+            let errno = match self.send() {
+                Ok(()) => return Ok(Step::Go),
+                Err(errno) => errno,
+            };
+            match errno {
+                Errno::INTR | Errno::AGAIN => {}
+                // The request was given up meanwhile.
+                Errno::NOENT => return Ok(Step::Go),
+                Errno::NODEV | Errno::CONNABORTED => return Ok(Step::End),
+                // The reply did not please the kernel: say so to the caller,
+                // who would else wait for ever, unless this was such an attempt.
+                errno if self.reply.error() == 0 => {
+                    tracing::error!(%errno, "the kernel refused a reply");
+                    self.reply.fail(Errno::IO);
+                    self.reply.finish(unique);
+                }
+                errno => return Err(errno),
+            }
+        }
+    }
+
+    fn send(&self) -> Result<(), Errno> {
+        self.reply
+            .with_slices(|slices: &[IoSlice<'_>]| match slices {
+                [whole] => write(&self.descriptor, whole),
+                pieces => writev(&self.descriptor, pieces),
+            })?;
+        Ok(())
+    }
+}
+
+fn after_read(errno: Errno) -> Result<Step, Errno> {
+    match errno {
+        // Interrupted, given up before it was read, or nothing there.
+        Errno::INTR | Errno::NOENT | Errno::AGAIN => Ok(Step::Go),
+        // Unmounted, or cut off through /sys/fs/fuse/connections.
+        Errno::NODEV | Errno::CONNABORTED => Ok(Step::End),
+        errno => Err(errno),
+    }
+}
+
+/// A buffer in which a WRITE's data starts on a page boundary.
+struct RequestBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl RequestBuffer {
+    fn new(len: usize) -> Self {
+        // Zeroed by the allocator, so untouched pages cost no memory.
+        let bytes = vec![0; len + DATA_ALIGN];
+        let data = bytes.as_ptr().wrapping_add(WRITE_PREFIX);
+        let start = data.align_offset(DATA_ALIGN);
+        // align_offset may refuse to answer; then it is a slower buffer.
+        let start = if start < DATA_ALIGN { start } else { 0 };
+        Self { bytes, start }
+    }
+
+    fn as_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+
+    fn filled(&self, len: usize) -> &[u8] {
+        &self.bytes[self.start..self.start + len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_data_of_a_write_is_aligned() {
+        for len in [READ_BUFFER_MIN, 1 << 20] {
+            let mut buffer = RequestBuffer::new(len);
+            assert!(buffer.as_mut().len() >= len);
+            let data = buffer.filled(len)[WRITE_PREFIX..].as_ptr();
+            assert_eq!(data.align_offset(DATA_ALIGN), 0);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The dispatcher: from the bytes of a request, through the file system, to
+//! the slices of a reply. It knows no transport.
+//!
+//! One [`Dispatcher`] serves a mount; each thread has a [`Lane`] of it. A lane
+//! says whether it is inside the file system, so that
+//! [`destroy`](Filesystem::destroy) can wait until no other one is:
+//!
+//! ```text
+//! lane       busy := true;   read ended;  call or refuse;  busy := false
+//! destroyer  ended := true;  read busy of every other lane until all are false
+//! ```
+//!
+//! With sequentially consistent accesses at least one of the two sees the
+//! other, so no call runs beside or after `destroy`. Each lane's flag has its
+//! own cache line and a lane touches no other, so requests do not contend.
+
+mod serve;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use crate::request::{InitOffer, Operation, RawRequest, decode};
+use crate::wire;
+use crate::wire::output::InitOut;
+use crate::{Capabilities, Config, Errno, Filesystem, Negotiated, Reply};
+
+/// How often the destroyer looks whether the other lanes are done.
+const QUIET_POLL: Duration = Duration::from_millis(1);
+
+/// What a transport does after a request was handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Send the reply.
+    Reply,
+    /// Send nothing: the kernel expects no answer.
+    Silent,
+    /// Send the reply, and stop serving: the connection never came up.
+    Refused,
+}
+
+/// A flag alone on its cache line (two lines, as they are fetched in pairs).
+#[repr(align(128))]
+#[derive(Default)]
+struct Busy(AtomicBool);
+
+/// Everything about one mount that its threads share.
+pub struct Dispatcher {
+    fs: Arc<dyn Filesystem>,
+    config: Config,
+    negotiated: OnceLock<Negotiated>,
+    init_error: OnceLock<Errno>,
+    /// No call of the file system may start any more.
+    ended: AtomicBool,
+    lanes: Mutex<Vec<Arc<Busy>>>,
+}
+
+impl Dispatcher {
+    /// A dispatcher that waits for the first request, INIT.
+    #[must_use]
+    pub fn new(fs: Arc<dyn Filesystem>, config: Config) -> Self {
+        Self {
+            fs,
+            config,
+            negotiated: OnceLock::new(),
+            init_error: OnceLock::new(),
+            ended: AtomicBool::new(false),
+            lanes: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A way in for one more thread.
+    #[must_use]
+    pub fn lane(self: &Arc<Self>) -> Lane {
+        let busy = Arc::new(Busy::default());
+        self.lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::clone(&busy));
+        Lane {
+            dispatcher: Arc::clone(self),
+            busy,
+        }
+    }
+
+    /// What was agreed on, once INIT is answered.
+    #[must_use]
+    pub fn negotiated(&self) -> Option<&Negotiated> {
+        self.negotiated.get()
+    }
+
+    /// Why INIT was refused, if it was. The mount is useless then.
+    #[must_use]
+    pub fn init_error(&self) -> Option<Errno> {
+        self.init_error.get().copied()
+    }
+
+    /// Calls [`Filesystem::destroy`] if that has not happened, once every lane
+    /// but `own` is outside the file system.
+    fn end(&self, own: Option<&Arc<Busy>>) {
+        if self.ended.swap(true, Ordering::SeqCst) || self.negotiated.get().is_none() {
+            return;
+        }
+        let lanes = self
+            .lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        for lane in lanes {
+            if own.is_some_and(|own| Arc::ptr_eq(own, &lane)) {
+                continue;
+            }
+            while lane.0.load(Ordering::SeqCst) {
+                std::thread::sleep(QUIET_POLL);
+            }
+        }
+        if catch_unwind(AssertUnwindSafe(|| self.fs.destroy())).is_err() {
+            tracing::error!("the file system panicked while it was shut down");
+        }
+    }
+
+    /// Calls [`Filesystem::destroy`] if the kernel did not ask for it. To be
+    /// called when the connection is gone.
+    pub fn disconnected(&self) {
+        self.end(None);
+    }
+
+    fn granted(&self) -> Capabilities {
+        self.negotiated
+            .get()
+            .map_or(Capabilities::NONE, |negotiated| negotiated.granted)
+    }
+
+    fn init(&self, offer: &InitOffer, reply: &mut Reply) -> Result<(), Errno> {
+        if offer.major > wire::MAJOR {
+            // By the protocol's rule: name our version, and the kernel starts
+            // again with that.
+            reply.push(&InitOut {
+                major: wire::MAJOR,
+                minor: wire::MINOR,
+                ..InitOut::default()
+            });
+            return Ok(());
+        }
+        if self.negotiated.get().is_some() {
+            return Err(Errno::INVAL);
+        }
+        let negotiated = self.start(offer).inspect_err(|&errno| {
+            // Of two reasons the first one counts.
+            let _ = self.init_error.set(errno);
+        })?;
+        reply.push(&negotiated.answer(&self.config));
+        Ok(())
+    }
+
+    fn start(&self, offer: &InitOffer) -> Result<Negotiated, Errno> {
+        if offer.major < wire::MAJOR || offer.minor < wire::MINOR_MIN {
+            tracing::error!(
+                major = offer.major,
+                minor = offer.minor,
+                "the kernel's FUSE protocol is too old"
+            );
+            return Err(Errno::PROTO);
+        }
+        let negotiated = Negotiated::new(&self.config, offer);
+        self.fs.init(&negotiated)?;
+        tracing::debug!(?negotiated, "connected");
+        self.negotiated
+            .set(negotiated)
+            .map_err(|_| Errno::INVAL)
+            .map(|()| negotiated)
+    }
+}
+
+/// One thread's way into a [`Dispatcher`].
+pub struct Lane {
+    dispatcher: Arc<Dispatcher>,
+    busy: Arc<Busy>,
+}
+
+impl Lane {
+    /// Carries out a request and leaves the answer in `reply`, whose earlier
+    /// content is dropped.
+    pub fn handle(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Outcome {
+        reply.clear();
+        self.busy.0.store(true, Ordering::SeqCst);
+        // The answer of a method that panicked is thrown away as a whole.
+        let result = catch_unwind(AssertUnwindSafe(|| self.serve(raw, reply)));
+        self.busy.0.store(false, Ordering::Release);
+        let result = result.unwrap_or_else(|_| {
+            tracing::error!(
+                opcode = raw.opcode(),
+                node = raw.node().0,
+                "the file system panicked; answered with EIO"
+            );
+            Err(Errno::IO)
+        });
+        if let Err(errno) = result {
+            tracing::trace!(
+                opcode = raw.opcode(),
+                node = raw.node().0,
+                %errno,
+                "refused"
+            );
+            reply.fail(errno);
+        }
+        if !raw.wants_reply() {
+            return Outcome::Silent;
+        }
+        reply.finish(raw.unique());
+        if self.refused() {
+            Outcome::Refused
+        } else {
+            Outcome::Reply
+        }
+    }
+
+    /// Whether INIT was refused, so that the mount is useless.
+    #[must_use]
+    pub fn refused(&self) -> bool {
+        self.dispatcher.init_error().is_some()
+    }
+
+    fn serve(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Result<(), Errno> {
+        let dispatcher = &*self.dispatcher;
+        if dispatcher.ended.load(Ordering::SeqCst) {
+            return Err(Errno::NOTCONN);
+        }
+        let granted = dispatcher.granted();
+        let operation = decode(raw, granted)?;
+        match &operation {
+            Operation::Init(offer) => dispatcher.init(offer, reply),
+            _ if dispatcher.negotiated.get().is_none() => Err(Errno::IO),
+            Operation::Destroy => {
+                dispatcher.end(Some(&self.busy));
+                Ok(())
+            }
+            _ => serve::operation(
+                &*dispatcher.fs,
+                &dispatcher.config,
+                granted,
+                raw,
+                operation,
+                reply,
+            ),
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.dispatcher
+            .lanes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .retain(|busy| !Arc::ptr_eq(busy, &self.busy));
+    }
+}
+
+#[cfg(test)]
+mod tests;

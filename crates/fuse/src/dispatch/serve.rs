@@ -1,0 +1,219 @@
+//! One arm per operation: call the method, put its answer into the reply.
+
+use crate::reply::{ByteSink, DirPlusSink, DirSink, ReadReply};
+use crate::request::{Operation, RawRequest};
+use crate::wire::output::{CopyFileRangeOut, GetxattrOut, IoctlOut, LseekOut, WriteOut};
+use crate::{Capabilities, Config, EntryReply, Errno, Filesystem, OpenReply, Reply, encode};
+
+/// Longest target of a symbolic link that the kernel takes.
+const LINK_TARGET_MAX: usize = 4095;
+
+pub(super) fn operation(
+    fs: &dyn Filesystem,
+    config: &Config,
+    granted: Capabilities,
+    raw: &RawRequest<'_>,
+    operation: Operation<'_>,
+    reply: &mut Reply,
+) -> Result<(), Errno> {
+    let node = raw.node();
+    let caller = raw.caller();
+    match operation {
+        Operation::Lookup { name } => entry(reply, &fs.lookup(caller, node, name)?),
+        Operation::Forget { count } => fs.forget(node, count),
+        Operation::BatchForget(list) => {
+            for (node, count) in list.iter() {
+                fs.forget(node, count);
+            }
+        }
+        Operation::GetAttr { fh } => {
+            reply.push(&encode::attr_out(&fs.getattr(caller, node, fh)?));
+        }
+        Operation::Statx { fh } => {
+            reply.push(&encode::statx(&fs.statx(caller, node, fh)?));
+        }
+        Operation::SetAttr(set) => {
+            reply.push(&encode::attr_out(&fs.setattr(caller, node, &set)?));
+        }
+        Operation::ReadLink => {
+            fs.readlink(caller, node, &mut ByteSink::new(reply))?;
+            if reply.body_len() > LINK_TARGET_MAX {
+                return Err(Errno::NAMETOOLONG);
+            }
+        }
+        Operation::Symlink { name, target } => {
+            entry(reply, &fs.symlink(caller, node, name, target)?);
+        }
+        Operation::Mknod { name, new, rdev } => {
+            entry(reply, &fs.mknod(caller, node, name, new, rdev)?);
+        }
+        Operation::Mkdir { name, new } => entry(reply, &fs.mkdir(caller, node, name, new)?),
+        Operation::Unlink { name } => fs.unlink(caller, node, name)?,
+        Operation::Rmdir { name } => fs.rmdir(caller, node, name)?,
+        Operation::Rename {
+            name,
+            new_parent,
+            new_name,
+            flags,
+        } => fs.rename(caller, (node, name), (new_parent, new_name), flags)?,
+        Operation::Link { name, target } => entry(reply, &fs.link(caller, target, node, name)?),
+        Operation::Open { flags: _ } if config.zero_message_open => return Err(Errno::NOSYS),
+        Operation::Open { flags } => {
+            let open = fs.open(caller, node, flags);
+            reply.push(&encode::open(
+                &open.map_err(|errno| no_open(errno, granted))?,
+            ));
+        }
+        Operation::Create { name, new, flags } => {
+            created(reply, &fs.create(caller, node, name, new, flags)?);
+        }
+        Operation::Tmpfile { new, flags } => {
+            created(reply, &fs.tmpfile(caller, node, new, flags)?);
+        }
+        Operation::Read { fh, offset, size } => {
+            let mut data = ReadReply::new(reply, length(size));
+            fs.read(caller, node, fh, offset, size, &mut data)?;
+        }
+        Operation::Write {
+            fh,
+            offset,
+            data,
+            flags,
+        } => {
+            let size = fs.write(caller, node, fh, offset, data, flags)?;
+            reply.push(&WriteOut { size, padding: 0 });
+        }
+        Operation::Flush { fh } => fs.flush(caller, node, fh)?,
+        Operation::Release { fh, flags } => fs.release(node, fh, flags)?,
+        Operation::Fsync { fh, datasync } => fs.fsync(caller, node, fh, datasync)?,
+        Operation::OpenDir { flags: _ } if config.zero_message_opendir => {
+            return Err(Errno::NOSYS);
+        }
+        Operation::OpenDir { flags } => {
+            reply.push(&encode::open(&fs.opendir(caller, node, flags)?));
+        }
+        Operation::ReadDir { fh, offset, size } => {
+            let mut entries = DirSink::new(reply, length(size));
+            fs.readdir(caller, node, fh, offset, &mut entries)?;
+        }
+        Operation::ReadDirPlus { fh, offset, size } => {
+            let mut entries = DirPlusSink::new(reply, length(size));
+            fs.readdirplus(caller, node, fh, offset, &mut entries)?;
+        }
+        Operation::ReleaseDir { fh, flags } => fs.releasedir(node, fh, flags)?,
+        Operation::FsyncDir { fh, datasync } => fs.fsyncdir(caller, node, fh, datasync)?,
+        Operation::Statfs => reply.push(&encode::statfs(&fs.statfs(caller, node)?)),
+        Operation::SetXattr { name, value, flags } => {
+            fs.setxattr(caller, node, name, value, flags)?;
+        }
+        Operation::GetXattr { name, size } => {
+            fs.getxattr(caller, node, name, &mut ByteSink::new(reply))?;
+            fit_xattr(reply, size)?;
+        }
+        Operation::ListXattr { size } => {
+            fs.listxattr(caller, node, &mut ByteSink::new(reply))?;
+            fit_xattr(reply, size)?;
+        }
+        Operation::RemoveXattr { name } => fs.removexattr(caller, node, name)?,
+        Operation::Access { mask } => fs.access(caller, node, mask)?,
+        Operation::SyncFs => fs.syncfs(node)?,
+        Operation::Fallocate {
+            fh,
+            offset,
+            length,
+            mode,
+        } => {
+            let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
+            fs.fallocate(caller, node, fh, offset..end, mode)?;
+        }
+        Operation::Lseek { fh, offset, whence } => {
+            let offset = fs.lseek(caller, node, fh, offset, whence)?;
+            reply.push(&LseekOut { offset });
+        }
+        Operation::CopyFileRange {
+            from,
+            to,
+            length,
+            wide,
+        } => copy_file_range(reply, wide, |limit| {
+            fs.copy_file_range(caller, from, to, length.min(limit))
+        })?,
+        Operation::Ioctl { fh, call } => {
+            reply.push(&IoctlOut::default());
+            let answer = fs.ioctl(caller, node, fh, call, &mut ByteSink::new(reply))?;
+            if reply.body_len() - size_of::<IoctlOut>() > length(call.output_size) {
+                return Err(Errno::IO);
+            }
+            reply.patch(
+                0,
+                &IoctlOut {
+                    result: answer,
+                    ..IoctlOut::default()
+                },
+            );
+        }
+        // Nothing can be interrupted, and the kernel does not insist.
+        Operation::Interrupt => {}
+        // The first two never come here: see `Lane::serve`.
+        Operation::Init(_) | Operation::Destroy | Operation::Unknown => {
+            return Err(Errno::NOSYS);
+        }
+    }
+    Ok(())
+}
+
+fn length(size: u32) -> usize {
+    usize::try_from(size).unwrap_or(usize::MAX)
+}
+
+fn entry(reply: &mut Reply, entry: &EntryReply) {
+    reply.push(&encode::entry(entry));
+}
+
+fn created(reply: &mut Reply, (entry, open): &(EntryReply, OpenReply)) {
+    reply.push(&encode::entry(entry));
+    reply.push(&encode::open(open));
+}
+
+/// ENOSYS ends all opens, and with ATOMIC_O_TRUNC the kernel sends nothing else
+/// that truncates: a file opened with `O_TRUNC` would keep its old content. An
+/// open that fails is better than that.
+fn no_open(errno: Errno, granted: Capabilities) -> Errno {
+    if errno == Errno::NOSYS && granted.contains(Capabilities::ATOMIC_O_TRUNC) {
+        return Errno::OPNOTSUPP;
+    }
+    errno
+}
+
+/// The answer to a question about extended attributes: with size 0, how long
+/// it would be; else the bytes themselves.
+fn fit_xattr(reply: &mut Reply, size: u32) -> Result<(), Errno> {
+    let len = reply.body_len();
+    if size == 0 {
+        let size = u32::try_from(len).map_err(|_| Errno::TOOBIG)?;
+        reply.replace(&GetxattrOut { size, padding: 0 });
+        return Ok(());
+    }
+    if len > length(size) {
+        return Err(Errno::RANGE);
+    }
+    Ok(())
+}
+
+/// The older form of the reply has 32 bits for the count, so no more is copied
+/// than they hold (down to a page, as the kernel would do).
+fn copy_file_range(
+    reply: &mut Reply,
+    wide: bool,
+    copy: impl FnOnce(u64) -> Result<u64, Errno>,
+) -> Result<(), Errno> {
+    const NARROW_MAX: u64 = 0xffff_f000;
+    if wide {
+        let bytes_copied = copy(u64::MAX)?;
+        reply.push(&CopyFileRangeOut { bytes_copied });
+    } else {
+        let size = u32::try_from(copy(NARROW_MAX)?).map_err(|_| Errno::IO)?;
+        reply.push(&WriteOut { size, padding: 0 });
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Mounting, unmounting, and finding mounts.
+
+mod direct;
+mod helper;
+mod info;
+mod options;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+use rustix::mount::UnmountFlags;
+use rustix::process::geteuid;
+
+use crate::{Errno, Error};
+
+pub use info::{MountEntry, mounts};
+pub use options::{BlockDevice, MountOptions};
+
+/// A mount and the connection that serves it. Dropping it detaches the mount
+/// if it is still there, so that a daemon that fails does not leave a dead one.
+#[derive(Debug)]
+pub struct Mounted {
+    path: PathBuf,
+    connection: Arc<OwnedFd>,
+    entry: Option<MountEntry>,
+}
+
+/// Mounts on `path`. As root by mount(2), else through fusermount3. The mount
+/// is there when this returns, but whoever uses it waits until it is served.
+///
+/// # Errors
+///
+/// [`Error::Mount`], [`Error::Helper`] and others that say what was missing.
+pub fn mount(path: &Path, options: &MountOptions) -> Result<Mounted, Error> {
+    let path = fs::canonicalize(path).map_err(|source| Error::Mount {
+        path: path.to_owned(),
+        source,
+    })?;
+    let connection = if geteuid().is_root() {
+        direct::mount(&path, options)?
+    } else {
+        helper::mount(&path, options)?
+    };
+    let entry = info::topmost(&path).unwrap_or_default();
+    Ok(Mounted {
+        path,
+        connection: Arc::new(connection),
+        entry,
+    })
+}
+
+impl Mounted {
+    /// The mount point, without symbolic links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The descriptor that carries the requests.
+    #[must_use]
+    pub fn connection(&self) -> &Arc<OwnedFd> {
+        &self.connection
+    }
+
+    /// Lets the kernel read ahead up to `bytes` on this mount; the default is
+    /// 128 KiB. [`Config::max_readahead`](crate::Config::max_readahead) is the
+    /// other limit. Needs root.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the system says to the write in `/sys/class/bdi`.
+    pub fn set_read_ahead(&self, bytes: u32) -> io::Result<()> {
+        let entry = self.entry.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let (major, minor) = entry.device;
+        let suffix = if entry.is_block() { "-fuseblk" } else { "" };
+        fs::write(
+            format!("/sys/class/bdi/{major}:{minor}{suffix}/read_ahead_kb"),
+            (bytes / 1024).to_string(),
+        )
+    }
+
+    /// Whether the mount is still there.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        let found = info::topmost(&self.path).unwrap_or_default();
+        found.is_some() && found == self.entry
+    }
+
+    /// Unmounts, and keeps the connection until the daemon has ended.
+    ///
+    /// # Errors
+    ///
+    /// EBUSY while files on it are in use.
+    pub fn unmount(&self) -> Result<(), Error> {
+        unmount(&self.path)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.is_mounted()
+            && let Err(error) = detach(&self.path)
+        {
+            tracing::warn!(%error, "a mount without a server is left behind");
+        }
+    }
+}
+
+/// Unmounts what is mounted on `path`.
+///
+/// # Errors
+///
+/// [`Error::Unmount`] or [`Error::Helper`], such as EBUSY while it is in use.
+pub fn unmount(path: &Path) -> Result<(), Error> {
+    unmount_with(path, UnmountFlags::NOFOLLOW)
+}
+
+/// Takes what is mounted on `path` out of the tree at once; it ends when the
+/// last file on it is closed. The way to get rid of a dead mount.
+///
+/// # Errors
+///
+/// [`Error::Unmount`] or [`Error::Helper`].
+pub fn detach(path: &Path) -> Result<(), Error> {
+    unmount_with(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH)
+}
+
+fn unmount_with(path: &Path, flags: UnmountFlags) -> Result<(), Error> {
+    if !geteuid().is_root() {
+        return helper::unmount(path, flags.contains(UnmountFlags::DETACH));
+    }
+    rustix::mount::unmount(path, flags).map_err(|errno| Error::Unmount {
+        path: path.to_owned(),
+        source: errno.into(),
+    })
+}
+
+/// Changes the flags of a mount (read-only, nosuid, ...) to those in `options`,
+/// as `mount -o remount` does; whatever else `options` holds stays as it was.
+/// Needs root.
+///
+/// # Errors
+///
+/// [`Error::Mount`], such as EBUSY when files are open for writing.
+pub fn remount(path: &Path, options: &MountOptions) -> Result<(), Error> {
+    rustix::mount::mount_remount(path, options.flags(), c"").map_err(|errno| Error::Mount {
+        path: path.to_owned(),
+        source: errno.into(),
+    })
+}
+
+/// The topmost mount on exactly `path`, if it is a FUSE mount with this
+/// subtype (`loamfs` in `fuse.loamfs` and `fuseblk.loamfs`). Works for a dead
+/// mount too.
+///
+/// # Errors
+///
+/// If the mount table cannot be read, or the way to `path` does not exist.
+pub fn find_mount(path: &Path, subtype: &OsStr) -> Result<Option<MountEntry>, Error> {
+    let path = resolve(path).map_err(Error::MountInfo)?;
+    let entry = info::topmost(&path)?;
+    Ok(entry.filter(|entry| entry.subtype() == Some(subtype)))
+}
+
+/// Whether what is mounted on `path` has lost its server. Waits for the
+/// server's answer if there is one.
+#[must_use]
+pub fn is_dead(path: &Path) -> bool {
+    // A plain stat may be answered from the kernel's cache, dead or not.
+    let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::NO_AUTOMOUNT;
+    matches!(
+        statx(CWD, path, flags, StatxFlags::BASIC_STATS),
+        Err(Errno::NOTCONN | Errno::CONNABORTED)
+    )
+}
+
+/// As canonicalize, for a last component that may be a dead mount.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    match fs::canonicalize(path) {
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {}
+        result => return result,
+    }
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok(fs::canonicalize(parent)?.join(name))
+}

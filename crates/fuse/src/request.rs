@@ -1,0 +1,296 @@
+//! A request, from the kernel's bytes to a typed operation.
+//!
+//! The bytes are treated as hostile, although the kernel writes them: every
+//! length is checked before it is used, and whatever does not fit is EINVAL.
+//! Names and data stay where they are and are borrowed.
+
+mod args;
+mod decode;
+
+use zerocopy::FromBytes;
+
+use crate::wire::header::InHeader;
+use crate::wire::opcode;
+use crate::{
+    Caller, CopyEnd, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags, RenameFlags, SeekWhence,
+    SetAttr, SetXattrFlags, WriteFlags,
+};
+
+pub(crate) use decode::decode;
+
+/// A request as a transport received it, its header checked and its arguments
+/// not yet looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct RawRequest<'a> {
+    header: InHeader,
+    /// Holds the fixed-size argument, if the operation has one.
+    fixed: &'a [u8],
+    /// Names and data, when they do not follow the fixed-size argument.
+    payload: Option<&'a [u8]>,
+}
+
+/// The bytes are not a request, so there is nobody to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what was read is not a FUSE request")]
+pub struct NotARequest;
+
+impl<'a> RawRequest<'a> {
+    /// A request in one piece, as `/dev/fuse` gives it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no whole header, or its length is not that of `bytes`.
+    pub fn contiguous(bytes: &'a [u8]) -> Result<Self, NotARequest> {
+        let (header, args) = InHeader::read_from_prefix(bytes).map_err(|_| NotARequest)?;
+        let args = without_extensions(&header, args)?;
+        if usize::try_from(header.len) != Ok(bytes.len()) {
+            return Err(NotARequest);
+        }
+        Ok(Self {
+            header,
+            fixed: args,
+            payload: None,
+        })
+    }
+
+    /// A request whose header, fixed-size argument and payload lie apart, as a
+    /// ring of fixed buffers gives it. `fixed` may be longer than the argument.
+    ///
+    /// # Errors
+    ///
+    /// If there is no whole header.
+    pub fn split(header: &[u8], fixed: &'a [u8], payload: &'a [u8]) -> Result<Self, NotARequest> {
+        let (header, _) = InHeader::read_from_prefix(header).map_err(|_| NotARequest)?;
+        let payload = without_extensions(&header, payload)?;
+        Ok(Self {
+            header,
+            fixed,
+            payload: Some(payload),
+        })
+    }
+
+    /// The number that ties the reply to the request.
+    #[must_use]
+    pub fn unique(&self) -> u64 {
+        self.header.unique
+    }
+
+    /// The number of the operation.
+    #[must_use]
+    pub fn opcode(&self) -> u32 {
+        self.header.opcode
+    }
+
+    /// The inode it is about.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        NodeId(self.header.nodeid)
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn caller(&self) -> Caller {
+        Caller {
+            uid: self.header.uid,
+            gid: self.header.gid,
+            pid: self.header.pid,
+        }
+    }
+
+    /// Whether the kernel waits for an answer.
+    #[must_use]
+    pub fn wants_reply(&self) -> bool {
+        !matches!(
+            self.header.opcode,
+            opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT
+        )
+    }
+}
+
+/// Cuts off the extensions (security context, supplementary groups) that a
+/// request may end with: none is asked for, so none is understood.
+fn without_extensions<'a>(header: &InHeader, bytes: &'a [u8]) -> Result<&'a [u8], NotARequest> {
+    let extensions = usize::from(header.total_extlen) * 8;
+    let kept = bytes.len().checked_sub(extensions).ok_or(NotARequest)?;
+    Ok(&bytes[..kept])
+}
+
+/// What the kernel offers when the connection starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InitOffer {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+    pub(crate) flags: u64,
+}
+
+/// The counts of a BATCH_FORGET.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ForgetList<'a>(&'a [u8]);
+
+impl ForgetList<'_> {
+    /// Node and number of lookups to take back, one by one.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        use crate::wire::input::ForgetOne;
+        self.0
+            .chunks_exact(size_of::<ForgetOne>())
+            .filter_map(|bytes| ForgetOne::read_from_bytes(bytes).ok())
+            .map(|one| (NodeId(one.nodeid), one.nlookup))
+    }
+}
+
+/// A decoded operation. The inode it is about, or the directory, is in the
+/// header.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Operation<'a> {
+    Lookup {
+        name: &'a [u8],
+    },
+    Forget {
+        count: u64,
+    },
+    BatchForget(ForgetList<'a>),
+    GetAttr {
+        fh: Option<u64>,
+    },
+    SetAttr(SetAttr),
+    ReadLink,
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    Mknod {
+        name: &'a [u8],
+        new: NewNode,
+        rdev: u32,
+    },
+    Mkdir {
+        name: &'a [u8],
+        new: NewNode,
+    },
+    Unlink {
+        name: &'a [u8],
+    },
+    Rmdir {
+        name: &'a [u8],
+    },
+    Rename {
+        name: &'a [u8],
+        new_parent: NodeId,
+        new_name: &'a [u8],
+        flags: RenameFlags,
+    },
+    Link {
+        name: &'a [u8],
+        target: NodeId,
+    },
+    Open {
+        flags: OpenFlags,
+    },
+    Read {
+        fh: u64,
+        offset: u64,
+        size: u32,
+    },
+    Write {
+        fh: u64,
+        offset: u64,
+        data: &'a [u8],
+        flags: WriteFlags,
+    },
+    Statfs,
+    Release {
+        fh: u64,
+        flags: OpenFlags,
+    },
+    Fsync {
+        fh: u64,
+        datasync: bool,
+    },
+    SetXattr {
+        name: &'a [u8],
+        value: &'a [u8],
+        flags: SetXattrFlags,
+    },
+    GetXattr {
+        name: &'a [u8],
+        size: u32,
+    },
+    ListXattr {
+        size: u32,
+    },
+    RemoveXattr {
+        name: &'a [u8],
+    },
+    Flush {
+        fh: u64,
+    },
+    Init(InitOffer),
+    OpenDir {
+        flags: OpenFlags,
+    },
+    ReadDir {
+        fh: u64,
+        offset: u64,
+        size: u32,
+    },
+    ReadDirPlus {
+        fh: u64,
+        offset: u64,
+        size: u32,
+    },
+    ReleaseDir {
+        fh: u64,
+        flags: OpenFlags,
+    },
+    FsyncDir {
+        fh: u64,
+        datasync: bool,
+    },
+    Access {
+        mask: u32,
+    },
+    Create {
+        name: &'a [u8],
+        new: NewNode,
+        flags: OpenFlags,
+    },
+    Interrupt,
+    Destroy,
+    Ioctl {
+        fh: u64,
+        call: IoctlCall<'a>,
+    },
+    Fallocate {
+        fh: u64,
+        offset: u64,
+        length: u64,
+        mode: FallocateMode,
+    },
+    Lseek {
+        fh: u64,
+        offset: u64,
+        whence: SeekWhence,
+    },
+    CopyFileRange {
+        from: CopyEnd,
+        to: CopyEnd,
+        length: u64,
+        /// The reply has room for a 64-bit count.
+        wide: bool,
+    },
+    SyncFs,
+    Tmpfile {
+        new: NewNode,
+        flags: OpenFlags,
+    },
+    Statx {
+        fh: Option<u64>,
+    },
+    /// Nothing this crate knows.
+    Unknown,
+}
+
+#[cfg(test)]
+pub(crate) mod build;
+#[cfg(test)]
+mod tests;

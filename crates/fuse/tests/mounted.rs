@@ -1,0 +1,378 @@
+//! A real mount, driven through the standard library.
+//!
+//! Needs root and `/dev/fuse`; says "skipped" and why, otherwise.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use common::{MemFs, Served, options, seen};
+use loamfs_fuse::{
+    Caller, Capabilities, Config, Errno, Error, Filesystem, MountOptions, Negotiated, NodeId,
+    ReadDirPlus,
+};
+use rustix::fs::{RenameFlags, XattrFlags};
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(path)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Everything a program does to a tree.
+fn drive(root: &Path) {
+    let file = root.join("file");
+    fs::write(&file, b"hello").unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"hello");
+    let meta = fs::metadata(&file).unwrap();
+    assert_eq!((meta.len(), meta.nlink()), (5, 1));
+    assert!(meta.created().unwrap() <= SystemTime::now());
+
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().mode(), 0o100_600);
+    let time = UNIX_EPOCH - Duration::from_millis(1_500);
+    let open = File::options().write(true).open(&file).unwrap();
+    open.set_modified(time).unwrap();
+    assert_eq!(fs::metadata(&file).unwrap().modified().unwrap(), time);
+    open.set_len(3).unwrap();
+    open.sync_all().unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"hel");
+
+    // Larger than one request, and with a hole.
+    let large = pattern(3 << 20);
+    let mut open = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(root.join("large"))
+        .unwrap();
+    open.write_all_at(&large, 10_000).unwrap();
+    open.seek(SeekFrom::Start(0)).unwrap();
+    let mut back = Vec::new();
+    open.read_to_end(&mut back).unwrap();
+    assert!(back[..10_000].iter().all(|&byte| byte == 0) && back[10_000..] == large);
+    let direct = File::options()
+        .read(true)
+        .custom_flags(0o40000)
+        .open(root.join("large"));
+    if let Ok(direct) = direct {
+        let mut back = vec![0; 1 << 20];
+        direct.read_exact_at(&mut back, 10_000).unwrap();
+        assert!(back == large[..1 << 20]);
+    }
+
+    fs::create_dir(root.join("dir")).unwrap();
+    for i in 0..500 {
+        fs::write(root.join(format!("dir/f{i:03}")), i.to_string()).unwrap();
+    }
+    let listed = names(&root.join("dir"));
+    assert_eq!(listed.len(), 500);
+    assert_eq!(listed[499], "f499");
+    for name in &listed {
+        assert!(root.join("dir").join(name).metadata().unwrap().is_file());
+    }
+    let busy = fs::remove_dir(root.join("dir")).unwrap_err();
+    assert_eq!(busy.kind(), ErrorKind::DirectoryNotEmpty);
+
+    fs::rename(root.join("dir/f001"), root.join("moved")).unwrap();
+    assert_eq!(fs::read(root.join("moved")).unwrap(), b"1");
+    let rename = |from: &str, to: &str, flags| {
+        rustix::fs::renameat_with(
+            rustix::fs::CWD,
+            root.join(from),
+            rustix::fs::CWD,
+            root.join(to),
+            flags,
+        )
+    };
+    assert_eq!(
+        rename("moved", "file", RenameFlags::NOREPLACE),
+        Err(Errno::EXIST)
+    );
+    rename("moved", "file", RenameFlags::EXCHANGE).unwrap();
+    assert_eq!(fs::read(root.join("file")).unwrap(), b"1");
+    assert_eq!(fs::read(root.join("moved")).unwrap(), b"hel");
+
+    symlink("dir/f002", root.join("sym")).unwrap();
+    assert_eq!(
+        fs::read_link(root.join("sym")).unwrap(),
+        Path::new("dir/f002")
+    );
+    assert_eq!(fs::read(root.join("sym")).unwrap(), b"2");
+    fs::hard_link(root.join("moved"), root.join("other")).unwrap();
+    assert_eq!(fs::metadata(root.join("other")).unwrap().nlink(), 2);
+
+    let node = root.join("null");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &node,
+        rustix::fs::FileType::CharacterDevice,
+        0o666.into(),
+        rustix::fs::makedev(1, 3),
+    )
+    .unwrap();
+    assert_eq!(
+        fs::metadata(&node).unwrap().rdev(),
+        rustix::fs::makedev(1, 3)
+    );
+    fs::write(&node, b"swallowed").unwrap();
+
+    extended_attributes(&root.join("other"));
+
+    let mut unnamed = File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(0o20200000)
+        .open(root)
+        .unwrap();
+    unnamed.write_all(b"nameless").unwrap();
+    assert_eq!(unnamed.metadata().unwrap().nlink(), 0);
+
+    let mut open = File::open(root.join("other")).unwrap();
+    fs::remove_file(root.join("other")).unwrap();
+    fs::remove_file(root.join("moved")).unwrap();
+    let mut back = Vec::new();
+    open.read_to_end(&mut back).unwrap();
+    assert_eq!(back, b"hel");
+    let gone = fs::metadata(root.join("moved")).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+
+    // Offsets of this file system are positions, so list before removing.
+    for name in names(&root.join("dir")) {
+        fs::remove_file(root.join("dir").join(name)).unwrap();
+    }
+    fs::remove_dir(root.join("dir")).unwrap();
+    assert_eq!(names(root), ["file", "large", "null", "sym"]);
+
+    let space = rustix::fs::statvfs(root).unwrap();
+    assert_eq!(
+        (space.f_blocks, space.f_bfree, space.f_bavail),
+        (1000, 900, 800)
+    );
+    assert_eq!((space.f_frsize, space.f_namemax), (1024, 255));
+}
+
+fn extended_attributes(path: &Path) {
+    let get = |room: &mut [u8]| rustix::fs::getxattr(path, "user.a", room);
+    assert_eq!(get(&mut [0; 9]), Err(Errno::NODATA));
+    rustix::fs::setxattr(path, "user.a", b"value", XattrFlags::empty()).unwrap();
+    assert_eq!(
+        rustix::fs::setxattr(path, "user.a", b"x", XattrFlags::CREATE),
+        Err(Errno::EXIST)
+    );
+    let mut room = [0; 9];
+    assert_eq!(get(&mut room), Ok(5));
+    assert_eq!(room[..5], *b"value");
+    assert_eq!(rustix::fs::getxattr_query(path, "user.a"), Ok(5));
+    assert_eq!(get(&mut [0; 2]), Err(Errno::RANGE));
+    let mut list = [0; 64];
+    assert_eq!(rustix::fs::listxattr(path, &mut list), Ok(7));
+    assert_eq!(list[..7], *b"user.a\0");
+    rustix::fs::removexattr(path, "user.a").unwrap();
+    assert_eq!(rustix::fs::listxattr(path, &mut list), Ok(0));
+}
+
+#[test]
+fn programs_can_work_on_a_mount() {
+    need_mounts!();
+    for readdirplus in [ReadDirPlus::Auto, ReadDirPlus::Off, ReadDirPlus::Always] {
+        let place = tempfile::tempdir().unwrap();
+        let fs = Arc::new(MemFs::default());
+        let config = Config {
+            readdirplus,
+            ..Config::default()
+        };
+        let served = Served::start(place.path(), fs.clone(), &options(), config);
+        drive(place.path());
+        assert_eq!(
+            seen(&fs.counts.readdirplus) > 0,
+            readdirplus != ReadDirPlus::Off
+        );
+        assert_eq!(seen(&fs.counts.unaligned_writes), 0);
+        assert!(seen(&fs.counts.fsyncs) > 0);
+        served.end().unwrap();
+        assert!(fs.counts.destroyed.load(Ordering::SeqCst));
+    }
+}
+
+/// With ATOMIC_O_TRUNC and without OPEN, nobody truncates: the second write
+/// left "shortcontent" (Linux 6.18).
+#[test]
+fn truncation_survives_opens_without_messages() {
+    need_mounts!();
+    for zero_message_open in [false, true] {
+        let place = tempfile::tempdir().unwrap();
+        let fs = Arc::new(MemFs::default());
+        let config = Config {
+            zero_message_open,
+            ..Config::default()
+        };
+        let served = Served::start(place.path(), fs.clone(), &options(), config);
+        let file = place.path().join("file");
+        fs::write(&file, b"long content").unwrap();
+        fs::write(&file, b"short").unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"short");
+        let truncated = (
+            seen(&fs.counts.truncating_opens),
+            seen(&fs.counts.truncating_setattrs),
+        );
+        assert_eq!(truncated, if zero_message_open { (0, 1) } else { (1, 0) });
+        drop(served);
+    }
+}
+
+#[test]
+fn many_threads_at_once() {
+    need_mounts!();
+    let place = tempfile::tempdir().unwrap();
+    let served = Served::start(
+        place.path(),
+        Arc::new(MemFs::default()),
+        &options(),
+        Config {
+            zero_message_open: true,
+            zero_message_opendir: true,
+            ..Config::default()
+        },
+    );
+    thread::scope(|scope| {
+        for number in 0..8_usize {
+            let dir = place.path().join(number.to_string());
+            scope.spawn(move || {
+                fs::create_dir(&dir).unwrap();
+                for i in 0..100 {
+                    let file = dir.join(i.to_string());
+                    fs::write(&file, pattern(i * 97 + number)).unwrap();
+                    assert!(fs::read(&file).unwrap() == pattern(i * 97 + number));
+                    if i % 2 == 0 {
+                        fs::remove_file(&file).unwrap();
+                    }
+                }
+                assert_eq!(fs::read_dir(&dir).unwrap().count(), 50);
+            });
+        }
+    });
+    served.end().unwrap();
+}
+
+#[test]
+fn mounts_are_found_and_told_from_dead_ones() {
+    need_mounts!();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("with blank, comma");
+    fs::create_dir(&path).unwrap();
+    let subtype = OsStr::new("loamtest");
+    assert!(loamfs_fuse::find_mount(&path, subtype).unwrap().is_none());
+
+    // Slow enough for a look at the dead mount before it is gone.
+    let fs = MemFs::slow_to_end(Duration::from_secs(1));
+    let served = Served::start(&path, Arc::new(fs), &options(), Config::default());
+    let entry = loamfs_fuse::find_mount(&path, subtype).unwrap().unwrap();
+    assert_eq!(entry.fstype, "fuse.loamtest");
+    assert_eq!(entry.source, "memory");
+    assert!(!entry.read_only);
+    let other = OsStr::new("other");
+    assert!(loamfs_fuse::find_mount(&path, other).unwrap().is_none());
+    assert!(!loamfs_fuse::is_dead(&path));
+    // So that the kernel knows the root's attributes and could answer a stat.
+    fs::metadata(&path).unwrap();
+
+    let read_only = MountOptions {
+        read_only: true,
+        ..options()
+    };
+    loamfs_fuse::remount(&path, &read_only).unwrap();
+    let refused = fs::write(path.join("file"), b"x").unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ReadOnlyFilesystem);
+    loamfs_fuse::remount(&path, &options()).unwrap();
+    fs::write(path.join("file"), b"x").unwrap();
+
+    // Cut the connection, as a crash of the server does. The mount stays,
+    // because it is in use.
+    let user = File::open(&path).unwrap();
+    let forced = rustix::mount::unmount(&path, rustix::mount::UnmountFlags::FORCE);
+    assert_eq!(forced, Err(Errno::BUSY));
+    assert!(loamfs_fuse::is_dead(&path));
+    assert!(loamfs_fuse::find_mount(&path, subtype).unwrap().is_some());
+    drop(user);
+    // The server ends by itself, and takes the dead mount with it.
+    served.wait().unwrap();
+    assert!(loamfs_fuse::find_mount(&path, subtype).unwrap().is_none());
+}
+
+#[test]
+fn a_file_system_that_refuses_to_start_leaves_no_mount() {
+    struct Refusing;
+    impl Filesystem for Refusing {
+        fn init(&self, _: &Negotiated) -> Result<(), Errno> {
+            Err(Errno::ROFS)
+        }
+    }
+    need_mounts!();
+    let place = tempfile::tempdir().unwrap();
+    let served = Served::start(
+        place.path(),
+        Arc::new(Refusing),
+        &options(),
+        Config::default(),
+    );
+    assert!(matches!(served.wait(), Err(Error::Init(Errno::ROFS))));
+    assert!(
+        loamfs_fuse::find_mount(place.path(), OsStr::new("loamtest"))
+            .unwrap()
+            .is_none()
+    );
+}
+
+/// A large read-ahead, and what this kernel offers.
+#[test]
+fn limits_take_effect() {
+    struct Watch(MemFs, std::sync::OnceLock<Negotiated>);
+    impl Filesystem for Watch {
+        fn init(&self, negotiated: &Negotiated) -> Result<(), Errno> {
+            self.1.set(*negotiated).map_err(|_| Errno::INVAL)
+        }
+
+        fn statfs(&self, caller: Caller, node: NodeId) -> Result<loamfs_fuse::StatfsReply, Errno> {
+            self.0.statfs(caller, node)
+        }
+    }
+    need_mounts!();
+    let place = tempfile::tempdir().unwrap();
+    let mounted = loamfs_fuse::mount(place.path(), &options()).unwrap();
+    mounted.set_read_ahead(1 << 20).unwrap();
+    let fs = Arc::new(Watch(MemFs::default(), std::sync::OnceLock::new()));
+    let server = thread::spawn({
+        let fs = fs.clone();
+        move || loamfs_fuse::Session::new(Config::default()).run(fs, mounted)
+    });
+    rustix::fs::statvfs(place.path()).unwrap();
+    let negotiated = fs.1.get().copied();
+    let (major, minor) = loamfs_fuse::find_mount(place.path(), OsStr::new("loamtest"))
+        .unwrap()
+        .unwrap()
+        .device;
+    let limit = fs::read_to_string(format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    loamfs_fuse::unmount(place.path()).unwrap();
+    server.join().unwrap().unwrap();
+    assert_eq!(limit.unwrap().trim(), "1024");
+    let negotiated = negotiated.unwrap();
+    assert_eq!(negotiated.max_write, 1 << 20);
+    assert!(negotiated.granted.contains(Capabilities::PARALLEL_DIROPS));
+}

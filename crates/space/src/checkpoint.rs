@@ -1,0 +1,167 @@
+//! What a checkpoint writes into the maps: bitmap chunks, group descriptors, owner records (rule 9).
+//!
+//! The order is: [`Space::groups_to_load_for_checkpoint`] until it names nothing, then, in the moment in which the
+//! checkpoint is sealed, [`Space::dirty_chunks`], [`Space::dirty_groups`], [`Space::owner_overlay`] and
+//! [`Space::held`], then [`Space::checkpoint_done`], and only then what the checkpoint itself allocates and frees,
+//! since its own maps leave that out.
+
+use crate::error::SpaceError;
+use crate::group::empty_chunk;
+use crate::owners::Owner;
+use crate::space::{Space, State};
+use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
+use loamfs_format::{Extent, FragAddr, GroupNo};
+use std::collections::BTreeSet;
+
+/// A chunk as the bitmap tree holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkValue {
+    /// No bit is set: the tree has no entry.
+    Clear,
+    /// Every bit is set: an entry of length 0.
+    Full,
+    /// The bits, bit 0 of byte 0 first.
+    Mixed([u8; CHUNK_BYTES]),
+}
+
+impl Space {
+    /// The chunks that may differ from the last checkpoint's, by key.
+    pub fn dirty_chunks(&self) -> Vec<u64> {
+        self.dirty_chunks.iter().copied().collect()
+    }
+
+    /// Number of dirty chunks, and of dirty descriptors.
+    pub fn dirty_counts(&self) -> (usize, usize) {
+        (self.dirty_chunks.len(), self.dirty_groups.len())
+    }
+
+    /// A chunk as a checkpoint taken now writes it: without what no segment shows yet.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotLoaded`] naming a group of the chunk whose bitmap is not there.
+    pub fn chunk_value(&self, key: u64) -> Result<ChunkValue, SpaceError> {
+        let first = key.saturating_mul(CHUNK_FRAGS);
+        let end = first
+            .saturating_add(CHUNK_FRAGS)
+            .min(self.geometry.total_frags);
+        let mut bits = empty_chunk();
+        for (index, range, piece) in self.pieces(first..end) {
+            match &self.groups[index].state {
+                State::Absent => {
+                    return Err(SpaceError::NotLoaded {
+                        group: GroupNo(index as u32),
+                    });
+                }
+                State::Empty => {}
+                State::Loaded(map) => map.export(range, piece.start.0 - first, &mut bits),
+            }
+        }
+        for reserved in &self.reserved {
+            let (from, to) = (reserved.start.0.max(first), reserved.end().0.min(end));
+            if from < to {
+                bits.set(from - first..to - first);
+            }
+        }
+        for (range, ()) in self.unshown.overlapping(first..end) {
+            bits.clear(range.start.max(first) - first..range.end.min(end) - first);
+        }
+        let mut value = [0; CHUNK_BYTES];
+        for (bytes, word) in value.as_chunks_mut::<8>().0.iter_mut().zip(bits.words()) {
+            *bytes = word.to_le_bytes();
+        }
+        Ok(match bits.ones() {
+            0 => ChunkValue::Clear,
+            CHUNK_FRAGS => ChunkValue::Full,
+            _ => ChunkValue::Mixed(value),
+        })
+    }
+
+    /// The groups whose bitmaps a checkpoint needs and lacks: those that changed while they were not loaded, and,
+    /// where a chunk covers several groups, the neighbours of those that changed.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when what was replayed contradicts itself.
+    pub fn groups_to_load_for_checkpoint(&mut self) -> Result<Vec<GroupNo>, SpaceError> {
+        let mut absent = BTreeSet::new();
+        for number in self.pending.clone() {
+            if matches!(self.groups[number as usize].state, State::Empty) {
+                self.materialise(number as usize, self.pristine_bits(number as usize))?;
+            } else {
+                absent.insert(number);
+            }
+        }
+        if self.geometry.group_frags < CHUNK_FRAGS {
+            let waiting: Vec<u64> = absent
+                .iter()
+                .flat_map(|&number| self.chunk_keys(GroupNo(number)))
+                .collect();
+            for &key in self.dirty_chunks.iter().chain(&waiting) {
+                let first = key.saturating_mul(CHUNK_FRAGS);
+                let end = first
+                    .saturating_add(CHUNK_FRAGS)
+                    .min(self.geometry.total_frags);
+                absent.extend(
+                    self.pieces(first..end)
+                        .map(|(index, _, _)| index as u32)
+                        .filter(|&number| !self.is_loaded(GroupNo(number))),
+                );
+            }
+        }
+        Ok(absent.into_iter().map(GroupNo).collect())
+    }
+
+    /// The descriptors that may differ from the last checkpoint's, consistent with [`Space::chunk_value`]: what no
+    /// segment shows yet is not counted.
+    pub fn dirty_groups(&self) -> Vec<(GroupNo, GroupDesc)> {
+        self.dirty_groups
+            .iter()
+            .map(|&number| {
+                let group = GroupNo(number);
+                let desc = self.desc(group);
+                let used = desc
+                    .used
+                    .saturating_sub(self.groups[number as usize].unshown);
+                (group, GroupDesc { used, ..desc })
+            })
+            .collect()
+    }
+
+    /// The owner records since the last checkpoint, by address. Each replaces all records in the tree that it
+    /// overlaps.
+    pub fn owner_overlay(&self) -> impl Iterator<Item = (Extent, Owner)> {
+        self.owners.iter()
+    }
+
+    /// The owner records since the last checkpoint that overlap a range, whole, by address. What they leave open
+    /// is as the owner tree has it.
+    pub fn owner_in_overlay(&self, range: Extent) -> Vec<(Extent, Owner)> {
+        self.owners.overlapping(range).collect()
+    }
+
+    /// Everything reported so far is in the maps: forgets what is dirty, and the owner records.
+    pub fn checkpoint_done(&mut self) {
+        self.dirty_chunks.clear();
+        self.last_dirty = None;
+        self.owners.clear();
+        // Changes that wait for a group to be loaded are not in the maps yet.
+        self.dirty_groups.clone_from(&self.pending);
+    }
+
+    /// The chunks that hold a range.
+    pub fn chunks_of(&self, extent: Extent) -> impl Iterator<Item = u64> + use<> {
+        let last = extent.end().0.saturating_sub(1);
+        let keys = extent.start.0 / CHUNK_FRAGS..last / CHUNK_FRAGS + 1;
+        keys.take_while(move |_| extent.frags > 0)
+    }
+
+    /// A fragment's bit in memory, if the bitmap of its group is known.
+    pub fn is_set(&self, addr: FragAddr) -> Option<bool> {
+        let extent = Extent::new(addr, 1);
+        let (index, bits, _) = self.pieces(self.on_volume(extent).ok()?).next()?;
+        match &self.groups[index].state {
+            State::Absent => None,
+            State::Empty => Some(self.is_reserved(extent)),
+            State::Loaded(map) => Some(!map.is_clear(bits)),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The owner records that are newer than the last checkpoint (DESIGN.md section 6, "BFILE").
+
+use crate::range_map::{Piece, RangeMap};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino};
+use std::ops::Range;
+
+/// Who a range of fragments belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// What the range holds.
+    pub kind: BlockKind,
+    /// Level of a tree node; 0 for everything else.
+    pub level: u8,
+    /// Owning inode; 0 for the log itself and the maps.
+    pub ino: Ino,
+    /// Logical block, 4 KiB unit, inode block or lowest key, by kind.
+    pub logical: u64,
+}
+
+impl Owner {
+    /// Fragments after which the logical number is one higher, as a power of two: that of homed data counts
+    /// blocks, that of images units, and other objects stay one however they are cut.
+    const fn step(self, geometry: &Geometry) -> Option<u32> {
+        match self.kind {
+            BlockKind::Homed => Some(geometry.block_frags().trailing_zeros()),
+            BlockKind::Image => Some(geometry.unit_frags().trailing_zeros()),
+            _ => None,
+        }
+    }
+}
+
+/// An owner that can be cut without looking the geometry up.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    owner: Owner,
+    step: Option<u8>,
+}
+
+impl Piece for Entry {
+    fn tail(self, frags: u64) -> Entry {
+        let blocks = self.step.map_or(0, |step| frags >> step);
+        let logical = self.owner.logical.saturating_add(blocks);
+        Entry {
+            owner: Owner {
+                logical,
+                ..self.owner
+            },
+            ..self
+        }
+    }
+
+    /// A block or unit that lost its beginning is dead, and nothing could be said of the rest of it.
+    fn tail_start(self, frags: u64) -> u64 {
+        self.step
+            .map_or(frags, |step| frags.next_multiple_of(1 << step))
+    }
+}
+
+/// New owner records, by address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Owners {
+    ranges: RangeMap<Entry>,
+}
+
+impl Owners {
+    /// Gives a range to an owner, in place of all that the records said of it.
+    pub(crate) fn insert(&mut self, extent: Extent, owner: Owner, geometry: &Geometry) {
+        let range = extent.start.0..extent.end().0;
+        if !self.ranges.is_free(&range) {
+            self.ranges.cut(range.clone(), |_, _| ());
+        }
+        let step = owner.step(geometry).map(|step| step as u8);
+        self.ranges.insert(range, Entry { owner, step });
+    }
+
+    /// All records, by address.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Extent, Owner)> {
+        self.ranges
+            .iter()
+            .map(|(range, entry)| (extent_of(&range), entry.owner))
+    }
+
+    /// The records that overlap a range, whole, by address.
+    pub(crate) fn overlapping(&self, extent: Extent) -> impl Iterator<Item = (Extent, Owner)> {
+        self.ranges
+            .overlapping(extent.start.0..extent.end().0)
+            .map(|(range, entry)| (extent_of(&range), entry.owner))
+    }
+
+    /// Forgets all records: a checkpoint has them.
+    pub(crate) fn clear(&mut self) {
+        self.ranges.clear();
+    }
+}
+
+fn extent_of(range: &Range<u64>) -> Extent {
+    Extent::new(FragAddr(range.start), range.end - range.start)
+}

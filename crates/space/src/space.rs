@@ -1,0 +1,472 @@
+//! [`Space`] itself: the groups of a volume, and what is known of each without its bitmap.
+
+use crate::bitmap::Bitmap;
+use crate::group::GroupMap;
+use crate::held::Held;
+use crate::max_tree::MaxTree;
+use crate::owners::Owners;
+use crate::range_map::RangeMap;
+use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// How much of a group's bitmap is in memory.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    /// A free group that holds nothing: the bitmap is known without being there.
+    Empty,
+    /// The bitmap is on disk; see [`Group::deltas`].
+    Absent,
+    /// The bitmap is in memory.
+    Loaded(Box<GroupMap>),
+}
+
+/// A change of a bitmap that is not in memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delta {
+    /// The fragments.
+    pub(crate) extent: Extent,
+    /// Their new bits.
+    pub(crate) set: bool,
+}
+
+/// What is always known of a group.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) role: Role,
+    /// Fragments whose bit is set in memory: in use, held back, unshown or reserved.
+    pub(crate) used: u64,
+    /// Those of them that belong to superblocks.
+    pub(crate) reserved: u64,
+    /// Those of them that no segment shows yet.
+    pub(crate) unshown: u64,
+    /// Longest run of whole blocks when the group is empty; groups where it is 0 never take a role.
+    pub(crate) pristine: u64,
+    /// Directories anchored here.
+    pub(crate) directories: u32,
+    /// Fragments promised to directories that were anchored here lately (dirpref).
+    pub(crate) promised: u64,
+    pub(crate) state: State,
+    /// What happened to the bitmap since the checkpoint on disk, in order, while it was not in memory.
+    pub(crate) deltas: Vec<Delta>,
+    /// Whether the group is among those that can take a role.
+    claimable: bool,
+    /// Whether the group is among those that could lose theirs.
+    idle: bool,
+    /// Its share of [`LogSpace`].
+    counted: u64,
+}
+
+/// Free space for the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSpace {
+    /// Fragments of free whole units in loaded log groups.
+    pub loaded: u64,
+    /// Free fragments in log groups that are not loaded. Some may lie in units that are partly in use.
+    pub unloaded: u64,
+    /// Free fragments in free groups, all of them in whole units.
+    pub free_groups: u64,
+}
+
+/// The free space of a volume. See the crate's documentation for the states of a fragment.
+#[derive(Clone, Debug)]
+pub struct Space {
+    pub(crate) geometry: Geometry,
+    /// Fragments of a group, as a power of two.
+    pub(crate) shift: u32,
+    pub(crate) reserved: Vec<Extent>,
+    pub(crate) groups: Vec<Group>,
+    /// Longest run of each loaded log group.
+    pub(crate) log_runs: MaxTree,
+    /// Free fragments of each log group that is not loaded: no run in it is longer.
+    pub(crate) log_hopes: MaxTree,
+    /// Longest run of each loaded data group.
+    pub(crate) data_runs: MaxTree,
+    /// Free fragments of each data group that is not loaded.
+    pub(crate) data_hopes: MaxTree,
+    /// Free and unpromised fragments of each data or free group.
+    pub(crate) rooms: MaxTree,
+    pub(crate) rooms_sum: u64,
+    /// Free groups that can take a role.
+    pub(crate) free: BTreeSet<u32>,
+    pub(crate) log_groups: BTreeSet<u32>,
+    /// Log and data groups that hold nothing.
+    pub(crate) idle: BTreeSet<u32>,
+    /// Groups with deltas.
+    pub(crate) pending: BTreeSet<u32>,
+    pub(crate) log: LogSpace,
+    /// Free groups that data never takes.
+    pub(crate) kept_for_log: u64,
+    pub(crate) held: Held,
+    pub(crate) unshown: RangeMap<()>,
+    pub(crate) owners: Owners,
+    pub(crate) role_changes: BTreeMap<GroupNo, Role>,
+    pub(crate) dirty_chunks: BTreeSet<u64>,
+    pub(crate) dirty_groups: BTreeSet<u32>,
+    /// The chunk marked dirty last: a log writes into the same one many times in a row.
+    pub(crate) last_dirty: Option<u64>,
+    pub(crate) used: u64,
+    pub(crate) loaded_bytes: usize,
+}
+
+impl Space {
+    /// The space of a new volume: all groups are free and empty but for the `reserved` extents
+    /// ([`loamfs_format::superblock::Superblock::reserved_extents`]), whose chunks and descriptors are dirty.
+    pub fn new(geometry: Geometry, reserved: Vec<Extent>) -> Space {
+        let mut space = Space::open(geometry, reserved, Vec::new());
+        for extent in space.reserved.clone() {
+            space.mark_dirty(extent.start.0..extent.end().0.min(geometry.total_frags));
+        }
+        space
+    }
+
+    /// The space of a volume as its last checkpoint describes it; groups without a descriptor are free and empty.
+    /// Groups that hold more than the `reserved` extents are not loaded. Then follow what the checkpoint's summary
+    /// and its successors say: see [`Space::replay_allocate`].
+    pub fn open(
+        geometry: Geometry,
+        reserved: Vec<Extent>,
+        descs: Vec<(GroupNo, GroupDesc)>,
+    ) -> Space {
+        let count = geometry.groups() as usize;
+        let empty = || MaxTree::new(vec![0; count]);
+        let mut space = Space {
+            geometry,
+            shift: geometry.group_frags.trailing_zeros(),
+            reserved,
+            groups: Vec::with_capacity(count),
+            log_runs: empty(),
+            log_hopes: empty(),
+            data_runs: empty(),
+            data_hopes: empty(),
+            rooms: empty(),
+            rooms_sum: 0,
+            free: BTreeSet::new(),
+            log_groups: BTreeSet::new(),
+            idle: BTreeSet::new(),
+            pending: BTreeSet::new(),
+            log: LogSpace::default(),
+            kept_for_log: 0,
+            held: Held::default(),
+            unshown: RangeMap::default(),
+            owners: Owners::default(),
+            role_changes: BTreeMap::new(),
+            dirty_chunks: BTreeSet::new(),
+            dirty_groups: BTreeSet::new(),
+            last_dirty: None,
+            used: 0,
+            loaded_bytes: 0,
+        };
+        for index in 0..count {
+            space.groups.push(space.pristine_group(index));
+        }
+        for (group, desc) in descs {
+            let Some(known) = space.groups.get_mut(group.0 as usize) else {
+                continue;
+            };
+            known.role = desc.role;
+            known.directories = desc.directories;
+            if desc.used > known.reserved {
+                known.used = desc.used;
+                known.state = State::Absent;
+            }
+        }
+        for index in 0..count {
+            space.used += space.groups[index].used;
+            // A bitmap without content cannot contradict anything.
+            let _ = space.take_role(index);
+        }
+        space
+    }
+
+    fn pristine_group(&self, index: usize) -> Group {
+        let extent = self.extent(index);
+        let (reserved, pristine) = match &self.reserved_bits(index)[..] {
+            [] => (
+                0,
+                extent.frags / self.geometry.block_frags() * self.geometry.block_frags(),
+            ),
+            cut => {
+                let map = GroupMap::new(
+                    self.pristine_bits(index),
+                    self.geometry.block_frags(),
+                    true,
+                    cut,
+                );
+                let reserved = self.pristine_bits(index).ones();
+                (reserved, map.map_or(0, |map| map.longest()))
+            }
+        };
+        Group {
+            role: Role::Free,
+            used: reserved,
+            reserved,
+            unshown: 0,
+            pristine,
+            directories: 0,
+            promised: 0,
+            state: State::Empty,
+            deltas: Vec::new(),
+            claimable: false,
+            idle: false,
+            counted: 0,
+        }
+    }
+
+    /// The geometry.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// What the group is used for; [`Role::Free`] for groups that do not exist.
+    pub fn role(&self, group: GroupNo) -> Role {
+        self.groups
+            .get(group.0 as usize)
+            .map_or(Role::Free, |g| g.role)
+    }
+
+    /// The group's descriptor as it is in memory; [`Space::dirty_groups`] tells what a checkpoint writes.
+    pub fn desc(&self, group: GroupNo) -> GroupDesc {
+        self.groups
+            .get(group.0 as usize)
+            .map_or_else(GroupDesc::default, |g| GroupDesc {
+                role: g.role,
+                used: g.used,
+                directories: g.directories,
+            })
+    }
+
+    /// Bytes that loaded bitmaps and their trees take.
+    pub fn loaded_bytes(&self) -> usize {
+        self.loaded_bytes
+    }
+
+    /// Fragments that are not in use; those held back count as free.
+    pub fn free_frags(&self) -> u64 {
+        self.reusable_frags().saturating_add(self.held.frags())
+    }
+
+    /// Fragments that are free and may be written at once.
+    pub fn reusable_frags(&self) -> u64 {
+        self.geometry.total_frags.saturating_sub(self.used)
+    }
+
+    /// Fragments in use, unshown and reserved ones included, held-back ones not.
+    pub fn used(&self) -> u64 {
+        self.used.saturating_sub(self.held.frags())
+    }
+
+    /// Fragments that are held back.
+    pub fn held_frags(&self) -> u64 {
+        self.held.frags()
+    }
+
+    /// Free space for the log.
+    pub fn log_space(&self) -> LogSpace {
+        self.log
+    }
+
+    /// Groups that have no role and can take one.
+    pub fn free_groups(&self) -> u64 {
+        self.free.len() as u64
+    }
+
+    /// From now on the last `groups` free groups are left to the log: [`Space::find_data`] does not take them.
+    pub fn keep_for_log(&mut self, groups: u64) {
+        self.kept_for_log = groups;
+    }
+
+    // ---- addresses ---------------------------------------------------------------------------------------------
+
+    /// The fragments of a group.
+    pub(crate) fn extent(&self, index: usize) -> Extent {
+        self.geometry.group_extent(GroupNo(index as u32))
+    }
+
+    /// The index of the group that holds an address, that of the last group for addresses behind the volume.
+    pub(crate) fn index_near(&self, addr: FragAddr) -> usize {
+        ((addr.0 >> self.shift) as usize).min(self.groups.len().saturating_sub(1))
+    }
+
+    /// A run on the volume, group by group: index, fragments within the group, and the same as an extent.
+    pub(crate) fn pieces(
+        &self,
+        range: Range<u64>,
+    ) -> impl Iterator<Item = (usize, Range<u64>, Extent)> + use<> {
+        let (shift, end) = (self.shift, range.end);
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let base = at >> shift << shift;
+            let stop = end.min(base + (1 << shift));
+            let piece = (
+                (at >> shift) as usize,
+                at - base..stop - base,
+                Extent::new(FragAddr(at), stop - at),
+            );
+            at = stop;
+            Some(piece)
+        })
+    }
+
+    /// The reserved fragments of a group, as positions in it.
+    pub(crate) fn reserved_bits(&self, index: usize) -> Vec<Range<u64>> {
+        let extent = self.extent(index);
+        let (start, end) = (extent.start.0, extent.end().0);
+        self.reserved
+            .iter()
+            .map(|e| e.start.0.clamp(start, end) - start..e.end().0.clamp(start, end) - start)
+            .filter(|range| !range.is_empty())
+            .collect()
+    }
+
+    /// The bits of a group that holds nothing.
+    pub(crate) fn pristine_bits(&self, index: usize) -> Bitmap {
+        let mut bits = Bitmap::new(self.extent(index).frags);
+        for range in self.reserved_bits(index) {
+            bits.set(range);
+        }
+        bits
+    }
+
+    // ---- bookkeeping -------------------------------------------------------------------------------------------
+
+    /// Changes the number of fragments in use of a group. Call [`Space::refresh`] afterwards.
+    pub(crate) fn adjust(&mut self, index: usize, more: u64, less: u64) {
+        let group = &mut self.groups[index];
+        group.used = group.used.saturating_add(more).saturating_sub(less);
+        self.used = self.used.saturating_add(more).saturating_sub(less);
+    }
+
+    /// Marks the chunks of a range as different from those on disk, and the descriptors with them.
+    pub(crate) fn mark_dirty(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let chunk = |at: u64| loamfs_format::group::chunk_key(FragAddr(at));
+        let (first, last) = (chunk(range.start), chunk(range.end - 1));
+        let same = self.last_dirty == Some(first) && first == last;
+        if same && self.geometry.group_frags >= CHUNK_FRAGS {
+            return;
+        }
+        self.dirty_chunks.extend(first..=last);
+        self.last_dirty = Some(last);
+        for index in range.start >> self.shift..=(range.end - 1) >> self.shift {
+            self.dirty_groups.insert(index as u32);
+        }
+    }
+
+    /// Brings every index over the groups up to date with one group.
+    pub(crate) fn refresh(&mut self, index: usize) {
+        let frags = self.extent(index).frags;
+        let group = &mut self.groups[index];
+        let unused = frags.saturating_sub(group.used);
+        let empty = group.used <= group.reserved;
+        let number = index as u32;
+
+        let known = !matches!(group.state, State::Absent) && group.deltas.is_empty();
+        let claimable = group.role == Role::Free && empty && known && group.pristine > 0;
+        if claimable != group.claimable {
+            group.claimable = claimable;
+            if claimable {
+                self.free.insert(number)
+            } else {
+                self.free.remove(&number)
+            };
+        }
+        let idle = empty && matches!(group.role, Role::Log | Role::Data);
+        if idle != group.idle {
+            group.idle = idle;
+            if idle {
+                self.idle.insert(number)
+            } else {
+                self.idle.remove(&number)
+            };
+        }
+        if !group.deltas.is_empty() {
+            self.pending.insert(number);
+        }
+
+        // Small enough: a group has at most 2^19 fragments.
+        let (run, hope, free) = match &group.state {
+            State::Loaded(map) => (map.longest() as u32, 0, map.clear_frags()),
+            State::Absent => (0, unused as u32, unused),
+            State::Empty => (0, 0, if claimable { group.pristine } else { 0 }),
+        };
+        let (log, data) = (group.role == Role::Log, group.role == Role::Data);
+        let loaded = matches!(group.state, State::Loaded(_));
+        if log {
+            self.log_runs.set(index, run);
+            self.log_hopes.set(index, hope);
+        } else if data {
+            self.data_runs.set(index, run);
+            self.data_hopes.set(index, hope);
+        }
+        let counted = if log || claimable { free } else { 0 };
+        if counted != group.counted {
+            let total = if !log {
+                &mut self.log.free_groups
+            } else if loaded {
+                &mut self.log.loaded
+            } else {
+                &mut self.log.unloaded
+            };
+            *total = total.saturating_add(counted).saturating_sub(group.counted);
+            group.counted = counted;
+        }
+        let room = if log {
+            0
+        } else {
+            unused.saturating_sub(group.promised)
+        };
+        let room = if group.role == Role::Free || data {
+            room as u32
+        } else {
+            0
+        };
+        self.rooms_sum =
+            (self.rooms_sum + u64::from(room)).saturating_sub(u64::from(self.rooms.get(index)));
+        self.rooms.set(index, room);
+    }
+
+    /// Takes a group out of the counters that depend on its role and state, before either changes.
+    pub(crate) fn leave(&mut self, index: usize) {
+        let group = &mut self.groups[index];
+        let total = match (group.role, &group.state) {
+            (Role::Log, State::Loaded(_)) => &mut self.log.loaded,
+            (Role::Log, _) => &mut self.log.unloaded,
+            _ => &mut self.log.free_groups,
+        };
+        *total = total.saturating_sub(std::mem::take(&mut group.counted));
+        match group.role {
+            Role::Log => {
+                self.log_runs.set(index, 0);
+                self.log_hopes.set(index, 0);
+                self.log_groups.remove(&(index as u32));
+            }
+            Role::Data => {
+                self.data_runs.set(index, 0);
+                self.data_hopes.set(index, 0);
+            }
+            _ => {}
+        }
+        if let State::Loaded(map) = &group.state {
+            self.loaded_bytes -= map.bytes();
+        }
+    }
+
+    /// The reverse of [`Space::leave`], after role or state have changed.
+    pub(crate) fn enter(&mut self, index: usize) {
+        let group = &self.groups[index];
+        if group.role == Role::Log {
+            self.log_groups.insert(index as u32);
+        }
+        if let State::Loaded(map) = &group.state {
+            self.loaded_bytes += map.bytes();
+        }
+        self.refresh(index);
+    }
+}

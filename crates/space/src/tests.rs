@@ -1,0 +1,393 @@
+//! What the space promises, one by one.
+
+use crate::{ChunkValue, Found, Owner, Space, SpaceError, Wait};
+use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
+
+/// 64 groups of 64 fragments; a unit is 4 fragments, a block 8.
+fn geometry() -> Geometry {
+    Geometry {
+        fragment_size: 1024,
+        block_size: 8192,
+        group_frags: 64,
+        total_frags: 4096,
+        segment_max: 1 << 16,
+        checkpoint_segments_max: 64,
+        checkpoint_summary_max: 1 << 20,
+        checkpoint_nodes_max: 64,
+    }
+}
+
+fn volume() -> Space {
+    Space::new(geometry(), vec![extent(0, 68), extent(128, 4)])
+}
+
+fn extent(start: u64, frags: u64) -> Extent {
+    Extent::new(FragAddr(start), frags)
+}
+
+fn owner(kind: BlockKind, logical: u64) -> Owner {
+    Owner {
+        kind,
+        level: 0,
+        ino: Ino(7),
+        logical,
+    }
+}
+
+fn small() -> Owner {
+    owner(BlockKind::SmallData, 0)
+}
+
+fn run(found: Found) -> Extent {
+    match found {
+        Found::Run(run) => run,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_first_log_group_of_a_rotating_disk_is_in_the_middle_and_the_next_ones_adjoin() {
+    let mut space = volume();
+    let first = run(space.find_log(64, 4, FragAddr(0), true));
+    assert_eq!(first, extent(32 * 64, 64));
+    assert_eq!(space.take_role_changes(), [(GroupNo(32), Role::Log)]);
+    space.allocate(first, small()).unwrap();
+    let second = run(space.find_log(64, 4, first.end(), true));
+    assert_eq!(second, extent(33 * 64, 64));
+    space.allocate(second, small()).unwrap();
+    // Data takes the group behind; the log goes on before.
+    assert_eq!(
+        run(space.find_data(8, FragAddr(34 * 64), GroupNo(34)))
+            .start
+            .0,
+        34 * 64
+    );
+    let third = run(space.find_log(64, 4, second.end(), true));
+    assert_eq!(third, extent(31 * 64, 64));
+}
+
+#[test]
+fn a_segment_longer_than_a_group_takes_adjacent_groups() {
+    let mut space = volume();
+    assert_eq!(
+        run(space.find_log(200, 4, FragAddr(640), false)),
+        extent(640, 200)
+    );
+    assert_eq!(space.take_role_changes().len(), 4);
+}
+
+#[test]
+fn the_log_goes_on_at_its_head_and_then_plugs_the_next_hole_that_is_large_enough() {
+    let mut space = volume();
+    run(space.find_log(64, 4, FragAddr(640), false));
+    space.allocate(extent(640, 20), small()).unwrap();
+    space.allocate(extent(668, 4), small()).unwrap();
+    space.allocate(extent(684, 1), small()).unwrap();
+    // Free units: 660..668, 672..684, 688..704.
+    assert_eq!(
+        run(space.find_log(8, 4, FragAddr(660), false)),
+        extent(660, 8)
+    );
+    assert_eq!(
+        run(space.find_log(12, 4, FragAddr(660), false)),
+        extent(672, 12)
+    );
+    assert_eq!(
+        run(space.find_log(12, 4, FragAddr(685), false)),
+        extent(688, 12)
+    );
+    assert_eq!(space.log_run(FragAddr(684), 64), 0);
+    assert_eq!(space.log_run(FragAddr(689), 64), 0);
+}
+
+#[test]
+fn the_largest_hole_serves_when_nothing_else_is_left() {
+    let mut space = volume();
+    while let Found::Run(run) = space.find_log(64, 4, FragAddr(640), false) {
+        space.allocate(run, small()).unwrap();
+    }
+    space.free(extent(704, 8), Ssn(2)).unwrap();
+    space.free(extent(960, 13), Ssn(2)).unwrap();
+    assert_eq!(space.find_log(64, 4, FragAddr(640), false), Found::Full);
+    assert_eq!(
+        space.release(Ssn(2), Ssn(0)),
+        [extent(704, 8), extent(960, 13)]
+    );
+    assert_eq!(
+        run(space.find_log(64, 4, FragAddr(640), false)),
+        extent(960, 12)
+    );
+    assert_eq!(space.find_log(64, 16, FragAddr(640), false), Found::Full);
+}
+
+#[test]
+fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
+    let mut space = volume();
+    assert_eq!(
+        run(space.find_data(20, FragAddr(0), GroupNo(10))),
+        extent(640, 160)
+    );
+    assert_eq!(space.role(GroupNo(12)), Role::Data);
+    space.allocate_unshown(extent(640, 160)).unwrap();
+    space.keep_for_log(space.free_groups());
+    assert_eq!(
+        run(space.find_data(20, FragAddr(800), GroupNo(10))),
+        extent(800, 32)
+    );
+    space
+        .allocate(extent(800, 32), owner(BlockKind::Homed, 20))
+        .unwrap();
+    assert_eq!(space.find_data(1, FragAddr(832), GroupNo(10)), Found::Full);
+}
+
+#[test]
+fn data_groups_take_whole_blocks_and_never_those_that_a_superblock_cuts() {
+    let mut space = volume();
+    // Group 1 is reserved up to 68, in the middle of a block.
+    assert_eq!(
+        run(space.find_data(20, FragAddr(0), GroupNo(1))).start,
+        FragAddr(72)
+    );
+    let odd = extent(72, 4);
+    assert_eq!(
+        space.allocate(odd, small()),
+        Err(SpaceError::Misaligned { extent: odd })
+    );
+    assert!(matches!(
+        space.allocate(extent(64, 8), small()),
+        Err(SpaceError::InUse { .. })
+    ));
+    assert!(matches!(
+        space.free(extent(64, 8), Ssn(1)),
+        Err(SpaceError::NotInUse { .. })
+    ));
+    assert!(matches!(
+        space.free(extent(4090, 8), Ssn(1)),
+        Err(SpaceError::Range { .. })
+    ));
+}
+
+#[test]
+fn unshown_homes_are_not_in_a_checkpoint() {
+    let mut space = volume();
+    let home = run(space.find_data(2, FragAddr(0), GroupNo(10)));
+    space.checkpoint_done();
+    space.allocate_unshown(home).unwrap();
+    assert_eq!(space.dirty_chunks(), []);
+    assert_eq!(space.chunk_value(1), Ok(ChunkValue::Clear));
+    assert_eq!(space.owner_overlay().count(), 0);
+    space
+        .show(extent(640, 8), owner(BlockKind::Homed, 0))
+        .unwrap();
+    assert_eq!(space.dirty_chunks(), [1]);
+    let Ok(ChunkValue::Mixed(bytes)) = space.chunk_value(1) else {
+        panic!()
+    };
+    assert_eq!(bytes.iter().map(|b| b.count_ones()).sum::<u32>(), 8);
+    assert_eq!(bytes[128 / 8], 0xff);
+    let desc = GroupDesc {
+        role: Role::Data,
+        used: 8,
+        directories: 0,
+    };
+    assert_eq!(space.dirty_groups(), [(GroupNo(10), desc)]);
+    assert_eq!(space.desc(GroupNo(10)).used, 16);
+    space.abandon(extent(648, 8)).unwrap();
+    assert_eq!(space.desc(GroupNo(10)).used, 8);
+    assert!(
+        space
+            .show(extent(648, 8), owner(BlockKind::Homed, 1))
+            .is_err()
+    );
+}
+
+#[test]
+fn replay_counts_a_held_range_that_is_allocated_again_once() {
+    let desc = GroupDesc {
+        role: Role::Log,
+        used: 10,
+        directories: 2,
+    };
+    let mut space = Space::open(geometry(), Vec::new(), vec![(GroupNo(5), desc)]);
+    space
+        .replay_held(extent(320, 8), Wait::Durable(Ssn(3)))
+        .unwrap();
+    space.replay_allocate(extent(324, 8), small()).unwrap();
+    assert_eq!(
+        space.held().collect::<Vec<_>>(),
+        [(extent(320, 4), Wait::Durable(Ssn(3)))]
+    );
+    assert_eq!((space.desc(GroupNo(5)).used, space.used()), (14, 10));
+    assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
+    assert_eq!(space.release(Ssn(3), Ssn(0)), [extent(320, 4)]);
+    // On disk are 320..328 and 352..354; a bitmap that says otherwise is refused.
+    let chunk = |at: usize, bits: u8| {
+        let mut bytes = [0u8; CHUNK_BYTES];
+        bytes[320 / 8] = 0xff;
+        bytes[352 / 8] = 0b11;
+        bytes[at / 8] |= bits;
+        [(0, Some(bytes))]
+    };
+    let refused = space.load(GroupNo(5), chunk(360, 1));
+    assert!(matches!(
+        refused,
+        Err(SpaceError::Usage {
+            descriptor: 10,
+            bitmap: 11,
+            ..
+        })
+    ));
+    let refused = space.load(GroupNo(5), chunk(328, 1));
+    assert!(matches!(refused, Err(SpaceError::InUse { .. })));
+    assert!(!space.is_loaded(GroupNo(5)));
+    space.load(GroupNo(5), chunk(352, 0)).unwrap();
+    let set: Vec<u64> = (320..384)
+        .filter(|&at| space.is_set(FragAddr(at)).unwrap())
+        .collect();
+    assert_eq!(set, [324, 325, 326, 327, 328, 329, 330, 331, 352, 353]);
+}
+
+#[test]
+fn a_group_that_changed_its_role_held_nothing_back_any_more() {
+    let desc = GroupDesc {
+        role: Role::Log,
+        used: 10,
+        directories: 0,
+    };
+    let mut space = Space::open(geometry(), Vec::new(), vec![(GroupNo(5), desc)]);
+    space
+        .replay_held(extent(320, 10), Wait::Checkpoint(Ssn(3)))
+        .unwrap();
+    space.replay_role(GroupNo(5), Role::Free).unwrap();
+    space.replay_role(GroupNo(5), Role::Data).unwrap();
+    space
+        .replay_allocate(extent(320, 8), owner(BlockKind::Homed, 0))
+        .unwrap();
+    assert_eq!((space.held_frags(), space.desc(GroupNo(5)).used), (0, 8));
+    let mut bytes = [0u8; CHUNK_BYTES];
+    bytes[40] = 0xff;
+    bytes[41] = 0x03;
+    space.load(GroupNo(5), [(0, Some(bytes))]).unwrap();
+    assert!(space.is_set(FragAddr(320)).unwrap() && !space.is_set(FragAddr(328)).unwrap());
+    assert!(space.replay_role(GroupNo(99), Role::Data).is_err());
+}
+
+#[test]
+fn owner_records_are_cut_by_later_ones_and_survive_frees() {
+    let mut space = volume();
+    let home = run(space.find_data(4, FragAddr(0), GroupNo(10)));
+    space.allocate(home, owner(BlockKind::Homed, 100)).unwrap();
+    space.free(extent(648, 8), Ssn(1)).unwrap();
+    space.release(Ssn(1), Ssn(0));
+    assert_eq!(space.owner_overlay().count(), 1);
+    space
+        .allocate(extent(648, 8), owner(BlockKind::Homed, 0))
+        .unwrap();
+    let records: Vec<_> = space.owner_overlay().map(|(e, o)| (e, o.logical)).collect();
+    assert_eq!(
+        records,
+        [
+            (extent(640, 8), 100),
+            (extent(648, 8), 0),
+            (extent(656, 16), 102)
+        ]
+    );
+    assert_eq!(space.owner_in_overlay(extent(650, 10)).len(), 2);
+    space.checkpoint_done();
+    assert_eq!(space.owner_overlay().count(), 0);
+}
+
+#[test]
+fn empty_groups_are_given_back_but_for_the_last_log_group_and_a_protected_one() {
+    let mut space = volume();
+    let first = run(space.find_log(192, 4, FragAddr(640), false));
+    space.allocate(extent(640, 4), small()).unwrap();
+    assert_eq!(first.frags, 192);
+    assert_eq!(space.give_back_empty(Some(GroupNo(11))), [GroupNo(12)]);
+    space.free(extent(640, 4), Ssn(1)).unwrap();
+    assert_eq!(space.give_back_empty(Some(GroupNo(11))), []);
+    space.release(Ssn(1), Ssn(0));
+    assert_eq!(space.give_back_empty(None), [GroupNo(10)]);
+    assert_eq!(space.give_back_empty(None), []);
+    let changes = space.take_role_changes();
+    assert_eq!(
+        changes,
+        [
+            (GroupNo(10), Role::Free),
+            (GroupNo(11), Role::Log),
+            (GroupNo(12), Role::Free)
+        ]
+    );
+    // Its bits are clear on disk after the next checkpoint.
+    assert_eq!(space.chunk_value(1), Ok(ChunkValue::Clear));
+}
+
+#[test]
+fn directories_stay_with_their_parent_while_there_is_room_and_then_move_on() {
+    let mut space = volume();
+    // 16 fragments a directory: four to a group of 64.
+    let mut groups = Vec::new();
+    for _ in 0..5 {
+        let group = space.choose_anchor(GroupNo(20), false, 0, 4096, 4);
+        space.anchored(group, 1);
+        groups.push(group.0);
+    }
+    assert_eq!(groups, [20, 20, 20, 20, 21]);
+    assert_eq!(space.desc(GroupNo(20)).directories, 4);
+    // Those at the top are spread by the seed, and over groups with few directories.
+    let top = space.choose_anchor(GroupNo(20), true, 40, 4096, 4);
+    assert_eq!(top, GroupNo(40));
+    space.anchored(top, 1);
+    assert_eq!(
+        space.choose_anchor(GroupNo(20), true, 40, 4096, 4),
+        GroupNo(41)
+    );
+    space.anchored(GroupNo(20), -4);
+    assert_eq!(
+        space.choose_anchor(GroupNo(20), false, 0, 4096, 4),
+        GroupNo(20)
+    );
+}
+
+#[test]
+fn scattered_holes_are_candidates_and_large_ones_are_not() {
+    let mut space = volume();
+    run(space.find_log(512, 4, FragAddr(640), false));
+    for unit in (640..704).step_by(8) {
+        space.allocate(extent(unit, 4), small()).unwrap();
+    }
+    space.allocate(extent(704, 4), small()).unwrap();
+    let found = space.compact_candidates(16);
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (found[0].extent, found[0].used, found[0].scattered),
+        (extent(640, 64), 32, 32)
+    );
+    assert_eq!(space.emptiest_groups(Role::Log, 1), [(GroupNo(11), 4)]);
+}
+
+#[test]
+fn a_terabyte_is_opened_without_its_bitmaps() {
+    let geometry = Geometry {
+        block_size: 16384,
+        group_frags: 1 << 18,
+        total_frags: 1 << 30,
+        ..geometry()
+    };
+    let desc = GroupDesc {
+        role: Role::Data,
+        used: 1 << 17,
+        directories: 1,
+    };
+    let descs = (0..4000).map(|g| (GroupNo(g), desc)).collect();
+    let mut space = Space::open(geometry, Vec::new(), descs);
+    assert_eq!(space.loaded_bytes(), 0);
+    space.free(extent(5 << 18, 16), Ssn(1)).unwrap();
+    space.release(Ssn(1), Ssn(0));
+    assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
+    assert_eq!(
+        space.find_data(64, FragAddr(0), GroupNo(9)),
+        Found::Load((9..13).map(GroupNo).collect())
+    );
+}
