@@ -46,8 +46,13 @@ impl<'a> Dirent<'a> {
         let (ino, rest) = bytes.split_first_chunk::<8>()?;
         let (&file_type, name) = rest.split_first()?;
         let ino = Ino(u64::from_le_bytes(*ino));
-        let fine = !name.is_empty() && name.len() <= NAME_MAX && !name.contains(&b'/') && ino.0 != 0;
-        fine.then_some(Dirent { ino, file_type, name })
+        let fine =
+            !name.is_empty() && name.len() <= NAME_MAX && !name.contains(&b'/') && ino.0 != 0;
+        fine.then_some(Dirent {
+            ino,
+            file_type,
+            name,
+        })
     }
 }
 
@@ -89,7 +94,10 @@ impl InlineMap {
 
     /// Bytes of the packed form.
     pub fn size(&self) -> usize {
-        self.0.iter().map(|(_, value)| INLINE_OVERHEAD + value.len()).sum()
+        self.0
+            .iter()
+            .map(|(_, value)| INLINE_OVERHEAD + value.len())
+            .sum()
     }
 
     /// The value at `key`.

@@ -87,7 +87,11 @@ impl IfileEntry {
 
     /// What inner nodes say of an entry: [has free numbers, orphans, highest SSN].
     pub const fn aggregate(&self) -> [u64; 3] {
-        [(self.live != u32::MAX) as u64, self.orphan.count_ones() as u64, self.ssn.0]
+        [
+            (self.live != u32::MAX) as u64,
+            self.orphan.count_ones() as u64,
+            self.ssn.0,
+        ]
     }
 
     /// What an inner node says of two subtrees together.

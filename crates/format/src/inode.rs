@@ -236,7 +236,11 @@ impl Inode {
                 seconds: raw.seconds[i].get().cast_signed(),
                 nanos: raw.nanos[i].get(),
             };
-            if t.nanos < 1_000_000_000 { Ok(t) } else { Err(InodeError::Time) }
+            if t.nanos < 1_000_000_000 {
+                Ok(t)
+            } else {
+                Err(InodeError::Time)
+            }
         };
         let body_len = usize::from(raw.body_len.get());
         let xattr_len = usize::from(raw.xattr_len.get());
@@ -364,7 +368,10 @@ impl FileExtent {
         let raw = <[RawFileExtent]>::ref_from_bytes(bytes).map_err(|_| InodeError::Body)?;
         Ok(raw
             .iter()
-            .map(|r| FileExtent { block: r.block.get(), pointer: Pointer::decode(&r.pointer) })
+            .map(|r| FileExtent {
+                block: r.block.get(),
+                pointer: Pointer::decode(&r.pointer),
+            })
             .collect())
     }
 }

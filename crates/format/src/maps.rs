@@ -142,7 +142,12 @@ impl CrcRun {
     /// The bytes on disk: without the zeros at the end; `None` when nothing is left.
     pub fn encode(&self) -> Option<Vec<u8>> {
         let len = self.0.iter().rposition(|crc| *crc != 0)? + 1;
-        Some(self.0[..len].iter().flat_map(|crc| crc.to_le_bytes()).collect())
+        Some(
+            self.0[..len]
+                .iter()
+                .flat_map(|crc| crc.to_le_bytes())
+                .collect(),
+        )
     }
 
     /// Reads the bytes; `None` when they are no run.

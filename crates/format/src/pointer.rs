@@ -174,8 +174,13 @@ pub struct Pointer {
 
 impl Pointer {
     /// The pointer that names no block.
-    pub const NONE: Pointer =
-        Pointer { addr: FragAddr(0), frags: 0, stored: 0, birth: Ssn(0), checksum: 0 };
+    pub const NONE: Pointer = Pointer {
+        addr: FragAddr(0),
+        frags: 0,
+        stored: 0,
+        birth: Ssn(0),
+        checksum: 0,
+    };
 
     /// Whether the pointer names a block.
     pub const fn is_some(&self) -> bool {
@@ -184,7 +189,10 @@ impl Pointer {
 
     /// The fragments that the block takes.
     pub const fn extent(&self) -> Extent {
-        Extent { start: self.addr, frags: self.frags as u64 }
+        Extent {
+            start: self.addr,
+            frags: self.frags as u64,
+        }
     }
 
     /// The form on disk.

@@ -197,7 +197,10 @@ impl Header {
             .take(count)
             .map(|e| Extent::new(FragAddr(e.start.get()), e.frags.get()))
             .collect();
-        if extents.iter().any(|e| e.frags == 0 || e.start.0.checked_add(e.frags).is_none()) {
+        if extents
+            .iter()
+            .any(|e| e.frags == 0 || e.start.0.checked_add(e.frags).is_none())
+        {
             return Err(field("extents"));
         }
         let records_len = raw.records_len.get();
@@ -234,8 +237,10 @@ impl Header {
     /// [`SummaryError`] when they are torn or malformed.
     pub fn decode_records(&self, summary: &[u8]) -> Result<Vec<Record>, SummaryError> {
         let len = self.records_len as usize;
-        let bytes =
-            summary.get(HEADER_SIZE..).and_then(|b| b.get(..len)).ok_or(SummaryError::Short)?;
+        let bytes = summary
+            .get(HEADER_SIZE..)
+            .and_then(|b| b.get(..len))
+            .ok_or(SummaryError::Short)?;
         if xxhash_rust::xxh3::xxh3_64(bytes) != self.records_checksum {
             return Err(SummaryError::RecordsChecksum);
         }
@@ -366,11 +371,18 @@ impl Record {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut put = |kind: u8, flags: u8, parts: &[&[u8]]| {
             let len = parts.iter().map(|p| p.len()).sum::<usize>() as u16;
-            let head = RecordHead { kind, flags, len: U16::new(len) };
+            let head = RecordHead {
+                kind,
+                flags,
+                len: U16::new(len),
+            };
             out.extend_from_slice(head.as_bytes());
             parts.iter().for_each(|p| out.extend_from_slice(p));
         };
-        let run = |e: &Extent| RawExtent { start: U64::new(e.start.0), frags: U64::new(e.frags) };
+        let run = |e: &Extent| RawExtent {
+            start: U64::new(e.start.0),
+            frags: U64::new(e.frags),
+        };
         match self {
             Record::Allocate(a) => {
                 let raw = RawAllocation {
@@ -422,8 +434,9 @@ impl Record {
     pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<Record>, SummaryError> {
         let mut records = Vec::new();
         while !bytes.is_empty() {
-            let (record, rest) =
-                Record::decode_one(bytes).ok_or(SummaryError::Record { index: records.len() })?;
+            let (record, rest) = Record::decode_one(bytes).ok_or(SummaryError::Record {
+                index: records.len(),
+            })?;
             records.push(record);
             bytes = rest;
         }
@@ -477,7 +490,10 @@ impl Record {
                 Record::Image(FragAddr(word(0)?), LazyEntry::decode(raw.as_bytes())?)
             }
             REVOKE => Record::Revoke(run()?),
-            SETTLED => Record::Settled { home: FragAddr(word(0)?), image: FragAddr(word(8)?) },
+            SETTLED => Record::Settled {
+                home: FragAddr(word(0)?),
+                image: FragAddr(word(8)?),
+            },
             ROLE => Record::Role(GroupNo(half(0)?), Role::from_u8(head.flags)?),
             ANCHORED => Record::Anchored(GroupNo(half(0)?), half(4)?.cast_signed()),
             ROOT => {

@@ -30,7 +30,11 @@ pub const RO_COMPATIBLE_KNOWN: u64 = 0;
 
 /// Offsets of the two copies on a device of `bytes` bytes.
 pub const fn offsets(bytes: u64) -> [u64; 2] {
-    if bytes < SMALL_DEVICE { OFFSETS_SMALL } else { OFFSETS }
+    if bytes < SMALL_DEVICE {
+        OFFSETS_SMALL
+    } else {
+        OFFSETS
+    }
 }
 
 /// Sizes that shape a volume, fixed at mkfs but for `total`.
@@ -76,7 +80,10 @@ impl Geometry {
     /// The fragments of a group.
     pub fn group_extent(&self, group: crate::GroupNo) -> Extent {
         let start = u64::from(group.0).saturating_mul(self.group_frags);
-        Extent::new(FragAddr(start), self.group_frags.min(self.total_frags.saturating_sub(start)))
+        Extent::new(
+            FragAddr(start),
+            self.group_frags.min(self.total_frags.saturating_sub(start)),
+        )
     }
 
     /// The group that holds `addr`.
@@ -86,7 +93,11 @@ impl Geometry {
 
     /// Whether the run lies on the volume.
     pub fn holds(&self, extent: Extent) -> bool {
-        extent.start.0.checked_add(extent.frags).is_some_and(|end| end <= self.total_frags)
+        extent
+            .start
+            .0
+            .checked_add(extent.frags)
+            .is_some_and(|end| end <= self.total_frags)
     }
 
     /// Fragments that hold `bytes` bytes.
@@ -124,7 +135,9 @@ impl Geometry {
         {
             return bad("volume size");
         }
-        if !self.segment_max.is_multiple_of(UNIT_SIZE) || !(1 << 16..=1 << 28).contains(&self.segment_max) {
+        if !self.segment_max.is_multiple_of(UNIT_SIZE)
+            || !(1 << 16..=1 << 28).contains(&self.segment_max)
+        {
             return bad("segment size");
         }
         if !(2..=65_536).contains(&self.checkpoint_segments_max) {
@@ -335,8 +348,10 @@ impl Superblock {
     /// # Errors
     /// Any of [`SuperblockError`].
     pub fn decode(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
-        let bytes: &[u8; SIZE] =
-            bytes.get(..SIZE).and_then(|b| b.try_into().ok()).ok_or(SuperblockError::Short)?;
+        let bytes: &[u8; SIZE] = bytes
+            .get(..SIZE)
+            .and_then(|b| b.try_into().ok())
+            .ok_or(SuperblockError::Short)?;
         let raw = RawSuperblock::ref_from_bytes(bytes).map_err(|_| SuperblockError::Short)?;
         if raw.magic != MAGIC {
             return Err(SuperblockError::Magic);
@@ -345,7 +360,9 @@ impl Superblock {
             return Err(SuperblockError::Checksum);
         }
         if raw.version.get() != VERSION {
-            return Err(SuperblockError::Version { found: raw.version.get() });
+            return Err(SuperblockError::Version {
+                found: raw.version.get(),
+            });
         }
         let unknown = raw.incompatible.get() & !INCOMPATIBLE_KNOWN;
         if unknown != 0 {
@@ -375,13 +392,19 @@ impl Superblock {
             })
             .collect();
         let covered = devices.iter().try_fold(0u64, |at, d| {
-            (d.addr.0 == at && d.frags > 0).then(|| at.checked_add(d.frags)).flatten()
+            (d.addr.0 == at && d.frags > 0)
+                .then(|| at.checked_add(d.frags))
+                .flatten()
         });
         if count == 0 || count > DEVICES_MAX || covered != Some(geometry.total_frags) {
-            return Err(SuperblockError::Geometry { field: "device map" });
+            return Err(SuperblockError::Geometry {
+                field: "device map",
+            });
         }
         if raw.checksum_algorithm != 1 {
-            return Err(SuperblockError::Geometry { field: "checksum algorithm" });
+            return Err(SuperblockError::Geometry {
+                field: "checksum algorithm",
+            });
         }
         Ok(Superblock {
             uuid: raw.uuid,
@@ -399,11 +422,21 @@ impl Superblock {
                 addr: FragAddr(raw.checkpoint_addr.get()),
             },
             hash_key: raw.hash_key,
-            label: raw.label.iter().copied().take(raw.label_len.into()).collect(),
+            label: raw
+                .label
+                .iter()
+                .copied()
+                .take(raw.label_len.into())
+                .collect(),
             created: raw.created.get().cast_signed(),
             avg_file_size: raw.avg_file_size.get(),
             files_per_dir: raw.files_per_dir.get(),
-            profile: raw.profile.iter().copied().take(raw.profile_len.into()).collect(),
+            profile: raw
+                .profile
+                .iter()
+                .copied()
+                .take(raw.profile_len.into())
+                .collect(),
         })
     }
 
@@ -441,7 +474,12 @@ mod tests {
             uuid: [7; 16],
             membership_epoch: 1,
             device: 0,
-            devices: vec![DeviceEntry { addr: FragAddr(0), frags: 65_536, device: 0, offset: 0 }],
+            devices: vec![DeviceEntry {
+                addr: FragAddr(0),
+                frags: 65_536,
+                device: 0,
+                offset: 0,
+            }],
             geometry: Geometry {
                 fragment_size: 1024,
                 block_size: 16_384,
@@ -456,7 +494,11 @@ mod tests {
             compatible: 0,
             ro_compatible: 0,
             incompatible: 0,
-            checkpoint: CheckpointRef { ssn: Ssn(1), token: Token(9), addr: FragAddr(100) },
+            checkpoint: CheckpointRef {
+                ssn: Ssn(1),
+                token: Token(9),
+                addr: FragAddr(100),
+            },
             hash_key: [3; 16],
             label: b"field".to_vec(),
             created: -5,
@@ -484,7 +526,10 @@ mod tests {
 
     #[test]
     fn an_unknown_incompatible_feature_is_refused_by_name() {
-        let sb = Superblock { incompatible: 1 << 40, ..sample() };
+        let sb = Superblock {
+            incompatible: 1 << 40,
+            ..sample()
+        };
         assert_eq!(
             Superblock::decode(&sb.encode()[..]),
             Err(SuperblockError::Incompatible { unknown: 1 << 40 })

@@ -9,8 +9,12 @@ pub const VALUE_MAX: usize = 65_536;
 pub const TREE_VALUE_MAX: usize = 1_024;
 
 /// The namespaces, by number.
-pub const NAMESPACES: [(&[u8], u8); 4] =
-    [(b"user.", 1), (b"trusted.", 2), (b"security.", 3), (b"system.", 4)];
+pub const NAMESPACES: [(&[u8], u8); 4] = [
+    (b"user.", 1),
+    (b"trusted.", 2),
+    (b"security.", 3),
+    (b"system.", 4),
+];
 
 /// An attribute's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,15 +60,22 @@ impl Xattr {
         let value = match kind {
             0 => Value::Bytes(value.to_vec()),
             1 => Value::Log(
-                <[RawPointer]>::ref_from_bytes(value).ok()?.iter().map(Pointer::decode).collect(),
+                <[RawPointer]>::ref_from_bytes(value)
+                    .ok()?
+                    .iter()
+                    .map(Pointer::decode)
+                    .collect(),
             ),
             _ => return None,
         };
-        NAMESPACES.iter().any(|(_, n)| *n == namespace).then(|| Xattr {
-            namespace,
-            name: name.to_vec(),
-            value,
-        })
+        NAMESPACES
+            .iter()
+            .any(|(_, n)| *n == namespace)
+            .then(|| Xattr {
+                namespace,
+                name: name.to_vec(),
+                value,
+            })
     }
 
     /// Splits a full name into the namespace's number and the rest; `None` for a namespace nobody knows.
@@ -76,8 +87,10 @@ impl Xattr {
 
     /// The full name.
     pub fn full_name(&self) -> Vec<u8> {
-        let prefix =
-            NAMESPACES.iter().find(|(_, n)| *n == self.namespace).map_or(&b""[..], |(p, _)| p);
+        let prefix = NAMESPACES
+            .iter()
+            .find(|(_, n)| *n == self.namespace)
+            .map_or(&b""[..], |(p, _)| p);
         [prefix, &self.name].concat()
     }
 }

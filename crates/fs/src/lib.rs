@@ -1,1 +1,34 @@
-//! Placeholder.
+//! The file system: inodes, directories, files and their placement, as a library that works on an unmounted volume.
+//!
+//! [`Volume`] is the way in; [`mkfs`] makes one. Nothing here starts a thread or asks for the time or for chance by
+//! itself, so that the same seed gives the same bytes on disk.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod blocks;
+mod commit;
+mod core;
+mod dir;
+pub mod env;
+pub mod error;
+mod extents;
+mod file;
+mod homed;
+mod inodes;
+mod maps;
+mod mkfs;
+mod namespace;
+mod reader;
+mod recovery;
+mod tree;
+pub mod types;
+mod volume;
+mod writeback;
+mod xattrs;
+
+pub use env::{Clock, Env, ManualClock, SystemClock};
+pub use error::{Corrupt, Error};
+pub use loamfs_format::Ino;
+pub use loamfs_format::inode::ROOT_INO;
+pub use mkfs::{MkfsOptions, VOLUME_MIN, mkfs};
+pub use types::*;
+pub use volume::{Info, OpenOptions, Volume, Wait};

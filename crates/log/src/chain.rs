@@ -45,8 +45,13 @@ pub struct Chain {
 /// The device's, or why the checkpoint itself cannot be used.
 pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
     let CheckpointRef { ssn, token, addr } = sb.checkpoint;
-    let reader = Reader { device, geometry: &sb.geometry };
-    let first = reader.link(addr)?.map_err(|cause| LogError::Checkpoint { ssn, addr, cause })?;
+    let reader = Reader {
+        device,
+        geometry: &sb.geometry,
+    };
+    let first = reader
+        .link(addr)?
+        .map_err(|cause| LogError::Checkpoint { ssn, addr, cause })?;
     let h = &first.header;
     if h.uuid != sb.uuid || h.ssn != ssn || h.token != token || h.kind != SegmentKind::Checkpoint {
         return Err(LogError::WrongCheckpoint { ssn, addr });
@@ -64,10 +69,21 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
     }
     let dropped = links.len() - end;
     links.truncate(end);
-    let base =
-        links.iter().rposition(|l| l.header.kind == SegmentKind::Checkpoint).unwrap_or_default();
-    let said = links.iter().map(|l| l.header.durable).max().unwrap_or(Ssn(0));
-    Ok(Chain { links, base, said, dropped })
+    let base = links
+        .iter()
+        .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
+        .unwrap_or_default();
+    let said = links
+        .iter()
+        .map(|l| l.header.durable)
+        .max()
+        .unwrap_or(Ssn(0));
+    Ok(Chain {
+        links,
+        base,
+        said,
+        dropped,
+    })
 }
 
 /// Reads one summary, for a dump or a checker.
@@ -95,8 +111,9 @@ impl Reader<'_> {
             return Ok(Err(SummaryError::Field { field: "address" }));
         }
         let room = self.geometry.total_frags - at.0;
-        let window =
-            room.saturating_mul(self.geometry.fragment_size.into()).min(SUMMARY_READ) as usize;
+        let window = room
+            .saturating_mul(self.geometry.fragment_size.into())
+            .min(SUMMARY_READ) as usize;
         let head = self.read(at, window, IoKind::Summary)?;
         let header = match Header::decode(&head) {
             Ok(header) => header,
@@ -111,7 +128,11 @@ impl Reader<'_> {
             Some(bytes) => bytes,
             None => return Ok(Err(SummaryError::Short)),
         };
-        Ok(header.decode_records(&bytes).map(|records| Link { at, header, records }))
+        Ok(header.decode_records(&bytes).map(|records| Link {
+            at,
+            header,
+            records,
+        }))
     }
 
     /// Header and records, from the window that was read and from what lies behind it.
@@ -135,7 +156,9 @@ impl Reader<'_> {
 
     /// The summary that continues `header`, if there is one.
     fn successor(&self, header: &Header) -> Result<Option<Link>, LogError> {
-        let Ok(link) = self.link(header.next)? else { return Ok(None) };
+        let Ok(link) = self.link(header.next)? else {
+            return Ok(None);
+        };
         let next = &link.header;
         let continues = next.uuid == header.uuid
             && next.ssn == header.ssn.next()
@@ -147,16 +170,23 @@ impl Reader<'_> {
     fn body_verifies(&self, sb: &Superblock, link: &Link) -> Result<bool, LogError> {
         let mut window = Window::default();
         for record in &link.records {
-            let Record::Allocate(a) = record else { continue };
+            let Record::Allocate(a) = record else {
+                continue;
+            };
             if !a.in_body {
                 continue;
             }
-            if !link.header.extents.iter().any(|e| {
-                e.start <= a.extent.start && a.extent.end() <= e.end()
-            }) {
+            if !link
+                .header
+                .extents
+                .iter()
+                .any(|e| e.start <= a.extent.start && a.extent.end() <= e.end())
+            {
                 return Ok(false);
             }
-            let Some(bytes) = window.get(self, &link.header, a)? else { return Ok(false) };
+            let Some(bytes) = window.get(self, &link.header, a)? else {
+                return Ok(false);
+            };
             if block_checksum(sb, a, bytes) != a.checksum {
                 return Ok(false);
             }
@@ -213,9 +243,10 @@ impl Window {
             return Ok(None);
         }
         let from = a.extent.start.0.saturating_mul(frag);
-        let held = self.bytes.as_ref().is_some_and(|b| {
-            self.start <= from && from + len <= self.start + b.len() as u64
-        });
+        let held = self
+            .bytes
+            .as_ref()
+            .is_some_and(|b| self.start <= from && from + len <= self.start + b.len() as u64);
         if !held {
             let end = header
                 .extents
@@ -228,6 +259,9 @@ impl Window {
             self.bytes = Some(reader.read(a.extent.start, want, IoKind::Segment)?);
         }
         let at = (from - self.start) as usize;
-        Ok(self.bytes.as_ref().and_then(|b| b.get(at..at + len as usize)))
+        Ok(self
+            .bytes
+            .as_ref()
+            .and_then(|b| b.get(at..at + len as usize)))
     }
 }

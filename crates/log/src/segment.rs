@@ -159,7 +159,9 @@ impl Placer<'_> {
         let unit = self.geometry.unit_frags();
         let near = self.closed.last().map_or(self.current.start, |e| e.end());
         let want = self.left.next_multiple_of(unit).max(unit);
-        let least = least.max(self.geometry.block_frags()).next_multiple_of(unit);
+        let least = least
+            .max(self.geometry.block_frags())
+            .next_multiple_of(unit);
         let mut found = self.find(want, near, least)?;
         found.frags = found.frags.min(want);
         self.take(found)?;
@@ -190,7 +192,7 @@ impl Placer<'_> {
             self.current.frags.saturating_sub(self.used),
         );
         if rest.frags > 0 {
-            self.give_back(rest);
+            self.give_back(rest)?;
         }
         if filled > 0 {
             self.closed.push(Extent::new(self.current.start, filled));
@@ -201,14 +203,15 @@ impl Placer<'_> {
     }
 
     /// Frees a range that was taken a moment ago; it may lie across the end of one taken extent only.
-    fn give_back(&mut self, rest: Extent) {
-        self.space.abandon(rest);
+    fn give_back(&mut self, rest: Extent) -> Result<(), PlaceError> {
+        self.space.abandon(rest)?;
         for taken in &mut self.taken {
             if taken.overlaps(rest) {
                 taken.frags = rest.start.0.saturating_sub(taken.start.0);
             }
         }
         self.taken.retain(|e| e.frags > 0);
+        Ok(())
     }
 
     /// Reserves the next summary's unit: right behind the segment while a fair window is free there, else where the
@@ -236,7 +239,9 @@ impl Placer<'_> {
 
     fn undo(&mut self) {
         for extent in std::mem::take(&mut self.taken) {
-            self.space.abandon(extent);
+            if let Err(error) = self.space.abandon(extent) {
+                tracing::error!(%error, ?extent, "cannot give a place back");
+            }
         }
     }
 }
@@ -304,7 +309,18 @@ impl Image {
             buffer[..here].copy_from_slice(&rest[..here]);
             rest = &rest[here..];
         }
-        let writes = self.extents.iter().map(|e| e.start).zip(self.buffers).collect();
-        (header.clone(), Segment { ssn: header.ssn, writes })
+        let writes = self
+            .extents
+            .iter()
+            .map(|e| e.start)
+            .zip(self.buffers)
+            .collect();
+        (
+            header.clone(),
+            Segment {
+                ssn: header.ssn,
+                writes,
+            },
+        )
     }
 }

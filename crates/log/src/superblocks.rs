@@ -53,7 +53,10 @@ pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
         return Err(LogError::Foreign);
     }
     found.sort_by_key(|(_, sb)| std::cmp::Reverse(sb.checkpoint.ssn));
-    let places: Vec<(u64, Ssn)> = found.iter().map(|(at, sb)| (*at, sb.checkpoint.ssn)).collect();
+    let places: Vec<(u64, Ssn)> = found
+        .iter()
+        .map(|(at, sb)| (*at, sb.checkpoint.ssn))
+        .collect();
     let mut found = found.into_iter().map(|(_, sb)| sb);
     let Some(newest) = found.next() else {
         return Err(io_error.map_or(LogError::Superblock(best_error), LogError::Device));
@@ -62,13 +65,23 @@ pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
     if need > size {
         return Err(LogError::Shrunk { have: size, need });
     }
-    let slots = superblock::offsets(need)
-        .map(|at| places.iter().find(|(place, _)| *place == at).map(|(_, ssn)| *ssn));
-    Ok(Copies { newest, older: found.next(), slots })
+    let slots = superblock::offsets(need).map(|at| {
+        places
+            .iter()
+            .find(|(place, _)| *place == at)
+            .map(|(_, ssn)| *ssn)
+    });
+    Ok(Copies {
+        newest,
+        older: found.next(),
+        slots,
+    })
 }
 
 fn volume_bytes(sb: &Superblock) -> u64 {
-    sb.geometry.total_frags.saturating_mul(sb.geometry.fragment_size.into())
+    sb.geometry
+        .total_frags
+        .saturating_mul(sb.geometry.fragment_size.into())
 }
 
 /// Writes a copy that names `checkpoint` to the place that does not hold the newest, and says which place that was.
@@ -95,7 +108,14 @@ pub fn write(
 pub fn write_slot(device: &dyn Device, sb: &Superblock, slot: usize) -> Result<(), LogError> {
     let offset = superblock::offsets(volume_bytes(sb))[slot];
     let bytes = sb.encode();
-    let write = Write { offset, data: &bytes[..], kind: IoKind::Superblock };
-    device.write(&[write]).into_iter().collect::<Result<(), _>>()?;
+    let write = Write {
+        offset,
+        data: &bytes[..],
+        kind: IoKind::Superblock,
+    };
+    device
+        .write(&[write])
+        .into_iter()
+        .collect::<Result<(), _>>()?;
     Ok(())
 }

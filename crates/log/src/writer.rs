@@ -39,7 +39,12 @@ pub struct LogWriter {
 impl LogWriter {
     /// A writer behind the given end of the chain, up to which everything is durable.
     pub fn new(tail: Tail, durable: Ssn, said: Ssn) -> LogWriter {
-        LogWriter { tail, durable, said, flights: VecDeque::new() }
+        LogWriter {
+            tail,
+            durable,
+            said,
+            flights: VecDeque::new(),
+        }
     }
 
     /// The end of the chain.
@@ -64,7 +69,12 @@ impl LogWriter {
 
     /// Notes that a segment of `bytes` bytes was sealed, said `says` of `durable`, and that `tail` is the new end.
     pub fn sealed(&mut self, tail: Tail, says: Ssn, bytes: u64) {
-        self.flights.push_back(Flight { ssn: tail.ssn, says, written: false, bytes });
+        self.flights.push_back(Flight {
+            ssn: tail.ssn,
+            says,
+            written: false,
+            bytes,
+        });
         self.tail = tail;
     }
 
@@ -77,7 +87,11 @@ impl LogWriter {
 
     /// What a flush issued now will make durable: the longest prefix whose writes have all completed.
     pub fn flushable(&self) -> Ssn {
-        self.flights.iter().take_while(|f| f.written).last().map_or(self.durable, |f| f.ssn)
+        self.flights
+            .iter()
+            .take_while(|f| f.written)
+            .last()
+            .map_or(self.durable, |f| f.ssn)
     }
 
     /// Notes that a flush has returned, before which [`LogWriter::flushable`] gave `prefix`.
@@ -97,13 +111,29 @@ mod tests {
     use super::*;
 
     fn writer() -> LogWriter {
-        LogWriter::new(Tail { ssn: Ssn(1), token: Token(1), next: FragAddr(8) }, Ssn(1), Ssn(0))
+        LogWriter::new(
+            Tail {
+                ssn: Ssn(1),
+                token: Token(1),
+                next: FragAddr(8),
+            },
+            Ssn(1),
+            Ssn(0),
+        )
     }
 
     fn seal(w: &mut LogWriter) -> Ssn {
         let ssn = w.tail().ssn.next();
         let says = w.durable();
-        w.sealed(Tail { ssn, token: Token(ssn.0), next: FragAddr(0) }, says, 10);
+        w.sealed(
+            Tail {
+                ssn,
+                token: Token(ssn.0),
+                next: FragAddr(0),
+            },
+            says,
+            10,
+        );
         ssn
     }
 
@@ -131,7 +161,11 @@ mod tests {
         w.flushed(prefix);
         assert_eq!(w.said(), Ssn(1));
         let b = seal(&mut w);
-        assert_eq!(w.said(), Ssn(1), "the summary of {b:?} says {a:?} but is not durable");
+        assert_eq!(
+            w.said(),
+            Ssn(1),
+            "the summary of {b:?} says {a:?} but is not durable"
+        );
         w.written(b);
         let prefix = w.flushable();
         w.flushed(prefix);

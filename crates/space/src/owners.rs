@@ -73,6 +73,11 @@ impl Owners {
         self.ranges.insert(range, Entry { owner, step });
     }
 
+    /// How many records there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// All records, by address.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Extent, Owner)> {
         self.ranges

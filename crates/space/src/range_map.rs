@@ -111,6 +111,11 @@ impl<V: Piece> RangeMap<V> {
         }
     }
 
+    /// How many ranges there are.
+    pub(crate) fn len(&self) -> usize {
+        self.map.len()
+    }
+
     /// Forgets everything.
     pub(crate) fn clear(&mut self) {
         self.map.clear();

@@ -58,7 +58,7 @@ pub(crate) struct Group {
     counted: u64,
 }
 
-/// Free space for the log.
+/// Free space by who can use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSpace {
     /// Fragments of free whole units in loaded log groups.
@@ -67,6 +67,8 @@ pub struct LogSpace {
     pub unloaded: u64,
     /// Free fragments in free groups, all of them in whole units.
     pub free_groups: u64,
+    /// Free fragments in data groups, which the log cannot use.
+    pub data: u64,
 }
 
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
@@ -262,9 +264,14 @@ impl Space {
         self.held.frags()
     }
 
-    /// Free space for the log.
+    /// Free space by who can use it.
     pub fn log_space(&self) -> LogSpace {
         self.log
+    }
+
+    /// Owner records since the last checkpoint.
+    pub fn owner_overlay_len(&self) -> usize {
+        self.owners.len()
     }
 
     /// Groups that have no role and can take one.
@@ -405,9 +412,11 @@ impl Space {
             self.data_runs.set(index, run);
             self.data_hopes.set(index, hope);
         }
-        let counted = if log || claimable { free } else { 0 };
+        let counted = if log || claimable || data { free } else { 0 };
         if counted != group.counted {
-            let total = if !log {
+            let total = if data {
+                &mut self.log.data
+            } else if !log {
                 &mut self.log.free_groups
             } else if loaded {
                 &mut self.log.loaded
@@ -438,6 +447,7 @@ impl Space {
         let total = match (group.role, &group.state) {
             (Role::Log, State::Loaded(_)) => &mut self.log.loaded,
             (Role::Log, _) => &mut self.log.unloaded,
+            (Role::Data, _) => &mut self.log.data,
             _ => &mut self.log.free_groups,
         };
         *total = total.saturating_sub(std::mem::take(&mut group.counted));

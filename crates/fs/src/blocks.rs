@@ -1,0 +1,364 @@
+//! Blocks in memory: clean ones in one scan-resistant cache, dirty tree nodes beside it, and a list of what an
+//! operation found missing.
+//!
+//! A clean block is known by its address *and* checksum, so a pointer never gets what an earlier tenant of the same
+//! address left behind.
+
+use crate::error::{Corrupt, Error};
+use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
+use loamfs_format::node::{Page, is_temporary, temporary};
+use loamfs_format::pointer::{data_checksum, metadata_checksum};
+use loamfs_format::{Extent, FragAddr, Identity, Ino, Pointer, Ssn};
+use quick_cache::Weighter;
+use quick_cache::unsync::Cache;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Why an operation did not end.
+#[derive(Debug, Clone)]
+pub(crate) enum Stop {
+    /// Blocks must be read first; they are in [`Blocks::wanted`].
+    Missing,
+    /// These groups' bitmaps must be loaded first.
+    Load(Vec<loamfs_format::GroupNo>),
+    /// Space must be won first: commit, then try again.
+    Full,
+    /// Too much is dirty: commit, then try again.
+    Crowded,
+    /// It failed, and changed nothing.
+    Failed(Error),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Failed(error.into())
+    }
+}
+
+/// What a missing block is, and so how it is verified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A tree node.
+    Node(Identity),
+    /// An inode block.
+    Meta(Identity),
+    /// File data or an attribute's value in the log.
+    Data(Ino),
+    /// A 4 KiB unit of homed data, at home or as an image; its checksum is a CRC32C.
+    Unit {
+        /// File.
+        ino: Ino,
+        /// Its number in the file.
+        unit: u64,
+    },
+}
+
+/// A block that must be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fetch {
+    pub pointer: Pointer,
+    pub what: What,
+}
+
+impl Fetch {
+    pub fn ino(&self) -> Ino {
+        match self.what {
+            What::Node(id) | What::Meta(id) => id.ino,
+            What::Data(ino) | What::Unit { ino, .. } => ino,
+        }
+    }
+
+    fn key(&self) -> Key {
+        Key {
+            addr: self.pointer.addr,
+            checksum: self.pointer.checksum,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Key {
+    addr: FragAddr,
+    checksum: u64,
+}
+
+#[derive(Clone)]
+enum Block {
+    Node(Arc<Page>),
+    Bytes(Arc<[u8]>),
+}
+
+#[derive(Clone)]
+struct Weight;
+
+impl Weighter<Key, Block> for Weight {
+    fn weight(&self, _: &Key, block: &Block) -> u64 {
+        // 100 bytes stand for the cache's own bookkeeping of an entry.
+        100 + match block {
+            Block::Node(_) => loamfs_format::node::NODE_SIZE as u64,
+            Block::Bytes(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+pub(crate) struct Blocks {
+    uuid: [u8; 16],
+    total_frags: u64,
+    fragment_size: u32,
+    cache: Cache<Key, Block, Weight>,
+    /// Fetched for an operation that has not ended yet, whatever the cache thinks of it.
+    pinned: HashMap<Key, Block>,
+    /// Sealed into a segment that is not on the device yet, so not to be had from there.
+    flying: HashMap<Key, (Ssn, Block)>,
+    /// The segment being sealed.
+    sealing: Ssn,
+    /// Operations that were sent back and have not ended.
+    pub retrying: usize,
+    dirty: BTreeMap<FragAddr, Arc<Page>>,
+    next_temporary: u64,
+    /// What operations found missing.
+    pub wanted: Vec<Fetch>,
+    /// What the next segment frees.
+    pub frees: Vec<Extent>,
+    /// Map nodes that the checkpoint under way supersedes.
+    pub retires: Vec<Extent>,
+}
+
+impl Blocks {
+    pub fn new(uuid: [u8; 16], geometry: &loamfs_format::Geometry, cache_bytes: usize) -> Blocks {
+        let bytes = (cache_bytes as u64).max(4 << 20);
+        Blocks {
+            uuid,
+            total_frags: geometry.total_frags,
+            fragment_size: geometry.fragment_size,
+            cache: Cache::with_weighter((bytes / 4096) as usize, bytes, Weight),
+            pinned: HashMap::new(),
+            flying: HashMap::new(),
+            sealing: Ssn(0),
+            retrying: 0,
+            dirty: BTreeMap::new(),
+            next_temporary: 1,
+            wanted: Vec::new(),
+            frees: Vec::new(),
+            retires: Vec::new(),
+        }
+    }
+
+    /// Bytes that the cache holds.
+    pub fn cached_bytes(&self) -> u64 {
+        self.cache.weight()
+    }
+
+    /// Tree nodes that only memory has.
+    pub fn dirty_count(&self) -> usize {
+        self.dirty.len()
+    }
+
+    fn find(&self, key: &Key) -> Option<&Block> {
+        let flying = || self.flying.get(key).map(|(_, block)| block);
+        self.cache
+            .get(key)
+            .or_else(|| self.pinned.get(key))
+            .or_else(flying)
+    }
+
+    fn want(&mut self, pointer: &Pointer, what: What) -> Stop {
+        let fetch = Fetch {
+            pointer: *pointer,
+            what,
+        };
+        let bytes = u64::from(pointer.frags) * u64::from(self.fragment_size);
+        let inside = pointer
+            .addr
+            .checked_add(pointer.frags.into())
+            .is_some_and(|end| end.0 <= self.total_frags);
+        if !inside || pointer.frags == 0 || u64::from(pointer.stored) > bytes {
+            let (addr, ino) = (pointer.addr, fetch.ino());
+            return Corrupt::Pointer { addr, ino }.into();
+        }
+        if !self.wanted.contains(&fetch) {
+            self.wanted.push(fetch);
+        }
+        Stop::Missing
+    }
+
+    /// The bytes that a pointer names.
+    pub fn bytes(&mut self, pointer: &Pointer, what: What) -> Result<Arc<[u8]>, Stop> {
+        let key = Key {
+            addr: pointer.addr,
+            checksum: pointer.checksum,
+        };
+        match self.find(&key) {
+            Some(Block::Bytes(bytes)) => Ok(Arc::clone(bytes)),
+            Some(Block::Node(_)) => {
+                let (pointer, ino) = (
+                    *pointer,
+                    Fetch {
+                        pointer: *pointer,
+                        what,
+                    }
+                    .ino(),
+                );
+                Err(Corrupt::Checksum { pointer, ino }.into())
+            }
+            None => Err(self.want(pointer, what)),
+        }
+    }
+
+    /// From here on blocks are sealed into segment `ssn`.
+    pub fn begin_segment(&mut self, ssn: Ssn) {
+        self.sealing = ssn;
+    }
+
+    /// Segment `ssn` is on the device: its blocks can be read from there.
+    pub fn segment_written(&mut self, ssn: Ssn) {
+        self.flying.retain(|_, (of, _)| *of != ssn);
+    }
+
+    /// Takes in the bytes of a block of the segment being sealed.
+    pub fn seal_bytes(&mut self, pointer: &Pointer, bytes: Arc<[u8]>) {
+        self.seal_block(pointer, Block::Bytes(bytes));
+    }
+
+    fn seal_block(&mut self, pointer: &Pointer, block: Block) {
+        let key = Key {
+            addr: pointer.addr,
+            checksum: pointer.checksum,
+        };
+        self.flying.insert(key, (self.sealing, block.clone()));
+        self.cache.insert(key, block);
+    }
+
+    /// Takes in what was fetched, after verifying it. The bytes are those of the pointer's whole fragments.
+    ///
+    /// # Errors
+    /// Why they are not what the pointer names.
+    pub fn fetched(&mut self, fetch: &Fetch, bytes: &[u8]) -> Result<(), Corrupt> {
+        let (pointer, ino) = (fetch.pointer, fetch.ino());
+        let block = verify(&self.uuid, fetch, bytes)?.ok_or(Corrupt::Checksum { pointer, ino })?;
+        self.pinned.insert(fetch.key(), block.clone());
+        self.cache.insert(fetch.key(), block);
+        Ok(())
+    }
+
+    /// No operation waits for what was fetched any more.
+    pub fn unpin(&mut self) {
+        if self.retrying == 0 {
+            self.pinned.clear();
+        }
+    }
+}
+
+/// The block if its bytes match the pointer, `None` if they do not.
+fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Option<Block>, Corrupt> {
+    let pointer = fetch.pointer;
+    let Some(stored) = bytes.get(..pointer.stored as usize) else {
+        return Ok(None);
+    };
+    let checksum = match fetch.what {
+        What::Node(identity) | What::Meta(identity) => metadata_checksum(uuid, &identity, stored),
+        What::Data(_) => data_checksum(stored),
+        What::Unit { .. } => loamfs_format::maps::unit_crc(stored).into(),
+    };
+    if checksum != pointer.checksum {
+        return match fetch.what {
+            What::Unit { ino, unit } => Err(Corrupt::Data {
+                ino,
+                unit,
+                addr: pointer.addr,
+            }),
+            _ => Ok(None),
+        };
+    }
+    Ok(Some(match fetch.what {
+        What::Node(identity) => {
+            let (addr, ino) = (pointer.addr, identity.ino);
+            let page = Page::from_bytes(stored, &identity).map_err(|cause| Corrupt::Node {
+                addr,
+                ino,
+                cause,
+            })?;
+            Block::Node(Arc::new(page))
+        }
+        _ => Block::Bytes(stored.into()),
+    }))
+}
+
+fn lost(pointer: FragAddr) -> Stop {
+    let ino = Ino(0);
+    Corrupt::Pointer { addr: pointer, ino }.into()
+}
+
+impl NodeReader for Blocks {
+    type Stop = Stop;
+
+    fn node(&mut self, pointer: &Pointer, identity: &Identity) -> Result<Arc<Page>, Stop> {
+        if is_temporary(pointer.addr) {
+            return self
+                .dirty
+                .get(&pointer.addr)
+                .cloned()
+                .ok_or_else(|| lost(pointer.addr));
+        }
+        match self.peek(pointer, identity) {
+            Some(page) => Ok(page),
+            None => Err(self.want(pointer, What::Node(*identity))),
+        }
+    }
+
+    fn fault(&mut self, pointer: &Pointer, identity: &Identity, fault: Fault) -> Stop {
+        tracing::error!(addr = pointer.addr.0, ino = identity.ino.0, %fault, "damaged tree");
+        Corrupt::Checksum {
+            pointer: *pointer,
+            ino: identity.ino,
+        }
+        .into()
+    }
+}
+
+impl NodeStore for Blocks {
+    fn peek(&mut self, pointer: &Pointer, _: &Identity) -> Option<Arc<Page>> {
+        if is_temporary(pointer.addr) {
+            return self.dirty.get(&pointer.addr).cloned();
+        }
+        let key = Key {
+            addr: pointer.addr,
+            checksum: pointer.checksum,
+        };
+        match self.find(&key)? {
+            Block::Node(page) => Some(Arc::clone(page)),
+            Block::Bytes(_) => None,
+        }
+    }
+
+    fn insert(&mut self, page: Page) -> FragAddr {
+        let addr = temporary(self.next_temporary);
+        self.next_temporary += 1;
+        self.dirty.insert(addr, Arc::new(page));
+        addr
+    }
+
+    fn page_mut(&mut self, temporary: FragAddr) -> Result<&mut Page, Stop> {
+        let page = self
+            .dirty
+            .get_mut(&temporary)
+            .ok_or_else(|| lost(temporary))?;
+        Ok(Arc::make_mut(page))
+    }
+
+    fn take(&mut self, temporary: FragAddr) -> Result<Arc<Page>, Stop> {
+        self.dirty.remove(&temporary).ok_or_else(|| lost(temporary))
+    }
+
+    fn retire(&mut self, pointer: &Pointer, identity: &Identity) {
+        if identity.kind.is_map() {
+            self.retires.push(pointer.extent());
+        } else {
+            self.frees.push(pointer.extent());
+        }
+    }
+
+    fn sealed(&mut self, node: &SealedNode) {
+        self.seal_block(&node.pointer, Block::Node(Arc::clone(&node.page)));
+    }
+}

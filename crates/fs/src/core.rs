@@ -1,0 +1,279 @@
+//! The state of a volume behind its lock, and what every operation needs of it.
+
+use crate::blocks::{Blocks, Stop};
+use crate::env::{Clock, Random};
+use crate::error::Error;
+use crate::inodes::{Inodes, Node};
+use crate::maps::Maps;
+use crate::types::{Attr, Timestamp};
+use loamfs_format::ifile::block_of;
+use loamfs_format::inode::{Body, mode};
+use loamfs_format::summary::Record;
+use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
+use loamfs_log::writer::LogWriter;
+use loamfs_space::Space;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Everything that the lock guards.
+pub(crate) struct Core {
+    pub sb: Superblock,
+    pub geometry: Geometry,
+    pub clock: Arc<dyn Clock>,
+    pub random: Random,
+    pub rotational: bool,
+    /// Changes are refused: asked for, or after a write error to the log (rule 12).
+    pub read_only: bool,
+    pub space: Space,
+    pub log: LogWriter,
+    pub maps: Maps,
+    pub blocks: Blocks,
+    pub inodes: Inodes,
+    /// The last checkpoint.
+    pub base: CheckpointRef,
+    /// The checkpoint that each superblock copy names for good.
+    pub slots: [Option<Ssn>; 2],
+    /// What summaries since the last checkpoint take, its own included.
+    pub summaries: Vec<Extent>,
+    /// Segments and bytes of summaries since then.
+    pub since_segments: u32,
+    pub since_summary_bytes: u64,
+    /// What else the next segment says.
+    pub records: Vec<Record>,
+    /// Files with data that segments do not show yet.
+    pub homed: BTreeSet<Ino>,
+    /// Files whose data must be on the device before the next segment is sealed (rule 3, rename).
+    pub barrier: BTreeSet<Ino>,
+    /// New homes whose files went while they were written, by batch.
+    pub abandoned: BTreeMap<u64, Vec<Extent>>,
+    pub next_batch: u64,
+    /// Homes of units that are being settled.
+    pub settling: BTreeMap<FragAddr, FragAddr>,
+    /// Bytes of small files' data and large attributes that the next segment carries.
+    pub small_bytes: u64,
+    /// When the oldest change that is not sealed was made.
+    pub dirty_since: Option<Timestamp>,
+    /// Most bytes of large files' data that may wait.
+    pub homed_max: u64,
+    /// Files to be looked at for leftovers: orphans and pending truncates.
+    pub leftovers: BTreeSet<Ino>,
+    /// Whether the orphans of an earlier mount have been collected.
+    pub orphans_seen: bool,
+}
+
+impl Core {
+    /// An inode that is in memory.
+    ///
+    /// # Errors
+    /// Missing blocks, damage, or [`Error::Stale`].
+    pub fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        self.inodes.load(&self.maps, &mut self.blocks, ino)?;
+        self.inodes
+            .nodes
+            .get_mut(&ino)
+            .ok_or(Stop::Failed(Error::Stale(ino)))
+    }
+
+    /// Brings what dirtying an inode needs into memory.
+    pub fn prepare_dirty(&mut self, ino: Ino) -> Result<(), Stop> {
+        self.node(ino)?;
+        self.inodes
+            .load_block(&self.maps, &mut self.blocks, block_of(ino))
+    }
+
+    /// The segment that the next seal makes.
+    pub fn open_ssn(&self) -> Ssn {
+        self.log.tail().ssn.next()
+    }
+
+    /// Marks a prepared inode as changed.
+    pub fn touch(&mut self, ino: Ino) {
+        let ssn = self.open_ssn();
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.dirty = true;
+            node.last = ssn;
+            node.inode.ssn = ssn;
+        }
+        self.inodes.touch_block(block_of(ino));
+        self.note_dirty();
+    }
+
+    /// Notes that something waits for a segment.
+    pub fn note_dirty(&mut self) {
+        if self.dirty_since.is_none() {
+            self.dirty_since = Some(self.clock.now());
+        }
+    }
+
+    /// Frees a run of the log with the next segment.
+    pub fn free(&mut self, extent: Extent) {
+        if extent.frags > 0 {
+            self.blocks.frees.push(extent);
+            self.note_dirty();
+        }
+    }
+
+    /// Frees a home with the next segment, and with it the images of its units (rule 7, revoke).
+    pub fn free_home(&mut self, extent: Extent) {
+        let homes: Vec<FragAddr> = self
+            .maps
+            .lazy_map
+            .range(extent.start..extent.end())
+            .map(|(home, _)| *home)
+            .collect();
+        for home in &homes {
+            if let Some(entry) = self.maps.lazy_map.remove(home) {
+                self.maps.lazy_dirty.insert(*home);
+                self.free(Extent::new(entry.image, self.geometry.unit_frags()));
+            }
+        }
+        if !homes.is_empty() {
+            self.records.push(Record::Revoke(extent));
+        }
+        self.free(extent);
+    }
+
+    /// Most bytes of a file that stays in the log.
+    pub fn small_max(&self) -> u64 {
+        self.geometry.block_size.into()
+    }
+
+    /// An upper bound of what the next segment holds, in bytes.
+    pub fn segment_estimate(&self) -> u64 {
+        let images: u64 = self
+            .homed
+            .iter()
+            .filter_map(|ino| self.inodes.nodes.get(ino))
+            .map(|node| node.homed.images.len() as u64 * 4096)
+            .sum();
+        let blocks = self.blocks.dirty_count() as u64 * 4096
+            + self.inodes.dirty_bytes
+            + self.small_bytes
+            + images;
+        // Records: about 64 bytes for each thing written, and the frees.
+        let things = self.blocks.dirty_count() + self.inodes.blocks.len() + self.blocks.frees.len();
+        blocks + (things as u64 + self.small_bytes / 1024) * 64 + 8192
+    }
+
+    /// Admits an operation that makes at most `log` bytes and `data` bytes of new content (rules 1 and 10).
+    ///
+    /// # Errors
+    /// Read-only; [`Stop::Crowded`] when a commit must make room in memory, [`Stop::Full`] when space must be won.
+    pub fn admit(&mut self, log: u64, data: u64) -> Result<(), Stop> {
+        self.admit_removal()?;
+        let waiting: u64 = self.homed_bytes();
+        if waiting + data > self.homed_max {
+            return Err(Stop::Crowded);
+        }
+        if !self.space_fits(log, data + waiting) {
+            return Err(Stop::Full);
+        }
+        Ok(())
+    }
+
+    /// Admits an operation that gives space back: it may use the reserve.
+    pub fn admit_removal(&mut self) -> Result<(), Stop> {
+        if self.read_only {
+            return Err(Error::ReadOnly.into());
+        }
+        if self.segment_estimate() > u64::from(self.geometry.segment_max) * 3 / 4 {
+            return Err(Stop::Crowded);
+        }
+        Ok(())
+    }
+
+    /// Bytes of large files' data that wait.
+    pub fn homed_bytes(&self) -> u64 {
+        self.homed
+            .iter()
+            .filter_map(|ino| self.inodes.nodes.get(ino))
+            .map(|node| node.homed.bytes())
+            .sum()
+    }
+
+    /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
+    /// addresses, and a segment of deletes before each (rule 10).
+    pub fn reserve_bytes(&self) -> u64 {
+        let g = &self.geometry;
+        let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
+        let bounded = checkpoint.min(self.volume_bytes() / 16);
+        2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+    }
+
+    /// Bytes of the volume.
+    pub fn volume_bytes(&self) -> u64 {
+        self.geometry.total_frags * u64::from(self.geometry.fragment_size)
+    }
+
+    /// Whether `log` more bytes in the log and `data` bytes in data groups would leave the reserve alone.
+    fn space_fits(&self, log: u64, data: u64) -> bool {
+        let free = self.space.log_space();
+        let frag = u64::from(self.geometry.fragment_size);
+        let group = self.geometry.group_frags * frag;
+        let need_log = log + self.segment_estimate() + self.reserve_bytes();
+        let short_log = need_log.saturating_sub((free.loaded + free.unloaded) * frag);
+        let short_data = data.saturating_sub(free.data * frag);
+        let groups = short_log.div_ceil(group) + short_data.div_ceil(group);
+        groups <= self.space.free_groups()
+    }
+
+    /// Whether anything waits for a segment.
+    pub fn is_dirty(&self) -> bool {
+        !self.blocks.frees.is_empty()
+            || !self.records.is_empty()
+            || self.inodes.blocks.values().any(|b| b.dirty)
+    }
+
+    /// What stat shows.
+    pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
+        let frag = u64::from(self.geometry.fragment_size);
+        let node = self.node(ino)?;
+        let i = &node.inode;
+        let waiting = node.homed.bytes() + node.small.as_ref().map_or(0, |s| s.len() as u64);
+        let content = match i.body {
+            Body::DirTree(_) => i.size,
+            _ => (i.frags * frag).max(waiting),
+        };
+        Ok(Attr {
+            ino,
+            generation: i.generation,
+            mode: i.mode,
+            nlink: i.nlink,
+            uid: i.uid,
+            gid: i.gid,
+            rdev: i.rdev,
+            size: i.size,
+            blocks: content.div_ceil(512),
+            atime: i.atime,
+            mtime: i.mtime,
+            ctime: i.ctime,
+            btime: i.btime,
+        })
+    }
+
+    /// A directory that is in memory.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`] besides what [`Core::node`] gives.
+    pub fn directory(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        let node = self.node(ino)?;
+        if !node.inode.is_dir() {
+            return Err(Error::NotDirectory.into());
+        }
+        Ok(node)
+    }
+
+    /// Where a directory's large files are placed.
+    pub fn anchor_of(&self, dir: Ino) -> GroupNo {
+        self.inodes
+            .nodes
+            .get(&dir)
+            .map_or(GroupNo(0), |node| node.inode.anchor)
+    }
+}
+
+/// The `DT_*` number of a mode.
+pub(crate) const fn dirent_type(mode_bits: u32) -> u8 {
+    ((mode_bits & mode::TYPE) >> 12) as u8
+}

@@ -1,0 +1,116 @@
+//! Time and randomness come from outside, so that the same seed gives the same bytes on disk.
+
+use crate::types::Timestamp;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A source of time.
+pub trait Clock: Send + Sync {
+    /// The time now.
+    fn now(&self) -> Timestamp;
+}
+
+/// The system's clock.
+#[derive(Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(since) => Timestamp {
+                seconds: since.as_secs().try_into().unwrap_or(i64::MAX),
+                nanos: since.subsec_nanos(),
+            },
+            Err(before) => Timestamp {
+                seconds: -i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX),
+                nanos: 0,
+            },
+        }
+    }
+}
+
+/// A clock that moves by a microsecond at each look, and when told to.
+#[derive(Debug)]
+pub struct ManualClock(AtomicU64);
+
+impl ManualClock {
+    /// A clock that shows `seconds` since 1970.
+    pub fn new(seconds: u32) -> ManualClock {
+        ManualClock(AtomicU64::new(u64::from(seconds) * 1_000_000_000))
+    }
+
+    /// Moves the clock on by `nanos` nanoseconds.
+    pub fn advance(&self, nanos: u64) {
+        self.0.fetch_add(nanos, Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        let nanos = self.0.fetch_add(1_000, Ordering::Relaxed);
+        Timestamp {
+            seconds: (nanos / 1_000_000_000).cast_signed(),
+            nanos: (nanos % 1_000_000_000) as u32,
+        }
+    }
+}
+
+/// What a volume takes from its surroundings.
+#[derive(Clone)]
+pub struct Env {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Seed of tokens, generations and the volume's identity.
+    pub seed: u64,
+}
+
+impl Env {
+    /// The system's time, and a seed that nobody can guess.
+    pub fn system() -> Env {
+        let seed = uuid::Uuid::new_v4().as_u64_pair();
+        Env {
+            clock: Arc::new(SystemClock),
+            seed: seed.0 ^ seed.1,
+        }
+    }
+
+    /// A manual clock and a fixed seed, for tests.
+    pub fn fixed(seed: u64) -> Env {
+        Env {
+            clock: Arc::new(ManualClock::new(1_000_000_000)),
+            seed,
+        }
+    }
+}
+
+/// A small random generator, SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): tokens and generations need to be
+/// different, not secret.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Not zero.
+    pub fn generation(&mut self) -> u32 {
+        (self.next_u64() as u32).max(1)
+    }
+
+    pub fn bytes16(&mut self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.next_u64().to_le_bytes());
+        bytes[8..].copy_from_slice(&self.next_u64().to_le_bytes());
+        bytes
+    }
+}

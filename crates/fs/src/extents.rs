@@ -1,0 +1,311 @@
+//! Where a large file's blocks are: extents in the inode, or a tree of them (H19).
+
+use crate::blocks::{Blocks, Stop};
+use crate::error::Corrupt;
+use crate::tree::{Aggregate, Tree};
+use loamfs_format::inode::{Body, FileExtent, INLINE_EXTENTS_MAX, Inode, TAIL};
+use loamfs_format::maps::{CRC_UNITS, CrcRun};
+use loamfs_format::node::TreeRoot;
+use loamfs_format::pointer::RawPointer;
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Pointer};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use zerocopy::{FromBytes, IntoBytes};
+
+fn tree_of(inode: &Inode, kind: BlockKind) -> Tree {
+    Tree {
+        kind,
+        ino: inode.ino,
+        generation: inode.generation,
+        aggregate: Aggregate::NONE,
+    }
+}
+
+/// The tree of a file's extents.
+pub(crate) fn tree(inode: &Inode) -> Tree {
+    tree_of(inode, BlockKind::ExtentNode)
+}
+
+/// The tree of a file's checksums.
+pub(crate) fn crc_tree(inode: &Inode) -> Tree {
+    tree_of(inode, BlockKind::ChecksumNode)
+}
+
+/// Blocks of an extent.
+pub(crate) fn blocks_of(extent: &FileExtent, geometry: &Geometry) -> u64 {
+    u64::from(extent.pointer.frags) / geometry.block_frags()
+}
+
+fn decode(inode: &Inode, key: u64, value: &[u8]) -> Result<FileExtent, Stop> {
+    let raw =
+        RawPointer::ref_from_bytes(value).map_err(|_| Corrupt::MapEntry { map: "extent", key })?;
+    let extent = FileExtent {
+        block: key,
+        pointer: Pointer::decode(raw),
+    };
+    if extent.pointer.frags == 0 || !extent.pointer.is_some() {
+        return Err(Corrupt::Pointer {
+            addr: extent.pointer.addr,
+            ino: inode.ino,
+        }
+        .into());
+    }
+    Ok(extent)
+}
+
+/// The extents that overlap blocks `from .. to`, in order.
+pub(crate) fn overlapping(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    geometry: &Geometry,
+    from: u64,
+    to: u64,
+) -> Result<Vec<FileExtent>, Stop> {
+    let wanted = |e: &FileExtent| e.block < to && e.block + blocks_of(e, geometry) > from;
+    match &inode.body {
+        Body::Extents(extents) => Ok(extents.iter().filter(|e| wanted(e)).copied().collect()),
+        Body::ExtentTree(root) => {
+            let tree = tree(inode);
+            let start = tree
+                .prev(root, blocks, from)?
+                .map_or(from, |entry| entry.key());
+            let mut found = Vec::new();
+            let mut bad = None;
+            let _ = tree.scan(root, blocks, start, |key, value| {
+                if key >= to {
+                    return ControlFlow::Break(());
+                }
+                match decode(inode, key, value) {
+                    Ok(extent) => found.push(extent),
+                    Err(stop) => bad = Some(stop),
+                }
+                ControlFlow::Continue(())
+            })?;
+            match bad {
+                Some(stop) => Err(stop),
+                None => Ok(found.into_iter().filter(wanted).collect()),
+            }
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The part of an extent that lies in blocks `from .. to`.
+pub(crate) fn clip(extent: &FileExtent, geometry: &Geometry, from: u64, to: u64) -> FileExtent {
+    let block_frags = geometry.block_frags();
+    let start = extent.block.max(from);
+    let end = (extent.block + blocks_of(extent, geometry))
+        .min(to)
+        .max(start);
+    let addr = FragAddr(extent.pointer.addr.0 + (start - extent.block) * block_frags);
+    let frags = ((end - start) * block_frags) as u32;
+    FileExtent {
+        block: start,
+        pointer: Pointer {
+            addr,
+            frags,
+            ..extent.pointer
+        },
+    }
+}
+
+/// How the extents of a file change when blocks `from .. to` get new homes, or none.
+#[derive(Debug, Default)]
+pub(crate) struct Change {
+    /// Extents to put, by key; some replace what is there.
+    put: Vec<FileExtent>,
+    /// Keys to remove.
+    remove: Vec<u64>,
+    /// Homes that become free.
+    pub freed: Vec<Extent>,
+}
+
+/// Works out the change that gives the blocks in `ranges` (in order, not overlapping) the homes `new`, or none, and
+/// reads what [`apply`] will need.
+pub(crate) fn prepare(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    geometry: &Geometry,
+    ranges: &[(u64, u64)],
+    new: &[FileExtent],
+) -> Result<Change, Stop> {
+    let mut change = Change::default();
+    // An extent that ends right before a range is looked at too: a new home that continues it lengthens it.
+    let mut touched: BTreeMap<u64, FileExtent> = BTreeMap::new();
+    for (from, to) in ranges {
+        let found = overlapping(inode, blocks, geometry, from.saturating_sub(1), *to)?;
+        touched.extend(found.into_iter().map(|e| (e.block, e)));
+    }
+    let mut pieces: Vec<FileExtent> = Vec::new();
+    for old in touched.into_values() {
+        change.remove.push(old.block);
+        let (mut at, end) = (old.block, old.block + blocks_of(&old, geometry));
+        for (from, to) in ranges
+            .iter()
+            .filter(|(from, to)| *from < end && *to > old.block)
+        {
+            if *from > at {
+                pieces.push(clip(&old, geometry, at, *from));
+            }
+            change
+                .freed
+                .push(clip(&old, geometry, *from, *to).pointer.extent());
+            at = *to;
+        }
+        if at < end {
+            pieces.push(clip(&old, geometry, at, end));
+        }
+    }
+    pieces.extend_from_slice(new);
+    pieces.sort_by_key(|e| e.block);
+    for piece in pieces {
+        let joined = change.put.last_mut().filter(|last| {
+            last.block + blocks_of(last, geometry) == piece.block
+                && last.pointer.extent().end() == piece.pointer.addr
+                && last
+                    .pointer
+                    .frags
+                    .checked_add(piece.pointer.frags)
+                    .is_some()
+        });
+        match joined {
+            Some(last) => last.pointer.frags += piece.pointer.frags,
+            None => change.put.push(piece),
+        }
+    }
+    change
+        .remove
+        .retain(|key| change.put.iter().all(|e| e.block != *key));
+    if let Body::ExtentTree(root) = &inode.body {
+        let tree = tree(inode);
+        for extent in &change.put {
+            tree.prepare_put(root, blocks, extent.block)?;
+        }
+        for key in &change.remove {
+            tree.prepare_remove(root, blocks, *key)?;
+        }
+    }
+    Ok(change)
+}
+
+/// Makes a prepared change.
+pub(crate) fn apply(inode: &mut Inode, blocks: &mut Blocks, change: &Change) -> Result<(), Stop> {
+    if let Body::ExtentTree(mut root) = inode.body {
+        let tree = tree(inode);
+        for extent in &change.put {
+            tree.put(
+                &mut root,
+                blocks,
+                extent.block,
+                extent.pointer.encode().as_bytes(),
+            )?;
+        }
+        for key in &change.remove {
+            tree.remove(&mut root, blocks, *key)?;
+        }
+        inode.body = if root.is_empty() {
+            Body::Empty
+        } else {
+            Body::ExtentTree(root)
+        };
+    } else {
+        let mut map: BTreeMap<u64, FileExtent> = match &inode.body {
+            Body::Extents(extents) => extents.iter().map(|e| (e.block, *e)).collect(),
+            _ => BTreeMap::new(),
+        };
+        map.retain(|key, _| !change.remove.contains(key));
+        map.extend(change.put.iter().map(|e| (e.block, *e)));
+        store(inode, blocks, map.into_values().collect())?;
+    }
+    Ok(())
+}
+
+/// Keeps extents in the inode while they fit, else plants a tree.
+fn store(inode: &mut Inode, blocks: &mut Blocks, extents: Vec<FileExtent>) -> Result<(), Stop> {
+    let body = Body::Extents(extents);
+    let fits = body.len() + inode.inline_xattrs.len() <= TAIL;
+    inode.body = match body {
+        Body::Extents(extents) if extents.is_empty() => Body::Empty,
+        Body::Extents(extents) if !fits || extents.len() > INLINE_EXTENTS_MAX => {
+            plant(inode, blocks, &extents)?
+        }
+        body => body,
+    };
+    Ok(())
+}
+
+fn plant(inode: &Inode, blocks: &mut Blocks, extents: &[FileExtent]) -> Result<Body, Stop> {
+    let (tree, mut root) = (tree(inode), TreeRoot::EMPTY);
+    for extent in extents {
+        tree.put(
+            &mut root,
+            blocks,
+            extent.block,
+            extent.pointer.encode().as_bytes(),
+        )?;
+    }
+    Ok(Body::ExtentTree(root))
+}
+
+/// The checksums of units, by unit; 0 stands for "none".
+pub(crate) fn crc_run(inode: &Inode, blocks: &mut Blocks, key: u64) -> Result<CrcRun, Stop> {
+    match crc_tree(inode).get(&inode.checksums, blocks, key)? {
+        None => Ok(CrcRun::default()),
+        Some(entry) => Ok(CrcRun::decode(entry.value()).ok_or(Corrupt::MapEntry {
+            map: "checksum",
+            key,
+        })?),
+    }
+}
+
+/// New values of runs of checksums, worked out before they are put.
+pub(crate) type CrcChange = BTreeMap<u64, CrcRun>;
+
+/// Works out how the checksum tree changes when `units` get new checksums (0: none), and reads what
+/// [`apply_crcs`] will need.
+pub(crate) fn prepare_crcs(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    units: impl IntoIterator<Item = (u64, u32)>,
+) -> Result<CrcChange, Stop> {
+    let mut change = CrcChange::new();
+    for (unit, crc) in units {
+        let key = unit / CRC_UNITS;
+        let run = match change.entry(key) {
+            std::collections::btree_map::Entry::Occupied(run) => run.into_mut(),
+            std::collections::btree_map::Entry::Vacant(slot) => {
+                slot.insert(crc_run(inode, blocks, key)?)
+            }
+        };
+        run.0[(unit % CRC_UNITS) as usize] = crc;
+    }
+    let tree = crc_tree(inode);
+    for (key, run) in &change {
+        match run.encode() {
+            Some(_) => tree.prepare_put(&inode.checksums, blocks, *key)?,
+            None => tree.prepare_remove(&inode.checksums, blocks, *key)?,
+        }
+    }
+    Ok(change)
+}
+
+/// Puts prepared checksums.
+pub(crate) fn apply_crcs(
+    inode: &mut Inode,
+    blocks: &mut Blocks,
+    change: &CrcChange,
+) -> Result<(), Stop> {
+    let (tree, mut root) = (crc_tree(inode), inode.checksums);
+    for (key, run) in change {
+        if let Some(value) = run.encode() {
+            tree.put(&mut root, blocks, *key, &value)?;
+        }
+    }
+    for (key, run) in change {
+        if run.encode().is_none() {
+            tree.remove(&mut root, blocks, *key)?;
+        }
+    }
+    inode.checksums = root;
+    Ok(())
+}

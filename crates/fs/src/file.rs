@@ -1,0 +1,675 @@
+//! Reading, writing and resizing regular files: in the inode, in the log, or at home (H1, H6, H8).
+
+use crate::blocks::{Fetch, Stop, What};
+use crate::core::Core;
+use crate::error::{Corrupt, Error};
+use crate::extents;
+use crate::homed::{UNIT, UnitBytes};
+use crate::inodes::Node;
+use loamfs_format::inode::{Body, FileExtent, TAIL};
+use loamfs_format::maps::CRC_UNITS;
+use loamfs_format::node::TreeRoot;
+use loamfs_format::superblock::Geometry;
+use loamfs_format::{Extent, FragAddr, Ino, Pointer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Largest file: 8 EiB less one byte, as off_t has it.
+pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
+/// Behind every block that a file can have.
+const BLOCK_END: u64 = 1 << 52;
+/// Extents that one step of a truncate frees.
+const DRAIN_EXTENTS: usize = 256;
+/// Leaves of a tree that one step of a truncate frees.
+const DRAIN_LEAVES: usize = 32;
+
+/// Where the bytes of a unit of homed data are.
+#[derive(Debug, Clone)]
+enum Source {
+    /// In memory.
+    Memory(UnitBytes),
+    /// On the device.
+    Device(Pointer),
+    /// Nowhere: a hole.
+    Hole,
+}
+
+impl Node {
+    /// Whether the content is kept in blocks at home, or is on its way there.
+    pub fn is_large(&self) -> bool {
+        !self.homed.is_clean()
+            || matches!(self.inode.body, Body::Extents(_) | Body::ExtentTree(_))
+            || self.small.is_none() && self.inode.size > 0 && self.inode.body == Body::Empty
+    }
+
+    /// Most bytes that can stand in the inode.
+    fn inline_max(&self) -> usize {
+        TAIL - self.inode.inline_xattrs.len().min(TAIL)
+    }
+}
+
+fn units_of(geometry: &Geometry) -> u64 {
+    u64::from(geometry.block_size) / UNIT
+}
+
+impl Core {
+    /// A regular file that is in memory.
+    fn file(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        let node = self.node(ino)?;
+        if node.inode.is_dir() {
+            return Err(Error::IsDirectory.into());
+        }
+        if !node.inode.is_file() {
+            return Err(Error::Invalid("not a regular file").into());
+        }
+        Ok(node)
+    }
+
+    /// The whole content of a small file, or of a symlink.
+    pub fn small_content(&mut self, ino: Ino) -> Result<Arc<[u8]>, Stop> {
+        let node = self.node(ino)?;
+        if let Some(bytes) = &node.small {
+            return Ok(Arc::clone(bytes));
+        }
+        match &node.inode.body {
+            Body::Inline(bytes) => Ok(bytes.as_slice().into()),
+            Body::Small(pointer) => {
+                let pointer = *pointer;
+                self.blocks.bytes(&pointer, What::Data(ino))
+            }
+            _ => Ok(Arc::default()),
+        }
+    }
+
+    /// Reads up to `len` bytes from `offset` on; fewer at the file's end.
+    pub fn read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Stop> {
+        let node = self.file(ino)?;
+        let size = node.inode.size;
+        let end = offset.saturating_add(len as u64).min(size);
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        if !node.is_large() {
+            let content = self.small_content(ino)?;
+            let part = content.get(offset as usize..end as usize);
+            return Ok(part.ok_or(Corrupt::Missing { ino, what: "data" })?.to_vec());
+        }
+        let (first, last) = (offset / UNIT, (end - 1) / UNIT);
+        let mut bytes = vec![0u8; (end - offset) as usize];
+        let mut missing = false;
+        for (unit, source) in self.sources(ino, first, last + 1)? {
+            let content = match source {
+                Source::Hole => continue,
+                Source::Memory(content) => content,
+                Source::Device(pointer) => {
+                    match self.blocks.bytes(&pointer, What::Unit { ino, unit }) {
+                        Ok(content) => content,
+                        Err(Stop::Missing) => {
+                            missing = true;
+                            continue;
+                        }
+                        Err(stop) => return Err(stop),
+                    }
+                }
+            };
+            let from = (unit * UNIT).max(offset);
+            let to = ((unit + 1) * UNIT).min(end);
+            let within = (from - unit * UNIT) as usize..(to - unit * UNIT) as usize;
+            if let Some(part) = content.get(within) {
+                bytes[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
+            }
+        }
+        if missing {
+            Err(Stop::Missing)
+        } else {
+            Ok(bytes)
+        }
+    }
+
+    /// Where the units `first .. end` of a large file are; holes may be left out.
+    fn sources(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, Source)>, Stop> {
+        let mut sources = BTreeMap::new();
+        for (unit, home) in self.homes(ino, first, end)? {
+            sources.insert(unit, home);
+        }
+        let unit_frags = self.geometry.unit_frags() as u32;
+        let node = self.node(ino)?;
+        let (inode, homed) = (node.inode.clone(), &node.homed);
+        let mut found: Vec<(u64, Source)> = Vec::new();
+        let mut wanted = Vec::new();
+        for unit in first..end {
+            match (homed.get(unit), sources.get(&unit)) {
+                (Some(bytes), _) => found.push((unit, Source::Memory(Arc::clone(bytes)))),
+                (None, Some(home)) => wanted.push((unit, *home)),
+                (None, None) => found.push((unit, Source::Hole)),
+            }
+        }
+        let mut run: Option<(u64, loamfs_format::maps::CrcRun)> = None;
+        for (unit, home) in wanted {
+            let (addr, crc) = match self.maps.lazy_map.get(&home) {
+                Some(entry) => (entry.image, entry.crc),
+                None => {
+                    let key = unit / CRC_UNITS;
+                    if run.as_ref().is_none_or(|(of, _)| *of != key) {
+                        run = Some((key, extents::crc_run(&inode, &mut self.blocks, key)?));
+                    }
+                    let crc = run
+                        .as_ref()
+                        .map_or(0, |(_, r)| r.0[(unit % CRC_UNITS) as usize]);
+                    (home, crc)
+                }
+            };
+            if crc == 0 {
+                return Err(Corrupt::Data { ino, unit, addr }.into());
+            }
+            let pointer = Pointer {
+                addr,
+                frags: unit_frags,
+                stored: UNIT as u32,
+                checksum: crc.into(),
+                ..Pointer::NONE
+            };
+            found.push((unit, Source::Device(pointer)));
+        }
+        Ok(found)
+    }
+
+    /// The homes of units `first .. end`, where they have one that segments show.
+    pub fn homes(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, FragAddr)>, Stop> {
+        let geometry = self.geometry;
+        let per_block = units_of(&geometry);
+        self.node(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(Vec::new());
+        };
+        let found = extents::overlapping(
+            &node.inode,
+            &mut self.blocks,
+            &geometry,
+            first / per_block,
+            end.div_ceil(per_block),
+        )?;
+        let mut homes = Vec::new();
+        for extent in found {
+            let start = extent.block * per_block;
+            let stop = start + extents::blocks_of(&extent, &geometry) * per_block;
+            for unit in start.max(first)..stop.min(end) {
+                let addr = extent.pointer.addr.0 + (unit - start) * geometry.unit_frags();
+                homes.push((unit, FragAddr(addr)));
+            }
+        }
+        Ok(homes)
+    }
+
+    /// The content of one unit as a caller would read it, zero behind the file's end.
+    pub fn unit_content(&mut self, ino: Ino, unit: u64) -> Result<Vec<u8>, Stop> {
+        let size = self.node(ino)?.inode.size;
+        let mut content = match self.sources(ino, unit, unit + 1)?.pop() {
+            Some((_, Source::Memory(bytes))) => bytes.to_vec(),
+            Some((_, Source::Device(pointer))) => self
+                .blocks
+                .bytes(&pointer, What::Unit { ino, unit })?
+                .to_vec(),
+            _ => vec![0; UNIT as usize],
+        };
+        let valid = size.saturating_sub(unit * UNIT).min(UNIT) as usize;
+        if let Some(behind) = content.get_mut(valid..) {
+            behind.fill(0);
+        }
+        Ok(content)
+    }
+
+    /// Writes `data` at `offset`.
+    pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
+        let node = self.file(ino)?;
+        let end = offset
+            .checked_add(data.len() as u64)
+            .filter(|end| *end <= SIZE_MAX);
+        let end = end.ok_or(Error::TooLarge)?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (size, large) = (node.inode.size, node.is_large());
+        let new_size = size.max(end);
+        self.prepare_dirty(ino)?;
+        if large || new_size > self.small_max() {
+            self.write_large(ino, offset, data)?;
+        } else {
+            self.admit(new_size + 8192, 0)?;
+            let mut content = self.small_content(ino)?.to_vec();
+            content.resize(new_size as usize, 0);
+            content[offset as usize..end as usize].copy_from_slice(data);
+            self.set_small(ino, content);
+        }
+        self.changed_content(ino);
+        Ok(())
+    }
+
+    /// The content of a file changed: times, and the set-user-id bits that a write takes away are the front end's.
+    fn changed_content(&mut self, ino: Ino) {
+        let now = self.clock.now();
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.mtime = now;
+            node.inode.ctime = now;
+        }
+        self.touch(ino);
+    }
+
+    /// Gives a small file its whole content. The inode must be prepared.
+    fn set_small(&mut self, ino: Ino, content: Vec<u8>) {
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        let mut freed = None;
+        self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
+        node.inode.size = content.len() as u64;
+        if content.len() <= node.inline_max() {
+            if let Body::Small(pointer) = node.inode.body {
+                freed = Some(pointer.extent());
+            }
+            node.shown_size = node.inode.size;
+            node.inode.frags = 0;
+            node.inode.body = if content.is_empty() {
+                Body::Empty
+            } else {
+                Body::Inline(content)
+            };
+        } else {
+            self.small_bytes += content.len() as u64;
+            node.small = Some(content.into());
+        }
+        if let Some(extent) = freed {
+            self.free(extent);
+        }
+    }
+
+    /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until
+    /// those are at home.
+    fn leave_small(&mut self, ino: Ino, content: &[u8]) {
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
+        for (unit, bytes) in content.chunks(UNIT as usize).enumerate() {
+            let mut whole = vec![0; UNIT as usize];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            node.homed.dirty.insert(unit as u64, whole.into());
+        }
+        self.homed.insert(ino);
+    }
+
+    fn write_large(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
+        let end = offset + data.len() as u64;
+        self.admit(
+            16_384,
+            (data.len() as u64).next_multiple_of(UNIT) + 2 * UNIT,
+        )?;
+        let node = self.file(ino)?;
+        let (size, large) = (node.inode.size, node.is_large());
+        let mut units = if large {
+            self.zeroes_behind(ino, offset)?
+        } else {
+            BTreeMap::new()
+        };
+        let small = if large {
+            None
+        } else {
+            Some(self.small_content(ino)?)
+        };
+        for unit in offset / UNIT..end.div_ceil(UNIT) {
+            let (start, stop) = ((unit * UNIT).max(offset), ((unit + 1) * UNIT).min(end));
+            let part = &data[(start - offset) as usize..(stop - offset) as usize];
+            let whole = part.len() as u64 == UNIT;
+            let mut content = match (&small, units.remove(&unit)) {
+                _ if whole => Vec::new(),
+                (_, Some(zeroed)) => zeroed,
+                (Some(small), None) => {
+                    let old = small.get((unit * UNIT) as usize..).unwrap_or_default();
+                    old[..old.len().min(UNIT as usize)].to_vec()
+                }
+                (None, None) => self.unit_content(ino, unit)?,
+            };
+            if whole {
+                content = part.to_vec();
+            } else {
+                content.resize(UNIT as usize, 0);
+                let within = (start - unit * UNIT) as usize;
+                content[within..within + part.len()].copy_from_slice(part);
+            }
+            units.insert(unit, content);
+        }
+        // From here on nothing stops.
+        if let Some(content) = small {
+            self.leave_small(ino, &content);
+        }
+        self.put_units(ino, units);
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.size = size.max(end);
+        }
+        Ok(())
+    }
+
+    fn put_units(&mut self, ino: Ino, units: BTreeMap<u64, Vec<u8>>) {
+        if units.is_empty() {
+            return;
+        }
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.homed
+                .dirty
+                .extend(units.into_iter().map(|(unit, bytes)| (unit, bytes.into())));
+            self.homed.insert(ino);
+        }
+    }
+
+    /// The units that must become zero when a large file grows to reach `offset` or beyond: those from its end to
+    /// the end of its last block, or to `offset`, that have a home. What stands there behind the end is undefined.
+    fn zeroes_behind(&mut self, ino: Ino, offset: u64) -> Result<BTreeMap<u64, Vec<u8>>, Stop> {
+        let size = self.node(ino)?.inode.size;
+        let mut units = BTreeMap::new();
+        if offset <= size {
+            return Ok(units);
+        }
+        let block = u64::from(self.geometry.block_size);
+        let end = offset.min(size.next_multiple_of(block));
+        let mut stale: Vec<u64> = self
+            .homes(ino, size / UNIT, end.div_ceil(UNIT))?
+            .into_iter()
+            .map(|(unit, _)| unit)
+            .collect();
+        if let Some(node) = self.inodes.nodes.get(&ino) {
+            let waiting =
+                (size / UNIT..end.div_ceil(UNIT)).filter(|u| node.homed.get(*u).is_some());
+            stale.extend(waiting);
+        }
+        for unit in stale {
+            if (unit + 1) * UNIT > size && !units.contains_key(&unit) {
+                let content = self.unit_content(ino, unit)?;
+                units.insert(unit, content);
+            }
+        }
+        Ok(units)
+    }
+
+    /// Sets a file's size. A large file's blocks behind it go in steps: see [`Core::drain`].
+    pub fn resize(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
+        if size > SIZE_MAX {
+            return Err(Error::TooLarge.into());
+        }
+        let node = self.file(ino)?;
+        if node.inode.truncating != u64::MAX && size > node.inode.size {
+            // Growing again waits for the drain; the driver runs it and comes back.
+            self.leftovers.insert(ino);
+            return Err(Stop::Crowded);
+        }
+        let (old, large) = (node.inode.size, node.is_large());
+        self.prepare_dirty(ino)?;
+        if size > old {
+            self.admit(size.min(self.small_max()) + 16_384, 0)?;
+        } else {
+            self.admit_removal()?;
+        }
+        if !large && size <= self.small_max() {
+            let mut content = self.small_content(ino)?.to_vec();
+            content.resize(size as usize, 0);
+            self.set_small(ino, content);
+        } else if size > old {
+            let units = if large {
+                self.zeroes_behind(ino, size)?
+            } else {
+                BTreeMap::new()
+            };
+            if !large {
+                let content = self.small_content(ino)?;
+                self.leave_small(ino, &content);
+            }
+            self.put_units(ino, units);
+            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+                node.inode.size = size;
+            }
+        } else if size < old {
+            self.cut(ino, size);
+        }
+        if size == 0
+            && old > 0
+            && let Some(node) = self.inodes.nodes.get_mut(&ino)
+        {
+            node.inode.version = node.inode.version.wrapping_add(1);
+        }
+        self.changed_content(ino);
+        Ok(())
+    }
+
+    /// Cuts a large file's data that waits, and records the target for the rest (rule 1).
+    fn cut(&mut self, ino: Ino, size: u64) {
+        let end = size.div_ceil(UNIT);
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        node.homed.dirty.split_off(&end);
+        node.homed.images.split_off(&end);
+        let overtaken = node
+            .homed
+            .batch
+            .as_ref()
+            .is_some_and(|b| b.crcs.last().is_some_and(|(unit, _)| *unit >= end));
+        if overtaken {
+            self.abandon_batch(ino);
+        }
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        node.homed.dirty.split_off(&end);
+        let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
+        node.inode.size = size;
+        if moving {
+            // The small form that segments show goes with the move to home or back to small.
+        } else {
+            node.shown_size = node.shown_size.min(size);
+            if !matches!(node.inode.body, Body::Empty) {
+                node.inode.truncating = size;
+            }
+        }
+        self.leftovers.insert(ino);
+    }
+
+    /// A new home that was overtaken is never shown (rule 7); its data wait again.
+    pub fn abandon_batch(&mut self, ino: Ino) {
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        let Some(batch) = node.homed.batch.take() else {
+            return;
+        };
+        node.homed.take_back(batch.units);
+        let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
+        if batch.landed {
+            self.release_unshown(&homes);
+        } else {
+            self.abandoned.insert(batch.id, homes);
+        }
+    }
+
+    /// Gives homes back that nothing ever showed.
+    pub fn release_unshown(&mut self, homes: &[Extent]) {
+        for home in homes {
+            if let Err(error) = self.space.abandon(*home) {
+                tracing::error!(%error, ?home, "cannot give a home back");
+            }
+        }
+    }
+
+    /// Frees a bounded number of blocks behind a file's pending target; returns whether the drain is over. A file
+    /// that has become small goes back to the log then (H8).
+    pub fn drain(&mut self, ino: Ino) -> Result<bool, Stop> {
+        self.admit_removal()?;
+        let node = match self.node(ino) {
+            Err(Stop::Failed(Error::Stale(_))) => return Ok(true),
+            other => other?,
+        };
+        if !node.inode.is_file() {
+            return Ok(true);
+        }
+        if node.inode.truncating == u64::MAX {
+            return self.return_to_log(ino).map(|()| true);
+        }
+        self.prepare_dirty(ino)?;
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(true);
+        };
+        let keep = node.inode.truncating.div_ceil(geometry.block_size.into());
+        let last = self.last_extents(ino, keep)?;
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(true);
+        };
+        let crc_tree = extents::crc_tree(&node.inode);
+        let crc_keep = keep * units_of(&geometry);
+        if let Some(first) = last.last().map(|e| e.block.max(keep)) {
+            let change = extents::prepare(
+                &node.inode,
+                &mut self.blocks,
+                &geometry,
+                &[(first, BLOCK_END)],
+                &[],
+            )?;
+            extents::apply(&mut node.inode, &mut self.blocks, &change)?;
+            node.homed.unimage(first * units_of(&geometry), u64::MAX);
+            let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
+            node.inode.frags = node.inode.frags.saturating_sub(freed);
+            for home in change.freed {
+                self.free_home(home);
+            }
+            self.touch(ino);
+            return Ok(false);
+        }
+        let mut root = node.inode.checksums;
+        let from = crc_keep.div_ceil(CRC_UNITS);
+        crc_tree.prepare_trim(&root, &mut self.blocks, from, DRAIN_LEAVES)?;
+        let edge = if crc_keep.is_multiple_of(CRC_UNITS) || root.is_empty() {
+            BTreeMap::new()
+        } else {
+            let stale = crc_keep..crc_keep.next_multiple_of(CRC_UNITS);
+            extents::prepare_crcs(&node.inode, &mut self.blocks, stale.map(|unit| (unit, 0)))?
+        };
+        let trimmed =
+            crc_tree.trim_step(&mut root, &mut self.blocks, from, DRAIN_LEAVES, |_, _| {})?;
+        node.inode.checksums = root;
+        if trimmed.done {
+            if !node.inode.checksums.is_empty() {
+                extents::apply_crcs(&mut node.inode, &mut self.blocks, &edge)?;
+            }
+            node.inode.truncating = u64::MAX;
+        }
+        self.touch(ino);
+        Ok(false)
+    }
+
+    /// The last extents of a file that reach beyond block `keep`, last first, a bounded number.
+    fn last_extents(&mut self, ino: Ino, keep: u64) -> Result<Vec<FileExtent>, Stop> {
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(Vec::new());
+        };
+        let beyond = |e: &FileExtent| e.block + extents::blocks_of(e, &geometry) > keep;
+        match &node.inode.body {
+            Body::Extents(all) => Ok(all.iter().rev().filter(|e| beyond(e)).copied().collect()),
+            Body::ExtentTree(root) => {
+                let tree = extents::tree(&node.inode);
+                let mut found = Vec::new();
+                let mut from = BLOCK_END;
+                while found.len() < DRAIN_EXTENTS
+                    && let Some(entry) = tree.prev(root, &mut self.blocks, from)?
+                {
+                    let inode = &node.inode;
+                    let here = extents::overlapping(
+                        inode,
+                        &mut self.blocks,
+                        &geometry,
+                        entry.key(),
+                        entry.key() + 1,
+                    )?;
+                    let Some(extent) = here.into_iter().find(beyond) else {
+                        break;
+                    };
+                    found.push(extent);
+                    let Some(next) = entry.key().checked_sub(1) else {
+                        break;
+                    };
+                    from = next;
+                }
+                Ok(found)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Moves a large file that has shrunk to a block or less back to the log.
+    fn return_to_log(&mut self, ino: Ino) -> Result<(), Stop> {
+        let small_max = self.small_max();
+        let node = self.file(ino)?;
+        if !node.is_large() || node.inode.size > small_max {
+            return Ok(());
+        }
+        let size = node.inode.size as usize;
+        self.prepare_dirty(ino)?;
+        let content = if size == 0 {
+            Vec::new()
+        } else {
+            self.read(ino, 0, size)?
+        };
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(());
+        };
+        let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
+        let crc_tree = extents::crc_tree(&node.inode);
+        let mut root = node.inode.checksums;
+        crc_tree.prepare_trim(&root, &mut self.blocks, 0, usize::MAX)?;
+        let change = if moving {
+            extents::Change::default()
+        } else {
+            extents::prepare(
+                &node.inode,
+                &mut self.blocks,
+                &geometry,
+                &[(0, BLOCK_END)],
+                &[],
+            )?
+        };
+        // From here on nothing stops.
+        self.abandon_batch(ino);
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(());
+        };
+        if !moving {
+            crc_tree.trim_step(&mut root, &mut self.blocks, 0, usize::MAX, |_, _| {})?;
+            node.inode.checksums = TreeRoot::EMPTY;
+            extents::apply(&mut node.inode, &mut self.blocks, &change)?;
+            node.inode.frags = 0;
+            node.shown_size = 0;
+        }
+        node.homed = crate::homed::Homed::default();
+        self.homed.remove(&ino);
+        for home in change.freed {
+            self.free_home(home);
+        }
+        self.set_small(ino, content);
+        self.touch(ino);
+        Ok(())
+    }
+
+    /// A read of these blocks found them other than their pointers say: whether `fetch` is still what the file has
+    /// there decides if that is an error (rule 13).
+    pub fn still_names(&mut self, fetch: &Fetch) -> Result<bool, Stop> {
+        match fetch.what {
+            What::Unit { ino, unit } => {
+                let found = self.sources(ino, unit, unit + 1)?;
+                Ok(found.iter().any(|(_, source)| {
+                    matches!(source, Source::Device(pointer) if *pointer == fetch.pointer)
+                }))
+            }
+            // An operation that wanted another block finds its pointer anew when it is run again.
+            _ => Ok(true),
+        }
+    }
+}

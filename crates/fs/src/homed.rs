@@ -1,0 +1,104 @@
+//! Data of large files on their way to the device: gathered in 4 KiB units, written to new homes or through the log
+//! (rules 3, 6 and 7).
+//!
+//! ```text
+//!          write            start_writeback                write, flush             show
+//! caller ---------> dirty ---+---- new home ----> batch -----------------> landed ---------> extents
+//!                            +---- overwrite ---> images ---- next segment: lazy map ------> settled
+//! ```
+//! What stands further left is newer and hides what stands further right.
+
+use loamfs_format::{Extent, FragAddr};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of a unit.
+pub(crate) const UNIT: u64 = loamfs_format::superblock::UNIT_SIZE as u64;
+/// A contiguous overwrite up to this many units goes through the log (rule 6).
+pub(crate) const IMAGE_UNITS_MAX: u64 = (1 << 20) / UNIT;
+/// Units that one batch takes at most.
+pub(crate) const BATCH_UNITS_MAX: usize = (16 << 20) / UNIT as usize;
+
+/// One unit's bytes.
+pub(crate) type UnitBytes = Arc<[u8]>;
+
+/// Data written to new homes that no segment shows yet.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub id: u64,
+    /// What callers wrote; the rest of their blocks stays as it was.
+    pub units: BTreeMap<u64, UnitBytes>,
+    /// New homes, by first block.
+    pub homes: Vec<(u64, Extent)>,
+    /// Checksums of every unit in those homes.
+    pub crcs: Vec<(u64, u32)>,
+    /// Whether the device has them for good.
+    pub landed: bool,
+}
+
+/// The state of a large file's data.
+#[derive(Debug, Default)]
+pub(crate) struct Homed {
+    /// Newest.
+    pub dirty: BTreeMap<u64, UnitBytes>,
+    /// Overwrites that ride in the next segment, with their homes.
+    pub images: BTreeMap<u64, (FragAddr, UnitBytes)>,
+    /// On their way to new homes.
+    pub batch: Option<Batch>,
+    /// A write to a home failed; fsync reports it once.
+    pub failed: bool,
+}
+
+impl Homed {
+    /// Whether everything is where segments show it.
+    pub fn is_clean(&self) -> bool {
+        self.dirty.is_empty() && self.images.is_empty() && self.batch.is_none()
+    }
+
+    /// The newest bytes of a unit that are not yet where segments show them.
+    pub fn get(&self, unit: u64) -> Option<&UnitBytes> {
+        self.dirty
+            .get(&unit)
+            .or_else(|| self.images.get(&unit).map(|(_, bytes)| bytes))
+            .or_else(|| self.batch.as_ref()?.units.get(&unit))
+    }
+
+    /// The first unit from `from` on that is not yet where segments show it; images do not count, since the next
+    /// segment shows them.
+    pub fn first_hidden(&self, from: u64) -> Option<u64> {
+        let dirty = self.dirty.range(from..).next().map(|(unit, _)| *unit);
+        let flying = self
+            .batch
+            .as_ref()
+            .and_then(|b| b.units.range(from..).next().map(|(unit, _)| *unit));
+        match (dirty, flying) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> u64 {
+        let flying = self.batch.as_ref().map_or(0, |b| b.units.len());
+        (self.dirty.len() + self.images.len() + flying) as u64 * UNIT
+    }
+
+    /// Puts what a batch was to write back among the dirty units, where nothing newer is there.
+    pub fn take_back(&mut self, units: BTreeMap<u64, UnitBytes>) {
+        for (unit, bytes) in units {
+            if !self.images.contains_key(&unit) {
+                self.dirty.entry(unit).or_insert(bytes);
+            }
+        }
+    }
+
+    /// Makes images of units in blocks that get other homes, or none, plain dirty units again.
+    pub fn unimage(&mut self, from: u64, to: u64) {
+        let units: Vec<u64> = self.images.range(from..to).map(|(unit, _)| *unit).collect();
+        for unit in units {
+            if let Some((_, bytes)) = self.images.remove(&unit) {
+                self.dirty.entry(unit).or_insert(bytes);
+            }
+        }
+    }
+}

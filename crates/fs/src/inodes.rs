@@ -1,0 +1,331 @@
+//! Inodes in memory: loaded from their blocks, dirtied together with them, given numbers by directory (H3, H20, H22).
+
+use crate::blocks::{Blocks, Stop, What};
+use crate::error::{Corrupt, Error};
+use crate::homed::Homed;
+use crate::maps::Maps;
+use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_at, slot_of};
+use loamfs_format::inode::{self, Body, Inode};
+use loamfs_format::{BlockKind, Identity, Ino, InodeBlockNo, Ssn};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// An inode in memory. `inode` is its current form; what a segment shows of it may lag behind (rule 3).
+#[derive(Debug)]
+pub(crate) struct Node {
+    /// Current form; of a large file, `body` holds only what segments may show.
+    pub inode: Inode,
+    /// Size that a segment may show; below `inode.size` while data that would fill it is on its way.
+    pub shown_size: u64,
+    /// Changed since the last segment.
+    pub dirty: bool,
+    /// Content of a small file that changed since the last segment.
+    pub small: Option<Arc<[u8]>>,
+    /// Values of attributes too large for the tree, by key, not in the log yet.
+    pub values: BTreeMap<u64, Arc<[u8]>>,
+    /// A large file's data on their way to the device.
+    pub homed: Homed,
+    /// Whoever holds the inode though its names may go.
+    pub references: u32,
+    /// Position of its name in its directory, where known: files are laid out in readdir order.
+    pub dir_key: u64,
+    /// The segment that must be durable before an fsync of it returns.
+    pub last: Ssn,
+}
+
+impl Node {
+    pub fn new(inode: Inode, last: Ssn) -> Node {
+        Node {
+            shown_size: inode.size,
+            inode,
+            dirty: false,
+            small: None,
+            values: BTreeMap::new(),
+            homed: Homed::default(),
+            references: 0,
+            dir_key: 0,
+            last,
+        }
+    }
+
+    /// Whether nobody would miss it in memory.
+    fn idle(&self) -> bool {
+        !self.dirty && self.references == 0 && self.small.is_none() && self.homed.is_clean()
+    }
+}
+
+/// An inode block with changes.
+#[derive(Debug)]
+pub(crate) struct InodeBlock {
+    /// As the last segment has it.
+    pub base: IfileEntry,
+    /// Its bytes, if any of its inodes lived then.
+    pub packed: Option<Arc<[u8]>>,
+    /// Live and orphan bits as they are now.
+    pub live: u32,
+    pub orphan: u32,
+    /// Whether the next segment writes it.
+    pub dirty: bool,
+}
+
+/// The inodes in memory.
+#[derive(Default)]
+pub(crate) struct Inodes {
+    pub nodes: HashMap<Ino, Node>,
+    /// Inode blocks that are dirty, or loaded by an operation that was about to dirty them.
+    pub blocks: BTreeMap<InodeBlockNo, InodeBlock>,
+    /// Where each directory's next inode comes from.
+    pub hints: HashMap<Ino, InodeBlockNo>,
+    /// First inode block never used.
+    pub next_block: InodeBlockNo,
+    /// Live inodes.
+    pub live: u64,
+    /// An upper bound of what the dirty inode blocks take, in bytes.
+    pub dirty_bytes: u64,
+    /// How many idle inodes stay in memory.
+    pub nodes_max: usize,
+}
+
+/// Directories whose place for new inodes is remembered.
+const HINTS_MAX: usize = 1 << 16;
+
+/// Identity of an inode block.
+pub(crate) fn block_identity(block: InodeBlockNo) -> Identity {
+    Identity {
+        kind: BlockKind::InodeBlock,
+        level: 0,
+        ino: Ino(0),
+        generation: 0,
+        logical: block.0,
+    }
+}
+
+impl Inodes {
+    /// Live and orphan bits of a block as they are now.
+    pub fn bits(
+        &self,
+        maps: &Maps,
+        blocks: &mut Blocks,
+        block: InodeBlockNo,
+    ) -> Result<(u32, u32), Stop> {
+        if let Some(b) = self.blocks.get(&block) {
+            return Ok((b.live, b.orphan));
+        }
+        let entry = maps.ifile_entry(blocks, block)?;
+        Ok((entry.live, entry.orphan))
+    }
+
+    /// Brings an inode into memory.
+    pub fn load(&mut self, maps: &Maps, blocks: &mut Blocks, ino: Ino) -> Result<(), Stop> {
+        if self.nodes.contains_key(&ino) {
+            return Ok(());
+        }
+        if ino.0 == 0 || ino.0 >= INO_MAX {
+            return Err(Error::Stale(ino).into());
+        }
+        let (block, slot) = (block_of(ino), slot_of(ino));
+        let (live, _) = self.bits(maps, blocks, block)?;
+        if live & (1 << slot) == 0 {
+            return Err(Error::Stale(ino).into());
+        }
+        let (entry, packed) = match self.blocks.get(&block) {
+            Some(b) => (b.base, b.packed.clone()),
+            None => {
+                let entry = maps.ifile_entry(blocks, block)?;
+                (entry, Some(read_block(blocks, block, &entry)?))
+            }
+        };
+        let inode = decode(&entry, packed.as_deref(), ino)?;
+        self.shrink();
+        self.nodes.insert(ino, Node::new(inode, entry.ssn));
+        Ok(())
+    }
+
+    /// Brings the block of an inode into memory, so that the inode can be dirtied.
+    pub fn load_block(
+        &mut self,
+        maps: &Maps,
+        blocks: &mut Blocks,
+        block: InodeBlockNo,
+    ) -> Result<(), Stop> {
+        if self.blocks.contains_key(&block) {
+            return Ok(());
+        }
+        let base = maps.ifile_entry(blocks, block)?;
+        let packed = if base.live == 0 {
+            None
+        } else {
+            Some(read_block(blocks, block, &base)?)
+        };
+        let (live, orphan) = (base.live, base.orphan);
+        self.blocks.insert(
+            block,
+            InodeBlock {
+                base,
+                packed,
+                live,
+                orphan,
+                dirty: false,
+            },
+        );
+        Ok(())
+    }
+
+    /// Finds a number for a new inode of `dir` and brings its block into memory; nothing is taken yet.
+    pub fn find_number(&mut self, maps: &Maps, blocks: &mut Blocks, dir: Ino) -> Result<Ino, Stop> {
+        if let Some(&block) = self.hints.get(&dir) {
+            let (live, _) = self.bits(maps, blocks, block)?;
+            if live != u32::MAX {
+                self.load_block(maps, blocks, block)?;
+                return Ok(ino_at(block, live.trailing_ones()));
+            }
+        }
+        let block = self.next_block;
+        if block.0 >= INO_MAX / INODES_PER_BLOCK {
+            return self.find_reused(maps, blocks);
+        }
+        self.load_block(maps, blocks, block)?;
+        Ok(ino_at(block, 0))
+    }
+
+    /// Once every number was given out, free ones are looked for in the map.
+    fn find_reused(&mut self, maps: &Maps, blocks: &mut Blocks) -> Result<Ino, Stop> {
+        let leaf = crate::maps::IFILE.descend(&maps.ifile, blocks, 1, |a| a[0] != 0)?;
+        let Some(leaf) = leaf else {
+            return Err(Error::NoSpace.into());
+        };
+        for (key, _) in leaf.page.iter() {
+            let block = InodeBlockNo(key);
+            let (live, _) = self.bits(maps, blocks, block)?;
+            if live != u32::MAX && live != 0 {
+                self.load_block(maps, blocks, block)?;
+                return Ok(ino_at(block, live.trailing_ones()));
+            }
+        }
+        Err(Error::NoSpace.into())
+    }
+
+    /// Takes the number that [`Inodes::find_number`] found.
+    pub fn take_number(&mut self, dir: Ino, node: Node) {
+        let ino = node.inode.ino;
+        let block = block_of(ino);
+        if let Some(b) = self.blocks.get_mut(&block) {
+            b.live |= 1 << slot_of(ino);
+            b.orphan &= !(1 << slot_of(ino));
+            self.dirty_bytes += inode::SIZE as u64;
+        }
+        self.touch_block(block);
+        if block >= self.next_block {
+            self.next_block = InodeBlockNo(block.0 + 1);
+        }
+        if self.hints.len() >= HINTS_MAX {
+            self.hints.clear();
+        }
+        self.hints.insert(dir, block);
+        self.live += 1;
+        self.nodes.insert(ino, node);
+    }
+
+    /// Gives a number back; the inode's block must be loaded.
+    pub fn give_back(&mut self, ino: Ino) {
+        if let Some(b) = self.blocks.get_mut(&block_of(ino)) {
+            b.live &= !(1 << slot_of(ino));
+            b.orphan &= !(1 << slot_of(ino));
+        }
+        self.touch_block(block_of(ino));
+        self.live = self.live.saturating_sub(1);
+        self.nodes.remove(&ino);
+        self.hints.remove(&ino);
+    }
+
+    /// Marks a loaded block as one that the next segment writes.
+    pub fn touch_block(&mut self, block: InodeBlockNo) {
+        if let Some(b) = self.blocks.get_mut(&block)
+            && !b.dirty
+        {
+            b.dirty = true;
+            // The last fragment may be filled in part.
+            self.dirty_bytes += u64::from(b.live.count_ones()) * inode::SIZE as u64 + 4096;
+        }
+    }
+
+    /// Marks or unmarks an inode as an orphan; its block must be loaded.
+    pub fn set_orphan(&mut self, ino: Ino, orphan: bool) {
+        if let Some(b) = self.blocks.get_mut(&block_of(ino)) {
+            let bit = 1 << slot_of(ino);
+            b.orphan = if orphan {
+                b.orphan | bit
+            } else {
+                b.orphan & !bit
+            };
+        }
+        self.touch_block(block_of(ino));
+    }
+
+    /// Drops idle inodes once there are too many.
+    fn shrink(&mut self) {
+        if self.nodes.len() >= self.nodes_max {
+            let mut excess = self.nodes.len() - self.nodes_max / 2;
+            self.nodes.retain(|_, node| {
+                let keep = excess == 0 || !node.idle();
+                excess -= usize::from(!keep);
+                keep
+            });
+        }
+    }
+}
+
+fn read_block(
+    blocks: &mut Blocks,
+    block: InodeBlockNo,
+    entry: &IfileEntry,
+) -> Result<Arc<[u8]>, Stop> {
+    blocks.bytes(&entry.pointer, What::Meta(block_identity(block)))
+}
+
+fn decode(entry: &IfileEntry, packed: Option<&[u8]>, ino: Ino) -> Result<Inode, Stop> {
+    let missing = Corrupt::Missing {
+        ino,
+        what: "its place in the inode block",
+    };
+    let bytes = entry
+        .offset_of(slot_of(ino))
+        .and_then(|at| packed?.get(at..at + inode::SIZE))
+        .ok_or(missing)?;
+    let inode = Inode::decode(bytes).map_err(|cause| Corrupt::Inode { ino, cause })?;
+    if inode.ino != ino {
+        return Err(Corrupt::Missing {
+            ino,
+            what: "the inode of that number",
+        }
+        .into());
+    }
+    if matches!(inode.body, Body::Inline(ref data) if data.len() as u64 != inode.size) {
+        return Err(Corrupt::Inode {
+            ino,
+            cause: inode::InodeError::Size,
+        }
+        .into());
+    }
+    Ok(inode)
+}
+
+impl InodeBlock {
+    /// The packed bytes of the block, dirty inodes in place of their old forms.
+    pub fn pack(&self, block: InodeBlockNo, current: impl Fn(Ino) -> Option<Inode>) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.live.count_ones() as usize * inode::SIZE);
+        for slot in (0..32).filter(|slot| self.live & (1 << slot) != 0) {
+            let old = self
+                .base
+                .offset_of(slot)
+                .and_then(|at| self.packed.as_deref()?.get(at..at + inode::SIZE));
+            match (current(ino_at(block, slot)), old) {
+                (Some(inode), _) => bytes.extend_from_slice(&inode.encode()),
+                (None, Some(old)) => bytes.extend_from_slice(old),
+                // A live bit is only ever set together with a node in memory, which stays until it is written.
+                (None, None) => bytes.extend_from_slice(&[0; inode::SIZE]),
+            }
+        }
+        bytes
+    }
+}

@@ -1,0 +1,310 @@
+//! Making a volume. The superblocks come last, so that a volume half made is none.
+
+use crate::blocks::Blocks;
+use crate::core::Core;
+use crate::env::{Env, Random};
+use crate::error::Error;
+use crate::inodes::Node;
+use crate::volume::load_groups;
+use loamfs_device::{Device, IoKind, Write};
+use loamfs_format::ifile::block_of;
+use loamfs_format::inode::{Body, Inode, ROOT_INO, mode};
+use loamfs_format::node::TreeRoot;
+use loamfs_format::superblock::{
+    CheckpointRef, DeviceEntry, Geometry, PROBES, SIZE, Superblock, UNIT_SIZE,
+};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};
+use loamfs_log::segment::Segment;
+use loamfs_log::superblocks;
+use loamfs_log::writer::{LogWriter, Tail};
+use loamfs_space::{Found, Owner, Space};
+use std::sync::Arc;
+
+/// What an administrator may choose.
+#[derive(Debug, Clone)]
+pub struct MkfsOptions {
+    /// Bytes of the volume; the whole device without it.
+    pub size: Option<u64>,
+    /// Label, at most 64 bytes.
+    pub label: String,
+    /// Profile that presets the switches; `hfs` so far.
+    pub profile: String,
+    /// Bytes of a block, 4 KiB to 1 MiB.
+    pub block_size: u32,
+    /// Bytes of a fragment, 512 to 4,096.
+    pub fragment_size: u32,
+    /// Bytes of a group; by default near 1/128 of the volume, 8 to 256 MiB.
+    pub group_size: Option<u64>,
+    /// Most bytes of a segment.
+    pub segment_max: Option<u32>,
+    /// Segments between checkpoints, at most.
+    pub checkpoint_segments_max: Option<u32>,
+    /// Dirty map nodes between checkpoints, at most.
+    pub checkpoint_nodes_max: Option<u32>,
+    /// Expected average file size, bytes (H9).
+    pub avg_file_size: u32,
+    /// Expected files a directory (H9).
+    pub files_per_dir: u32,
+    /// Identity; random without it.
+    pub uuid: Option<[u8; 16]>,
+}
+
+impl Default for MkfsOptions {
+    fn default() -> Self {
+        MkfsOptions {
+            size: None,
+            label: String::new(),
+            profile: "hfs".into(),
+            block_size: 16 << 10,
+            fragment_size: 1 << 10,
+            group_size: None,
+            segment_max: None,
+            checkpoint_segments_max: None,
+            checkpoint_nodes_max: None,
+            avg_file_size: 16 << 10,
+            files_per_dir: 64,
+            uuid: None,
+        }
+    }
+}
+
+/// Smallest volume, bytes.
+pub const VOLUME_MIN: u64 = 2 << 20;
+
+fn options(text: impl Into<String>) -> Error {
+    Error::Options(text.into())
+}
+
+fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
+    let size = o.size.unwrap_or(device.size());
+    if size > device.size() {
+        return Err(options(format!(
+            "the device has {} bytes, fewer than the {size} asked for; choose a smaller --size",
+            device.size()
+        )));
+    }
+    if size < VOLUME_MIN {
+        return Err(options(format!(
+            "a volume needs at least {VOLUME_MIN} bytes, but this one would have {size}; choose a larger device or --size"
+        )));
+    }
+    if o.profile != "hfs" {
+        return Err(options(format!(
+            "the profile `{}` is not known; use `hfs`",
+            o.profile
+        )));
+    }
+    let power = |name: &str, value: u32, least: u32, most: u32| {
+        if value.is_power_of_two() && (least..=most).contains(&value) {
+            Ok(())
+        } else {
+            Err(options(format!(
+                "--{name} must be a power of two from {least} to {most}, not {value}"
+            )))
+        }
+    };
+    power("fragment-size", o.fragment_size, 512, 4096)?;
+    power("block-size", o.block_size, 4096, 256 << 10)?;
+    if o.label.len() > 64 {
+        return Err(options("--label must have at most 64 bytes"));
+    }
+    let block = u64::from(o.block_size);
+    let smallest = 16 * block;
+    let group = match o.group_size {
+        Some(group) => group,
+        None => (size / 128)
+            .max(1)
+            .next_power_of_two()
+            .clamp(8 << 20, 256 << 20)
+            .min(
+                // Small volumes still need enough groups for both roles and a reserve.
+                (size / 16).max(smallest).next_power_of_two(),
+            ),
+    };
+    if !group.is_power_of_two() || group < 8 * block || group > 256 << 20 {
+        return Err(options(format!("a group of {group} bytes is out of range")));
+    }
+    let segment_max = o.segment_max.unwrap_or_else(|| {
+        let most = (size / 64).clamp(128 << 10, 8 << 20) as u32;
+        most / UNIT_SIZE * UNIT_SIZE
+    });
+    let nodes = (size / 4096 / 64).clamp(16, 2048) as u32;
+    let geometry = Geometry {
+        fragment_size: o.fragment_size,
+        block_size: o.block_size,
+        group_frags: group / u64::from(o.fragment_size),
+        total_frags: size / u64::from(UNIT_SIZE) * u64::from(UNIT_SIZE / o.fragment_size),
+        segment_max,
+        checkpoint_segments_max: o.checkpoint_segments_max.unwrap_or(64),
+        checkpoint_summary_max: (size / 64).clamp(64 << 10, 4 << 20) as u32,
+        checkpoint_nodes_max: o.checkpoint_nodes_max.unwrap_or(nodes),
+    };
+    geometry.validate()?;
+    Ok(geometry)
+}
+
+/// Makes a volume on a device. Whatever was there is lost; asking first is the caller's business.
+///
+/// # Errors
+/// Options out of range, or the device's.
+pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), Error> {
+    let geometry = geometry(device.as_ref(), o)?;
+    let mut random = Random::new(env.seed);
+    let now = env.clock.now();
+    let entry = DeviceEntry {
+        addr: FragAddr(0),
+        frags: geometry.total_frags,
+        device: 0,
+        offset: 0,
+    };
+    let mut sb = Superblock {
+        uuid: o.uuid.unwrap_or_else(|| {
+            uuid::Builder::from_random_bytes(random.bytes16())
+                .into_uuid()
+                .into_bytes()
+        }),
+        membership_epoch: 1,
+        device: 0,
+        devices: vec![entry],
+        geometry,
+        checksum_algorithm: 1,
+        compatible: 0,
+        ro_compatible: 0,
+        incompatible: 0,
+        checkpoint: CheckpointRef {
+            ssn: Ssn(0),
+            token: Token(0),
+            addr: FragAddr(0),
+        },
+        hash_key: random.bytes16(),
+        label: o.label.clone().into_bytes(),
+        created: now.seconds,
+        avg_file_size: o.avg_file_size,
+        files_per_dir: o.files_per_dir,
+        profile: o.profile.clone().into_bytes(),
+    };
+    wipe_superblocks(device.as_ref())?;
+    let env = Env {
+        seed: random.next_u64(),
+        ..env.clone()
+    };
+    let mut core = first_core(device, &sb, &env)?;
+    root_directory(&mut core);
+    let changes = load_groups(&mut core, |core| core.seal(true))?;
+    for segment in changes.iter() {
+        write_segment(device.as_ref(), &geometry, segment)?;
+    }
+    let checkpoint = load_groups(&mut core, |core| core.seal_checkpoint())?;
+    write_segment(device.as_ref(), &geometry, &checkpoint)?;
+    device.flush()?;
+    sb.checkpoint = core.base;
+    for slot in 0..2 {
+        superblocks::write_slot(device.as_ref(), &sb, slot)?;
+        device.flush()?;
+    }
+    Ok(())
+}
+
+fn wipe_superblocks(device: &dyn Device) -> Result<(), Error> {
+    let zeros = vec![0u8; SIZE];
+    let writes: Vec<Write<'_>> = PROBES
+        .iter()
+        .filter(|at| **at + SIZE as u64 <= device.size())
+        .map(|at| Write {
+            offset: *at,
+            data: &zeros,
+            kind: IoKind::Superblock,
+        })
+        .collect();
+    device
+        .write(&writes)
+        .into_iter()
+        .collect::<Result<(), _>>()?;
+    device.flush()?;
+    Ok(())
+}
+
+fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Core, Error> {
+    let geometry = sb.geometry;
+    let mut space = Space::new(geometry, sb.reserved_extents().to_vec());
+    let window = geometry.frags_for(geometry.segment_max.into());
+    let unit = geometry.unit_frags();
+    let found = space.find_log(window, unit, FragAddr(0), device.rotational());
+    let Found::Run(run) = found else {
+        return Err(Error::NoSpace);
+    };
+    let first = Extent::new(run.start, unit);
+    let owner = Owner {
+        kind: BlockKind::Summary,
+        level: 0,
+        ino: Ino(0),
+        logical: 1,
+    };
+    space.allocate(first, owner)?;
+    let tail = Tail {
+        ssn: Ssn(0),
+        token: Token(env.seed),
+        next: first.start,
+    };
+    let log = LogWriter::new(tail, Ssn(0), Ssn(0));
+    let blocks = Blocks::new(sb.uuid, &geometry, 0);
+    let mut core = Core::bare(sb.clone(), env, Arc::clone(device), space, log, blocks);
+    core.inodes.next_block = InodeBlockNo(1);
+    Ok(core)
+}
+
+fn root_directory(core: &mut Core) {
+    let now = core.clock.now();
+    let inode = Inode {
+        ino: ROOT_INO,
+        mode: mode::DIRECTORY | 0o755,
+        nlink: 2,
+        uid: 0,
+        gid: 0,
+        project: 0,
+        flags: 0,
+        generation: core.random.generation(),
+        version: 0,
+        size: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        parent: ROOT_INO,
+        ssn: core.open_ssn(),
+        anchor: GroupNo(0),
+        rdev: 0,
+        truncating: u64::MAX,
+        frags: 0,
+        checksums: TreeRoot::EMPTY,
+        xattrs: TreeRoot::EMPTY,
+        inline_xattrs: Vec::new(),
+        body: Body::Empty,
+    };
+    let block = block_of(ROOT_INO);
+    // A new volume has no map to load the block from, so this cannot stop.
+    let _ = core.inodes.load_block(&core.maps, &mut core.blocks, block);
+    core.inodes.take_number(ROOT_INO, Node::new(inode, Ssn(1)));
+    core.touch(ROOT_INO);
+}
+
+pub(crate) fn write_segment(
+    device: &dyn Device,
+    geometry: &Geometry,
+    segment: &Segment,
+) -> Result<(), Error> {
+    let writes: Vec<Write<'_>> = segment
+        .writes
+        .iter()
+        .map(|(at, bytes)| Write {
+            offset: geometry.byte_offset(*at),
+            data: bytes,
+            kind: IoKind::Segment,
+        })
+        .collect();
+    device
+        .write(&writes)
+        .into_iter()
+        .collect::<Result<(), _>>()?;
+    Ok(())
+}

@@ -1,0 +1,650 @@
+//! Names: create, remove, link, rename, list. Each operation first looks up and reserves, then changes memory and
+//! cannot fail (DESIGN.md section 9).
+
+use crate::blocks::Stop;
+use crate::core::{Core, dirent_type};
+use crate::dir::{self, Found};
+use crate::error::Error;
+use crate::inodes::Node;
+use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, SetTime, Timestamp};
+use loamfs_format::dirent::{Dirent, NAME_MAX};
+use loamfs_format::inode::{Body, Inode, ROOT_INO, TAIL, mode};
+use loamfs_format::node::TreeRoot;
+use loamfs_format::summary::Record;
+use loamfs_format::{GroupNo, Ino};
+
+/// Most links of a file.
+const LINKS_MAX: u32 = 1 << 31;
+/// Longest target of a symlink.
+const TARGET_MAX: usize = 4095;
+/// What a change of names makes at most, in bytes of the log: nodes of two directories, and inode blocks.
+const NAMES_COST: u64 = 96 << 10;
+
+fn valid_name(name: &[u8]) -> Result<(), Error> {
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || name == b"." || name == b".." {
+        return Err(Error::Invalid("this name cannot be given or taken away"));
+    }
+    if name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Invalid("a name holds no slash and no zero byte"));
+    }
+    Ok(())
+}
+
+impl Core {
+    /// The entry of a name, which may be `.` or `..`.
+    fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Found>, Stop> {
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong.into());
+        }
+        let hash = self.sb.hash_key;
+        self.directory(dir)?;
+        let Some(node) = self.inodes.nodes.get(&dir) else {
+            return Ok(None);
+        };
+        dir::lookup(&node.inode, &mut self.blocks, &hash, name)
+    }
+
+    fn find_existing(&mut self, dir: Ino, name: &[u8]) -> Result<Found, Stop> {
+        Ok(self.find(dir, name)?.ok_or(Error::NotFound)?)
+    }
+
+    /// Attributes of what a name leads to.
+    pub fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Attr, Stop> {
+        let ino = match name {
+            b"." => self.directory(dir)?.inode.ino,
+            b".." => self.directory(dir)?.inode.parent,
+            _ => {
+                let found = self.find_existing(dir, name)?;
+                self.node(found.ino)?.dir_key = found.key;
+                found.ino
+            }
+        };
+        self.attr(ino)
+    }
+
+    /// Entries from a position on.
+    pub fn readdir(&mut self, dir: Ino, position: u64, max: usize) -> Result<Vec<DirEntry>, Stop> {
+        let node = self.directory(dir)?;
+        let parent = node.inode.parent;
+        let mut entries = Vec::new();
+        let dots = [(0, dir, &b"."[..]), (1, parent, &b".."[..])];
+        for (at, ino, name) in dots.into_iter().filter(|(at, ..)| *at >= position) {
+            let file_type = dirent_type(mode::DIRECTORY);
+            entries.push(DirEntry {
+                ino,
+                file_type,
+                next: at + 1,
+                name: name.to_vec(),
+            });
+        }
+        entries.truncate(max);
+        if entries.len() < max {
+            let Some(node) = self.inodes.nodes.get(&dir) else {
+                return Ok(entries);
+            };
+            let from = position.max(2);
+            let rest = match dir::list(&node.inode, &mut self.blocks, from, max - entries.len()) {
+                Err(Stop::Missing) if !entries.is_empty() => Vec::new(),
+                other => other?,
+            };
+            entries.extend(rest.into_iter().map(|found| DirEntry {
+                ino: found.ino,
+                file_type: found.file_type,
+                next: found.key + 1,
+                name: found.name,
+            }));
+        }
+        Ok(entries)
+    }
+
+    /// Makes an inode and gives it a name.
+    pub fn make(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        file_type: u32,
+        new: &NewInode,
+        target: &[u8],
+    ) -> Result<Attr, Stop> {
+        valid_name(name)?;
+        if target.len() > TARGET_MAX {
+            return Err(Error::NameTooLong.into());
+        }
+        if self.find(dir, name)?.is_some() {
+            return Err(Error::Exists.into());
+        }
+        let parent = self.directory(dir)?;
+        if parent.inode.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        if file_type == mode::DIRECTORY && parent.inode.nlink >= LINKS_MAX {
+            return Err(Error::TooManyLinks.into());
+        }
+        let (parent_mode, parent_gid) = (parent.inode.mode, parent.inode.gid);
+        self.prepare_dirty(dir)?;
+        let key = self.prepare_entry(dir, name)?;
+        let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
+        self.admit(NAMES_COST + target.len() as u64, 0)?;
+        // From here on nothing stops.
+        let now = self.clock.now();
+        let set_gid = parent_mode & 0o2000 != 0;
+        let is_dir = file_type == mode::DIRECTORY;
+        let inherited = if set_gid && is_dir { 0o2000 } else { 0 };
+        let anchor = if is_dir {
+            self.choose_anchor(dir)
+        } else {
+            self.anchor_of(dir)
+        };
+        let inode = Inode {
+            ino,
+            mode: file_type | (new.mode & 0o7777) | inherited,
+            nlink: if is_dir { 2 } else { 1 },
+            uid: new.uid,
+            gid: if set_gid { parent_gid } else { new.gid },
+            project: 0,
+            flags: 0,
+            generation: self.random.generation(),
+            version: 0,
+            size: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            parent: dir,
+            ssn: self.open_ssn(),
+            anchor,
+            rdev: new.rdev,
+            truncating: u64::MAX,
+            frags: 0,
+            checksums: TreeRoot::EMPTY,
+            xattrs: TreeRoot::EMPTY,
+            inline_xattrs: Vec::new(),
+            body: Body::Empty,
+        };
+        let mut node = Node::new(inode, self.open_ssn());
+        node.dir_key = key;
+        node.inode.size = target.len() as u64;
+        node.shown_size = node.inode.size;
+        if target.len() > TAIL {
+            node.small = Some(target.into());
+            self.small_bytes += target.len() as u64;
+        } else if !target.is_empty() {
+            node.inode.body = Body::Inline(target.to_vec());
+        }
+        self.inodes.take_number(dir, node);
+        self.add_entry(dir, key, ino, file_type, name)?;
+        if is_dir && let Some(parent) = self.inodes.nodes.get_mut(&dir) {
+            parent.inode.nlink += 1;
+        }
+        self.changed_names(dir, now);
+        self.touch(ino);
+        self.attr(ino)
+    }
+
+    fn choose_anchor(&mut self, dir: Ino) -> GroupNo {
+        let parent = self.anchor_of(dir);
+        let seed = self.random.next_u64();
+        let (size, files) = (self.sb.avg_file_size, self.sb.files_per_dir);
+        let group = self
+            .space
+            .choose_anchor(parent, dir == ROOT_INO, seed, size, files);
+        self.space.anchored(group, 1);
+        self.records.push(Record::Anchored(group, 1));
+        group
+    }
+
+    /// Finds a place for a new entry and reads what putting it there needs.
+    fn prepare_entry(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
+        let hash = self.sb.hash_key;
+        self.directory(dir)?;
+        let Some(node) = self.inodes.nodes.get(&dir) else {
+            return Err(Error::NotFound.into());
+        };
+        dir::prepare_insert(&node.inode, &mut self.blocks, &hash, name)
+    }
+
+    fn prepare_remove_entry(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
+        self.directory(dir)?;
+        let Some(node) = self.inodes.nodes.get(&dir) else {
+            return Ok(());
+        };
+        dir::prepare_remove(&node.inode, &mut self.blocks, key)
+    }
+
+    fn prepare_replace_entry(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
+        self.directory(dir)?;
+        let Some(node) = self.inodes.nodes.get(&dir) else {
+            return Ok(());
+        };
+        dir::prepare_replace(&node.inode, &mut self.blocks, key)
+    }
+
+    fn add_entry(
+        &mut self,
+        dir: Ino,
+        key: u64,
+        ino: Ino,
+        file_type: u32,
+        name: &[u8],
+    ) -> Result<(), Stop> {
+        let Some(node) = self.inodes.nodes.get_mut(&dir) else {
+            return Ok(());
+        };
+        let entry = Dirent {
+            ino,
+            file_type: dirent_type(file_type),
+            name,
+        };
+        dir::insert(&mut node.inode, &mut self.blocks, key, &entry)?;
+        node.shown_size = node.inode.size;
+        Ok(())
+    }
+
+    fn remove_entry(&mut self, dir: Ino, found: &Found) -> Result<(), Stop> {
+        let Some(node) = self.inodes.nodes.get_mut(&dir) else {
+            return Ok(());
+        };
+        dir::remove(&mut node.inode, &mut self.blocks, found)?;
+        node.shown_size = node.inode.size;
+        Ok(())
+    }
+
+    fn replace_entry(
+        &mut self,
+        dir: Ino,
+        key: u64,
+        (ino, file_type, name): (Ino, u32, &[u8]),
+    ) -> Result<(), Stop> {
+        let Some(node) = self.inodes.nodes.get_mut(&dir) else {
+            return Ok(());
+        };
+        let entry = Dirent {
+            ino,
+            file_type: dirent_type(file_type),
+            name,
+        };
+        dir::replace(&mut node.inode, &mut self.blocks, key, &entry)
+    }
+
+    fn changed_names(&mut self, dir: Ino, now: Timestamp) {
+        if let Some(node) = self.inodes.nodes.get_mut(&dir) {
+            node.inode.mtime = now;
+            node.inode.ctime = now;
+        }
+        self.touch(dir);
+    }
+
+    /// Gives an inode one more name.
+    pub fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, Stop> {
+        valid_name(name)?;
+        let node = self.node(ino)?;
+        if node.inode.is_dir() {
+            return Err(Error::NotPermitted.into());
+        }
+        let (nlink, file_type) = (node.inode.nlink, node.inode.file_type());
+        if nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        if nlink >= LINKS_MAX {
+            return Err(Error::TooManyLinks.into());
+        }
+        if self.find(dir, name)?.is_some() {
+            return Err(Error::Exists.into());
+        }
+        if self.directory(dir)?.inode.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        self.prepare_dirty(ino)?;
+        self.prepare_dirty(dir)?;
+        let key = self.prepare_entry(dir, name)?;
+        self.admit(NAMES_COST, 0)?;
+        let now = self.clock.now();
+        self.add_entry(dir, key, ino, file_type, name)?;
+        self.changed_names(dir, now);
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.nlink += 1;
+            node.inode.ctime = now;
+        }
+        self.touch(ino);
+        self.attr(ino)
+    }
+
+    /// Takes a name away from something that is no directory.
+    pub fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), Stop> {
+        valid_name(name)?;
+        let found = self.find_existing(dir, name)?;
+        if self.node(found.ino)?.inode.is_dir() {
+            return Err(Error::IsDirectory.into());
+        }
+        self.prepare_dirty(dir)?;
+        self.prepare_dirty(found.ino)?;
+        self.prepare_remove_entry(dir, found.key)?;
+        self.admit_removal()?;
+        let now = self.clock.now();
+        self.remove_entry(dir, &found)?;
+        self.changed_names(dir, now);
+        self.drop_link(found.ino, now);
+        Ok(())
+    }
+
+    /// One name less; without any, the inode is an orphan until nobody holds it.
+    fn drop_link(&mut self, ino: Ino, now: Timestamp) {
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        node.inode.nlink = node.inode.nlink.saturating_sub(1);
+        node.inode.ctime = now;
+        if node.inode.nlink == 0 {
+            self.inodes.set_orphan(ino, true);
+            self.leftovers.insert(ino);
+        }
+        self.touch(ino);
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&mut self, dir: Ino, name: &[u8]) -> Result<(), Stop> {
+        if name == b".." {
+            return Err(Error::NotEmpty.into());
+        }
+        valid_name(name)?;
+        let found = self.find_existing(dir, name)?;
+        self.prepare_empty(found.ino)?;
+        self.prepare_dirty(dir)?;
+        self.prepare_dirty(found.ino)?;
+        self.prepare_remove_entry(dir, found.key)?;
+        self.admit_removal()?;
+        let now = self.clock.now();
+        self.remove_entry(dir, &found)?;
+        if let Some(parent) = self.inodes.nodes.get_mut(&dir) {
+            parent.inode.nlink = parent.inode.nlink.saturating_sub(1);
+        }
+        self.changed_names(dir, now);
+        self.drop_directory(found.ino, now);
+        Ok(())
+    }
+
+    /// A directory without a name: it is an orphan until nobody holds it.
+    fn drop_directory(&mut self, ino: Ino, now: Timestamp) {
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        let anchor = node.inode.anchor;
+        node.inode.nlink = 1;
+        self.space.anchored(anchor, -1);
+        self.records.push(Record::Anchored(anchor, -1));
+        self.drop_link(ino, now);
+    }
+
+    fn prepare_empty(&mut self, dir: Ino) -> Result<(), Stop> {
+        self.directory(dir)?;
+        let Some(node) = self.inodes.nodes.get(&dir) else {
+            return Ok(());
+        };
+        match dir::next(&node.inode, &mut self.blocks, 0)? {
+            Some(_) => Err(Error::NotEmpty.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Renames in all its cases.
+    pub fn rename(
+        &mut self,
+        (dir, name): (Ino, &[u8]),
+        (new_dir, new_name): (Ino, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Stop> {
+        if flags.no_replace && flags.exchange {
+            return Err(Error::Invalid("these flags exclude each other").into());
+        }
+        valid_name(name)?;
+        valid_name(new_name)?;
+        let from = self.find_existing(dir, name)?;
+        let to = self.find(new_dir, new_name)?;
+        let (moved_dir, moved_type) = {
+            let node = self.node(from.ino)?;
+            (node.inode.is_dir(), node.inode.file_type())
+        };
+        if self.directory(new_dir)?.inode.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        if moved_dir && dir != new_dir {
+            self.refuse_loop(from.ino, new_dir)?;
+        }
+        if let Some(to) = &to {
+            if flags.no_replace {
+                return Err(Error::Exists.into());
+            }
+            if to.ino == from.ino {
+                return Ok(());
+            }
+        }
+        for ino in [dir, new_dir, from.ino] {
+            self.prepare_dirty(ino)?;
+        }
+        if flags.exchange {
+            let to = to.ok_or(Error::NotFound)?;
+            return self.exchange((dir, &from), (new_dir, &to));
+        }
+        if let Some(to) = &to {
+            let target_dir = self.node(to.ino)?.inode.is_dir();
+            match (moved_dir, target_dir) {
+                (true, false) => return Err(Error::NotDirectory.into()),
+                (false, true) => return Err(Error::IsDirectory.into()),
+                (true, true) => self.prepare_empty(to.ino)?,
+                (false, false) => {}
+            }
+            self.prepare_dirty(to.ino)?;
+        }
+        let parent_links = self.directory(new_dir)?.inode.nlink;
+        if moved_dir && dir != new_dir && to.is_none() && parent_links >= LINKS_MAX {
+            return Err(Error::TooManyLinks.into());
+        }
+        self.prepare_remove_entry(dir, from.key)?;
+        let key = match &to {
+            Some(to) => {
+                self.prepare_replace_entry(new_dir, to.key)?;
+                to.key
+            }
+            None => self.prepare_entry(new_dir, new_name)?,
+        };
+        self.admit(NAMES_COST, 0)?;
+        // From here on nothing stops. New keys go in before the old one goes out.
+        let now = self.clock.now();
+        let entry = (from.ino, moved_type, new_name);
+        match &to {
+            Some(_) => self.replace_entry(new_dir, key, entry)?,
+            None => self.add_entry(new_dir, key, from.ino, moved_type, new_name)?,
+        }
+        self.remove_entry(dir, &from)?;
+        if let Some(to) = &to {
+            let target_dir = self
+                .inodes
+                .nodes
+                .get(&to.ino)
+                .is_some_and(|n| n.inode.is_dir());
+            if target_dir {
+                self.add_links(new_dir, -1);
+                self.drop_directory(to.ino, now);
+            } else {
+                self.drop_link(to.ino, now);
+            }
+            // A rename over an existing file starts the write-out of what is dirty then (rule 3).
+            if self.homed.contains(&from.ino) {
+                self.barrier.insert(from.ino);
+            }
+        }
+        if moved_dir && dir != new_dir {
+            self.add_links(dir, -1);
+            self.add_links(new_dir, 1);
+        }
+        self.moved(from.ino, new_dir, key, now);
+        self.changed_names(dir, now);
+        self.changed_names(new_dir, now);
+        Ok(())
+    }
+
+    fn add_links(&mut self, dir: Ino, delta: i32) {
+        if let Some(node) = self.inodes.nodes.get_mut(&dir) {
+            node.inode.nlink = node.inode.nlink.saturating_add_signed(delta);
+        }
+    }
+
+    fn moved(&mut self, ino: Ino, parent: Ino, key: u64, now: Timestamp) {
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.parent = parent;
+            node.inode.ctime = now;
+            node.dir_key = key;
+        }
+        self.touch(ino);
+    }
+
+    /// Swaps what two names lead to.
+    fn exchange(&mut self, a: (Ino, &Found), b: (Ino, &Found)) -> Result<(), Stop> {
+        let ((dir_a, a), (dir_b, b)) = (a, b);
+        let node_b = self.node(b.ino)?;
+        let (b_dir, b_type) = (node_b.inode.is_dir(), node_b.inode.file_type());
+        let node_a = self.node(a.ino)?;
+        let (a_dir, a_type) = (node_a.inode.is_dir(), node_a.inode.file_type());
+        if b_dir && dir_a != dir_b {
+            self.refuse_loop(b.ino, dir_a)?;
+        }
+        self.prepare_dirty(b.ino)?;
+        self.prepare_replace_entry(dir_a, a.key)?;
+        self.prepare_replace_entry(dir_b, b.key)?;
+        self.admit(NAMES_COST, 0)?;
+        let now = self.clock.now();
+        self.replace_entry(dir_a, a.key, (b.ino, b_type, &a.name))?;
+        self.replace_entry(dir_b, b.key, (a.ino, a_type, &b.name))?;
+        if dir_a != dir_b {
+            let delta = i32::from(b_dir) - i32::from(a_dir);
+            self.add_links(dir_a, delta);
+            self.add_links(dir_b, -delta);
+        }
+        self.moved(a.ino, dir_b, b.key, now);
+        self.moved(b.ino, dir_a, a.key, now);
+        self.changed_names(dir_a, now);
+        self.changed_names(dir_b, now);
+        Ok(())
+    }
+
+    /// A directory must not move below itself.
+    fn refuse_loop(&mut self, moved: Ino, new_dir: Ino) -> Result<(), Stop> {
+        let mut at = new_dir;
+        // Deeper than any path; a damaged chain of parents must end all the same.
+        for _ in 0..1 << 20 {
+            if at == moved {
+                return Err(Error::Invalid("a directory cannot move into itself").into());
+            }
+            if at == ROOT_INO {
+                return Ok(());
+            }
+            at = self.directory(at)?.inode.parent;
+        }
+        Err(Error::Invalid("the directory's path has no end").into())
+    }
+
+    /// The target of a symlink.
+    pub fn readlink(&mut self, ino: Ino) -> Result<Vec<u8>, Stop> {
+        if self.node(ino)?.inode.file_type() != mode::SYMLINK {
+            return Err(Error::Invalid("not a symbolic link").into());
+        }
+        Ok(self.small_content(ino)?.to_vec())
+    }
+
+    /// Changes attributes.
+    pub fn setattr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, Stop> {
+        self.prepare_dirty(ino)?;
+        self.admit(NAMES_COST, 0).or_else(|stop| match stop {
+            // Shrinking gives space back, so it works on a full volume.
+            Stop::Full if set.size.is_some() => self.admit_removal(),
+            stop => Err(stop),
+        })?;
+        let size = self.node(ino)?.inode.size;
+        if let Some(wanted) = set.size {
+            if self.node(ino)?.inode.is_dir() {
+                return Err(Error::IsDirectory.into());
+            }
+            if wanted != size || wanted == 0 {
+                self.resize(ino, wanted)?;
+            }
+        }
+        let now = self.clock.now();
+        let time = |t: SetTime| match t {
+            SetTime::Now => now,
+            SetTime::At(t) => t,
+        };
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Err(Error::NotFound.into());
+        };
+        let i = &mut node.inode;
+        if let Some(bits) = set.mode {
+            i.mode = i.mode & mode::TYPE | bits & 0o7777;
+        }
+        i.uid = set.uid.unwrap_or(i.uid);
+        i.gid = set.gid.unwrap_or(i.gid);
+        i.atime = set.atime.map_or(i.atime, time);
+        i.mtime = set.mtime.map_or(i.mtime, time);
+        i.ctime = set.ctime.unwrap_or(now);
+        self.touch(ino);
+        self.attr(ino)
+    }
+
+    /// Removes an orphan that nobody holds, or goes on with it; returns whether it is gone.
+    pub fn evict(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let node = match self.node(ino) {
+            Err(Stop::Failed(Error::Stale(_))) => return Ok(true),
+            other => other?,
+        };
+        if node.inode.nlink > 0 || node.references > 0 {
+            return Ok(true);
+        }
+        let large = node.is_large();
+        if node.inode.is_file() && large && node.inode.size > 0 {
+            self.prepare_dirty(ino)?;
+            self.admit_removal()?;
+            self.resize(ino, 0)?;
+            return Ok(false);
+        }
+        if node.inode.truncating != u64::MAX {
+            self.drain(ino)?;
+            return Ok(false);
+        }
+        if !self.clear_xattrs(ino)? {
+            return Ok(false);
+        }
+        self.prepare_dirty(ino)?;
+        self.admit_removal()?;
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(true);
+        };
+        self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
+        if let Body::Small(pointer) = node.inode.body {
+            self.free(pointer.extent());
+        }
+        self.abandon_batch(ino);
+        self.homed.remove(&ino);
+        self.barrier.remove(&ino);
+        self.inodes.give_back(ino);
+        self.note_dirty();
+        Ok(true)
+    }
+
+    /// Holds an inode although its names may go.
+    pub fn hold(&mut self, ino: Ino) -> Result<(), Stop> {
+        self.node(ino)?.references += 1;
+        Ok(())
+    }
+
+    /// Lets go of an inode.
+    pub fn let_go(&mut self, ino: Ino) {
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.references = node.references.saturating_sub(1);
+            if node.references == 0 && node.inode.nlink == 0 {
+                self.leftovers.insert(ino);
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Opening a volume: the last checkpoint's maps, then every adopted summary, record by record (H16, L9; rule 4).
+
+use crate::blocks::{Blocks, Stop};
+use crate::core::Core;
+use crate::env::{Env, Random};
+use crate::error::{Corrupt, Error};
+use crate::inodes::Inodes;
+use crate::maps::{GROUP, LAZY, Maps};
+use crate::reader::{Reader, fetch_into};
+use loamfs_device::Device;
+use loamfs_format::group::GroupDesc;
+use loamfs_format::maps::LazyEntry;
+use loamfs_format::summary::{Record, SegmentKind};
+use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
+use loamfs_log::LogError;
+use loamfs_log::chain::{self, Chain, Link};
+use loamfs_log::superblocks;
+use loamfs_log::writer::{LogWriter, Tail};
+use loamfs_space::{Owner, Space, Wait};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// What the caller of [`open`] decides.
+pub(crate) struct Settings {
+    pub read_only: bool,
+    pub cache_bytes: usize,
+    pub homed_max: u64,
+}
+
+/// Reads superblocks and chain, and rebuilds the state of the last adopted segment. Writes nothing.
+pub(crate) fn open(
+    device: &Arc<dyn Device>,
+    settings: &Settings,
+    env: &Env,
+) -> Result<(Core, Reader), Error> {
+    if !settings.read_only {
+        // A killed daemon leaves writes in volatile caches; what is read now must stay so.
+        device.flush()?;
+    }
+    let copies = superblocks::read(device.as_ref())?;
+    let (sb, chain) = adopt(device.as_ref(), &copies)?;
+    let reader = Reader::new(Arc::clone(device), sb.geometry);
+    let mut blocks = Blocks::new(sb.uuid, &sb.geometry, settings.cache_bytes);
+    let mut maps = Maps::default();
+    let base = &chain.links[chain.base];
+    for kind in crate::commit::MAPS.map(|tree| tree.kind) {
+        let root = base.records.iter().find_map(|record| match record {
+            Record::Root(of, root) if *of == kind => Some(*root),
+            _ => None,
+        });
+        let root = root.ok_or(LogError::NoRoots {
+            ssn: base.header.ssn,
+        })?;
+        if let Some(slot) = maps.root_mut(kind) {
+            *slot = root;
+        }
+    }
+    let descs = read_groups(&reader, &mut blocks, &maps)?;
+    maps.lazy_map = read_lazy(&reader, &mut blocks, &maps)?;
+    let mut core = assemble(
+        device,
+        settings,
+        env,
+        sb,
+        copies.slots,
+        &chain,
+        (blocks, maps),
+        descs,
+    )?;
+    for link in chain.links.get(chain.base..).unwrap_or_default() {
+        core.replay(link)?;
+    }
+    core.release();
+    Ok((core, reader))
+}
+
+/// The chain from the newest superblock copy that leads to one.
+fn adopt(device: &dyn Device, copies: &superblocks::Copies) -> Result<(Superblock, Chain), Error> {
+    match chain::read(device, &copies.newest) {
+        Ok(chain) => Ok((copies.newest.clone(), chain)),
+        Err(error) => {
+            // What the older copy names is reused only once both name something newer.
+            let older = copies.older.clone().ok_or_else(|| error.clone())?;
+            let chain = chain::read(device, &older).map_err(|_| error)?;
+            Ok((older, chain))
+        }
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+fn assemble(
+    device: &Arc<dyn Device>,
+    settings: &Settings,
+    env: &Env,
+    sb: Superblock,
+    slots: [Option<Ssn>; 2],
+    chain: &Chain,
+    (blocks, maps): (Blocks, Maps),
+    descs: Vec<(GroupNo, GroupDesc)>,
+) -> Result<Core, Error> {
+    let geometry = sb.geometry;
+    let base = &chain.links[chain.base];
+    let last = &chain.links[chain.links.len() - 1];
+    let space = Space::open(geometry, sb.reserved_extents().to_vec(), descs);
+    let tail = Tail {
+        ssn: last.header.ssn,
+        token: last.header.token,
+        next: last.header.next,
+    };
+    let mut core = Core {
+        base: CheckpointRef {
+            ssn: base.header.ssn,
+            token: base.header.token,
+            addr: base.at,
+        },
+        ..Core::bare(
+            sb,
+            env,
+            Arc::clone(device),
+            space,
+            LogWriter::new(tail, last.header.ssn, chain.said),
+            blocks,
+        )
+    };
+    core.maps = maps;
+    core.slots = slots;
+    core.read_only = settings.read_only;
+    core.homed_max = settings.homed_max;
+    core.inodes.next_block = last.header.dynamic.next_inode_block;
+    core.inodes.live = last.header.dynamic.inodes;
+    core.inodes.nodes_max = (settings.cache_bytes / 8192).clamp(256, 65_536);
+    Ok(core)
+}
+
+impl Core {
+    /// A core without maps, for a new volume or to be filled by recovery.
+    pub fn bare(
+        sb: Superblock,
+        env: &Env,
+        device: Arc<dyn Device>,
+        space: Space,
+        log: LogWriter,
+        blocks: Blocks,
+    ) -> Core {
+        let base = sb.checkpoint;
+        let mut core = Core {
+            geometry: sb.geometry,
+            clock: Arc::clone(&env.clock),
+            random: Random::new(env.seed),
+            rotational: device.rotational(),
+            read_only: false,
+            space,
+            log,
+            maps: Maps::default(),
+            blocks,
+            inodes: Inodes {
+                nodes_max: 4096,
+                ..Inodes::default()
+            },
+            base,
+            slots: [None; 2],
+            summaries: Vec::new(),
+            since_segments: 0,
+            since_summary_bytes: 0,
+            records: Vec::new(),
+            homed: BTreeSet::new(),
+            barrier: BTreeSet::new(),
+            abandoned: BTreeMap::new(),
+            next_batch: 1,
+            settling: BTreeMap::new(),
+            small_bytes: 0,
+            dirty_since: None,
+            homed_max: 64 << 20,
+            leftovers: BTreeSet::new(),
+            orphans_seen: false,
+            sb,
+        };
+        let group = core.geometry.group_frags * u64::from(core.geometry.fragment_size);
+        let keep = core.reserve_bytes().div_ceil(group).max(1);
+        core.space.keep_for_log(keep);
+        core
+    }
+
+    /// Applies what one summary says.
+    fn replay(&mut self, link: &Link) -> Result<(), Error> {
+        let (ssn, unit) = (link.header.ssn, self.geometry.unit_frags());
+        if link.header.kind == SegmentKind::Checkpoint {
+            // Replay starts at the last checkpoint, so this is the first link.
+            self.summaries.clear();
+        } else {
+            self.since_segments += 1;
+            self.since_summary_bytes += link.header.summary_len();
+        }
+        self.summaries.push(Extent::new(link.at, unit));
+        for record in &link.records {
+            if let Record::Held(extent, wait) = record {
+                self.check_extent(*extent)?;
+                self.space.replay_held(*extent, *wait)?;
+            }
+        }
+        for record in &link.records {
+            self.replay_record(ssn, record)?;
+        }
+        Ok(())
+    }
+
+    fn check_extent(&self, extent: Extent) -> Result<(), Corrupt> {
+        if self.geometry.holds(extent) {
+            Ok(())
+        } else {
+            Err(Corrupt::Pointer {
+                addr: extent.start,
+                ino: loamfs_format::Ino(0),
+            })
+        }
+    }
+
+    fn replay_record(&mut self, ssn: Ssn, record: &Record) -> Result<(), Error> {
+        match record {
+            Record::Allocate(a) => {
+                self.check_extent(a.extent)?;
+                let owner = Owner {
+                    kind: a.kind,
+                    level: a.level,
+                    ino: a.ino,
+                    logical: a.logical,
+                };
+                self.space.replay_allocate(a.extent, owner)?;
+                if a.kind == BlockKind::Summary && a.logical == ssn.0 {
+                    self.summaries.push(a.extent);
+                }
+            }
+            Record::Free(extent) => {
+                self.check_extent(*extent)?;
+                self.space.replay_free(*extent, Wait::Durable(ssn))?;
+            }
+            Record::Retire(extent) => {
+                self.check_extent(*extent)?;
+                self.space.replay_free(*extent, Wait::Checkpoint(ssn))?;
+            }
+            Record::Ifile(block, entry) => {
+                self.maps.ifile_overlay.insert(*block, *entry);
+            }
+            Record::Image(home, entry) => {
+                self.maps.lazy_map.insert(*home, *entry);
+                self.maps.lazy_dirty.insert(*home);
+            }
+            Record::Revoke(extent) => {
+                let homes: Vec<FragAddr> = self
+                    .maps
+                    .lazy_map
+                    .range(extent.start..extent.end())
+                    .map(|(home, _)| *home)
+                    .collect();
+                for home in homes {
+                    self.maps.lazy_map.remove(&home);
+                    self.maps.lazy_dirty.insert(home);
+                }
+            }
+            Record::Settled { home, image } => {
+                if self
+                    .maps
+                    .lazy_map
+                    .get(home)
+                    .is_some_and(|entry| entry.image == *image)
+                {
+                    self.maps.lazy_map.remove(home);
+                    self.maps.lazy_dirty.insert(*home);
+                }
+            }
+            Record::Role(group, role) => self.space.replay_role(*group, *role)?,
+            Record::Anchored(group, delta) => self.space.anchored(*group, *delta),
+            Record::Root(..) | Record::Held(..) => {}
+        }
+        Ok(())
+    }
+}
+
+/// Runs something over a map's tree, reading what is missing.
+fn with_tree<T>(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    mut scan: impl FnMut(&mut Blocks) -> Result<T, Stop>,
+) -> Result<T, Error> {
+    blocks.retrying += 1;
+    let result = loop {
+        match scan(blocks) {
+            Ok(value) => break Ok(value),
+            Err(Stop::Failed(error)) => break Err(error),
+            Err(_) => {
+                let wanted = std::mem::take(&mut blocks.wanted);
+                if let Err(error) = fetch_into(reader, &wanted, |f, bytes| blocks.fetched(f, bytes))
+                {
+                    break Err(error);
+                }
+            }
+        }
+    };
+    blocks.retrying -= 1;
+    blocks.unpin();
+    result
+}
+
+fn read_groups(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    maps: &Maps,
+) -> Result<Vec<(GroupNo, GroupDesc)>, Error> {
+    with_tree(reader, blocks, |blocks| {
+        let mut descs = Vec::new();
+        let mut bad = None;
+        GROUP.prepare_scan(&maps.group, blocks, 0, u64::MAX, usize::MAX)?;
+        let _ = GROUP.scan(&maps.group, blocks, 0, |key, value| {
+            match (u32::try_from(key), GroupDesc::decode(value)) {
+                (Ok(group), Some(desc)) => descs.push((GroupNo(group), desc)),
+                _ => bad = Some(key),
+            }
+            ControlFlow::Continue(())
+        })?;
+        match bad {
+            Some(key) => Err(Corrupt::MapEntry { map: "group", key }.into()),
+            None => Ok(descs),
+        }
+    })
+}
+
+fn read_lazy(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    maps: &Maps,
+) -> Result<BTreeMap<FragAddr, LazyEntry>, Error> {
+    with_tree(reader, blocks, |blocks| {
+        let mut map = BTreeMap::new();
+        let mut bad = None;
+        LAZY.prepare_scan(&maps.lazy, blocks, 0, u64::MAX, usize::MAX)?;
+        let _ = LAZY.scan(&maps.lazy, blocks, 0, |key, value| {
+            match LazyEntry::decode(value) {
+                Some(entry) => drop(map.insert(FragAddr(key), entry)),
+                None => bad = Some(key),
+            }
+            ControlFlow::Continue(())
+        })?;
+        match bad {
+            Some(key) => Err(Corrupt::MapEntry { map: "lazy", key }.into()),
+            None => Ok(map),
+        }
+    })
+}

@@ -1,0 +1,153 @@
+//! Reading, ahead of a change, all nodes that it may need.
+
+use super::edit::{CHILD_ENTRY, MERGE_BELOW};
+use super::path::Path;
+use super::{NodeReader, Place, Tree};
+use loamfs_format::node::{SLOT_SIZE, TreeRoot};
+
+impl Tree {
+    /// Reads what [`Tree::put`] and [`Tree::modify`] of `key` need.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn prepare_put<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        key: u64,
+    ) -> Result<(), R::Stop> {
+        self.path_to_grow(root, store, key).map(drop)
+    }
+
+    /// Reads what [`Tree::remove`] of `key` needs: the path, and neighbours where nodes may become small.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn prepare_remove<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        key: u64,
+    ) -> Result<(), R::Stop> {
+        let path = self.path(root, store, key)?;
+        if !path.found {
+            return Ok(());
+        }
+        let leaf = path.steps.last();
+        let value = leaf.and_then(|leaf| leaf.page.value(leaf.index));
+        let mut removed = SLOT_SIZE + value.map_or(0, <[u8]>::len);
+        for depth in (1..path.steps.len()).rev() {
+            if path.steps[depth].page.used_bytes() >= MERGE_BELOW + removed {
+                break;
+            }
+            self.load_neighbours(store, &path, depth - 1)?;
+            removed = CHILD_ENTRY;
+        }
+        Ok(())
+    }
+
+    /// Reads the children before and behind the one that the path takes at `depth`. Asks for both before it stops.
+    fn load_neighbours<R: NodeReader>(
+        &self,
+        store: &mut R,
+        path: &Path,
+        depth: usize,
+    ) -> Result<(), R::Stop> {
+        let step = &path.steps[depth];
+        let behind = Some(step.index + 1).filter(|index| *index < step.page.count());
+        let mut result = Ok(());
+        for index in [step.index.checked_sub(1), behind].into_iter().flatten() {
+            let child = self.child(store, &step.place, &step.page, index)?;
+            result = result.and(self.load(store, &child).map(drop));
+        }
+        result
+    }
+
+    /// Reads up to `max_leaves` leaves that may hold keys in `from ..= to`, from the lowest on, for a scan. Asks for
+    /// all that it comes to know of before it stops, so that a driver can read them in one batch.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn prepare_scan<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+        to: u64,
+        max_leaves: usize,
+    ) -> Result<(), R::Stop> {
+        let mut leaves = max_leaves;
+        match Place::root(root) {
+            Some(place) => self.touch(store, &place, (from, to), Direction::Up, &mut leaves),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads what [`Tree::trim_step`] with the same arguments needs. Asks for all that it comes to know of before it
+    /// stops.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn prepare_trim<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+        max_leaves: usize,
+    ) -> Result<(), R::Stop> {
+        let mut leaves = max_leaves;
+        match Place::root(root) {
+            Some(place) => self.touch(
+                store,
+                &place,
+                (from, u64::MAX),
+                Direction::Down,
+                &mut leaves,
+            ),
+            None => Ok(()),
+        }
+    }
+
+    fn touch<R: NodeReader>(
+        &self,
+        store: &mut R,
+        place: &Place,
+        (from, to): (u64, u64),
+        direction: Direction,
+        leaves: &mut usize,
+    ) -> Result<(), R::Stop> {
+        let page = match self.load(store, place) {
+            Ok(page) => page,
+            Err(stop) => {
+                // What is below it is not known; it counts as one leaf, so that the batch stays bounded.
+                *leaves = leaves.saturating_sub(1);
+                return Err(stop);
+            }
+        };
+        if place.level == 0 {
+            *leaves = leaves.saturating_sub(1);
+            return Ok(());
+        }
+        let (first, last) = (page.floor(from).unwrap_or(0), page.floor(to).unwrap_or(0));
+        let mut result = Ok(());
+        for turn in 0..=last.saturating_sub(first) {
+            if *leaves == 0 {
+                break;
+            }
+            let index = match direction {
+                Direction::Up => first + turn,
+                Direction::Down => last - turn,
+            };
+            let child = self.child(store, place, &page, index)?;
+            result = result.and(self.touch(store, &child, (from, to), direction, leaves));
+        }
+        result
+    }
+}
+
+/// Which leaves of a range come first.
+#[derive(Clone, Copy)]
+enum Direction {
+    Up,
+    Down,
+}

@@ -1,0 +1,312 @@
+//! Looking up and walking.
+
+use super::{NodeReader, Place, Tree};
+use loamfs_format::node::{Page, TreeRoot};
+use loamfs_format::{Identity, Pointer};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+/// An entry of a tree; holds on to its leaf.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    page: Arc<Page>,
+    index: usize,
+}
+
+impl Entry {
+    /// The key.
+    pub fn key(&self) -> u64 {
+        self.page.key(self.index).unwrap_or_default()
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        self.page.value(self.index).unwrap_or_default()
+    }
+}
+
+/// A leaf that was searched for.
+#[derive(Clone, Debug)]
+pub struct Leaf {
+    /// The leaf.
+    pub page: Arc<Page>,
+    /// The first key that belongs to the next leaf; none in the last one. To search on, start from here.
+    pub end: Option<u64>,
+}
+
+/// The result of one step of a walk that may stop for the store or be broken off by its visitor.
+type Flow<S> = Result<ControlFlow<()>, S>;
+
+const ON: ControlFlow<()> = ControlFlow::Continue(());
+
+impl Tree {
+    /// The entry of `key`.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn get<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        key: u64,
+    ) -> Result<Option<Entry>, R::Stop> {
+        let Some(mut place) = Place::root(root) else {
+            return Ok(None);
+        };
+        loop {
+            let page = self.load(store, &place)?;
+            if place.level == 0 {
+                return Ok(page.find(key).ok().map(|index| Entry { page, index }));
+            }
+            let Some(index) = page.floor(key) else {
+                return Ok(None);
+            };
+            place = self.child(store, &place, &page, index)?;
+        }
+    }
+
+    /// The entry with the lowest key that is not below `from`.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn next<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+    ) -> Result<Option<Entry>, R::Stop> {
+        let mut found = None;
+        let _ = self.forward(root, store, from, &mut |page, index| {
+            found = Some(Entry {
+                page: Arc::clone(page),
+                index,
+            });
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// The entry with the greatest key that is not above `from`.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn prev<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+    ) -> Result<Option<Entry>, R::Stop> {
+        let mut found = None;
+        let _ = self.backward(root, store, from, &mut |page, index| {
+            found = Some(Entry {
+                page: Arc::clone(page),
+                index,
+            });
+            ControlFlow::Break(())
+        })?;
+        Ok(found)
+    }
+
+    /// Visits the entries from `from` on, by rising keys, until `visit` breaks.
+    ///
+    /// # Errors
+    /// The store's stop; what lies before the missing node has been visited.
+    pub fn scan<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        self.forward(
+            root,
+            store,
+            from,
+            &mut |page, index| match page.entry(index) {
+                Some((key, value)) => visit(key, value),
+                None => ON,
+            },
+        )
+    }
+
+    /// Visits the entries from `from` on, by falling keys, until `visit` breaks.
+    ///
+    /// # Errors
+    /// The store's stop; what lies behind the missing node has been visited.
+    pub fn scan_back<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        self.backward(
+            root,
+            store,
+            from,
+            &mut |page, index| match page.entry(index) {
+                Some((key, value)) => visit(key, value),
+                None => ON,
+            },
+        )
+    }
+
+    /// The first leaf that may hold keys not below `from` and whose aggregate is `wanted`. Subtrees whose aggregate
+    /// is not are skipped unread; those with a dirty root are looked into, as their parents do not know them.
+    /// Aggregates cover whole leaves, so what is wanted may turn out to lie below `from`; then search on from the
+    /// leaf's end.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn descend<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+        wanted: impl Fn(&[u64; 3]) -> bool,
+    ) -> Result<Option<Leaf>, R::Stop> {
+        match Place::root(root) {
+            Some(place) => self.descend_at(store, &place, from, &wanted),
+            None => Ok(None),
+        }
+    }
+
+    fn descend_at<R: NodeReader>(
+        &self,
+        store: &mut R,
+        place: &Place,
+        from: u64,
+        wanted: &impl Fn(&[u64; 3]) -> bool,
+    ) -> Result<Option<Leaf>, R::Stop> {
+        let page = self.load(store, place)?;
+        if place.level == 0 {
+            return Ok(wanted(&(self.aggregate.leaf)(&page)).then_some(Leaf {
+                page,
+                end: place.end,
+            }));
+        }
+        for index in page.floor(from).unwrap_or(0)..page.count() {
+            let child = self.child(store, place, &page, index)?;
+            let known = page.child(index).filter(|_| !child.is_dirty());
+            if known.is_some_and(|child| !wanted(&child.aggregate)) {
+                continue;
+            }
+            if let Some(leaf) = self.descend_at(store, &child, from, wanted)? {
+                return Ok(Some(leaf));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Visits all nodes, parents before their children, by rising keys, until `visit` breaks.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn walk<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        mut visit: impl FnMut(&Pointer, &Identity, &Page) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        match Place::root(root) {
+            Some(place) => self.walk_at(store, &place, &mut visit),
+            None => Ok(ON),
+        }
+    }
+
+    fn walk_at<R: NodeReader>(
+        &self,
+        store: &mut R,
+        place: &Place,
+        visit: &mut impl FnMut(&Pointer, &Identity, &Page) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        let page = self.load(store, place)?;
+        if visit(&place.pointer, &self.identity_of(place), &page).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let children = if place.level == 0 { 0 } else { page.count() };
+        for index in 0..children {
+            let child = self.child(store, place, &page, index)?;
+            if self.walk_at(store, &child, visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ON)
+    }
+
+    fn forward<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        match Place::root(root) {
+            Some(place) => self.forward_at(store, &place, from, visit),
+            None => Ok(ON),
+        }
+    }
+
+    fn forward_at<R: NodeReader>(
+        &self,
+        store: &mut R,
+        place: &Place,
+        from: u64,
+        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        let page = self.load(store, place)?;
+        let first = if place.level == 0 {
+            page.ceiling(from)
+        } else {
+            page.floor(from).unwrap_or(0)
+        };
+        for index in first..page.count() {
+            let flow = if place.level == 0 {
+                visit(&page, index)
+            } else {
+                let child = self.child(store, place, &page, index)?;
+                self.forward_at(store, &child, from, visit)?
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ON)
+    }
+
+    fn backward<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        from: u64,
+        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        match Place::root(root) {
+            Some(place) => self.backward_at(store, &place, from, visit),
+            None => Ok(ON),
+        }
+    }
+
+    fn backward_at<R: NodeReader>(
+        &self,
+        store: &mut R,
+        place: &Place,
+        from: u64,
+        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        let page = self.load(store, place)?;
+        let count = page.floor(from).map_or(0, |last| last + 1);
+        for index in (0..count).rev() {
+            let flow = if place.level == 0 {
+                visit(&page, index)
+            } else {
+                let child = self.child(store, place, &page, index)?;
+                self.backward_at(store, &child, from, visit)?
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ON)
+    }
+}

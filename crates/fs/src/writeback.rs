@@ -1,0 +1,486 @@
+//! Bringing large files' data home: new homes, images, settling (rules 3, 6 and 7; L7's write-out by age).
+
+use crate::blocks::{Stop, What};
+use crate::core::Core;
+use crate::error::Error;
+use crate::extents;
+use crate::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT};
+use loamfs_device::Buffer;
+use loamfs_format::inode::{Body, FileExtent};
+use loamfs_format::maps::unit_crc;
+use loamfs_format::summary::Record;
+use loamfs_format::{Extent, FragAddr, Ino, Pointer};
+use loamfs_space::Found;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Homed data to be written.
+#[derive(Debug)]
+pub(crate) struct HomeWrite {
+    pub ino: Ino,
+    pub batch: u64,
+    pub writes: Vec<(FragAddr, Buffer)>,
+}
+
+/// Images to be written to their homes.
+#[derive(Debug, Default)]
+pub(crate) struct SettleWrite {
+    /// Home, image, and what to write, in the order of homes.
+    pub units: Vec<(FragAddr, FragAddr, Vec<u8>)>,
+}
+
+/// Homes may be longer than this only in pieces, so that their length in bytes fits a pointer.
+const HOME_FRAGS_MAX: u64 = 1 << 20;
+
+impl Core {
+    /// Starts to bring a file's waiting data to where segments can show them: overwrites become images for the next
+    /// segment, the rest gets new homes, which the caller writes.
+    pub fn start_writeback(&mut self, ino: Ino) -> Result<Option<HomeWrite>, Stop> {
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            self.homed.remove(&ino);
+            return Ok(None);
+        };
+        if node.homed.batch.is_some() || node.homed.dirty.is_empty() {
+            return Ok(None);
+        }
+        let units: Vec<u64> = node
+            .homed
+            .dirty
+            .keys()
+            .copied()
+            .take(BATCH_UNITS_MAX)
+            .collect();
+        self.prepare_dirty(ino)?;
+        let (images, fresh) = self.sort_out(ino, &units)?;
+        let blocks = self.gather_blocks(ino, &fresh)?;
+        let homes = self.find_homes(ino, &blocks)?;
+        // From here on nothing stops.
+        self.to_images(ino, &images);
+        self.note_dirty();
+        Ok(self.to_batch(ino, &fresh, blocks, homes))
+    }
+
+    /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.
+    fn sort_out(
+        &mut self,
+        ino: Ino,
+        units: &[u64],
+    ) -> Result<(Vec<(u64, FragAddr)>, BTreeSet<u64>), Stop> {
+        let (mut images, mut fresh) = (Vec::new(), BTreeSet::new());
+        let (Some(first), Some(last)) = (units.first(), units.last()) else {
+            return Ok((images, fresh));
+        };
+        let homes: BTreeMap<u64, FragAddr> =
+            self.homes(ino, *first, last + 1)?.into_iter().collect();
+        let mut run: Vec<(u64, FragAddr)> = Vec::new();
+        let mut end_run = |run: &mut Vec<(u64, FragAddr)>, fresh: &mut BTreeSet<u64>| {
+            if run.len() as u64 <= IMAGE_UNITS_MAX {
+                images.append(run);
+            } else {
+                fresh.extend(run.drain(..).map(|(unit, _)| unit));
+            }
+        };
+        for unit in units {
+            if run.last().is_some_and(|(last, _)| last + 1 != *unit) {
+                end_run(&mut run, &mut fresh);
+            }
+            match homes.get(unit) {
+                Some(home) => run.push((*unit, *home)),
+                None => {
+                    end_run(&mut run, &mut fresh);
+                    fresh.insert(*unit);
+                }
+            }
+        }
+        end_run(&mut run, &mut fresh);
+        Ok((images, fresh))
+    }
+
+    /// The whole content of every block that holds one of `units`.
+    fn gather_blocks(
+        &mut self,
+        ino: Ino,
+        units: &BTreeSet<u64>,
+    ) -> Result<BTreeMap<u64, Vec<u8>>, Stop> {
+        let per_block = u64::from(self.geometry.block_size) / UNIT;
+        let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut missing = false;
+        let wanted: BTreeSet<u64> = units.iter().map(|unit| unit / per_block).collect();
+        for block in wanted {
+            let mut content = Vec::with_capacity((per_block * UNIT) as usize);
+            for unit in block * per_block..(block + 1) * per_block {
+                match self.unit_content(ino, unit) {
+                    Ok(bytes) => content.extend_from_slice(&bytes),
+                    Err(Stop::Missing) => missing = true,
+                    Err(stop) => return Err(stop),
+                }
+            }
+            blocks.insert(block, content);
+        }
+        if missing {
+            Err(Stop::Missing)
+        } else {
+            Ok(blocks)
+        }
+    }
+
+    /// Takes space for blocks, in as long extents as there are; nothing is taken when it stops.
+    fn find_homes(
+        &mut self,
+        ino: Ino,
+        blocks: &BTreeMap<u64, Vec<u8>>,
+    ) -> Result<Vec<(u64, Extent)>, Stop> {
+        let mut homes: Vec<(u64, Extent)> = Vec::new();
+        let block_frags = self.geometry.block_frags();
+        let mut keys = blocks.keys().copied().peekable();
+        while let Some(first) = keys.next() {
+            let mut count = 1;
+            while keys.next_if_eq(&(first + count)).is_some() {
+                count += 1;
+            }
+            let mut at = first;
+            while at < first + count {
+                let want = (first + count - at).min(HOME_FRAGS_MAX / block_frags);
+                let found = match self.goal(ino, at, &homes) {
+                    Ok((goal, anchor)) => self.space.find_data(want, goal, anchor),
+                    Err(stop) => {
+                        self.give_up(&homes);
+                        return Err(stop);
+                    }
+                };
+                let extent = match found {
+                    Found::Run(extent) => extent,
+                    Found::Load(groups) => {
+                        self.give_up(&homes);
+                        return Err(Stop::Load(groups));
+                    }
+                    Found::Full => {
+                        self.give_up(&homes);
+                        return Err(Stop::Full);
+                    }
+                };
+                let extent = Extent::new(extent.start, extent.frags.min(want * block_frags));
+                if let Err(error) = self.space.allocate_unshown(extent) {
+                    self.give_up(&homes);
+                    return Err(error.into());
+                }
+                homes.push((at, extent));
+                at += extent.frags / block_frags;
+            }
+        }
+        Ok(homes)
+    }
+
+    fn give_up(&mut self, homes: &[(u64, Extent)]) {
+        let extents: Vec<Extent> = homes.iter().map(|(_, extent)| *extent).collect();
+        self.release_unshown(&extents);
+    }
+
+    /// Where the home of a block would best be: behind the home of the one before it.
+    fn goal(
+        &mut self,
+        ino: Ino,
+        block: u64,
+        homes: &[(u64, Extent)],
+    ) -> Result<(FragAddr, loamfs_format::GroupNo), Stop> {
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Err(Error::Stale(ino).into());
+        };
+        let anchor = node.inode.anchor;
+        if let Some((_, extent)) = homes.last() {
+            return Ok((extent.end(), anchor));
+        }
+        let before = match block.checked_sub(1) {
+            Some(before) => {
+                extents::overlapping(&node.inode, &mut self.blocks, &geometry, before, before + 1)?
+            }
+            None => Vec::new(),
+        };
+        Ok((
+            before
+                .last()
+                .map_or(FragAddr(0), |e| e.pointer.extent().end()),
+            anchor,
+        ))
+    }
+
+    fn to_images(&mut self, ino: Ino, images: &[(u64, FragAddr)]) {
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        for (unit, home) in images {
+            if let Some(bytes) = node.homed.dirty.remove(unit) {
+                node.homed.images.insert(*unit, (*home, bytes));
+            }
+        }
+        if !images.is_empty() {
+            self.touch(ino);
+        }
+    }
+
+    fn to_batch(
+        &mut self,
+        ino: Ino,
+        units: &BTreeSet<u64>,
+        blocks: BTreeMap<u64, Vec<u8>>,
+        homes: Vec<(u64, Extent)>,
+    ) -> Option<HomeWrite> {
+        let per_block = u64::from(self.geometry.block_size) / UNIT;
+        let (block_size, block_frags) = (
+            self.geometry.block_size as usize,
+            self.geometry.block_frags(),
+        );
+        let node = self.inodes.nodes.get_mut(&ino)?;
+        if homes.is_empty() {
+            return None;
+        }
+        let id = self.next_batch;
+        self.next_batch += 1;
+        let mut crcs = Vec::new();
+        for (block, content) in &blocks {
+            let units = content.chunks(UNIT as usize).zip(block * per_block..);
+            crcs.extend(units.map(|(bytes, unit)| (unit, unit_crc(bytes))));
+        }
+        let writes = homes
+            .iter()
+            .map(|(first, extent)| {
+                let count = extent.frags / block_frags;
+                let mut buffer = Buffer::zeroed(count as usize * block_size);
+                for (room, block) in buffer.chunks_mut(block_size).zip(*first..) {
+                    if let Some(content) = blocks.get(&block) {
+                        room.copy_from_slice(content);
+                    }
+                }
+                (extent.start, buffer)
+            })
+            .collect();
+        let taken = units
+            .iter()
+            .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
+            .collect();
+        node.homed.batch = Some(Batch {
+            id,
+            units: taken,
+            homes,
+            crcs,
+            landed: false,
+        });
+        Some(HomeWrite {
+            ino,
+            batch: id,
+            writes,
+        })
+    }
+
+    /// The writes of a batch are over and, if they succeeded, flushed. Returns whether the file has something to show.
+    pub fn home_written(&mut self, ino: Ino, id: u64, written: bool) -> bool {
+        if let Some(homes) = self.abandoned.remove(&id) {
+            self.release_unshown(&homes);
+            return false;
+        }
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return false;
+        };
+        let Some(batch) = node.homed.batch.as_mut().filter(|batch| batch.id == id) else {
+            return false;
+        };
+        batch.landed = true;
+        if !written {
+            // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
+            if let Some(batch) = node.homed.batch.take() {
+                node.homed.take_back(batch.units);
+            }
+            node.homed.failed = true;
+        }
+        written
+    }
+
+    /// Lets the next segment show a file's new homes; they replace the old ones, which it frees.
+    pub fn show(&mut self, ino: Ino) -> Result<(), Stop> {
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(());
+        };
+        if !node.homed.batch.as_ref().is_some_and(|batch| batch.landed) {
+            return Ok(());
+        }
+        self.prepare_dirty(ino)?;
+        let geometry = self.geometry;
+        let per_block = u64::from(geometry.block_size) / UNIT;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(());
+        };
+        let Some(batch) = node.homed.batch.as_ref() else {
+            return Ok(());
+        };
+        let fresh: Vec<FileExtent> = batch
+            .homes
+            .iter()
+            .map(|(block, extent)| FileExtent {
+                block: *block,
+                pointer: Pointer {
+                    addr: extent.start,
+                    frags: extent.frags as u32,
+                    birth: self.log.tail().ssn.next(),
+                    ..Pointer::NONE
+                },
+            })
+            .collect();
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for extent in &fresh {
+            let end = extent.block + extents::blocks_of(extent, &geometry);
+            match runs.last_mut().filter(|(_, last)| *last == extent.block) {
+                Some((_, last)) => *last = end,
+                None => runs.push((extent.block, end)),
+            }
+        }
+        let change = extents::prepare(&node.inode, &mut self.blocks, &geometry, &runs, &fresh)?;
+        let crcs =
+            extents::prepare_crcs(&node.inode, &mut self.blocks, batch.crcs.iter().copied())?;
+        // From here on nothing stops.
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(());
+        };
+        let Some(batch) = node.homed.batch.take() else {
+            return Ok(());
+        };
+        let small = match node.inode.body {
+            Body::Small(pointer) => Some(pointer.extent()),
+            _ => None,
+        };
+        if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
+            node.inode.body = Body::Empty;
+            node.inode.frags = 0;
+        }
+        for (from, to) in &runs {
+            node.homed.unimage(from * per_block, to * per_block);
+        }
+        extents::apply(&mut node.inode, &mut self.blocks, &change)?;
+        node.inode.frags += fresh
+            .iter()
+            .map(|e| u64::from(e.pointer.frags))
+            .sum::<u64>();
+        let freed = change.freed;
+        extents::apply_crcs(&mut node.inode, &mut self.blocks, &crcs)?;
+        node.inode.frags -= freed
+            .iter()
+            .map(|e| e.frags)
+            .sum::<u64>()
+            .min(node.inode.frags);
+        if node.homed.is_clean() {
+            self.homed.remove(&ino);
+        }
+        for (block, extent) in &batch.homes {
+            self.show_home(ino, *block, *extent)?;
+        }
+        for home in freed {
+            self.free_home(home);
+        }
+        if let Some(extent) = small {
+            self.free(extent);
+        }
+        self.touch(ino);
+        Ok(())
+    }
+
+    /// The next segment says that these blocks have this home.
+    fn show_home(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
+        let owner = loamfs_space::Owner {
+            kind: loamfs_format::BlockKind::Homed,
+            level: 0,
+            ino,
+            logical: block,
+        };
+        self.space.show(extent, owner)?;
+        let (generation, version) = self
+            .inodes
+            .nodes
+            .get(&ino)
+            .map_or((0, 0), |node| (node.inode.generation, node.inode.version));
+        self.records
+            .push(Record::Allocate(loamfs_format::summary::Allocation {
+                extent,
+                kind: loamfs_format::BlockKind::Homed,
+                level: 0,
+                ino,
+                generation,
+                version,
+                logical: block,
+                stored: 0,
+                checksum: 0,
+                in_body: false,
+            }));
+        Ok(())
+    }
+
+    /// Images that may go home now: durable ones, at most `max`, in the order of their homes.
+    pub fn start_settle(&mut self, max: usize) -> Result<SettleWrite, Stop> {
+        let durable = self.log.durable();
+        let mut due = Vec::new();
+        let mut missing = false;
+        let ready: Vec<_> = self
+            .maps
+            .lazy_map
+            .iter()
+            .filter(|(home, entry)| entry.ssn <= durable && !self.settling.contains_key(home))
+            .take(max)
+            .map(|(home, entry)| (*home, *entry))
+            .collect();
+        for (home, entry) in ready {
+            let pointer = Pointer {
+                addr: entry.image,
+                frags: self.geometry.unit_frags() as u32,
+                stored: UNIT as u32,
+                checksum: entry.crc.into(),
+                ..Pointer::NONE
+            };
+            match self.blocks.bytes(
+                &pointer,
+                What::Unit {
+                    ino: entry.ino,
+                    unit: entry.unit,
+                },
+            ) {
+                Ok(bytes) => due.push((home, entry.image, bytes.to_vec())),
+                Err(Stop::Missing) => missing = true,
+                Err(stop) => return Err(stop),
+            }
+        }
+        if missing {
+            return Err(Stop::Missing);
+        }
+        self.settling
+            .extend(due.iter().map(|(home, image, _)| (*home, *image)));
+        Ok(SettleWrite { units: due })
+    }
+
+    /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.
+    pub fn settled(&mut self, home: FragAddr, image: FragAddr) -> Result<(), Stop> {
+        let Some(entry) = self
+            .maps
+            .lazy_map
+            .get(&home)
+            .copied()
+            .filter(|e| e.image == image)
+        else {
+            self.settling.remove(&home);
+            return Ok(());
+        };
+        let ino = entry.ino;
+        self.prepare_dirty(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(());
+        };
+        let crcs = extents::prepare_crcs(&node.inode, &mut self.blocks, [(entry.unit, entry.crc)])?;
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(());
+        };
+        extents::apply_crcs(&mut node.inode, &mut self.blocks, &crcs)?;
+        self.settling.remove(&home);
+        self.maps.lazy_map.remove(&home);
+        self.maps.lazy_dirty.insert(home);
+        self.records.push(Record::Settled { home, image });
+        self.free(Extent::new(image, self.geometry.unit_frags()));
+        self.touch(ino);
+        Ok(())
+    }
+}

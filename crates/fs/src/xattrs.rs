@@ -1,0 +1,287 @@
+//! Extended attributes: in the inode's tail while they fit, else in a tree, large values as runs in the log.
+
+use crate::blocks::{Stop, What};
+use crate::core::Core;
+use crate::error::{Corrupt, Error};
+use crate::tree::{Aggregate, Tree};
+use crate::types::XattrMode;
+use loamfs_format::dirent::{DISCRIMINATORS, INLINE_OVERHEAD, InlineMap, NAME_MAX, hash_key};
+use loamfs_format::inode::{Inode, TAIL};
+use loamfs_format::node::TreeRoot;
+use loamfs_format::xattr::{TREE_VALUE_MAX, VALUE_MAX, Value, Xattr};
+use loamfs_format::{BlockKind, Ino, Pointer};
+use std::ops::ControlFlow;
+
+/// Bytes of names that a file's attributes may have, since listxattr(2) gives no more.
+const NAMES_MAX: usize = 65_536;
+/// Bytes of the tail that attributes may take: whatever the body becomes, the root of a tree still fits beside them.
+const INLINE_MAX: usize = TAIL - TreeRoot::SIZE;
+/// Leaves that one step of a removal frees.
+const CLEAR_LEAVES: usize = 16;
+
+pub(crate) fn tree(inode: &Inode) -> Tree {
+    Tree {
+        kind: BlockKind::XattrNode,
+        ino: inode.ino,
+        generation: inode.generation,
+        aggregate: Aggregate::NONE,
+    }
+}
+
+fn inline(inode: &Inode) -> Result<InlineMap, Stop> {
+    Ok(InlineMap::decode(&inode.inline_xattrs).ok_or(Corrupt::Xattr { ino: inode.ino })?)
+}
+
+fn decode(ino: Ino, value: &[u8]) -> Result<Xattr, Stop> {
+    Ok(Xattr::decode(value).ok_or(Corrupt::Xattr { ino })?)
+}
+
+impl Core {
+    /// All attributes with their keys.
+    fn xattrs(&mut self, ino: Ino) -> Result<Vec<(u64, Xattr)>, Stop> {
+        self.node(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(Vec::new());
+        };
+        let mut raw = inline(&node.inode)?.0;
+        let root = node.inode.xattrs;
+        let _ = tree(&node.inode).scan(&root, &mut self.blocks, 0, |key, value| {
+            raw.push((key, value.to_vec()));
+            ControlFlow::Continue(())
+        })?;
+        raw.into_iter()
+            .map(|(key, value)| Ok((key, decode(ino, &value)?)))
+            .collect()
+    }
+
+    /// The attribute of a name, with its key and whether it is in the inode.
+    fn find_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Option<(u64, Xattr, bool)>, Stop> {
+        let first = hash_key(&self.sb.hash_key, name);
+        self.node(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(None);
+        };
+        let (map, root, tree) = (inline(&node.inode)?, node.inode.xattrs, tree(&node.inode));
+        for (key, value) in map
+            .0
+            .iter()
+            .filter(|(k, _)| (first..first + DISCRIMINATORS).contains(k))
+        {
+            let xattr = decode(ino, value)?;
+            if xattr.full_name() == name {
+                return Ok(Some((*key, xattr, true)));
+            }
+        }
+        let mut from = first;
+        while let Some(entry) = tree.next(&root, &mut self.blocks, from)?
+            && entry.key() < first + DISCRIMINATORS
+        {
+            let xattr = decode(ino, entry.value())?;
+            if xattr.full_name() == name {
+                return Ok(Some((entry.key(), xattr, false)));
+            }
+            from = entry.key() + 1;
+        }
+        Ok(None)
+    }
+
+    /// The value of an attribute.
+    pub fn getxattr(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
+        let (key, xattr, _) = self.find_xattr(ino, name)?.ok_or(Error::NoAttribute)?;
+        match xattr.value {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Log(pieces) => {
+                if let Some(bytes) = self.node(ino)?.values.get(&key) {
+                    return Ok(bytes.to_vec());
+                }
+                let mut value = Vec::new();
+                for piece in &pieces {
+                    value.extend_from_slice(&self.blocks.bytes(piece, What::Data(ino))?);
+                }
+                Ok(value)
+            }
+        }
+    }
+
+    /// The full names of all attributes.
+    pub fn listxattr(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>, Stop> {
+        Ok(self
+            .xattrs(ino)?
+            .into_iter()
+            .map(|(_, xattr)| xattr.full_name())
+            .collect())
+    }
+
+    /// Sets an attribute.
+    pub fn setxattr(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+    ) -> Result<(), Stop> {
+        let (namespace, short) = Xattr::split_name(name).ok_or(Error::Unsupported)?;
+        if short.is_empty() || short.contains(&0) {
+            return Err(Error::Invalid("the attribute's name is empty").into());
+        }
+        if name.len() > NAME_MAX || value.len() > VALUE_MAX {
+            return Err(Error::Range.into());
+        }
+        let found = self.find_xattr(ino, name)?;
+        match (&found, how) {
+            (Some(_), XattrMode::Create) => return Err(Error::Exists.into()),
+            (None, XattrMode::Replace) => return Err(Error::NoAttribute.into()),
+            _ => {}
+        }
+        let names: usize = self.listxattr(ino)?.iter().map(|n| n.len() + 1).sum();
+        if found.is_none() && names + name.len() + 1 > NAMES_MAX {
+            return Err(Error::NoSpace.into());
+        }
+        self.prepare_dirty(ino)?;
+        let taken = found.as_ref().map(|(key, _, inline)| (*key, *inline));
+        let key = match taken {
+            Some((key, _)) => key,
+            None => self.free_key(ino, name)?,
+        };
+        let in_log = value.len() > TREE_VALUE_MAX;
+        let stored = if in_log {
+            // The pieces get their addresses when the segment is sealed.
+            let pieces = value.len().div_ceil(self.geometry.block_size as usize);
+            Value::Log(vec![Pointer::NONE; pieces])
+        } else {
+            Value::Bytes(value.to_vec())
+        };
+        let xattr = Xattr {
+            namespace,
+            name: short.to_vec(),
+            value: stored,
+        };
+        let bytes = xattr.encode();
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Err(Error::NotFound.into());
+        };
+        let (map, body) = (inline(&node.inode)?, node.inode.body.len());
+        let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
+        let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
+        let fits = size <= INLINE_MAX
+            && size + body <= TAIL
+            && !in_log
+            && taken.is_none_or(|(_, inline)| inline);
+        let root = node.inode.xattrs;
+        tree(&node.inode).prepare_put(&root, &mut self.blocks, key)?;
+        self.admit(value.len() as u64 + 32_768, 0)?;
+        // From here on nothing stops.
+        if let Some((_, xattr, _)) = &found {
+            self.drop_value(ino, key, xattr);
+        }
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Err(Error::NotFound.into());
+        };
+        let mut map = map;
+        if fits {
+            map.put(key, bytes);
+        } else {
+            map.remove(key);
+            let mut root = node.inode.xattrs;
+            tree(&node.inode).put(&mut root, &mut self.blocks, key, &bytes)?;
+            node.inode.xattrs = root;
+        }
+        node.inode.inline_xattrs = map.encode();
+        if in_log {
+            node.values.insert(key, value.into());
+            self.small_bytes += value.len() as u64;
+        }
+        self.changed_xattrs(ino);
+        Ok(())
+    }
+
+    /// A key for a new attribute that neither the inode nor the tree has.
+    fn free_key(&mut self, ino: Ino, name: &[u8]) -> Result<u64, Stop> {
+        let first = hash_key(&self.sb.hash_key, name);
+        let taken: Vec<u64> = self.xattrs(ino)?.into_iter().map(|(key, _)| key).collect();
+        let key = (first..first + DISCRIMINATORS).find(|key| !taken.contains(key));
+        Ok(key.ok_or(Error::NoSpace)?)
+    }
+
+    fn changed_xattrs(&mut self, ino: Ino) {
+        let now = self.clock.now();
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.ctime = now;
+        }
+        self.touch(ino);
+    }
+
+    /// Frees what an attribute's value takes in the log, or what of it waits in memory.
+    fn drop_value(&mut self, ino: Ino, key: u64, xattr: &Xattr) {
+        if let Value::Log(pieces) = &xattr.value {
+            for piece in pieces.iter().filter(|piece| piece.is_some()) {
+                self.free(piece.extent());
+            }
+        }
+        let waiting = self
+            .inodes
+            .nodes
+            .get_mut(&ino)
+            .and_then(|node| node.values.remove(&key));
+        self.small_bytes -= waiting.map_or(0, |old| old.len() as u64);
+    }
+
+    /// Removes an attribute.
+    pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), Stop> {
+        let (key, xattr, in_inode) = self.find_xattr(ino, name)?.ok_or(Error::NoAttribute)?;
+        self.prepare_dirty(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Err(Error::NotFound.into());
+        };
+        let (mut map, mut root, tree) =
+            (inline(&node.inode)?, node.inode.xattrs, tree(&node.inode));
+        if !in_inode {
+            tree.prepare_remove(&root, &mut self.blocks, key)?;
+        }
+        self.admit_removal()?;
+        self.drop_value(ino, key, &xattr);
+        if in_inode {
+            map.remove(key);
+        } else {
+            tree.remove(&mut root, &mut self.blocks, key)?;
+        }
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.inline_xattrs = map.encode();
+            node.inode.xattrs = root;
+        }
+        self.changed_xattrs(ino);
+        Ok(())
+    }
+
+    /// Removes the attributes of an orphan in bounded steps; returns whether none is left.
+    pub fn clear_xattrs(&mut self, ino: Ino) -> Result<bool, Stop> {
+        self.prepare_dirty(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(true);
+        };
+        let (mut root, tree) = (node.inode.xattrs, tree(&node.inode));
+        if root.is_empty() {
+            return Ok(true);
+        }
+        tree.prepare_trim(&root, &mut self.blocks, 0, CLEAR_LEAVES)?;
+        self.admit_removal()?;
+        let mut gone = Vec::new();
+        tree.trim_step(
+            &mut root,
+            &mut self.blocks,
+            0,
+            CLEAR_LEAVES,
+            |key, value| {
+                gone.extend(Xattr::decode(value).map(|xattr| (key, xattr)));
+            },
+        )?;
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.xattrs = root;
+        }
+        for (key, xattr) in gone {
+            self.drop_value(ino, key, &xattr);
+        }
+        self.touch(ino);
+        Ok(root == TreeRoot::EMPTY)
+    }
+}

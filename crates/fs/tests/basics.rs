@@ -1,0 +1,225 @@
+//! A volume is made, used through the library, closed, opened again and read back.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_fs::{
+    Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode,
+    mkfs,
+};
+use std::sync::Arc;
+
+const NEW: NewInode = NewInode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+
+fn made(bytes: u64) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>) -> Volume {
+    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
+}
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed)
+        .collect()
+}
+
+#[test]
+fn a_new_volume_holds_an_empty_root() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let names: Vec<_> = volume
+        .readdir(ROOT_INO, 0, 10)
+        .unwrap()
+        .into_iter()
+        .map(|e| e.name)
+        .collect();
+    assert_eq!(names, [b".".to_vec(), b"..".to_vec()]);
+    volume.close().unwrap();
+}
+
+#[test]
+fn files_of_every_size_survive_a_remount() {
+    let device = made(64 << 20);
+    let sizes = [
+        0, 1, 100, 240, 241, 1024, 5000, 16_384, 16_385, 100_000, 3_000_000,
+    ];
+    let volume = open(&device);
+    let dir = volume.mkdir(ROOT_INO, b"d", &NEW).unwrap().ino;
+    for (i, size) in sizes.iter().enumerate() {
+        let ino = volume
+            .create(dir, format!("f{i}").as_bytes(), &NEW)
+            .unwrap()
+            .ino;
+        assert_eq!(
+            volume.write(ino, 0, &pattern(*size, i as u8)).unwrap(),
+            *size
+        );
+        assert_eq!(
+            volume.read(ino, 0, 4 << 20).unwrap(),
+            pattern(*size, i as u8)
+        );
+    }
+    volume.close().unwrap();
+    let volume = open(&device);
+    let dir = volume.lookup(ROOT_INO, b"d").unwrap().ino;
+    for (i, size) in sizes.iter().enumerate() {
+        let attr = volume.lookup(dir, format!("f{i}").as_bytes()).unwrap();
+        assert_eq!(attr.size, *size as u64);
+        assert_eq!(
+            volume.read(attr.ino, 0, 4 << 20).unwrap(),
+            pattern(*size, i as u8),
+            "{size}"
+        );
+    }
+}
+
+#[test]
+fn what_was_synced_survives_a_crash() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    for i in 0..500 {
+        let ino = volume
+            .create(ROOT_INO, format!("file{i}").as_bytes(), &NEW)
+            .unwrap()
+            .ino;
+        volume.write(ino, 0, &pattern(700 + i * 50, 3)).unwrap();
+    }
+    volume.sync().unwrap();
+    drop(volume);
+    let volume = open(&device);
+    for i in 0..500 {
+        let attr = volume
+            .lookup(ROOT_INO, format!("file{i}").as_bytes())
+            .unwrap();
+        assert_eq!(
+            volume.read(attr.ino, 0, 1 << 20).unwrap(),
+            pattern(700 + i * 50, 3)
+        );
+    }
+}
+
+#[test]
+fn overwrites_go_through_the_log_and_settle() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let ino = volume.create(ROOT_INO, b"big", &NEW).unwrap().ino;
+    let mut content = pattern(2 << 20, 1);
+    volume.write(ino, 0, &content).unwrap();
+    volume.sync().unwrap();
+    let before = volume.info().device;
+    for at in [0usize, 8192, 1 << 20, (1 << 20) + 100] {
+        let patch = pattern(4096, at as u8 ^ 77);
+        volume.write(ino, at as u64, &patch).unwrap();
+        content[at..at + 4096].copy_from_slice(&patch);
+    }
+    volume.fsync(ino, true).unwrap();
+    let after = volume.info().device;
+    assert_eq!(
+        after.total().writes - before.total().writes,
+        1,
+        "one contiguous write"
+    );
+    assert!(volume.info().images > 0);
+    assert_eq!(volume.read(ino, 0, 4 << 20).unwrap(), content);
+    volume.settle(1000).unwrap();
+    assert_eq!(volume.info().images, 0);
+    assert_eq!(volume.read(ino, 0, 4 << 20).unwrap(), content);
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert_eq!(volume.read(ino, 0, 4 << 20).unwrap(), content);
+}
+
+#[test]
+fn deleting_everything_gives_all_space_back() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    volume.sync().unwrap();
+    let before = volume.statfs().free;
+    for round in 0..3 {
+        let dir = volume.mkdir(ROOT_INO, b"dir", &NEW).unwrap().ino;
+        for i in 0..2000 {
+            let ino = volume
+                .create(dir, format!("file number {i}").as_bytes(), &NEW)
+                .unwrap()
+                .ino;
+            volume
+                .write(ino, 0, &pattern(i * 7 % 40_000, round))
+                .unwrap();
+        }
+        volume.sync().unwrap();
+        for i in 0..2000 {
+            volume
+                .unlink(dir, format!("file number {i}").as_bytes())
+                .unwrap();
+        }
+        volume.rmdir(ROOT_INO, b"dir").unwrap();
+    }
+    // The summaries before a checkpoint go once both superblock copies name it or a later one.
+    for _ in 0..3 {
+        volume.checkpoint().unwrap();
+    }
+    volume.sync().unwrap();
+    let after = volume.statfs().free;
+    assert!(before.abs_diff(after) < 300, "{before} {after}");
+    volume.close().unwrap();
+}
+
+#[test]
+fn names_attributes_and_truncates() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let a = volume.create(ROOT_INO, b"a", &NEW).unwrap().ino;
+    volume.link(a, ROOT_INO, b"b").unwrap();
+    volume.symlink(ROOT_INO, b"s", &[b'x'; 1000], &NEW).unwrap();
+    volume
+        .rename(ROOT_INO, b"a", ROOT_INO, b"c", RenameFlags::default())
+        .unwrap();
+    assert_eq!(volume.getattr(a).unwrap().nlink, 2);
+    volume
+        .setxattr(a, b"user.small", b"value", XattrMode::Any)
+        .unwrap();
+    volume
+        .setxattr(a, b"user.large", &pattern(50_000, 9), XattrMode::Any)
+        .unwrap();
+    volume.write(a, 0, &pattern(100_000, 2)).unwrap();
+    volume.sync().unwrap();
+    volume
+        .setattr(
+            a,
+            &SetAttr {
+                size: Some(10),
+                ..SetAttr::default()
+            },
+        )
+        .unwrap();
+    volume
+        .setattr(
+            a,
+            &SetAttr {
+                size: Some(50_000),
+                ..SetAttr::default()
+            },
+        )
+        .unwrap();
+    let mut expected = pattern(100_000, 2)[..10].to_vec();
+    expected.resize(50_000, 0);
+    assert_eq!(volume.read(a, 0, 1 << 20).unwrap(), expected);
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert_eq!(volume.read(a, 0, 1 << 20).unwrap(), expected);
+    assert_eq!(
+        volume.getxattr(a, b"user.large").unwrap(),
+        pattern(50_000, 9)
+    );
+    assert_eq!(volume.listxattr(a).unwrap().len(), 2);
+    let s = volume.lookup(ROOT_INO, b"s").unwrap().ino;
+    assert_eq!(volume.readlink(s).unwrap(), [b'x'; 1000]);
+}
