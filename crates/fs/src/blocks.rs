@@ -205,6 +205,17 @@ impl Blocks {
         }
     }
 
+    /// Wants a block too if it is not in memory, along with others that are read anyway.
+    pub fn want_too(&mut self, pointer: &Pointer, what: What) {
+        let key = Key {
+            addr: pointer.addr,
+            checksum: pointer.checksum,
+        };
+        if self.find(&key).is_none() {
+            let _ = self.want(pointer, what);
+        }
+    }
+
     /// From here on blocks are sealed into segment `ssn`.
     pub fn begin_segment(&mut self, ssn: Ssn) {
         self.sealing = ssn;

@@ -132,7 +132,7 @@ impl Inodes {
             Some(b) => (b.base, b.packed.clone()),
             None => {
                 let entry = maps.ifile_entry(blocks, block)?;
-                (entry, Some(read_block(blocks, block, &entry)?))
+                (entry, Some(read_block(maps, blocks, block, &entry)?))
             }
         };
         let inode = decode(&entry, packed.as_deref(), ino)?;
@@ -155,7 +155,7 @@ impl Inodes {
         let packed = if base.live == 0 {
             None
         } else {
-            Some(read_block(blocks, block, &base)?)
+            Some(read_block(maps, blocks, block, &base)?)
         };
         let (live, orphan) = (base.live, base.orphan);
         self.blocks.insert(
@@ -275,12 +275,22 @@ impl Inodes {
     }
 }
 
+/// Fragments around an inode block within which others are read along with it.
+const READ_AROUND: u64 = 512;
+
 fn read_block(
+    maps: &Maps,
     blocks: &mut Blocks,
     block: InodeBlockNo,
     entry: &IfileEntry,
 ) -> Result<Arc<[u8]>, Stop> {
-    blocks.bytes(&entry.pointer, What::Meta(block_identity(block)))
+    let result = blocks.bytes(&entry.pointer, What::Meta(block_identity(block)));
+    if matches!(result, Err(Stop::Missing)) {
+        for (other, near) in maps.ifile_neighbours(blocks, block, entry.pointer.addr, READ_AROUND) {
+            blocks.want_too(&near.pointer, What::Meta(block_identity(other)));
+        }
+    }
+    result
 }
 
 fn decode(entry: &IfileEntry, packed: Option<&[u8]>, ino: Ino) -> Result<Inode, Stop> {

@@ -15,6 +15,9 @@ use loamfs_space::{ChunkValue, Owner, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+/// Inode blocks to either side that are read along with one.
+const NEIGHBOURS: u64 = 48;
+
 const fn map_tree(kind: BlockKind, aggregate: Aggregate) -> Tree {
     Tree {
         kind,
@@ -110,6 +113,39 @@ impl Maps {
             None => Ok(IfileEntry::default()),
             Some(entry) => Ok(IfileEntry::decode(entry.value()).ok_or(Corrupt::IfileEntry(block))?),
         }
+    }
+
+    /// Entries of inode blocks near `block` whose blocks stand within `reach` fragments of its own, as far as they
+    /// are known without reading: inodes made together are mostly used together.
+    pub fn ifile_neighbours(
+        &self,
+        blocks: &mut Blocks,
+        block: InodeBlockNo,
+        addr: FragAddr,
+        reach: u64,
+    ) -> Vec<(InodeBlockNo, IfileEntry)> {
+        let near = |entry: &IfileEntry| {
+            entry.pointer.is_some() && entry.pointer.addr.0.abs_diff(addr.0) <= reach
+        };
+        let (from, to) = (
+            block.0.saturating_sub(NEIGHBOURS),
+            block.0.saturating_add(NEIGHBOURS),
+        );
+        let mut found: Vec<(InodeBlockNo, IfileEntry)> = self
+            .ifile_overlay
+            .range(InodeBlockNo(from)..InodeBlockNo(to))
+            .map(|(block, entry)| (*block, *entry))
+            .collect();
+        if found.is_empty()
+            && let Ok(Some(leaf)) = IFILE.descend(&self.ifile, blocks, block.0, |_| true)
+        {
+            let entries = leaf.page.iter().filter(|(key, _)| (from..to).contains(key));
+            found.extend(entries.filter_map(|(key, value)| {
+                Some((InodeBlockNo(key), IfileEntry::decode(value)?))
+            }));
+        }
+        found.retain(|(_, entry)| near(entry));
+        found
     }
 
     /// Inode blocks with orphans, from `from` on, at most `max`.

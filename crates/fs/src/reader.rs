@@ -5,41 +5,49 @@ use crate::blocks::{Fetch, What};
 use crate::error::Error;
 use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
 use loamfs_format::Geometry;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes read around a block of the log: a small part of what a seek costs on a rotating disk.
 const WINDOW: u64 = 256 << 10;
-/// Windows that are kept: one for each of a few streams.
-const WINDOWS_MAX: usize = 16;
 /// Homed units this close together are read with one request.
 const GAP: u64 = 64 << 10;
 /// Most bytes of one request.
 const REQUEST_MAX: u64 = 1 << 20;
 
-/// A piece of the device, as it was read a while ago.
+/// A window's worth of the device, as it was read a while ago.
 struct Window {
-    offset: u64,
-    bytes: Buffer,
+    /// The request that brought it, and where in it the window starts.
+    bytes: Arc<Buffer>,
+    start: usize,
+    /// When it was last used, in look-ups.
+    used: u64,
+}
+
+/// Windows by number: offset / [`WINDOW`].
+#[derive(Default)]
+struct Windows {
+    map: HashMap<u64, Window>,
+    clock: u64,
+    max: usize,
 }
 
 /// Reads blocks of a volume.
 pub(crate) struct Reader {
     device: Arc<dyn Device>,
     geometry: Geometry,
-    windows: Mutex<VecDeque<Arc<Window>>>,
+    windows: Mutex<Windows>,
 }
 
 /// The bytes of a fetched block's whole fragments.
 pub(crate) type Bytes = Result<Vec<u8>, DeviceError>;
 
 impl Reader {
-    pub fn new(device: Arc<dyn Device>, geometry: Geometry) -> Reader {
-        Reader {
-            device,
-            geometry,
-            windows: Mutex::new(VecDeque::new()),
-        }
+    /// A reader that keeps up to `bytes` bytes of windows.
+    pub fn new(device: Arc<dyn Device>, geometry: Geometry, bytes: usize) -> Reader {
+        let max = (bytes as u64 / WINDOW).max(4) as usize;
+        let windows = Windows { max, ..Windows::default() };
+        Reader { device, geometry, windows: Mutex::new(windows) }
     }
 
     /// Reads blocks, in the order given. What comes from a window may be stale; `fresh` forbids that.
@@ -67,15 +75,14 @@ impl Reader {
         for (span, read) in spans.into_iter().zip(batch) {
             match read.into_result() {
                 Ok(bytes) => {
-                    let window = Arc::new(Window {
-                        offset: span.start,
-                        bytes,
-                    });
+                    let bytes = Arc::new(bytes);
                     for i in span.blocks {
-                        results[i] = self.cut(&window, &wanted[i]).map(Ok);
+                        let (start, end) = self.range(&wanted[i]);
+                        let (from, to) = ((start - span.start) as usize, (end - span.start) as usize);
+                        results[i] = bytes.get(from..to).map(|part| Ok(part.to_vec()));
                     }
                     if span.keep {
-                        self.keep(window);
+                        self.windows().keep(span.start, &bytes);
                     }
                 }
                 Err(error) => {
@@ -116,10 +123,12 @@ impl Reader {
                 last.blocks.push(i);
                 continue;
             }
-            let end = if keep {
-                end.max((start + WINDOW).min(size))
+            // Aligned, so that neighbouring windows never overlap.
+            let (start, end) = if keep {
+                let first = start / WINDOW * WINDOW;
+                (first, end.next_multiple_of(WINDOW).min(size).max(end))
             } else {
-                end
+                (start, end)
             };
             let kind = match wanted[i].what {
                 What::Unit { .. } => IoKind::Homed,
@@ -137,28 +146,54 @@ impl Reader {
         spans
     }
 
-    fn cut(&self, window: &Window, fetch: &Fetch) -> Option<Vec<u8>> {
-        let (start, end) = self.range(fetch);
-        let from = start.checked_sub(window.offset)? as usize;
-        let to = end.checked_sub(window.offset)? as usize;
-        Some(window.bytes.get(from..to)?.to_vec())
+    fn windows(&self) -> MutexGuard<'_, Windows> {
+        self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn from_windows(&self, fetch: &Fetch) -> Option<Vec<u8>> {
-        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.iter().find_map(|window| self.cut(window, fetch))
-    }
-
-    fn keep(&self, window: Arc<Window>) {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.push_front(window);
-        windows.truncate(WINDOWS_MAX);
+        if matches!(fetch.what, What::Unit { .. }) {
+            return None;
+        }
+        let (start, end) = self.range(fetch);
+        self.windows().copy(start, end)
     }
 
     /// Forgets every window that overlaps what was just written.
     pub fn written(&self, offset: u64, len: u64) {
-        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
-        windows.retain(|w| w.offset + w.bytes.len() as u64 <= offset || offset + len <= w.offset);
+        let mut windows = self.windows();
+        for number in offset / WINDOW..(offset + len).div_ceil(WINDOW) {
+            windows.map.remove(&number);
+        }
+    }
+}
+
+impl Windows {
+    /// The bytes `start .. end`, if windows hold them all.
+    fn copy(&mut self, start: u64, end: u64) -> Option<Vec<u8>> {
+        self.clock += 1;
+        let mut bytes = Vec::with_capacity((end - start) as usize);
+        let mut at = start;
+        while at < end {
+            let window = self.map.get_mut(&(at / WINDOW))?;
+            window.used = self.clock;
+            let within = window.start + (at % WINDOW) as usize;
+            let here = (WINDOW - at % WINDOW).min(end - at) as usize;
+            bytes.extend_from_slice(window.bytes.get(within..within + here)?);
+            at += here as u64;
+        }
+        Some(bytes)
+    }
+
+    /// Keeps a request's bytes, which start at the start of a window.
+    fn keep(&mut self, offset: u64, bytes: &Arc<Buffer>) {
+        for start in (0..bytes.len()).step_by(WINDOW as usize) {
+            while self.map.len() >= self.max {
+                let oldest = self.map.iter().min_by_key(|(_, w)| w.used).map(|(number, _)| *number);
+                oldest.map(|number| self.map.remove(&number));
+            }
+            let window = Window { bytes: Arc::clone(bytes), start, used: self.clock };
+            self.map.insert((offset + start as u64) / WINDOW, window);
+        }
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn open(
     }
     let copies = superblocks::read(device.as_ref())?;
     let (sb, chain) = adopt(device.as_ref(), &copies)?;
-    let reader = Reader::new(Arc::clone(device), sb.geometry);
+    let reader = Reader::new(Arc::clone(device), sb.geometry, settings.cache_bytes / 2);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, settings.cache_bytes);
     let mut maps = Maps::default();
     let base = &chain.links[chain.base];
