@@ -9,21 +9,32 @@ use std::sync::Arc;
 use std::time::Instant;
 
 fn main() {
-    let mut args = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
+    let mut args = std::env::args()
+        .skip(1)
+        .map(|a| a.parse::<u64>().expect("a number"));
     let files = args.next().unwrap_or(10_000);
     let bytes = args.next().unwrap_or(1024) as usize;
-    let room = (files * (bytes as u64 + 2048) * 2).max(256 << 20).next_multiple_of(1 << 20);
+    let room = (files * (bytes as u64 + 2048) * 2)
+        .max(256 << 20)
+        .next_multiple_of(1 << 20);
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(room));
     mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume =
-        Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2)).unwrap();
     let before = device.counters();
-    let new = NewInode { mode: 0o644, uid: 0, gid: 0, rdev: 0 };
+    let new = NewInode {
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+    };
     let content = vec![7u8; bytes];
     let start = Instant::now();
     let dir = volume.mkdir(ROOT_INO, b"dir", &new).unwrap().ino;
     for i in 0..files {
-        let ino = volume.create(dir, format!("file{i:07}").as_bytes(), &new).unwrap().ino;
+        let ino = volume
+            .create(dir, format!("file{i:07}").as_bytes(), &new)
+            .unwrap()
+            .ino;
         volume.write(ino, 0, &content).unwrap();
     }
     let created = start.elapsed();
@@ -43,10 +54,13 @@ fn main() {
     println!("{after}");
     let start = Instant::now();
     let before = device.counters();
-    let volume =
-        Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(3)).unwrap();
+    let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(3)).unwrap();
     let mount = device.counters() - before;
-    println!("mount: {} reads, {:?}", mount.total().reads, start.elapsed());
+    println!(
+        "mount: {} reads, {:?}",
+        mount.total().reads,
+        start.elapsed()
+    );
     let start = Instant::now();
     let before = device.counters();
     let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
@@ -69,8 +83,13 @@ fn main() {
     let start = Instant::now();
     let before = device.counters();
     for i in 0..files {
-        volume.unlink(dir, format!("file{i:07}").as_bytes()).unwrap();
+        volume
+            .unlink(dir, format!("file{i:07}").as_bytes())
+            .unwrap();
     }
     let removed = device.counters() - before;
-    println!("removed: {:.1} us each\n{removed}", start.elapsed().as_secs_f64() * 1e6 / files as f64);
+    println!(
+        "removed: {:.1} us each\n{removed}",
+        start.elapsed().as_secs_f64() * 1e6 / files as f64
+    );
 }

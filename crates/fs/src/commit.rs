@@ -206,6 +206,7 @@ impl Core {
         let ssn = tail.ssn.next();
         let placement = self.place(&tail, &contents, kind)?;
         self.blocks.begin_segment(ssn);
+        self.usable_log = None;
         let mut seal = Seal {
             ssn,
             image: Image::new(&self.geometry, &placement.extents),
@@ -252,7 +253,19 @@ impl Core {
         match result {
             Ok(placement) => Ok(placement),
             Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
-            Err(PlaceError::Full) => Err(Stop::Full),
+            Err(PlaceError::Full) => {
+                let g = &self.geometry;
+                tracing::error!(
+                    blocks = contents.frags.len(),
+                    frags = contents.frags.iter().sum::<u32>(),
+                    free_groups = self.space.free_groups(),
+                    usable = self.space.log_usable(g.block_frags()),
+                    log = ?self.space.log_space(),
+                    held = self.space.held_frags(),
+                    "no room for a segment"
+                );
+                Err(Stop::Full)
+            }
             Err(PlaceError::Space(error)) => Err(error.into()),
         }
     }
@@ -628,8 +641,9 @@ impl Core {
             seal.records.push(Record::Free(extent));
             self.space.free(extent, ssn)?;
         }
-        let mut retired = std::mem::take(&mut self.blocks.retires);
+        let mut retired = Vec::new();
         if kind == SegmentKind::Checkpoint {
+            retired.append(&mut self.blocks.retires);
             retired.append(&mut self.summaries);
         }
         for extent in retired {
@@ -702,6 +716,7 @@ impl Core {
             [Some(a), Some(b)] => a.min(b),
             _ => Ssn(0),
         };
+        self.usable_log = None;
         let freed = self.space.release(self.log.said(), both);
         let protect = self.geometry.group_of(self.log.tail().next);
         self.space.give_back_empty(Some(protect));

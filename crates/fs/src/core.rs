@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub homed_max: u64,
     /// Files to be looked at for leftovers: orphans and pending truncates.
     pub leftovers: BTreeSet<Ino>,
+    /// Free fragments of log groups that segments can use, since the last release.
+    pub usable_log: Option<u64>,
     /// Whether the orphans of an earlier mount have been collected.
     pub orphans_seen: bool,
 }
@@ -166,7 +168,7 @@ impl Core {
         if waiting + data > self.homed_max {
             return Err(Stop::Crowded);
         }
-        if !self.space_fits(log, data + waiting) {
+        if !self.space_fits(log, data + self.homed_reserved()) {
             return Err(Stop::Full);
         }
         Ok(())
@@ -192,6 +194,17 @@ impl Core {
             .sum()
     }
 
+    /// Bytes that new homes for what waits may take.
+    fn homed_reserved(&self) -> u64 {
+        let blocks: u64 = self
+            .homed
+            .iter()
+            .filter_map(|ino| self.inodes.nodes.get(ino))
+            .map(|node| node.homed.dirty_blocks)
+            .sum();
+        blocks * u64::from(self.geometry.block_size)
+    }
+
     /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
     /// addresses, and a segment of deletes before each (rule 10).
     pub fn reserve_bytes(&self) -> u64 {
@@ -207,15 +220,48 @@ impl Core {
     }
 
     /// Whether `log` more bytes in the log and `data` bytes in data groups would leave the reserve alone.
-    fn space_fits(&self, log: u64, data: u64) -> bool {
+    fn space_fits(&mut self, log: u64, data: u64) -> bool {
         let free = self.space.log_space();
         let frag = u64::from(self.geometry.fragment_size);
         let group = self.geometry.group_frags * frag;
         let need_log = log + self.segment_estimate() + self.reserve_bytes();
-        let short_log = need_log.saturating_sub((free.loaded + free.unloaded) * frag);
+        // Once the reserve's groups are all that is left, only holes that a block fits into count.
+        let spare = self.space.free_groups() > self.reserve_groups() + 1;
+        let in_groups = if spare {
+            free.loaded + free.unloaded
+        } else {
+            self.usable_log()
+        };
+        let short_log = need_log.saturating_sub(in_groups * frag);
         let short_data = data.saturating_sub(free.data * frag);
-        let groups = short_log.div_ceil(group) + short_data.div_ceil(group);
-        groups <= self.space.free_groups()
+        let (for_log, for_data) = (short_log.div_ceil(group), short_data.div_ceil(group));
+        // Data never takes the last groups, whatever room the log has besides.
+        let kept = if for_data > 0 {
+            self.reserve_groups()
+        } else {
+            0
+        };
+        for_log.max(kept) + for_data <= self.space.free_groups()
+    }
+
+    /// Groups that data never takes, so that deletes and checkpoints find whole ones.
+    pub fn reserve_groups(&self) -> u64 {
+        let group = self.geometry.group_frags * u64::from(self.geometry.fragment_size);
+        self.reserve_bytes().div_ceil(group).max(1)
+    }
+
+    /// Whether the log has room for the reserve besides what is dirty.
+    pub fn has_reserve(&mut self) -> bool {
+        self.space_fits(0, 0)
+    }
+
+    /// Free fragments of log groups in holes that any block fits into.
+    pub fn usable_log(&mut self) -> u64 {
+        let least = self.geometry.block_frags();
+        let space = &self.space;
+        *self
+            .usable_log
+            .get_or_insert_with(|| space.log_usable(least))
     }
 
     /// Whether anything waits for a segment.

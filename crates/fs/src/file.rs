@@ -201,6 +201,17 @@ impl Core {
         Ok(homes)
     }
 
+    /// The whole content of a unit as its home, or its image, has it.
+    pub fn shown_unit(&mut self, ino: Ino, unit: u64) -> Result<UnitBytes, Stop> {
+        match self.sources(ino, unit, unit + 1)?.pop() {
+            Some((_, Source::Memory(bytes))) => Ok(bytes),
+            Some((_, Source::Device(pointer))) => {
+                self.blocks.bytes(&pointer, What::Unit { ino, unit })
+            }
+            _ => Ok(vec![0; UNIT as usize].into()),
+        }
+    }
+
     /// The content of one unit as a caller would read it, zero behind the file's end.
     pub fn unit_content(&mut self, ino: Ino, unit: u64) -> Result<Vec<u8>, Stop> {
         let size = self.node(ino)?.inode.size;
@@ -286,6 +297,7 @@ impl Core {
     /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until
     /// those are at home.
     fn leave_small(&mut self, ino: Ino, content: &[u8]) {
+        let per_block = units_of(&self.geometry);
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return;
         };
@@ -293,16 +305,17 @@ impl Core {
         for (unit, bytes) in content.chunks(UNIT as usize).enumerate() {
             let mut whole = vec![0; UNIT as usize];
             whole[..bytes.len()].copy_from_slice(bytes);
-            node.homed.dirty.insert(unit as u64, whole.into());
+            node.homed.put(unit as u64, whole.into(), per_block);
         }
         self.homed.insert(ino);
     }
 
     fn write_large(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
         let end = offset + data.len() as u64;
+        let block = u64::from(self.geometry.block_size);
         self.admit(
             16_384,
-            (data.len() as u64).next_multiple_of(UNIT) + 2 * UNIT,
+            (data.len() as u64).next_multiple_of(block) + 2 * block,
         )?;
         let node = self.file(ino)?;
         let (size, large) = (node.inode.size, node.is_large());
@@ -353,10 +366,11 @@ impl Core {
         if units.is_empty() {
             return;
         }
+        let per_block = units_of(&self.geometry);
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.homed
-                .dirty
-                .extend(units.into_iter().map(|(unit, bytes)| (unit, bytes.into())));
+            for (unit, bytes) in units {
+                node.homed.put(unit, bytes.into(), per_block);
+            }
             self.homed.insert(ino);
         }
     }
@@ -442,6 +456,7 @@ impl Core {
     /// Cuts a large file's data that waits, and records the target for the rest (rule 1).
     fn cut(&mut self, ino: Ino, size: u64) {
         let end = size.div_ceil(UNIT);
+        let per_block = units_of(&self.geometry);
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return;
         };
@@ -459,6 +474,7 @@ impl Core {
             return;
         };
         node.homed.dirty.split_off(&end);
+        node.homed.recount(per_block);
         let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
         node.inode.size = size;
         if moving {
@@ -481,6 +497,8 @@ impl Core {
             return;
         };
         node.homed.take_back(batch.units);
+        node.homed
+            .recount(u64::from(self.geometry.block_size) / UNIT);
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
         if batch.landed {
             self.release_unshown(&homes);
@@ -534,6 +552,7 @@ impl Core {
             )?;
             extents::apply(&mut node.inode, &mut self.blocks, &change)?;
             node.homed.unimage(first * units_of(&geometry), u64::MAX);
+            node.homed.recount(units_of(&geometry));
             let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
             node.inode.frags = node.inode.frags.saturating_sub(freed);
             for home in change.freed {

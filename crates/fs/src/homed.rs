@@ -9,7 +9,7 @@
 //! What stands further left is newer and hides what stands further right.
 
 use loamfs_format::{Extent, FragAddr};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Bytes of a unit.
@@ -41,10 +41,14 @@ pub(crate) struct Batch {
 pub(crate) struct Homed {
     /// Newest.
     pub dirty: BTreeMap<u64, UnitBytes>,
+    /// Blocks that hold a dirty unit: what new homes take at most.
+    pub dirty_blocks: u64,
     /// Overwrites that ride in the next segment, with their homes.
     pub images: BTreeMap<u64, (FragAddr, UnitBytes)>,
     /// On their way to new homes.
     pub batch: Option<Batch>,
+    /// Dirty units whose homes are to be given up: they get new ones however short they are.
+    pub moving: BTreeSet<u64>,
     /// A write to a home failed; fsync reports it once.
     pub failed: bool,
 }
@@ -81,6 +85,26 @@ impl Homed {
     pub fn bytes(&self) -> u64 {
         let flying = self.batch.as_ref().map_or(0, |b| b.units.len());
         (self.dirty.len() + self.images.len() + flying) as u64 * UNIT
+    }
+
+    /// Takes in a newly written unit, of blocks of `per_block` units.
+    pub fn put(&mut self, unit: u64, bytes: UnitBytes, per_block: u64) {
+        let first = unit / per_block * per_block;
+        if self.dirty.range(first..first + per_block).next().is_none() {
+            self.dirty_blocks += 1;
+        }
+        self.dirty.insert(unit, bytes);
+    }
+
+    /// Counts the dirty blocks anew after units left.
+    pub fn recount(&mut self, per_block: u64) {
+        let mut last = None;
+        self.dirty_blocks = 0;
+        for unit in self.dirty.keys() {
+            if last.replace(unit / per_block) != Some(unit / per_block) {
+                self.dirty_blocks += 1;
+            }
+        }
     }
 
     /// Puts what a batch was to write back among the dirty units, where nothing newer is there.

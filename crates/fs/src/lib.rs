@@ -18,6 +18,7 @@ mod maps;
 mod mkfs;
 mod namespace;
 mod reader;
+mod reclaim;
 mod recovery;
 mod tree;
 pub mod types;

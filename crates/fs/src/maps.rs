@@ -65,6 +65,8 @@ pub(crate) struct Maps {
     pub ifile_overlay: BTreeMap<InodeBlockNo, IfileEntry>,
     /// The whole lazy map: settling keeps it small.
     pub lazy_map: BTreeMap<FragAddr, LazyEntry>,
+    /// Nodes that the next checkpoint writes anew because their place is wanted: kind, and a key below them.
+    pub moving: BTreeSet<(BlockKind, u64)>,
     /// Keys of the lazy map that changed since the last checkpoint.
     pub lazy_dirty: BTreeSet<FragAddr>,
 }
@@ -140,9 +142,11 @@ impl Maps {
             && let Ok(Some(leaf)) = IFILE.descend(&self.ifile, blocks, block.0, |_| true)
         {
             let entries = leaf.page.iter().filter(|(key, _)| (from..to).contains(key));
-            found.extend(entries.filter_map(|(key, value)| {
-                Some((InodeBlockNo(key), IfileEntry::decode(value)?))
-            }));
+            found.extend(
+                entries.filter_map(|(key, value)| {
+                    Some((InodeBlockNo(key), IfileEntry::decode(value)?))
+                }),
+            );
         }
         found.retain(|(_, entry)| near(entry));
         found
@@ -318,6 +322,15 @@ impl Maps {
             gather.note(BITMAP.prepare_put(&self.bitmap, blocks, key))?;
             gather.note(BITMAP.prepare_remove(&self.bitmap, blocks, key))?;
         }
+        for (kind, key) in &self.moving {
+            if let Some((tree, root)) = self.roots().into_iter().find(|(t, _)| t.kind == *kind) {
+                match tree.next(&root, blocks, *key) {
+                    Ok(Some(entry)) => gather.note(tree.prepare_put(&root, blocks, entry.key()))?,
+                    Ok(None) => {}
+                    Err(stop) => gather.note(Err(stop))?,
+                }
+            }
+        }
         for (group, _) in space.dirty_groups() {
             gather.note(GROUP.prepare_put(&self.group, blocks, group.0.into()))?;
         }
@@ -348,6 +361,18 @@ impl Maps {
         space: &Space,
         geometry: &Geometry,
     ) -> Result<(), Stop> {
+        for (kind, key) in std::mem::take(&mut self.moving) {
+            let found = self.roots().into_iter().find(|(t, _)| t.kind == kind);
+            if let Some((tree, mut root)) = found
+                && let Some(entry) = tree.next(&root, blocks, key)?
+            {
+                // Putting the same entry again takes the path to it out for change.
+                tree.put(&mut root, blocks, entry.key(), entry.value())?;
+                if let Some(slot) = self.root_mut(kind) {
+                    *slot = root;
+                }
+            }
+        }
         for (block, entry) in &self.ifile_overlay {
             if entry.live != 0 {
                 IFILE.put(&mut self.ifile, blocks, block.0, &entry.encode())?;

@@ -46,8 +46,15 @@ impl Reader {
     /// A reader that keeps up to `bytes` bytes of windows.
     pub fn new(device: Arc<dyn Device>, geometry: Geometry, bytes: usize) -> Reader {
         let max = (bytes as u64 / WINDOW).max(4) as usize;
-        let windows = Windows { max, ..Windows::default() };
-        Reader { device, geometry, windows: Mutex::new(windows) }
+        let windows = Windows {
+            max,
+            ..Windows::default()
+        };
+        Reader {
+            device,
+            geometry,
+            windows: Mutex::new(windows),
+        }
     }
 
     /// Reads blocks, in the order given. What comes from a window may be stale; `fresh` forbids that.
@@ -78,7 +85,8 @@ impl Reader {
                     let bytes = Arc::new(bytes);
                     for i in span.blocks {
                         let (start, end) = self.range(&wanted[i]);
-                        let (from, to) = ((start - span.start) as usize, (end - span.start) as usize);
+                        let (from, to) =
+                            ((start - span.start) as usize, (end - span.start) as usize);
                         results[i] = bytes.get(from..to).map(|part| Ok(part.to_vec()));
                     }
                     if span.keep {
@@ -188,10 +196,18 @@ impl Windows {
     fn keep(&mut self, offset: u64, bytes: &Arc<Buffer>) {
         for start in (0..bytes.len()).step_by(WINDOW as usize) {
             while self.map.len() >= self.max {
-                let oldest = self.map.iter().min_by_key(|(_, w)| w.used).map(|(number, _)| *number);
+                let oldest = self
+                    .map
+                    .iter()
+                    .min_by_key(|(_, w)| w.used)
+                    .map(|(number, _)| *number);
                 oldest.map(|number| self.map.remove(&number));
             }
-            let window = Window { bytes: Arc::clone(bytes), start, used: self.clock };
+            let window = Window {
+                bytes: Arc::clone(bytes),
+                start,
+                used: self.clock,
+            };
             self.map.insert((offset + start as u64) / WINDOW, window);
         }
     }

@@ -174,11 +174,11 @@ impl Core {
             dirty_since: None,
             homed_max: 64 << 20,
             leftovers: BTreeSet::new(),
+            usable_log: None,
             orphans_seen: false,
             sb,
         };
-        let group = core.geometry.group_frags * u64::from(core.geometry.fragment_size);
-        let keep = core.reserve_bytes().div_ceil(group).max(1);
+        let keep = core.reserve_groups();
         core.space.keep_for_log(keep);
         core
     }

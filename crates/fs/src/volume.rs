@@ -17,7 +17,7 @@ use loamfs_device::{Counters, Device, IoKind, Write};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::{INO_MAX, ino_at};
 use loamfs_format::inode::mode;
-use loamfs_format::{GroupNo, Ino, InodeBlockNo, Ssn};
+use loamfs_format::{Extent, GroupNo, Ino, InodeBlockNo, Ssn};
 use loamfs_log::segment::Segment;
 use loamfs_log::superblocks;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,8 +28,12 @@ const LAZY_MAX: usize = 4096;
 const SETTLE_STEP: usize = 1024;
 /// Inodes whose leftovers one step looks at.
 const LEFTOVERS_STEP: usize = 64;
+/// Rounds of compaction in one go: enough to go through a whole log.
+const REPLENISH_ROUNDS: usize = 1024;
+/// Rounds in a row that may win nothing: a checkpoint takes before it gives.
+const IDLE_ROUNDS: usize = 6;
 /// How often space is fought for before an operation gets ENOSPC.
-const TRIES: u32 = 3;
+const TRIES: u32 = 4;
 
 /// How a volume is opened.
 #[derive(Debug, Clone)]
@@ -241,7 +245,7 @@ impl Volume {
                 Stop::Crowded if may_commit => self.relieve(),
                 Stop::Full if may_commit && tries < TRIES => {
                     tries += 1;
-                    self.win_space()
+                    self.win_space(tries)
                 }
                 Stop::Full | Stop::Crowded => Err(Error::NoSpace),
             };
@@ -296,17 +300,69 @@ impl Volume {
         self.checkpoint_if_due()
     }
 
-    /// Wins space back before anyone gets ENOSPC (rule 10): pending frees become durable, and the segments and
-    /// checkpoints that rule 5 waits for are written.
-    fn win_space(&self) -> Result<(), Error> {
+    /// Wins space back before anyone gets ENOSPC (rule 10), each time by dearer means: pending frees become durable,
+    /// and reusable by a segment that says so; checkpoints give back maps and summaries; the log is compacted.
+    fn win_space(&self, means: u32) -> Result<(), Error> {
         self.tidy(usize::MAX)?;
         let _commit = self.commit_lock();
         let all: Vec<Ino> = self.core().homed.iter().copied().collect();
         self.commit_locked(&all, false, Wait::Durable)?;
         self.commit_locked(&[], true, Wait::Durable)?;
-        self.checkpoint_locked()?;
-        self.checkpoint_locked()?;
-        self.commit_locked(&[], true, Wait::Durable)
+        if means >= 2 {
+            self.checkpoint_locked()?;
+            self.checkpoint_locked()?;
+            self.commit_locked(&[], true, Wait::Durable)?;
+        }
+        if means >= 3 {
+            self.replenish_locked(true)?;
+        }
+        Ok(())
+    }
+
+    /// Compacts the log while it lacks room for the reserve in holes that segments fit into, a segment's worth at a
+    /// time, each made reusable before the next. `more` goes on for as long as anything is won.
+    fn replenish_locked(&self, more: bool) -> Result<(), Error> {
+        let (mut best, mut idle) = (0, 0);
+        for _ in 0..REPLENISH_ROUNDS {
+            let (enough, usable, worth) = {
+                let mut core = self.core();
+                let worth = core.geometry.frags_for(core.geometry.segment_max.into());
+                (core.has_reserve(), core.usable_log(), worth)
+            };
+            idle = if usable > best { 0 } else { idle + 1 };
+            best = best.max(usable);
+            if enough && !more || idle > IDLE_ROUNDS {
+                break;
+            }
+            let ranges = self.core().compactable(worth);
+            if !self.evacuate_some(&ranges)? {
+                let group = self.core().emptiest_log_group();
+                let ranges = group.map_or_else(Vec::new, |(_, ranges)| ranges);
+                if !self.evacuate_some(&ranges)? {
+                    break;
+                }
+            }
+            self.commit_locked(&[], false, Wait::Durable)?;
+            self.commit_locked(&[], true, Wait::Durable)?;
+            self.checkpoint_if_due()?;
+        }
+        Ok(())
+    }
+
+    /// Evacuates ranges until as much is dirty as one segment takes; returns whether any was.
+    fn evacuate_some(&self, ranges: &[Extent]) -> Result<bool, Error> {
+        let mut any = false;
+        for range in ranges {
+            let moved = self.step(|core| match core.evacuate(*range) {
+                Err(Stop::Crowded) => Ok(false),
+                other => other.map(|()| true),
+            })?;
+            if !moved {
+                break;
+            }
+            any = true;
+        }
+        Ok(any)
     }
 
     /// Brings the waiting data of `files` to their homes, then seals and writes a segment.
@@ -552,6 +608,11 @@ impl Volume {
                 let _commit = self.commit_lock();
                 self.commit_locked(&[], false, Wait::Durable)?;
                 self.checkpoint_if_due()?;
+                if !self.core().has_reserve() {
+                    // A removal that ate into the reserve: what it freed is made reusable, then the log compacted.
+                    self.commit_locked(&[], true, Wait::Durable)?;
+                    self.replenish_locked(false)?;
+                }
             }
         }
     }
@@ -954,8 +1015,22 @@ impl Volume {
         if images > LAZY_MAX {
             self.settle(SETTLE_STEP)?;
         }
+        self.reclaim()?;
         let _commit = self.commit_lock();
         self.checkpoint_if_due()
+    }
+
+    /// Keeps the reserve whole while nobody waits for it.
+    fn reclaim(&self) -> Result<(), Error> {
+        let low = {
+            let core = self.core();
+            core.space.free_groups() <= core.reserve_groups()
+        };
+        if !low {
+            return Ok(());
+        }
+        let _commit = self.commit_lock();
+        self.replenish_locked(false)
     }
 
     /// In idle times a segment that says nothing but `durable` lets freed space be reused.

@@ -71,6 +71,12 @@ impl Core {
         };
         let homes: BTreeMap<u64, FragAddr> =
             self.homes(ino, *first, last + 1)?.into_iter().collect();
+        let moving = self
+            .inodes
+            .nodes
+            .get(&ino)
+            .map(|node| node.homed.moving.clone())
+            .unwrap_or_default();
         let mut run: Vec<(u64, FragAddr)> = Vec::new();
         let mut end_run = |run: &mut Vec<(u64, FragAddr)>, fresh: &mut BTreeSet<u64>| {
             if run.len() as u64 <= IMAGE_UNITS_MAX {
@@ -83,7 +89,7 @@ impl Core {
             if run.last().is_some_and(|(last, _)| last + 1 != *unit) {
                 end_run(&mut run, &mut fresh);
             }
-            match homes.get(unit) {
+            match homes.get(unit).filter(|_| !moving.contains(unit)) {
                 Some(home) => run.push((*unit, *home)),
                 None => {
                     end_run(&mut run, &mut fresh);
@@ -213,6 +219,8 @@ impl Core {
                 node.homed.images.insert(*unit, (*home, bytes));
             }
         }
+        node.homed
+            .recount(u64::from(self.geometry.block_size) / UNIT);
         if !images.is_empty() {
             self.touch(ino);
         }
@@ -254,10 +262,12 @@ impl Core {
                 (extent.start, buffer)
             })
             .collect();
+        node.homed.moving.retain(|unit| !units.contains(unit));
         let taken = units
             .iter()
             .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
             .collect();
+        node.homed.recount(per_block);
         node.homed.batch = Some(Batch {
             id,
             units: taken,
@@ -289,6 +299,8 @@ impl Core {
             // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
             if let Some(batch) = node.homed.batch.take() {
                 node.homed.take_back(batch.units);
+                node.homed
+                    .recount(u64::from(self.geometry.block_size) / UNIT);
             }
             node.homed.failed = true;
         }
@@ -354,6 +366,7 @@ impl Core {
         for (from, to) in &runs {
             node.homed.unimage(from * per_block, to * per_block);
         }
+        node.homed.recount(per_block);
         extents::apply(&mut node.inode, &mut self.blocks, &change)?;
         node.inode.frags += fresh
             .iter()

@@ -72,6 +72,19 @@ impl Space {
         found
     }
 
+    /// Free fragments of log groups in holes of at least `least` fragments: what segments can still be placed in.
+    /// Groups that are not loaded count with all that is free in them.
+    pub fn log_usable(&self, least: u64) -> u64 {
+        let in_group = |number: &u32| match &self.groups[*number as usize].state {
+            State::Loaded(map) => {
+                let holes = map.holes().map(|hole| hole.end - hole.start);
+                holes.filter(|frags| *frags >= least).sum()
+            }
+            _ => 0,
+        };
+        self.log_groups.iter().map(in_group).sum::<u64>() + self.log.unloaded
+    }
+
     /// The `count` groups of a role that hold least, but something, with the fragments that they hold.
     pub fn emptiest_groups(&self, role: Role, count: usize) -> Vec<(GroupNo, u64)> {
         let mut found: Vec<(GroupNo, u64)> = (0u32..)

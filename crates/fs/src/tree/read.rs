@@ -40,6 +40,31 @@ type Flow<S> = Result<ControlFlow<()>, S>;
 const ON: ControlFlow<()> = ControlFlow::Continue(());
 
 impl Tree {
+    /// Where the node of this level and lower bound is, if there is one.
+    ///
+    /// # Errors
+    /// The store's stop.
+    pub fn locate<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        level: u8,
+        low: u64,
+    ) -> Result<Option<Pointer>, R::Stop> {
+        let Some(mut place) = Place::root(root) else {
+            return Ok(None);
+        };
+        while place.level > level {
+            let page = self.load(store, &place)?;
+            let Some(index) = page.floor(low) else {
+                return Ok(None);
+            };
+            place = self.child(store, &place, &page, index)?;
+        }
+        let found = place.level == level && place.low == low;
+        Ok(found.then_some(place.pointer))
+    }
+
     /// The entry of `key`.
     ///
     /// # Errors

@@ -1,0 +1,297 @@
+//! The one mover: `evacuate` makes the live blocks of a range dirty, so that the next segment carries them elsewhere
+//! and frees their places. Policies choose the ranges (DESIGN.md, "One mover").
+
+use crate::blocks::{Stop, What};
+use crate::core::Core;
+use crate::error::Error;
+use crate::tree::Tree;
+use crate::{dir, extents, xattrs};
+use loamfs_format::ifile::IfileEntry;
+use loamfs_format::inode::{Body, Inode};
+use loamfs_format::maps::OwnerRecord;
+use loamfs_format::node::TreeRoot;
+use loamfs_format::xattr::{Value, Xattr};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
+use loamfs_log::segment::HOLE_MIN;
+
+/// Fragments that one step of the mover looks at.
+const STEP_FRAGS: u64 = 256;
+
+impl Core {
+    /// Log ranges to be compacted, the cheapest first, until about `frags` free fragments are won.
+    pub fn compactable(&self, frags: u64) -> Vec<Extent> {
+        let mut won = 0;
+        let mut ranges = Vec::new();
+        for candidate in self
+            .space
+            .compact_candidates(self.geometry.frags_for(HOLE_MIN))
+        {
+            if won >= frags {
+                break;
+            }
+            won += candidate.scattered;
+            ranges.extend(pieces(candidate.extent));
+        }
+        ranges
+    }
+
+    /// The log groups that hold least, in pieces: emptied, they can take any role.
+    pub fn emptiest_log_group(&self) -> Option<(GroupNo, Vec<Extent>)> {
+        let next = self.geometry.group_of(self.log.tail().next);
+        let half = self.geometry.group_frags / 2;
+        let found = self
+            .space
+            .emptiest_groups(loamfs_format::group::Role::Log, 2);
+        let (group, _) = found
+            .into_iter()
+            .find(|(g, used)| *g != next && *used <= half)?;
+        Some((group, pieces(self.geometry.group_extent(group))))
+    }
+
+    /// Makes the live blocks of a range dirty. Bounded by the range, which should be short.
+    pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
+        self.admit_removal()?;
+        let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
+        for (extent, owner) in self.space.owner_in_overlay(range) {
+            owners.retain(|(old, _)| !old.overlaps(extent));
+            let record = OwnerRecord {
+                frags: extent.frags as u32,
+                kind: owner.kind,
+                level: owner.level,
+                ino: owner.ino,
+                logical: owner.logical,
+            };
+            owners.push((extent, record));
+        }
+        for (extent, record) in owners {
+            if self.space.is_set(extent.start) == Some(false) {
+                continue;
+            }
+            match self.move_block(extent, &record, range) {
+                Err(Stop::Failed(Error::Stale(_))) => {}
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes one block dirty if it is still where its owner record says.
+    fn move_block(
+        &mut self,
+        extent: Extent,
+        record: &OwnerRecord,
+        range: Extent,
+    ) -> Result<(), Stop> {
+        let (ino, at) = (record.ino, extent.start);
+        match record.kind {
+            BlockKind::Summary | BlockKind::Superblock => Ok(()),
+            BlockKind::InodeBlock => self.move_inodes(InodeBlockNo(record.logical), at),
+            BlockKind::DirNode
+            | BlockKind::ExtentNode
+            | BlockKind::ChecksumNode
+            | BlockKind::XattrNode => self.move_node(ino, record, at),
+            BlockKind::IfileNode
+            | BlockKind::BitmapNode
+            | BlockKind::OwnerNode
+            | BlockKind::GroupNode
+            | BlockKind::LazyNode => self.move_map_node(record, at),
+            BlockKind::SmallData => self.move_small(ino, at),
+            BlockKind::XattrValue => self.move_value(ino, record.logical, at),
+            BlockKind::Image => self.move_image(ino, record.logical, at),
+            BlockKind::Homed => self.move_home(ino, extent, record.logical, range),
+        }
+    }
+
+    fn move_inodes(&mut self, block: InodeBlockNo, at: FragAddr) -> Result<(), Stop> {
+        let entry: IfileEntry = self.maps.ifile_entry(&mut self.blocks, block)?;
+        if entry.pointer.addr == at {
+            self.inodes
+                .load_block(&self.maps, &mut self.blocks, block)?;
+            self.inodes.touch_block(block);
+            self.note_dirty();
+        }
+        Ok(())
+    }
+
+    fn tree_of(inode: &Inode, kind: BlockKind) -> Option<(Tree, TreeRoot)> {
+        match (kind, &inode.body) {
+            (BlockKind::DirNode, Body::DirTree(root)) => Some((dir::tree(inode), *root)),
+            (BlockKind::ExtentNode, Body::ExtentTree(root)) => Some((extents::tree(inode), *root)),
+            (BlockKind::ChecksumNode, _) => Some((extents::crc_tree(inode), inode.checksums)),
+            (BlockKind::XattrNode, _) => Some((xattrs::tree(inode), inode.xattrs)),
+            _ => None,
+        }
+    }
+
+    fn move_node(&mut self, ino: Ino, record: &OwnerRecord, at: FragAddr) -> Result<(), Stop> {
+        self.prepare_dirty(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(());
+        };
+        let Some((tree, mut root)) = Core::tree_of(&node.inode, record.kind) else {
+            return Ok(());
+        };
+        let found = tree.locate(&root, &mut self.blocks, record.level, record.logical)?;
+        if found.is_none_or(|pointer| pointer.addr != at) {
+            return Ok(());
+        }
+        let Some(entry) = tree.next(&root, &mut self.blocks, record.logical)? else {
+            return Ok(());
+        };
+        // Putting the same entry again takes the path to it out for change.
+        tree.put(&mut root, &mut self.blocks, entry.key(), entry.value())?;
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(());
+        };
+        match record.kind {
+            BlockKind::DirNode => node.inode.body = Body::DirTree(root),
+            BlockKind::ExtentNode => node.inode.body = Body::ExtentTree(root),
+            BlockKind::ChecksumNode => node.inode.checksums = root,
+            _ => node.inode.xattrs = root,
+        }
+        self.touch(ino);
+        Ok(())
+    }
+
+    fn move_map_node(&mut self, record: &OwnerRecord, at: FragAddr) -> Result<(), Stop> {
+        let roots = self.maps.roots();
+        let Some((tree, root)) = roots.into_iter().find(|(tree, _)| tree.kind == record.kind)
+        else {
+            return Ok(());
+        };
+        let found = tree.locate(&root, &mut self.blocks, record.level, record.logical)?;
+        if found.is_some_and(|pointer| pointer.addr == at) {
+            self.maps.moving.insert((record.kind, record.logical));
+        }
+        Ok(())
+    }
+
+    fn move_small(&mut self, ino: Ino, at: FragAddr) -> Result<(), Stop> {
+        let node = self.node(ino)?;
+        let here = matches!(node.inode.body, Body::Small(pointer) if pointer.addr == at);
+        if !here || node.small.is_some() || node.is_large() {
+            return Ok(());
+        }
+        let content = self.small_content(ino)?;
+        self.prepare_dirty(ino)?;
+        self.small_bytes += content.len() as u64;
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.small = Some(content);
+        }
+        self.touch(ino);
+        Ok(())
+    }
+
+    fn move_value(&mut self, ino: Ino, key: u64, at: FragAddr) -> Result<(), Stop> {
+        self.prepare_dirty(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(());
+        };
+        let (tree, mut root) = (xattrs::tree(&node.inode), node.inode.xattrs);
+        let Some(entry) = tree.get(&root, &mut self.blocks, key)? else {
+            return Ok(());
+        };
+        let Some(mut xattr) = Xattr::decode(entry.value()) else {
+            return Ok(());
+        };
+        let Value::Log(pieces) = &mut xattr.value else {
+            return Ok(());
+        };
+        if pieces.iter().all(|piece| piece.addr != at) {
+            return Ok(());
+        }
+        let mut value = Vec::new();
+        for piece in pieces.iter() {
+            value.extend_from_slice(&self.blocks.bytes(piece, What::Data(ino))?);
+        }
+        let old: Vec<Extent> = pieces.iter().map(|piece| piece.extent()).collect();
+        pieces.fill(loamfs_format::Pointer::NONE);
+        drop(entry);
+        tree.put(&mut root, &mut self.blocks, key, &xattr.encode())?;
+        self.small_bytes += value.len() as u64;
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.xattrs = root;
+            node.values.insert(key, value.into());
+        }
+        old.into_iter().for_each(|extent| self.free(extent));
+        self.touch(ino);
+        Ok(())
+    }
+
+    /// An image moves within the log; it settles in its own time.
+    fn move_image(&mut self, ino: Ino, unit: u64, at: FragAddr) -> Result<(), Stop> {
+        let Some((_, home)) = self.homes(ino, unit, unit + 1)?.pop() else {
+            return Ok(());
+        };
+        let here = self
+            .maps
+            .lazy_map
+            .get(&home)
+            .is_some_and(|entry| entry.image == at);
+        if !here || self.node(ino)?.homed.get(unit).is_some() {
+            return Ok(());
+        }
+        let content = self.shown_unit(ino, unit)?;
+        self.prepare_dirty(ino)?;
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.homed.images.insert(unit, (home, content));
+            self.homed.insert(ino);
+        }
+        self.touch(ino);
+        Ok(())
+    }
+
+    /// Homed blocks wait to be written to new homes, elsewhere.
+    fn move_home(
+        &mut self,
+        ino: Ino,
+        extent: Extent,
+        block: u64,
+        range: Extent,
+    ) -> Result<(), Stop> {
+        let per_block = u64::from(self.geometry.block_size) / crate::homed::UNIT;
+        let block_frags = self.geometry.block_frags();
+        let start = extent.start.0.max(range.start.0);
+        let end = extent.end().0.min(range.end().0);
+        let first = block + (start - extent.start.0) / block_frags;
+        let count = end.saturating_sub(start).div_ceil(block_frags);
+        let homes = self.homes(ino, first * per_block, (first + count) * per_block)?;
+        let mut units = Vec::new();
+        let mut missing = false;
+        for (unit, home) in homes.into_iter().filter(|(_, home)| range.contains(*home)) {
+            let _ = home;
+            if self.node(ino)?.homed.get(unit).is_some() {
+                continue;
+            }
+            match self.shown_unit(ino, unit) {
+                Ok(content) => units.push((unit, content)),
+                Err(Stop::Missing) => missing = true,
+                Err(stop) => return Err(stop),
+            }
+        }
+        if missing {
+            return Err(Stop::Missing);
+        }
+        self.prepare_dirty(ino)?;
+        if let Some(node) = self.inodes.nodes.get_mut(&ino)
+            && !units.is_empty()
+        {
+            node.homed
+                .moving
+                .extend(units.iter().map(|(unit, _)| *unit));
+            node.homed.dirty.extend(units);
+            node.homed.recount(per_block);
+            self.homed.insert(ino);
+            self.touch(ino);
+        }
+        Ok(())
+    }
+}
+
+/// A range in pieces that one step can take.
+fn pieces(extent: Extent) -> Vec<Extent> {
+    (extent.start.0..extent.end().0)
+        .step_by(STEP_FRAGS as usize)
+        .map(|start| Extent::new(FragAddr(start), STEP_FRAGS.min(extent.end().0 - start)))
+        .collect()
+}

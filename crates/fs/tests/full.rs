@@ -1,0 +1,114 @@
+//! Full volumes: ENOSPC comes before anything changed, deletes always work, space comes back (rule 10).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use std::sync::Arc;
+
+const NEW: NewInode = NewInode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+
+fn logs() {
+    let _ = tracing_subscriber::fmt().with_test_writer().try_init();
+}
+
+fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
+    logs();
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    (device, volume)
+}
+
+fn name(i: usize) -> Vec<u8> {
+    format!("file{i}").into_bytes()
+}
+
+/// Makes files until the volume is full; returns how many were made whole.
+fn fill(volume: &Volume, from: usize, size: usize) -> usize {
+    for i in from.. {
+        let made = volume.create(ROOT_INO, &name(i), &NEW).and_then(|attr| {
+            let done = volume.write(attr.ino, 0, &vec![i as u8; size])?;
+            if done == size {
+                Ok(())
+            } else {
+                Err(Error::NoSpace)
+            }
+        });
+        match made {
+            Ok(()) => {}
+            Err(Error::NoSpace) => return i,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    unreachable!()
+}
+
+fn used(volume: &Volume) -> f64 {
+    let s = volume.statfs();
+    1.0 - s.available as f64 / s.total as f64
+}
+
+#[test]
+fn small_files_fill_the_volume_and_every_delete_works() {
+    let (device, volume) = volume(48 << 20);
+    let count = fill(&volume, 0, 1000);
+    assert!(
+        used(&volume) > 0.9,
+        "full at {:.2} with {count} files",
+        used(&volume)
+    );
+    for i in (0..count).step_by(2) {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    let again = fill(&volume, 1_000_000, 1000) - 1_000_000;
+    assert!(
+        again * 10 > count * 3,
+        "{again} files more after {} were deleted",
+        count / 2
+    );
+    for i in (1..count).step_by(2) {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    for i in 1_000_000..1_000_000 + again {
+        let attr = volume.lookup(ROOT_INO, &name(i)).unwrap();
+        assert_eq!(volume.read(attr.ino, 0, 5000).unwrap(), vec![i as u8; 1000]);
+    }
+    volume.close().unwrap();
+    drop(volume);
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(3)).unwrap();
+    for i in 1_000_000..1_000_000 + again {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    volume.close().unwrap();
+    assert!(used(&volume) < 0.2, "{}", used(&volume));
+}
+
+#[test]
+fn large_files_fill_the_volume_and_small_ones_follow() {
+    let (_device, volume) = volume(48 << 20);
+    let count = fill(&volume, 0, 300_000);
+    volume.sync().unwrap();
+    assert!(
+        used(&volume) > 0.75,
+        "full at {:.2} with {count} files",
+        used(&volume)
+    );
+    for i in 0..count {
+        let attr = volume.lookup(ROOT_INO, &name(i)).unwrap();
+        assert_eq!(
+            volume.read(attr.ino, 0, 300_000).unwrap(),
+            vec![i as u8; 300_000]
+        );
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    let _ = volume.unlink(ROOT_INO, &name(count));
+    volume.sync().unwrap();
+    let small = fill(&volume, 1_000_000, 1000) - 1_000_000;
+    assert!(small > 10_000, "{small}");
+    volume.close().unwrap();
+}
