@@ -1,0 +1,106 @@
+//! Checking a whole volume in bounded memory.
+//!
+//! 1. One walk over everything reachable (`walk`) verifies blocks and what each says by itself. What two places must
+//!    agree on is not remembered but *summed*: every range that is reached adds a keyed fingerprint of (place, owner)
+//!    to the sum of its region of the volume, every name one of (inode, type, parent) to the sum of its region of
+//!    inode numbers; what inodes say of their names is subtracted (`sums`).
+//! 2. One scan over bitmap and owner records in the order of addresses (`scan`, `space`) subtracts what they say. A
+//!    sound region ends with the sum 0, and by chance an unsound one does once in 2^64.
+//! 3. Regions with another sum are looked at exactly (`exact`, `names`): what is reached in them is collected, as much
+//!    as fits into memory at a time, and compared piece by piece. A sound volume is thus walked once.
+//! 4. Directories that lead to each other but not to the root are found from their parents (`connect`).
+
+mod aggregates;
+mod bits;
+mod connect;
+mod crcs;
+mod exact;
+mod first;
+mod groups;
+mod keyed;
+mod names;
+mod scan;
+mod space;
+mod sums;
+mod visitor;
+mod walk;
+mod walk_dir;
+mod walk_file;
+mod walk_inode;
+mod walk_xattr;
+
+use crate::reader::CopyState;
+use crate::{Options, Phase, Problem, Progress, Report, Volume};
+use first::First;
+use loamfs_device::Device;
+use walk::Walker;
+
+/// With less than this no check makes headway.
+const MEMORY_MIN: u64 = 16 << 10;
+/// Nodes that the cache holds at most.
+const CACHE_NODES_MAX: u64 = 4096;
+
+/// Checks the volume on a device and says what is wrong with it.
+///
+/// Reads only. The result is right for a volume that nobody writes to meanwhile.
+pub fn check(device: &dyn Device, options: &mut Options<'_>) -> Report {
+    let mut report = Report::new(options.problems_max);
+    let memory = options.memory.max(MEMORY_MIN);
+    let nodes = (memory / 16 / loamfs_format::node::NODE_SIZE as u64).min(CACHE_NODES_MAX);
+    tell(options, Phase::Open, 0, 1);
+    match Volume::open_with(device, nodes as usize) {
+        Ok(volume) => check_volume(&volume, options, memory, &mut report),
+        Err(error) => report.add(Problem::Unusable { error }),
+    }
+    report.plan.finish();
+    report
+}
+
+fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, report: &mut Report) {
+    for (offset, state) in &volume.copies().places {
+        if !matches!(state, CopyState::Valid(_)) {
+            report.add(Problem::SuperblockCopy {
+                offset: *offset,
+                state: state.clone(),
+            });
+        }
+    }
+    for problem in &volume.state().problems {
+        report.add(problem.clone());
+    }
+    report.stats.last = volume.last();
+    report.stats.segments = volume.segments().len() as u64;
+    report.stats.dropped_segments = volume.dropped_segments() as u64;
+
+    let data = options.data;
+    let mut first = First::new(volume, memory, report, options);
+    Walker::new(volume, &mut first, data).run();
+    let found = first.finish();
+    volume_totals(volume, &found, report);
+    space::check(volume, found.space, &found.lost, memory, report, options);
+    names::check(volume, &found.names, &found.lost, memory, report, options);
+    connect::check(volume, found.directories, memory, report, options);
+}
+
+/// Compares what the last summary says of the whole volume.
+fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Report) {
+    let (stored, inodes) = (volume.state().dynamic.inodes, report.stats.inodes);
+    if found.lost.inodes {
+        return;
+    }
+    if stored != inodes {
+        report.add(Problem::InodeCount {
+            stored,
+            found: inodes,
+        });
+    }
+    if !found.root {
+        report.add(Problem::NoRoot {});
+    }
+}
+
+fn tell(options: &mut Options<'_>, phase: Phase, done: u64, total: u64) {
+    if let Some(progress) = &mut options.progress {
+        progress(Progress { phase, done, total });
+    }
+}

@@ -1,0 +1,184 @@
+//! The first walk: names what is wrong by itself, and sums what two places must agree on.
+
+use super::sums::{NameSums, Side, SpaceSums};
+use super::visitor::{Lost, Visitor};
+use crate::{Options, Owner, Phase, Problem, Progress, Report, Volume};
+use loamfs_format::dirent::Dirent;
+use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK};
+use loamfs_format::inode::{Inode, ROOT_INO, mode};
+use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
+
+/// The type bits of a directory, as entries have them.
+pub(crate) const DIRECTORY: u8 = (mode::DIRECTORY >> 12) as u8;
+/// Inodes between two words about progress.
+const STEP: u64 = 1024;
+
+/// What the first walk leaves for the rest of the check.
+pub(crate) struct Found {
+    pub(crate) space: SpaceSums,
+    pub(crate) names: NameSums,
+    pub(crate) lost: Lost,
+    /// Directories and their parents; `None` when they do not fit into memory.
+    pub(crate) directories: Option<Vec<(Ino, Ino)>>,
+    /// Whether there is a root directory.
+    pub(crate) root: bool,
+}
+
+/// The visitor of the first walk.
+pub(crate) struct First<'a, 'p> {
+    found: Found,
+    report: &'a mut Report,
+    options: &'a mut Options<'p>,
+    /// Most directories that are remembered.
+    directories_max: usize,
+    claimed: u64,
+    /// Fragments in use, by the number of the kind.
+    frags: [u64; BlockKind::ALL.len() + 1],
+    total: u64,
+    inodes: u64,
+}
+
+impl<'a, 'p> First<'a, 'p> {
+    pub(crate) fn new(
+        volume: &Volume<'_>,
+        memory: u64,
+        report: &'a mut Report,
+        options: &'a mut Options<'p>,
+    ) -> First<'a, 'p> {
+        let key = volume.superblock().uuid;
+        let total = volume.geometry().total_frags;
+        let dynamic = &volume.state().dynamic;
+        let numbers = dynamic
+            .next_inode_block
+            .0
+            .saturating_mul(INODES_PER_BLOCK)
+            .min(INO_MAX);
+        report.stats.passes += 1;
+        let found = Found {
+            space: SpaceSums::new(key, total, memory / 16),
+            names: NameSums::new(key, numbers, memory / 16),
+            lost: Lost::default(),
+            directories: Some(Vec::new()),
+            root: false,
+        };
+        let directories_max = (memory / 4 / size_of::<(Ino, Ino)>() as u64) as usize;
+        First {
+            found,
+            report,
+            options,
+            directories_max,
+            claimed: 0,
+            frags: [0; BlockKind::ALL.len() + 1],
+            total,
+            inodes: dynamic.inodes,
+        }
+    }
+
+    pub(crate) fn finish(self) -> Found {
+        let (claimed, total) = (self.claimed, self.total);
+        if self.is_overcommitted() {
+            self.report.add(Problem::Overcommitted { claimed, total });
+        }
+        for kind in BlockKind::ALL {
+            let frags = self.frags[kind as usize];
+            if frags > 0 {
+                self.report.stats.frags.insert(format!("{kind:?}"), frags);
+            }
+        }
+        self.found
+    }
+
+    /// Whether so much is claimed that summing it would cost more than the volume's size allows.
+    fn is_overcommitted(&self) -> bool {
+        self.claimed > self.total.saturating_mul(2)
+    }
+
+    fn tell(&mut self, phase: Phase, done: u64, total: u64) {
+        if let Some(progress) = &mut self.options.progress {
+            progress(Progress { phase, done, total });
+        }
+    }
+
+    fn remember_directory(&mut self, inode: &Inode) {
+        let full = self.directories_max;
+        match &mut self.found.directories {
+            Some(list) if list.len() < full => list.push((inode.ino, inode.parent)),
+            list => *list = None,
+        }
+    }
+}
+
+impl Visitor for First<'_, '_> {
+    fn claim(&mut self, extent: Extent, owner: Owner) {
+        self.claimed = self.claimed.saturating_add(extent.frags);
+        if !self.is_overcommitted() {
+            self.frags[owner.kind as usize] += extent.frags;
+            self.found.space.range(extent, Some(owner), Side::Reached);
+        }
+    }
+
+    fn image(&mut self, home: FragAddr) {
+        self.found.space.image(home, Side::Reached);
+    }
+
+    fn name(&mut self, dir: Ino, entry: &Dirent<'_>) {
+        self.report.stats.names += 1;
+        let names = &mut self.found.names;
+        if entry.file_type == DIRECTORY {
+            names.names(entry.ino, DIRECTORY, dir, 1, Side::Reached);
+            names.subdirectories(dir, 1, Side::Reached);
+        } else {
+            names.names(entry.ino, entry.file_type, Ino(0), 1, Side::Reached);
+        }
+    }
+
+    fn inode(&mut self, inode: &Inode, orphan: bool) {
+        let stats = &mut self.report.stats;
+        stats.inodes += 1;
+        stats.orphans += u64::from(orphan);
+        let (ino, nlink) = (inode.ino, u64::from(inode.nlink));
+        let names = &mut self.found.names;
+        if inode.is_dir() {
+            stats.directories += 1;
+            self.found.root |= ino == ROOT_INO;
+            if nlink > 0 {
+                if ino != ROOT_INO {
+                    names.names(ino, DIRECTORY, inode.parent, 1, Side::Recorded);
+                }
+                names.subdirectories(ino, nlink.wrapping_sub(2), Side::Recorded);
+                self.remember_directory(inode);
+            }
+            if ino == ROOT_INO && inode.parent != ROOT_INO {
+                let (stored, found) = (inode.parent, ROOT_INO);
+                self.report.add(Problem::Parent { ino, stored, found });
+            }
+        } else {
+            let kind = (inode.file_type() >> 12) as u8;
+            names.names(ino, kind, Ino(0), nlink, Side::Recorded);
+        }
+        let seen = self.report.stats.inodes;
+        if seen.is_multiple_of(STEP) {
+            self.tell(Phase::Inodes, seen, self.inodes);
+        }
+    }
+
+    fn problem(&mut self, problem: Problem) {
+        self.report.add(problem);
+    }
+
+    fn lost(&mut self, lost: Lost) {
+        self.found.lost.add(lost);
+    }
+
+    fn node(&mut self) {
+        self.report.stats.nodes += 1;
+    }
+
+    fn data(&mut self, bytes: u64) {
+        self.report.stats.data_bytes += bytes;
+    }
+
+    fn maps_done(&mut self, maps: u64) {
+        self.tell(Phase::Maps, maps, 5);
+    }
+}

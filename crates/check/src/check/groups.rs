@@ -1,0 +1,166 @@
+//! Group descriptors: how much of each group is in use, and what for.
+
+use crate::reader::Entries;
+use crate::{Owner, Problem, Report, Volume};
+use loamfs_format::group::{GroupDesc, Role};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
+
+use super::scan::Window;
+
+/// Compares descriptors with what the windows of a scan, told in order, hold.
+pub(crate) struct Groups<'v> {
+    volume: &'v Volume<'v>,
+    descs: Entries<'v>,
+    /// The group that is being counted: number, set bits, set bits and reserved fragments together.
+    current: (u64, u64, u64),
+    /// The group whose role was looked up last.
+    role: Option<(u64, Option<Role>)>,
+    /// The last group with contents that its role does not allow.
+    wrong: Option<u64>,
+}
+
+impl<'v> Groups<'v> {
+    pub(crate) fn new(volume: &'v Volume<'v>) -> Groups<'v> {
+        let descs = volume.entries(volume.map(BlockKind::GroupNode), 0);
+        Groups {
+            volume,
+            descs,
+            current: (0, 0, 0),
+            role: None,
+            wrong: None,
+        }
+    }
+
+    pub(crate) fn window(&mut self, window: &Window, report: &mut Report) {
+        for part in self.parts(window.extent) {
+            let group = self.group_of(part.start);
+            if group != self.current.0 {
+                self.count(report);
+                self.current = (group, 0, 0);
+            }
+            let reserved =
+                crate::check::bits::Bits::runs(part, &[&window.reserved], &[&window.base]);
+            let set = window.base.count(part);
+            self.current.1 += set;
+            self.current.2 += set + reserved.iter().map(|run| run.frags).sum::<u64>();
+        }
+    }
+
+    /// Checks that a piece may be where it is.
+    pub(crate) fn piece(&mut self, extent: Extent, owner: &Owner, report: &mut Report) {
+        let needed = match owner.kind {
+            BlockKind::Superblock => return,
+            BlockKind::Homed => Role::Data,
+            _ => Role::Log,
+        };
+        for extent in self.parts(extent) {
+            let group = self.group_of(extent.start);
+            let Some(role) = self.role(group) else {
+                continue;
+            };
+            if role != needed && self.wrong != Some(group) {
+                self.wrong = Some(group);
+                let (group, kind) = (GroupNo(group as u32), owner.kind);
+                report.add(Problem::GroupRole {
+                    group,
+                    role,
+                    extent,
+                    kind,
+                });
+            }
+        }
+    }
+
+    /// Compares the last group that was counted and all behind it.
+    pub(crate) fn finish(&mut self, report: &mut Report) {
+        self.count(report);
+        let groups = u64::from(self.volume.geometry().groups());
+        while let Some((group, desc)) = self.next_desc(u64::MAX, report) {
+            if group >= groups {
+                report.add(Problem::GroupOutside { group });
+            } else {
+                compare(group, &desc, 0, 0, report);
+            }
+        }
+    }
+
+    fn count(&mut self, report: &mut Report) {
+        let (group, set, with_reserved) = self.current;
+        while let Some((before, desc)) = self.next_desc(group, report) {
+            compare(before, &desc, 0, 0, report);
+        }
+        let desc = self.next_desc(group.saturating_add(1), report);
+        let desc = desc.map_or_else(GroupDesc::default, |(_, desc)| desc);
+        compare(group, &desc, set, with_reserved, report);
+    }
+
+    /// The next descriptor of a group before `end`.
+    fn next_desc(&mut self, end: u64, report: &mut Report) -> Option<(u64, GroupDesc)> {
+        loop {
+            match self.descs.peek()? {
+                Ok(entry) if entry.key() >= end => return None,
+                _ => {}
+            }
+            // Nodes that cannot be used were named when the maps were walked.
+            let Some(Ok(entry)) = self.descs.next() else {
+                continue;
+            };
+            let key = entry.key();
+            match GroupDesc::decode(entry.value()) {
+                Some(desc) => return Some((key, desc)),
+                None => {
+                    let kind = BlockKind::GroupNode;
+                    report.add(Problem::Entry {
+                        kind,
+                        ino: Ino(0),
+                        key,
+                    });
+                }
+            }
+        }
+    }
+
+    fn role(&mut self, group: u64) -> Option<Role> {
+        if let Some((known, role)) = self.role
+            && known == group
+        {
+            return role;
+        }
+        let role = self
+            .volume
+            .group(GroupNo(group as u32))
+            .ok()
+            .map(|(_, role)| role);
+        self.role = Some((group, role));
+        role
+    }
+
+    fn group_of(&self, at: FragAddr) -> u64 {
+        at.0 / self.volume.geometry().group_frags
+    }
+
+    /// A range, cut at the ends of groups.
+    fn parts(&self, extent: Extent) -> Vec<Extent> {
+        let size = self.volume.geometry().group_frags;
+        let mut parts = Vec::new();
+        let mut at = extent.start.0;
+        while at < extent.end().0 {
+            let end = ((at / size + 1) * size).min(extent.end().0);
+            parts.push(Extent::new(FragAddr(at), end - at));
+            at = end;
+        }
+        parts
+    }
+}
+
+/// The bits of the superblocks may be set for good or be understood.
+fn compare(group: u64, desc: &GroupDesc, set: u64, with_reserved: u64, report: &mut Report) {
+    if desc.used != set && desc.used != with_reserved {
+        let (group, stored) = (GroupNo(group as u32), desc.used);
+        report.add(Problem::GroupUsed {
+            group,
+            stored,
+            found: set,
+        });
+    }
+}

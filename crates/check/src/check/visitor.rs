@@ -1,0 +1,69 @@
+//! What a walk tells about.
+
+use crate::{Owner, Problem};
+use loamfs_format::dirent::Dirent;
+use loamfs_format::inode::Inode;
+use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
+
+/// What a walk could not see, so that nobody draws conclusions from its absence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lost {
+    /// Blocks that may be in use.
+    pub(crate) space: bool,
+    /// Names that may be there.
+    pub(crate) names: bool,
+    /// Inodes that may live.
+    pub(crate) inodes: bool,
+    /// Parts of the bitmap.
+    pub(crate) bits: bool,
+    /// Parts of the owner records.
+    pub(crate) owners: bool,
+    /// Group descriptors.
+    pub(crate) groups: bool,
+}
+
+impl Lost {
+    /// What is out of reach below a block of this kind.
+    pub(crate) fn below(kind: BlockKind) -> Lost {
+        let inodes = matches!(kind, BlockKind::IfileNode | BlockKind::InodeBlock);
+        Lost {
+            space: true,
+            names: inodes || kind == BlockKind::DirNode,
+            inodes,
+            bits: kind == BlockKind::BitmapNode,
+            owners: kind == BlockKind::OwnerNode,
+            groups: kind == BlockKind::GroupNode,
+        }
+    }
+
+    pub(crate) fn add(&mut self, more: Lost) {
+        self.space |= more.space;
+        self.names |= more.names;
+        self.inodes |= more.inodes;
+        self.bits |= more.bits;
+        self.owners |= more.owners;
+        self.groups |= more.groups;
+    }
+}
+
+/// Listens to a walk. A listener overrides what it wants to hear.
+pub(crate) trait Visitor {
+    /// A range is in use.
+    fn claim(&mut self, _extent: Extent, _owner: Owner) {}
+    /// The lazy map's entry of this home belongs to a file.
+    fn image(&mut self, _home: FragAddr) {}
+    /// A directory has an entry.
+    fn name(&mut self, _dir: Ino, _entry: &Dirent<'_>) {}
+    /// An inode lives.
+    fn inode(&mut self, _inode: &Inode, _orphan: bool) {}
+    /// Something is wrong by itself.
+    fn problem(&mut self, _problem: Problem) {}
+    /// Something cannot be seen.
+    fn lost(&mut self, _lost: Lost) {}
+    /// A node was read.
+    fn node(&mut self) {}
+    /// Data were read and are what they should be.
+    fn data(&mut self, _bytes: u64) {}
+    /// That many maps were walked.
+    fn maps_done(&mut self, _maps: u64) {}
+}

@@ -1,0 +1,56 @@
+//! What an inode says by itself, and the way to its content.
+
+use super::walk::Walker;
+use crate::Problem;
+use loamfs_format::Ssn;
+use loamfs_format::inode::{Body, Inode, mode};
+
+impl Walker<'_, '_> {
+    /// Checks a live inode of a block whose entry says that it changed last in segment `limit`.
+    pub(super) fn inode(&mut self, inode: &Inode, orphan: bool, limit: Ssn) {
+        let ino = inode.ino;
+        self.visitor.inode(inode, orphan);
+        if inode.generation == 0 {
+            self.visitor.problem(Problem::Generation { ino });
+        }
+        if orphan != (inode.nlink == 0) {
+            self.visitor.problem(Problem::OrphanBit {
+                ino,
+                nlink: inode.nlink,
+                orphan,
+            });
+        }
+        if inode.ssn > limit {
+            self.visitor.problem(Problem::InodeSsn {
+                ino,
+                ssn: inode.ssn,
+                limit,
+            });
+        }
+        if !is_type(inode.file_type()) {
+            self.visitor.problem(Problem::InodeType {
+                ino,
+                mode: inode.mode,
+            });
+        }
+        self.xattrs(inode);
+        match &inode.body {
+            Body::InlineDir(_) | Body::DirTree(_) => self.directory(inode),
+            Body::Empty if inode.is_dir() => self.directory(inode),
+            _ => self.file(inode),
+        }
+    }
+}
+
+const fn is_type(file_type: u32) -> bool {
+    matches!(
+        file_type,
+        mode::SOCKET
+            | mode::SYMLINK
+            | mode::REGULAR
+            | mode::BLOCK
+            | mode::DIRECTORY
+            | mode::CHARACTER
+            | mode::FIFO
+    )
+}

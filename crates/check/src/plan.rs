@@ -1,0 +1,111 @@
+//! What a repair would have to change, as plain data.
+
+use loamfs_format::{Extent, Ino};
+
+/// A repair of what [`Problem::repairable`](crate::Problem::repairable) says; whoever writes the volume applies it as
+/// ordinary segments.
+///
+/// The plan is right for exactly the state that was checked ([`Stats::last`](crate::Stats::last)). Ranges in doubt are
+/// left out: nothing is cleared when a part of the metadata could not be read, as what that part uses looks unused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Ranges in use whose bits are clear, by address.
+    pub set: Vec<Extent>,
+    /// Ranges whose bits are set, but which are nobody's, by address.
+    pub clear: Vec<Extent>,
+    /// Inodes with names and their right link counts.
+    pub links: Vec<(Ino, u32)>,
+    /// Live inodes without a name: to be named in a lost+found, or removed.
+    pub unnamed: Vec<Ino>,
+    /// Whether the plan stops short because there was too much to list; apply it and check again.
+    pub truncated: bool,
+}
+
+/// Most entries of each list.
+const LIST_MAX: usize = 1 << 16;
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty()
+            && self.clear.is_empty()
+            && self.links.is_empty()
+            && self.unnamed.is_empty()
+    }
+
+    pub(crate) fn add_set(&mut self, extent: Extent) {
+        self.truncated |= !push(&mut self.set, extent);
+    }
+
+    pub(crate) fn add_clear(&mut self, extent: Extent) {
+        self.truncated |= !push(&mut self.clear, extent);
+    }
+
+    pub(crate) fn add_links(&mut self, ino: Ino, count: u32) {
+        if self.links.len() < LIST_MAX {
+            self.links.push((ino, count));
+        } else {
+            self.truncated = true;
+        }
+    }
+
+    pub(crate) fn add_unnamed(&mut self, ino: Ino) {
+        if self.unnamed.len() < LIST_MAX {
+            self.unnamed.push(ino);
+        } else {
+            self.truncated = true;
+        }
+    }
+
+    /// Puts the lists in order and merges ranges that touch or overlap.
+    pub(crate) fn finish(&mut self) {
+        for list in [&mut self.set, &mut self.clear] {
+            list.sort();
+            list.dedup_by(|next, kept| {
+                let touches = next.start <= kept.end();
+                if touches {
+                    kept.frags = kept.frags.max(next.end().0 - kept.start.0);
+                }
+                touches
+            });
+        }
+        self.links.sort();
+        self.links.dedup();
+        self.unnamed.sort();
+        self.unnamed.dedup();
+    }
+}
+
+/// Adds a range, to the last one if it continues it; false when the list is full.
+fn push(list: &mut Vec<Extent>, extent: Extent) -> bool {
+    if let Some(last) = list.last_mut()
+        && last.end() == extent.start
+    {
+        last.frags = last.frags.saturating_add(extent.frags);
+        return true;
+    }
+    if list.len() < LIST_MAX {
+        list.push(extent);
+        return true;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loamfs_format::FragAddr;
+
+    #[test]
+    fn ranges_that_touch_become_one() {
+        let mut plan = Plan::default();
+        for (start, frags) in [(30, 2), (10, 4), (14, 2), (12, 3)] {
+            plan.add_set(Extent::new(FragAddr(start), frags));
+        }
+        plan.finish();
+        assert_eq!(
+            plan.set,
+            [Extent::new(FragAddr(10), 6), Extent::new(FragAddr(30), 2)]
+        );
+    }
+}

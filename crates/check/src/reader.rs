@@ -1,0 +1,33 @@
+//! Reading a volume from the format alone.
+//!
+//! [`Volume::open`] finds the superblock, follows the chain of summaries from the checkpoint that it names, decides
+//! where the log ends, and replays what the adopted segments say in memory. Maps, inodes and files are read when asked
+//! for, each block verified against its pointer.
+
+mod cache;
+mod chain;
+mod directory;
+mod file;
+mod inodes;
+mod io;
+mod maps;
+mod owners;
+mod pointers;
+mod replay;
+mod superblocks;
+mod tree;
+mod volume;
+
+pub use chain::Link;
+pub use directory::{DirEntries, DirEntry};
+pub use inodes::InodeBlock;
+pub use maps::{Ifile, Lazy, Merged};
+pub use owners::Owners;
+pub use replay::{LazyChange, State};
+pub use superblocks::{Copies, CopyState};
+pub use tree::{Entries, Entry, TreeSpec, TreeWalk, Visited};
+pub use volume::Volume;
+
+pub(crate) use file::extent_value;
+pub(crate) use io::Io;
+pub(crate) use pointers::{homed_fault, log_fault};

@@ -1,0 +1,51 @@
+//! Reading bytes at addresses of the volume.
+
+use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
+use loamfs_format::{Extent, FragAddr, Geometry};
+
+/// A device, seen through a volume's geometry.
+#[derive(Clone, Copy)]
+pub(crate) struct Io<'d> {
+    pub(crate) device: &'d dyn Device,
+    pub(crate) geometry: Geometry,
+}
+
+impl Io<'_> {
+    /// Bytes of a fragment.
+    pub(crate) fn frag(&self) -> u64 {
+        u64::from(self.geometry.fragment_size)
+    }
+
+    /// The first `len` bytes at an address.
+    pub(crate) fn read(&self, at: FragAddr, len: usize) -> Result<Buffer, DeviceError> {
+        let mut batch = [self.request(at, len)];
+        self.device.read(&mut batch);
+        let [read] = batch;
+        read.into_result()
+    }
+
+    /// The bytes of several ranges (address, length), in the order given. The device gets them together.
+    pub(crate) fn read_all(
+        &self,
+        ranges: &[(FragAddr, usize)],
+    ) -> Vec<Result<Buffer, DeviceError>> {
+        let mut batch: Vec<Read> = ranges
+            .iter()
+            .map(|(at, len)| self.request(*at, *len))
+            .collect();
+        self.device.read(&mut batch);
+        batch.into_iter().map(Read::into_result).collect()
+    }
+
+    /// Bytes of a range, or `None` when it leaves the volume.
+    pub(crate) fn bytes(&self, extent: Extent) -> Option<u64> {
+        self.geometry
+            .holds(extent)
+            .then(|| extent.frags.checked_mul(self.frag()))
+            .flatten()
+    }
+
+    fn request(&self, at: FragAddr, len: usize) -> Read {
+        Read::new(self.geometry.byte_offset(at), len, IoKind::Check)
+    }
+}

@@ -1,0 +1,302 @@
+//! What the adopted segments say on top of the last checkpoint's maps.
+
+use super::Io;
+use super::chain::{self, Chain, Link};
+use crate::{CheckError, Owner, Problem, RangeMap};
+use loamfs_format::group::Role;
+use loamfs_format::ifile::IfileEntry;
+use loamfs_format::maps::LazyEntry;
+use loamfs_format::node::TreeRoot;
+use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind, Wait};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
+use std::collections::BTreeMap;
+
+/// Bytes of records that may follow a checkpoint beyond what the geometry says.
+const RECORDS_SLACK: u64 = 16 << 20;
+/// Most problems that replay keeps.
+const PROBLEMS_MAX: usize = 1000;
+
+/// A change of the lazy map since the last checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LazyChange {
+    /// The newest image.
+    Image(LazyEntry),
+    /// There is none any more.
+    Gone,
+    /// There is none any more, if the checkpoint's map names one of these images.
+    Settled(Vec<FragAddr>),
+}
+
+/// The state of a volume: the roots of the checkpoint's maps, and all that changed since.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    /// The maps as they stood before the checkpoint.
+    pub roots: BTreeMap<BlockKind, TreeRoot>,
+    /// What was allocated since; every fragment in it is in use or held back.
+    pub allocated: RangeMap<Owner>,
+    /// What was freed and waits.
+    pub held: RangeMap<Wait>,
+    /// What the log itself takes: the summaries from the checkpoint on, and the unit of the next one.
+    pub log: RangeMap<()>,
+    /// The unit of the next summary.
+    pub next: Extent,
+    /// IFILE entries that changed; those without a live inode are gone.
+    pub ifile: BTreeMap<u64, IfileEntry>,
+    /// Changes of the lazy map, by home. They count before `revoked`.
+    pub lazy: BTreeMap<u64, LazyChange>,
+    /// Homes whose entries in the checkpoint's map are gone.
+    pub revoked: RangeMap<()>,
+    /// Roles given since.
+    pub roles: BTreeMap<GroupNo, Role>,
+    /// Directories anchored in groups since, and those that left.
+    pub anchored: BTreeMap<GroupNo, i64>,
+    /// What the last segment says of the volume as a whole.
+    pub dynamic: Dynamic,
+    /// The last segment.
+    pub last: Ssn,
+    /// What the records themselves cannot rightly say.
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// Replays the chain from its last checkpoint on.
+pub(crate) fn replay(io: &Io<'_>, chain: &Chain) -> Result<State, CheckError> {
+    let mut state = State::default();
+    let after_base = chain.links.iter().skip(chain.base + 1);
+    let limit = u64::from(io.geometry.checkpoint_summary_max) * 2 + RECORDS_SLACK;
+    let mut bytes = 0u64;
+    for link in after_base {
+        bytes = bytes.saturating_add(link.header.records_len);
+        if bytes > limit {
+            return Err(CheckError::RecordsTooLong {
+                ssn: link.header.ssn,
+                bytes,
+                limit,
+            });
+        }
+    }
+    for (index, link) in chain.links.iter().enumerate().skip(chain.base) {
+        let records = chain::records(io, link)?;
+        let mut segment = Segment {
+            io,
+            state: &mut state,
+            header: &link.header,
+        };
+        segment.replay(link, &records, index == chain.base);
+    }
+    if let Some(last) = chain.links.last() {
+        state.dynamic = last.header.dynamic;
+        state.last = last.header.ssn;
+        state.next = Extent::new(last.header.next, io.geometry.unit_frags());
+        if io.geometry.holds(state.next) {
+            state.log.insert(state.next, ());
+        } else {
+            state.note(Problem::NextOutside {
+                ssn: state.last,
+                extent: state.next,
+            });
+        }
+    }
+    Ok(state)
+}
+
+impl State {
+    fn note(&mut self, problem: Problem) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+
+    /// The root of a map; one that the checkpoint does not name is empty.
+    pub fn root(&self, kind: BlockKind) -> TreeRoot {
+        self.roots.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// What holds for a home now, given its entry in the checkpoint's map.
+    pub(crate) fn lazy_now(&self, home: u64, old: Option<LazyEntry>) -> Option<LazyEntry> {
+        let old = old.filter(|_| self.revoked.get(FragAddr(home)).is_none());
+        match self.lazy.get(&home) {
+            Some(LazyChange::Image(entry)) => Some(*entry),
+            Some(LazyChange::Gone) => None,
+            Some(LazyChange::Settled(images)) => old.filter(|e| !images.contains(&e.image)),
+            None => old,
+        }
+    }
+}
+
+/// One segment being replayed.
+struct Segment<'a> {
+    io: &'a Io<'a>,
+    state: &'a mut State,
+    header: &'a Header,
+}
+
+impl Segment<'_> {
+    fn replay(&mut self, link: &Link, records: &[Record], is_base: bool) {
+        let checkpoint = link.header.kind == SegmentKind::Checkpoint;
+        if link.header.durable >= link.header.ssn {
+            let (ssn, durable) = (link.header.ssn, link.header.durable);
+            self.state.note(Problem::Durable { ssn, durable });
+        }
+        // The first unit was given to the log by the predecessor.
+        let unit = Extent::new(link.at, self.io.geometry.unit_frags());
+        self.state.log.insert(unit, ());
+        // A checkpoint's list of what is held stands for the moment before its own records.
+        let held = |record: &&Record| matches!(record, Record::Held(..));
+        for record in records.iter().filter(held) {
+            if let Record::Held(extent, wait) = record
+                && self.on_volume(*extent)
+                && is_base
+            {
+                self.state.held.insert(*extent, *wait);
+            }
+        }
+        for (index, record) in records.iter().enumerate() {
+            if !checkpoint
+                && matches!(
+                    record,
+                    Record::Held(..) | Record::Root(..) | Record::Retire(_)
+                )
+            {
+                self.state.note(Problem::MisplacedRecord {
+                    ssn: self.header.ssn,
+                    index,
+                });
+            }
+            self.record(record, is_base);
+        }
+        self.summary_is_covered();
+    }
+
+    fn record(&mut self, record: &Record, is_base: bool) {
+        let ssn = self.header.ssn;
+        match record {
+            Record::Allocate(a) => self.allocate(a),
+            Record::Free(extent) => self.hold(*extent, Wait::Durable(ssn)),
+            Record::Retire(extent) => self.hold(*extent, Wait::Checkpoint(ssn)),
+            Record::Ifile(block, entry) => {
+                self.state.ifile.insert(block.0, *entry);
+            }
+            Record::Image(home, entry) => {
+                if self.on_volume(Extent::new(*home, 1)) {
+                    self.state.lazy.insert(home.0, LazyChange::Image(*entry));
+                }
+            }
+            Record::Revoke(extent) => self.revoke(*extent),
+            Record::Settled { home, image } => self.settled(*home, *image),
+            Record::Role(group, role) => {
+                if group.0 < self.io.geometry.groups() {
+                    self.state.roles.insert(*group, *role);
+                } else {
+                    self.state.note(Problem::GroupOutside {
+                        group: group.0.into(),
+                    });
+                }
+            }
+            Record::Anchored(group, delta) => {
+                let count = self.state.anchored.entry(*group).or_default();
+                *count = count.saturating_add((*delta).into());
+            }
+            Record::Root(kind, root) => {
+                if is_base && self.state.roots.insert(*kind, *root).is_some() {
+                    self.state.note(Problem::RootTwice { ssn, kind: *kind });
+                }
+            }
+            Record::Held(..) => {}
+        }
+    }
+
+    fn allocate(&mut self, a: &Allocation) {
+        if !self.on_volume(a.extent) {
+            return;
+        }
+        if a.in_body && chain::body_extent(self.io, self.header, a).is_none() {
+            self.state.note(Problem::BodyOutside {
+                ssn: self.header.ssn,
+                extent: a.extent,
+            });
+        }
+        let start = a.extent.start;
+        let owner = Owner::new(a.kind, a.level, a.ino, a.logical, start, &self.io.geometry);
+        self.state.allocated.insert(a.extent, owner);
+        self.state.held.remove(a.extent);
+        if a.kind == BlockKind::Summary {
+            self.state.log.insert(a.extent, ());
+        } else {
+            self.state.log.remove(a.extent);
+        }
+    }
+
+    fn hold(&mut self, extent: Extent, wait: Wait) {
+        if self.on_volume(extent) {
+            self.state.held.insert(extent, wait);
+        }
+    }
+
+    fn revoke(&mut self, extent: Extent) {
+        if self.on_volume(extent) {
+            let homes: Vec<u64> = self
+                .state
+                .lazy
+                .range(extent.start.0..extent.end().0)
+                .map(|(home, _)| *home)
+                .collect();
+            for home in homes {
+                self.state.lazy.remove(&home);
+            }
+            self.state.revoked.insert(extent, ());
+        }
+    }
+
+    fn settled(&mut self, home: FragAddr, image: FragAddr) {
+        let change = match self.state.lazy.remove(&home.0) {
+            Some(LazyChange::Image(entry)) if entry.image == image => LazyChange::Gone,
+            Some(LazyChange::Settled(mut images)) => {
+                images.push(image);
+                LazyChange::Settled(images)
+            }
+            Some(other) => other,
+            None => LazyChange::Settled(vec![image]),
+        };
+        self.state.lazy.insert(home.0, change);
+    }
+
+    /// Whether a range that a record names lies on the volume; notes it otherwise.
+    fn on_volume(&mut self, extent: Extent) -> bool {
+        let fine = self.io.geometry.holds(extent);
+        if !fine {
+            self.state.note(Problem::RecordOutside {
+                ssn: self.header.ssn,
+                extent,
+            });
+        }
+        fine
+    }
+
+    /// Header and records must lie in ranges that the segment gave to the log.
+    fn summary_is_covered(&mut self) {
+        let mut left = self.header.summary_len().div_ceil(self.io.frag());
+        for extent in &self.header.extents {
+            let here = Extent::new(extent.start, extent.frags.min(left));
+            if let Some(gap) = uncovered(&self.state.log, here) {
+                self.state.note(Problem::SummaryUncovered {
+                    ssn: self.header.ssn,
+                    extent: gap,
+                });
+                return;
+            }
+            left -= here.frags;
+        }
+    }
+}
+
+/// The first piece of a range that a map does not cover.
+fn uncovered(map: &RangeMap<()>, extent: Extent) -> Option<Extent> {
+    let mut at = extent.start;
+    for (range, ()) in map.overlapping(extent) {
+        if range.start > at {
+            break;
+        }
+        at = range.end();
+    }
+    (at < extent.end()).then(|| Extent::new(at, extent.end().0 - at.0))
+}

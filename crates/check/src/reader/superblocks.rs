@@ -1,0 +1,106 @@
+//! Finding the superblock copies and choosing the newest.
+
+use crate::CheckError;
+use loamfs_device::{Device, DeviceError, IoKind, Read};
+use loamfs_format::Ssn;
+use loamfs_format::superblock::{self, PROBES, Superblock, SuperblockError};
+
+/// What was found at one of the two places of a copy.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CopyState {
+    /// A copy that names this checkpoint.
+    Valid(Ssn),
+    /// A copy of another geometry, such as one from before the volume grew.
+    Other,
+    /// No copy that can be used.
+    Invalid(SuperblockError),
+    /// The device could not read it.
+    Unreadable(DeviceError),
+}
+
+/// The superblock copies of a device.
+#[derive(Clone, Debug)]
+pub struct Copies {
+    /// The newest.
+    pub newest: Superblock,
+    /// What stands at the volume's two places: byte offset and state.
+    pub places: [(u64, CopyState); 2],
+}
+
+/// Reads all places at which a copy may stand.
+pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
+    let size = device.size();
+    let mut batch: Vec<Read> = PROBES
+        .iter()
+        .filter(|at| at.saturating_add(superblock::SIZE as u64) <= size)
+        .map(|at| Read::new(*at, superblock::SIZE, IoKind::Superblock))
+        .collect();
+    device.read(&mut batch);
+    let probes: Vec<(u64, Result<Superblock, CheckError>)> = batch
+        .into_iter()
+        .map(|read| {
+            let offset = read.offset;
+            let found = match read.into_result() {
+                Ok(bytes) => Superblock::decode(&bytes).map_err(CheckError::Superblock),
+                Err(error) => Err(CheckError::Device(error)),
+            };
+            (offset, found)
+        })
+        .collect();
+    let newest = newest(&probes)?;
+    let need = bytes(&newest);
+    if need > size {
+        return Err(CheckError::Shrunk { have: size, need });
+    }
+    if let [first, rest @ ..] = newest.devices.as_slice()
+        && (first.offset != 0 || !rest.is_empty())
+    {
+        return Err(CheckError::Devices {
+            count: newest.devices.len(),
+            offset: first.offset,
+        });
+    }
+    let places = superblock::offsets(need).map(|at| (at, state(at, &probes, &newest)));
+    Ok(Copies { newest, places })
+}
+
+fn bytes(sb: &Superblock) -> u64 {
+    sb.geometry
+        .total_frags
+        .saturating_mul(sb.geometry.fragment_size.into())
+}
+
+/// The copy, standing where its own geometry wants it, that names the highest checkpoint.
+fn newest(probes: &[(u64, Result<Superblock, CheckError>)]) -> Result<Superblock, CheckError> {
+    let mut best: Option<&Superblock> = None;
+    let mut error = CheckError::Superblock(SuperblockError::Magic);
+    for (offset, probe) in probes {
+        match probe {
+            Ok(sb) if superblock::offsets(bytes(sb)).contains(offset) => {
+                if best.is_some_and(|other| other.uuid != sb.uuid) {
+                    return Err(CheckError::Foreign);
+                }
+                if best.is_none_or(|other| other.checkpoint.ssn < sb.checkpoint.ssn) {
+                    best = Some(sb);
+                }
+            }
+            Ok(_) | Err(CheckError::Superblock(SuperblockError::Magic)) => {}
+            Err(cause) => error = cause.clone(),
+        }
+    }
+    best.cloned().ok_or(error)
+}
+
+fn state(
+    at: u64,
+    probes: &[(u64, Result<Superblock, CheckError>)],
+    newest: &Superblock,
+) -> CopyState {
+    match probes.iter().find(|(offset, _)| *offset == at) {
+        Some((_, Ok(sb))) if sb.geometry == newest.geometry => CopyState::Valid(sb.checkpoint.ssn),
+        Some((_, Ok(_))) => CopyState::Other,
+        Some((_, Err(CheckError::Superblock(error)))) => CopyState::Invalid(error.clone()),
+        Some((_, Err(CheckError::Device(error)))) => CopyState::Unreadable(error.clone()),
+        _ => CopyState::Invalid(SuperblockError::Short),
+    }
+}

@@ -1,0 +1,886 @@
+//! Builds tiny volumes by hand, from the format alone.
+//!
+//! A [`Builder`] holds what a volume says as plain collections. A test takes [`Builder::sample`], makes one of them
+//! wrong, and gets a device whose checksums are all right, or damages bytes of a device that is.
+
+use loamfs_device::MemoryDevice;
+use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
+use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
+use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
+use loamfs_format::inode::{Body, FileExtent, Inode, ROOT_INO, Timestamp, mode};
+use loamfs_format::maps::{CRC_UNITS, CrcRun, LazyEntry, OwnerRecord, unit_crc};
+use loamfs_format::node::{Child, NODE_SIZE, Page, TreeRoot};
+use loamfs_format::pointer::{data_checksum, metadata_checksum};
+use loamfs_format::summary::{Allocation, Dynamic, HEADER_SIZE, Header, Record, SegmentKind, Wait};
+use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, Geometry, Superblock};
+use loamfs_format::xattr::{Value, Xattr};
+use loamfs_format::{
+    BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub const FRAG: u64 = 1024;
+pub const BLOCK: u64 = 16 * 1024;
+pub const BLOCK_FRAGS: u64 = BLOCK / FRAG;
+pub const UNIT: u64 = 4096;
+pub const UNIT_FRAGS: u64 = UNIT / FRAG;
+pub const TOTAL: u64 = 4096;
+pub const GROUP: u64 = 512;
+/// Where the checkpoint's summary is, and how much it takes.
+pub const CHECKPOINT: u64 = 1024;
+const SUMMARY_FRAGS: u64 = 16;
+/// Where the segment after it is.
+pub const AFTER: u64 = 1400;
+/// The unit reserved behind the last segment.
+pub const NEXT: u64 = 1500;
+/// Where log blocks from before the checkpoint go, and homed blocks.
+const LOG_START: u64 = 256;
+const DATA_START: u64 = 2048;
+const HASH_KEY: [u8; 16] = [9; 16];
+const UUID: [u8; 16] = [0x5a; 16];
+
+pub const SUB: Ino = Ino(33);
+pub const SMALL: Ino = Ino(34);
+pub const TINY: Ino = Ino(35);
+pub const LARGE: Ino = Ino(36);
+pub const TREE: Ino = Ino(37);
+pub const LINK: Ino = Ino(38);
+pub const ORPHAN: Ino = Ino(39);
+pub const MANY: Ino = Ino(40);
+pub const ATTRS: Ino = Ino(41);
+pub const DEEP: Ino = Ino(42);
+
+pub type Entries = BTreeMap<u64, Vec<u8>>;
+
+#[derive(Clone)]
+pub struct Builder {
+    pub sb: Superblock,
+    pub bytes: Vec<u8>,
+    pub bits: BTreeSet<u64>,
+    pub owners: BTreeMap<u64, OwnerRecord>,
+    pub ifile: BTreeMap<u64, IfileEntry>,
+    pub lazy: BTreeMap<u64, LazyEntry>,
+    pub groups: BTreeMap<u32, GroupDesc>,
+    pub held: Vec<(Extent, Wait)>,
+    pub inodes: BTreeMap<Ino, Inode>,
+    pub dirs: BTreeMap<Ino, Entries>,
+    pub crcs: BTreeMap<Ino, BTreeMap<u64, u32>>,
+    pub extents: BTreeMap<Ino, Vec<FileExtent>>,
+    pub xattrs: BTreeMap<Ino, Entries>,
+    pub dynamic: Dynamic,
+    /// Said by the segment after the checkpoint, beside its own changes.
+    pub after: Vec<Record>,
+    pub log_at: u64,
+    pub data_at: u64,
+    /// A group whose descriptor counts one fragment too many.
+    pub wrong_used: Option<u32>,
+    /// Whether inner nodes of the IFILE count an orphan too many.
+    pub wrong_aggregate: bool,
+    /// Chooses blocks of metadata, and bits in them, that are flipped before they get their checksum.
+    pub fuzz: Option<Rng>,
+    /// Nodes of the maps, which are part of the checkpoint: their allocations.
+    body: Vec<Allocation>,
+    body_at: Option<u64>,
+}
+
+/// A small generator of numbers, the same for the same seed.
+#[derive(Clone)]
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) % end as u64) as usize
+    }
+
+    /// One time in eight, flips a few bits, most of them near the start where headers are, or makes a word extreme.
+    fn damage(&mut self, bytes: &mut [u8]) {
+        if bytes.is_empty() || self.below(8) > 0 {
+            return;
+        }
+        let near = if self.below(2) == 0 {
+            bytes.len().min(256)
+        } else {
+            bytes.len()
+        };
+        for _ in 0..=self.below(4) {
+            let at = self.below(near);
+            match self.below(4) {
+                0 => bytes[at] = 0xff,
+                1 => bytes[at] = 0,
+                2 => {
+                    let end = (at + 8).min(bytes.len());
+                    bytes[at..end].fill(0xff);
+                }
+                _ => bytes[at] ^= 1 << self.below(8),
+            }
+        }
+    }
+}
+
+/// A run of letters that depends on the seed.
+pub fn content(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            b'a' + (state % 26) as u8
+        })
+        .collect()
+}
+
+pub fn extent(start: u64, frags: u64) -> Extent {
+    Extent::new(FragAddr(start), frags)
+}
+
+impl Builder {
+    fn empty() -> Builder {
+        let geometry = Geometry {
+            fragment_size: FRAG as u32,
+            block_size: BLOCK as u32,
+            group_frags: GROUP,
+            total_frags: TOTAL,
+            segment_max: 1 << 20,
+            checkpoint_segments_max: 64,
+            checkpoint_summary_max: 1 << 20,
+            checkpoint_nodes_max: 2048,
+        };
+        let sb = Superblock {
+            uuid: UUID,
+            membership_epoch: 1,
+            device: 0,
+            devices: vec![DeviceEntry {
+                addr: FragAddr(0),
+                frags: TOTAL,
+                device: 0,
+                offset: 0,
+            }],
+            geometry,
+            checksum_algorithm: 1,
+            compatible: 0,
+            ro_compatible: 0,
+            incompatible: 0,
+            checkpoint: CheckpointRef {
+                ssn: Ssn(2),
+                token: Token(22),
+                addr: FragAddr(CHECKPOINT),
+            },
+            hash_key: HASH_KEY,
+            label: b"tiny".to_vec(),
+            created: 0,
+            avg_file_size: 16_384,
+            files_per_dir: 64,
+            profile: b"hfs".to_vec(),
+        };
+        let mut b = Builder {
+            bits: BTreeSet::new(),
+            bytes: vec![0; (TOTAL * FRAG) as usize],
+            owners: BTreeMap::new(),
+            ifile: BTreeMap::new(),
+            lazy: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            held: Vec::new(),
+            inodes: BTreeMap::new(),
+            dirs: BTreeMap::new(),
+            crcs: BTreeMap::new(),
+            extents: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
+            dynamic: Dynamic {
+                inodes: 0,
+                next_inode_block: InodeBlockNo(2),
+                sealed: 1,
+            },
+            after: Vec::new(),
+            log_at: LOG_START,
+            data_at: DATA_START,
+            wrong_used: None,
+            wrong_aggregate: false,
+            fuzz: None,
+            body: Vec::new(),
+            body_at: None,
+            sb,
+        };
+        for run in b.sb.reserved_extents() {
+            b.mark(run);
+            b.own(run, BlockKind::Superblock, 0, Ino(0), 0);
+        }
+        b
+    }
+
+    /// A volume with one of everything.
+    pub fn sample() -> Builder {
+        let mut b = Builder::empty();
+        b.add(ROOT_INO, mode::DIRECTORY | 0o755, ROOT_INO, Body::Empty);
+        b.add(SUB, mode::DIRECTORY | 0o755, ROOT_INO, Body::Empty);
+        b.add(DEEP, mode::DIRECTORY | 0o755, SUB, Body::Empty);
+        let small = b.place(&content(1, 5000), BlockKind::SmallData, 0, SMALL, 0, 0);
+        b.add(SMALL, mode::REGULAR | 0o644, ROOT_INO, Body::Small(small));
+        b.add(
+            TINY,
+            mode::REGULAR | 0o644,
+            SUB,
+            Body::Inline(b"hello".to_vec()),
+        );
+        b.add(
+            LINK,
+            mode::SYMLINK | 0o777,
+            SUB,
+            Body::Inline(b"../small".to_vec()),
+        );
+        b.add(
+            ORPHAN,
+            mode::REGULAR | 0o600,
+            ROOT_INO,
+            Body::Inline(b"gone".to_vec()),
+        );
+        b.add(MANY, mode::REGULAR | 0o600, ROOT_INO, Body::Empty);
+        b.add(ATTRS, mode::REGULAR | 0o600, ROOT_INO, Body::Empty);
+        b.large_files();
+        b.attributes();
+
+        b.name(ROOT_INO, b"sub", SUB);
+        b.name(ROOT_INO, b"small", SMALL);
+        b.name(ROOT_INO, b"large", LARGE);
+        b.name(ROOT_INO, b"tree", TREE);
+        b.name(ROOT_INO, b"attrs", ATTRS);
+        for index in 0..200 {
+            b.name(ROOT_INO, format!("link{index:03}").as_bytes(), MANY);
+        }
+        b.name(SUB, b"tiny", TINY);
+        b.name(SUB, b"symlink", LINK);
+        b.name(SUB, b"deep", DEEP);
+        b.settle();
+        // Freed a while ago and still waiting.
+        b.held.push((extent(600, 7), Wait::Durable(Ssn(1))));
+        b.mark(extent(600, 7));
+        for group in 0..3 {
+            b.groups.insert(
+                group,
+                GroupDesc {
+                    role: Role::Log,
+                    ..GroupDesc::default()
+                },
+            );
+        }
+        for group in 4..6 {
+            b.groups.insert(
+                group,
+                GroupDesc {
+                    role: Role::Data,
+                    ..GroupDesc::default()
+                },
+            );
+        }
+        b.dynamic.inodes = b.inodes.len() as u64;
+        b
+    }
+
+    /// Two large files: one with inline extents, a hole and an image, one with a tree.
+    fn large_files(&mut self) {
+        let first = self.home(LARGE, 0, 2, 11);
+        let second = self.home(LARGE, 5, 1, 12);
+        self.add(
+            LARGE,
+            mode::REGULAR | 0o644,
+            ROOT_INO,
+            Body::Extents(vec![first, second]),
+        );
+        let large = self.inode(LARGE);
+        large.size = 6 * BLOCK - 100;
+        large.frags = 3 * BLOCK_FRAGS;
+        let image = content(13, UNIT as usize);
+        let unit = 3;
+        let at = self.place(&image, BlockKind::Image, 0, LARGE, 0, unit).addr;
+        let entry = LazyEntry {
+            image: at,
+            crc: unit_crc(&image),
+            ssn: Ssn(1),
+            ino: LARGE,
+            unit,
+        };
+        self.lazy
+            .insert(first.pointer.addr.0 + unit * UNIT_FRAGS, entry);
+
+        let extents = (0..6).map(|i| self.home(TREE, i * 2, 1, 20 + i)).collect();
+        self.extents.insert(TREE, extents);
+        self.add(
+            TREE,
+            mode::REGULAR | 0o644,
+            ROOT_INO,
+            Body::ExtentTree(TreeRoot::EMPTY),
+        );
+        let tree = self.inode(TREE);
+        tree.size = 11 * BLOCK;
+        tree.frags = 6 * BLOCK_FRAGS;
+    }
+
+    fn attributes(&mut self) {
+        let value = self.place(&content(30, 3000), BlockKind::XattrValue, 0, ATTRS, 0, 0);
+        let long = Xattr {
+            namespace: 1,
+            name: b"long".to_vec(),
+            value: Value::Log(vec![value]),
+        };
+        let short = Xattr {
+            namespace: 3,
+            name: b"selinux".to_vec(),
+            value: Value::Bytes(vec![1; 900]),
+        };
+        for xattr in [&long, &short] {
+            let key = hash_key(&HASH_KEY, &xattr.full_name());
+            self.xattrs
+                .entry(ATTRS)
+                .or_default()
+                .insert(key, xattr.encode());
+        }
+        let inline = Xattr {
+            namespace: 1,
+            name: b"tag".to_vec(),
+            value: Value::Bytes(b"x".to_vec()),
+        };
+        let key = hash_key(&HASH_KEY, b"user.tag");
+        self.inode(SMALL).inline_xattrs = InlineMap(vec![(key, inline.encode())]).encode();
+    }
+
+    pub fn inode(&mut self, ino: Ino) -> &mut Inode {
+        self.inodes.get_mut(&ino).unwrap()
+    }
+
+    pub fn add(&mut self, ino: Ino, mode: u32, parent: Ino, body: Body) {
+        let size = match &body {
+            Body::Inline(data) => data.len() as u64,
+            Body::Small(pointer) => pointer.stored.into(),
+            _ => 0,
+        };
+        let frags = if let Body::Small(pointer) = &body {
+            pointer.frags.into()
+        } else {
+            0
+        };
+        let inode = Inode {
+            ino,
+            mode,
+            nlink: 0,
+            uid: 0,
+            gid: 0,
+            project: 0,
+            flags: 0,
+            generation: 1000 + ino.0 as u32,
+            version: 0,
+            size,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            ctime: Timestamp::default(),
+            btime: Timestamp::default(),
+            parent,
+            ssn: Ssn(1),
+            anchor: GroupNo(0),
+            rdev: 0,
+            truncating: u64::MAX,
+            frags,
+            checksums: TreeRoot::EMPTY,
+            xattrs: TreeRoot::EMPTY,
+            inline_xattrs: Vec::new(),
+            body,
+        };
+        self.inodes.insert(ino, inode);
+    }
+
+    pub fn name(&mut self, dir: Ino, name: &[u8], ino: Ino) {
+        let file_type = self
+            .inodes
+            .get(&ino)
+            .map_or(8, |inode| inode.file_type() >> 12) as u8;
+        let value = Dirent {
+            ino,
+            file_type,
+            name,
+        }
+        .encode();
+        let mut key = hash_key(&HASH_KEY, name);
+        let entries = self.dirs.entry(dir).or_default();
+        while entries.contains_key(&key) {
+            key += 1;
+        }
+        entries.insert(key, value);
+    }
+
+    /// Takes a name out of a directory.
+    pub fn unname(&mut self, dir: Ino, name: &[u8]) {
+        let found = |value: &Vec<u8>| Dirent::decode(value).is_some_and(|entry| entry.name == name);
+        self.dirs
+            .get_mut(&dir)
+            .unwrap()
+            .retain(|_, value| !found(value));
+    }
+
+    /// Gives every inode the link count and every directory the size that its entries want.
+    pub fn settle(&mut self) {
+        let mut links: BTreeMap<Ino, u32> = BTreeMap::new();
+        for (dir, entries) in &self.dirs {
+            for value in entries.values() {
+                let entry = Dirent::decode(value).unwrap();
+                *links.entry(entry.ino).or_default() += 1;
+                if u32::from(entry.file_type) == mode::DIRECTORY >> 12 {
+                    *links.entry(*dir).or_default() += 1;
+                }
+            }
+        }
+        for (ino, inode) in &mut self.inodes {
+            inode.nlink = links.get(ino).copied().unwrap_or_default();
+            if inode.is_dir() {
+                inode.nlink += if *ino == ROOT_INO { 2 } else { 1 };
+                let entries = self.dirs.get(ino);
+                inode.size =
+                    entries.map_or(0, |e| e.values().map(|value| 10 + value.len() as u64).sum());
+            }
+        }
+    }
+
+    pub fn mark(&mut self, run: Extent) {
+        self.bits.extend(run.start.0..run.end().0);
+    }
+
+    pub fn clear(&mut self, run: Extent) {
+        self.bits.retain(|bit| !run.contains(FragAddr(*bit)));
+    }
+
+    pub fn own(&mut self, run: Extent, kind: BlockKind, level: u8, ino: Ino, logical: u64) {
+        let record = OwnerRecord {
+            frags: run.frags as u32,
+            kind,
+            level,
+            ino,
+            logical,
+        };
+        self.owners.insert(run.start.0, record);
+    }
+
+    /// Writes a block into the log and says whose it is.
+    pub fn place(
+        &mut self,
+        bytes: &[u8],
+        kind: BlockKind,
+        level: u8,
+        ino: Ino,
+        generation: u32,
+        logical: u64,
+    ) -> Pointer {
+        let mut bytes = bytes.to_vec();
+        let data = matches!(
+            kind,
+            BlockKind::SmallData | BlockKind::XattrValue | BlockKind::Image
+        );
+        if let Some(rng) = self.fuzz.as_mut().filter(|_| !data) {
+            rng.damage(&mut bytes);
+        }
+        let bytes = bytes.as_slice();
+        let frags = (bytes.len() as u64).div_ceil(FRAG);
+        let at = self.body_at.unwrap_or(self.log_at);
+        let run = extent(at, frags);
+        let identity = Identity {
+            kind,
+            level,
+            ino,
+            generation,
+            logical,
+        };
+        let checksum = if data {
+            data_checksum(bytes)
+        } else {
+            metadata_checksum(&UUID, &identity, bytes)
+        };
+        self.write(at, bytes);
+        let stored = bytes.len() as u32;
+        match &mut self.body_at {
+            Some(body_at) => {
+                *body_at += frags;
+                self.body.push(Allocation {
+                    extent: run,
+                    kind,
+                    level,
+                    ino,
+                    generation,
+                    version: 0,
+                    logical,
+                    stored,
+                    checksum,
+                    in_body: true,
+                });
+            }
+            None => {
+                self.log_at += frags;
+                self.mark(run);
+                self.own(run, kind, level, ino, logical);
+            }
+        }
+        let birth = Ssn(if self.body_at.is_some() { 2 } else { 1 });
+        Pointer {
+            addr: run.start,
+            frags: frags as u32,
+            stored,
+            birth,
+            checksum,
+        }
+    }
+
+    pub fn write(&mut self, at: u64, bytes: &[u8]) {
+        let at = (at * FRAG) as usize;
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Writes homed blocks and their checksums.
+    fn home(&mut self, ino: Ino, block: u64, blocks: u64, seed: u64) -> FileExtent {
+        let run = extent(self.data_at, blocks * BLOCK_FRAGS);
+        self.data_at = run.end().0;
+        let bytes = content(seed, (blocks * BLOCK) as usize);
+        self.write(run.start.0, &bytes);
+        self.mark(run);
+        self.own(run, BlockKind::Homed, 0, ino, block);
+        let crcs = self.crcs.entry(ino).or_default();
+        for (unit, data) in (block * BLOCK / UNIT..).zip(bytes.chunks(UNIT as usize)) {
+            crcs.insert(unit, unit_crc(data));
+        }
+        let frags = run.frags as u32;
+        FileExtent {
+            block,
+            pointer: Pointer {
+                addr: run.start,
+                frags,
+                birth: Ssn(1),
+                ..Pointer::NONE
+            },
+        }
+    }
+
+    /// Builds a tree over entries.
+    pub fn tree(
+        &mut self,
+        kind: BlockKind,
+        ino: Ino,
+        generation: u32,
+        entries: &Entries,
+    ) -> TreeRoot {
+        let mut level = 0;
+        let mut items: Vec<(u64, Vec<u8>)> = entries.clone().into_iter().collect();
+        if items.is_empty() {
+            return TreeRoot::EMPTY;
+        }
+        loop {
+            let mut nodes = Vec::new();
+            let mut page: Option<Page> = None;
+            for (key, value) in items {
+                let full = page
+                    .as_mut()
+                    .is_none_or(|page| page.insert(key, &value).is_err());
+                if full {
+                    nodes.extend(page.take());
+                    let low = if nodes.is_empty() { 0 } else { key };
+                    let mut fresh = Page::new(&Identity {
+                        kind,
+                        level,
+                        ino,
+                        generation,
+                        logical: low,
+                    });
+                    fresh.insert(key, &value).unwrap();
+                    page = Some(fresh);
+                }
+            }
+            nodes.extend(page);
+            let placed: Vec<(Page, Pointer)> = nodes
+                .into_iter()
+                .map(|page| {
+                    let low = page.low();
+                    let pointer = self.place(page.as_bytes(), kind, level, ino, generation, low);
+                    (page, pointer)
+                })
+                .collect();
+            if let [(page, pointer)] = placed.as_slice() {
+                return TreeRoot {
+                    pointer: *pointer,
+                    low: page.low(),
+                    level,
+                };
+            }
+            let child = |(page, pointer): &(Page, Pointer)| {
+                let mut aggregate = aggregate(kind, page);
+                aggregate[1] += u64::from(self.wrong_aggregate);
+                let child = Child {
+                    pointer: *pointer,
+                    aggregate,
+                };
+                (page.low(), child.encode().to_vec())
+            };
+            items = placed.iter().map(child).collect();
+            level += 1;
+        }
+    }
+
+    /// Writes the trees of all inodes.
+    fn trees(&mut self) {
+        let owned: Vec<Ino> = self.inodes.keys().copied().collect();
+        for ino in owned {
+            let generation = self.inodes[&ino].generation;
+            if let Some(entries) = self.dirs.get(&ino).cloned() {
+                let inline = InlineMap(entries.clone().into_iter().collect()).encode();
+                self.inode(ino).body = if inline.len() <= 200 {
+                    Body::InlineDir(inline)
+                } else {
+                    Body::DirTree(self.tree(BlockKind::DirNode, ino, generation, &entries))
+                };
+            }
+            if let Some(extents) = self.extents.get(&ino) {
+                let entries = extents.iter().map(|e| (e.block, raw(&e.pointer))).collect();
+                let root = self.tree(BlockKind::ExtentNode, ino, generation, &entries);
+                self.inode(ino).body = Body::ExtentTree(root);
+            }
+            if let Some(crcs) = self.crcs.get(&ino) {
+                let mut runs: BTreeMap<u64, CrcRun> = BTreeMap::new();
+                for (unit, crc) in crcs {
+                    let run = runs.entry(unit / CRC_UNITS).or_default();
+                    run.0[(unit % CRC_UNITS) as usize] = *crc;
+                }
+                let entries = runs
+                    .iter()
+                    .filter_map(|(key, run)| Some((*key, run.encode()?)))
+                    .collect();
+                self.inode(ino).checksums =
+                    self.tree(BlockKind::ChecksumNode, ino, generation, &entries);
+            }
+            if let Some(entries) = self.xattrs.get(&ino).cloned() {
+                self.inode(ino).xattrs = self.tree(BlockKind::XattrNode, ino, generation, &entries);
+            }
+        }
+    }
+
+    fn inode_block(&mut self, block: u64) -> IfileEntry {
+        let inodes: Vec<Inode> = self
+            .inodes
+            .values()
+            .filter(|inode| block_of(inode.ino).0 == block)
+            .cloned()
+            .collect();
+        let bytes: Vec<u8> = inodes.iter().flat_map(Inode::encode).collect();
+        let pointer = self.place(&bytes, BlockKind::InodeBlock, 0, Ino(0), 0, block);
+        let mut entry = IfileEntry {
+            pointer,
+            live: 0,
+            orphan: 0,
+            ssn: Ssn(1),
+        };
+        for inode in &inodes {
+            entry.live |= 1 << slot_of(inode.ino);
+            if inode.ino == ORPHAN {
+                entry.orphan |= 1 << slot_of(inode.ino);
+            }
+        }
+        entry
+    }
+
+    /// Writes everything. `last` may change what the maps will say, when all content has its place.
+    pub fn finish_with(mut self, last: impl FnOnce(&mut Builder)) -> MemoryDevice {
+        self.trees();
+        let blocks: BTreeSet<u64> = self.inodes.keys().map(|ino| block_of(*ino).0).collect();
+        for block in blocks {
+            let entry = self.inode_block(block);
+            self.ifile.insert(block, entry);
+        }
+        last(&mut self);
+        self.mark(extent(CHECKPOINT, UNIT_FRAGS));
+        for (number, desc) in &mut self.groups {
+            let start = u64::from(*number) * GROUP;
+            desc.used = self.bits.range(start..start + GROUP).count() as u64;
+            desc.used += u64::from(self.wrong_used == Some(*number));
+        }
+        self.checkpoint();
+        self.segment_after();
+        self.sb.checkpoint.addr = FragAddr(CHECKPOINT);
+        let sb = self.sb.encode();
+        for at in superblock::offsets(TOTAL * FRAG) {
+            self.write(at / FRAG, &sb[..]);
+        }
+        MemoryDevice::from_bytes(self.bytes)
+    }
+
+    pub fn finish(self) -> MemoryDevice {
+        self.finish_with(|_| ())
+    }
+
+    fn checkpoint(&mut self) {
+        self.body_at = Some(CHECKPOINT + SUMMARY_FRAGS);
+        let ifile = self
+            .ifile
+            .iter()
+            .map(|(key, entry)| (*key, entry.encode().to_vec()))
+            .collect();
+        let owners = self
+            .owners
+            .iter()
+            .map(|(key, record)| (*key, record.encode().to_vec()))
+            .collect();
+        let lazy = self
+            .lazy
+            .iter()
+            .map(|(key, entry)| (*key, entry.encode().to_vec()))
+            .collect();
+        let groups = self
+            .groups
+            .iter()
+            .map(|(key, desc)| (u64::from(*key), desc.encode().to_vec()))
+            .collect();
+        let mut records: Vec<Record> = [
+            (BlockKind::IfileNode, ifile),
+            (BlockKind::BitmapNode, self.chunks()),
+            (BlockKind::OwnerNode, owners),
+            (BlockKind::GroupNode, groups),
+            (BlockKind::LazyNode, lazy),
+        ]
+        .into_iter()
+        .map(|(kind, entries)| Record::Root(kind, self.tree(kind, Ino(0), 0, &entries)))
+        .collect();
+        records.extend(
+            self.held
+                .iter()
+                .map(|(run, wait)| Record::Held(*run, *wait)),
+        );
+        let body = std::mem::take(&mut self.body);
+        records.extend(body.into_iter().map(Record::Allocate));
+        let end = self.body_at.take().unwrap().next_multiple_of(UNIT_FRAGS);
+        records.extend(summary_allocations(CHECKPOINT, AFTER));
+        let header = Header {
+            uuid: UUID,
+            ssn: Ssn(2),
+            previous: Token(11),
+            token: Token(22),
+            next: FragAddr(AFTER),
+            durable: Ssn(1),
+            kind: SegmentKind::Checkpoint,
+            dynamic: self.dynamic,
+            extents: vec![extent(CHECKPOINT, end - CHECKPOINT)],
+            records_len: 0,
+            records_checksum: 0,
+        };
+        self.summary(header, &records);
+    }
+
+    /// A segment that rewrites inode block 1.
+    fn segment_after(&mut self) {
+        let Some(old) = self.ifile.get(&1).copied() else {
+            return;
+        };
+        self.body_at = Some(AFTER + SUMMARY_FRAGS);
+        let mut entry = self.inode_block(1);
+        entry.pointer.birth = Ssn(3);
+        entry.ssn = Ssn(3);
+        (entry.live, entry.orphan) = (old.live, old.orphan);
+        let body = std::mem::take(&mut self.body);
+        let end = self.body_at.take().unwrap().next_multiple_of(UNIT_FRAGS);
+        let mut records = vec![
+            Record::Ifile(InodeBlockNo(1), entry),
+            Record::Free(old.pointer.extent()),
+        ];
+        records.extend(body.into_iter().map(Record::Allocate));
+        records.extend(summary_allocations(AFTER, NEXT));
+        records.append(&mut self.after);
+        let header = Header {
+            uuid: UUID,
+            ssn: Ssn(3),
+            previous: Token(22),
+            token: Token(33),
+            next: FragAddr(NEXT),
+            durable: Ssn(2),
+            kind: SegmentKind::Normal,
+            dynamic: self.dynamic,
+            extents: vec![extent(AFTER, end - AFTER)],
+            records_len: 0,
+            records_checksum: 0,
+        };
+        self.summary(header, &records);
+    }
+
+    pub fn summary(&mut self, mut header: Header, records: &[Record]) {
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| record.encode(&mut bytes));
+        if let Some(rng) = &mut self.fuzz {
+            rng.damage(&mut bytes);
+        }
+        header.records_len = bytes.len() as u64;
+        header.records_checksum = data_checksum(&bytes);
+        assert!(HEADER_SIZE + bytes.len() <= (SUMMARY_FRAGS * FRAG) as usize);
+        let at = header.extents[0].start.0;
+        self.write(at, &[&header.encode()[..], &bytes].concat());
+    }
+
+    fn chunks(&self) -> Entries {
+        let mut chunks: BTreeMap<u64, [u8; CHUNK_BYTES]> = BTreeMap::new();
+        for bit in &self.bits {
+            let chunk = chunks.entry(bit / CHUNK_FRAGS).or_insert([0; CHUNK_BYTES]);
+            chunk[(bit % CHUNK_FRAGS / 8) as usize] |= 1 << (bit % 8);
+        }
+        let whole = |chunk: &[u8; CHUNK_BYTES]| chunk.iter().all(|byte| *byte == 0xff);
+        let value = |chunk: &[u8; CHUNK_BYTES]| {
+            if whole(chunk) {
+                Vec::new()
+            } else {
+                chunk.to_vec()
+            }
+        };
+        chunks
+            .iter()
+            .map(|(key, chunk)| (*key, value(chunk)))
+            .collect()
+    }
+}
+
+/// What a segment gives to the log: its summary behind the first unit, which the predecessor gave, and the next
+/// summary's first unit.
+fn summary_allocations(at: u64, next: u64) -> [Record; 2] {
+    let rest = extent(at + UNIT_FRAGS, SUMMARY_FRAGS - UNIT_FRAGS);
+    [rest, extent(next, UNIT_FRAGS)].map(|extent| {
+        Record::Allocate(Allocation {
+            extent,
+            kind: BlockKind::Summary,
+            level: 0,
+            ino: Ino(0),
+            generation: 0,
+            version: 0,
+            logical: 0,
+            stored: 0,
+            checksum: 0,
+            in_body: false,
+        })
+    })
+}
+
+/// A pointer's form on disk, field by field.
+pub fn raw(pointer: &Pointer) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(pointer.addr.0.to_le_bytes());
+    bytes.extend(pointer.frags.to_le_bytes());
+    bytes.extend(pointer.stored.to_le_bytes());
+    bytes.extend(pointer.birth.0.to_le_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(pointer.checksum.to_le_bytes());
+    bytes
+}
+
+fn aggregate(kind: BlockKind, page: &Page) -> [u64; 3] {
+    if kind != BlockKind::IfileNode {
+        return [0; 3];
+    }
+    let values = page
+        .iter()
+        .filter_map(|(_, value)| IfileEntry::decode(value));
+    values
+        .map(|entry| entry.aggregate())
+        .reduce(IfileEntry::fold)
+        .unwrap_or_default()
+}
+
+const _: () = assert!(NODE_SIZE as u64 == UNIT);

@@ -1,0 +1,101 @@
+//! Whatever the bytes of a volume are, reading it ends, in time and without a panic.
+
+use crate::builder::{AFTER, Builder, CHECKPOINT, FRAG, Rng, TOTAL};
+use loamfs_check::{Options, Volume, check, dump};
+use loamfs_device::MemoryDevice;
+use loamfs_format::{FragAddr, Ino, Ssn};
+
+/// Checks the device in full and with little memory, and dumps what can be dumped.
+fn survive(device: &MemoryDevice) -> bool {
+    let report = check(
+        device,
+        &mut Options {
+            data: true,
+            ..Options::default()
+        },
+    );
+    check(
+        device,
+        &mut Options {
+            memory: 0,
+            problems_max: 5,
+            ..Options::default()
+        },
+    );
+    let _ = report.to_string();
+    let Ok(volume) = Volume::open(device) else {
+        return false;
+    };
+    let _ = (
+        dump::superblock(&volume),
+        dump::segments(&volume),
+        dump::ifile(&volume),
+    );
+    let _ = (
+        dump::groups(&volume),
+        dump::owners(&volume),
+        dump::lazy(&volume),
+    );
+    let _ = (
+        dump::segment(&volume, Ssn(2)),
+        dump::segment(&volume, Ssn(3)),
+    );
+    for ino in (2..3).chain(33..43).map(Ino) {
+        let _ = (
+            dump::inode(&volume, ino),
+            dump::directory(&volume, ino),
+            dump::extents(&volume, ino),
+        );
+        if let Ok(inode) = volume.inode(ino) {
+            let _ = volume.read(&inode, 10, &mut [0; 100_000]);
+            let _ = volume.read(&inode, u64::MAX - 5, &mut [0; 100]);
+        }
+    }
+    let _ = dump::node(&volume, device, FragAddr(CHECKPOINT + 16));
+    report.is_clean()
+}
+
+#[test]
+fn flipped_bits_are_survived() {
+    let sound = Builder::sample().finish();
+    let mut rng = Rng(1);
+    for _ in 0..400 {
+        let device = sound.fork();
+        for _ in 0..=rng.below(8) {
+            // Most flips where something is.
+            let offset = match rng.below(4) {
+                0 => rng.below((TOTAL * FRAG) as usize),
+                1 => (CHECKPOINT * FRAG) as usize + rng.below(64 << 10),
+                2 => (AFTER * FRAG) as usize + rng.below(24 << 10),
+                _ => (256 * FRAG) as usize + rng.below(128 << 10),
+            } as u64;
+            let byte = device.peek(offset, 1).unwrap()[0];
+            device.poke(offset, &[byte ^ 1 << rng.below(8)]).unwrap();
+        }
+        survive(&device);
+    }
+}
+
+#[test]
+fn wrong_contents_with_right_checksums_are_survived() {
+    let mut sound = 0;
+    for seed in 0..600 {
+        let mut b = Builder::sample();
+        b.fuzz = Some(Rng(seed));
+        sound += u32::from(survive(&b.finish()));
+    }
+    assert!(sound < 400, "{sound} of 600 show no damage");
+}
+
+#[test]
+fn a_chain_that_leads_back_ends() {
+    let device = Builder::sample().finish();
+    let offset = AFTER * FRAG;
+    // Segment 3 again where segment 4 should be, and the checkpoint again where segment 3 should be.
+    let copy = device.peek(offset, 8192).unwrap();
+    device.poke(crate::builder::NEXT * FRAG, &copy).unwrap();
+    assert_eq!(Volume::open(&device).unwrap().last(), Ssn(3));
+    let copy = device.peek(CHECKPOINT * FRAG, 8192).unwrap();
+    device.poke(offset, &copy).unwrap();
+    assert_eq!(Volume::open(&device).unwrap().last(), Ssn(2));
+}

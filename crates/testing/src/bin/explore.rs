@@ -1,0 +1,100 @@
+//! Runs the crash explorer for as long as it is told to.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use loamfs_testing::args::Args;
+use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long, named};
+use loamfs_testing::explore::fleet::{Orders, run};
+use loamfs_testing::explore::hunt::Effort;
+use loamfs_testing::loam::Loam;
+use loamfs_testing::rng::Rng;
+
+const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] [--long N]
+        [--ops M] [--states K] [--quick] [--threads N] [--shrink SECONDS]
+        [--keep-going] [--no-check] [--only CASE]
+
+  Singles: every operation from every start with everything that may follow, or
+  N of them chosen by the seed. Pairs: two or three with commits between them.
+  Long: M random operations.";
+
+struct Settings {
+    cases: Vec<Case>,
+    orders: Orders,
+    system: Loam,
+}
+
+fn settings() -> Result<Settings, String> {
+    let mut args = Args::from_env()?;
+    let seed: u64 = args.or("seed", 1)?;
+    let mut effort = if args.or("quick", false)? {
+        Effort::QUICK
+    } else {
+        Effort::THOROUGH
+    };
+    effort.states = args.or("states", effort.states)?;
+    let orders = Orders {
+        effort,
+        time: Duration::from_secs(args.or("seconds", 3600)?),
+        shrinking: Duration::from_secs(args.or("shrink", 60)?),
+        keep_going: args.or("keep-going", false)?,
+        threads: args.or("threads", std::thread::available_parallelism().map_or(1, usize::from))?,
+    };
+    let only: Option<String> = args.get("only")?;
+    let singles: usize = args.or("singles", usize::MAX)?;
+    let pairs: u64 = args.or("pairs", 300)?;
+    let longs: u64 = args.or("long", 30)?;
+    let ops: usize = args.or("ops", 200)?;
+    let check = !args.or("no-check", false)?;
+    args.finish()?;
+    let cases = match only {
+        Some(name) => vec![named(&name).ok_or_else(|| format!("{name}: no such case"))?],
+        None => {
+            let mut cases = chosen(singles, seed);
+            cases.extend((seed..seed + pairs).map(combined));
+            cases.extend((seed..seed + longs).map(|seed| long(seed, ops)));
+            cases
+        }
+    };
+    Ok(Settings {
+        cases,
+        orders,
+        system: Loam { check },
+    })
+}
+
+/// So many singles, in an order that the seed gives.
+fn chosen(count: usize, seed: u64) -> Vec<Case> {
+    let mut all: Vec<Case> = GEOMETRIES.into_iter().flat_map(all_singles).collect();
+    let mut rng = Rng::new(seed);
+    let mut cases = Vec::new();
+    while cases.len() < count && !all.is_empty() {
+        cases.push(all.swap_remove(rng.index(all.len())));
+    }
+    cases
+}
+
+fn main() -> ExitCode {
+    let settings = match settings() {
+        Ok(settings) => settings,
+        Err(error) => {
+            eprintln!("{error}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let began = Instant::now();
+    let outcome = run(&settings.system, &settings.cases, settings.orders);
+    for report in &outcome.reports {
+        println!("FAILED {report}");
+    }
+    println!(
+        "{} of {} cases: {}; {} kinds of failure, {} more alike; {:.0} s",
+        outcome.tally.cases,
+        settings.cases.len(),
+        outcome.tally,
+        outcome.reports.len(),
+        outcome.repeated,
+        began.elapsed().as_secs_f32()
+    );
+    ExitCode::from(u8::from(!outcome.reports.is_empty()))
+}

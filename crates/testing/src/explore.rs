@@ -1,0 +1,21 @@
+//! The crash explorer: every state that a crash may leave is opened, compared
+//! with what the commit rules allow, written to, and checked.
+//!
+//! - [`recording`]: a workload on a device that remembers, and what it promised,
+//! - [`states`]: the states that a crash at some point may leave,
+//! - [`oracle`]: what a volume may look like afterwards,
+//! - [`verify`]: what is done with one state,
+//! - [`hunt`]: goes through the states of a recording, and of crashes after crashes,
+//! - [`starts`], [`single`], [`cases`]: the workloads,
+//! - [`fleet`]: runs many cases on all cores.
+
+pub mod cases;
+pub mod fleet;
+pub mod history;
+pub mod hunt;
+pub mod oracle;
+pub mod recording;
+pub mod single;
+pub mod starts;
+pub mod states;
+pub mod verify;

@@ -1,0 +1,238 @@
+//! Whole cases by name: where a workload starts, what it does, and on what
+//! volume.
+
+use super::hunt::{Effort, Find, Hunt};
+use super::recording::{Stage, record};
+use super::single::{FOLLOWS, Single, follow, singles};
+use super::starts::{STARTS, setup};
+use crate::generate::{Generator, profile};
+use crate::geometry::Geometry;
+use crate::model::Model;
+use crate::ops::Op;
+use crate::problem::{Verdict, guarded};
+use crate::rng::{Rng, mix};
+use crate::runner::Runner;
+use crate::subject::{Opening, System};
+use crate::tree::must;
+use loamfs_device::Image;
+use std::sync::Arc;
+
+/// The volumes that the explorer uses, by name.
+pub const GEOMETRIES: [(&str, Geometry); 3] = [
+    ("tiny", Geometry::TINY),
+    ("small", Geometry::SMALL),
+    ("coarse", Geometry::COARSE),
+];
+
+/// A workload.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Says everything about it: the same name is the same case.
+    pub name: String,
+    /// The volume's shape.
+    pub geometry: Geometry,
+    /// On which prepared volume it starts.
+    pub start: &'static str,
+    /// What is done.
+    pub ops: Workload,
+}
+
+/// What a case does.
+#[derive(Clone, Debug)]
+pub enum Workload {
+    /// These operations.
+    Listed(Vec<Op>),
+    /// So many random ones.
+    Random {
+        /// Where they come from.
+        seed: u64,
+        /// How many.
+        count: usize,
+    },
+}
+
+/// Every single workload from every start, each with everything that may follow.
+pub fn all_singles(geometry: (&'static str, Geometry)) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for start in STARTS {
+        for single in singles(&geometry.1) {
+            for name in FOLLOWS {
+                let ops = [single.ops.clone(), follow(name, single.target)].concat();
+                cases.push(Case {
+                    name: format!("single/{}/{start}/{}/{name}", geometry.0, single.name),
+                    geometry: geometry.1,
+                    start,
+                    ops: Workload::Listed(ops),
+                });
+            }
+        }
+    }
+    cases
+}
+
+/// Two or three single workloads with something that commits between them.
+pub fn combined(seed: u64) -> Case {
+    let mut rng = Rng::new(seed).fork(2);
+    let (shape, geometry) = GEOMETRIES[rng.index(GEOMETRIES.len())];
+    let start = STARTS[1 + rng.index(STARTS.len() - 1)];
+    let all = singles(&geometry);
+    let mut ops = Vec::new();
+    let mut names = Vec::new();
+    for _ in 0..rng.between(2, 3) {
+        let Single { name, ops: some, target } = all[rng.index(all.len())].clone();
+        ops.extend(some);
+        names.push(name);
+        let then = FOLLOWS[rng.index(FOLLOWS.len())];
+        // Only what commits, or nothing at all: the rest comes at the end.
+        if !rng.one_in(4) {
+            ops.extend(follow(then, target).first());
+            names.push(then);
+        }
+    }
+    ops.extend(follow("age", 0));
+    Case {
+        name: format!("pair/{seed}/{shape}/{start}/{}", names.join("+")),
+        geometry,
+        start,
+        ops: Workload::Listed(ops),
+    }
+}
+
+/// A long random workload.
+pub fn long(seed: u64, count: usize) -> Case {
+    let mut rng = Rng::new(seed).fork(3);
+    let (shape, geometry) = GEOMETRIES[rng.index(GEOMETRIES.len())];
+    let start = STARTS[rng.index(STARTS.len())];
+    Case {
+        name: format!("long/{seed}/{count}/{shape}/{start}"),
+        geometry,
+        start,
+        ops: Workload::Random { seed, count },
+    }
+}
+
+/// The case of a name, as a report prints it.
+pub fn named(name: &str) -> Option<Case> {
+    let mut parts = name.split('/');
+    let kind = parts.next()?;
+    if kind == "single" {
+        let shape = parts.next()?;
+        let geometry = GEOMETRIES.into_iter().find(|(known, _)| *known == shape)?;
+        return all_singles(geometry).into_iter().find(|case| case.name == name);
+    }
+    let seed = parts.next()?.parse().ok()?;
+    match kind {
+        "pair" => Some(combined(seed)),
+        "long" => Some(long(seed, parts.next()?.parse().ok()?)),
+        _ => None,
+    }
+}
+
+/// A volume on which cases start.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    /// What the device holds.
+    pub image: Image,
+    /// What the volume looks like.
+    pub model: Model,
+}
+
+/// Makes the volume on which a case starts.
+pub fn prepare(system: &dyn System, geometry: &Geometry, start: &str) -> Verdict<Prepared> {
+    let stage = Stage {
+        system,
+        geometry: *geometry,
+        opening: Opening::new(1),
+    };
+    let device = Arc::new(stage.device(Image::new(geometry.size)));
+    must(system.format(device.clone(), geometry, 1), || "mkfs".to_owned())?;
+    stage.check(&device.image(), "the checker finds fault with a new volume")?;
+    let mut runner = Runner::fresh(system, device.clone(), stage.opening)?;
+    for op in setup(start, geometry) {
+        runner
+            .step(&op)
+            .map_err(|problem| problem.at(format_args!("preparing {start}")))?;
+    }
+    runner.compare()?;
+    runner.close()?;
+    stage.check(&device.image(), "the checker finds fault with a closed volume")?;
+    Ok(Prepared {
+        image: device.image(),
+        model: runner.model,
+    })
+}
+
+impl Case {
+    /// The operations, as a list.
+    pub fn listed(&self, system: &dyn System, prepared: &Prepared) -> Verdict<Vec<Op>> {
+        match &self.ops {
+            Workload::Listed(ops) => Ok(ops.clone()),
+            Workload::Random { seed, count } => {
+                self.drawn(system, prepared, *seed, *count)
+            }
+        }
+    }
+
+    /// Random operations depend on what exists, so that they are drawn while they
+    /// are run.
+    fn drawn(
+        &self,
+        system: &dyn System,
+        prepared: &Prepared,
+        seed: u64,
+        count: usize,
+    ) -> Verdict<Vec<Op>> {
+        let stage = self.stage(system);
+        let device = Arc::new(stage.device(prepared.image.clone()));
+        let model = prepared.model.clone();
+        let mut generator = Generator::new(seed, profile::CRASH, self.geometry, &model);
+        let mut runner = Runner::resume(system, device, stage.opening, model)?;
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            let op = generator.next(&runner.model);
+            ops.push(op);
+            if guarded(|| runner.step(&op)).is_err() {
+                // The recording meets it again, and reports it with the list.
+                return Ok(ops);
+            }
+        }
+        ops.push(Op::Sync);
+        Ok(ops)
+    }
+
+    fn stage<'a>(&self, system: &'a dyn System) -> Stage<'a> {
+        Stage {
+            system,
+            geometry: self.geometry,
+            opening: Opening::new(self.seed()),
+        }
+    }
+
+    /// A seed that belongs to the name.
+    pub fn seed(&self) -> u64 {
+        self.name.bytes().fold(1, |sum, byte| mix(sum ^ u64::from(byte)))
+    }
+
+    /// Runs these operations and goes through the states that crashes may leave.
+    pub fn run(
+        &self,
+        system: &dyn System,
+        prepared: &Prepared,
+        ops: &[Op],
+        effort: Effort,
+    ) -> (super::hunt::Tally, Result<(), Find>) {
+        let stage = self.stage(system);
+        let mut hunt = Hunt::new(stage);
+        hunt.tally.cases = 1;
+        let found = |problem| Find {
+            problem,
+            trail: Vec::new(),
+        };
+        let (image, model) = (prepared.image.clone(), prepared.model.clone());
+        let recorded = guarded(|| record(&stage, image, model, ops));
+        let result = recorded
+            .map_err(found)
+            .and_then(|recording| hunt.explore(&recording, effort, self.seed()));
+        (hunt.tally, result)
+    }
+}

@@ -1,0 +1,189 @@
+//! Runs many cases on all cores, and cuts down what fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::cases::{Case, Prepared, prepare};
+use super::hunt::{Effort, Find, Tally};
+use crate::ops::{Op, listing};
+use crate::problem::{Problem, guarded};
+use crate::shrink::shrink;
+use crate::subject::System;
+use crate::watchdog::Watchdog;
+
+/// A case that takes longer hangs.
+const CASE_MAX: Duration = Duration::from_secs(900);
+
+/// A case that failed.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its name.
+    pub case: String,
+    /// The wrong state.
+    pub find: Find,
+    /// The operations that lead to it, as few as were found.
+    pub ops: Vec<Op>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.case, self.find)?;
+        writeln!(f, "  operations:")?;
+        write!(f, "{}", listing(&self.ops))?;
+        writeln!(
+            f,
+            "  again: cargo run --release -p loamfs-testing --bin explore -- --only '{}'",
+            self.case
+        )
+    }
+}
+
+/// How many cases are run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Orders {
+    /// How far each goes.
+    pub effort: Effort,
+    /// No case begins after this long.
+    pub time: Duration,
+    /// How long a failing case may be cut down.
+    pub shrinking: Duration,
+    /// Whether to go on after a failure; one of each kind is reported.
+    pub keep_going: bool,
+    /// Cases at the same time.
+    pub threads: usize,
+}
+
+/// What became of all cases.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What was done.
+    pub tally: Tally,
+    /// What failed.
+    pub reports: Vec<Report>,
+    /// Cases that failed as one that is reported.
+    pub repeated: usize,
+}
+
+/// The volume on which cases start, or why it could not be made.
+type Ready = Arc<Result<Prepared, Problem>>;
+
+struct Fleet<'a> {
+    system: &'a dyn System,
+    orders: Orders,
+    cases: &'a [Case],
+    next: AtomicUsize,
+    began: Instant,
+    ready: Mutex<BTreeMap<(u64, u32, &'static str), Ready>>,
+    outcome: Mutex<Outcome>,
+    seen: Mutex<BTreeSet<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs cases.
+pub fn run(system: &dyn System, cases: &[Case], orders: Orders) -> Outcome {
+    let fleet = Fleet {
+        system,
+        orders,
+        cases,
+        next: AtomicUsize::new(0),
+        began: Instant::now(),
+        ready: Mutex::default(),
+        outcome: Mutex::default(),
+        seen: Mutex::default(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..orders.threads {
+            scope.spawn(|| fleet.work());
+        }
+    });
+    fleet.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Fleet<'_> {
+    fn work(&self) {
+        let watchdog = Watchdog::start(CASE_MAX + self.orders.shrinking);
+        while self.began.elapsed() < self.orders.time {
+            let index = self.next.fetch_add(1, Ordering::SeqCst);
+            let Some(case) = self.cases.get(index) else {
+                break;
+            };
+            watchdog.enter(Some(case.name.clone()));
+            self.case(case);
+            watchdog.enter(None);
+            if !self.orders.keep_going && !lock(&self.outcome).reports.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Prepared volumes are made once and shared.
+    fn prepared(&self, case: &Case) -> Ready {
+        let key = (case.geometry.size, case.geometry.block, case.start);
+        if let Some(ready) = lock(&self.ready).get(&key) {
+            return ready.clone();
+        }
+        let made = guarded(|| prepare(self.system, &case.geometry, case.start));
+        let ready = Arc::new(made);
+        lock(&self.ready).entry(key).or_insert(ready).clone()
+    }
+
+    fn case(&self, case: &Case) {
+        let ready = self.prepared(case);
+        let none = |problem: &Problem| Report {
+            case: case.name.clone(),
+            find: Find {
+                problem: problem.clone(),
+                trail: Vec::new(),
+            },
+            ops: Vec::new(),
+        };
+        let prepared = match &*ready {
+            Ok(prepared) => prepared,
+            Err(problem) => return self.report(none(problem)),
+        };
+        let ops = match guarded(|| case.listed(self.system, prepared)) {
+            Ok(ops) => ops,
+            Err(problem) => return self.report(none(&problem)),
+        };
+        let (tally, result) = case.run(self.system, prepared, &ops, self.orders.effort);
+        lock(&self.outcome).tally.add(&tally);
+        if let Err(find) = result {
+            self.failed(case, prepared, ops, find);
+        }
+    }
+
+    fn failed(&self, case: &Case, prepared: &Prepared, ops: Vec<Op>, find: Find) {
+        // One of each kind is cut down; the rest is counted.
+        if !lock(&self.seen).insert(find.problem.signature()) {
+            lock(&self.outcome).repeated += 1;
+            return;
+        }
+        let run = |ops: &[Op]| case.run(self.system, prepared, ops, self.orders.effort).1;
+        let ops = shrink(&ops, self.orders.shrinking, |ops| {
+            run(ops).is_err_and(|other| other.problem.rule == find.problem.rule)
+        });
+        let find = run(&ops).err().unwrap_or(find);
+        self.report(Report {
+            case: case.name.clone(),
+            find,
+            ops,
+        });
+    }
+
+    fn report(&self, report: Report) {
+        let mut outcome = lock(&self.outcome);
+        let signature = report.find.problem.signature();
+        let known = |other: &Report| other.find.problem.signature() == signature;
+        if outcome.reports.iter().any(known) {
+            outcome.repeated += 1;
+        } else {
+            outcome.reports.push(report);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A workload on a device that remembers every write and flush.
+
+use std::sync::Arc;
+
+use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, RecordingDevice, Write};
+
+use super::history::{Ack, History, Level, begins, ended};
+use super::oracle;
+use crate::geometry::Geometry;
+use crate::model::{Id, Model, Rename};
+use crate::ops::Op;
+use crate::problem::{Problem, Verdict};
+use crate::runner::{Runner, Step};
+use crate::subject::{Opening, System};
+use crate::tree::{Tree, must};
+
+/// Everything that was done to a device, and what a crash in between may leave.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// What the device held for good before the first event.
+    pub base: Image,
+    /// What was done to it; marks tell where operations begin and end.
+    pub events: Vec<Event>,
+    /// The states in between.
+    pub history: History,
+    /// What must be there from the start.
+    pub level: Level,
+}
+
+/// Where and how a workload runs.
+#[derive(Clone, Copy)]
+pub struct Stage<'a> {
+    /// What is tested.
+    pub system: &'a dyn System,
+    /// The volume's shape.
+    pub geometry: Geometry,
+    /// How it is opened.
+    pub opening: Opening,
+}
+
+impl Stage<'_> {
+    /// A device that holds this image.
+    pub fn device(&self, image: Image) -> MemoryDevice {
+        MemoryDevice::from_image(image).with_sector_size(self.geometry.sector)
+    }
+
+    /// An error with what the checker says against an image, if it does.
+    pub fn check(&self, image: &Image, when: &'static str) -> Verdict {
+        let faults = self.system.check(image, &self.geometry);
+        match faults.first() {
+            None => Ok(()),
+            Some(first) => Err(Problem::new(
+                when,
+                format!("{} faults, first {first}", faults.len()),
+            )),
+        }
+    }
+}
+
+/// Runs a workload on a volume that looks like `model`.
+pub fn record(stage: &Stage<'_>, base: Image, model: Model, ops: &[Op]) -> Verdict<Recording> {
+    let device = Arc::new(RecordingDevice::new(stage.device(base.clone())));
+    let runner = Runner::resume(stage.system, device.clone(), stage.opening, model.clone())?;
+    let mut recording = Recording {
+        base,
+        events: Vec::new(),
+        history: History::new(model),
+        level: Level::default(),
+    };
+    recording.run(stage, &device, runner, ops)?;
+    Ok(recording)
+}
+
+/// Kills a volume's process after `pending` writes, which stay in the device's
+/// cache, and goes on with a new process: what was pending may still be lost.
+/// What the new process does is drawn when it is known what it found.
+pub fn record_after_kill(
+    stage: &Stage<'_>,
+    base: Image,
+    pending: &[Event],
+    history: &History,
+    level: &Level,
+    draw: impl FnOnce(&Model) -> Vec<Op>,
+) -> Verdict<Recording> {
+    let device = Arc::new(RecordingDevice::new(stage.device(base.clone())));
+    for event in pending {
+        repeat(&device, event)?;
+    }
+    let mut recording = Recording {
+        base,
+        events: Vec::new(),
+        history: history.clone(),
+        level: level.clone(),
+    };
+    let snapshot = recording.history.last() + 1;
+    device.mark(begins(snapshot));
+    let opened = stage.system.open(device.clone(), &stage.opening);
+    let subject = must(opened, || "open after a kill".to_owned())?;
+    let tree = Tree::read(&*subject, true)?;
+    oracle::allowed(history, level, &tree, &stage.geometry)?;
+    let (model, inos) = oracle::adopt(&tree);
+    let ops = draw(&model);
+    recording.history.push(model.clone(), Some(Ack::All));
+    recording.history.renewals.push(snapshot);
+    device.mark(ended(snapshot));
+    let runner = Runner::adopt(
+        stage.system,
+        device.clone(),
+        stage.opening,
+        subject,
+        model,
+        inos,
+    );
+    recording.run(stage, &device, runner, &ops)?;
+    Ok(recording)
+}
+
+fn repeat(device: &RecordingDevice, event: &Event) -> Verdict {
+    let outcome = match event {
+        Event::Write { offset, data, kind } => {
+            let write = Write::new(*offset, data, *kind);
+            device.write(&[write]).into_iter().collect()
+        }
+        Event::Discard { offset, len } => device.discard(&[(*offset, *len)]),
+        Event::Flush | Event::Mark(_) => Ok(()),
+    };
+    outcome.map_err(|error| Problem::new("harness", error.to_string()))
+}
+
+impl Recording {
+    fn run(
+        &mut self,
+        stage: &Stage<'_>,
+        device: &RecordingDevice,
+        mut runner: Runner<'_>,
+        ops: &[Op],
+    ) -> Verdict {
+        let first = self.history.last();
+        let mut replacing = Replacing::default();
+        for op in ops {
+            let snapshot = self.history.last() + 1;
+            device.mark(begins(snapshot));
+            let moved = renamed(op, &runner.model);
+            self.history.moves.extend(moved.into_iter().map(|id| (id, snapshot)));
+            if stage.opening.dirty_max.is_none() {
+                let replaced = replacing.watch(op, &runner.model);
+                let replacements = replaced.map(|id| (id, snapshot));
+                self.history.replacements.extend(replacements);
+            }
+            let step = runner
+                .step(op)
+                .map_err(|problem| problem.at(format_args!("operation {}", snapshot - first)))?;
+            let promised = promise(op).filter(|_| step == Step::Done);
+            self.history.push(runner.model.clone(), promised);
+            device.mark(ended(snapshot));
+        }
+        runner.abandon();
+        self.events = device.events();
+        Ok(())
+    }
+
+    /// How many events change the device.
+    pub fn writes(&self) -> usize {
+        let writes = self.events.iter();
+        writes.filter(|event| matches!(event, Event::Write { .. })).count()
+    }
+
+    /// Whether the copies of the superblock are written to in these events.
+    pub fn touches_superblock(events: &[Event]) -> bool {
+        events.iter().any(|event| {
+            matches!(event, Event::Write { kind: IoKind::Superblock, .. })
+        })
+    }
+}
+
+/// What an operation gives another name.
+fn renamed(op: &Op, model: &Model) -> Vec<Id> {
+    match *op {
+        Op::Rename { dir, name, new_dir, new_name, how } => {
+            let source = model.lookup(dir, &name.bytes()).ok();
+            let target = model.lookup(new_dir, &new_name.bytes()).ok();
+            if source == target {
+                return Vec::new();
+            }
+            let target = target.filter(|_| how == Rename::Exchange);
+            source.into_iter().chain(target).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What an operation promises when it has ended.
+fn promise(op: &Op) -> Option<Ack> {
+    match *op {
+        Op::Sync | Op::Remount => Some(Ack::All),
+        Op::Commit(crate::subject::Commit::Durable) => Some(Ack::Metadata),
+        Op::Fsync { id, data_only: false } => Some(Ack::File(id)),
+        Op::Fsync { id, data_only: true } => Some(Ack::Data(id)),
+        _ => None,
+    }
+}
+
+/// Finds files that were made, written from front to back, and renamed over
+/// another while nothing was committed in between: rule 3 promises that the
+/// rename is not seen before their data is.
+#[derive(Default)]
+struct Replacing {
+    fresh: Vec<Id>,
+}
+
+impl Replacing {
+    /// Looks at an operation before it is run; the file that it makes replace
+    /// another.
+    fn watch(&mut self, op: &Op, model: &Model) -> Option<Id> {
+        match *op {
+            Op::Create { id, .. } => self.fresh.push(id),
+            Op::Write { id, offset, .. } => {
+                let size = model.get(id).and_then(|object| object.size());
+                if size != Some(offset) {
+                    self.fresh.retain(|&other| other != id);
+                }
+            }
+            Op::Truncate { id, .. } => self.fresh.retain(|&other| other != id),
+            Op::Rename { dir, name, new_dir, new_name, how: Rename::Replace } => {
+                let source = model.lookup(dir, &name.bytes()).ok()?;
+                let target = model.lookup(new_dir, &new_name.bytes()).ok()?;
+                let over_file = model.get(target)?.content().is_some();
+                return (over_file && source != target && self.fresh.contains(&source))
+                    .then_some(source);
+            }
+            Op::Fsync { .. }
+            | Op::Sync
+            | Op::Commit(_)
+            | Op::Checkpoint
+            | Op::Tick { .. }
+            | Op::Remount => self.fresh.clear(),
+            _ => {}
+        }
+        None
+    }
+}

@@ -1,0 +1,384 @@
+//! Short workloads: each does one thing that a program does.
+
+use loamfs_format::inode::mode;
+use loamfs_fs::XattrMode;
+
+use super::starts::{create, ids::*, mkdir, name_of, setxattr, write};
+use crate::geometry::Geometry;
+use crate::model::{Id, ROOT, Rename};
+use crate::name::Name;
+use crate::ops::Op;
+use crate::subject::Commit;
+
+/// The first id for what workloads make.
+const FRESH: Id = 5000;
+
+/// A workload of one operation, or of a few that belong together.
+#[derive(Clone, Debug)]
+pub struct Single {
+    /// Its name.
+    pub name: &'static str,
+    /// What is done.
+    pub ops: Vec<Op>,
+    /// The object that an fsync would be called for.
+    pub target: Id,
+}
+
+fn single(name: &'static str, target: Id, ops: impl Into<Vec<Op>>) -> Single {
+    Single {
+        name,
+        ops: ops.into(),
+        target,
+    }
+}
+
+fn unlink(dir: Id, id: Id) -> Op {
+    Op::Unlink {
+        dir,
+        name: name_of(id),
+    }
+}
+
+fn rename(from: (Id, Id), to: (Id, Id), how: Rename) -> Op {
+    Op::Rename {
+        dir: from.0,
+        name: name_of(from.1),
+        new_dir: to.0,
+        new_name: name_of(to.1),
+        how,
+    }
+}
+
+fn truncate(id: Id, size: u64) -> Op {
+    Op::Truncate { id, size }
+}
+
+/// What may follow a workload, before the crash that comes after it.
+pub const FOLLOWS: [&str; 8] = [
+    "age",
+    "fsync",
+    "fdatasync",
+    "sync",
+    "written",
+    "durable",
+    "checkpoint",
+    "remount",
+];
+
+/// The operations that follow, and a little more, so that space that was freed
+/// is taken again.
+pub fn follow(name: &str, target: Id) -> Vec<Op> {
+    let age = Op::Tick { millis: 6_000 };
+    let more = FRESH + 900;
+    let first = match name {
+        "fsync" => vec![Op::Fsync { id: target, data_only: false }],
+        "fdatasync" => vec![Op::Fsync { id: target, data_only: true }],
+        "sync" => vec![Op::Sync],
+        "written" => vec![Op::Commit(Commit::Written)],
+        "durable" => vec![Op::Commit(Commit::Durable)],
+        "checkpoint" => vec![Op::Checkpoint],
+        "remount" => vec![Op::Remount],
+        _ => vec![age],
+    };
+    let rest = [
+        create(ROOT, more),
+        write(more, 0, 2000),
+        Op::Commit(Commit::Written),
+        write(more, 1000, 2000),
+        age,
+        Op::Sync,
+    ];
+    [&first[..], &rest].concat()
+}
+
+/// All short workloads.
+pub fn singles(geometry: &Geometry) -> Vec<Single> {
+    [
+        making(),
+        removing(),
+        renaming(),
+        attributes(),
+        cutting(geometry),
+        writing(geometry),
+        idioms(geometry),
+    ]
+    .concat()
+}
+
+fn making() -> Vec<Single> {
+    let special = |file_type, rdev| Op::Mknod {
+        dir: DIR,
+        name: name_of(FRESH),
+        id: FRESH,
+        file_type,
+        rdev,
+    };
+    let symlink = |len| Op::Symlink {
+        dir: DIR,
+        name: name_of(FRESH),
+        id: FRESH,
+        len,
+    };
+    let many = (0..40).map(|i| create(DIR, FRESH + i));
+    vec![
+        single("create", ROOT, [create(ROOT, FRESH)]),
+        single("create-deep", FRESH, [create(SUBDIR, FRESH)]),
+        single(
+            "create-long-name",
+            FRESH,
+            [Op::Create {
+                dir: EMPTY_DIR,
+                name: Name::long(7, 255),
+                id: FRESH,
+                permissions: 0o600,
+                owner: 1,
+            }],
+        ),
+        single("create-many", DIR, many.collect::<Vec<_>>()),
+        single("mkdir", ROOT, [mkdir(ROOT, FRESH)]),
+        single("mkdir-deep", FRESH, [mkdir(SUBDIR, FRESH), mkdir(FRESH, FRESH + 1)]),
+        single("mkfifo", DIR, [special(mode::FIFO, 0)]),
+        single("mknod", DIR, [special(mode::CHARACTER, 0x501)]),
+        single("symlink", DIR, [symlink(20)]),
+        single("symlink-long", DIR, [symlink(2000)]),
+        single(
+            "link",
+            TINY,
+            [Op::Link { id: TINY, dir: SUBDIR, name: Name::new(9) }],
+        ),
+        single(
+            "link-large",
+            LARGE,
+            [Op::Link { id: LARGE, dir: ROOT, name: Name::new(9) }],
+        ),
+    ]
+}
+
+fn removing() -> Vec<Single> {
+    let many = [TINY, EMPTY, SYMLINK].map(|id| unlink(ROOT, id));
+    let wide = (0..60).map(|i| Op::Unlink {
+        dir: EMPTY_DIR,
+        name: Name::long(i + 2000, 60),
+    });
+    let held = [
+        Op::Open { id: LARGE },
+        unlink(DIR, LARGE),
+        write(LARGE, 100, 9000),
+    ];
+    vec![
+        single("unlink-tiny", ROOT, [unlink(ROOT, TINY)]),
+        single("unlink-block", DIR, [unlink(DIR, BLOCK)]),
+        single("unlink-large", DIR, [unlink(DIR, LARGE)]),
+        single("unlink-huge", ROOT, [unlink(ROOT, HUGE)]),
+        single("unlink-one-name", SUBDIR, [unlink(SUBDIR, LINKED)]),
+        single("unlink-symlink", ROOT, [unlink(ROOT, SYMLINK)]),
+        single("unlink-xattrs", DIR, [unlink(DIR, LARGE_XATTRS)]),
+        single("unlink-several", ROOT, many),
+        single("unlink-many", EMPTY_DIR, wide.collect::<Vec<_>>()),
+        single("unlink-held", DIR, held),
+        single(
+            "unlink-held-release",
+            DIR,
+            [&held[..], &[Op::Commit(Commit::Written), Op::Release { id: LARGE }]].concat(),
+        ),
+        single(
+            "rmdir",
+            ROOT,
+            [Op::Rmdir { dir: ROOT, name: name_of(EMPTY_DIR) }],
+        ),
+        single("create-unlink", ROOT, [create(ROOT, FRESH), unlink(ROOT, FRESH)]),
+        single(
+            "unlink-create",
+            ROOT,
+            [unlink(ROOT, TINY), create(ROOT, FRESH), write(FRESH, 0, 100)],
+        ),
+    ]
+}
+
+fn renaming() -> Vec<Single> {
+    use Rename::{Exchange, NoReplace, Replace};
+    vec![
+        single("rename", ROOT, [rename((ROOT, TINY), (ROOT, FRESH), Replace)]),
+        single("rename-across", TINY, [rename((ROOT, TINY), (SUBDIR, FRESH), NoReplace)]),
+        single("rename-large", LARGE, [rename((DIR, LARGE), (ROOT, FRESH), Replace)]),
+        single("rename-over-tiny", DIR, [rename((DIR, BLOCK), (ROOT, TINY), Replace)]),
+        single("rename-over-large", DIR, [rename((ROOT, TINY), (DIR, LARGE), Replace)]),
+        single("rename-large-over", DIR, [rename((DIR, LARGE), (ROOT, HUGE), Replace)]),
+        single("rename-dir", ROOT, [rename((ROOT, DIR), (EMPTY_DIR, FRESH), Replace)]),
+        single("rename-dir-over", ROOT, [rename((DIR, SUBDIR), (ROOT, EMPTY_DIR), Replace)]),
+        single(
+            "rename-over-empty-dir",
+            ROOT,
+            [rename((ROOT, DIR), (ROOT, EMPTY_DIR), Replace)],
+        ),
+        single("exchange", ROOT, [rename((ROOT, TINY), (DIR, LARGE), Exchange)]),
+        single("exchange-dirs", ROOT, [rename((DIR, SUBDIR), (ROOT, EMPTY_DIR), Exchange)]),
+        single("exchange-mixed", ROOT, [rename((DIR, SUBDIR), (ROOT, TINY), Exchange)]),
+        single(
+            "rename-links",
+            ROOT,
+            [Op::Rename {
+                dir: SUBDIR,
+                name: name_of(LINKED),
+                new_dir: ROOT,
+                new_name: Name::new(1025),
+                how: Replace,
+            }],
+        ),
+    ]
+}
+
+fn attributes() -> Vec<Single> {
+    let remove = |id, name| Op::RemoveXattr { id, name: Name::new(name) };
+    vec![
+        single("chmod", LARGE, [Op::Chmod { id: LARGE, permissions: 0o400 }]),
+        single("chmod-dir", DIR, [Op::Chmod { id: DIR, permissions: 0o2700 }]),
+        single("chown", TINY, [Op::Chown { id: TINY, uid: 7, gid: 8 }]),
+        single("utimes", HUGE, [Op::SetMtime { id: HUGE, seconds: 1, nanos: 2 }]),
+        single("setxattr", SMALL_XATTRS, [setxattr(SMALL_XATTRS, 3, 30)]),
+        single("setxattr-leaves-inode", SMALL_XATTRS, [setxattr(SMALL_XATTRS, 3, 900)]),
+        single("setxattr-large", TINY, [setxattr(TINY, 3, 20_000)]),
+        single("setxattr-largest", LARGE, [setxattr(LARGE, 3, 65_536)]),
+        single(
+            "setxattr-replace",
+            LARGE_XATTRS,
+            [Op::SetXattr {
+                id: LARGE_XATTRS,
+                name: Name::new(2),
+                len: 2500,
+                seed: 5,
+                how: XattrMode::Replace,
+            }],
+        ),
+        single("setxattr-dir", DIR, [setxattr(DIR, 1, 100)]),
+        single("removexattr", SMALL_XATTRS, [remove(SMALL_XATTRS, 1)]),
+        single(
+            "removexattr-all",
+            LARGE_XATTRS,
+            [remove(LARGE_XATTRS, 1), remove(LARGE_XATTRS, 2)],
+        ),
+    ]
+}
+
+fn cutting(geometry: &Geometry) -> Vec<Single> {
+    let block = u64::from(geometry.block);
+    vec![
+        single("truncate-tiny", TINY, [truncate(TINY, 10)]),
+        single("truncate-tiny-up", TINY, [truncate(TINY, 700)]),
+        single("truncate-block-down", BLOCK, [truncate(BLOCK, 100)]),
+        single("truncate-small-to-large", FRAGMENT, [truncate(FRAGMENT, 3 * block)]),
+        single("truncate-large-to-zero", LARGE, [truncate(LARGE, 0)]),
+        single("truncate-large-to-small", LARGE, [truncate(LARGE, 500)]),
+        single("truncate-large-inside-unit", LARGE, [truncate(LARGE, 2 * block + 1000)]),
+        single("truncate-large-at-block", LARGE, [truncate(LARGE, 2 * block)]),
+        single("truncate-up", LARGE, [truncate(LARGE, 30 * block)]),
+        single("truncate-huge-in-hole", HUGE, [truncate(HUGE, 15 * block)]),
+        single(
+            "truncate-down-up",
+            LARGE,
+            [truncate(LARGE, block + 50), truncate(LARGE, 5 * block)],
+        ),
+        single(
+            "truncate-down-append",
+            LARGE,
+            [truncate(LARGE, block + 50), write(LARGE, block + 50, 2 * block)],
+        ),
+    ]
+}
+
+fn writing(geometry: &Geometry) -> Vec<Single> {
+    let block = u64::from(geometry.block);
+    let end = 5 * block + 100;
+    vec![
+        single("write-empty", EMPTY, [write(EMPTY, 0, 60)]),
+        single("append-tiny", TINY, [write(TINY, 100, 40)]),
+        single("tiny-leaves-inode", TINY, [write(TINY, 100, 900)]),
+        single("overwrite-fragment", FRAGMENT, [write(FRAGMENT, 100, 300)]),
+        single("overwrite-block", BLOCK, [write(BLOCK, 0, block)]),
+        single("small-becomes-large", BLOCK, [write(BLOCK, block, 10)]),
+        single("small-becomes-huge", FRAGMENT, [write(FRAGMENT, 500, 8 * block)]),
+        single("overwrite-bytes", LARGE, [write(LARGE, block + 100, 50)]),
+        single("overwrite-unit", LARGE, [write(LARGE, 4096, 4096)]),
+        single("overwrite-several", LARGE, [write(LARGE, block - 100, 2 * block)]),
+        single(
+            "overwrite-apart",
+            HUGE,
+            [write(HUGE, 10, 100), write(HUGE, 8 * block, 5000)],
+        ),
+        single("overwrite-twice", LARGE, [write(LARGE, 0, 4096), write(LARGE, 0, 4095)]),
+        single("append-in-unit", LARGE, [write(LARGE, end, 200)]),
+        single("append-blocks", LARGE, [write(LARGE, end, 4 * block)]),
+        single("append-thrice", LARGE, [
+            write(LARGE, end, 200),
+            write(LARGE, end + 200, 5000),
+            write(LARGE, end + 5200, 3 * block),
+        ]),
+        single("fill-hole", HUGE, [write(HUGE, 3 * block, 2 * block)]),
+        single("write-behind-hole", LARGE, [write(LARGE, 12 * block, 300)]),
+        single("rewrite-all", LARGE, [write(LARGE, 0, end)]),
+        single("rewrite-huge", HUGE, [write(HUGE, 0, 20 * block)]),
+    ]
+}
+
+fn idioms(geometry: &Geometry) -> Vec<Single> {
+    let block = u64::from(geometry.block);
+    let replace = |target: (Id, Id), len: u64, synced: bool| {
+        let mut ops = vec![create(ROOT, FRESH), write(FRESH, 0, len)];
+        if synced {
+            ops.push(Op::Fsync { id: FRESH, data_only: false });
+        }
+        ops.push(rename((ROOT, FRESH), target, Rename::Replace));
+        ops
+    };
+    let zeroed = |id, len| {
+        vec![
+            Op::Open { id },
+            truncate(id, 0),
+            write(id, 0, len),
+            Op::Release { id },
+        ]
+    };
+    let unpack = |i: u64| {
+        let (dir, small, large) = (FRESH + 3 * i, FRESH + 3 * i + 1, FRESH + 3 * i + 2);
+        let small_len = 700 * i + 50;
+        [
+            mkdir(ROOT, dir),
+            create(dir, small),
+            write(small, 0, small_len),
+            create(dir, large),
+            write(large, 0, 3 * block),
+            Op::SetMtime { id: large, seconds: 10, nanos: 0 },
+        ]
+    };
+    vec![
+        single("write-new", FRESH, [create(DIR, FRESH), write(FRESH, 0, 3000)]),
+        single("write-new-large", FRESH, [create(DIR, FRESH), write(FRESH, 0, 6 * block)]),
+        single("replace-small", FRESH, replace((ROOT, TINY), 90, false)),
+        single("replace-large", FRESH, replace((DIR, LARGE), 4 * block, false)),
+        single("replace-small-by-large", FRESH, replace((ROOT, TINY), 4 * block, false)),
+        single("replace-synced", FRESH, replace((DIR, LARGE), 4 * block, true)),
+        single("rewrite-small", TINY, zeroed(TINY, 80)),
+        single("rewrite-large", LARGE, zeroed(LARGE, 4 * block)),
+        single("unpack", ROOT, (0..4).flat_map(unpack).collect::<Vec<_>>()),
+        single(
+            "delete-recreate",
+            FRESH,
+            [
+                unlink(DIR, LARGE),
+                Op::Commit(Commit::Written),
+                create(DIR, FRESH),
+                write(FRESH, 0, 5 * block),
+            ],
+        ),
+        single(
+            "log-append",
+            LARGE,
+            (0..6)
+                .flat_map(|i| {
+                    let at = 5 * block + 100 + i * 300;
+                    [write(LARGE, at, 300), Op::Fsync { id: LARGE, data_only: true }]
+                })
+                .collect::<Vec<_>>(),
+        ),
+    ]
+}

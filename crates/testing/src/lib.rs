@@ -1,0 +1,39 @@
+//! The tests that decide: a volume against a plain in-memory model, and every
+//! state that a crash may leave against what the commit rules allow.
+//!
+//! - [`model`]: what a file system must do, [`compare`]: whether a volume does it,
+//! - [`ops`], [`generate`]: operations as data, and random ones,
+//! - [`runner`]: runs them on both sides, [`shrink`]: cuts failing runs down,
+//! - [`campaign`]: whole runs of the model test,
+//! - [`explore`]: the crash explorer,
+//! - [`subject`]: what can be tested; [`loam`] is the real thing.
+//!
+//! Everything follows from a seed. A failure prints the seed, the command that
+//! runs it again, and the shortest list of operations that was found to fail.
+
+// A harness that cannot go on has found a bug in itself; the library's users
+// never see it.
+#![cfg_attr(
+    test,
+    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)
+)]
+
+pub mod args;
+pub mod campaign;
+pub mod compare;
+pub mod content;
+pub mod errno;
+pub mod explore;
+pub mod generate;
+pub mod geometry;
+pub mod loam;
+pub mod model;
+pub mod name;
+pub mod ops;
+pub mod problem;
+pub mod rng;
+pub mod runner;
+pub mod shrink;
+pub mod subject;
+pub mod tree;
+pub mod watchdog;

@@ -1,0 +1,230 @@
+//! The real thing: LoamFS volumes as subjects.
+
+use std::sync::Arc;
+
+use loamfs_check::{Options, Severity};
+use loamfs_device::{Device, Image, MemoryDevice};
+use loamfs_format::Ino;
+use loamfs_fs::env::{Env, ManualClock};
+use loamfs_fs::{
+    Attr, DirEntry, Error, MkfsOptions, NewInode, OpenOptions, RenameFlags, SetAttr, StatFs,
+    Volume, Wait, XattrMode,
+};
+
+use crate::geometry::Geometry;
+use crate::subject::{Commit, Failure, Opening, Outcome, Subject, System};
+
+/// The moment at which every test begins.
+const EPOCH: u32 = 1_700_000_000;
+
+/// LoamFS with the default profile.
+#[derive(Clone, Copy, Debug)]
+pub struct Loam {
+    /// Whether the checker is asked.
+    pub check: bool,
+}
+
+impl Default for Loam {
+    fn default() -> Self {
+        Self { check: true }
+    }
+}
+
+fn env(seed: u64) -> (Env, Arc<ManualClock>) {
+    let clock = Arc::new(ManualClock::new(EPOCH));
+    let env = Env {
+        clock: clock.clone(),
+        seed,
+    };
+    (env, clock)
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self {
+            errno: error.errno(),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl System for Loam {
+    fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
+        let options = MkfsOptions {
+            block_size: geometry.block,
+            fragment_size: geometry.fragment,
+            group_size: Some(geometry.group),
+            segment_max: Some(geometry.segment_max),
+            checkpoint_segments_max: Some(geometry.checkpoint_segments_max),
+            checkpoint_nodes_max: geometry.checkpoint_nodes_max,
+            uuid: Some([0x5a; 16]),
+            ..MkfsOptions::default()
+        };
+        Ok(loamfs_fs::mkfs(&device, &options, &env(seed).0)?)
+    }
+
+    fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>> {
+        let options = OpenOptions {
+            read_only: opening.read_only,
+            cache_bytes: opening.cache_bytes,
+            dirty_max: opening.dirty_max,
+            ..OpenOptions::default()
+        };
+        let (env, clock) = env(opening.seed);
+        let volume = Volume::open(device, &options, env)?;
+        Ok(Box::new(Mounted { volume, clock }))
+    }
+
+    fn check(&self, image: &Image, geometry: &Geometry) -> Vec<String> {
+        if !self.check {
+            return Vec::new();
+        }
+        let device = MemoryDevice::from_image(image.clone()).with_sector_size(geometry.sector);
+        check_device(&device)
+    }
+}
+
+/// What the checker says against a volume, but for what any crash may leave.
+fn check_device(device: &dyn Device) -> Vec<String> {
+    let mut options = Options {
+        data: true,
+        ..Options::default()
+    };
+    let report = loamfs_check::check(device, &mut options);
+    let serious = report.problems.iter();
+    let serious = serious.filter(|problem| problem.severity() > Severity::Note);
+    let unchecked = report.unchecked.iter().map(|what| format!("not checked: {what}"));
+    serious.map(ToString::to_string).chain(unchecked).collect()
+}
+
+/// An open volume and the clock that it goes by.
+struct Mounted {
+    volume: Volume,
+    clock: Arc<ManualClock>,
+}
+
+impl Subject for Mounted {
+    fn close(self: Box<Self>) -> Outcome<()> {
+        Ok(self.volume.close()?)
+    }
+
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Outcome<Attr> {
+        Ok(self.volume.lookup(dir, name)?)
+    }
+
+    fn getattr(&self, ino: Ino) -> Outcome<Attr> {
+        Ok(self.volume.getattr(ino)?)
+    }
+
+    fn setattr(&self, ino: Ino, set: &SetAttr) -> Outcome<Attr> {
+        Ok(self.volume.setattr(ino, set)?)
+    }
+
+    fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Outcome<Attr> {
+        Ok(self.volume.create(dir, name, new)?)
+    }
+
+    fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Outcome<Attr> {
+        Ok(self.volume.mkdir(dir, name, new)?)
+    }
+
+    fn mknod(&self, dir: Ino, name: &[u8], file_type: u32, new: &NewInode) -> Outcome<Attr> {
+        Ok(self.volume.mknod(dir, name, file_type, new)?)
+    }
+
+    fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Outcome<Attr> {
+        Ok(self.volume.symlink(dir, name, target, new)?)
+    }
+
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Outcome<Attr> {
+        Ok(self.volume.link(ino, dir, name)?)
+    }
+
+    fn unlink(&self, dir: Ino, name: &[u8]) -> Outcome<()> {
+        Ok(self.volume.unlink(dir, name)?)
+    }
+
+    fn rmdir(&self, dir: Ino, name: &[u8]) -> Outcome<()> {
+        Ok(self.volume.rmdir(dir, name)?)
+    }
+
+    fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Outcome<()> {
+        Ok(self.volume.rename(dir, name, new_dir, new_name, flags)?)
+    }
+
+    fn readlink(&self, ino: Ino) -> Outcome<Vec<u8>> {
+        Ok(self.volume.readlink(ino)?)
+    }
+
+    fn readdir(&self, dir: Ino, position: u64, max: usize) -> Outcome<Vec<DirEntry>> {
+        Ok(self.volume.readdir(dir, position, max)?)
+    }
+
+    fn open_file(&self, ino: Ino) -> Outcome<()> {
+        Ok(self.volume.open_file(ino)?)
+    }
+
+    fn release_file(&self, ino: Ino) -> Outcome<()> {
+        Ok(self.volume.release_file(ino)?)
+    }
+
+    fn read(&self, ino: Ino, offset: u64, len: usize) -> Outcome<Vec<u8>> {
+        Ok(self.volume.read(ino, offset, len)?)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Outcome<usize> {
+        Ok(self.volume.write(ino, offset, data)?)
+    }
+
+    fn fsync(&self, ino: Ino, data_only: bool) -> Outcome<()> {
+        Ok(self.volume.fsync(ino, data_only)?)
+    }
+
+    fn sync(&self) -> Outcome<()> {
+        Ok(self.volume.sync()?)
+    }
+
+    fn statfs(&self) -> StatFs {
+        self.volume.statfs()
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Outcome<Vec<u8>> {
+        Ok(self.volume.getxattr(ino, name)?)
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Outcome<()> {
+        Ok(self.volume.setxattr(ino, name, value, mode)?)
+    }
+
+    fn listxattr(&self, ino: Ino) -> Outcome<Vec<Vec<u8>>> {
+        Ok(self.volume.listxattr(ino)?)
+    }
+
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Outcome<()> {
+        Ok(self.volume.removexattr(ino, name)?)
+    }
+
+    fn tick(&self, millis: u64) -> Outcome<()> {
+        self.clock.advance(millis * 1_000_000);
+        Ok(self.volume.tick()?)
+    }
+
+    fn commit(&self, how: Commit) -> Outcome<()> {
+        let wait = match how {
+            Commit::Written => Wait::Written,
+            Commit::Durable => Wait::Durable,
+        };
+        Ok(self.volume.commit(wait)?)
+    }
+
+    fn checkpoint(&self) -> Outcome<()> {
+        Ok(self.volume.checkpoint()?)
+    }
+}

@@ -1,0 +1,180 @@
+//! Names: making, linking and removing what they lead to.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use loamfs_format::inode::mode;
+
+use super::{Answer, Body, Id, Model, NAME_MAX, New, Object, Refusal};
+use crate::content::Content;
+use crate::errno::{EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM};
+
+/// The set-group-id bit, which a directory hands down.
+const SETGID: u32 = 0o2000;
+/// Longest target of a symbolic link.
+const TARGET_MAX: usize = 4095;
+
+impl Model {
+    /// The entries of a directory.
+    pub(super) fn dir(&self, dir: Id) -> Answer<&BTreeMap<Vec<u8>, Id>> {
+        Ok(self.object(dir)?.entries().ok_or(ENOTDIR)?)
+    }
+
+    pub(super) fn dir_mut(&mut self, dir: Id) -> Answer<&mut BTreeMap<Vec<u8>, Id>> {
+        let object = self.object_mut(dir)?;
+        object.mtime = None;
+        match &mut object.body {
+            Body::Dir { entries, .. } => Ok(entries),
+            _ => Err(ENOTDIR.into()),
+        }
+    }
+
+    /// What a name leads to.
+    pub fn lookup(&self, dir: Id, name: &[u8]) -> Answer<Id> {
+        let entries = self.dir(dir)?;
+        check_name(name)?;
+        Ok(*entries.get(name).ok_or(ENOENT)?)
+    }
+
+    /// Whether a new entry of this name may be made.
+    pub(super) fn check_free(&self, dir: Id, name: &[u8]) -> Answer<()> {
+        match self.lookup(dir, name) {
+            Ok(_) => Err(EEXIST.into()),
+            Err(refusal) if refusal.errno == ENOENT => Ok(()),
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    fn make(
+        &mut self,
+        dir: Id,
+        name: &[u8],
+        id: Id,
+        new: &New,
+        file_type: u32,
+        body: Body,
+    ) -> Answer<()> {
+        self.check_free(dir, name)?;
+        let holder = self.object_mut(dir)?;
+        let handed_down = holder.permissions & SETGID;
+        let gid = if handed_down != 0 { holder.gid } else { new.gid };
+        let is_dir = file_type == mode::DIRECTORY;
+        if is_dir {
+            holder.nlink += 1;
+        }
+        let object = Object {
+            file_type,
+            permissions: new.permissions | if is_dir { handed_down } else { 0 },
+            uid: new.uid,
+            gid,
+            rdev: new.rdev,
+            nlink: if is_dir { 2 } else { 1 },
+            mtime: None,
+            xattrs: BTreeMap::new(),
+            body,
+        };
+        self.dir_mut(dir)?.insert(name.to_vec(), id);
+        self.objects.insert(id, Arc::new(object));
+        Ok(())
+    }
+
+    /// Makes an empty file.
+    pub fn create(&mut self, dir: Id, name: &[u8], id: Id, new: &New) -> Answer<()> {
+        let new = New { rdev: 0, ..*new };
+        let body = Body::File(Content::default());
+        self.make(dir, name, id, &new, mode::REGULAR, body)
+    }
+
+    /// Makes an empty directory.
+    pub fn mkdir(&mut self, dir: Id, name: &[u8], id: Id, new: &New) -> Answer<()> {
+        let new = New { rdev: 0, ..*new };
+        let body = Body::Dir {
+            parent: dir,
+            entries: BTreeMap::new(),
+        };
+        self.make(dir, name, id, &new, mode::DIRECTORY, body)
+    }
+
+    /// Makes a special file.
+    pub fn mknod(
+        &mut self,
+        dir: Id,
+        name: &[u8],
+        id: Id,
+        file_type: u32,
+        new: &New,
+    ) -> Answer<()> {
+        self.make(dir, name, id, new, file_type, Body::Special)
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(
+        &mut self,
+        dir: Id,
+        name: &[u8],
+        id: Id,
+        target: &[u8],
+        new: &New,
+    ) -> Answer<()> {
+        if target.len() > TARGET_MAX {
+            return Err(ENAMETOOLONG.into());
+        }
+        let new = New { rdev: 0, ..*new };
+        let body = Body::Symlink(target.to_vec());
+        self.make(dir, name, id, &new, mode::SYMLINK, body)
+    }
+
+    /// Gives an object one more name.
+    pub fn link(&mut self, id: Id, dir: Id, name: &[u8]) -> Answer<()> {
+        if self.object(id)?.is_dir() {
+            return Err(Refusal {
+                errno: EPERM,
+                also: &[EEXIST, ENAMETOOLONG],
+            });
+        }
+        self.check_free(dir, name)?;
+        self.dir_mut(dir)?.insert(name.to_vec(), id);
+        self.object_mut(id)?.nlink += 1;
+        Ok(())
+    }
+
+    /// Takes a name of anything but a directory away.
+    pub fn unlink(&mut self, dir: Id, name: &[u8]) -> Answer<()> {
+        let id = self.lookup(dir, name)?;
+        if self.object(id)?.is_dir() {
+            return Err(EISDIR.into());
+        }
+        self.dir_mut(dir)?.remove(name);
+        self.drop_name(id)
+    }
+
+    /// Takes an empty directory away.
+    pub fn rmdir(&mut self, dir: Id, name: &[u8]) -> Answer<()> {
+        let id = self.lookup(dir, name)?;
+        if !self.dir(id)?.is_empty() {
+            return Err(ENOTEMPTY.into());
+        }
+        self.dir_mut(dir)?.remove(name);
+        self.drop_empty_dir(dir, id)
+    }
+
+    pub(super) fn drop_name(&mut self, id: Id) -> Answer<()> {
+        self.object_mut(id)?.nlink -= 1;
+        self.reap(id);
+        Ok(())
+    }
+
+    pub(super) fn drop_empty_dir(&mut self, holder: Id, id: Id) -> Answer<()> {
+        self.object_mut(holder)?.nlink -= 1;
+        self.object_mut(id)?.nlink = 0;
+        self.reap(id);
+        Ok(())
+    }
+}
+
+pub(super) fn check_name(name: &[u8]) -> Answer<()> {
+    if name.len() > NAME_MAX {
+        return Err(ENAMETOOLONG.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Extended attributes.
+
+use std::sync::Arc;
+
+use loamfs_fs::XattrMode;
+
+use super::{Answer, Id, Model};
+use crate::errno::{EEXIST, ENODATA};
+
+impl Model {
+    /// The value of an attribute.
+    pub fn getxattr(&self, id: Id, name: &[u8]) -> Answer<Arc<[u8]>> {
+        let found = self.object(id)?.xattrs.get(name);
+        Ok(found.ok_or(ENODATA)?.clone())
+    }
+
+    /// Sets an attribute.
+    pub fn setxattr(&mut self, id: Id, name: &[u8], value: &[u8], how: XattrMode) -> Answer<()> {
+        let exists = self.object(id)?.xattrs.contains_key(name);
+        match how {
+            XattrMode::Create if exists => return Err(EEXIST.into()),
+            XattrMode::Replace if !exists => return Err(ENODATA.into()),
+            _ => {}
+        }
+        let xattrs = &mut self.object_mut(id)?.xattrs;
+        xattrs.insert(name.to_vec(), value.into());
+        Ok(())
+    }
+
+    /// Removes an attribute.
+    pub fn removexattr(&mut self, id: Id, name: &[u8]) -> Answer<()> {
+        self.getxattr(id, name)?;
+        self.object_mut(id)?.xattrs.remove(name);
+        Ok(())
+    }
+
+    /// The names of all attributes.
+    pub fn listxattr(&self, id: Id) -> Answer<Vec<Vec<u8>>> {
+        Ok(self.object(id)?.xattrs.keys().cloned().collect())
+    }
+}

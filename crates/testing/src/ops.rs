@@ -1,0 +1,95 @@
+//! Operations as data: what is generated, run on both sides, cut down and printed.
+
+use crate::model::{Id, Rename};
+use crate::name::Name;
+use crate::subject::Commit;
+use loamfs_fs::XattrMode;
+
+/// One step of a test. Its `Debug` form is what a report prints; it can be pasted
+/// into a test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are named as the operations' arguments")]
+pub enum Op {
+    /// Makes a file.
+    Create { dir: Id, name: Name, id: Id, permissions: u32, owner: u32 },
+    /// Makes a directory.
+    Mkdir { dir: Id, name: Name, id: Id, permissions: u32, owner: u32 },
+    /// Makes a special file.
+    Mknod { dir: Id, name: Name, id: Id, file_type: u32, rdev: u32 },
+    /// Makes a symbolic link to `len` bytes that belong to `id`.
+    Symlink { dir: Id, name: Name, id: Id, len: u16 },
+    /// Gives a file one more name.
+    Link { id: Id, dir: Id, name: Name },
+    /// Takes a name away.
+    Unlink { dir: Id, name: Name },
+    /// Takes a directory away.
+    Rmdir { dir: Id, name: Name },
+    /// Moves a name.
+    Rename { dir: Id, name: Name, new_dir: Id, new_name: Name, how: Rename },
+    /// Changes permissions.
+    Chmod { id: Id, permissions: u32 },
+    /// Changes owner and group.
+    Chown { id: Id, uid: u32, gid: u32 },
+    /// Sets the time of the last change.
+    SetMtime { id: Id, seconds: i64, nanos: u32 },
+    /// Cuts or extends a file.
+    Truncate { id: Id, size: u64 },
+    /// Writes bytes that belong to a seed; zeroes for seed 0.
+    Write { id: Id, offset: u64, len: u32, seed: u64 },
+    /// Reads.
+    Read { id: Id, offset: u64, len: u32 },
+    /// Holds a file.
+    Open { id: Id },
+    /// Lets go of it.
+    Release { id: Id },
+    /// Sets an attribute.
+    SetXattr { id: Id, name: Name, len: u32, seed: u64, how: XattrMode },
+    /// Reads an attribute.
+    GetXattr { id: Id, name: Name },
+    /// Removes an attribute.
+    RemoveXattr { id: Id, name: Name },
+    /// Looks a name up.
+    Lookup { dir: Id, name: Name },
+    /// Reads a directory in pieces of `chunk` entries while `churn` names from
+    /// `stem` on come and go.
+    Scan { dir: Id, chunk: u16, churn: u16, stem: u32 },
+    /// Makes a file, or what a directory names, durable.
+    Fsync { id: Id, data_only: bool },
+    /// Makes everything durable.
+    Sync,
+    /// Writes a segment.
+    Commit(Commit),
+    /// Writes a checkpoint.
+    Checkpoint,
+    /// Lets time pass and does what is due.
+    Tick { millis: u64 },
+    /// Closes the volume and opens it again.
+    Remount,
+    /// Compares everything.
+    Compare,
+}
+
+/// The name of an extended attribute.
+pub fn xattr_name(name: Name) -> Vec<u8> {
+    [b"user.", &name.bytes()[..]].concat()
+}
+
+/// The target of a symbolic link: `len` bytes without a zero among them.
+pub fn symlink_target(id: Id, len: u16) -> Vec<u8> {
+    let letters = crate::content::fill(id, usize::from(len));
+    letters.iter().map(|byte| b'a' + byte % 26).collect()
+}
+
+/// Operations that a report shows at most; more help nobody.
+const LISTED_MAX: usize = 60;
+
+/// A list of operations, one a line, as a report shows it: the last ones.
+pub fn listing(ops: &[Op]) -> String {
+    let hidden = ops.len().saturating_sub(LISTED_MAX);
+    let mut text = String::new();
+    if hidden > 0 {
+        text.push_str(&format!("        // {hidden} more, then\n"));
+    }
+    text.extend(ops[hidden..].iter().map(|op| format!("        {op:?},\n")));
+    text
+}

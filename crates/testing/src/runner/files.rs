@@ -1,0 +1,198 @@
+//! Running operations on contents, attributes and extended attributes.
+
+use loamfs_fs::{SetAttr, SetTime};
+use loamfs_format::inode::Timestamp;
+
+use super::{Runner, Step, is_no_space};
+use crate::compare::compare_range;
+use crate::content::fill;
+use crate::model::Id;
+use crate::name::Name;
+use crate::ops::{Op, xattr_name};
+use crate::problem::{Problem, Verdict};
+
+impl Runner<'_> {
+    pub(super) fn setattr(&mut self, op: &Op) -> Verdict<Step> {
+        let mut set = SetAttr::default();
+        let id = match *op {
+            Op::Chmod { id, permissions } => {
+                set.mode = Some(permissions);
+                id
+            }
+            Op::Chown { id, uid, gid } => {
+                (set.uid, set.gid) = (Some(uid), Some(gid));
+                id
+            }
+            Op::SetMtime { id, seconds, nanos } => {
+                set.mtime = Some(SetTime::At(Timestamp { seconds, nanos }));
+                id
+            }
+            Op::Truncate { id, size } => {
+                set.size = Some(size);
+                id
+            }
+            _ => return Ok(Step::Skipped),
+        };
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let before = self.model.get(id).and_then(|object| object.size());
+        let outcome = self.subject()?.setattr(ino, &set);
+        if is_no_space(&outcome) {
+            // Cutting a file to nothing, or at all, gives space back.
+            let shrinks = set.size.is_some_and(|size| before.is_some_and(|b| size <= b));
+            return self.refused_for_space(!shrinks, &[id]);
+        }
+        let answer = match *op {
+            Op::Chmod { permissions, .. } => self.model.chmod(id, permissions),
+            Op::Chown { uid, gid, .. } => self.model.chown(id, uid, gid),
+            Op::SetMtime { seconds, nanos, .. } => {
+                self.model.set_mtime(id, Timestamp { seconds, nanos })
+            }
+            Op::Truncate { size, .. } => self.model.truncate(id, size),
+            _ => Ok(()),
+        };
+        if let Some((attr, ())) = self.agree(outcome, answer)? {
+            self.expect_attr(id, &attr)?;
+        }
+        Ok(Step::Done)
+    }
+
+    pub(super) fn write(&mut self, id: Id, offset: u64, len: u32, seed: u64) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let data = fill(seed, len as usize);
+        let outcome = self.subject()?.write(ino, offset, &data);
+        if is_no_space(&outcome) {
+            let step = self.refused_for_space(true, &[id])?;
+            self.check_around(id, offset, len)?;
+            return Ok(step);
+        }
+        let written = *outcome.as_ref().unwrap_or(&data.len());
+        if written > data.len() || written == 0 && !data.is_empty() {
+            let detail = format!("{written} bytes of {len}");
+            return Err(Problem::new("a write says nonsense", detail));
+        }
+        let answer = self.model.write(id, offset, &data[..written]);
+        self.agree(outcome, answer)?;
+        if written < data.len() {
+            // Only space can end a write early.
+            self.refused_for_space(true, &[])?;
+        }
+        self.check_around(id, offset, len)?;
+        self.check_object(id)?;
+        Ok(Step::Done)
+    }
+
+    /// Compares what a write touched, and the bytes beside it.
+    fn check_around(&self, id: Id, offset: u64, len: u32) -> Verdict {
+        let content = self.model.get(id).and_then(|object| object.content());
+        let (Some(content), Some(ino)) = (content, self.ino(id)) else {
+            return Ok(());
+        };
+        let start = offset.saturating_sub(100);
+        let len = len as usize + 200;
+        compare_range(self.subject()?, ino, content, start, len)
+    }
+
+    pub(super) fn read(&mut self, id: Id, offset: u64, len: u32) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let outcome = self.subject()?.read(ino, offset, len as usize);
+        let answer = self.model.read(id, offset, len as usize);
+        self.agree(outcome, answer)?;
+        match self.model.get(id).and_then(|object| object.content()) {
+            Some(content) => {
+                compare_range(self.subject()?, ino, content, offset, len as usize)?;
+                Ok(Step::Done)
+            }
+            None => Ok(Step::Done),
+        }
+    }
+
+    pub(super) fn open_file(&mut self, id: Id) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let outcome = self.subject()?.open_file(ino);
+        let answer = self.model.open(id);
+        self.agree(outcome, answer)?;
+        Ok(Step::Done)
+    }
+
+    pub(super) fn release(&mut self, id: Id) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        if !self.model.is_open(id) {
+            return Ok(Step::Skipped);
+        }
+        let outcome = self.subject()?.release_file(ino);
+        if is_no_space(&outcome) {
+            return self.refused_for_space(false, &[]);
+        }
+        let answer = self.model.release(id);
+        self.agree(outcome, answer)?;
+        Ok(Step::Done)
+    }
+
+    pub(super) fn setxattr(&mut self, op: &Op) -> Verdict<Step> {
+        let Op::SetXattr { id, name, len, seed, how } = *op else {
+            return Ok(Step::Skipped);
+        };
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let (name, value) = (xattr_name(name), fill(seed, len as usize));
+        let outcome = self.subject()?.setxattr(ino, &name, &value, how);
+        if is_no_space(&outcome) {
+            let found = self.subject()?.getxattr(ino, &name);
+            let answer = self.model.getxattr(id, &name);
+            self.same_value(found, answer)?;
+            return self.refused_for_space(true, &[id]);
+        }
+        let answer = self.model.setxattr(id, &name, &value, how);
+        self.agree(outcome, answer)?;
+        Ok(Step::Done)
+    }
+
+    pub(super) fn getxattr(&mut self, id: Id, name: Name) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let name = xattr_name(name);
+        let outcome = self.subject()?.getxattr(ino, &name);
+        let answer = self.model.getxattr(id, &name);
+        self.same_value(outcome, answer)
+    }
+
+    fn same_value(
+        &self,
+        outcome: crate::subject::Outcome<Vec<u8>>,
+        answer: crate::model::Answer<std::sync::Arc<[u8]>>,
+    ) -> Verdict<Step> {
+        match self.agree(outcome, answer)? {
+            Some((found, expected)) if found[..] != expected[..] => {
+                let detail = format!("{} bytes, not {}", found.len(), expected.len());
+                Err(Problem::new("an attribute has the wrong value", detail))
+            }
+            _ => Ok(Step::Done),
+        }
+    }
+
+    pub(super) fn removexattr(&mut self, id: Id, name: Name) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let name = xattr_name(name);
+        let outcome = self.subject()?.removexattr(ino, &name);
+        if is_no_space(&outcome) {
+            return self.refused_for_space(false, &[]);
+        }
+        let answer = self.model.removexattr(id, &name);
+        self.agree(outcome, answer)?;
+        Ok(Step::Done)
+    }
+}

@@ -1,0 +1,127 @@
+//! What is tested: a file system behind a trait, so that the harness can be shown
+//! to catch wrong ones.
+
+use std::fmt;
+use std::sync::Arc;
+
+use loamfs_device::{Device, Image};
+use loamfs_format::Ino;
+use loamfs_fs::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, StatFs, XattrMode};
+
+use crate::errno::{self, Errno};
+use crate::geometry::Geometry;
+
+/// An error that a subject answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its number.
+    pub errno: Errno,
+    /// Its words.
+    pub message: String,
+}
+
+impl Failure {
+    /// An error with nothing to say beside its number.
+    pub fn plain(errno: Errno) -> Self {
+        Self {
+            errno,
+            message: String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", errno::name(self.errno), self.message)
+    }
+}
+
+/// What a subject answers.
+pub type Outcome<T> = Result<T, Failure>;
+
+/// How far a commit goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// The segment is written.
+    Written,
+    /// The segment is durable.
+    Durable,
+}
+
+/// How a volume is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// Write nothing.
+    pub read_only: bool,
+    /// Bytes of cache.
+    pub cache_bytes: usize,
+    /// Most dirty bytes; `None` for what the volume chooses.
+    pub dirty_max: Option<usize>,
+    /// Where the volume's randomness starts.
+    pub seed: u64,
+}
+
+impl Opening {
+    /// A cache that holds all of a small volume.
+    pub const fn new(seed: u64) -> Self {
+        Self {
+            read_only: false,
+            cache_bytes: 8 << 20,
+            dirty_max: None,
+            seed,
+        }
+    }
+}
+
+/// A kind of file system.
+pub trait System: Sync {
+    /// Makes an empty volume.
+    fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()>;
+
+    /// Opens a volume, recovering it if it was not closed.
+    fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>>;
+
+    /// Looks at a volume that is not open with eyes of its own; what is wrong with it.
+    fn check(&self, image: &Image, geometry: &Geometry) -> Vec<String>;
+}
+
+/// An open volume. Dropping it without closing it is a crash.
+#[expect(missing_docs, reason = "each method is the volume's of the same name")]
+pub trait Subject: Send {
+    fn close(self: Box<Self>) -> Outcome<()>;
+    fn lookup(&self, dir: Ino, name: &[u8]) -> Outcome<Attr>;
+    fn getattr(&self, ino: Ino) -> Outcome<Attr>;
+    fn setattr(&self, ino: Ino, set: &SetAttr) -> Outcome<Attr>;
+    fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Outcome<Attr>;
+    fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Outcome<Attr>;
+    fn mknod(&self, dir: Ino, name: &[u8], file_type: u32, new: &NewInode) -> Outcome<Attr>;
+    fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Outcome<Attr>;
+    fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Outcome<Attr>;
+    fn unlink(&self, dir: Ino, name: &[u8]) -> Outcome<()>;
+    fn rmdir(&self, dir: Ino, name: &[u8]) -> Outcome<()>;
+    fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Outcome<()>;
+    fn readlink(&self, ino: Ino) -> Outcome<Vec<u8>>;
+    fn readdir(&self, dir: Ino, position: u64, max: usize) -> Outcome<Vec<DirEntry>>;
+    fn open_file(&self, ino: Ino) -> Outcome<()>;
+    fn release_file(&self, ino: Ino) -> Outcome<()>;
+    fn read(&self, ino: Ino, offset: u64, len: usize) -> Outcome<Vec<u8>>;
+    fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Outcome<usize>;
+    fn fsync(&self, ino: Ino, data_only: bool) -> Outcome<()>;
+    fn sync(&self) -> Outcome<()>;
+    fn statfs(&self) -> StatFs;
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Outcome<Vec<u8>>;
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Outcome<()>;
+    fn listxattr(&self, ino: Ino) -> Outcome<Vec<Vec<u8>>>;
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Outcome<()>;
+    /// Lets time pass, then does what is due.
+    fn tick(&self, millis: u64) -> Outcome<()>;
+    fn commit(&self, how: Commit) -> Outcome<()>;
+    fn checkpoint(&self) -> Outcome<()>;
+}
