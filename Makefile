@@ -1,0 +1,62 @@
+# The two commands: `make run` shows a volume at work, `make test` runs everything that CI runs.
+
+# Where the demonstration and the tests put their files.
+WORK ?= $(CURDIR)/target/work
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
+LOAMFS := $(TARGET)/release/loamfs
+SCRIPTS := crates/cli/scripts
+# Mounting as a block device takes root.
+ROOT := $(if $(filter-out 0,$(shell id -u)),sudo,)
+
+.PHONY: help run stop test lint unit smoke build setup man install clean
+
+help:
+	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
+	@echo "make stop   unmount that volume"
+	@echo "make test   format, lints, documentation, unit tests, and a volume in real use"
+	@echo "make man    manual pages and completions, in target/man"
+
+setup:
+	@sh $(SCRIPTS)/setup.sh
+
+build: setup
+	cargo build --release --package loamfs
+
+run: build
+	@sh $(SCRIPTS)/demo.sh start $(WORK) $(LOAMFS)
+
+stop:
+	@sh $(SCRIPTS)/demo.sh stop $(WORK) $(LOAMFS)
+
+test: lint unit smoke
+
+lint: setup
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+
+unit: setup
+	cargo test --workspace
+
+# Unpack, compare, kill, recover and delete on a real mount.
+smoke: build
+	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
+	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
+
+man: build
+	$(LOAMFS) generate-man $(TARGET)/man
+	for shell in bash fish zsh; do \
+	    $(LOAMFS) completions $$shell >$(TARGET)/man/loamfs.$$shell || exit 1; \
+	done
+
+# mount(8) and fsck(8) look for their helpers below /usr only.
+PREFIX ?= /usr
+
+install: man
+	install -D -m 755 $(LOAMFS) $(DESTDIR)$(PREFIX)/sbin/loamfs
+	for name in mkfs fsck mount; do ln -sf loamfs $(DESTDIR)$(PREFIX)/sbin/$$name.loamfs || exit 1; done
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/man/*.1
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(TARGET)/man/*.8
+
+clean: stop
+	cargo clean

@@ -1,0 +1,540 @@
+//! The bridge from the kernel's requests to a volume.
+//!
+//! A node id is the inode's number in its low 40 bits with the low 24 bits of its generation
+//! above, so that a file handle that outlives the daemon never means another file. The root is 1,
+//! as the protocol wants it.
+//!
+//! Nobody else changes a mounted volume, so the kernel may trust names and attributes for an hour
+//! (it learns of its own changes by itself), and files are opened and closed without a message.
+//! What is open is therefore known by the kernel's lookup counts: see [`lookups`].
+
+mod convert;
+mod lookups;
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use loamfs_format::Ino;
+use loamfs_format::inode::mode;
+use loamfs_fs::types::{Attr, NewInode, RenameFlags, SetAttr, XattrMode};
+use loamfs_fs::{Error, Volume};
+use loamfs_fuse as fuse;
+use loamfs_fuse::{
+    AttrReply, ByteSink, Caller, DirPlusSink, DirSink, EntryReply, Errno, Filesystem, Negotiated,
+    NewNode, NodeId, OpenFlags, OpenReply, ReadReply, SetXattrFlags, SetXattrMode, StatfsReply,
+    StatxReply, WriteFlags,
+};
+
+use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
+use lookups::Lookups;
+
+/// How long the kernel may trust what it was told.
+const TTL: Duration = Duration::from_secs(3_600);
+
+/// Entries that are taken from the volume at a time.
+const READDIR_BATCH: usize = 128;
+
+/// Longest name, in bytes.
+const NAME_MAX: u32 = 255;
+
+/// What a mount asks the kernel for.
+pub fn config() -> fuse::Config {
+    fuse::Config {
+        zero_message_open: true,
+        zero_message_opendir: true,
+        ..fuse::Config::default()
+    }
+}
+
+/// What the adapter tells the daemon.
+pub trait Events: Send + Sync {
+    /// The kernel and the adapter have agreed: the mount can be used.
+    fn ready(&self);
+    /// There is background work to do, sooner than the next tick.
+    fn work(&self);
+    /// No request comes any more, and the volume is about to be closed.
+    fn closing(&self);
+    /// The volume was closed, with this result.
+    fn closed(&self, result: Result<(), Error>);
+}
+
+/// A volume as the kernel sees it.
+pub struct Adapter {
+    volume: Arc<Volume>,
+    lookups: Lookups,
+    events: Arc<dyn Events>,
+    /// Preferred size of an I/O, in bytes.
+    block_size: u32,
+    /// Directory whose gaps were already logged, so that a damaged one does not flood the log.
+    logged: Mutex<Option<Ino>>,
+}
+
+impl Adapter {
+    /// An adapter for an open volume.
+    pub fn new(volume: Arc<Volume>, events: Arc<dyn Events>) -> Self {
+        Self {
+            block_size: volume.statfs().block_size,
+            volume,
+            lookups: Lookups::default(),
+            events,
+            logged: Mutex::new(None),
+        }
+    }
+
+    /// The errno for the kernel; what an administrator must know of goes to the log too.
+    fn errno(&self, doing: &str, ino: Ino, error: &Error) -> Errno {
+        match error {
+            Error::Corrupt(_)
+            | Error::Device(_)
+            | Error::Log(_)
+            | Error::Space(_)
+            | Error::Superblock(_) => {
+                tracing::error!(inode = ino.get(), "{doing} failed: {error}");
+            }
+            error => tracing::debug!(inode = ino.get(), "{doing}: {error}"),
+        }
+        Errno::from_raw_os_error(error.errno())
+    }
+
+    fn answer<T>(&self, doing: &str, ino: Ino, result: Result<T, Error>) -> Result<T, Errno> {
+        result.map_err(|error| self.errno(doing, ino, &error))
+    }
+
+    /// The reply that gives the kernel an inode, and counts that it has it once more.
+    fn entry(&self, attr: &Attr) -> EntryReply {
+        let node = node_of(attr);
+        self.lookups.count(node);
+        EntryReply {
+            node,
+            generation: u64::from(attr.generation),
+            attr: file_attr(attr, self.block_size),
+            entry_ttl: TTL,
+            attr_ttl: TTL,
+        }
+    }
+
+    fn attr(&self, attr: &Attr) -> AttrReply {
+        AttrReply {
+            attr: file_attr(attr, self.block_size),
+            attr_ttl: TTL,
+        }
+    }
+
+    /// Before the last name of an inode goes: holds it while the kernel still knows it, as it may
+    /// be open, or somebody's working directory. The kernel locks the inode and the directory
+    /// meanwhile, so no name comes or goes beside this.
+    fn hold_victim(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        let victim = match self.volume.lookup(dir, name) {
+            Ok(victim) => victim,
+            // The operation itself says what is wrong.
+            Err(_) => return Ok(()),
+        };
+        let is_dir = victim.mode & mode::TYPE == mode::DIRECTORY;
+        if !is_dir && victim.nlink > 1 {
+            return Ok(());
+        }
+        let held = self
+            .lookups
+            .hold(node_of(&victim), || self.volume.open_file(victim.ino));
+        self.answer("holding", victim.ino, held)
+    }
+
+    fn release(&self, ino: Ino) {
+        if let Err(error) = self.volume.release_file(ino) {
+            self.errno("releasing", ino, &error);
+        }
+        self.events.work();
+    }
+
+    fn new_inode(caller: Caller, bits: u32, rdev: u32) -> NewInode {
+        NewInode {
+            mode: bits & !mode::TYPE,
+            uid: caller.uid,
+            gid: caller.gid,
+            rdev,
+        }
+    }
+
+    /// Walks a directory from `offset` on until `add` breaks off or the end is reached.
+    fn walk(
+        &self,
+        dir: Ino,
+        offset: u64,
+        mut add: impl FnMut(&loamfs_fs::types::DirEntry) -> ControlFlow<()>,
+    ) -> Result<(), Errno> {
+        let mut position = offset;
+        let mut first = true;
+        loop {
+            let batch = match self.volume.readdir(dir, position, READDIR_BATCH) {
+                Ok(batch) => batch,
+                Err(error) if first => return Err(self.errno("listing", dir, &error)),
+                // What was listed so far was counted; the next call meets the error.
+                Err(_) => return Ok(()),
+            };
+            let Some(last) = batch.last() else {
+                return Ok(());
+            };
+            position = last.next;
+            first = false;
+            if batch.iter().try_for_each(&mut add).is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Logs a missing inode behind a name once for each directory in a row.
+    fn log_gap(&self, dir: Ino, name: &[u8], error: &Error) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.replace(dir) != Some(dir) {
+            let name = crate::text::shown(name);
+            tracing::error!(
+                directory = dir.get(),
+                "the inode of `{name}` cannot be read: {error}"
+            );
+        }
+    }
+}
+
+impl Filesystem for Adapter {
+    fn init(&self, _: &Negotiated) -> Result<(), Errno> {
+        self.events.ready();
+        Ok(())
+    }
+
+    fn destroy(&self) {
+        self.events.closing();
+        for node in self.lookups.take_held() {
+            self.release(ino_of(node));
+        }
+        self.events.closed(self.volume.close());
+    }
+
+    fn lookup(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<EntryReply, Errno> {
+        let dir = ino_of(parent);
+        if matches!(name, b"." | b"..") && parent != NodeId::ROOT {
+            // Only who has a handle from before asks this way, and that may be of an inode whose
+            // number was given away since.
+            let attr = self.answer("lookup", dir, self.volume.getattr(dir))?;
+            if node_of(&attr) != parent {
+                return Err(Errno::STALE);
+            }
+        }
+        match self.volume.lookup(dir, name) {
+            Ok(attr) => Ok(self.entry(&attr)),
+            Err(Error::NotFound) => Ok(EntryReply::negative(TTL)),
+            Err(error) => Err(self.errno("lookup", dir, &error)),
+        }
+    }
+
+    fn forget(&self, node: NodeId, count: u64) {
+        if self.lookups.forget(node, count) {
+            self.release(ino_of(node));
+        }
+    }
+
+    fn getattr(&self, _: Caller, node: NodeId, _: Option<u64>) -> Result<AttrReply, Errno> {
+        let ino = ino_of(node);
+        let attr = self.answer("getattr", ino, self.volume.getattr(ino))?;
+        Ok(self.attr(&attr))
+    }
+
+    fn statx(&self, _: Caller, node: NodeId, _: Option<u64>) -> Result<StatxReply, Errno> {
+        let ino = ino_of(node);
+        let attr = self.answer("statx", ino, self.volume.getattr(ino))?;
+        Ok(StatxReply {
+            attr: file_attr(&attr, self.block_size),
+            birth: Some(time_to_fuse(attr.btime)),
+            attr_ttl: TTL,
+        })
+    }
+
+    fn setattr(&self, _: Caller, node: NodeId, set: &fuse::SetAttr) -> Result<AttrReply, Errno> {
+        let ino = ino_of(node);
+        let set = SetAttr {
+            mode: set.mode.map(|bits| bits & !mode::TYPE),
+            uid: set.uid,
+            gid: set.gid,
+            size: set.size,
+            atime: set.atime.map(convert::set_time),
+            mtime: set.mtime.map(convert::set_time),
+            ctime: set.ctime.map(time_from_fuse),
+        };
+        let attr = self.answer("setattr", ino, self.volume.setattr(ino, &set))?;
+        Ok(self.attr(&attr))
+    }
+
+    fn readlink(&self, _: Caller, node: NodeId, target: &mut ByteSink<'_>) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        target.put(&self.answer("readlink", ino, self.volume.readlink(ino))?);
+        Ok(())
+    }
+
+    fn symlink(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<EntryReply, Errno> {
+        let dir = ino_of(parent);
+        let new = Self::new_inode(caller, 0o777, 0);
+        let made = self.volume.symlink(dir, name, target, &new);
+        Ok(self.entry(&self.answer("symlink", dir, made)?))
+    }
+
+    fn mknod(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+        rdev: u32,
+    ) -> Result<EntryReply, Errno> {
+        let dir = ino_of(parent);
+        let inode = Self::new_inode(caller, new.mode, rdev);
+        let made = match new.mode & mode::TYPE {
+            mode::REGULAR | 0 => self.volume.create(dir, name, &inode),
+            file_type => self.volume.mknod(dir, name, file_type, &inode),
+        };
+        Ok(self.entry(&self.answer("mknod", dir, made)?))
+    }
+
+    fn mkdir(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+    ) -> Result<EntryReply, Errno> {
+        let dir = ino_of(parent);
+        let made = self
+            .volume
+            .mkdir(dir, name, &Self::new_inode(caller, new.mode, 0));
+        Ok(self.entry(&self.answer("mkdir", dir, made)?))
+    }
+
+    fn unlink(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let dir = ino_of(parent);
+        self.hold_victim(dir, name)?;
+        self.answer("unlink", dir, self.volume.unlink(dir, name))
+    }
+
+    fn rmdir(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let dir = ino_of(parent);
+        self.hold_victim(dir, name)?;
+        self.answer("rmdir", dir, self.volume.rmdir(dir, name))
+    }
+
+    fn rename(
+        &self,
+        _: Caller,
+        (from, name): (NodeId, &[u8]),
+        (to, new_name): (NodeId, &[u8]),
+        flags: fuse::RenameFlags,
+    ) -> Result<(), Errno> {
+        if flags.whiteout {
+            return Err(Errno::INVAL);
+        }
+        let (dir, new_dir) = (ino_of(from), ino_of(to));
+        if !flags.exchange && !flags.no_replace {
+            self.hold_victim(new_dir, new_name)?;
+        }
+        let flags = RenameFlags {
+            no_replace: flags.no_replace,
+            exchange: flags.exchange,
+        };
+        let renamed = self.volume.rename(dir, name, new_dir, new_name, flags);
+        self.answer("rename", dir, renamed)
+    }
+
+    fn link(
+        &self,
+        _: Caller,
+        node: NodeId,
+        parent: NodeId,
+        name: &[u8],
+    ) -> Result<EntryReply, Errno> {
+        let (ino, dir) = (ino_of(node), ino_of(parent));
+        let attr = self.answer("link", ino, self.volume.link(ino, dir, name))?;
+        Ok(self.entry(&attr))
+    }
+
+    fn create(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        name: &[u8],
+        new: NewNode,
+        flags: OpenFlags,
+    ) -> Result<(EntryReply, OpenReply), Errno> {
+        let dir = ino_of(parent);
+        let made = self
+            .volume
+            .create(dir, name, &Self::new_inode(caller, new.mode, 0));
+        let attr = match made {
+            // The kernel thought that the name was free; nobody else changes it, but a name that
+            // was looked up long ago may have been forgotten and made again.
+            Err(Error::Exists) if !flags.exclusive() => {
+                let found = self.volume.lookup(dir, name);
+                self.answer("create", dir, found)?
+            }
+            made => self.answer("create", dir, made)?,
+        };
+        let open = OpenReply {
+            fh: 0,
+            flags: fuse::OpenReplyFlags::KEEP_CACHE | fuse::OpenReplyFlags::NOFLUSH,
+        };
+        Ok((self.entry(&attr), open))
+    }
+
+    fn read(
+        &self,
+        _: Caller,
+        node: NodeId,
+        _: u64,
+        offset: u64,
+        size: u32,
+        reply: &mut ReadReply<'_>,
+    ) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let data = self.answer("read", ino, self.volume.read(ino, offset, size))?;
+        let len = data.len();
+        reply.append_object(Arc::new(data), 0..len);
+        Ok(())
+    }
+
+    fn write(
+        &self,
+        _: Caller,
+        node: NodeId,
+        _: u64,
+        offset: u64,
+        data: &[u8],
+        _: WriteFlags,
+    ) -> Result<u32, Errno> {
+        let ino = ino_of(node);
+        let taken = self.answer("write", ino, self.volume.write(ino, offset, data))?;
+        u32::try_from(taken).map_err(|_| Errno::IO)
+    }
+
+    fn fsync(&self, _: Caller, node: NodeId, _: u64, datasync: bool) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        self.answer("fsync", ino, self.volume.fsync(ino, datasync))
+    }
+
+    fn fsyncdir(&self, _: Caller, node: NodeId, _: u64, datasync: bool) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        self.answer("fsync", ino, self.volume.fsync(ino, datasync))
+    }
+
+    fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
+        self.answer("sync", ino_of(node), self.volume.sync())
+    }
+
+    fn readdir(
+        &self,
+        _: Caller,
+        node: NodeId,
+        _: u64,
+        offset: u64,
+        entries: &mut DirSink<'_>,
+    ) -> Result<(), Errno> {
+        self.walk(ino_of(node), offset, |entry| {
+            match entries.add(&convert::dir_entry(entry)) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })
+    }
+
+    fn readdirplus(
+        &self,
+        _: Caller,
+        node: NodeId,
+        _: u64,
+        offset: u64,
+        entries: &mut DirPlusSink<'_>,
+    ) -> Result<(), Errno> {
+        let dir = ino_of(node);
+        self.walk(dir, offset, |entry| {
+            if !entries.fits(entry.name.len()) {
+                return ControlFlow::Break(());
+            }
+            let unnamed = EntryReply::negative(Duration::ZERO);
+            let found = if matches!(&entry.name[..], b"." | b"..") {
+                unnamed
+            } else {
+                match self.volume.getattr(entry.ino) {
+                    Ok(attr) => self.entry(&attr),
+                    // Listed without its inode, so that the rest of the directory stays usable.
+                    Err(error) => {
+                        self.log_gap(dir, &entry.name, &error);
+                        unnamed
+                    }
+                }
+            };
+            match entries.add(&convert::dir_entry(entry), &found) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        })
+    }
+
+    fn statfs(&self, _: Caller, _: NodeId) -> Result<StatfsReply, Errno> {
+        let figures = self.volume.statfs();
+        Ok(StatfsReply {
+            blocks: figures.total,
+            bfree: figures.free,
+            bavail: figures.available,
+            files: figures.inodes.saturating_add(figures.inodes_free),
+            ffree: figures.inodes_free,
+            bsize: figures.block_size,
+            namelen: NAME_MAX,
+            frsize: figures.fragment_size,
+        })
+    }
+
+    fn setxattr(
+        &self,
+        _: Caller,
+        node: NodeId,
+        name: &[u8],
+        value: &[u8],
+        flags: SetXattrFlags,
+    ) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        let how = match flags.mode {
+            SetXattrMode::Any => XattrMode::Any,
+            SetXattrMode::Create => XattrMode::Create,
+            SetXattrMode::Replace => XattrMode::Replace,
+        };
+        self.answer("setxattr", ino, self.volume.setxattr(ino, name, value, how))
+    }
+
+    fn getxattr(
+        &self,
+        _: Caller,
+        node: NodeId,
+        name: &[u8],
+        value: &mut ByteSink<'_>,
+    ) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        value.put(&self.answer("getxattr", ino, self.volume.getxattr(ino, name))?);
+        Ok(())
+    }
+
+    fn listxattr(&self, _: Caller, node: NodeId, names: &mut ByteSink<'_>) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        for name in self.answer("listxattr", ino, self.volume.listxattr(ino))? {
+            names.put_name(&name);
+        }
+        Ok(())
+    }
+
+    fn removexattr(&self, _: Caller, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let ino = ino_of(node);
+        self.answer("removexattr", ino, self.volume.removexattr(ino, name))
+    }
+}

@@ -1,0 +1,137 @@
+//! The commands, one file each.
+
+pub mod cat;
+pub mod check;
+pub mod dump;
+pub mod generate;
+pub mod get;
+pub mod info;
+pub mod ls;
+pub mod mkfs;
+pub mod mount;
+pub mod put;
+pub mod stat;
+pub mod tree;
+pub mod unmount;
+
+use std::ffi::OsString;
+
+use clap::{Parser, Subcommand};
+
+use crate::failure::{Failure, Front};
+
+/// A file system for very many small files, on disks where a seek is dear.
+///
+/// Sizes are whole numbers with an optional K, M, G or T (powers of 1,024).
+#[derive(Debug, Parser)]
+#[command(name = "loamfs", version, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the program can do. Each command describes itself where its arguments are defined.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Mkfs(mkfs::MkfsArgs),
+    Mount(mount::MountArgs),
+    Unmount(unmount::UnmountArgs),
+    Check(check::CheckArgs),
+    Info(info::InfoArgs),
+    Dump(dump::DumpArgs),
+    Ls(ls::LsArgs),
+    Tree(tree::TreeArgs),
+    Cat(cat::CatArgs),
+    Stat(stat::StatArgs),
+    Put(put::PutArgs),
+    Get(get::GetArgs),
+    #[command(hide = true)]
+    GenerateMan(generate::ManArgs),
+    #[command(hide = true)]
+    Completions(generate::CompletionArgs),
+}
+
+impl Command {
+    /// Whose exit codes the command uses.
+    pub const fn front(&self) -> Front {
+        match self {
+            Self::Mount(_) | Self::Unmount(_) => Front::Mount,
+            Self::Check(_) => Front::Check,
+            _ => Front::General,
+        }
+    }
+
+    /// Carries it out, and returns the exit code.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be done.
+    pub fn run(self) -> Result<u8, Failure> {
+        match self {
+            Self::Mkfs(args) => args.run(),
+            Self::Mount(args) => args.run(),
+            Self::Unmount(args) => args.run(),
+            Self::Check(args) => args.run(),
+            Self::Info(args) => args.run(),
+            Self::Dump(args) => args.run(),
+            Self::Ls(args) => args.run(),
+            Self::Tree(args) => args.run(),
+            Self::Cat(args) => args.run(),
+            Self::Stat(args) => args.run(),
+            Self::Put(args) => args.run(),
+            Self::Get(args) => args.run(),
+            Self::GenerateMan(args) => args.run(),
+            Self::Completions(args) => args.run(),
+        }
+    }
+}
+
+/// Whose exit codes apply to a command line that could not be understood.
+pub fn front_of(arguments: &[OsString]) -> Front {
+    match arguments.get(1).and_then(|word| word.to_str()) {
+        Some("mount" | "unmount") => Front::Mount,
+        Some("check") => Front::Check,
+        _ => Front::General,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_promised_call_parses() {
+        for line in [
+            "mkfs --size 8G --label L --profile hfs --block-size 16K --fragment-size 1K \
+             --avg-file-size 10000 --files-per-dir 20 --force vol.img",
+            "mount -o ro,cache=64M --foreground vol.img /mnt",
+            "unmount /mnt",
+            "check --repair --json vol.img",
+            "info --json /mnt",
+            "dump vol.img superblock",
+            "dump vol.img groups",
+            "dump vol.img segments",
+            "dump vol.img segment 17",
+            "dump vol.img ifile",
+            "dump vol.img inode 32",
+            "dump vol.img dir 2",
+            "ls -l vol.img /a",
+            "tree vol.img",
+            "cat vol.img /a",
+            "stat vol.img /a",
+            "put vol.img file dir /a",
+            "get vol.img /a out",
+        ] {
+            let words = std::iter::once("loamfs").chain(line.split_whitespace());
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! `loamfs check`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use loamfs_check::{Options, Phase, Progress, Report, Severity, check};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Kind};
+use crate::output::print_lines;
+use crate::progress::StepProgress;
+use crate::size::parse;
+use crate::volume::{Access, Opened, open_device};
+
+/// fsck(8): errors were corrected.
+const REPAIRED: u8 = 1;
+/// fsck(8): errors are left.
+const ERRORS_LEFT: u8 = 4;
+/// fsck(8): the check itself failed.
+const NOT_CHECKED: u8 = 8;
+
+/// Check an unmounted volume, and repair it.
+///
+/// Verifies every structure of the volume from its format alone. Exit codes are those of fsck(8):
+/// 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong call.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Repair what can be repaired.
+    #[arg(long)]
+    repair: bool,
+    /// Verify the contents of large files too.
+    #[arg(long)]
+    data: bool,
+    /// Most memory to use.
+    #[arg(long, default_value = "256M", value_parser = parse)]
+    memory: u64,
+    /// List at most this many problems; all are counted.
+    #[arg(long, default_value_t = 1_000)]
+    problems: usize,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// The device or image file.
+    device: PathBuf,
+}
+
+impl CheckArgs {
+    /// What `fsck.loamfs` was called with.
+    pub fn for_fsck(device: PathBuf, repair: bool) -> Self {
+        Self {
+            repair,
+            data: false,
+            memory: 256 << 20,
+            problems: 1_000,
+            json: false,
+            device,
+        }
+    }
+
+    /// Only makes sure that there is a volume that can be opened, which is what a crash leaves.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn look(self) -> Result<u8, Failure> {
+        Opened::open(&self.device, Access::Read)?;
+        print_lines([format!(
+            "{}: clean enough to mount; give -f to check everything",
+            self.device.display()
+        )])
+    }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no volume, or it is in use.
+    pub fn run(self) -> Result<u8, Failure> {
+        let device = open_device(&self.device, Access::Read)?;
+        // Says in a better sentence than the checker what is no volume at all.
+        crate::report::Identity::read(&device)
+            .map_err(|error| Failure::volume(&self.device, &error))?;
+        let report = self.examine(&device);
+        drop(device);
+        let mut code = code_of(&report);
+        let mut repaired = false;
+        if self.repair && !report.plan.is_empty() {
+            self.apply(&report)?;
+            repaired = true;
+            let again = self.examine(&open_device(&self.device, Access::Read)?);
+            code = if again.is_clean() {
+                REPAIRED
+            } else {
+                ERRORS_LEFT
+            };
+        }
+        self.print(&report, repaired, code)?;
+        Ok(code)
+    }
+
+    fn examine(&self, device: &dyn loamfs_device::Device) -> Report {
+        let bar = StepProgress::new();
+        let mut tell = |progress: Progress| {
+            bar.step(phase_name(progress.phase), progress.done, progress.total);
+        };
+        let mut options = Options {
+            data: self.data,
+            memory: self.memory,
+            problems_max: self.problems,
+            progress: Some(&mut tell),
+        };
+        let report = check(device, &mut options);
+        bar.finish();
+        report
+    }
+
+    /// Has the file system carry out what the check has planned.
+    fn apply(&self, report: &Report) -> Result<(), Failure> {
+        let opened = Opened::open(&self.device, Access::Write)?;
+        let _ = report;
+        opened.finish()?;
+        Err(Failure::new(
+            Kind::Io,
+            format!(
+                "{} cannot be repaired by this version",
+                self.device.display()
+            ),
+        ))
+    }
+
+    fn print(&self, report: &Report, repaired: bool, code: u8) -> Result<u8, Failure> {
+        if self.json {
+            return print_lines([format!("{:#}", to_json(report, repaired, code))]);
+        }
+        let verdict = match code {
+            0 => "clean",
+            REPAIRED => "repaired",
+            ERRORS_LEFT => "errors are left",
+            _ => "not everything could be checked",
+        };
+        print_lines([format!("{report}{}: {verdict}", self.device.display())])
+    }
+}
+
+/// The exit code for what was found.
+fn code_of(report: &Report) -> u8 {
+    match report.worst {
+        _ if report.is_clean() => 0,
+        Some(worst) if worst > Severity::Note => ERRORS_LEFT,
+        _ => NOT_CHECKED,
+    }
+}
+
+fn to_json(report: &Report, repaired: bool, code: u8) -> Value {
+    let problems: Vec<_> = report
+        .problems
+        .iter()
+        .map(|problem| json!(problem))
+        .collect();
+    json!({
+        "clean": report.is_clean(),
+        "repaired": repaired,
+        "exit_code": code,
+        "problems": problems,
+        "problems_total": report.total(),
+        "counts": report.counts,
+        "worst": report.worst,
+        "unchecked": report.unchecked,
+        "stats": report.stats,
+        "repairable": {
+            "bits_to_set": report.plan.set.len(),
+            "bits_to_clear": report.plan.clear.len(),
+            "links": report.plan.links.len(),
+            "unnamed": report.plan.unnamed.len(),
+        },
+    })
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Open => "reading the log",
+        Phase::Maps => "maps",
+        Phase::Inodes => "inodes",
+        Phase::Space => "space",
+        Phase::Tree => "directories",
+        Phase::Exact => "a closer look",
+    }
+}

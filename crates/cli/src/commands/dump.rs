@@ -1,0 +1,95 @@
+//! `loamfs dump`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use loamfs_check::{CheckError, Volume, dump};
+use loamfs_format::{Ino, Ssn};
+
+use crate::failure::{Failure, Kind};
+use crate::output::print_lines;
+use crate::volume::{Access, open_device};
+
+/// Show any structure on the device as text.
+#[derive(Debug, Args)]
+pub struct DumpArgs {
+    /// The device or image file.
+    device: PathBuf,
+    /// Which structure.
+    #[command(subcommand)]
+    what: What,
+}
+
+/// Structures.
+#[derive(Clone, Copy, Debug, Subcommand)]
+#[command(disable_help_subcommand = true)]
+enum What {
+    /// Both copies of the superblock.
+    Superblock,
+    /// Role and usage of every group.
+    Groups,
+    /// The segments since the last checkpoint.
+    Segments,
+    /// One segment: its summary, record by record.
+    Segment {
+        /// Its sequence number.
+        ssn: u64,
+    },
+    /// Where the inode blocks are.
+    Ifile,
+    /// One inode.
+    Inode {
+        /// Its number.
+        number: u64,
+    },
+    /// The entries of a directory.
+    Dir {
+        /// The directory's inode number.
+        number: u64,
+    },
+    /// Where the content of a large file is.
+    Extents {
+        /// The file's inode number.
+        number: u64,
+    },
+    /// Who owns which range.
+    Owners,
+    /// Blocks whose newest image is in the log.
+    Lazy,
+}
+impl DumpArgs {
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no volume, no such structure, or it cannot be read.
+    pub fn run(self) -> Result<u8, Failure> {
+        let device = open_device(&self.device, Access::Read)?;
+        let failed = |error: CheckError| self.failed(&error);
+        let volume = Volume::open(&device).map_err(failed)?;
+        let text = match self.what {
+            What::Superblock => dump::superblock(&volume),
+            What::Groups => dump::groups(&volume),
+            What::Segments => dump::segments(&volume),
+            What::Segment { ssn } => dump::segment(&volume, Ssn(ssn)).map_err(failed)?,
+            What::Ifile => dump::ifile(&volume),
+            What::Inode { number } => dump::inode(&volume, Ino(number)).map_err(failed)?,
+            What::Dir { number } => dump::directory(&volume, Ino(number)).map_err(failed)?,
+            What::Extents { number } => dump::extents(&volume, Ino(number)).map_err(failed)?,
+            What::Owners => dump::owners(&volume),
+            What::Lazy => dump::lazy(&volume),
+        };
+        print_lines(text.lines().map(str::to_owned))
+    }
+
+    fn failed(&self, error: &CheckError) -> Failure {
+        match error {
+            CheckError::Device(error) => Failure::device(&self.device, error),
+            CheckError::Superblock(error) => Failure::volume(&self.device, &error.clone().into()),
+            CheckError::NoInode { .. } | CheckError::NoSegment { .. } => {
+                Failure::new(Kind::NoInput, format!("{}: {error}", self.device.display()))
+            }
+            error => Failure::new(Kind::Data, format!("{}: {error}", self.device.display())),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `loamfs info`.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::Args;
+use loamfs_fuse::{MountEntry, find_mount};
+
+use crate::failure::{Failure, Kind};
+use crate::mount::control;
+use crate::mounts::{self, SUBTYPE};
+use crate::output::print_lines;
+use crate::report::{Identity, Report};
+use crate::volume::{Access, Opened, open_device};
+
+/// Show space, groups, segments, caches and device requests of a volume.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// The device, image file, or the directory on which it is mounted.
+    volume: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl InfoArgs {
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no volume, or its daemon cannot be asked.
+    pub fn run(self) -> Result<u8, Failure> {
+        let is_dir =
+            std::fs::symlink_metadata(&self.volume).is_ok_and(|metadata| metadata.is_dir());
+        let mounted = find_mount(&self.volume, SUBTYPE.as_ref())
+            .unwrap_or_default()
+            .or_else(|| mounts::find_source(&self.volume));
+        let report = match mounted {
+            Some(entry) => ask(&entry)?,
+            None if is_dir => {
+                return Err(Failure::new(
+                    Kind::NoInput,
+                    format!("no LoamFS is mounted on {}", self.volume.display()),
+                ));
+            }
+            None => self.open()?,
+        };
+        let text = if self.json {
+            report.to_json()
+        } else {
+            Ok(report.to_text())
+        };
+        let text = text.map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+        print_lines([text])
+    }
+
+    fn open(&self) -> Result<Report, Failure> {
+        let failed = |error| Failure::volume(&self.volume, &error);
+        let identity =
+            Identity::read(&*open_device(&self.volume, Access::Read)?).map_err(failed)?;
+        let opened = Opened::open(&self.volume, Access::Read)?;
+        Ok(Report::new(&opened.volume, &identity, &self.volume, None))
+    }
+}
+
+/// Asks the daemon that serves a mount.
+fn ask(entry: &MountEntry) -> Result<Report, Failure> {
+    let shown = entry.path.display();
+    let answer = control::ask(entry, "info").map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => Failure::new(
+            Kind::NoPermission,
+            format!("the daemon of {shown} cannot be asked; try as the user who mounted it"),
+        ),
+        io::ErrorKind::ConnectionRefused => Failure::new(
+            Kind::Io,
+            format!("the daemon of {shown} has died; `loamfs unmount` clears the mount"),
+        ),
+        _ => Failure::new(Kind::Io, format!("the daemon of {shown}: {error}")),
+    })?;
+    Report::from_json(&answer).ok_or_else(|| {
+        let words = answer.trim().trim_start_matches("failed: ").to_owned();
+        Failure::new(Kind::Io, format!("the daemon of {shown} says: {words}"))
+    })
+}

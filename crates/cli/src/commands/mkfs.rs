@@ -1,0 +1,259 @@
+//! `loamfs mkfs`.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
+use loamfs_fs::types::SetAttr;
+use loamfs_fs::{Env, Error, MkfsOptions, OpenOptions, ROOT_INO, Volume};
+use rustix::process::{getegid, geteuid};
+
+use crate::dry::DryDevice;
+use crate::failure::{Failure, Kind};
+use crate::output::print_lines;
+use crate::report::Identity;
+use crate::size::{human, parse, parse_u32};
+use crate::{mounts, signatures};
+
+/// Longest label, in bytes.
+const LABEL_MAX: usize = 64;
+
+/// Make a volume on a device or in a file.
+///
+/// Refuses a device that seems to hold something already, unless --force is given, and one that is
+/// in use in any case.
+#[derive(Debug, Args)]
+pub struct MkfsArgs {
+    /// Size of the volume; an image file is made or extended to it. Default: the device's.
+    #[arg(long, value_parser = parse)]
+    size: Option<u64>,
+    /// A name for the volume.
+    #[arg(long, short = 'L', default_value = "")]
+    label: String,
+    /// Switches to start with.
+    #[arg(long, default_value = "hfs", value_parser = ["hfs"])]
+    profile: String,
+    /// Unit of large files.
+    #[arg(long, default_value = "16K", value_parser = parse_u32)]
+    block_size: u32,
+    /// Unit of the log and of small files.
+    #[arg(long, default_value = "1K", value_parser = parse_u32)]
+    fragment_size: u32,
+    /// Size of an allocation group. Default: near 1/128 of the volume, 8M to 256M.
+    #[arg(long, value_parser = parse)]
+    group_size: Option<u64>,
+    /// Average size of the files to come.
+    #[arg(long, value_parser = parse_u32)]
+    avg_file_size: Option<u32>,
+    /// Average number of files in the directories to come.
+    #[arg(long)]
+    files_per_dir: Option<u32>,
+    /// Identity of the volume. Default: a random one.
+    #[arg(long)]
+    uuid: Option<uuid::Uuid>,
+    /// Overwrite what the device seems to hold.
+    #[arg(long, short)]
+    force: bool,
+    /// Say nothing of success.
+    #[arg(long, short)]
+    quiet: bool,
+    /// The device or image file.
+    device: PathBuf,
+}
+
+impl MkfsArgs {
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// If the device is in use, holds something, or has no fitting size.
+    pub fn run(self) -> Result<u8, Failure> {
+        let options = self.options()?;
+        refuse_mounted(&self.device)?;
+        let before = before(&self.device, self.size)?;
+        let result = self.make(&options, &before);
+        if result.is_err() {
+            before.undo(&self.device);
+        }
+        result.map(|()| 0)
+    }
+
+    fn options(&self) -> Result<MkfsOptions, Failure> {
+        if self.label.len() > LABEL_MAX {
+            return Err(Failure::usage(format!(
+                "the label has {} bytes; give at most {LABEL_MAX}",
+                self.label.len()
+            )));
+        }
+        let default = MkfsOptions::default();
+        Ok(MkfsOptions {
+            size: self.size,
+            label: self.label.clone(),
+            profile: self.profile.clone(),
+            block_size: self.block_size,
+            fragment_size: self.fragment_size,
+            group_size: self.group_size,
+            avg_file_size: self.avg_file_size.unwrap_or(default.avg_file_size),
+            files_per_dir: self.files_per_dir.unwrap_or(default.files_per_dir),
+            uuid: self.uuid.map(uuid::Uuid::into_bytes),
+            ..default
+        })
+    }
+
+    fn make(&self, options: &MkfsOptions, before: &Before) -> Result<(), Failure> {
+        let shown = self.device.display();
+        let device: Arc<dyn Device> = Arc::new(self.open(before)?);
+        let failed = |error| Failure::device(&self.device, &error);
+        if let Some(size) = self.size
+            && size > device.size()
+        {
+            return Err(Failure::usage(format!(
+                "{shown} has {}; give at most that as --size",
+                human(device.size())
+            )));
+        }
+        let found = signatures::find(&device).map_err(failed)?;
+        if !self.force
+            && let Some(first) = found.first()
+        {
+            return Err(Failure::new(
+                Kind::CannotCreate,
+                format!(
+                    "{shown} seems to hold {}; give --force to overwrite it",
+                    first.name
+                ),
+            ));
+        }
+        check(&device, options, &self.device)?;
+        signatures::wipe(&device, &found).map_err(failed)?;
+        device.flush().map_err(failed)?;
+        loamfs_fs::mkfs(&device, options, &Env::system())
+            .map_err(|error| Failure::volume(&self.device, &error))?;
+        give_root(&device).map_err(|error| Failure::volume(&self.device, &error))?;
+        if !self.quiet {
+            let made =
+                Identity::read(&device).map_err(|error| Failure::volume(&self.device, &error))?;
+            print_lines([format!("made {} on {shown}", made.sentence())])?;
+        }
+        Ok(())
+    }
+
+    fn open(&self, before: &Before) -> Result<FileDevice, Failure> {
+        let options = FileOptions::new(Mode::ReadWriteExclusive);
+        match (before, self.size) {
+            (Before::Nothing | Before::File(_), Some(size)) => {
+                FileDevice::create_with(&self.device, size, &options)
+            }
+            _ => FileDevice::open_with(&self.device, &options),
+        }
+        .map_err(|error| Failure::device(&self.device, &error))
+    }
+}
+
+/// Lets an ordinary user who makes a volume write to it: the root directory becomes theirs.
+fn give_root(device: &Arc<dyn Device>) -> Result<(), Error> {
+    let uid = geteuid();
+    if uid.is_root() {
+        return Ok(());
+    }
+    let volume = Volume::open(Arc::clone(device), &OpenOptions::default(), Env::system())?;
+    let owner = SetAttr {
+        uid: Some(uid.as_raw()),
+        gid: Some(getegid().as_raw()),
+        ..SetAttr::default()
+    };
+    volume.setattr(ROOT_INO, &owner)?;
+    volume.close()
+}
+
+/// Goes as far as the first write, so that bad options are refused before anything is wiped.
+fn check(device: &Arc<dyn Device>, options: &MkfsOptions, path: &Path) -> Result<(), Failure> {
+    let dry: Arc<dyn Device> = Arc::new(DryDevice(Arc::clone(device)));
+    match loamfs_fs::mkfs(&dry, options, &Env::system()) {
+        Err(Error::Device(DeviceError::ReadOnly)) | Ok(()) => Ok(()),
+        // Refused writes may come back in other words; what else is wrong shows in earnest.
+        Err(error @ (Error::Options(_) | Error::Invalid(_) | Error::Superblock(_))) => {
+            Err(Failure::volume(path, &error))
+        }
+        Err(_) => Ok(()),
+    }
+}
+
+/// What was there before, to be restored when nothing comes of it.
+enum Before {
+    Nothing,
+    File(u64),
+    Device,
+}
+
+impl Before {
+    /// Takes back what opening did to a file.
+    fn undo(&self, path: &Path) {
+        // The failure that led here is the one to report.
+        let _ = match self {
+            Self::Nothing => fs::remove_file(path),
+            Self::File(size) => fs::File::options().write(true).open(path).and_then(|file| {
+                match file.metadata()?.len() > *size {
+                    true => file.set_len(*size),
+                    false => Ok(()),
+                }
+            }),
+            Self::Device => Ok(()),
+        };
+    }
+}
+
+fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_block_device() => Ok(Before::Device),
+        Ok(metadata) if metadata.is_file() => Ok(Before::File(metadata.len())),
+        Ok(_) => Err(Failure::new(
+            Kind::NoInput,
+            format!(
+                "{} is neither a file nor a block device; name one of those",
+                path.display()
+            ),
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && size.is_some() => {
+            Ok(Before::Nothing)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Failure::new(
+            Kind::NoInput,
+            format!(
+                "{} does not exist; give --size to make an image file",
+                path.display()
+            ),
+        )),
+        Err(error) => Err(Failure::io(path, &error)),
+    }
+}
+
+/// What is mounted, in whatever way, is not touched, with --force neither.
+fn refuse_mounted(path: &Path) -> Result<(), Failure> {
+    if let Some(mount) = mounts::find_any(path) {
+        return Err(Failure::new(
+            Kind::Busy,
+            format!(
+                "{} is mounted on {}; unmount it first",
+                path.display(),
+                mount.path.display()
+            ),
+        ));
+    }
+    let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    if is_file && let Ok(Some(device)) = loamfs_fuse::find_loop(path) {
+        return Err(Failure::new(
+            Kind::Busy,
+            format!(
+                "{} is attached to {}; detach it with `losetup -d` first",
+                path.display(),
+                device.display()
+            ),
+        ));
+    }
+    Ok(())
+}

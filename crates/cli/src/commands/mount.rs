@@ -1,0 +1,212 @@
+//! `loamfs mount`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use loamfs_fuse::{find_mount, remount};
+use rustix::process::geteuid;
+
+use crate::failure::{Failure, Kind};
+use crate::mount::daemon::{self, Spec};
+use crate::mount::log::Log;
+use crate::mount::options::Options;
+use crate::mount::{control, spawn};
+use crate::mounts::SUBTYPE;
+use crate::output::print_lines;
+
+/// Mount a volume; returns when the mount is usable.
+///
+/// As root the volume is mounted as a block device (fuseblk), an image file through a loop device
+/// of its own: then sync(1) reaches it, and umount(8) returns when everything is on the device.
+/// Other users get a plain FUSE mount through fusermount3, which lacks both: unmount it with
+/// `loamfs unmount`.
+///
+/// Options: ro, rw, cache=SIZE (256M), commit=SECONDS (5), threads=NUMBER, log=/FILE, allow_other
+/// (always on for root), plain (no fuseblk), nosuid, nodev, noexec, sync, dirsync, remount; those of
+/// mount(8) and fstab(5) that mean nothing here are ignored. The kernel checks permissions.
+#[derive(Debug, Args)]
+pub struct MountArgs {
+    /// Mount options, separated by commas.
+    #[arg(short, long = "options", value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Serve the mount in this process until it is unmounted.
+    #[arg(long)]
+    foreground: bool,
+    /// The daemon that a mount in the background starts.
+    #[arg(long, hide = true)]
+    daemon: bool,
+    /// Ignore unknown options.
+    #[arg(long, hide = true)]
+    sloppy: bool,
+    /// The device or image file.
+    device: PathBuf,
+    /// Where to mount it.
+    mountpoint: PathBuf,
+}
+
+impl MountArgs {
+    /// What `mount.loamfs` was called with.
+    pub fn for_helper(
+        device: PathBuf,
+        mountpoint: PathBuf,
+        options: Vec<String>,
+        sloppy: bool,
+    ) -> Self {
+        Self {
+            options,
+            foreground: false,
+            daemon: false,
+            sloppy,
+            device,
+            mountpoint,
+        }
+    }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be mounted.
+    pub fn run(self) -> Result<u8, Failure> {
+        self.run_with(false)
+    }
+
+    /// As [`run`](Self::run), saying nothing of success if `quiet`.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be mounted.
+    pub fn run_with(self, quiet: bool) -> Result<u8, Failure> {
+        let spec = self.spec()?;
+        if spec.options.remount {
+            return change(&spec);
+        }
+        let log = Log::start();
+        if self.daemon {
+            spawn::leave_session();
+        }
+        if self.daemon || self.foreground {
+            return daemon::run(&spec, &log).map(|()| 0);
+        }
+        match spawn::daemon(&self.daemon_arguments(&spec))? {
+            spawn::Outcome::Ready(text) => {
+                if !quiet {
+                    print_lines([text.trim_end().to_owned()])?;
+                }
+                Ok(0)
+            }
+            spawn::Outcome::Failed(code) => Ok(code),
+        }
+    }
+
+    /// Only says whether it could be tried.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the command line.
+    pub fn check_only(self) -> Result<u8, Failure> {
+        self.spec().map(|_| 0)
+    }
+
+    fn spec(&self) -> Result<Spec, Failure> {
+        let options = self.parsed_options()?;
+        let device = absolute(&self.device)?;
+        let mountpoint = absolute(&self.mountpoint)?;
+        if options.remount {
+            return Ok(self.spec_of(device, mountpoint, options));
+        }
+        if let Err(error) = std::fs::metadata(&device) {
+            return Err(Failure::io(&self.device, &error));
+        }
+        match std::fs::metadata(&mountpoint) {
+            Ok(metadata) if !metadata.is_dir() => Err(Failure::usage(format!(
+                "{} is not a directory; name an empty directory to mount on",
+                self.mountpoint.display()
+            ))),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(Failure::usage(format!(
+                    "{} does not exist; make that directory first",
+                    self.mountpoint.display()
+                )))
+            }
+            // Any other error may be a dead mount, which is cleared later.
+            _ => Ok(self.spec_of(device, mountpoint, options)),
+        }
+    }
+
+    fn spec_of(&self, device: PathBuf, mountpoint: PathBuf, options: Options) -> Spec {
+        Spec {
+            device,
+            mountpoint,
+            options,
+            foreground: self.foreground,
+        }
+    }
+
+    fn parsed_options(&self) -> Result<Options, Failure> {
+        let parsed = Options::parse(self.options.iter().map(String::as_str));
+        match parsed {
+            Err(_) if self.sloppy => Ok(Options::parse_known(
+                self.options.iter().map(String::as_str),
+            )),
+            parsed => parsed,
+        }
+    }
+
+    fn daemon_arguments(&self, spec: &Spec) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["mount".into(), "--daemon".into()];
+        if self.sloppy {
+            arguments.push("--sloppy".into());
+        }
+        for options in &self.options {
+            arguments.push("-o".into());
+            arguments.push(options.into());
+        }
+        arguments.push("--".into());
+        arguments.push(spec.device.clone().into());
+        arguments.push(spec.mountpoint.clone().into());
+        arguments
+    }
+}
+
+/// `-o remount`: changes the flags of a mount that is there.
+fn change(spec: &Spec) -> Result<u8, Failure> {
+    let shown = spec.mountpoint.display();
+    if !geteuid().is_root() {
+        return Err(Failure::new(
+            Kind::NoPermission,
+            format!("only root can change the options of the mount on {shown}"),
+        ));
+    }
+    let found = find_mount(&spec.mountpoint, SUBTYPE.as_ref())
+        .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+    let Some(entry) = found else {
+        return Err(Failure::usage(format!("no LoamFS is mounted on {shown}")));
+    };
+    if !spec.options.read_only && serves_read_only(&entry) {
+        return Err(Failure::usage(format!(
+            "the volume on {shown} was opened for reading only; unmount it and mount it again with rw"
+        )));
+    }
+    remount(&entry.path, &daemon::mount_options(spec))
+        .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+    // From here on nothing changes, so what was written belongs on the device.
+    if spec.options.read_only {
+        let _ = control::ask(&entry, "sync");
+    }
+    Ok(0)
+}
+
+/// Whether the daemon itself would refuse writes.
+fn serves_read_only(entry: &loamfs_fuse::MountEntry) -> bool {
+    let report = control::ask(entry, "info").unwrap_or_default();
+    serde_json::from_str::<serde_json::Value>(&report)
+        .is_ok_and(|report| report["read_only"] == serde_json::Value::Bool(true))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path).map_err(|error| Failure::io(path, &error))?;
+    // A trailing slash would not match the mount table.
+    Ok(path.components().collect())
+}

@@ -1,0 +1,193 @@
+//! Why a command failed: one sentence for a person, and an exit code for a script.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use loamfs_device::DeviceError;
+use loamfs_format::superblock::SuperblockError;
+use loamfs_fs::Error;
+
+/// The kinds of failure that exit codes tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The command line makes no sense.
+    Usage,
+    /// What was given is not a volume, or a damaged one.
+    Data,
+    /// Something that should be read is not there.
+    NoInput,
+    /// Something that should be made cannot be.
+    CannotCreate,
+    /// Reading or writing failed.
+    Io,
+    /// Somebody else uses it; trying again later may help.
+    Busy,
+    /// The caller may not do that.
+    NoPermission,
+}
+
+/// Whose habits the exit codes follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Front {
+    /// sysexits.h.
+    #[default]
+    General,
+    /// fsck(8).
+    Check,
+    /// mount(8) and umount(8).
+    Mount,
+}
+
+impl Kind {
+    /// The exit code of this kind of failure.
+    pub const fn code(self, front: Front) -> u8 {
+        match (front, self) {
+            (Front::General, Self::Usage) => 64,
+            (Front::General, Self::Data) => 65,
+            (Front::General, Self::NoInput) => 66,
+            (Front::General, Self::CannotCreate) => 73,
+            (Front::General, Self::Io) => 74,
+            (Front::General, Self::Busy) => 75,
+            (Front::General, Self::NoPermission) => 77,
+            (Front::Check, Self::Usage) => 16,
+            (Front::Check, _) => 8,
+            (Front::Mount, Self::Usage | Self::NoPermission) => 1,
+            (Front::Mount, _) => 32,
+        }
+    }
+}
+
+/// A failure: what kind, and a sentence that says what to do about it.
+#[derive(Debug)]
+pub struct Failure {
+    /// Its kind.
+    pub kind: Kind,
+    message: String,
+}
+
+impl Failure {
+    /// A failure of a kind, in these words.
+    pub fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// A mistake on the command line.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Kind::Usage, message)
+    }
+
+    /// The system refused something about a path.
+    pub fn io(path: &Path, error: &io::Error) -> Self {
+        let kind = match error.kind() {
+            io::ErrorKind::NotFound => Kind::NoInput,
+            io::ErrorKind::PermissionDenied => Kind::NoPermission,
+            io::ErrorKind::AlreadyExists => Kind::CannotCreate,
+            io::ErrorKind::ResourceBusy => Kind::Busy,
+            _ => Kind::Io,
+        };
+        let shown = path.display();
+        let message = match kind {
+            Kind::NoInput => format!("{shown} does not exist; check the path"),
+            Kind::NoPermission => {
+                format!("{shown}: permission denied; try as root, or as its owner")
+            }
+            Kind::CannotCreate => {
+                format!("{shown} exists already; remove it, or name something else")
+            }
+            _ => format!("{shown}: {error}"),
+        };
+        Self::new(kind, message)
+    }
+
+    /// A device that could not be opened or used.
+    pub fn device(path: &Path, error: &DeviceError) -> Self {
+        let shown = path.display();
+        match error {
+            DeviceError::Busy { .. } => Self::new(
+                Kind::Busy,
+                format!(
+                    "{shown} is mounted or used by another program; unmount it, or wait for that \
+                     program to end"
+                ),
+            ),
+            DeviceError::NotADevice { .. } => Self::new(
+                Kind::NoInput,
+                format!("{shown} is neither a regular file nor a block device; name one of those"),
+            ),
+            DeviceError::Open { errno, .. } => {
+                Self::io(path, &io::Error::from_raw_os_error(*errno))
+            }
+            DeviceError::ReadOnly => Self::new(
+                Kind::NoPermission,
+                format!("{shown} can only be read; make it writable first"),
+            ),
+            other => Self::new(Kind::Io, format!("{shown}: {other}")),
+        }
+    }
+
+    /// What the file system said about the volume on `path`.
+    pub fn volume(path: &Path, error: &Error) -> Self {
+        let shown = path.display();
+        let told = |kind, advice: &str| Self::new(kind, format!("{shown}: {error}{advice}"));
+        match error {
+            Error::Device(error) => Self::device(path, error),
+            Error::Superblock(SuperblockError::Magic | SuperblockError::Short) => Self::new(
+                Kind::Data,
+                format!(
+                    "{shown} holds no LoamFS volume; check the path, or make one with `loamfs mkfs`"
+                ),
+            ),
+            Error::Superblock(SuperblockError::Version { .. }) => {
+                told(Kind::Data, "; use a newer loamfs")
+            }
+            Error::Superblock(SuperblockError::Incompatible { .. }) => {
+                told(Kind::Data, "; use a newer loamfs")
+            }
+            Error::Superblock(_) | Error::Corrupt(_) | Error::Log(_) | Error::Space(_) => {
+                told(Kind::Data, "; run `loamfs check` on it")
+            }
+            Error::Options(_) | Error::Invalid(_) => told(Kind::Usage, ""),
+            Error::NotPermitted => told(Kind::NoPermission, ""),
+            Error::NotFound => told(Kind::NoInput, ""),
+            Error::Exists => told(Kind::CannotCreate, ""),
+            Error::NoSpace => told(Kind::Io, "; delete something, or use a larger device"),
+            _ => told(Kind::Io, ""),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_front_has_its_own_codes() {
+        assert_eq!(Kind::Usage.code(Front::General), 64);
+        assert_eq!(Kind::Usage.code(Front::Check), 16);
+        assert_eq!(Kind::Usage.code(Front::Mount), 1);
+        assert_eq!(Kind::Io.code(Front::Check), 8);
+        assert_eq!(Kind::Busy.code(Front::Mount), 32);
+    }
+
+    #[test]
+    fn messages_say_what_to_do() {
+        let path = Path::new("/dev/sdz");
+        let busy = DeviceError::Busy { path: path.into() };
+        let text = Failure::device(path, &busy).to_string();
+        assert!(text.contains("unmount it"), "{text}");
+        let none = Error::Superblock(SuperblockError::Magic);
+        let failure = Failure::volume(path, &none);
+        assert_eq!(failure.kind, Kind::Data);
+        assert!(failure.to_string().contains("loamfs mkfs"));
+    }
+}

@@ -1,0 +1,215 @@
+//! The names under which other programs call this one: `mkfs.loamfs`, `fsck.loamfs` and
+//! `mount.loamfs`, each with the habits that mkfs(8), fsck(8) and mount(8) expect of a helper.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::{ArgAction, Parser};
+
+use crate::commands::check::CheckArgs;
+use crate::commands::mkfs::MkfsArgs;
+use crate::commands::mount::MountArgs;
+use crate::failure::{Failure, Front};
+use crate::parse_failed;
+
+/// A name that is not `loamfs`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helper {
+    /// `mkfs.loamfs`.
+    Mkfs,
+    /// `fsck.loamfs`.
+    Fsck,
+    /// `mount.loamfs`.
+    Mount,
+}
+
+/// Make a LoamFS volume.
+#[derive(Debug, Parser)]
+#[command(name = "mkfs.loamfs", version)]
+pub struct MkfsHelper {
+    #[command(flatten)]
+    args: MkfsArgs,
+}
+
+/// Check a LoamFS volume, and repair it.
+///
+/// A volume that was not unmounted cleanly needs no repair: mounting it recovers it. So with -a or
+/// -p this only makes sure that there is a volume that can be mounted, unless -f asks for more.
+#[derive(Debug, Parser)]
+#[command(name = "fsck.loamfs", version)]
+pub struct FsckHelper {
+    /// Repair without asking; does little without -f (see above).
+    #[arg(short = 'a', short_alias = 'p')]
+    auto: bool,
+    /// Repair whatever can be repaired.
+    #[arg(short = 'y')]
+    yes: bool,
+    /// Change nothing.
+    #[arg(short = 'n', conflicts_with_all = ["auto", "yes"])]
+    no: bool,
+    /// Check everything, though nothing seems wrong.
+    #[arg(short = 'f')]
+    force: bool,
+    /// Say more; accepted for fsck(8).
+    #[arg(short = 'v', action = ArgAction::Count)]
+    verbose: u8,
+    /// Progress to this descriptor; accepted for fsck(8).
+    #[arg(short = 'C', num_args = 0..=1, require_equals = true)]
+    progress: Option<Option<i32>>,
+    /// The device or image file.
+    device: PathBuf,
+}
+
+/// Mount a LoamFS volume.
+#[derive(Debug, Parser)]
+#[command(name = "mount.loamfs", version)]
+pub struct MountHelper {
+    /// The device or image file.
+    device: PathBuf,
+    /// Where to mount it.
+    mountpoint: PathBuf,
+    /// Mount options, as for `loamfs mount`.
+    #[arg(short = 'o', value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Mount for reading only.
+    #[arg(short = 'r')]
+    read_only: bool,
+    /// Mount for reading and writing.
+    #[arg(short = 'w')]
+    read_write: bool,
+    /// Do everything but mount.
+    #[arg(short = 'f')]
+    fake: bool,
+    /// Do not write /etc/mtab; it never is.
+    #[arg(short = 'n')]
+    no_mtab: bool,
+    /// Ignore unknown options.
+    #[arg(short = 's')]
+    sloppy: bool,
+    /// Say more.
+    #[arg(short = 'v', action = ArgAction::Count)]
+    verbose: u8,
+    /// The type that was asked for.
+    #[arg(short = 't', value_name = "TYPE")]
+    fstype: Option<String>,
+}
+
+impl Helper {
+    /// The helper that the first argument names, if it names one.
+    pub fn from_name(name: Option<&OsString>) -> Option<Self> {
+        let name = Path::new(name?).file_name()?;
+        [Self::Mkfs, Self::Fsck, Self::Mount]
+            .into_iter()
+            .find(|helper| OsStr::new(helper.name()) == name)
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mkfs => "mkfs.loamfs",
+            Self::Fsck => "fsck.loamfs",
+            Self::Mount => "mount.loamfs",
+        }
+    }
+
+    /// Whose exit codes it uses.
+    pub const fn front(self) -> Front {
+        match self {
+            Self::Mkfs => Front::General,
+            Self::Fsck => Front::Check,
+            Self::Mount => Front::Mount,
+        }
+    }
+
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// As the command that it stands for.
+    pub fn run(self, arguments: &[OsString]) -> Result<u8, Failure> {
+        match self {
+            Self::Mkfs => match MkfsHelper::try_parse_from(arguments) {
+                Ok(helper) => helper.args.run(),
+                Err(error) => parse_failed(&error, self.front()),
+            },
+            Self::Fsck => match FsckHelper::try_parse_from(arguments) {
+                Ok(helper) => helper.run(),
+                Err(error) => parse_failed(&error, self.front()),
+            },
+            Self::Mount => match MountHelper::try_parse_from(arguments) {
+                Ok(helper) => helper.run(),
+                Err(error) => parse_failed(&error, self.front()),
+            },
+        }
+    }
+}
+
+impl FsckHelper {
+    fn run(self) -> Result<u8, Failure> {
+        let check = CheckArgs::for_fsck(self.device, self.auto || self.yes);
+        if self.auto && !self.force {
+            check.look()
+        } else {
+            check.run()
+        }
+    }
+}
+
+impl MountHelper {
+    fn run(self) -> Result<u8, Failure> {
+        let mut options = self.options;
+        if self.read_only {
+            options.push("ro".to_owned());
+        }
+        if self.read_write {
+            options.push("rw".to_owned());
+        }
+        let quiet = self.verbose == 0;
+        let args = MountArgs::for_helper(self.device, self.mountpoint, options, self.sloppy);
+        if self.fake {
+            args.check_only()
+        } else {
+            args.run_with(quiet)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn names_are_recognised_by_their_last_component() {
+        let named = |name: &str| Helper::from_name(Some(&name.into()));
+        assert_eq!(named("/sbin/mkfs.loamfs"), Some(Helper::Mkfs));
+        assert_eq!(named("fsck.loamfs"), Some(Helper::Fsck));
+        assert_eq!(named("loamfs"), None);
+        assert_eq!(Helper::from_name(None), None);
+    }
+
+    #[test]
+    fn the_definitions_are_sound() {
+        MkfsHelper::command().debug_assert();
+        FsckHelper::command().debug_assert();
+        MountHelper::command().debug_assert();
+    }
+
+    #[test]
+    fn the_calls_of_fsck_and_mount_are_understood() {
+        FsckHelper::try_parse_from(["fsck.loamfs", "-a", "-C=0", "/dev/x"]).unwrap();
+        FsckHelper::try_parse_from(["fsck.loamfs", "-p", "-f", "/dev/x"]).unwrap();
+        assert!(FsckHelper::try_parse_from(["fsck.loamfs", "-n", "-y", "/dev/x"]).is_err());
+        let call = [
+            "mount.loamfs",
+            "/dev/x",
+            "/mnt",
+            "-n",
+            "-v",
+            "-o",
+            "rw,nofail",
+        ];
+        MountHelper::try_parse_from(call).unwrap();
+    }
+}

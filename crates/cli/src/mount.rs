@@ -1,0 +1,14 @@
+//! Everything behind `loamfs mount`: its options, the daemon that serves a mount, and how others
+//! talk to that daemon.
+
+pub mod control;
+pub mod daemon;
+pub mod log;
+pub mod options;
+mod source;
+pub mod spawn;
+mod stale;
+mod stop;
+mod ticker;
+
+pub use stale::clear_one as clear_dead;

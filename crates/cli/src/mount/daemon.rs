@@ -1,0 +1,343 @@
+//! The daemon: opens the volume, mounts it, serves it until it is unmounted, and closes it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use loamfs_device::{Counters, Device};
+use loamfs_fs::{Env, Error, OpenOptions, Volume};
+use loamfs_fuse::{MountEntry, MountOptions, Mounted, Session, find_mount};
+use rustix::process::{configure_io_flusher_behavior, geteuid};
+
+use super::control::{self, Answers, Server};
+use super::log::Log;
+use super::options::Options;
+use super::source::Source;
+use super::ticker::Ticker;
+use super::{spawn, stale, stop};
+use crate::adapter::{self, Adapter, Events};
+use crate::failure::{Failure, Kind};
+use crate::mounts::SUBTYPE;
+use crate::output::print_lines;
+use crate::report::{Identity, Report};
+use crate::size::human;
+
+/// How far the kernel reads ahead in a file.
+const READ_AHEAD: u32 = 1 << 20;
+
+/// What to mount, where and how.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// The device or image, an absolute path.
+    pub device: PathBuf,
+    /// The mount point, an absolute path.
+    pub mountpoint: PathBuf,
+    /// Options.
+    pub options: Options,
+    /// Stay attached to the terminal.
+    pub foreground: bool,
+}
+
+/// What the threads of a daemon share.
+struct State {
+    ticker: Ticker,
+    log: Log,
+    foreground: bool,
+    /// What to say when the mount is ready; taken then.
+    greeting: Mutex<Option<Greeting>>,
+    /// How closing the volume ended.
+    closed: Mutex<Option<Result<(), Error>>>,
+}
+
+struct Greeting {
+    text: String,
+    fallback_log: PathBuf,
+}
+
+impl Events for State {
+    fn ready(&self) {
+        let greeting = self
+            .greeting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(greeting) = greeting else { return };
+        if self.foreground {
+            // Nobody may be reading.
+            let _ = print_lines([greeting.text.trim_end().to_owned()]);
+        } else {
+            self.log.leave_stderr(&greeting.fallback_log);
+            spawn::report_ready(&greeting.text);
+        }
+    }
+
+    fn work(&self) {
+        self.ticker.nudge();
+    }
+
+    fn closing(&self) {
+        self.ticker.stop();
+    }
+
+    fn closed(&self, result: Result<(), Error>) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    }
+}
+
+/// Answers other commands. Holds the volume weakly: it must be gone when the daemon says `done`.
+struct Desk {
+    volume: Weak<Volume>,
+    identity: Identity,
+    spec: Spec,
+}
+
+impl Answers for Desk {
+    fn info(&self) -> String {
+        let Some(volume) = self.volume.upgrade() else {
+            return "failed: the volume is being closed\n".to_owned();
+        };
+        let report = Report::new(
+            &volume,
+            &self.identity,
+            &self.spec.device,
+            Some(&self.spec.mountpoint),
+        );
+        report
+            .to_json()
+            .unwrap_or_else(|error| format!("failed: {error}\n"))
+    }
+
+    fn sync(&self) -> Result<(), String> {
+        let volume = self.volume.upgrade().ok_or("the volume is being closed")?;
+        volume.sync().map_err(|error| error.to_string())
+    }
+}
+
+/// Mounts and serves; returns when everything is on the device.
+///
+/// # Errors
+///
+/// Why it could not be mounted, or not be closed.
+pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
+    // Lets the kernel give this process memory while it writes back for others. Threads inherit
+    // it; only root may ask for it.
+    let _ = configure_io_flusher_behavior(true);
+    if let Some(file) = &spec.options.log {
+        log.to_file(file)?;
+    }
+    stale::clear(&spec.device, &spec.mountpoint)?;
+    let source = Source::open(&spec.device, &spec.options)?;
+    let identity =
+        Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
+    let before = source.device.counters();
+    let start = Instant::now();
+    let volume = open(spec, &source)?;
+    let opened = Opened {
+        identity,
+        time: start.elapsed(),
+        counters: source.device.counters() - before,
+    };
+    let mounted = match mount(spec, &source) {
+        Ok(mounted) => mounted,
+        Err(failure) => {
+            // What recovery wrote must not be left half way.
+            if let Err(error) = volume.close() {
+                tracing::error!("closing the volume failed: {error}");
+            }
+            return Err(failure);
+        }
+    };
+    serve(spec, log, source, volume, mounted, &opened)
+}
+
+struct Opened {
+    identity: Identity,
+    time: Duration,
+    counters: Counters,
+}
+
+fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
+    let mut options = OpenOptions {
+        read_only: spec.options.read_only,
+        ..OpenOptions::default()
+    };
+    if let Some(bytes) = spec.options.cache {
+        options.cache_bytes = bytes;
+    }
+    if let Some(seconds) = spec.options.commit_seconds {
+        options.commit_age_ms = seconds.saturating_mul(1_000);
+    }
+    let device: Arc<dyn Device> = source.device.clone();
+    Volume::open(device, &options, Env::system())
+        .map(Arc::new)
+        .map_err(|error| Failure::volume(&spec.device, &error))
+}
+
+/// Mounts as fuseblk if the source allows it and the kernel agrees, else plainly.
+fn mount(spec: &Spec, source: &Source) -> Result<Attached, Failure> {
+    let failed = |error: loamfs_fuse::Error| Failure::new(Kind::Io, error.to_string());
+    let mut options = mount_options(spec);
+    options.block_device = source.block_device();
+    let mut because = source.plain_because.clone();
+    if options.block_device.is_some() {
+        match loamfs_fuse::mount(&spec.mountpoint, &options) {
+            Ok(mounted) => return Ok(Attached::new(mounted, None)),
+            Err(error) => because = Some(error.to_string()),
+        }
+        options.block_device = None;
+    }
+    let mounted = loamfs_fuse::mount(&spec.mountpoint, &options).map_err(failed)?;
+    Ok(Attached::new(mounted, because))
+}
+
+/// The kernel's side of the mount.
+struct Attached {
+    mounted: Mounted,
+    entry: Option<MountEntry>,
+    plain_because: Option<String>,
+}
+
+impl Attached {
+    fn new(mounted: Mounted, plain_because: Option<String>) -> Self {
+        // Only root may, and 128 KiB work too.
+        let _ = mounted.set_read_ahead(READ_AHEAD);
+        Self {
+            entry: find_mount(mounted.path(), SUBTYPE.as_ref()).unwrap_or_default(),
+            mounted,
+            plain_because,
+        }
+    }
+}
+
+/// The options of the mount itself, without a block device.
+pub fn mount_options(spec: &Spec) -> MountOptions {
+    let options = &spec.options;
+    MountOptions {
+        fsname: spec.device.clone().into_os_string(),
+        subtype: SUBTYPE.into(),
+        allow_other: options.allow_other || geteuid().is_root(),
+        default_permissions: true,
+        read_only: options.read_only,
+        nosuid: options.nosuid,
+        nodev: options.nodev,
+        noexec: options.noexec,
+        // No access times are kept.
+        noatime: true,
+        synchronous: options.synchronous,
+        dirsync: options.dirsync,
+        ..MountOptions::default()
+    }
+}
+
+fn serve(
+    spec: &Spec,
+    log: &Log,
+    source: Source,
+    volume: Arc<Volume>,
+    attached: Attached,
+    opened: &Opened,
+) -> Result<(), Failure> {
+    let name = attached
+        .entry
+        .as_ref()
+        .map_or("mount".to_owned(), control::name_of);
+    let greeting = Greeting {
+        text: greeting(spec, &source, &attached, opened),
+        fallback_log: control::directory().join(name + ".log"),
+    };
+    let state = Arc::new(State {
+        ticker: Ticker::start(Arc::downgrade(&volume))?,
+        log: log.clone(),
+        foreground: spec.foreground,
+        greeting: Mutex::new(Some(greeting)),
+        closed: Mutex::new(None),
+    });
+    let desk = Arc::new(Desk {
+        volume: Arc::downgrade(&volume),
+        identity: opened.identity.clone(),
+        spec: spec.clone(),
+    });
+    let server = attached.entry.as_ref().and_then(|entry| {
+        let started = Server::start(entry, desk);
+        if let Err(error) = &started {
+            tracing::warn!("other commands cannot ask this mount: {error}");
+        }
+        started.ok()
+    });
+    stop::on_signal(
+        attached.mounted.path().to_owned(),
+        spec.foreground,
+        Arc::downgrade(&volume),
+    )?;
+    let adapter = Adapter::new(volume, Arc::clone(&state) as Arc<dyn Events>);
+    let mut session = Session::new(adapter::config());
+    if let Some(threads) = spec.options.threads {
+        session = session.workers(threads);
+    }
+    // The session owns the adapter, and that the volume: both are gone when it returns.
+    let served = session.run(Arc::new(adapter), attached.mounted);
+    state.ticker.stop();
+    drop(source);
+    let result = outcome(spec, &state, served);
+    if let Some(server) = server {
+        let told = result.as_ref().map(|&()| ()).map_err(ToString::to_string);
+        server.finish(told.as_ref().map(|&()| ()).map_err(String::as_str));
+    }
+    result
+}
+
+/// Whether the mount ended well: served to its end, and the volume closed.
+fn outcome(
+    spec: &Spec,
+    state: &State,
+    served: Result<(), loamfs_fuse::Error>,
+) -> Result<(), Failure> {
+    let closed = state
+        .closed
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .take();
+    let result = match (served, closed) {
+        (_, Some(Err(error))) => Err(Failure::volume(&spec.device, &error)),
+        (Err(error), _) => Err(Failure::new(Kind::Io, error.to_string())),
+        (Ok(()), Some(Ok(()))) => Ok(()),
+        (Ok(()), None) => Err(Failure::new(
+            Kind::Io,
+            format!("{}: the mount ended before it began", spec.device.display()),
+        )),
+    };
+    match &result {
+        Ok(()) => tracing::info!("unmounted {}", spec.mountpoint.display()),
+        Err(failure) => tracing::error!("{failure}"),
+    }
+    result
+}
+
+/// What the command prints: how it was mounted, and what that took.
+fn greeting(spec: &Spec, source: &Source, attached: &Attached, opened: &Opened) -> String {
+    let device = through(&spec.device, source.loop_path());
+    let total = opened.counters.total();
+    let mut text = format!(
+        "{device} is mounted on {}; opening the volume took {:.3} s, {} reads of {} and {} writes of {}\n",
+        spec.mountpoint.display(),
+        opened.time.as_secs_f64(),
+        total.reads,
+        human(total.read_bytes),
+        total.writes,
+        human(total.write_bytes),
+    );
+    if let Some(because) = &attached.plain_because {
+        text.push_str(&format!(
+            "only as a plain FUSE mount ({because}): sync(1) does not reach it, so unmount it with \
+             `loamfs unmount`, and use fsync for what must not be lost\n"
+        ));
+    }
+    text
+}
+
+fn through(device: &Path, loop_path: Option<&Path>) -> String {
+    match loop_path {
+        Some(path) => format!("{} ({})", device.display(), path.display()),
+        None => device.display().to_string(),
+    }
+}

@@ -1,0 +1,242 @@
+//! What stands behind `-o`.
+
+use std::path::PathBuf;
+
+use crate::failure::Failure;
+use crate::size;
+
+/// Longest time between commits that may be asked for.
+const COMMIT_SECONDS_MAX: u64 = 3_600;
+
+/// Smallest cache that may be asked for: below it the log's own buffers would not fit.
+const CACHE_MIN: u64 = 16 << 20;
+
+/// Options of a mount.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Refuse writes, and make none.
+    pub read_only: bool,
+    /// Change the flags of a mount that is there.
+    pub remount: bool,
+    /// Ignore set-user-id and set-group-id.
+    pub nosuid: bool,
+    /// Ignore device nodes.
+    pub nodev: bool,
+    /// Refuse to execute programs.
+    pub noexec: bool,
+    /// Write everything at once.
+    pub synchronous: bool,
+    /// Write changes of directories at once.
+    pub dirsync: bool,
+    /// Let others than the mounting user in; the default for root.
+    pub allow_other: bool,
+    /// No fuseblk and no loop device, even as root.
+    pub plain: bool,
+    /// Bytes of cache.
+    pub cache: Option<usize>,
+    /// Most seconds between commits.
+    pub commit_seconds: Option<u64>,
+    /// Threads that serve requests.
+    pub threads: Option<usize>,
+    /// Where the daemon logs to.
+    pub log: Option<PathBuf>,
+}
+
+impl Options {
+    /// Reads lists of options as mount(8) writes them; later ones win.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about the first one that is not known or makes no sense.
+    pub fn parse<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        for word in lists.into_iter().flat_map(split) {
+            options.add(word)?;
+        }
+        Ok(options)
+    }
+
+    /// As [`parse`](Self::parse), passing over what it does not take.
+    pub fn parse_known<'a>(lists: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut options = Self::default();
+        for word in lists.into_iter().flat_map(split) {
+            // A refused word changes nothing.
+            let _ = options.add(word);
+        }
+        options
+    }
+
+    fn add(&mut self, word: &str) -> Result<(), Failure> {
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.trim_matches('"'))),
+            None => (word, None),
+        };
+        match (name, value) {
+            ("ro", None) => self.read_only = true,
+            ("rw", None) => self.read_only = false,
+            ("remount", None) => self.remount = true,
+            ("suid", None) => self.nosuid = false,
+            ("nosuid", None) => self.nosuid = true,
+            ("dev", None) => self.nodev = false,
+            ("nodev", None) => self.nodev = true,
+            ("exec", None) => self.noexec = false,
+            ("noexec", None) => self.noexec = true,
+            ("sync", None) => self.synchronous = true,
+            ("async", None) => self.synchronous = false,
+            ("dirsync", None) => self.dirsync = true,
+            // mount(8): these imply the following, unless a later option says otherwise.
+            ("user" | "users", _) => (self.nosuid, self.nodev, self.noexec) = (true, true, true),
+            ("owner" | "group", None) => (self.nosuid, self.nodev) = (true, true),
+            ("defaults", None) => {
+                (self.read_only, self.nosuid, self.nodev, self.noexec) =
+                    (false, false, false, false);
+                self.synchronous = false;
+            }
+            ("allow_other", None) => self.allow_other = true,
+            ("plain", None) => self.plain = true,
+            ("cache", Some(value)) => self.cache = Some(cache(value)?),
+            ("commit", Some(value)) => self.commit_seconds = Some(commit(value)?),
+            ("threads", Some(value)) => self.threads = Some(threads(value)?),
+            ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
+            (name, value) if is_ignored(name, value) => {}
+            ("cache" | "commit" | "threads" | "log", _) => {
+                return Err(Failure::usage(format!(
+                    "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
+                     threads=NUMBER, log=/PATH"
+                )));
+            }
+            _ => {
+                return Err(Failure::usage(format!(
+                    "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Options that mean something to mount(8) or fstab(5) but nothing here: access times are not
+/// kept, permissions are always checked by the kernel, names of the mount are our own.
+fn is_ignored(name: &str, value: Option<&str>) -> bool {
+    const WORDS: [&str; 22] = [
+        "auto",
+        "noauto",
+        "nouser",
+        "nousers",
+        "noowner",
+        "nogroup",
+        "nofail",
+        "_netdev",
+        "atime",
+        "noatime",
+        "diratime",
+        "nodiratime",
+        "relatime",
+        "norelatime",
+        "strictatime",
+        "nostrictatime",
+        "lazytime",
+        "nolazytime",
+        "default_permissions",
+        "silent",
+        "loud",
+        "nosymfollow",
+    ];
+    const WITH_VALUE: [&str; 5] = ["fsname", "subtype", "comment", "helper", "uhelper"];
+    name.starts_with("x-")
+        || name.starts_with("X-")
+        || value.is_none() && WORDS.contains(&name)
+        || value.is_some() && WITH_VALUE.contains(&name)
+}
+
+/// Cuts at commas outside double quotes.
+fn split(list: &str) -> Vec<&str> {
+    let mut quoted = false;
+    list.split(move |letter| {
+        if letter == '"' {
+            quoted = !quoted;
+        }
+        letter == ',' && !quoted
+    })
+    .map(str::trim)
+    .filter(|word| !word.is_empty())
+    .collect()
+}
+
+fn cache(value: &str) -> Result<usize, Failure> {
+    let bytes = size::parse(value).map_err(Failure::usage)?;
+    let most = u64::try_from(isize::MAX).unwrap_or(u64::MAX);
+    if !(CACHE_MIN..=most).contains(&bytes) {
+        return Err(Failure::usage(format!(
+            "cache={value} is out of range; give at least {}",
+            size::human(CACHE_MIN)
+        )));
+    }
+    usize::try_from(bytes).map_err(|_| Failure::usage(format!("cache={value} is too large")))
+}
+
+fn commit(value: &str) -> Result<u64, Failure> {
+    match value.parse() {
+        Ok(seconds) if (1..=COMMIT_SECONDS_MAX).contains(&seconds) => Ok(seconds),
+        _ => Err(Failure::usage(format!(
+            "commit={value} is out of range; give 1 to {COMMIT_SECONDS_MAX} seconds"
+        ))),
+    }
+}
+
+fn threads(value: &str) -> Result<usize, Failure> {
+    match value.parse() {
+        Ok(count) if (1..=256).contains(&count) => Ok(count),
+        _ => Err(Failure::usage(format!(
+            "threads={value} is out of range; give 1 to 256"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(list: &str) -> Options {
+        Options::parse([list]).unwrap()
+    }
+
+    #[test]
+    fn generic_options_are_taken_or_ignored() {
+        let options =
+            parsed("rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,relatime,fsname=x");
+        assert_eq!(options, Options::default());
+    }
+
+    #[test]
+    fn later_options_win() {
+        assert!(!parsed("ro,rw").read_only);
+        assert!(parsed("rw,ro").read_only);
+        let user = parsed("user,exec");
+        assert!(user.nosuid && user.nodev && !user.noexec);
+    }
+
+    #[test]
+    fn values_are_checked() {
+        assert_eq!(parsed("cache=64M").cache, Some(64 << 20));
+        assert_eq!(parsed("commit=30").commit_seconds, Some(30));
+        for list in [
+            "cache",
+            "cache=1",
+            "cache=x",
+            "commit=0",
+            "commit=-1",
+            "threads=0",
+            "log=relative",
+            "ro=1",
+        ] {
+            assert!(Options::parse([list]).is_err(), "{list}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_option_is_named() {
+        let failure = Options::parse(["ro,frobnicate"]).unwrap_err();
+        assert!(failure.to_string().contains("`frobnicate`"));
+    }
+}

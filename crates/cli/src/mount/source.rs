@@ -1,0 +1,186 @@
+//! What a mount stands on: a block device, an image file behind a loop device, or the plain file.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
+use loamfs_fuse::{BlockDevice, LoopDevice, LoopOptions, find_loop};
+use rustix::process::geteuid;
+
+use super::options::Options;
+use crate::failure::{Failure, Kind};
+
+/// How long a daemon that is still finishing is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often it is looked at.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Block size of a fuseblk mount, in bytes.
+const BLOCK_SIZE: u32 = 4096;
+
+/// An open device, and what keeps it ours.
+pub struct Source {
+    /// The device that the volume is opened on.
+    pub device: Arc<FileDevice>,
+    /// The block device to mount as fuseblk, unless only a plain mount is possible.
+    pub block: Option<PathBuf>,
+    /// Why only a plain mount is possible, if it is worth saying.
+    pub plain_because: Option<String>,
+    /// The image's own lock, which keeps out who does not know of the loop device.
+    _image: Option<Arc<FileDevice>>,
+    /// Keeps the loop device attached until the mount claims it.
+    attached: Option<LoopDevice>,
+}
+
+impl Source {
+    /// Opens `path` for a mount.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be opened, or stays in use.
+    pub fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
+        let root = geteuid().is_root();
+        let mode = if options.read_only {
+            Mode::ReadOnly
+        } else {
+            Mode::ReadWrite
+        };
+        if path_is_block(path)? {
+            if mode == Mode::ReadWrite {
+                refuse_claimed(path)?;
+            }
+            let device = wait_for(path, mode, None)?;
+            let (block, plain_because) = match (root, options.plain) {
+                (true, false) => (Some(path.to_owned()), None),
+                (true, true) => (None, None),
+                (false, _) => (None, Some("it was not mounted by root".to_owned())),
+            };
+            return Ok(Self {
+                device,
+                block,
+                plain_because,
+                _image: None,
+                attached: None,
+            });
+        }
+        let image = wait_for(path, mode, None)?;
+        if !root || options.plain {
+            return Ok(Self::plain(
+                image,
+                (!root).then(|| "it was not mounted by root".to_owned()),
+            ));
+        }
+        wait_for_old_loop(path)?;
+        let loop_options = LoopOptions {
+            read_only: options.read_only,
+            autoclear: true,
+            direct_io: true,
+            block_size: 0,
+        };
+        match LoopDevice::attach(path, loop_options) {
+            Ok(attached) => {
+                let device = wait_for(attached.path(), mode, Some(image.rotational()))?;
+                Ok(Self {
+                    device,
+                    block: Some(attached.path().to_owned()),
+                    plain_because: None,
+                    _image: Some(image),
+                    attached: Some(attached),
+                })
+            }
+            Err(error) => Ok(Self::plain(image, Some(error.to_string()))),
+        }
+    }
+
+    fn plain(image: Arc<FileDevice>, because: Option<String>) -> Self {
+        Self {
+            device: image,
+            block: None,
+            plain_because: because,
+            _image: None,
+            attached: None,
+        }
+    }
+
+    /// The block device for the mount, as the mount wants it named.
+    pub fn block_device(&self) -> Option<BlockDevice> {
+        self.block.as_ref().map(|path| BlockDevice {
+            path: path.clone(),
+            block_size: BLOCK_SIZE.max(self.device.sector_size()),
+        })
+    }
+
+    /// The loop device, if there is one.
+    pub fn loop_path(&self) -> Option<&Path> {
+        self.attached.as_ref().map(LoopDevice::path)
+    }
+}
+
+fn path_is_block(path: &Path) -> Result<bool, Failure> {
+    use std::os::unix::fs::FileTypeExt;
+    match std::fs::metadata(path) {
+        Ok(metadata) => Ok(metadata.file_type().is_block_device()),
+        Err(error) => Err(Failure::io(path, &error)),
+    }
+}
+
+/// Opens and locks, and waits for a daemon that still writes.
+fn wait_for(path: &Path, mode: Mode, rotational: Option<bool>) -> Result<Arc<FileDevice>, Failure> {
+    let mut options = FileOptions::new(mode);
+    options.rotational = rotational;
+    waiting(path, || FileDevice::open_with(path, &options)).map(Arc::new)
+}
+
+/// A block device that something else has claimed (another file system, swap, a volume manager) is
+/// not touched. The claim itself is made by the mount.
+fn refuse_claimed(path: &Path) -> Result<(), Failure> {
+    let options = FileOptions::new(Mode::ReadWriteExclusive);
+    waiting(path, || FileDevice::open_with(path, &options)).map(drop)
+}
+
+fn waiting<T>(
+    path: &Path,
+    mut attempt: impl FnMut() -> Result<T, DeviceError>,
+) -> Result<T, Failure> {
+    let start = Instant::now();
+    let mut told = false;
+    loop {
+        match attempt() {
+            Err(DeviceError::Busy { .. }) if start.elapsed() < PATIENCE => {
+                if !told && start.elapsed() > Duration::from_secs(1) {
+                    tracing::info!("waiting for whoever still writes to {}", path.display());
+                    told = true;
+                }
+                thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(Failure::device(path, &error)),
+            Ok(device) => return Ok(device),
+        }
+    }
+}
+
+/// The loop device of a dead mount goes away with its last user; two on one image would each have
+/// a page cache of their own.
+fn wait_for_old_loop(image: &Path) -> Result<(), Failure> {
+    let start = Instant::now();
+    loop {
+        let Ok(Some(old)) = find_loop(image) else {
+            return Ok(());
+        };
+        if start.elapsed() > PATIENCE / 4 {
+            return Err(Failure::new(
+                Kind::Busy,
+                format!(
+                    "{} is attached to {} already; name that device instead, or end its users and \
+                     detach it with `losetup -d`",
+                    image.display(),
+                    old.display()
+                ),
+            ));
+        }
+        thread::sleep(PAUSE);
+    }
+}

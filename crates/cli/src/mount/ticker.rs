@@ -1,0 +1,111 @@
+//! The thread that carries out a mounted volume's background steps.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use loamfs_fs::Volume;
+
+use crate::failure::{Failure, Kind};
+
+/// How often the volume is asked for what is due. Commits by age are late by at most this.
+const PERIOD: Duration = Duration::from_millis(500);
+
+#[derive(Default)]
+struct State {
+    stop: bool,
+    work: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs [`Volume::tick`] every half second, and sooner when told to.
+pub struct Ticker {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Ticker {
+    /// Starts the thread. It does not keep the volume alive.
+    ///
+    /// # Errors
+    ///
+    /// If the system gives no thread.
+    pub fn start(volume: Weak<Volume>) -> Result<Self, Failure> {
+        let shared = Arc::new(Shared::default());
+        let inner = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name("ticker".into())
+            .spawn(move || run(&inner, &volume))
+            .map_err(|error| {
+                Failure::new(Kind::Io, format!("no thread can be started: {error}"))
+            })?;
+        Ok(Self {
+            shared,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// There is work now.
+    pub fn nudge(&self) {
+        let mut state = self.shared.state();
+        if !state.work {
+            state.work = true;
+            self.shared.changed.notify_one();
+        }
+    }
+
+    /// Ends the thread, and waits for the step that it is in.
+    pub fn stop(&self) {
+        self.shared.state().stop = true;
+        self.shared.changed.notify_one();
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the background thread panicked");
+        }
+    }
+}
+
+fn run(shared: &Shared, volume: &Weak<Volume>) {
+    let mut last_error = String::new();
+    loop {
+        let state = shared.state();
+        let waited = shared
+            .changed
+            .wait_timeout_while(state, PERIOD, |state| !state.stop && !state.work);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if state.stop {
+            return;
+        }
+        state.work = false;
+        drop(state);
+        let Some(volume) = volume.upgrade() else {
+            return;
+        };
+        // An error that lasts is logged once.
+        match volume.tick() {
+            Ok(()) => last_error.clear(),
+            Err(error) => {
+                let text = error.to_string();
+                if text != last_error {
+                    tracing::error!("background work failed: {text}");
+                    last_error = text;
+                }
+            }
+        }
+    }
+}

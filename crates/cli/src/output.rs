@@ -1,0 +1,29 @@
+//! Printing to standard output.
+
+use std::io::{self, BufWriter, ErrorKind, Write};
+
+use crate::failure::{Failure, Kind};
+
+/// Prints lines; that whoever reads them has had enough is no failure. Returns the exit code.
+///
+/// # Errors
+///
+/// If they cannot be written.
+pub fn print_lines(lines: impl IntoIterator<Item = String>) -> Result<u8, Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let written = lines
+        .into_iter()
+        .try_for_each(|line| writeln!(out, "{line}"))
+        .and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::new(Kind::Io, format!("standard output: {error}")))
+        }
+        _ => Ok(0),
+    }
+}
+
+/// Says something to whoever looks on, beside the output proper. Nobody may be looking.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}

@@ -1,0 +1,299 @@
+//! What a volume is and does, for people and as JSON.
+
+use std::path::Path;
+
+use loamfs_device::{Counters, Device, IoKind, KindCounters, read_exact};
+use loamfs_format::superblock::{self, Superblock, SuperblockError};
+use loamfs_fs::types::{Attr, StatFs, Timestamp};
+use loamfs_fs::{Error, Volume};
+use serde_json::{Value, json};
+
+use crate::size::human;
+use crate::text;
+use crate::time;
+
+/// Who a volume is, from its newest superblock.
+#[derive(Clone)]
+pub struct Identity(Superblock);
+
+impl Identity {
+    /// Reads the superblocks of a device.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn read(device: &dyn Device) -> Result<Self, Error> {
+        let mut newest: Option<Superblock> = None;
+        let mut reason = SuperblockError::Magic;
+        for offset in superblock::PROBES {
+            if offset + superblock::SIZE as u64 > device.size() {
+                continue;
+            }
+            let bytes = read_exact(device, offset, superblock::SIZE, IoKind::Superblock)?;
+            match Superblock::decode(&bytes) {
+                Ok(found) => {
+                    let newer = newest
+                        .as_ref()
+                        .is_none_or(|other| found.checkpoint.ssn > other.checkpoint.ssn);
+                    if newer {
+                        newest = Some(found);
+                    }
+                }
+                Err(SuperblockError::Magic) => {}
+                Err(error) => reason = error,
+            }
+        }
+        newest.map(Self).ok_or(Error::Superblock(reason))
+    }
+
+    /// `a volume of 8.0 GiB with the UUID ...`.
+    pub fn sentence(&self) -> String {
+        let geometry = &self.0.geometry;
+        let label = match &self.0.label[..] {
+            [] => String::new(),
+            label => format!(" `{}`", text::shown(label)),
+        };
+        format!(
+            "volume{label} {} of {}, {} groups of {}",
+            self.uuid(),
+            human(geometry.byte_offset(loamfs_format::FragAddr(geometry.total_frags))),
+            geometry.groups(),
+            human(geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags))),
+        )
+    }
+
+    fn uuid(&self) -> uuid::Uuid {
+        uuid::Uuid::from_bytes(self.0.uuid)
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        let geometry = &self.0.geometry;
+        json!({
+            "uuid": self.uuid().to_string(),
+            "label": text::shown(&self.0.label),
+            "profile": text::shown(&self.0.profile),
+            "created": time::short(Timestamp { seconds: self.0.created, nanos: 0 }),
+            "fragment_size": geometry.fragment_size,
+            "block_size": geometry.block_size,
+            "group_bytes": geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags)),
+            "groups": geometry.groups(),
+            "segment_max": geometry.segment_max,
+        })
+    }
+}
+
+/// What a volume does, or did, since it was opened.
+pub struct Report(Value);
+
+impl Report {
+    /// Asks an open volume.
+    pub fn new(
+        volume: &Volume,
+        identity: &Identity,
+        device: &Path,
+        mountpoint: Option<&Path>,
+    ) -> Self {
+        let mut value = info_json(volume);
+        value["device"] = json!(device.to_string_lossy());
+        value["mountpoint"] = json!(mountpoint.map(Path::to_string_lossy));
+        value["daemon"] = json!(mountpoint.map(|_| std::process::id()));
+        value["volume"] = identity.to_json();
+        value["space"] = space_json(&volume.statfs());
+        Self(value)
+    }
+
+    /// Reads what a daemon answered.
+    pub fn from_json(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        value.is_object().then_some(Self(value))
+    }
+
+    /// As text that [`from_json`](Self::from_json) reads.
+    ///
+    /// # Errors
+    ///
+    /// None that a report can cause.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(&self.0)
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let value = |path: &str| self.0.pointer(path).cloned().unwrap_or_default();
+        let number = |path: &str| value(path).as_u64().unwrap_or(0);
+        let words = |path: &str| value(path).as_str().unwrap_or("").to_owned();
+        let size = |path: &str| human(number(path));
+        let mut lines = vec![
+            format!("volume    {}", words("/volume/uuid")),
+            format!("label     {}", words("/volume/label")),
+            format!("device    {}", words("/device")),
+        ];
+        if self.0.pointer("/mountpoint").is_some_and(Value::is_string) {
+            lines.push(format!(
+                "mounted   {}, by process {}",
+                words("/mountpoint"),
+                number("/daemon"),
+            ));
+        }
+        if value("/read_only") == Value::Bool(true) {
+            lines.push("access    for reading only".to_owned());
+        }
+        lines.extend([
+            format!(
+                "made      {} UTC, profile {}, fragments of {}, blocks of {}, groups of {}",
+                words("/volume/created"),
+                words("/volume/profile"),
+                size("/volume/fragment_size"),
+                size("/volume/block_size"),
+                size("/volume/group_bytes"),
+            ),
+            format!(
+                "space     {}: {} free, {} of it for files; {} inodes",
+                size("/space/bytes"),
+                size("/space/free"),
+                size("/space/available"),
+                number("/space/inodes"),
+            ),
+            format!(
+                "groups    {}: {} log, {} data, {} free",
+                number("/volume/groups"),
+                number("/groups/log"),
+                number("/groups/data"),
+                number("/groups/free"),
+            ),
+            format!(
+                "log       segment {}, durable up to {}, checkpoint {}; {} images to settle, {} held back",
+                number("/log/last_segment"),
+                number("/log/durable_segment"),
+                number("/log/checkpoint"),
+                number("/log/unsettled_images"),
+                size("/log/held_bytes"),
+            ),
+            format!(
+                "memory    {} cached and {} inodes, {} dirty for the log, {} for homes, {} of bitmaps",
+                size("/memory/cached_bytes"),
+                number("/memory/cached_inodes"),
+                size("/memory/dirty_log_bytes"),
+                size("/memory/dirty_home_bytes"),
+                size("/memory/bitmap_bytes"),
+            ),
+            format!(
+                "requests  {} flushes, {} discards of {}",
+                number("/requests/flushes"),
+                number("/requests/discards"),
+                size("/requests/discard_bytes"),
+            ),
+        ]);
+        lines.extend(self.request_lines());
+        lines.join("\n")
+    }
+
+    /// The table of requests, a line a kind that was used.
+    fn request_lines(&self) -> Vec<String> {
+        let Some(kinds) = self
+            .0
+            .pointer("/requests/by_kind")
+            .and_then(Value::as_object)
+        else {
+            return Vec::new();
+        };
+        let total = self.0.pointer("/requests/total").map(|row| ("total", row));
+        let rows = kinds
+            .iter()
+            .map(|(name, row)| (name.as_str(), row))
+            .chain(total);
+        let line = |(name, row): (&str, &Value)| {
+            let number = |field: &str| row.get(field).and_then(Value::as_u64).unwrap_or(0);
+            format!(
+                "          {name:<12}{:>9} reads of {:>11},{:>9} writes of {:>11}",
+                number("reads"),
+                human(number("read_bytes")),
+                number("writes"),
+                human(number("write_bytes")),
+            )
+        };
+        rows.map(line).collect()
+    }
+}
+
+/// What the volume's own counters say.
+fn info_json(volume: &Volume) -> Value {
+    let info = volume.info();
+    let bytes = |frags: u64| frags.saturating_mul(u64::from(info.fragment_size));
+    let [free, log, data] = info.groups;
+    json!({
+        "read_only": info.read_only,
+        "groups": { "free": free, "log": log, "data": data },
+        "log": {
+            "last_segment": info.segment.get(),
+            "durable_segment": info.durable.get(),
+            "checkpoint": info.checkpoint.get(),
+            "unsettled_images": info.images,
+            "held_bytes": bytes(info.held_frags),
+        },
+        "memory": {
+            "cached_bytes": info.cached_bytes,
+            "cached_inodes": info.cached_inodes,
+            "dirty_log_bytes": info.dirty_log_bytes,
+            "dirty_home_bytes": info.dirty_home_bytes,
+            "bitmap_bytes": info.bitmap_bytes,
+        },
+        "requests": requests_json(&info.device),
+    })
+}
+
+/// Requests to the device so far, by kind.
+fn requests_json(counters: &Counters) -> Value {
+    let row = |row: KindCounters| {
+        json!({
+            "reads": row.reads,
+            "read_bytes": row.read_bytes,
+            "writes": row.writes,
+            "write_bytes": row.write_bytes,
+        })
+    };
+    let used = IoKind::ALL
+        .into_iter()
+        .filter(|kind| counters.kind(*kind) != KindCounters::default());
+    let kinds: serde_json::Map<String, Value> = used
+        .map(|kind| (kind.name().to_owned(), row(counters.kind(kind))))
+        .collect();
+    json!({
+        "total": row(counters.total()),
+        "by_kind": kinds,
+        "flushes": counters.flushes,
+        "discards": counters.discards,
+        "discard_bytes": counters.discard_bytes,
+    })
+}
+
+fn space_json(figures: &StatFs) -> Value {
+    let bytes = |frags: u64| frags.saturating_mul(u64::from(figures.fragment_size));
+    json!({
+        "bytes": bytes(figures.total),
+        "free": bytes(figures.free),
+        "available": bytes(figures.available),
+        "inodes": figures.inodes,
+    })
+}
+
+/// Attributes as JSON.
+pub fn attr_json(attr: &Attr) -> Value {
+    json!({
+        "ino": attr.ino.get(),
+        "generation": attr.generation,
+        "type": text::type_name(attr.mode),
+        "mode": format!("{:04o}", attr.mode & 0o7777),
+        "nlink": attr.nlink,
+        "uid": attr.uid,
+        "gid": attr.gid,
+        "rdev": attr.rdev,
+        "size": attr.size,
+        "blocks": attr.blocks,
+        "atime": time::long(attr.atime),
+        "mtime": time::long(attr.mtime),
+        "ctime": time::long(attr.ctime),
+        "btime": time::long(attr.btime),
+    })
+}

@@ -1,0 +1,213 @@
+#!/bin/bash
+# A volume in real use: unpack a real tree, compare, mount again, kill the daemon, delete.
+# Needs root for fuseblk and loop devices.
+#
+#   mount.sh LOAMFS TREE      the program, and a directory of at least 20,000 files
+set -euo pipefail
+
+loamfs=$(realpath "$1")
+tree=$(realpath "$2")
+work=$(mktemp -d)
+image=$work/volume.img
+mnt=$work/mnt
+passed=0
+
+clean_up() {
+    status=$?
+    set +e
+    # Only what this run made: mounts below its own directory, and loop devices of its own images.
+    while read -r _ _ _ _ path _; do
+        case $path in "$work"/*) umount -l "$path" ;; esac
+    done </proc/self/mountinfo
+    for device in /sys/block/loop*/loop/backing_file; do
+        case $(cat "$device" 2>/dev/null) in
+        "$work"/*) losetup -d "/dev/$(basename "$(dirname "$(dirname "$device")")")" ;;
+        esac
+    done
+    if [ $status -ne 0 ]; then
+        echo "FAILED after $passed steps; the daemons' log:" >&2
+        cat "$work/daemon.log" >&2
+    fi
+    rm -rf "$work"
+    # The last line that a script may be judged by.
+    [ $status -eq 0 ] && echo "mount: $passed passed, 0 failed" || echo "mount: $passed passed, 1 failed"
+    exit $status
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+ok() {
+    passed=$((passed + 1))
+    echo "ok $passed - $*"
+}
+
+fail() {
+    echo "not ok - $*" >&2
+    exit 1
+}
+
+# Runs a command that must end with this exit code.
+expect() {
+    local code=$1 got=0
+    shift
+    "$@" >"$work/out" 2>&1 || got=$?
+    if [ $got -ne "$code" ]; then
+        cat "$work/out" >&2
+        fail "exit code $got instead of $code: $*"
+    fi
+}
+
+mount_it() {
+    "$loamfs" mount -o "log=$work/daemon.log" "$@" "$image" "$mnt"
+}
+
+unmount_it() {
+    "$loamfs" unmount "$mnt"
+}
+
+check_clean() {
+    expect 0 "$loamfs" check "$image"
+}
+
+# The daemon that serves the mount.
+daemon() {
+    "$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p'
+}
+
+available() {
+    df --output=avail -B1 "$mnt" | tail -1
+}
+
+mkdir "$mnt"
+
+# Bad calls change nothing.
+expect 66 "$loamfs" mkfs "$image"
+expect 64 "$loamfs" mkfs --size 64K "$image"
+[ ! -e "$image" ] || fail "a refused mkfs left a file behind"
+expect 64 "$loamfs" mkfs --size 1G --block-size 3K "$image"
+truncate -s 64M "$work/ext4.img"
+mkfs.ext4 -q -F "$work/ext4.img"
+sum=$(sha256sum <"$work/ext4.img")
+expect 73 "$loamfs" mkfs "$work/ext4.img"
+[ "$sum" = "$(sha256sum <"$work/ext4.img")" ] || fail "a refused mkfs wrote"
+expect 65 "$loamfs" ls "$work/ext4.img"
+expect 32 "$loamfs" mount "$work/ext4.img" "$mnt"
+expect 1 "$loamfs" mount -o frobnicate "$work/ext4.img" "$mnt"
+expect 0 "$loamfs" mkfs --force "$work/ext4.img"
+[ -z "$(blkid -p -o value -s TYPE "$work/ext4.img" 2>/dev/null | grep ext4)" ] || fail "a signature was left"
+ok "bad calls are refused and change nothing"
+
+"$loamfs" mkfs --size 4G --label smoke "$image"
+mount_it
+mountpoint -q "$mnt" || fail "not mounted when mount returned"
+empty=$(available)
+expect 32 "$loamfs" mount "$image" "$work"
+expect 75 "$loamfs" mkfs --force "$image"
+expect 8 "$loamfs" check "$image"
+ok "mounted, and in nobody else's reach"
+
+tar -C "$tree" -cf - . | tar -C "$mnt" -xf -
+diff -r --no-dereference "$tree" "$mnt"
+ok "$(find "$mnt" -type f | wc -l) files unpacked and equal"
+
+"$loamfs" info --json "$mnt" >"$work/info.json"
+grep -q '"durable_segment"' "$work/info.json" || fail "no report"
+unmount_it
+check_clean
+mount_it
+diff -r --no-dereference "$tree" "$mnt"
+ok "equal after a remount, check clean"
+
+# An unlinked file lives while it is open.
+echo alive >"$mnt/open"
+exec 7<"$mnt/open"
+rm "$mnt/open"
+[ "$(cat <&7)" = alive ] || fail "an unlinked open file lost its data"
+exec 7<&-
+# Names over the limit, exclusive creation, links, attributes, sparse files.
+long=$(printf 'n%.0s' $(seq 256))
+touch "$mnt/${long:1}"
+! touch "$mnt/$long" 2>/dev/null || fail "a name of 256 bytes was taken"
+rm "$mnt/${long:1}"
+truncate -s 1T "$mnt/sparse"
+[ "$(stat -c %s "$mnt/sparse")" = $((1 << 40)) ] || fail "sparse file"
+mkfifo "$mnt/fifo"
+mknod "$mnt/null" c 1 3
+echo gone >"$mnt/null"
+ln -s target "$mnt/link"
+ln "$mnt/fifo" "$mnt/fifo2"
+[ "$(stat -c %h "$mnt/fifo")" = 2 ] || fail "link count"
+mv "$mnt/link" "$mnt/moved"
+[ "$(readlink "$mnt/moved")" = target ] || fail "link target"
+rm "$mnt/sparse" "$mnt/fifo" "$mnt/fifo2" "$mnt/null" "$mnt/moved"
+ok "open files, long names, sparse and special files"
+
+# The daemon dies while a tree is unpacked.
+mkdir "$mnt/second"
+dd if=/dev/urandom of="$mnt/second/marker" bs=64K count=40 conv=fsync status=none
+marker=$(sha256sum <"$mnt/second/marker")
+tar -C "$tree" -cf - . 2>/dev/null | tar -C "$mnt/second" -xf - 2>/dev/null &
+unpacking=$!
+sleep 1.5
+kill -9 "$(daemon)"
+wait $unpacking && fail "the daemon was killed too late" || true
+mount_it
+[ "$(sha256sum <"$mnt/second/marker")" = "$marker" ] || fail "fsynced data was lost"
+for path in "$tree"/*; do
+    diff -r --no-dereference "$path" "$mnt/$(basename "$path")"
+done
+unmount_it
+check_clean
+ok "kill -9: mounts again, what was synced is there, check clean"
+
+# SIGTERM while files are open.
+mount_it
+echo kept >"$mnt/kept"
+(cd "$mnt/second" && exec sleep 60) &
+sleeper=$!
+pid=$(daemon)
+kill -TERM "$pid"
+for _ in $(seq 100); do
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+done
+! kill -0 "$pid" 2>/dev/null || fail "the daemon survived SIGTERM"
+kill "$sleeper"
+wait "$sleeper" 2>/dev/null || true
+check_clean
+[ "$("$loamfs" cat "$image" /kept)" = kept ] || fail "SIGTERM lost data"
+ok "SIGTERM with a user inside: everything is on the device"
+
+# Plain mounts, as rootless ones are.
+mount_it -o plain
+rm -rf "$mnt/second/."* 2>/dev/null || true
+echo plain >"$mnt/plain"
+unmount_it
+[ "$("$loamfs" cat "$image" /plain)" = plain ] || fail "a plain mount lost data"
+mount_it -o ro
+! touch "$mnt/no" 2>/dev/null || fail "a read-only mount took a write"
+umount "$mnt"
+ok "plain and read-only mounts"
+
+# Without mounting.
+mkdir "$work/in" "$work/out.d"
+cp -a "$tree"/. "$work/in" 2>/dev/null
+first=$(find "$work/in" -mindepth 1 -maxdepth 1 -type d | head -1)
+"$loamfs" put "$image" "$first" /put
+"$loamfs" get "$image" /put "$work/out.d" 2>/dev/null
+diff -r --no-dereference "$first" "$work/out.d/put"
+check_clean
+ok "put and get of a tree"
+
+# Everything goes, and the space comes back.
+mount_it
+find "$mnt" -mindepth 1 -maxdepth 1 -exec rm -rf {} +
+sync
+unmount_it
+check_clean
+mount_it
+left=$((empty - $(available)))
+# Maps keep the nodes that once described the space; all files, names and data are gone.
+[ "$left" -le $((4 << 20)) ] || fail "rm -rf left $left bytes in use"
+unmount_it
+ok "rm -rf gives the space back ($left bytes less than when empty)"
