@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
 use crate::types::{Attr, Timestamp};
-use loamfs_format::ifile::block_of;
+use loamfs_format::ifile::{INODES_PER_BLOCK, block_of};
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::summary::Record;
 use loamfs_format::superblock::{CheckpointRef, Superblock};
@@ -60,6 +60,8 @@ pub(crate) struct Core {
     pub leftovers: BTreeSet<Ino>,
     /// Free fragments of log groups that segments can use, since the last release.
     pub usable_log: Option<u64>,
+    /// Free fragments, held back ones included, when the last fight for space was lost.
+    pub exhausted: Option<u64>,
     /// Whether the orphans of an earlier mount have been collected.
     pub orphans_seen: bool,
 }
@@ -255,9 +257,33 @@ impl Core {
         self.space_fits(0, 0)
     }
 
+    /// Notes that fighting for space ended in ENOSPC.
+    pub fn note_exhausted(&mut self) {
+        self.exhausted = Some(self.space.free_frags());
+    }
+
+    /// Whether nothing much was freed since: then the fight would end as before.
+    pub fn is_exhausted(&self) -> bool {
+        let worth = self.geometry.total_frags / 512;
+        self.exhausted
+            .is_some_and(|at| self.space.free_frags() <= at + worth)
+    }
+
+    /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
+    pub fn may_compact(&mut self) -> bool {
+        let whole = self.space.free_groups() * self.geometry.group_frags;
+        let bytes = (self.usable_log() + whole) * u64::from(self.geometry.fragment_size);
+        bytes >= self.reserve_bytes() / 2 + self.segment_estimate()
+    }
+
     /// Free fragments of log groups in holes that any block fits into.
     pub fn usable_log(&mut self) -> u64 {
-        let least = self.geometry.block_frags();
+        // A whole inode block may be longer than a block.
+        let inodes = INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64;
+        let least = self
+            .geometry
+            .block_frags()
+            .max(self.geometry.frags_for(inodes));
         let space = &self.space;
         *self
             .usable_log

@@ -42,6 +42,11 @@ impl Node {
             || self.small.is_none() && self.inode.size > 0 && self.inode.body == Body::Empty
     }
 
+    /// Whether the file is on its way home, while segments still show its small form.
+    pub fn is_moving(&self) -> bool {
+        !self.homed.is_clean() && matches!(self.inode.body, Body::Inline(_) | Body::Small(_))
+    }
+
     /// Most bytes that can stand in the inode.
     fn inline_max(&self) -> usize {
         TAIL - self.inode.inline_xattrs.len().min(TAIL)
@@ -441,7 +446,15 @@ impl Core {
                 node.inode.size = size;
             }
         } else if size < old {
-            self.cut(ino, size);
+            let small = size <= self.small_max();
+            if small && self.inodes.nodes.get(&ino).is_some_and(Node::is_moving) {
+                // On its way home the file has become small again: what segments show is still the small form.
+                let content = self.read(ino, 0, size as usize)?;
+                self.forget_homed(ino);
+                self.set_small(ino, content);
+            } else {
+                self.cut(ino, size);
+            }
         }
         if size == 0
             && old > 0
@@ -505,6 +518,15 @@ impl Core {
         } else {
             self.abandoned.insert(batch.id, homes);
         }
+    }
+
+    /// Drops all data of a large file that wait.
+    fn forget_homed(&mut self, ino: Ino) {
+        self.abandon_batch(ino);
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.homed = crate::homed::Homed::default();
+        }
+        self.homed.remove(&ino);
     }
 
     /// Gives homes back that nothing ever showed.
@@ -656,7 +678,7 @@ impl Core {
             )?
         };
         // From here on nothing stops.
-        self.abandon_batch(ino);
+        self.forget_homed(ino);
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return Ok(());
         };
@@ -667,8 +689,6 @@ impl Core {
             node.inode.frags = 0;
             node.shown_size = 0;
         }
-        node.homed = crate::homed::Homed::default();
-        self.homed.remove(&ino);
         for home in change.freed {
             self.free_home(home);
         }

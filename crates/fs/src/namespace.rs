@@ -400,8 +400,8 @@ impl Core {
             return Err(Error::Invalid("these flags exclude each other").into());
         }
         valid_name(name)?;
-        valid_name(new_name)?;
         let from = self.find_existing(dir, name)?;
+        valid_name(new_name)?;
         let to = self.find(new_dir, new_name)?;
         let (moved_dir, moved_type) = {
             let node = self.node(from.ino)?;

@@ -6,6 +6,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
+use loamfs_format::group::Role;
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::inode::{Body, Inode};
 use loamfs_format::maps::OwnerRecord;
@@ -35,20 +36,36 @@ impl Core {
         ranges
     }
 
-    /// The log groups that hold least, in pieces: emptied, they can take any role.
-    pub fn emptiest_log_group(&self) -> Option<(GroupNo, Vec<Extent>)> {
+    /// The group that holds least, of those at most half full whose content has room elsewhere, in pieces: emptied, it
+    /// can take any role.
+    pub fn emptiest_group(&mut self) -> Option<(GroupNo, Vec<Extent>)> {
         let next = self.geometry.group_of(self.log.tail().next);
-        let half = self.geometry.group_frags / 2;
-        let found = self
-            .space
-            .emptiest_groups(loamfs_format::group::Role::Log, 2);
-        let (group, _) = found
+        let frags = self.geometry.group_frags;
+        let spare = self
+            .geometry
+            .frags_for(2 * u64::from(self.geometry.segment_max));
+        let usable = self.usable_log() + self.space.free_groups() * frags;
+        let room = |role: Role, used: u64| match role {
+            Role::Log => usable >= (frags - used) + 2 * used + spare,
+            _ => self.space.log_space().data >= (frags - used) + 2 * used && usable >= spare,
+        };
+        let (group, _) = [Role::Log, Role::Data]
             .into_iter()
-            .find(|(g, used)| *g != next && *used <= half)?;
+            .flat_map(|role| {
+                self.space
+                    .emptiest_groups(role, 2)
+                    .into_iter()
+                    .map(move |g| (role, g))
+            })
+            .filter(|(role, (group, used))| {
+                *group != next && *used <= frags / 2 && room(*role, *used)
+            })
+            .map(|(_, found)| found)
+            .min_by_key(|(group, used)| (*used, *group))?;
         Some((group, pieces(self.geometry.group_extent(group))))
     }
 
-    /// Makes the live blocks of a range dirty. Bounded by the range, which should be short.
+    /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit.
     pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
         self.admit_removal()?;
         let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
@@ -64,6 +81,8 @@ impl Core {
             owners.push((extent, record));
         }
         for (extent, record) in owners {
+            // What was made dirty so far stays so; the rest follows after a commit.
+            self.admit_removal()?;
             if self.space.is_set(extent.start) == Some(false) {
                 continue;
             }

@@ -175,6 +175,7 @@ impl Core {
             homed_max: 64 << 20,
             leftovers: BTreeSet::new(),
             usable_log: None,
+            exhausted: None,
             orphans_seen: false,
             sb,
         };

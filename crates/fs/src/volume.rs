@@ -32,6 +32,10 @@ const LEFTOVERS_STEP: usize = 64;
 const REPLENISH_ROUNDS: usize = 1024;
 /// Rounds in a row that may win nothing: a checkpoint takes before it gives.
 const IDLE_ROUNDS: usize = 6;
+/// Bytes of homed data that share a flush: memory holds them twice meanwhile.
+const HOME_ROUND: usize = 16 << 20;
+/// How often an operation may be sent back.
+const ROUNDS_MAX: u32 = 100_000;
 /// How often space is fought for before an operation gets ENOSPC.
 const TRIES: u32 = 4;
 
@@ -225,8 +229,9 @@ impl Volume {
         may_commit: bool,
     ) -> Result<T, Error> {
         let mut retrying = false;
-        let mut tries = 0;
+        let (mut tries, mut rounds) = (0, 0);
         let result = loop {
+            rounds += 1;
             let mut core = self.core();
             let stop = match op(&mut core) {
                 Ok(value) => break Ok(value),
@@ -239,15 +244,25 @@ impl Volume {
             }
             drop(core);
             let helped = match stop {
+                // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
+                _ if rounds > ROUNDS_MAX => {
+                    Err(Error::Invalid("the operation does not come to an end"))
+                }
                 Stop::Failed(error) => Err(error),
                 Stop::Missing => self.fetch(&wanted),
                 Stop::Load(groups) => self.load(&groups),
                 Stop::Crowded if may_commit => self.relieve(),
+                Stop::Full if may_commit && self.core().is_exhausted() => Err(Error::NoSpace),
                 Stop::Full if may_commit && tries < TRIES => {
                     tries += 1;
                     self.win_space(tries)
                 }
-                Stop::Full | Stop::Crowded => Err(Error::NoSpace),
+                Stop::Full | Stop::Crowded => {
+                    if may_commit {
+                        self.core().note_exhausted();
+                    }
+                    Err(Error::NoSpace)
+                }
             };
             if let Err(error) = helped {
                 break Err(error);
@@ -319,15 +334,20 @@ impl Volume {
         Ok(())
     }
 
-    /// Compacts the log while it lacks room for the reserve in holes that segments fit into, a segment's worth at a
-    /// time, each made reusable before the next. `more` goes on for as long as anything is won.
+    /// Compacts the log, then empties groups, while it lacks room for the reserve in holes that segments fit into: a
+    /// segment's worth at a time, each made reusable before the next. `more` goes on for as long as anything is won.
     fn replenish_locked(&self, more: bool) -> Result<(), Error> {
         let (mut best, mut idle) = (0, 0);
         for _ in 0..REPLENISH_ROUNDS {
             let (enough, usable, worth) = {
                 let mut core = self.core();
+                if !core.may_compact() {
+                    break;
+                }
                 let worth = core.geometry.frags_for(core.geometry.segment_max.into());
-                (core.has_reserve(), core.usable_log(), worth)
+                let whole = core.space.free_groups() * core.geometry.group_frags;
+                // What stands in whole groups serves every role, and so counts twice.
+                (core.has_reserve(), core.usable_log() + 2 * whole, worth)
             };
             idle = if usable > best { 0 } else { idle + 1 };
             best = best.max(usable);
@@ -335,23 +355,54 @@ impl Volume {
                 break;
             }
             let ranges = self.core().compactable(worth);
-            if !self.evacuate_some(&ranges)? {
-                let group = self.core().emptiest_log_group();
-                let ranges = group.map_or_else(Vec::new, |(_, ranges)| ranges);
-                if !self.evacuate_some(&ranges)? {
-                    break;
-                }
+            if self.evacuate_some(&ranges)? == 0 && !self.empty_group()? {
+                break;
             }
-            self.commit_locked(&[], false, Wait::Durable)?;
-            self.commit_locked(&[], true, Wait::Durable)?;
-            self.checkpoint_if_due()?;
+            self.make_reusable()?;
         }
         Ok(())
     }
 
-    /// Evacuates ranges until as much is dirty as one segment takes; returns whether any was.
-    fn evacuate_some(&self, ranges: &[Extent]) -> Result<bool, Error> {
-        let mut any = false;
+    /// Commits what was moved, and lets the places it left be reused.
+    fn make_reusable(&self) -> Result<(), Error> {
+        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
+        self.commit_locked(&all, false, Wait::Durable)?;
+        self.commit_locked(&[], true, Wait::Durable)?;
+        self.checkpoint_if_due()
+    }
+
+    /// Moves everything out of the group that holds least, so that it can take another role (rule 11); returns
+    /// whether there was one.
+    fn empty_group(&self) -> Result<bool, Error> {
+        let Some((group, ranges)) = self.core().emptiest_group() else {
+            return Ok(false);
+        };
+        self.core().space.close_group(Some(group));
+        let result = self.move_all(&ranges);
+        self.core().space.close_group(None);
+        match result {
+            // The rest of the volume had no room for it after all; what was moved stays moved.
+            Err(Error::NoSpace) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Evacuates ranges segment by segment.
+    fn move_all(&self, mut ranges: &[Extent]) -> Result<(), Error> {
+        while !ranges.is_empty() {
+            let done = self.evacuate_some(ranges)?;
+            if done == 0 {
+                break;
+            }
+            ranges = ranges.get(done..).unwrap_or_default();
+            self.make_reusable()?;
+        }
+        Ok(())
+    }
+
+    /// Evacuates ranges until as much is dirty as one segment takes; returns how many were looked at.
+    fn evacuate_some(&self, ranges: &[Extent]) -> Result<usize, Error> {
+        let mut done = 0;
         for range in ranges {
             let moved = self.step(|core| match core.evacuate(*range) {
                 Err(Stop::Crowded) => Ok(false),
@@ -360,9 +411,9 @@ impl Volume {
             if !moved {
                 break;
             }
-            any = true;
+            done += 1;
         }
-        Ok(any)
+        Ok(done)
     }
 
     /// Brings the waiting data of `files` to their homes, then seals and writes a segment.
@@ -398,53 +449,89 @@ impl Volume {
         core.log.durable() < core.log.tail().ssn
     }
 
-    /// Writes the data that waits now to new homes, flushes, and lets the next segment show it.
+    /// Writes the data that waits now to new homes, flushes, and lets the next segment show it. Files go together, in
+    /// rounds of bounded size, so that many of them share a flush.
     fn write_homes(&self, files: &[Ino]) -> Result<(), Error> {
-        for ino in files {
-            let mut rounds = self.core().inodes.nodes.get(ino).map_or(0, |node| {
-                node.homed
+        let mut waiting: Vec<(Ino, usize)> = {
+            let core = self.core();
+            let rounds = |ino: &Ino| {
+                let node = core.inodes.nodes.get(ino)?;
+                let rounds = node
+                    .homed
                     .dirty
                     .len()
-                    .div_ceil(crate::homed::BATCH_UNITS_MAX)
-            });
-            while rounds > 0 {
-                rounds -= 1;
-                let started = match self.step(|core| core.start_writeback(*ino)) {
-                    Err(Error::Stale(_)) => break,
-                    other => other?,
+                    .div_ceil(crate::homed::BATCH_UNITS_MAX);
+                (rounds > 0).then_some((*ino, rounds))
+            };
+            files.iter().filter_map(rounds).collect()
+        };
+        while !waiting.is_empty() {
+            let (mut started, mut bytes) = (Vec::new(), 0);
+            let mut rest = Vec::new();
+            for (ino, rounds) in waiting {
+                if bytes >= HOME_ROUND {
+                    rest.push((ino, rounds));
+                    continue;
+                }
+                let write = match self.step(|core| core.start_writeback(ino)) {
+                    Err(Error::Stale(_)) => continue,
+                    Err(error) => {
+                        self.write_round(&started)?;
+                        return Err(error);
+                    }
+                    Ok(write) => write,
                 };
-                match started {
-                    Some(write) => self.write_home(&write)?,
-                    None => break,
+                if let Some(write) = write {
+                    bytes += write.writes.iter().map(|(_, b)| b.len()).sum::<usize>();
+                    started.push(write);
+                    if rounds > 1 {
+                        rest.push((ino, rounds - 1));
+                    }
                 }
             }
+            self.write_round(&started)?;
+            waiting = rest;
         }
         Ok(())
     }
 
-    fn write_home(&self, write: &HomeWrite) -> Result<(), Error> {
-        let geometry = self.core().geometry;
-        let requests: Vec<Write<'_>> = write
-            .writes
-            .iter()
-            .map(|(at, bytes)| Write {
-                offset: geometry.byte_offset(*at),
-                data: bytes,
-                kind: IoKind::Homed,
-            })
-            .collect();
-        let results = self.device.write(&requests);
-        let result: Result<(), _> = results.into_iter().collect();
-        let result = result.and_then(|()| self.device.flush());
-        let shows = self
-            .core()
-            .home_written(write.ino, write.batch, result.is_ok());
-        if let Err(error) = result {
-            tracing::error!(%error, ino = write.ino.0, "cannot write a large file's data");
+    /// Writes the new homes of some files in the order of their addresses, flushes once, and shows them.
+    fn write_round(&self, round: &[HomeWrite]) -> Result<(), Error> {
+        if round.is_empty() {
             return Ok(());
         }
-        if shows {
-            self.step(|core| core.show(write.ino))?;
+        let geometry = self.core().geometry;
+        let mut requests: Vec<(usize, Write<'_>)> = Vec::new();
+        for (i, home) in round.iter().enumerate() {
+            requests.extend(home.writes.iter().map(|(at, bytes)| {
+                let offset = geometry.byte_offset(*at);
+                (
+                    i,
+                    Write {
+                        offset,
+                        data: bytes,
+                        kind: IoKind::Homed,
+                    },
+                )
+            }));
+        }
+        requests.sort_by_key(|(_, write)| write.offset);
+        let (owners, writes): (Vec<usize>, Vec<Write<'_>>) = requests.into_iter().unzip();
+        let mut failed = vec![None; round.len()];
+        for (i, result) in owners.into_iter().zip(self.device.write(&writes)) {
+            failed[i] = failed[i].take().or(result.err());
+        }
+        let flushed = self.device.flush().err();
+        for (home, failed) in round.iter().zip(failed) {
+            let error = failed.or_else(|| flushed.clone());
+            let shows = self
+                .core()
+                .home_written(home.ino, home.batch, error.is_none());
+            if let Some(error) = error {
+                tracing::error!(%error, ino = home.ino.0, "cannot write a large file's data");
+            } else if shows {
+                self.step(|core| core.show(home.ino))?;
+            }
         }
         Ok(())
     }

@@ -53,6 +53,9 @@ impl Space {
             return None;
         }
         let index = self.index_near(goal);
+        if self.closed == Some(index) {
+            return None;
+        }
         let group = &self.groups[index];
         if group.role == Role::Data && self.data_hopes.get(index) > 0 {
             return Some(Found::Load(vec![GroupNo(index as u32)]));

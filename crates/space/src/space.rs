@@ -100,6 +100,8 @@ pub struct Space {
     pub(crate) log: LogSpace,
     /// Free groups that data never takes.
     pub(crate) kept_for_log: u64,
+    /// A group that is being emptied: nothing new is placed in it.
+    pub(crate) closed: Option<usize>,
     pub(crate) held: Held,
     pub(crate) unshown: RangeMap<()>,
     pub(crate) owners: Owners,
@@ -150,6 +152,7 @@ impl Space {
             pending: BTreeSet::new(),
             log: LogSpace::default(),
             kept_for_log: 0,
+            closed: None,
             held: Held::default(),
             unshown: RangeMap::default(),
             owners: Owners::default(),
@@ -284,6 +287,17 @@ impl Space {
         self.kept_for_log = groups;
     }
 
+    /// From now on nothing new is placed in `group`, which is being emptied, and in no other such group.
+    pub fn close_group(&mut self, group: Option<GroupNo>) {
+        let new = group
+            .map(|group| group.0 as usize)
+            .filter(|index| *index < self.groups.len());
+        let old = std::mem::replace(&mut self.closed, new);
+        for index in old.into_iter().chain(new) {
+            self.refresh(index);
+        }
+    }
+
     // ---- addresses ---------------------------------------------------------------------------------------------
 
     /// The fragments of a group.
@@ -405,6 +419,8 @@ impl Space {
         };
         let (log, data) = (group.role == Role::Log, group.role == Role::Data);
         let loaded = matches!(group.state, State::Loaded(_));
+        let open = self.closed != Some(index);
+        let (run, hope) = if open { (run, hope) } else { (0, 0) };
         if log {
             self.log_runs.set(index, run);
             self.log_hopes.set(index, hope);
