@@ -71,6 +71,9 @@ pub(crate) struct Maps {
     pub lazy_dirty: BTreeSet<FragAddr>,
 }
 
+/// A bitmap chunk as the tree has it: its key, and its bits unless all are set.
+pub(crate) type Chunk = (u64, Option<[u8; CHUNK_BYTES]>);
+
 /// How the owner tree must change at one place.
 #[derive(Debug, Default)]
 struct OwnerChange {
@@ -191,7 +194,7 @@ impl Maps {
         blocks: &mut Blocks,
         geometry: &Geometry,
         group: GroupNo,
-    ) -> Result<Vec<(u64, Option<[u8; CHUNK_BYTES]>)>, Stop> {
+    ) -> Result<Vec<Chunk>, Stop> {
         let extent = geometry.group_extent(group);
         let end = extent.end().0.div_ceil(CHUNK_FRAGS);
         let mut chunks = Vec::new();

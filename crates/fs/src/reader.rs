@@ -65,7 +65,7 @@ impl Reader {
                 if fresh {
                     None
                 } else {
-                    self.from_windows(fetch).map(Ok)
+                    self.look_up(fetch).map(Ok)
                 }
             })
             .collect();
@@ -158,7 +158,7 @@ impl Reader {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn from_windows(&self, fetch: &Fetch) -> Option<Vec<u8>> {
+    fn look_up(&self, fetch: &Fetch) -> Option<Vec<u8>> {
         if matches!(fetch.what, What::Unit { .. }) {
             return None;
         }

@@ -8,7 +8,7 @@
 //! # Two phases
 //!
 //! Functions that read (`get`, `next`, `prev`, `scan`, `descend`, `prepare_*`, ...) need only a [`NodeReader`], stop
-//! at the first node that is not in memory, and change nothing. Functions that change (`put`, `modify`, `remove`,
+//! at the first node that is not in memory, and change nothing. Functions that change (`put`, `remove`,
 //! `trim_step`) first read all that they need, stop like the others when something is missing, and from then on
 //! cannot fail. So a change is whole or not at all, and after the `prepare_*` of the same name, with the nodes it
 //! read still in memory, it does not stop.
@@ -114,8 +114,9 @@ impl Place {
 }
 
 impl Tree {
-    /// The most nodes that one `put`, `modify`, `remove` or `trim_step` adds to the dirty ones. It retires at most as
+    /// The most nodes that one `put`, `remove` or `trim_step` adds to the dirty ones. It retires at most as
     /// many; a trim step retires the leaves and inner nodes that it removes besides.
+    #[cfg(test)]
     pub fn max_dirty_nodes(root: &TreeRoot) -> usize {
         if root.is_empty() {
             1

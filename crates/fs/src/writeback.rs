@@ -28,6 +28,9 @@ pub(crate) struct SettleWrite {
     pub units: Vec<(FragAddr, FragAddr, Vec<u8>)>,
 }
 
+/// Units that become images, with their homes, and units for new homes.
+type Sorted = (Vec<(u64, FragAddr)>, BTreeSet<u64>);
+
 /// Homes may be longer than this only in pieces, so that their length in bytes fits a pointer.
 const HOME_FRAGS_MAX: u64 = 1 << 20;
 
@@ -54,17 +57,13 @@ impl Core {
         let blocks = self.gather_blocks(ino, &fresh)?;
         let homes = self.find_homes(ino, &blocks)?;
         // From here on nothing stops.
-        self.to_images(ino, &images);
+        self.make_images(ino, &images);
         self.note_dirty();
-        Ok(self.to_batch(ino, &fresh, blocks, homes))
+        Ok(self.make_batch(ino, &fresh, blocks, homes))
     }
 
     /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.
-    fn sort_out(
-        &mut self,
-        ino: Ino,
-        units: &[u64],
-    ) -> Result<(Vec<(u64, FragAddr)>, BTreeSet<u64>), Stop> {
+    fn sort_out(&mut self, ino: Ino, units: &[u64]) -> Result<Sorted, Stop> {
         let (mut images, mut fresh) = (Vec::new(), BTreeSet::new());
         let (Some(first), Some(last)) = (units.first(), units.last()) else {
             return Ok((images, fresh));
@@ -210,7 +209,7 @@ impl Core {
         ))
     }
 
-    fn to_images(&mut self, ino: Ino, images: &[(u64, FragAddr)]) {
+    fn make_images(&mut self, ino: Ino, images: &[(u64, FragAddr)]) {
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return;
         };
@@ -226,7 +225,7 @@ impl Core {
         }
     }
 
-    fn to_batch(
+    fn make_batch(
         &mut self,
         ino: Ino,
         units: &BTreeSet<u64>,

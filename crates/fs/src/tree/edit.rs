@@ -59,29 +59,6 @@ impl Tree {
         }
     }
 
-    /// Changes the value of `key` in place, keeping its length. Returns whether the key is there.
-    ///
-    /// # Errors
-    /// The store's stop, with nothing changed; not after [`Tree::prepare_put`].
-    pub fn modify<S: NodeStore>(
-        &self,
-        root: &mut TreeRoot,
-        store: &mut S,
-        key: u64,
-        change: impl FnOnce(&mut [u8]),
-    ) -> Result<bool, S::Stop> {
-        let path = self.path(root, store, key)?;
-        if !path.found {
-            return Ok(false);
-        }
-        let mut edit = Edit::start(self, root, store, path)?;
-        let (leaf, index) = edit.leaf()?;
-        if let Some(value) = leaf.value_mut(index) {
-            change(value);
-        }
-        Ok(true)
-    }
-
     /// Removes an entry. Returns whether the key was there.
     ///
     /// # Errors

@@ -2,7 +2,9 @@
 
 use super::{NodeReader, Place, Tree};
 use loamfs_format::node::{Page, TreeRoot};
-use loamfs_format::{Identity, Pointer};
+#[cfg(test)]
+use loamfs_format::Identity;
+use loamfs_format::Pointer;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -154,28 +156,6 @@ impl Tree {
         )
     }
 
-    /// Visits the entries from `from` on, by falling keys, until `visit` breaks.
-    ///
-    /// # Errors
-    /// The store's stop; what lies behind the missing node has been visited.
-    pub fn scan_back<R: NodeReader>(
-        &self,
-        root: &TreeRoot,
-        store: &mut R,
-        from: u64,
-        mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
-    ) -> Flow<R::Stop> {
-        self.backward(
-            root,
-            store,
-            from,
-            &mut |page, index| match page.entry(index) {
-                Some((key, value)) => visit(key, value),
-                None => ON,
-            },
-        )
-    }
-
     /// The first leaf that may hold keys not below `from` and whose aggregate is `wanted`. Subtrees whose aggregate
     /// is not are skipped unread; those with a dirty root are looked into, as their parents do not know them.
     /// Aggregates cover whole leaves, so what is wanted may turn out to lie below `from`; then search on from the
@@ -227,6 +207,7 @@ impl Tree {
     ///
     /// # Errors
     /// The store's stop.
+    #[cfg(test)]
     pub fn walk<R: NodeReader>(
         &self,
         root: &TreeRoot,
@@ -239,6 +220,7 @@ impl Tree {
         }
     }
 
+    #[cfg(test)]
     fn walk_at<R: NodeReader>(
         &self,
         store: &mut R,
