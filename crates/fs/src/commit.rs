@@ -12,6 +12,7 @@ use crate::{dir, extents, xattrs};
 use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::inode::{Body, Inode};
 use loamfs_format::maps::{LazyEntry, unit_crc};
+use loamfs_format::mutant;
 use loamfs_format::node::{NODE_SIZE, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{
@@ -656,7 +657,11 @@ impl Core {
             previous: tail.token,
             token: Token(self.random.next_u64()),
             next: placement.next.start,
-            durable: self.log.durable(),
+            durable: if mutant::active("no-durable") {
+                Ssn(0)
+            } else {
+                self.log.durable()
+            },
             kind,
             dynamic: Dynamic {
                 inodes: self.inodes.live,
@@ -681,6 +686,9 @@ impl Core {
             .map(|e| e.start)
             .unwrap_or_default();
         self.log.sealed(tail, header.durable, segment.bytes());
+        if mutant::active("reuse-at-once") || mutant::active("reuse-when-said") {
+            self.release();
+        }
         self.summaries.extend(placement.summary.iter().copied());
         self.since_segments += 1;
         self.since_summary_bytes += header.summary_len();
@@ -713,6 +721,8 @@ impl Core {
     /// Space that what is durable now makes reusable (rule 5).
     pub fn release(&mut self) -> Vec<Extent> {
         let both = match self.slots {
+            [Some(a), Some(b)] if mutant::active("one-superblock") => a.max(b),
+            _ if mutant::active("retire-at-checkpoint") => self.base.ssn,
             [Some(a), Some(b)] => a.min(b),
             _ => Ssn(0),
         };

@@ -8,6 +8,7 @@ use crate::maps::Maps;
 use crate::types::{Attr, Timestamp};
 use loamfs_format::ifile::{INODES_PER_BLOCK, block_of};
 use loamfs_format::inode::{Body, mode};
+use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::superblock::{CheckpointRef, Superblock};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
@@ -132,7 +133,7 @@ impl Core {
                 self.free(Extent::new(entry.image, self.geometry.unit_frags()));
             }
         }
-        if !homes.is_empty() {
+        if !homes.is_empty() && !mutant::active("no-revoke") {
             self.records.push(Record::Revoke(extent));
         }
         self.free(extent);
@@ -213,7 +214,12 @@ impl Core {
         let g = &self.geometry;
         let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
         let bounded = checkpoint.min(self.volume_bytes() / 16);
-        2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+        let checkpoints = if mutant::active("small-reserve") {
+            1
+        } else {
+            2
+        };
+        checkpoints * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
     }
 
     /// Bytes of the volume.

@@ -10,6 +10,7 @@ use crate::reader::{Reader, fetch_into};
 use loamfs_device::Device;
 use loamfs_format::group::GroupDesc;
 use loamfs_format::maps::LazyEntry;
+use loamfs_format::mutant;
 use loamfs_format::summary::{Record, SegmentKind};
 use loamfs_format::superblock::{CheckpointRef, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
@@ -35,7 +36,7 @@ pub(crate) fn open(
     settings: &Settings,
     env: &Env,
 ) -> Result<(Core, Reader), Error> {
-    if !settings.read_only {
+    if !settings.read_only && !mutant::active("recovery-without-flush") {
         // A killed daemon leaves writes in volatile caches; what is read now must stay so.
         device.flush()?;
     }

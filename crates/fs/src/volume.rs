@@ -17,6 +17,7 @@ use loamfs_device::{Counters, Device, IoKind, Write};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::{INO_MAX, ino_at};
 use loamfs_format::inode::mode;
+use loamfs_format::mutant;
 use loamfs_format::{Extent, GroupNo, Ino, InodeBlockNo, Ssn};
 use loamfs_log::segment::Segment;
 use loamfs_log::superblocks;
@@ -196,13 +197,19 @@ impl Volume {
             let core = self.core();
             core.base.ssn > core.slots[0].max(core.slots[1]).unwrap_or(Ssn(0))
         };
-        if unnamed {
+        if unnamed && !mutant::active("adopted-unnamed") {
             self.name_checkpoint()?;
+        }
+        if mutant::active("no-mount-segment") {
+            return Ok(());
         }
         let segment = self.step(|core| core.seal_mount());
         match segment {
             Ok(segment) => {
                 self.write_log(&segment)?;
+                if mutant::active("accept-early") {
+                    return Ok(());
+                }
                 self.flush()
             }
             // Where an empty segment finds no room a checkpoint does: it frees what it replaces.
@@ -521,7 +528,11 @@ impl Volume {
         for (i, result) in owners.into_iter().zip(self.device.write(&writes)) {
             failed[i] = failed[i].take().or(result.err());
         }
-        let flushed = self.device.flush().err();
+        let flushed = if mutant::active("show-unflushed") {
+            None
+        } else {
+            self.device.flush().err()
+        };
         for (home, failed) in round.iter().zip(failed) {
             let error = failed.or_else(|| flushed.clone());
             let shows = self
@@ -600,7 +611,9 @@ impl Volume {
                 break;
             }
         }
-        self.flush()?;
+        if !mutant::active("superblock-early") {
+            self.flush()?;
+        }
         self.name_checkpoint()
     }
 
@@ -645,7 +658,12 @@ impl Volume {
             })
             .collect();
         let results = self.device.write(&requests);
-        if let Err(error) = self.device.flush() {
+        let flushed = if mutant::active("settled-unflushed") {
+            Ok(())
+        } else {
+            self.device.flush()
+        };
+        if let Err(error) = flushed {
             self.core().settling.clear();
             return Err(error.into());
         }

@@ -8,6 +8,7 @@ use crate::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT};
 use loamfs_device::Buffer;
 use loamfs_format::inode::{Body, FileExtent};
 use loamfs_format::maps::unit_crc;
+use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::{Extent, FragAddr, Ino, Pointer};
 use loamfs_space::Found;
@@ -385,6 +386,9 @@ impl Core {
             self.show_home(ino, *block, *extent)?;
         }
         for home in freed {
+            if mutant::active("old-home-kept") {
+                continue;
+            }
             self.free_home(home);
         }
         if let Some(extent) = small {
@@ -433,7 +437,10 @@ impl Core {
             .maps
             .lazy_map
             .iter()
-            .filter(|(home, entry)| entry.ssn <= durable && !self.settling.contains_key(home))
+            .filter(|(home, entry)| {
+                (entry.ssn <= durable || mutant::active("settle-early"))
+                    && !self.settling.contains_key(home)
+            })
             .take(max)
             .map(|(home, entry)| (*home, *entry))
             .collect();

@@ -2,8 +2,8 @@
 
 use crate::error::LogError;
 use loamfs_device::{Device, IoKind, Read, Write};
-use loamfs_format::Ssn;
 use loamfs_format::superblock::{self, CheckpointRef, PROBES, Superblock, SuperblockError};
+use loamfs_format::{Ssn, mutant};
 
 /// The copies found on a device.
 #[derive(Debug, Clone)]
@@ -96,7 +96,12 @@ pub fn write(
     checkpoint: CheckpointRef,
 ) -> Result<usize, LogError> {
     sb.checkpoint = checkpoint;
-    let slot = usize::from(slots[0] >= slots[1]);
+    let newest = usize::from(slots[0] < slots[1]);
+    let slot = if mutant::active("newest-slot") {
+        newest
+    } else {
+        1 - newest
+    };
     write_slot(device, sb, slot)?;
     Ok(slot)
 }

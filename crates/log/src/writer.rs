@@ -1,6 +1,6 @@
 //! Where the log stands: sequence numbers, tokens, what is in flight and what is durable (rules 4, 5 and 8).
 
-use loamfs_format::{FragAddr, Ssn, Token};
+use loamfs_format::{FragAddr, Ssn, Token, mutant};
 use std::collections::VecDeque;
 
 /// A sealed segment whose durability is not known yet.
@@ -34,16 +34,20 @@ pub struct LogWriter {
     /// Highest `durable` that a durable summary says; frees up to it are reusable.
     said: Ssn,
     flights: VecDeque<Flight>,
+    /// Last segment that recovery adopted; only a mutant looks at it.
+    began: Ssn,
 }
 
 impl LogWriter {
     /// A writer behind the given end of the chain, up to which everything is durable.
     pub fn new(tail: Tail, durable: Ssn, said: Ssn) -> LogWriter {
+        let began = tail.ssn;
         LogWriter {
             tail,
             durable,
             said,
             flights: VecDeque::new(),
+            began,
         }
     }
 
@@ -59,6 +63,22 @@ impl LogWriter {
 
     /// Highest `durable` in a durable summary.
     pub fn said(&self) -> Ssn {
+        if mutant::active("reuse-at-once") {
+            return self.tail.ssn;
+        }
+        if mutant::active("reuse-when-durable") {
+            return self.durable;
+        }
+        if mutant::active("reuse-when-said") {
+            return self
+                .flights
+                .back()
+                .map_or(self.said, |f| f.says)
+                .max(self.said);
+        }
+        if mutant::active("recovery-reuses-freed") {
+            return self.said.max(self.began);
+        }
         self.said
     }
 

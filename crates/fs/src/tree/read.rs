@@ -1,10 +1,10 @@
 //! Looking up and walking.
 
 use super::{NodeReader, Place, Tree};
-use loamfs_format::node::{Page, TreeRoot};
 #[cfg(test)]
 use loamfs_format::Identity;
 use loamfs_format::Pointer;
+use loamfs_format::node::{Page, TreeRoot};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 

@@ -1,0 +1,142 @@
+//! What operations may cost the device at most, in requests and bytes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{Counters, Device, IoKind, MemoryDevice};
+use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use std::sync::Arc;
+
+const NEW: NewInode = NewInode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+
+fn made(bytes: u64) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    device
+}
+
+fn open(device: &Arc<dyn Device>) -> Volume {
+    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
+}
+
+fn name(i: usize) -> Vec<u8> {
+    format!("file{i:05}").into_bytes()
+}
+
+/// Makes a directory with files of `size` bytes.
+fn populate(volume: &Volume, count: usize, size: usize) {
+    let dir = volume.mkdir(ROOT_INO, b"dir", &NEW).unwrap().ino;
+    for i in 0..count {
+        let ino = volume.create(dir, &name(i), &NEW).unwrap().ino;
+        volume.write(ino, 0, &vec![i as u8; size]).unwrap();
+    }
+}
+
+fn since(volume: &Volume, before: Counters) -> Counters {
+    volume.info().device - before
+}
+
+#[test]
+fn ten_thousand_small_files_cost_little_more_than_their_bytes() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    let before = volume.info().device;
+    populate(&volume, 10_000, 1024);
+    volume.close().unwrap();
+    let cost = since(&volume, before).total();
+    // A directory entry: slot, inode number, type, name.
+    let least = 10_000 * (1024 + 512 + 12 + 8 + 1 + 9);
+    assert!(cost.write_bytes * 10 <= least * 13, "{cost:?}");
+    assert!(cost.write_bytes / cost.writes >= 256 << 10, "{cost:?}");
+}
+
+#[test]
+fn fsync_of_a_new_small_file_is_one_write_and_one_flush() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, 1000, 1000);
+    volume.sync().unwrap();
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let ino = volume.create(dir, b"new", &NEW).unwrap().ino;
+    volume.write(ino, 0, &[1; 3000]).unwrap();
+    let before = volume.info().device;
+    volume.fsync(ino, false).unwrap();
+    let cost = since(&volume, before);
+    assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
+    volume.fsync(ino, false).unwrap();
+    assert_eq!(since(&volume, before), cost, "nothing more to do");
+}
+
+#[test]
+fn fdatasync_of_an_overwrite_in_a_large_file_is_one_write_and_one_flush() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    let ino = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+    volume.write(ino, 0, &vec![3; 8 << 20]).unwrap();
+    volume.sync().unwrap();
+    volume.write(ino, 5 << 20, &[4; 4096]).unwrap();
+    let before = volume.info().device;
+    volume.fsync(ino, true).unwrap();
+    let cost = since(&volume, before);
+    assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
+}
+
+#[test]
+fn removing_small_files_reads_no_data() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, 10_000, 3000);
+    volume.close().unwrap();
+    let volume = open(&device);
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let before = volume.info().device;
+    for i in 0..10_000 {
+        volume.unlink(dir, &name(i)).unwrap();
+    }
+    volume.rmdir(ROOT_INO, b"dir").unwrap();
+    volume.close().unwrap();
+    let cost = since(&volume, before);
+    assert_eq!(cost.kind(IoKind::SmallData).reads, 0, "{cost}");
+}
+
+#[test]
+fn reading_small_files_in_readdir_order_takes_large_requests() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, 10_000, 3000);
+    volume.close().unwrap();
+    let volume = open(&device);
+    let before = volume.info().device;
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let mut position = 0;
+    loop {
+        let entries = volume.readdir(dir, position, 500).unwrap();
+        let Some(last) = entries.last() else { break };
+        position = last.next;
+        for entry in entries.iter().filter(|e| e.name.starts_with(b"file")) {
+            assert_eq!(volume.read(entry.ino, 0, 4096).unwrap().len(), 3000);
+        }
+    }
+    let cost = since(&volume, before).total();
+    assert!(cost.read_bytes / cost.reads >= 128 << 10, "{cost:?}");
+    assert!(cost.read_bytes < 2 * 10_000 * (3072 + 512), "{cost:?}");
+}
+
+#[test]
+fn mounting_takes_few_requests_clean_or_not() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, 20_000, 1024);
+    volume.sync().unwrap();
+    drop(volume);
+    for _ in 0..2 {
+        let before = device.counters();
+        let volume = open(&device);
+        let cost = (device.counters() - before).total();
+        assert!(cost.reads + cost.writes <= 64, "{cost:?}");
+        volume.close().unwrap();
+    }
+}
