@@ -295,6 +295,10 @@ impl Core {
             .usable_log
             .get_or_insert_with(|| space.log_usable(least))
     }
+    /// Images beyond which settling starts by itself: the log is no place for them to stay.
+    pub fn images_max(&self) -> usize {
+        (self.volume_bytes() >> 20).clamp(4, 4096) as usize
+    }
 
     /// Whether anything waits for a segment.
     pub fn is_dirty(&self) -> bool {

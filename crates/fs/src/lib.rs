@@ -1,6 +1,6 @@
 //! The file system: inodes, directories, files and their placement, as a library that works on an unmounted volume.
 //!
-//! [`Volume`] is the way in; [`mkfs`] makes one. Nothing here starts a thread or asks for the time or for chance by
+//! [`Volume`] is the way in; [`mkfs()`] makes one. Nothing here starts a thread or asks for the time or for chance by
 //! itself, so that the same seed gives the same bytes on disk.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -20,6 +20,7 @@ mod namespace;
 mod reader;
 mod reclaim;
 mod recovery;
+mod repair;
 mod tree;
 pub mod types;
 mod volume;
@@ -31,5 +32,6 @@ pub use error::{Corrupt, Error};
 pub use loamfs_format::Ino;
 pub use loamfs_format::inode::ROOT_INO;
 pub use mkfs::{MkfsOptions, VOLUME_MIN, mkfs};
+pub use repair::Repairs;
 pub use types::*;
 pub use volume::{Info, OpenOptions, Volume, Wait};

@@ -23,8 +23,6 @@ use loamfs_log::segment::Segment;
 use loamfs_log::superblocks;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Images beyond which settling starts by itself.
-const LAZY_MAX: usize = 4096;
 /// Images that one step settles.
 const SETTLE_STEP: usize = 1024;
 /// Inodes whose leftovers one step looks at.
@@ -221,7 +219,7 @@ impl Volume {
     // ---- running operations ------------------------------------------------------------------------------------
 
     /// Runs an operation until it ends, reading what it misses and making room where it needs some.
-    fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+    pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
         self.drive(op, true)
     }
 
@@ -1103,21 +1101,21 @@ impl Volume {
         }
         self.collect_orphans()?;
         self.tidy(LEFTOVERS_STEP)?;
-        let (old, unsaid, images) = {
+        let (old, unsaid, images, images_max) = {
             let core = self.core();
             let now = core.clock.now();
             let old = core
                 .dirty_since
                 .is_some_and(|since| age_ms(since, now) >= self.commit_age_ms);
             let unsaid = core.space.held_frags() > 0 && core.log.said() < core.log.durable();
-            (old, unsaid, core.maps.lazy_map.len())
+            (old, unsaid, core.maps.lazy_map.len(), core.images_max())
         };
         if old {
             self.commit(Wait::Durable)?;
         } else if unsaid && self.core().dirty_since.is_none() {
             self.say_durable()?;
         }
-        if images > LAZY_MAX {
+        if images > images_max {
             self.settle(SETTLE_STEP)?;
         }
         self.reclaim()?;

@@ -62,7 +62,8 @@ impl Space {
                 bits.set(from - first..to - first);
             }
         }
-        for (range, ()) in self.unshown.overlapping(first..end) {
+        let left_out = !loamfs_format::mutant::active("unshown-in-bitmap");
+        for (range, ()) in self.unshown.overlapping(first..end).filter(|_| left_out) {
             bits.clear(range.start.max(first) - first..range.end.min(end) - first);
         }
         let mut value = [0; CHUNK_BYTES];

@@ -48,7 +48,9 @@ impl Space {
                 _ => {}
             }
         }
-        self.held.cut(range, |_| ());
+        if !loamfs_format::mutant::active("replay-keeps-free") {
+            self.held.cut(range, |_| ());
+        }
         for (index, bits, piece) in fresh
             .into_iter()
             .flat_map(|range| self.pieces(range))

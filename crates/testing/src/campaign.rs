@@ -101,8 +101,17 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\nafter {} operations: {}", self.case, self.ops, self.problem)?;
-        writeln!(f, "  {} of them are enough for: {}", self.short.len(), self.short_problem)?;
+        writeln!(
+            f,
+            "{}\nafter {} operations: {}",
+            self.case, self.ops, self.problem
+        )?;
+        writeln!(
+            f,
+            "  {} of them are enough for: {}",
+            self.short.len(),
+            self.short_problem
+        )?;
         write!(f, "{}", listing(&self.short))?;
         writeln!(
             f,

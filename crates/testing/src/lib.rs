@@ -13,10 +13,7 @@
 
 // A harness that cannot go on has found a bug in itself; the library's users
 // never see it.
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod args;
 pub mod campaign;

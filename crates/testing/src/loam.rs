@@ -93,7 +93,10 @@ fn check_device(device: &dyn Device) -> Vec<String> {
     let report = loamfs_check::check(device, &mut options);
     let serious = report.problems.iter();
     let serious = serious.filter(|problem| problem.severity() > Severity::Note);
-    let unchecked = report.unchecked.iter().map(|what| format!("not checked: {what}"));
+    let unchecked = report
+        .unchecked
+        .iter()
+        .map(|what| format!("not checked: {what}"));
     serious.map(ToString::to_string).chain(unchecked).collect()
 }
 

@@ -26,7 +26,9 @@ impl Name {
     /// The name that has these bytes, if one has.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.strip_prefix('n')?;
-        let (stem, filled) = text.split_once('-').map_or((text, false), |(stem, _)| (stem, true));
+        let (stem, filled) = text
+            .split_once('-')
+            .map_or((text, false), |(stem, _)| (stem, true));
         let len = if filled { bytes.len() as u16 } else { 0 };
         let name = Self::long(stem.parse().ok()?, len);
         (name.bytes() == bytes).then_some(name)
@@ -59,7 +61,12 @@ mod tests {
 
     #[test]
     fn names_come_back_from_their_bytes() {
-        for name in [Name::new(0), Name::new(77), Name::long(3, 255), Name::long(5, 3)] {
+        for name in [
+            Name::new(0),
+            Name::new(77),
+            Name::long(3, 255),
+            Name::long(5, 3),
+        ] {
             assert_eq!(Name::parse(&name.bytes()), Some(name));
         }
         assert_eq!(Name::long(3, 255).bytes().len(), 255);

@@ -8,16 +8,42 @@ use loamfs_fs::XattrMode;
 /// One step of a test. Its `Debug` form is what a report prints; it can be pasted
 /// into a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are named as the operations' arguments")]
+#[expect(
+    missing_docs,
+    reason = "the fields are named as the operations' arguments"
+)]
 pub enum Op {
     /// Makes a file.
-    Create { dir: Id, name: Name, id: Id, permissions: u32, owner: u32 },
+    Create {
+        dir: Id,
+        name: Name,
+        id: Id,
+        permissions: u32,
+        owner: u32,
+    },
     /// Makes a directory.
-    Mkdir { dir: Id, name: Name, id: Id, permissions: u32, owner: u32 },
+    Mkdir {
+        dir: Id,
+        name: Name,
+        id: Id,
+        permissions: u32,
+        owner: u32,
+    },
     /// Makes a special file.
-    Mknod { dir: Id, name: Name, id: Id, file_type: u32, rdev: u32 },
+    Mknod {
+        dir: Id,
+        name: Name,
+        id: Id,
+        file_type: u32,
+        rdev: u32,
+    },
     /// Makes a symbolic link to `len` bytes that belong to `id`.
-    Symlink { dir: Id, name: Name, id: Id, len: u16 },
+    Symlink {
+        dir: Id,
+        name: Name,
+        id: Id,
+        len: u16,
+    },
     /// Gives a file one more name.
     Link { id: Id, dir: Id, name: Name },
     /// Takes a name away.
@@ -25,7 +51,13 @@ pub enum Op {
     /// Takes a directory away.
     Rmdir { dir: Id, name: Name },
     /// Moves a name.
-    Rename { dir: Id, name: Name, new_dir: Id, new_name: Name, how: Rename },
+    Rename {
+        dir: Id,
+        name: Name,
+        new_dir: Id,
+        new_name: Name,
+        how: Rename,
+    },
     /// Changes permissions.
     Chmod { id: Id, permissions: u32 },
     /// Changes owner and group.
@@ -35,7 +67,12 @@ pub enum Op {
     /// Cuts or extends a file.
     Truncate { id: Id, size: u64 },
     /// Writes bytes that belong to a seed; zeroes for seed 0.
-    Write { id: Id, offset: u64, len: u32, seed: u64 },
+    Write {
+        id: Id,
+        offset: u64,
+        len: u32,
+        seed: u64,
+    },
     /// Reads.
     Read { id: Id, offset: u64, len: u32 },
     /// Holds a file.
@@ -43,7 +80,13 @@ pub enum Op {
     /// Lets go of it.
     Release { id: Id },
     /// Sets an attribute.
-    SetXattr { id: Id, name: Name, len: u32, seed: u64, how: XattrMode },
+    SetXattr {
+        id: Id,
+        name: Name,
+        len: u32,
+        seed: u64,
+        how: XattrMode,
+    },
     /// Reads an attribute.
     GetXattr { id: Id, name: Name },
     /// Removes an attribute.
@@ -52,7 +95,12 @@ pub enum Op {
     Lookup { dir: Id, name: Name },
     /// Reads a directory in pieces of `chunk` entries while `churn` names from
     /// `stem` on come and go.
-    Scan { dir: Id, chunk: u16, churn: u16, stem: u32 },
+    Scan {
+        dir: Id,
+        chunk: u16,
+        churn: u16,
+        stem: u32,
+    },
     /// Makes a file, or what a directory names, durable.
     Fsync { id: Id, data_only: bool },
     /// Makes everything durable.

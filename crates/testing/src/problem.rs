@@ -64,7 +64,9 @@ fn install_hook() {
         set_hook(Box::new(move |info| {
             let guarded = PLACE.with_borrow_mut(|place| {
                 let inside = place.as_mut()?;
-                *inside = info.location().map_or_else(String::new, ToString::to_string);
+                *inside = info
+                    .location()
+                    .map_or_else(String::new, ToString::to_string);
                 Some(())
             });
             if loud || guarded.is_none() {

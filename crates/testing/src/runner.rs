@@ -155,14 +155,24 @@ impl<'a> Runner<'a> {
             Op::Chmod { .. } | Op::Chown { .. } | Op::SetMtime { .. } | Op::Truncate { .. } => {
                 self.setattr(op)
             }
-            Op::Write { id, offset, len, seed } => self.write(id, offset, len, seed),
+            Op::Write {
+                id,
+                offset,
+                len,
+                seed,
+            } => self.write(id, offset, len, seed),
             Op::Read { id, offset, len } => self.read(id, offset, len),
             Op::Open { id } => self.open_file(id),
             Op::Release { id } => self.release(id),
             Op::SetXattr { .. } => self.setxattr(op),
             Op::GetXattr { id, name } => self.getxattr(id, name),
             Op::RemoveXattr { id, name } => self.removexattr(id, name),
-            Op::Scan { dir, chunk, churn, stem } => self.scan(dir, chunk, churn, stem),
+            Op::Scan {
+                dir,
+                chunk,
+                churn,
+                stem,
+            } => self.scan(dir, chunk, churn, stem),
             Op::Fsync { id, data_only } => match self.ino(id) {
                 Some(ino) => self.flush("fsync", |s| s.fsync(ino, data_only)),
                 None => Ok(Step::Skipped),
@@ -201,7 +211,10 @@ impl<'a> Runner<'a> {
         // One directory a time is enough; the model's dirs take turns.
         let dirs = self.model.objects().iter().filter(|(_, o)| o.is_dir());
         let turn = self.model.objects().len() % dirs.clone().count().max(1);
-        let dir = dirs.map(|(&id, _)| id).nth(turn).and_then(|id| self.ino(id));
+        let dir = dirs
+            .map(|(&id, _)| id)
+            .nth(turn)
+            .and_then(|id| self.ino(id));
         match dir {
             Some(dir) => compare_positions(self.subject()?, dir),
             None => Ok(()),
@@ -217,6 +230,7 @@ impl<'a> Runner<'a> {
 
     /// Opens a volume that was closed.
     pub fn open(&mut self) -> Verdict {
+        self.opening = self.opening.reseeded(1);
         let opened = self.system.open(self.device.clone(), &self.opening);
         self.subject = Some(must(opened, || "open after close".to_owned())?);
         Ok(())
@@ -240,7 +254,9 @@ impl<'a> Runner<'a> {
     /// The inodes of what still exists.
     pub fn live(&self) -> Inos {
         let pairs = self.inos.iter().map(|(&id, &ino)| (id, ino));
-        pairs.filter(|(id, _)| self.model.get(*id).is_some()).collect()
+        pairs
+            .filter(|(id, _)| self.model.get(*id).is_some())
+            .collect()
     }
 
     /// The inode of an object that exists.
@@ -252,14 +268,17 @@ impl<'a> Runner<'a> {
     /// Notes which inode a new object is. A number may come back only after its
     /// last user is gone, and then with another generation.
     fn bind(&mut self, id: Id, ino: Ino, generation: u32) -> Verdict {
-        if let Some(&other) = self.ids.get(&ino) {
-            if other != id && self.model.get(other).is_some() {
+        if let Some(&other) = self.ids.get(&ino)
+            && other != id && self.model.get(other).is_some() {
                 return Err(Problem::new(
                     "an inode number is used twice",
-                    format!("{ino} for {} and {}", self.model.path(other), self.model.path(id)),
+                    format!(
+                        "{ino} for {} and {}",
+                        self.model.path(other),
+                        self.model.path(id)
+                    ),
                 ));
             }
-        }
         if self.generations.insert(ino, generation) == Some(generation) {
             return Err(Problem::new(
                 "a reused inode number keeps its generation",

@@ -10,6 +10,7 @@ use loamfs_fs::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, StatFs, XattrMod
 
 use crate::errno::{self, Errno};
 use crate::geometry::Geometry;
+use crate::rng::mix;
 
 /// An error that a subject answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +70,16 @@ impl Opening {
             cache_bytes: 8 << 20,
             dirty_max: None,
             seed,
+        }
+    }
+
+    /// The same, with other randomness: no two openings of a volume may choose
+    /// the same tokens.
+    #[must_use]
+    pub const fn reseeded(self, by: u64) -> Self {
+        Self {
+            seed: mix(self.seed ^ mix(by)),
+            ..self
         }
     }
 }

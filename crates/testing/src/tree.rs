@@ -13,6 +13,8 @@ use crate::subject::{Failure, Subject};
 
 /// Bytes of a read.
 const READ: usize = 1 << 20;
+/// No test makes a larger file that must be read whole.
+const SIZE_MAX: u64 = 256 << 20;
 /// Steps after which reading a directory is not going to end.
 const STEPS_MAX: usize = 1 << 20;
 
@@ -162,7 +164,9 @@ pub(crate) fn list(subject: &dyn Subject, dir: Ino, chunk: usize) -> Verdict<Vec
         position = last.next;
         entries.extend(piece);
     }
-    Err(inconsistent(format!("reading directory {dir} does not end")))
+    Err(inconsistent(format!(
+        "reading directory {dir} does not end"
+    )))
 }
 
 fn read_xattrs(subject: &dyn Subject, ino: Ino) -> Verdict<BTreeMap<Vec<u8>, Arc<[u8]>>> {
@@ -182,6 +186,9 @@ fn read_xattrs(subject: &dyn Subject, ino: Ino) -> Verdict<BTreeMap<Vec<u8>, Arc
 }
 
 fn read_content(subject: &dyn Subject, ino: Ino, size: u64) -> Verdict<Content> {
+    if size > SIZE_MAX {
+        return Err(inconsistent(format!("inode {ino} has {size} bytes")));
+    }
     let mut content = Content::default();
     content.truncate(size);
     let mut offset = 0;

@@ -36,7 +36,10 @@ impl Watchdog {
 
 fn bark(current: &Mutex<Current>, limit: Duration) {
     let current = current.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((case, since)) = current.as_ref().filter(|(_, since)| since.elapsed() > limit) {
+    if let Some((case, since)) = current
+        .as_ref()
+        .filter(|(_, since)| since.elapsed() > limit)
+    {
         eprintln!("hangs for {} s: {case}", since.elapsed().as_secs());
         // A thread that hangs cannot be ended otherwise.
         std::process::exit(3);

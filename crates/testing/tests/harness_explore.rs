@@ -37,6 +37,8 @@ fn explore(system: &dyn System) -> Outcome {
         shrinking: Duration::from_secs(2),
         keep_going: false,
         threads: 2,
+        hang: Duration::from_secs(120),
+        print: false,
     };
     run(system, &cases(), orders)
 }

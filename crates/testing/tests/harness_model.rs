@@ -48,8 +48,16 @@ fn wrong_file_systems_are_caught() {
         (Defect::WrongErrno, profile::RENAMES, "another error"),
         (Defect::ExchangeForgetsParent, profile::RENAMES, ""),
         (Defect::TruncateKeepsTail, profile::LARGE_FILES, ""),
-        (Defect::ScanSkipsAfterChange, profile::DIRECTORIES, "a scan missed an entry"),
-        (Defect::ScanRepeats, profile::DIRECTORIES, "a scan gave an entry twice"),
+        (
+            Defect::ScanSkipsAfterChange,
+            profile::DIRECTORIES,
+            "a scan missed an entry",
+        ),
+        (
+            Defect::ScanRepeats,
+            profile::DIRECTORIES,
+            "a scan gave an entry twice",
+        ),
         (Defect::LosesXattrAtRemount, profile::XATTRS, ""),
         (Defect::SpuriousNoSpace, profile::SMALL_FILES, ""),
         (Defect::NoSpaceLeavesName, profile::SMALL_FILES, ""),
@@ -59,7 +67,11 @@ fn wrong_file_systems_are_caught() {
             "no space for an operation that needs none",
         ),
         (Defect::NumbersReusedWhileOpen, profile::SMALL_FILES, ""),
-        (Defect::ForgetsMtime, profile::LARGE_FILES, "wrong attributes"),
+        (
+            Defect::ForgetsMtime,
+            profile::LARGE_FILES,
+            "wrong attributes",
+        ),
         (Defect::Panics, profile::SMALL_FILES, "panic"),
     ];
     for (defect, profile, rule) in table {

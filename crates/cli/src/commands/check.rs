@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use loamfs_check::{Options, Phase, Progress, Report, Severity, check};
+use loamfs_fs::Repairs;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
@@ -18,6 +19,9 @@ const REPAIRED: u8 = 1;
 const ERRORS_LEFT: u8 = 4;
 /// fsck(8): the check itself failed.
 const NOT_CHECKED: u8 = 8;
+
+/// Rounds of repair and check: a plan with too much in it stops short.
+const ROUNDS_MAX: usize = 8;
 
 /// Check an unmounted volume, and repair it.
 ///
@@ -82,20 +86,38 @@ impl CheckArgs {
             .map_err(|error| Failure::volume(&self.device, &error))?;
         let report = self.examine(&device);
         drop(device);
-        let mut code = code_of(&report);
-        let mut repaired = false;
-        if self.repair && !report.plan.is_empty() {
-            self.apply(&report)?;
-            repaired = true;
-            let again = self.examine(&open_device(&self.device, Access::Read)?);
-            code = if again.is_clean() {
-                REPAIRED
-            } else {
-                ERRORS_LEFT
-            };
+        let mut left = None;
+        let repair = || -> Result<Option<Report>, Failure> {
+            let mut left: Option<Report> = None;
+            for _ in 0..ROUNDS_MAX {
+                let last = left.as_ref().unwrap_or(&report);
+                if last.plan.is_empty() {
+                    break;
+                }
+                self.apply(last)?;
+                let truncated = last.plan.truncated;
+                left = Some(self.examine(&open_device(&self.device, Access::Read)?));
+                if !truncated {
+                    break;
+                }
+            }
+            Ok(left)
+        };
+        if self.repair {
+            match repair() {
+                Ok(after) => left = after,
+                Err(failure) => {
+                    self.print(&report, None, ERRORS_LEFT)?;
+                    return Err(failure);
+                }
+            }
         }
-        self.print(&report, repaired, code)?;
-        Ok(code)
+        let code = match &left {
+            None => code_of(&report),
+            Some(left) if left.is_clean() => REPAIRED,
+            Some(_) => ERRORS_LEFT,
+        };
+        self.print(&report, left.as_ref(), code)
     }
 
     fn examine(&self, device: &dyn loamfs_device::Device) -> Report {
@@ -117,20 +139,35 @@ impl CheckArgs {
     /// Has the file system carry out what the check has planned.
     fn apply(&self, report: &Report) -> Result<(), Failure> {
         let opened = Opened::open(&self.device, Access::Write)?;
-        let _ = report;
-        opened.finish()?;
-        Err(Failure::new(
-            Kind::Io,
-            format!(
-                "{} cannot be repaired by this version",
-                self.device.display()
-            ),
-        ))
+        // Opening for writing adds one segment to what was checked.
+        if opened.volume.info().segment != report.stats.last.next() {
+            return Err(Failure::new(
+                Kind::Busy,
+                format!(
+                    "{} was changed after it had been checked; try again",
+                    self.device.display()
+                ),
+            ));
+        }
+        let plan = &report.plan;
+        let repairs = Repairs {
+            set: plan.set.clone(),
+            clear: plan.clear.clone(),
+            links: plan.links.clone(),
+            unnamed: plan.unnamed.clone(),
+        };
+        opened
+            .volume
+            .repair(&repairs)
+            .map_err(|error| Failure::volume(&self.device, &error))?;
+        opened.finish()
     }
 
-    fn print(&self, report: &Report, repaired: bool, code: u8) -> Result<u8, Failure> {
+    /// Prints what was found and, after a repair, what is left of it.
+    fn print(&self, report: &Report, left: Option<&Report>, code: u8) -> Result<u8, Failure> {
         if self.json {
-            return print_lines([format!("{:#}", to_json(report, repaired, code))]);
+            print_lines([format!("{:#}", to_json(report, left, code))])?;
+            return Ok(code);
         }
         let verdict = match code {
             0 => "clean",
@@ -138,7 +175,12 @@ impl CheckArgs {
             ERRORS_LEFT => "errors are left",
             _ => "not everything could be checked",
         };
-        print_lines([format!("{report}{}: {verdict}", self.device.display())])
+        let mut text = report.to_string();
+        if let Some(left) = left.filter(|left| !left.is_clean()) {
+            text.push_str(&format!("after the repair:\n{left}"));
+        }
+        print_lines([format!("{text}{}: {verdict}", self.device.display())])?;
+        Ok(code)
     }
 }
 
@@ -151,17 +193,20 @@ fn code_of(report: &Report) -> u8 {
     }
 }
 
-fn to_json(report: &Report, repaired: bool, code: u8) -> Value {
-    let problems: Vec<_> = report
-        .problems
-        .iter()
-        .map(|problem| json!(problem))
-        .collect();
+fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
+    let problems = |report: &Report| -> Vec<Value> {
+        report
+            .problems
+            .iter()
+            .map(|problem| json!(problem))
+            .collect()
+    };
     json!({
         "clean": report.is_clean(),
-        "repaired": repaired,
+        "repaired": left.is_some(),
+        "left": left.map(problems),
         "exit_code": code,
-        "problems": problems,
+        "problems": problems(report),
         "problems_total": report.total(),
         "counts": report.counts,
         "worst": report.worst,

@@ -6,7 +6,7 @@ use super::{NodeReader, Place, Tree};
 use loamfs_format::node::{SLOT_SIZE, TreeRoot};
 
 impl Tree {
-    /// Reads what [`Tree::put`] and [`Tree::modify`] of `key` need.
+    /// Reads what [`Tree::put`] of `key` needs.
     ///
     /// # Errors
     /// The store's stop.

@@ -11,7 +11,7 @@ use loamfs_testing::loam::Loam;
 use loamfs_testing::rng::Rng;
 
 const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] [--long N]
-        [--ops M] [--states K] [--quick] [--threads N] [--shrink SECONDS]
+        [--ops M] [--states K] [--quick] [--threads N] [--hang SECONDS] [--shrink SECONDS]
         [--keep-going] [--no-check] [--only CASE]
 
   Singles: every operation from every start with everything that may follow, or
@@ -38,7 +38,12 @@ fn settings() -> Result<Settings, String> {
         time: Duration::from_secs(args.or("seconds", 3600)?),
         shrinking: Duration::from_secs(args.or("shrink", 60)?),
         keep_going: args.or("keep-going", false)?,
-        threads: args.or("threads", std::thread::available_parallelism().map_or(1, usize::from))?,
+        hang: Duration::from_secs(args.or("hang", 120)?),
+        print: true,
+        threads: args.or(
+            "threads",
+            std::thread::available_parallelism().map_or(1, usize::from),
+        )?,
     };
     let only: Option<String> = args.get("only")?;
     let singles: usize = args.or("singles", usize::MAX)?;
@@ -84,9 +89,6 @@ fn main() -> ExitCode {
     };
     let began = Instant::now();
     let outcome = run(&settings.system, &settings.cases, settings.orders);
-    for report in &outcome.reports {
-        println!("FAILED {report}");
-    }
     println!(
         "{} of {} cases: {}; {} kinds of failure, {} more alike; {:.0} s",
         outcome.tally.cases,

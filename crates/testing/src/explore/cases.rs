@@ -3,8 +3,8 @@
 
 use super::hunt::{Effort, Find, Hunt};
 use super::recording::{Stage, record};
-use super::single::{FOLLOWS, Single, follow, singles};
-use super::starts::{STARTS, setup};
+use super::single::{FOLLOWS, FRESH, Single, follow, singles};
+use super::starts::{setup, starts};
 use crate::generate::{Generator, profile};
 use crate::geometry::Geometry;
 use crate::model::Model;
@@ -54,10 +54,10 @@ pub enum Workload {
 /// Every single workload from every start, each with everything that may follow.
 pub fn all_singles(geometry: (&'static str, Geometry)) -> Vec<Case> {
     let mut cases = Vec::new();
-    for start in STARTS {
-        for single in singles(&geometry.1) {
+    for &start in starts(&geometry.1) {
+        for single in singles(&geometry.1, FRESH) {
             for name in FOLLOWS {
-                let ops = [single.ops.clone(), follow(name, single.target)].concat();
+                let ops = [single.ops.clone(), follow(name, single.target, FRESH)].concat();
                 cases.push(Case {
                     name: format!("single/{}/{start}/{}/{name}", geometry.0, single.name),
                     geometry: geometry.1,
@@ -74,22 +74,27 @@ pub fn all_singles(geometry: (&'static str, Geometry)) -> Vec<Case> {
 pub fn combined(seed: u64) -> Case {
     let mut rng = Rng::new(seed).fork(2);
     let (shape, geometry) = GEOMETRIES[rng.index(GEOMETRIES.len())];
-    let start = STARTS[1 + rng.index(STARTS.len() - 1)];
-    let all = singles(&geometry);
+    let starts = starts(&geometry);
+    let start = starts[1 + rng.index(starts.len() - 1)];
     let mut ops = Vec::new();
     let mut names = Vec::new();
-    for _ in 0..rng.between(2, 3) {
-        let Single { name, ops: some, target } = all[rng.index(all.len())].clone();
+    for part in 0..rng.between(2, 3) {
+        let all = singles(&geometry, FRESH + 1000 * part);
+        let Single {
+            name,
+            ops: some,
+            target,
+        } = all[rng.index(all.len())].clone();
         ops.extend(some);
         names.push(name);
         let then = FOLLOWS[rng.index(FOLLOWS.len())];
         // Only what commits, or nothing at all: the rest comes at the end.
         if !rng.one_in(4) {
-            ops.extend(follow(then, target).first());
+            ops.extend(follow(then, target, 0).first());
             names.push(then);
         }
     }
-    ops.extend(follow("age", 0));
+    ops.extend(follow("age", 0, FRESH + 9000));
     Case {
         name: format!("pair/{seed}/{shape}/{start}/{}", names.join("+")),
         geometry,
@@ -102,7 +107,8 @@ pub fn combined(seed: u64) -> Case {
 pub fn long(seed: u64, count: usize) -> Case {
     let mut rng = Rng::new(seed).fork(3);
     let (shape, geometry) = GEOMETRIES[rng.index(GEOMETRIES.len())];
-    let start = STARTS[rng.index(STARTS.len())];
+    let starts = starts(&geometry);
+    let start = starts[rng.index(starts.len())];
     Case {
         name: format!("long/{seed}/{count}/{shape}/{start}"),
         geometry,
@@ -118,7 +124,9 @@ pub fn named(name: &str) -> Option<Case> {
     if kind == "single" {
         let shape = parts.next()?;
         let geometry = GEOMETRIES.into_iter().find(|(known, _)| *known == shape)?;
-        return all_singles(geometry).into_iter().find(|case| case.name == name);
+        return all_singles(geometry)
+            .into_iter()
+            .find(|case| case.name == name);
     }
     let seed = parts.next()?.parse().ok()?;
     match kind {
@@ -145,7 +153,9 @@ pub fn prepare(system: &dyn System, geometry: &Geometry, start: &str) -> Verdict
         opening: Opening::new(1),
     };
     let device = Arc::new(stage.device(Image::new(geometry.size)));
-    must(system.format(device.clone(), geometry, 1), || "mkfs".to_owned())?;
+    must(system.format(device.clone(), geometry, 1), || {
+        "mkfs".to_owned()
+    })?;
     stage.check(&device.image(), "the checker finds fault with a new volume")?;
     let mut runner = Runner::fresh(system, device.clone(), stage.opening)?;
     for op in setup(start, geometry) {
@@ -155,7 +165,10 @@ pub fn prepare(system: &dyn System, geometry: &Geometry, start: &str) -> Verdict
     }
     runner.compare()?;
     runner.close()?;
-    stage.check(&device.image(), "the checker finds fault with a closed volume")?;
+    stage.check(
+        &device.image(),
+        "the checker finds fault with a closed volume",
+    )?;
     Ok(Prepared {
         image: device.image(),
         model: runner.model,
@@ -167,9 +180,7 @@ impl Case {
     pub fn listed(&self, system: &dyn System, prepared: &Prepared) -> Verdict<Vec<Op>> {
         match &self.ops {
             Workload::Listed(ops) => Ok(ops.clone()),
-            Workload::Random { seed, count } => {
-                self.drawn(system, prepared, *seed, *count)
-            }
+            Workload::Random { seed, count } => self.drawn(system, prepared, *seed, *count),
         }
     }
 
@@ -210,7 +221,9 @@ impl Case {
 
     /// A seed that belongs to the name.
     pub fn seed(&self) -> u64 {
-        self.name.bytes().fold(1, |sum, byte| mix(sum ^ u64::from(byte)))
+        self.name
+            .bytes()
+            .fold(1, |sum, byte| mix(sum ^ u64::from(byte)))
     }
 
     /// Runs these operations and goes through the states that crashes may leave.

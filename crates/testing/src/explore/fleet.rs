@@ -14,9 +14,6 @@ use crate::shrink::shrink;
 use crate::subject::System;
 use crate::watchdog::Watchdog;
 
-/// A case that takes longer hangs.
-const CASE_MAX: Duration = Duration::from_secs(900);
-
 /// A case that failed.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -54,6 +51,11 @@ pub struct Orders {
     pub keep_going: bool,
     /// Cases at the same time.
     pub threads: usize,
+    /// How long a case may take before it counts as hanging, which ends the
+    /// process.
+    pub hang: Duration,
+    /// Whether failures are printed as soon as they are known.
+    pub print: bool,
 }
 
 /// What became of all cases.
@@ -102,12 +104,15 @@ pub fn run(system: &dyn System, cases: &[Case], orders: Orders) -> Outcome {
             scope.spawn(|| fleet.work());
         }
     });
-    fleet.outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+    fleet
+        .outcome
+        .into_inner()
+        .unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Fleet<'_> {
     fn work(&self) {
-        let watchdog = Watchdog::start(CASE_MAX + self.orders.shrinking);
+        let watchdog = Watchdog::start(self.orders.hang + self.orders.shrinking);
         while self.began.elapsed() < self.orders.time {
             let index = self.next.fetch_add(1, Ordering::SeqCst);
             let Some(case) = self.cases.get(index) else {
@@ -183,6 +188,9 @@ impl Fleet<'_> {
         if outcome.reports.iter().any(known) {
             outcome.repeated += 1;
         } else {
+            if self.orders.print {
+                println!("FAILED {report}");
+            }
             outcome.reports.push(report);
         }
     }

@@ -142,7 +142,12 @@ impl<'a> Hunt<'a> {
     }
 
     /// Goes through all states of a recording.
-    pub fn explore(&mut self, recording: &Recording, effort: Effort, seed: u64) -> Result<(), Find> {
+    pub fn explore(
+        &mut self,
+        recording: &Recording,
+        effort: Effort,
+        seed: u64,
+    ) -> Result<(), Find> {
         self.tally.recordings += 1;
         let outer = |problem| Find {
             problem,
@@ -193,18 +198,10 @@ impl<'a> Hunt<'a> {
         seen.insert(hash, promised);
         self.tally.distinct += 1;
         let seed = rng.next_u64();
-        let stage = self.stage;
-        let recovered = guarded(|| {
-            verify(
-                &stage,
-                &image,
-                &recording.history,
-                level,
-                effort.care,
-                seed,
-            )
-        })
-        .map_err(found)?;
+        let stage = self.stage.reseeded(seed);
+        let recovered =
+            guarded(|| verify(&stage, &image, &recording.history, level, effort.care, seed))
+                .map_err(found)?;
         if effort.read_only_in > 0 && rng.one_in(effort.read_only_in) {
             guarded(|| verify_read_only(&stage, &image, &recovered.model)).map_err(found)?;
         }
@@ -223,7 +220,7 @@ impl<'a> Hunt<'a> {
         effort: Effort,
         seed: u64,
     ) -> Result<(), Find> {
-        let stage = self.stage;
+        let stage = self.stage.reseeded(seed);
         let ops = aftermath(&stage, &recovered.model, effort.care.writes + 3, seed);
         let recorded = guarded(|| record(&stage, image.clone(), recovered.model, &ops));
         let recording = recorded.map_err(|problem| Find {
@@ -253,7 +250,7 @@ impl<'a> Hunt<'a> {
             find.trail.insert(0, crash);
             find
         };
-        let stage = self.stage;
+        let stage = self.stage.reseeded(seed);
         let recorded: Verdict<Recording> = guarded(|| {
             record_after_kill(
                 &stage,

@@ -45,12 +45,7 @@ pub fn allowed(
 }
 
 /// Says whether the state is too old, or none at all.
-fn problem(
-    history: &History,
-    level: &Level,
-    tree: &Tree,
-    reasons: &[(usize, String)],
-) -> Problem {
+fn problem(history: &History, level: &Level, tree: &Tree, reasons: &[(usize, String)]) -> Problem {
     let size = |object: &Object, node: &Node| {
         let size = object.content().map(|content| content.size());
         (size.is_some_and(|size| size != node.attr.size)).then(|| "another size".to_owned())
@@ -117,7 +112,10 @@ impl Judge<'_> {
             .filter(|&&(other, from)| other == id && from <= self.snapshot)
             .map(|&(_, from)| from);
         let start = replaced
-            .chain([self.level.content_floor(id), self.history.renewed(self.snapshot)])
+            .chain([
+                self.level.content_floor(id),
+                self.history.renewed(self.snapshot),
+            ])
             .max()
             .unwrap_or(0)
             .min(self.snapshot);
@@ -177,7 +175,11 @@ fn object_of(node: &Node) -> Object {
     let body = match attr.mode & mode::TYPE {
         mode::DIRECTORY => Body::Dir {
             parent: node.parent.map_or(ROOT, |ino| ino.0),
-            entries: node.entries.iter().map(|(name, ino)| (name.clone(), ino.0)).collect(),
+            entries: node
+                .entries
+                .iter()
+                .map(|(name, ino)| (name.clone(), ino.0))
+                .collect(),
         },
         mode::SYMLINK => Body::Symlink(node.target.clone().unwrap_or_default()),
         mode::REGULAR => Body::File(node.content.clone().unwrap_or_default()),
@@ -210,9 +212,15 @@ mod tests {
 
     #[test]
     fn a_lagging_file_is_a_mixture_of_whole_units() {
-        let (old, new) = (content(&[(0, 1), (1, 1), (2, 1)]), content(&[(0, 2), (1, 2), (2, 2)]));
+        let (old, new) = (
+            content(&[(0, 1), (1, 1), (2, 1)]),
+            content(&[(0, 2), (1, 2), (2, 2)]),
+        );
         let versions = [&old, &new];
-        assert_eq!(lagging(&content(&[(0, 1), (1, 2), (2, 1)]), &versions), None);
+        assert_eq!(
+            lagging(&content(&[(0, 1), (1, 2), (2, 1)]), &versions),
+            None
+        );
         assert!(lagging(&content(&[(0, 1), (1, 3), (2, 1)]), &versions).is_some());
         let mut torn = old.clone();
         torn.write(100, &[2; 100]);

@@ -38,7 +38,15 @@ pub struct Stage<'a> {
     pub opening: Opening,
 }
 
-impl Stage<'_> {
+impl<'a> Stage<'a> {
+    /// The same for another opening of the volume.
+    pub fn reseeded(self, by: u64) -> Stage<'a> {
+        Stage {
+            opening: self.opening.reseeded(by),
+            ..self
+        }
+    }
+
     /// A device that holds this image.
     pub fn device(&self, image: Image) -> MemoryDevice {
         MemoryDevice::from_image(image).with_sector_size(self.geometry.sector)
@@ -141,15 +149,21 @@ impl Recording {
             let snapshot = self.history.last() + 1;
             device.mark(begins(snapshot));
             let moved = renamed(op, &runner.model);
-            self.history.moves.extend(moved.into_iter().map(|id| (id, snapshot)));
-            if stage.opening.dirty_max.is_none() {
-                let replaced = replacing.watch(op, &runner.model);
-                let replacements = replaced.map(|id| (id, snapshot));
-                self.history.replacements.extend(replacements);
-            }
+            let replaced = replacing.watch(op, &runner.model);
             let step = runner
                 .step(op)
                 .map_err(|problem| problem.at(format_args!("operation {}", snapshot - first)))?;
+            // A rename that was refused moved nothing.
+            let moved = moved.into_iter().filter(|m| m.happened(&runner.model));
+            let moved: Vec<Id> = moved.map(|m| m.id).collect();
+            // Where little may be dirty, commits come when nobody asked for them.
+            if stage.opening.dirty_max.is_none() {
+                let replaced = replaced.filter(|id| moved.contains(id));
+                let replaced = replaced.map(|id| (id, snapshot));
+                self.history.replacements.extend(replaced);
+            }
+            let moved = moved.into_iter().map(|id| (id, snapshot));
+            self.history.moves.extend(moved);
             let promised = promise(op).filter(|_| step == Step::Done);
             self.history.push(runner.model.clone(), promised);
             device.mark(ended(snapshot));
@@ -162,31 +176,60 @@ impl Recording {
     /// How many events change the device.
     pub fn writes(&self) -> usize {
         let writes = self.events.iter();
-        writes.filter(|event| matches!(event, Event::Write { .. })).count()
+        writes
+            .filter(|event| matches!(event, Event::Write { .. }))
+            .count()
     }
 
     /// Whether the copies of the superblock are written to in these events.
     pub fn touches_superblock(events: &[Event]) -> bool {
         events.iter().any(|event| {
-            matches!(event, Event::Write { kind: IoKind::Superblock, .. })
+            matches!(
+                event,
+                Event::Write {
+                    kind: IoKind::Superblock,
+                    ..
+                }
+            )
         })
     }
 }
 
-/// What an operation gives another name.
-fn renamed(op: &Op, model: &Model) -> Vec<Id> {
-    match *op {
-        Op::Rename { dir, name, new_dir, new_name, how } => {
-            let source = model.lookup(dir, &name.bytes()).ok();
-            let target = model.lookup(new_dir, &new_name.bytes()).ok();
-            if source == target {
-                return Vec::new();
-            }
-            let target = target.filter(|_| how == Rename::Exchange);
-            source.into_iter().chain(target).collect()
-        }
-        _ => Vec::new(),
+/// A file or directory that an operation is to give another name.
+struct Moving {
+    id: Id,
+    dir: Id,
+    name: Vec<u8>,
+}
+
+impl Moving {
+    fn happened(&self, model: &Model) -> bool {
+        model.lookup(self.dir, &self.name) == Ok(self.id)
     }
+}
+
+fn renamed(op: &Op, model: &Model) -> Vec<Moving> {
+    let Op::Rename {
+        dir,
+        name,
+        new_dir,
+        new_name,
+        how,
+    } = *op
+    else {
+        return Vec::new();
+    };
+    let (name, new_name) = (name.bytes(), new_name.bytes());
+    let source = model.lookup(dir, &name).ok();
+    let target = model.lookup(new_dir, &new_name).ok();
+    if source == target {
+        return Vec::new();
+    }
+    let target = target.filter(|_| how == Rename::Exchange);
+    let moving = |(id, dir, name)| Moving { id, dir, name };
+    let there = source.map(|id| (id, new_dir, new_name));
+    let back = target.map(|id| (id, dir, name));
+    there.into_iter().chain(back).map(moving).collect()
 }
 
 /// What an operation promises when it has ended.
@@ -194,8 +237,14 @@ fn promise(op: &Op) -> Option<Ack> {
     match *op {
         Op::Sync | Op::Remount => Some(Ack::All),
         Op::Commit(crate::subject::Commit::Durable) => Some(Ack::Metadata),
-        Op::Fsync { id, data_only: false } => Some(Ack::File(id)),
-        Op::Fsync { id, data_only: true } => Some(Ack::Data(id)),
+        Op::Fsync {
+            id,
+            data_only: false,
+        } => Some(Ack::File(id)),
+        Op::Fsync {
+            id,
+            data_only: true,
+        } => Some(Ack::Data(id)),
         _ => None,
     }
 }
@@ -221,7 +270,13 @@ impl Replacing {
                 }
             }
             Op::Truncate { id, .. } => self.fresh.retain(|&other| other != id),
-            Op::Rename { dir, name, new_dir, new_name, how: Rename::Replace } => {
+            Op::Rename {
+                dir,
+                name,
+                new_dir,
+                new_name,
+                how: Rename::Replace,
+            } => {
                 let source = model.lookup(dir, &name.bytes()).ok()?;
                 let target = model.lookup(new_dir, &new_name.bytes()).ok()?;
                 let over_file = model.get(target)?.content().is_some();

@@ -10,8 +10,9 @@ use crate::name::Name;
 use crate::ops::Op;
 use crate::subject::Commit;
 
-/// The first id for what workloads make.
-const FRESH: Id = 5000;
+/// The first id for what a workload makes; those of the next begin a thousand
+/// further on.
+pub const FRESH: Id = 5000;
 
 /// A workload of one operation, or of a few that belong together.
 #[derive(Clone, Debug)]
@@ -67,12 +68,18 @@ pub const FOLLOWS: [&str; 8] = [
 
 /// The operations that follow, and a little more, so that space that was freed
 /// is taken again.
-pub fn follow(name: &str, target: Id) -> Vec<Op> {
+pub fn follow(name: &str, target: Id, fresh: Id) -> Vec<Op> {
     let age = Op::Tick { millis: 6_000 };
-    let more = FRESH + 900;
+    let more = fresh + 900;
     let first = match name {
-        "fsync" => vec![Op::Fsync { id: target, data_only: false }],
-        "fdatasync" => vec![Op::Fsync { id: target, data_only: true }],
+        "fsync" => vec![Op::Fsync {
+            id: target,
+            data_only: false,
+        }],
+        "fdatasync" => vec![Op::Fsync {
+            id: target,
+            data_only: true,
+        }],
         "sync" => vec![Op::Sync],
         "written" => vec![Op::Commit(Commit::Written)],
         "durable" => vec![Op::Commit(Commit::Durable)],
@@ -91,52 +98,56 @@ pub fn follow(name: &str, target: Id) -> Vec<Op> {
     [&first[..], &rest].concat()
 }
 
-/// All short workloads.
-pub fn singles(geometry: &Geometry) -> Vec<Single> {
+/// All short workloads; what they make has ids and names from `fresh` on.
+pub fn singles(geometry: &Geometry, fresh: Id) -> Vec<Single> {
     [
-        making(),
-        removing(),
-        renaming(),
+        making(fresh),
+        removing(fresh),
+        renaming(fresh),
         attributes(),
         cutting(geometry),
         writing(geometry),
-        idioms(geometry),
+        idioms(geometry, fresh),
     ]
     .concat()
 }
 
-fn making() -> Vec<Single> {
+fn making(fresh: Id) -> Vec<Single> {
     let special = |file_type, rdev| Op::Mknod {
         dir: DIR,
-        name: name_of(FRESH),
-        id: FRESH,
+        name: name_of(fresh),
+        id: fresh,
         file_type,
         rdev,
     };
     let symlink = |len| Op::Symlink {
         dir: DIR,
-        name: name_of(FRESH),
-        id: FRESH,
+        name: name_of(fresh),
+        id: fresh,
         len,
     };
-    let many = (0..40).map(|i| create(DIR, FRESH + i));
+    let many = (0..40).map(|i| create(DIR, fresh + i));
     vec![
-        single("create", ROOT, [create(ROOT, FRESH)]),
-        single("create-deep", FRESH, [create(SUBDIR, FRESH)]),
+        single("create", ROOT, [create(ROOT, fresh)]),
+        single("create-deep", fresh, [create(SUBDIR, fresh)]),
         single(
             "create-long-name",
-            FRESH,
+            fresh,
             [Op::Create {
                 dir: EMPTY_DIR,
                 name: Name::long(7, 255),
-                id: FRESH,
+                id: fresh,
                 permissions: 0o600,
                 owner: 1,
             }],
         ),
         single("create-many", DIR, many.collect::<Vec<_>>()),
-        single("mkdir", ROOT, [mkdir(ROOT, FRESH)]),
-        single("mkdir-deep", FRESH, [mkdir(SUBDIR, FRESH), mkdir(FRESH, FRESH + 1)]),
+        single("mkdir", ROOT, [mkdir(ROOT, fresh)]),
+        single(
+            "mkdir-deep",
+            fresh,
+            [mkdir(SUBDIR, fresh), mkdir(fresh, fresh + 1)],
+        ),
         single("mkfifo", DIR, [special(mode::FIFO, 0)]),
         single("mknod", DIR, [special(mode::CHARACTER, 0x501)]),
         single("symlink", DIR, [symlink(20)]),
@@ -144,17 +155,25 @@ fn making() -> Vec<Single> {
         single(
             "link",
             TINY,
-            [Op::Link { id: TINY, dir: SUBDIR, name: Name::new(9) }],
+            [Op::Link {
+                id: TINY,
+                dir: SUBDIR,
+                name: Name::new(9),
+            }],
         ),
         single(
             "link-large",
             LARGE,
-            [Op::Link { id: LARGE, dir: ROOT, name: Name::new(9) }],
+            [Op::Link {
+                id: LARGE,
+                dir: ROOT,
+                name: Name::new(9),
+            }],
         ),
     ]
 }
 
-fn removing() -> Vec<Single> {
+fn removing(fresh: Id) -> Vec<Single> {
     let many = [TINY, EMPTY, SYMLINK].map(|id| unlink(ROOT, id));
     let wide = (0..60).map(|i| Op::Unlink {
         dir: EMPTY_DIR,
@@ -179,41 +198,100 @@ fn removing() -> Vec<Single> {
         single(
             "unlink-held-release",
             DIR,
-            [&held[..], &[Op::Commit(Commit::Written), Op::Release { id: LARGE }]].concat(),
+            [
+                &held[..],
+                &[Op::Commit(Commit::Written), Op::Release { id: LARGE }],
+            ]
+            .concat(),
         ),
         single(
             "rmdir",
             ROOT,
-            [Op::Rmdir { dir: ROOT, name: name_of(EMPTY_DIR) }],
+            [Op::Rmdir {
+                dir: ROOT,
+                name: name_of(EMPTY_DIR),
+            }],
         ),
-        single("create-unlink", ROOT, [create(ROOT, FRESH), unlink(ROOT, FRESH)]),
+        single(
+            "create-unlink",
+            ROOT,
+            [create(ROOT, fresh), unlink(ROOT, fresh)],
+        ),
         single(
             "unlink-create",
             ROOT,
-            [unlink(ROOT, TINY), create(ROOT, FRESH), write(FRESH, 0, 100)],
+            [
+                unlink(ROOT, TINY),
+                create(ROOT, fresh),
+                write(fresh, 0, 100),
+            ],
         ),
     ]
 }
 
-fn renaming() -> Vec<Single> {
+fn renaming(fresh: Id) -> Vec<Single> {
     use Rename::{Exchange, NoReplace, Replace};
     vec![
-        single("rename", ROOT, [rename((ROOT, TINY), (ROOT, FRESH), Replace)]),
-        single("rename-across", TINY, [rename((ROOT, TINY), (SUBDIR, FRESH), NoReplace)]),
-        single("rename-large", LARGE, [rename((DIR, LARGE), (ROOT, FRESH), Replace)]),
-        single("rename-over-tiny", DIR, [rename((DIR, BLOCK), (ROOT, TINY), Replace)]),
-        single("rename-over-large", DIR, [rename((ROOT, TINY), (DIR, LARGE), Replace)]),
-        single("rename-large-over", DIR, [rename((DIR, LARGE), (ROOT, HUGE), Replace)]),
-        single("rename-dir", ROOT, [rename((ROOT, DIR), (EMPTY_DIR, FRESH), Replace)]),
-        single("rename-dir-over", ROOT, [rename((DIR, SUBDIR), (ROOT, EMPTY_DIR), Replace)]),
+        single(
+            "rename",
+            ROOT,
+            [rename((ROOT, TINY), (ROOT, fresh), Replace)],
+        ),
+        single(
+            "rename-across",
+            TINY,
+            [rename((ROOT, TINY), (SUBDIR, fresh), NoReplace)],
+        ),
+        single(
+            "rename-large",
+            LARGE,
+            [rename((DIR, LARGE), (ROOT, fresh), Replace)],
+        ),
+        single(
+            "rename-over-tiny",
+            DIR,
+            [rename((DIR, BLOCK), (ROOT, TINY), Replace)],
+        ),
+        single(
+            "rename-over-large",
+            DIR,
+            [rename((ROOT, TINY), (DIR, LARGE), Replace)],
+        ),
+        single(
+            "rename-large-over",
+            DIR,
+            [rename((DIR, LARGE), (ROOT, HUGE), Replace)],
+        ),
+        single(
+            "rename-dir",
+            ROOT,
+            [rename((ROOT, DIR), (EMPTY_DIR, fresh), Replace)],
+        ),
+        single(
+            "rename-dir-over",
+            ROOT,
+            [rename((DIR, SUBDIR), (ROOT, EMPTY_DIR), Replace)],
+        ),
         single(
             "rename-over-empty-dir",
             ROOT,
             [rename((ROOT, DIR), (ROOT, EMPTY_DIR), Replace)],
         ),
-        single("exchange", ROOT, [rename((ROOT, TINY), (DIR, LARGE), Exchange)]),
-        single("exchange-dirs", ROOT, [rename((DIR, SUBDIR), (ROOT, EMPTY_DIR), Exchange)]),
-        single("exchange-mixed", ROOT, [rename((DIR, SUBDIR), (ROOT, TINY), Exchange)]),
+        single(
+            "exchange",
+            ROOT,
+            [rename((ROOT, TINY), (DIR, LARGE), Exchange)],
+        ),
+        single(
+            "exchange-dirs",
+            ROOT,
+            [rename((DIR, SUBDIR), (ROOT, EMPTY_DIR), Exchange)],
+        ),
+        single(
+            "exchange-mixed",
+            ROOT,
+            [rename((DIR, SUBDIR), (ROOT, TINY), Exchange)],
+        ),
         single(
             "rename-links",
             ROOT,
@@ -229,14 +307,51 @@ fn renaming() -> Vec<Single> {
 }
 
 fn attributes() -> Vec<Single> {
-    let remove = |id, name| Op::RemoveXattr { id, name: Name::new(name) };
+    let remove = |id, name| Op::RemoveXattr {
+        id,
+        name: Name::new(name),
+    };
     vec![
-        single("chmod", LARGE, [Op::Chmod { id: LARGE, permissions: 0o400 }]),
-        single("chmod-dir", DIR, [Op::Chmod { id: DIR, permissions: 0o2700 }]),
-        single("chown", TINY, [Op::Chown { id: TINY, uid: 7, gid: 8 }]),
-        single("utimes", HUGE, [Op::SetMtime { id: HUGE, seconds: 1, nanos: 2 }]),
+        single(
+            "chmod",
+            LARGE,
+            [Op::Chmod {
+                id: LARGE,
+                permissions: 0o400,
+            }],
+        ),
+        single(
+            "chmod-dir",
+            DIR,
+            [Op::Chmod {
+                id: DIR,
+                permissions: 0o2700,
+            }],
+        ),
+        single(
+            "chown",
+            TINY,
+            [Op::Chown {
+                id: TINY,
+                uid: 7,
+                gid: 8,
+            }],
+        ),
+        single(
+            "utimes",
+            HUGE,
+            [Op::SetMtime {
+                id: HUGE,
+                seconds: 1,
+                nanos: 2,
+            }],
+        ),
         single("setxattr", SMALL_XATTRS, [setxattr(SMALL_XATTRS, 3, 30)]),
-        single("setxattr-leaves-inode", SMALL_XATTRS, [setxattr(SMALL_XATTRS, 3, 900)]),
+        single(
+            "setxattr-leaves-inode",
+            SMALL_XATTRS,
+            [setxattr(SMALL_XATTRS, 3, 900)],
+        ),
         single("setxattr-large", TINY, [setxattr(TINY, 3, 20_000)]),
         single("setxattr-largest", LARGE, [setxattr(LARGE, 3, 65_536)]),
         single(
@@ -266,11 +381,23 @@ fn cutting(geometry: &Geometry) -> Vec<Single> {
         single("truncate-tiny", TINY, [truncate(TINY, 10)]),
         single("truncate-tiny-up", TINY, [truncate(TINY, 700)]),
         single("truncate-block-down", BLOCK, [truncate(BLOCK, 100)]),
-        single("truncate-small-to-large", FRAGMENT, [truncate(FRAGMENT, 3 * block)]),
+        single(
+            "truncate-small-to-large",
+            FRAGMENT,
+            [truncate(FRAGMENT, 3 * block)],
+        ),
         single("truncate-large-to-zero", LARGE, [truncate(LARGE, 0)]),
         single("truncate-large-to-small", LARGE, [truncate(LARGE, 500)]),
-        single("truncate-large-inside-unit", LARGE, [truncate(LARGE, 2 * block + 1000)]),
-        single("truncate-large-at-block", LARGE, [truncate(LARGE, 2 * block)]),
+        single(
+            "truncate-large-inside-unit",
+            LARGE,
+            [truncate(LARGE, 2 * block + 1000)],
+        ),
+        single(
+            "truncate-large-at-block",
+            LARGE,
+            [truncate(LARGE, 2 * block)],
+        ),
         single("truncate-up", LARGE, [truncate(LARGE, 30 * block)]),
         single("truncate-huge-in-hole", HUGE, [truncate(HUGE, 15 * block)]),
         single(
@@ -281,7 +408,10 @@ fn cutting(geometry: &Geometry) -> Vec<Single> {
         single(
             "truncate-down-append",
             LARGE,
-            [truncate(LARGE, block + 50), write(LARGE, block + 50, 2 * block)],
+            [
+                truncate(LARGE, block + 50),
+                write(LARGE, block + 50, 2 * block),
+            ],
         ),
     ]
 }
@@ -296,23 +426,39 @@ fn writing(geometry: &Geometry) -> Vec<Single> {
         single("overwrite-fragment", FRAGMENT, [write(FRAGMENT, 100, 300)]),
         single("overwrite-block", BLOCK, [write(BLOCK, 0, block)]),
         single("small-becomes-large", BLOCK, [write(BLOCK, block, 10)]),
-        single("small-becomes-huge", FRAGMENT, [write(FRAGMENT, 500, 8 * block)]),
+        single(
+            "small-becomes-huge",
+            FRAGMENT,
+            [write(FRAGMENT, 500, 8 * block)],
+        ),
         single("overwrite-bytes", LARGE, [write(LARGE, block + 100, 50)]),
         single("overwrite-unit", LARGE, [write(LARGE, 4096, 4096)]),
-        single("overwrite-several", LARGE, [write(LARGE, block - 100, 2 * block)]),
+        single(
+            "overwrite-several",
+            LARGE,
+            [write(LARGE, block - 100, 2 * block)],
+        ),
         single(
             "overwrite-apart",
             HUGE,
             [write(HUGE, 10, 100), write(HUGE, 8 * block, 5000)],
         ),
-        single("overwrite-twice", LARGE, [write(LARGE, 0, 4096), write(LARGE, 0, 4095)]),
+        single(
+            "overwrite-twice",
+            LARGE,
+            [write(LARGE, 0, 4096), write(LARGE, 0, 4095)],
+        ),
         single("append-in-unit", LARGE, [write(LARGE, end, 200)]),
         single("append-blocks", LARGE, [write(LARGE, end, 4 * block)]),
-        single("append-thrice", LARGE, [
-            write(LARGE, end, 200),
-            write(LARGE, end + 200, 5000),
-            write(LARGE, end + 5200, 3 * block),
-        ]),
+        single(
+            "append-thrice",
+            LARGE,
+            [
+                write(LARGE, end, 200),
+                write(LARGE, end + 200, 5000),
+                write(LARGE, end + 5200, 3 * block),
+            ],
+        ),
         single("fill-hole", HUGE, [write(HUGE, 3 * block, 2 * block)]),
         single("write-behind-hole", LARGE, [write(LARGE, 12 * block, 300)]),
         single("rewrite-all", LARGE, [write(LARGE, 0, end)]),
@@ -320,14 +466,17 @@ fn writing(geometry: &Geometry) -> Vec<Single> {
     ]
 }
 
-fn idioms(geometry: &Geometry) -> Vec<Single> {
+fn idioms(geometry: &Geometry, fresh: Id) -> Vec<Single> {
     let block = u64::from(geometry.block);
     let replace = |target: (Id, Id), len: u64, synced: bool| {
-        let mut ops = vec![create(ROOT, FRESH), write(FRESH, 0, len)];
+        let mut ops = vec![create(ROOT, fresh), write(fresh, 0, len)];
         if synced {
-            ops.push(Op::Fsync { id: FRESH, data_only: false });
+            ops.push(Op::Fsync {
+                id: fresh,
+                data_only: false,
+            });
         }
-        ops.push(rename((ROOT, FRESH), target, Rename::Replace));
+        ops.push(rename((ROOT, fresh), target, Rename::Replace));
         ops
     };
     let zeroed = |id, len| {
@@ -339,7 +488,7 @@ fn idioms(geometry: &Geometry) -> Vec<Single> {
         ]
     };
     let unpack = |i: u64| {
-        let (dir, small, large) = (FRESH + 3 * i, FRESH + 3 * i + 1, FRESH + 3 * i + 2);
+        let (dir, small, large) = (fresh + 3 * i, fresh + 3 * i + 1, fresh + 3 * i + 2);
         let small_len = 700 * i + 50;
         [
             mkdir(ROOT, dir),
@@ -347,27 +496,51 @@ fn idioms(geometry: &Geometry) -> Vec<Single> {
             write(small, 0, small_len),
             create(dir, large),
             write(large, 0, 3 * block),
-            Op::SetMtime { id: large, seconds: 10, nanos: 0 },
+            Op::SetMtime {
+                id: large,
+                seconds: 10,
+                nanos: 0,
+            },
         ]
     };
     vec![
-        single("write-new", FRESH, [create(DIR, FRESH), write(FRESH, 0, 3000)]),
-        single("write-new-large", FRESH, [create(DIR, FRESH), write(FRESH, 0, 6 * block)]),
-        single("replace-small", FRESH, replace((ROOT, TINY), 90, false)),
-        single("replace-large", FRESH, replace((DIR, LARGE), 4 * block, false)),
-        single("replace-small-by-large", FRESH, replace((ROOT, TINY), 4 * block, false)),
-        single("replace-synced", FRESH, replace((DIR, LARGE), 4 * block, true)),
+        single(
+            "write-new",
+            fresh,
+            [create(DIR, fresh), write(fresh, 0, 3000)],
+        ),
+        single(
+            "write-new-large",
+            fresh,
+            [create(DIR, fresh), write(fresh, 0, 6 * block)],
+        ),
+        single("replace-small", fresh, replace((ROOT, TINY), 90, false)),
+        single(
+            "replace-large",
+            fresh,
+            replace((DIR, LARGE), 4 * block, false),
+        ),
+        single(
+            "replace-small-by-large",
+            fresh,
+            replace((ROOT, TINY), 4 * block, false),
+        ),
+        single(
+            "replace-synced",
+            fresh,
+            replace((DIR, LARGE), 4 * block, true),
+        ),
         single("rewrite-small", TINY, zeroed(TINY, 80)),
         single("rewrite-large", LARGE, zeroed(LARGE, 4 * block)),
         single("unpack", ROOT, (0..4).flat_map(unpack).collect::<Vec<_>>()),
         single(
             "delete-recreate",
-            FRESH,
+            fresh,
             [
                 unlink(DIR, LARGE),
                 Op::Commit(Commit::Written),
-                create(DIR, FRESH),
-                write(FRESH, 0, 5 * block),
+                create(DIR, fresh),
+                write(fresh, 0, 5 * block),
             ],
         ),
         single(
@@ -376,7 +549,13 @@ fn idioms(geometry: &Geometry) -> Vec<Single> {
             (0..6)
                 .flat_map(|i| {
                     let at = 5 * block + 100 + i * 300;
-                    [write(LARGE, at, 300), Op::Fsync { id: LARGE, data_only: true }]
+                    [
+                        write(LARGE, at, 300),
+                        Op::Fsync {
+                            id: LARGE,
+                            data_only: true,
+                        },
+                    ]
                 })
                 .collect::<Vec<_>>(),
         ),

@@ -1,7 +1,7 @@
 //! Prepared volumes on which workloads start.
 
-use loamfs_fs::XattrMode;
 use loamfs_format::inode::mode;
+use loamfs_fs::XattrMode;
 
 use crate::geometry::Geometry;
 use crate::model::{Id, ROOT};
@@ -47,7 +47,14 @@ pub mod ids {
 }
 
 /// Names of the prepared volumes.
-pub const STARTS: [&str; 6] = ["empty", "tree", "wide", "deep", "aged", "full"];
+const STARTS: [&str; 6] = ["empty", "tree", "wide", "deep", "aged", "full"];
+
+/// The prepared volumes of this shape. Only the smallest is filled up: reading
+/// all of it for every state takes its time.
+pub fn starts(geometry: &Geometry) -> &'static [&'static str] {
+    let full = geometry.size <= Geometry::TINY.size;
+    &STARTS[..if full { 6 } else { 5 }]
+}
 
 /// A name for each id, so that operations need not look names up.
 pub const fn name_of(id: Id) -> Name {
@@ -179,7 +186,11 @@ fn deep() -> Vec<Op> {
     let mut parent = ids::EMPTY_DIR;
     for i in 0..12 {
         let (dir, file) = (ids::OTHERS + 2 * i, ids::OTHERS + 2 * i + 1);
-        ops.extend([mkdir(parent, dir), create(dir, file), write(file, 0, 300 * i)]);
+        ops.extend([
+            mkdir(parent, dir),
+            create(dir, file),
+            write(file, 0, 300 * i),
+        ]);
         parent = dir;
     }
     ops

@@ -228,7 +228,11 @@ fn apply(
     image: &mut Image,
 ) -> Result<(), loamfs_device::DeviceError> {
     match event {
-        Event::Write { offset: start, data, .. } => {
+        Event::Write {
+            offset: start,
+            data,
+            ..
+        } => {
             let from = (offset - start) as usize;
             image.write(offset, &data[from..from + len as usize])
         }
@@ -290,8 +294,14 @@ impl Plans<'_> {
             return;
         }
         for at in 0..budget {
-            let kept = if at % 2 == 0 { count } else { self.rng.between(1, count as u64) as usize };
-            let lost: Vec<usize> = (0..self.rng.between(1, 3)).map(|_| self.rng.index(kept)).collect();
+            let kept = if at % 2 == 0 {
+                count
+            } else {
+                self.rng.between(1, count as u64) as usize
+            };
+            let lost: Vec<usize> = (0..self.rng.between(1, 3))
+                .map(|_| self.rng.index(kept))
+                .collect();
             self.lose(kept, &lost);
         }
     }
@@ -350,7 +360,13 @@ impl Plans<'_> {
     }
 
     fn any(&mut self, count: usize) -> Vec<Fate> {
-        let keep = |_| if self.rng.one_in(2) { Fate::Lost } else { Fate::Kept };
+        let keep = |_| {
+            if self.rng.one_in(2) {
+                Fate::Lost
+            } else {
+                Fate::Kept
+            }
+        };
         (0..count).map(keep).collect()
     }
 
@@ -358,7 +374,10 @@ impl Plans<'_> {
     fn reversed(&mut self) {
         let mut extents: Vec<_> = self.epoch.pending.iter().map(extent).collect();
         extents.sort_unstable();
-        if extents.windows(2).any(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+        if extents
+            .windows(2)
+            .any(|pair| pair[0].0 + pair[0].1 > pair[1].0)
+        {
             let mut plan = self.epoch.plan(Fate::Kept);
             plan.reversed = true;
             self.plans.push(plan);
@@ -448,7 +467,10 @@ mod tests {
         let plans = epoch.plans(&mut Rng::new(1), 60, false);
         let mut sets = BTreeSet::new();
         for plan in plans {
-            let whole = plan.fates.iter().all(|f| matches!(f, Fate::Lost | Fate::Kept));
+            let whole = plan
+                .fates
+                .iter()
+                .all(|f| matches!(f, Fate::Lost | Fate::Kept));
             if whole {
                 let kept: Vec<bool> = plan.fates.iter().map(|f| *f == Fate::Kept).collect();
                 sets.insert(kept);

@@ -114,8 +114,7 @@ pub fn verify_read_only(stage: &Stage<'_>, image: &Image, model: &Model) -> Verd
     };
     let opened = stage.system.open(device.clone(), &opening);
     let subject = must(opened, || "open read-only after a crash".to_owned())?;
-    compare(&*subject, model, &Inos::new())
-        .map_err(|problem| problem.at("opened read-only"))?;
+    compare(&*subject, model, &Inos::new()).map_err(|problem| problem.at("opened read-only"))?;
     must(subject.close(), || "close of a read-only volume".to_owned())?;
     let events = device.events();
     match events.iter().find(|event| **event != Event::Flush) {

@@ -300,7 +300,6 @@ pub const CRASH: Profile = Profile {
     dirs_max: 10,
     long_names: 6,
     xattr_max: 1500,
-    ..BASE
 };
 
 /// All profiles of the model test.

@@ -57,7 +57,11 @@ impl Model {
         self.check_free(dir, name)?;
         let holder = self.object_mut(dir)?;
         let handed_down = holder.permissions & SETGID;
-        let gid = if handed_down != 0 { holder.gid } else { new.gid };
+        let gid = if handed_down != 0 {
+            holder.gid
+        } else {
+            new.gid
+        };
         let is_dir = file_type == mode::DIRECTORY;
         if is_dir {
             holder.nlink += 1;
@@ -96,14 +100,7 @@ impl Model {
     }
 
     /// Makes a special file.
-    pub fn mknod(
-        &mut self,
-        dir: Id,
-        name: &[u8],
-        id: Id,
-        file_type: u32,
-        new: &New,
-    ) -> Answer<()> {
+    pub fn mknod(&mut self, dir: Id, name: &[u8], id: Id, file_type: u32, new: &New) -> Answer<()> {
         self.make(dir, name, id, new, file_type, Body::Special)
     }
 

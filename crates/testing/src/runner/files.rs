@@ -1,7 +1,7 @@
 //! Running operations on contents, attributes and extended attributes.
 
-use loamfs_fs::{SetAttr, SetTime};
 use loamfs_format::inode::Timestamp;
+use loamfs_fs::{SetAttr, SetTime};
 
 use super::{Runner, Step, is_no_space};
 use crate::compare::compare_range;
@@ -40,7 +40,9 @@ impl Runner<'_> {
         let outcome = self.subject()?.setattr(ino, &set);
         if is_no_space(&outcome) {
             // Cutting a file to nothing, or at all, gives space back.
-            let shrinks = set.size.is_some_and(|size| before.is_some_and(|b| size <= b));
+            let shrinks = set
+                .size
+                .is_some_and(|size| before.is_some_and(|b| size <= b));
             return self.refused_for_space(!shrinks, &[id]);
         }
         let answer = match *op {
@@ -139,7 +141,14 @@ impl Runner<'_> {
     }
 
     pub(super) fn setxattr(&mut self, op: &Op) -> Verdict<Step> {
-        let Op::SetXattr { id, name, len, seed, how } = *op else {
+        let Op::SetXattr {
+            id,
+            name,
+            len,
+            seed,
+            how,
+        } = *op
+        else {
             return Ok(Step::Skipped);
         };
         let Some(ino) = self.ino(id) else {

@@ -29,15 +29,34 @@ impl Making {
             rdev,
         };
         let (dir, name, id, file_type, len, new) = match *op {
-            Op::Create { dir, name, id, permissions, owner } => {
-                (dir, name, id, mode::REGULAR, 0, new(permissions, owner, 0))
-            }
-            Op::Mkdir { dir, name, id, permissions, owner } => {
-                (dir, name, id, mode::DIRECTORY, 0, new(permissions, owner, 0))
-            }
-            Op::Mknod { dir, name, id, file_type, rdev } => {
-                (dir, name, id, file_type, 0, new(0o600, 0, rdev))
-            }
+            Op::Create {
+                dir,
+                name,
+                id,
+                permissions,
+                owner,
+            } => (dir, name, id, mode::REGULAR, 0, new(permissions, owner, 0)),
+            Op::Mkdir {
+                dir,
+                name,
+                id,
+                permissions,
+                owner,
+            } => (
+                dir,
+                name,
+                id,
+                mode::DIRECTORY,
+                0,
+                new(permissions, owner, 0),
+            ),
+            Op::Mknod {
+                dir,
+                name,
+                id,
+                file_type,
+                rdev,
+            } => (dir, name, id, file_type, 0, new(0o600, 0, rdev)),
             Op::Symlink { dir, name, id, len } => {
                 (dir, name, id, mode::SYMLINK, len, new(0o777, 0, 0))
             }
@@ -72,6 +91,10 @@ impl Runner<'_> {
         let Some(dir) = self.ino(making.dir) else {
             return Ok(Step::Skipped);
         };
+        // An id names one object for good.
+        if self.inos.contains_key(&making.id) {
+            return Ok(Step::Skipped);
+        }
         let subject = self.subject()?;
         let (name, new) = (&making.name[..], &making.new);
         let new = NewInode {
@@ -173,7 +196,14 @@ impl Runner<'_> {
     }
 
     pub(super) fn rename(&mut self, op: &Op) -> Verdict<Step> {
-        let Op::Rename { dir, name, new_dir, new_name, how } = *op else {
+        let Op::Rename {
+            dir,
+            name,
+            new_dir,
+            new_name,
+            how,
+        } = *op
+        else {
             return Ok(Step::Skipped);
         };
         let (Some(from), Some(to)) = (self.ino(dir), self.ino(new_dir)) else {

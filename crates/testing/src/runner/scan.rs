@@ -56,10 +56,14 @@ impl Runner<'_> {
         names: &[Vec<u8>],
     ) -> Verdict<BTreeMap<Vec<u8>, Ino>> {
         let subject = self.subject()?;
-        let (mut going, mut coming) = names.split_at(names.len() / 2);
+        let (going, mut coming) = names.split_at(names.len() / 2);
+        let mut made = Vec::new();
         for name in going {
-            self.transient(dir, name)?;
+            if self.transient(dir, name)? {
+                made.push(name);
+            }
         }
+        let mut going = &made[..];
         let mut seen = BTreeMap::new();
         let mut position = 0;
         for _ in 0..CALLS_MAX {
@@ -88,7 +92,8 @@ impl Runner<'_> {
         Err(Problem::new("a scan does not end", format!("of {dir}")))
     }
 
-    fn transient(&self, dir: Ino, name: &[u8]) -> Verdict {
+    /// Makes a file; whether there was space for it.
+    fn transient(&self, dir: Ino, name: &[u8]) -> Verdict<bool> {
         let new = NewInode {
             mode: 0o600,
             uid: 0,
@@ -97,10 +102,10 @@ impl Runner<'_> {
         };
         let outcome = self.subject()?.create(dir, name, &new);
         if is_no_space(&outcome) {
-            return Ok(());
+            return Ok(false);
         }
         must(outcome, || "create in a scan".to_owned())?;
-        Ok(())
+        Ok(true)
     }
 
     /// The scan's own changes count as changes of the directory.

@@ -17,9 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use loamfs_device::{Device, Image, IoKind, MemoryDevice, Write, read_exact};
 use loamfs_format::Ino;
 use loamfs_format::inode::{Timestamp, mode};
-use loamfs_fs::{
-    Attr, DirEntry, NewInode, RenameFlags, SetAttr, SetTime, StatFs, XattrMode,
-};
+use loamfs_fs::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, SetTime, StatFs, XattrMode};
 use loamfs_testing::content::Content;
 use loamfs_testing::errno::{EIO, ENOSPC, EROFS};
 use loamfs_testing::geometry::Geometry;
@@ -165,7 +163,10 @@ impl System for Toy {
             return vec!["no slot verifies".to_owned()];
         }
         let wrong = self.defects.contains(&Defect::CheckerComplains) && slots != [true; 2];
-        wrong.then(|| "a slot does not verify".to_owned()).into_iter().collect()
+        wrong
+            .then(|| "a slot does not verify".to_owned())
+            .into_iter()
+            .collect()
     }
 }
 
@@ -184,7 +185,11 @@ fn write_slot(
     let mut body = codec::encode(model);
     let len = body.len();
     body.resize(len.next_multiple_of(4096), 0);
-    let slot = if defects.contains(&Defect::OneSlot) { 0 } else { sequence % 2 };
+    let slot = if defects.contains(&Defect::OneSlot) {
+        0
+    } else {
+        sequence % 2
+    };
     let offset = slot_offset(device, slot);
     if (body.len() + HEADER) as u64 > device.size() / 2 {
         return Err(Failure::plain(ENOSPC));
@@ -275,14 +280,13 @@ impl Open {
                 tear(Arc::make_mut(object));
             }
         }
-        if self.has(Defect::CommitHalfARename) && !all {
-            if let Some((dir, name, id)) = state.half.take() {
+        if self.has(Defect::CommitHalfARename) && !all
+            && let Some((dir, name, id)) = state.half.take() {
                 let object = objects.get_mut(&dir).map(Arc::make_mut);
                 if let Some(Body::Dir { entries, .. }) = object.map(|o| &mut o.body) {
                     entries.entry(name).or_insert(id);
                 }
             }
-        }
         let shown = Model::from_objects(objects);
         // The slot that is written to holds the newest state that is durable
         // until the other one has been flushed.
@@ -292,7 +296,14 @@ impl Open {
         state.sequence += 1;
         state.volatile = true;
         let sequence = state.sequence;
-        write_slot(&*self.device, &self.defects, sequence, state.block, state.next, &shown)?;
+        write_slot(
+            &*self.device,
+            &self.defects,
+            sequence,
+            state.block,
+            state.next,
+            &shown,
+        )?;
         state.shown = shown;
         state.dirty = state.shown.objects() != state.model.objects();
         Ok(())
@@ -344,7 +355,11 @@ impl Open {
         let count = self.state().model.objects().len();
         let id = self.change(|state| {
             state.next += 1;
-            let id = if reuse && count > 20 { ROOT + 100 + count as u64 } else { state.next };
+            let id = if reuse && count > 20 {
+                ROOT + 100 + count as u64
+            } else {
+                state.next
+            };
             run(&mut state.model, id, &new)?;
             Ok(id)
         })?;
@@ -377,7 +392,11 @@ impl Subject for Open {
             let mut state = self.state();
             let model = &mut state.model;
             let found = model.objects().iter().find_map(|(&id, object)| {
-                object.xattrs.keys().next_back().map(|name| (id, name.clone()))
+                object
+                    .xattrs
+                    .keys()
+                    .next_back()
+                    .map(|name| (id, name.clone()))
             });
             if let Some((id, name)) = found {
                 answer(model.removexattr(id, &name))?;
@@ -431,11 +450,15 @@ impl Subject for Open {
     }
 
     fn mknod(&self, dir: Ino, name: &[u8], file_type: u32, new: &NewInode) -> Outcome<Attr> {
-        self.make(new, |model, id, new| model.mknod(dir.0, name, id, file_type, new))
+        self.make(new, |model, id, new| {
+            model.mknod(dir.0, name, id, file_type, new)
+        })
     }
 
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Outcome<Attr> {
-        self.make(new, |model, id, new| model.symlink(dir.0, name, id, target, new))
+        self.make(new, |model, id, new| {
+            model.symlink(dir.0, name, id, target, new)
+        })
     }
 
     fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Outcome<Attr> {
@@ -495,7 +518,12 @@ impl Subject for Open {
             return Err(Failure::plain(loamfs_testing::errno::ENOTDIR));
         };
         let key = |name: &[u8]| (checksum(name) >> 9).max(3);
-        let kind = |id: &Id| state.model.get(*id).map_or(0, |o| (o.file_type >> 12) as u8);
+        let kind = |id: &Id| {
+            state
+                .model
+                .get(*id)
+                .map_or(0, |o| (o.file_type >> 12) as u8)
+        };
         let directory = (mode::DIRECTORY >> 12) as u8;
         let mut all = vec![
             (1, b".".to_vec(), dir, directory),
@@ -517,7 +545,11 @@ impl Subject for Open {
             .map(|(key, name, ino, file_type)| DirEntry {
                 ino,
                 file_type,
-                next: if repeats && key > 2 && max == 7 { key - 1 } else { key },
+                next: if repeats && key > 2 && max == 7 {
+                    key - 1
+                } else {
+                    key
+                },
                 name,
             })
             .collect())
@@ -581,7 +613,11 @@ impl Subject for Open {
     }
 
     fn tick(&self, millis: u64) -> Outcome<()> {
-        if millis >= 5000 { self.write_out(false, None) } else { Ok(()) }
+        if millis >= 5000 {
+            self.write_out(false, None)
+        } else {
+            Ok(())
+        }
     }
 
     fn commit(&self, how: Commit) -> Outcome<()> {

@@ -1,0 +1,401 @@
+//! Carrying out what a check has planned: link counts, inodes without a name, ranges that the bitmap has wrong.
+//!
+//! Repairing is no second writer: each step is an ordinary change of the state in memory, and ordinary segments bring
+//! it to the device. A step that no longer fits what is there is left out and named in the log, so that a stale plan
+//! does no harm; checking again tells what is left.
+
+use crate::blocks::Stop;
+use crate::core::{Core, dirent_type};
+use crate::dir;
+use crate::error::Error;
+use crate::types::NewInode;
+use crate::volume::{Volume, Wait};
+use loamfs_format::dirent::Dirent;
+use loamfs_format::group::Role;
+use loamfs_format::inode::{ROOT_INO, mode};
+use loamfs_format::summary::{Allocation, Record};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
+use loamfs_space::Owner;
+use std::collections::BTreeMap;
+
+/// Where inodes without a name get one.
+const LOST_AND_FOUND: &str = "lost+found";
+/// Names tried for that directory, in case something else has the first ones.
+const LOST_AND_FOUND_TRIES: u32 = 16;
+/// What naming an inode makes at most, in bytes of the log: nodes of a directory, and inode blocks.
+const NAME_COST: u64 = 96 << 10;
+/// Entries read at once when subdirectories are counted.
+const ENTRIES_STEP: usize = 1024;
+
+/// What is to be repaired, as a check of the volume's last state has found it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Repairs {
+    /// Ranges in use that the bitmap has as free; they get their bits back.
+    pub set: Vec<Extent>,
+    /// Ranges that are nobody's and that the bitmap has as used; they are freed.
+    pub clear: Vec<Extent>,
+    /// Inodes and their right link counts; with 0, an inode becomes an orphan and goes.
+    pub links: Vec<(Ino, u32)>,
+    /// Live inodes without a name; they get the name `#NUMBER` in `lost+found`.
+    pub unnamed: Vec<Ino>,
+}
+
+impl Repairs {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        *self == Repairs::default()
+    }
+}
+
+/// What became of one step of a repair.
+enum Done {
+    /// It was carried out.
+    Yes,
+    /// Nothing was changed, for this reason.
+    No(&'static str),
+}
+
+impl Volume {
+    /// Carries out a repair and returns when it is on the device. What does not fit the volume as it is now is left
+    /// out and named in the log.
+    ///
+    /// The repairs must be those of exactly the segment behind which this volume was opened: nothing may have been
+    /// done with it since, not even [`Volume::tick`].
+    ///
+    /// # Errors
+    /// [`Error`]; what was done before it counts.
+    pub fn repair(&self, repairs: &Repairs) -> Result<(), Error> {
+        // First what is in danger of being overwritten.
+        for extent in &repairs.set {
+            let done = self.run(|core| core.mark_used(*extent));
+            note(done, "marking as used", extent.start.0)?;
+        }
+        for (ino, count) in &repairs.links {
+            let done = self.run(|core| core.set_links(*ino, *count));
+            note(done, "correcting the links of inode", ino.0)?;
+        }
+        for ino in &repairs.unnamed {
+            let done = self.name_lost(*ino);
+            note(done, "naming inode", ino.0)?;
+        }
+        for extent in &repairs.clear {
+            let done = self.run(|core| core.free_leaked(*extent));
+            note(done, "freeing", extent.start.0)?;
+        }
+        self.commit(Wait::Durable)
+    }
+
+    /// Gives an inode a name in the directory for such inodes.
+    fn name_lost(&self, ino: Ino) -> Result<Done, Error> {
+        let file_type = match self.getattr(ino) {
+            Err(Error::Stale(_)) => return Ok(Done::No("the inode does not exist")),
+            other => other?.mode & mode::TYPE,
+        };
+        let links = if file_type == mode::DIRECTORY {
+            2 + self.subdirectories(ino)?
+        } else {
+            1
+        };
+        let dir = self.lost_and_found()?;
+        let name = format!("#{ino}");
+        self.run(|core| core.adopt(dir, name.as_bytes(), ino, links))
+    }
+
+    /// The directory for inodes that lost their names, made if it is not there.
+    fn lost_and_found(&self) -> Result<Ino, Error> {
+        let new = NewInode {
+            mode: 0o700,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+        };
+        for attempt in 0..LOST_AND_FOUND_TRIES {
+            let name = match attempt {
+                0 => LOST_AND_FOUND.to_owned(),
+                n => format!("{LOST_AND_FOUND}.{n}"),
+            };
+            match self.lookup(ROOT_INO, name.as_bytes()) {
+                Err(Error::NotFound) => {
+                    return Ok(self.mkdir(ROOT_INO, name.as_bytes(), &new)?.ino);
+                }
+                Ok(attr) if attr.mode & mode::TYPE == mode::DIRECTORY => return Ok(attr.ino),
+                // Something else has the name.
+                Ok(_) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Exists)
+    }
+
+    /// Counts the directories that a directory names.
+    fn subdirectories(&self, dir: Ino) -> Result<u32, Error> {
+        let directory = dirent_type(mode::DIRECTORY);
+        // Behind `.` and `..`.
+        let (mut position, mut count) = (2, 0u32);
+        loop {
+            let entries = self.readdir(dir, position, ENTRIES_STEP)?;
+            let found = entries.iter().filter(|e| e.file_type == directory).count();
+            count = count.saturating_add(u32::try_from(found).unwrap_or(u32::MAX));
+            match entries.last() {
+                // A damaged directory must not be listed for ever.
+                Some(last) if last.next > position => position = last.next,
+                _ => return Ok(count),
+            }
+        }
+    }
+}
+
+/// Goes on after a step that only that step fails of, and says so in the log.
+fn note(done: Result<Done, Error>, what: &str, which: u64) -> Result<(), Error> {
+    match done {
+        Ok(Done::Yes) => tracing::info!("{what} {which}: done"),
+        Ok(Done::No(reason)) => tracing::error!("{what} {which}: left out, {reason}"),
+        Err(error @ (Error::ReadOnly | Error::NoSpace | Error::Device(_) | Error::Log(_))) => {
+            return Err(error);
+        }
+        Err(error) => tracing::error!(%error, "{what} {which}: left out"),
+    }
+    Ok(())
+}
+
+impl Core {
+    /// Corrects an inode's link count, and its orphan bit with it.
+    fn set_links(&mut self, ino: Ino, count: u32) -> Result<Done, Stop> {
+        self.prepare_dirty(ino)?;
+        self.admit_removal()?;
+        let now = self.clock.now();
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(Done::No("the inode does not exist"));
+        };
+        if node.inode.is_dir() && count < 2 {
+            return Ok(Done::No("a directory has two links at least"));
+        }
+        node.inode.nlink = count;
+        node.inode.ctime = now;
+        self.inodes.set_orphan(ino, count == 0);
+        if count == 0 {
+            self.leftovers.insert(ino);
+        } else {
+            self.leftovers.remove(&ino);
+        }
+        self.touch(ino);
+        Ok(Done::Yes)
+    }
+
+    /// Gives an inode that has no name one, and the link count that goes with it.
+    fn adopt(&mut self, parent: Ino, name: &[u8], ino: Ino, links: u32) -> Result<Done, Stop> {
+        let hash = self.sb.hash_key;
+        self.prepare_dirty(ino)?;
+        self.prepare_dirty(parent)?;
+        let Some(node) = self.inodes.nodes.get(&parent) else {
+            return Ok(Done::No("the directory for it does not exist"));
+        };
+        if dir::lookup(&node.inode, &mut self.blocks, &hash, name)?.is_some() {
+            return Ok(Done::No("the name is taken"));
+        }
+        let key = dir::prepare_insert(&node.inode, &mut self.blocks, &hash, name)?;
+        self.admit(NAME_COST, 0)?;
+        // From here on nothing stops.
+        let now = self.clock.now();
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Ok(Done::No("the inode does not exist"));
+        };
+        let file_type = node.inode.file_type();
+        node.inode.nlink = links;
+        node.inode.parent = parent;
+        node.inode.ctime = now;
+        node.dir_key = key;
+        if let Some(node) = self.inodes.nodes.get_mut(&parent) {
+            let entry = Dirent {
+                ino,
+                file_type: dirent_type(file_type),
+                name,
+            };
+            dir::insert(&mut node.inode, &mut self.blocks, key, &entry)?;
+            node.shown_size = node.inode.size;
+            node.inode.nlink += u32::from(file_type == mode::DIRECTORY);
+            node.inode.mtime = now;
+            node.inode.ctime = now;
+        }
+        self.inodes.set_orphan(ino, false);
+        self.leftovers.remove(&ino);
+        self.touch(ino);
+        self.touch(parent);
+        Ok(Done::Yes)
+    }
+
+    /// Frees a range that is nobody's, with the next segment.
+    fn free_leaked(&mut self, extent: Extent) -> Result<Done, Stop> {
+        if !self.geometry.holds(extent) || extent.frags == 0 {
+            return Ok(Done::No("the range is not on the volume"));
+        }
+        self.load_range(extent)?;
+        let waiting = |other: Extent| other.overlaps(extent);
+        if self.space.held().any(|(other, _)| waiting(other))
+            || self.blocks.frees.iter().any(|other| waiting(*other))
+        {
+            return Ok(Done::No("a part of it was freed already"));
+        }
+        if self.space.unshown().any(waiting) || self.summaries.iter().any(|e| waiting(*e)) {
+            return Ok(Done::No("a part of it is in use"));
+        }
+        if self.sb.reserved_extents().into_iter().any(waiting)
+            || waiting(Extent::new(
+                self.log.tail().next,
+                self.geometry.unit_frags(),
+            ))
+        {
+            return Ok(Done::No("a part of it belongs to the log or a superblock"));
+        }
+        if !self.all_set(extent) || !self.fits_roles(extent) {
+            return Ok(Done::No("a part of it is free"));
+        }
+        self.admit_removal()?;
+        self.free_home(extent);
+        Ok(Done::Yes)
+    }
+
+    /// Gives a range in use whose bits are clear back to those that the owner records name.
+    fn mark_used(&mut self, extent: Extent) -> Result<Done, Stop> {
+        if !self.geometry.holds(extent) || extent.frags == 0 {
+            return Ok(Done::No("the range is not on the volume"));
+        }
+        self.load_range(extent)?;
+        let owners = self.recorded_owners(extent)?;
+        let covered: u64 = owners.iter().map(|(part, _)| part.frags).sum();
+        if covered != extent.frags {
+            return Ok(Done::No("nothing says whose a part of it is"));
+        }
+        let log = |kind| matches!(kind, BlockKind::Summary | BlockKind::Superblock);
+        if owners.iter().any(|(_, owner)| log(owner.kind)) {
+            return Ok(Done::No("it belongs to the log or a superblock"));
+        }
+        if (extent.start.0..extent.end().0).any(|at| self.space.is_set(FragAddr(at)) != Some(false))
+        {
+            return Ok(Done::No("a part of it was taken meanwhile"));
+        }
+        let role = |kind| match kind {
+            BlockKind::Homed => Role::Data,
+            _ => Role::Log,
+        };
+        let mut claims = BTreeMap::new();
+        for (part, owner) in &owners {
+            for group in self.groups_of(*part) {
+                let wanted = role(owner.kind);
+                match self.space.role(group) {
+                    Role::Free if *claims.entry(group).or_insert(wanted) == wanted => {}
+                    found if found == wanted => {}
+                    _ => return Ok(Done::No("its group is used for something else")),
+                }
+            }
+        }
+        let mut records = Vec::new();
+        for (part, owner) in &owners {
+            let (generation, version) = match owner.ino {
+                Ino(0) => (0, 0),
+                ino => match self.node(ino) {
+                    Err(Stop::Failed(_)) => (0, 0),
+                    other => other.map(|node| (node.inode.generation, node.inode.version))?,
+                },
+            };
+            records.push(Record::Allocate(Allocation {
+                extent: *part,
+                kind: owner.kind,
+                level: owner.level,
+                ino: owner.ino,
+                generation,
+                version,
+                logical: owner.logical,
+                stored: 0,
+                checksum: 0,
+                in_body: false,
+            }));
+        }
+        self.admit_removal()?;
+        for (group, role) in claims {
+            self.space.replay_role(group, role)?;
+            self.records.push(Record::Role(group, role));
+        }
+        for ((part, owner), record) in owners.into_iter().zip(records) {
+            self.space.allocate_unshown(part)?;
+            // Sealing shows what else a segment allocates.
+            if owner.kind == BlockKind::Homed {
+                self.space.show(part, owner)?;
+            }
+            self.records.push(record);
+        }
+        self.note_dirty();
+        Ok(Done::Yes)
+    }
+
+    /// Whom the owner records give the parts of a range to, by address.
+    fn recorded_owners(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
+        let geometry = self.geometry;
+        let clip = |of: Extent, owner: Owner| {
+            let (start, end) = (of.start.max(range.start), of.end().min(range.end()));
+            let skipped = start.0 - of.start.0;
+            let step = match owner.kind {
+                BlockKind::Homed => geometry.block_frags(),
+                BlockKind::Image => geometry.unit_frags(),
+                _ => u64::MAX,
+            };
+            let logical = owner.logical + skipped / step;
+            let part = Extent::new(start, end.0.saturating_sub(start.0));
+            (part, Owner { logical, ..owner })
+        };
+        let newer: Vec<(Extent, Owner)> = self.space.owner_in_overlay(range);
+        let older = self.maps.owners_of(&mut self.blocks, range)?;
+        let older = older.into_iter().map(|(extent, record)| {
+            let owner = Owner {
+                kind: record.kind,
+                level: record.level,
+                ino: record.ino,
+                logical: record.logical,
+            };
+            (extent, owner)
+        });
+        // A record of the last checkpoint counts where no newer one overlaps it; one that is cut is left out, and
+        // with it the range.
+        let older = older.filter(|(extent, _)| newer.iter().all(|(new, _)| !new.overlaps(*extent)));
+        let mut parts: Vec<(Extent, Owner)> = older
+            .chain(newer.iter().copied())
+            .map(|(extent, owner)| clip(extent, owner))
+            .collect();
+        parts.sort_by_key(|(part, _)| part.start);
+        Ok(parts)
+    }
+
+    /// Wants the bitmaps of the groups of a range.
+    fn load_range(&self, extent: Extent) -> Result<(), Stop> {
+        let absent: Vec<GroupNo> = self
+            .groups_of(extent)
+            .filter(|group| !self.space.is_loaded(*group))
+            .collect();
+        if absent.is_empty() {
+            Ok(())
+        } else {
+            Err(Stop::Load(absent))
+        }
+    }
+
+    /// The groups of a range, which is not empty.
+    fn groups_of(&self, extent: Extent) -> impl Iterator<Item = GroupNo> + use<> {
+        let first = self.geometry.group_of(extent.start);
+        let last = self.geometry.group_of(FragAddr(extent.end().0 - 1));
+        (first.0..=last.0).map(GroupNo)
+    }
+
+    fn all_set(&self, extent: Extent) -> bool {
+        (extent.start.0..extent.end().0).all(|at| self.space.is_set(FragAddr(at)) == Some(true))
+    }
+
+    /// Whether a range has whole blocks of every data group that it reaches into.
+    fn fits_roles(&self, extent: Extent) -> bool {
+        let block = self.geometry.block_frags();
+        let edges = [extent.start, extent.end()];
+        edges.into_iter().all(|at| {
+            let group = self.geometry.group_of(at);
+            at.0.is_multiple_of(block) || self.space.role(group) != Role::Data
+        })
+    }
+}

@@ -1,0 +1,45 @@
+//! A slice of the crash explorer for every change: the same as the program
+//! `explore`, a fixed choice of its cases.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
+use loamfs_testing::explore::fleet::{Orders, run};
+use loamfs_testing::explore::hunt::Effort;
+use loamfs_testing::loam::Loam;
+
+/// One single workload in so many; a prime, so that all starts and all that may
+/// follow are among them.
+const SINGLES_STEP: usize = 31;
+
+fn cases() -> Vec<Case> {
+    let singles = GEOMETRIES.into_iter().flat_map(all_singles);
+    let singles = singles.step_by(SINGLES_STEP);
+    let pairs = (1000..1020).map(combined);
+    let longs = (1000..1003).map(|seed| long(seed, 60));
+    singles.chain(pairs).chain(longs).collect()
+}
+
+#[test]
+fn every_crash_leaves_a_state_that_the_rules_allow() {
+    let cases = cases();
+    let orders = Orders {
+        effort: Effort::QUICK,
+        time: Duration::from_secs(600),
+        shrinking: Duration::from_secs(30),
+        keep_going: false,
+        threads: 2,
+        hang: Duration::from_secs(200),
+        print: false,
+    };
+    let outcome = run(&Loam::default(), &cases, orders);
+    println!("{}", outcome.tally);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty(), "{}", outcome.tally);
+    assert_eq!(outcome.tally.cases as usize, cases.len());
+    assert!(outcome.tally.distinct > 10_000, "{}", outcome.tally);
+}

@@ -1,0 +1,381 @@
+//! Volumes with damage that a check plans a repair for: once repaired they are clean, and their files are there.
+//!
+//! The damage is done by a *forged* segment: one that continues the log as the format demands and says something
+//! untrue. No writer makes such a segment, so it is put together here from the format alone.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_check::{Options, Report, check};
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
+use loamfs_format::inode::{Body, Inode, mode};
+use loamfs_format::pointer::{data_checksum, metadata_checksum};
+use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind};
+use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ino, Pointer, Ssn, Token};
+use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Repairs, Volume, mkfs};
+use std::sync::Arc;
+
+const FRAG: u64 = 1024;
+const UNIT: u64 = 4;
+const SMALL: usize = 5_000;
+const LARGE: usize = 100_000;
+const NEW: NewInode = NewInode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+
+fn content(len: usize) -> Vec<u8> {
+    (0..len).map(|i| ((i * 31) >> 3) as u8).collect()
+}
+
+/// An unmounted volume with a directory, and in it a small file, a large one and another directory.
+struct Sample {
+    device: Arc<MemoryDevice>,
+    dir: Ino,
+    small: Ino,
+    large: Ino,
+}
+
+impl Sample {
+    fn new() -> Sample {
+        let device = Arc::new(MemoryDevice::new(32 << 20));
+        let shared: Arc<dyn Device> = device.clone();
+        mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(shared, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        let dir = volume.mkdir(ROOT_INO, b"dir", &NEW).unwrap().ino;
+        let small = volume.create(dir, b"small", &NEW).unwrap().ino;
+        volume.write(small, 0, &content(SMALL)).unwrap();
+        let large = volume.create(dir, b"large", &NEW).unwrap().ino;
+        volume.write(large, 0, &content(LARGE)).unwrap();
+        volume.mkdir(dir, b"below", &NEW).unwrap();
+        volume.close().unwrap();
+        let sample = Sample {
+            device,
+            dir,
+            small,
+            large,
+        };
+        assert_eq!(sample.kinds(), [""; 0]);
+        sample
+    }
+
+    fn open(&self) -> Volume {
+        Volume::open(self.device.clone(), &OpenOptions::default(), Env::fixed(3)).unwrap()
+    }
+
+    fn report(&self) -> Report {
+        check(self.device.as_ref(), &mut Options::default())
+    }
+
+    /// The names of the problems that a check finds.
+    fn kinds(&self) -> Vec<&'static str> {
+        self.report().problems.iter().map(|p| p.name()).collect()
+    }
+
+    fn reader(&self) -> loamfs_check::Volume<'_> {
+        loamfs_check::Volume::open(self.device.as_ref()).unwrap()
+    }
+
+    /// Where the data of the small file are.
+    fn small_extent(&self) -> Extent {
+        match self.reader().inode(self.small).unwrap().body {
+            Body::Small(pointer) => pointer.extent(),
+            _ => panic!("not a small file"),
+        }
+    }
+
+    /// The first extent of the large file.
+    fn large_extent(&self) -> Extent {
+        let reader = self.reader();
+        let inode = reader.inode(self.large).unwrap();
+        let extent = reader.extents(&inode).next().unwrap().unwrap();
+        extent.pointer.extent()
+    }
+
+    /// Appends a segment of one unit and `body`, with `records` besides those that every segment has; `inodes` is
+    /// how many more live inodes it counts. What it writes to must be free.
+    fn forge(&self, records: Vec<Record>, body: &[u8], inodes: u64) {
+        let (sb, last) = {
+            let reader = self.reader();
+            let last = reader.segments().last().unwrap().header.clone();
+            (reader.superblock().clone(), last)
+        };
+        let body_frags = (body.len() as u64).div_ceil(FRAG).next_multiple_of(UNIT);
+        let extent = Extent::new(last.next, UNIT + body_frags);
+        let next = Extent::new(extent.end(), UNIT);
+        let mut all = records;
+        all.push(allocate(next, BlockKind::Summary, Ino(0), last.ssn.0 + 2));
+        let mut bytes = vec![0; HEADER_SIZE];
+        all.iter().for_each(|record| record.encode(&mut bytes));
+        assert!(bytes.len() as u64 <= UNIT * FRAG, "one unit is enough");
+        let mut dynamic = last.dynamic;
+        dynamic.inodes += inodes;
+        let header = Header {
+            uuid: sb.uuid,
+            ssn: last.ssn.next(),
+            previous: last.token,
+            token: Token(4711),
+            next: next.start,
+            durable: last.ssn,
+            kind: SegmentKind::Normal,
+            dynamic,
+            extents: vec![extent],
+            records_len: (bytes.len() - HEADER_SIZE) as u64,
+            records_checksum: data_checksum(&bytes[HEADER_SIZE..]),
+        };
+        bytes[..HEADER_SIZE].copy_from_slice(&header.encode());
+        bytes.resize((UNIT * FRAG) as usize, 0);
+        bytes.extend_from_slice(body);
+        self.device.poke(last.next.0 * FRAG, &bytes).unwrap();
+        assert_eq!(self.reader().last(), header.ssn, "the segment counts");
+    }
+
+    /// Forges a segment that has the inodes of the block of `ino` as `change` makes them; `change` is given the
+    /// inodes and the orphan bits.
+    fn forge_inodes(&self, ino: Ino, change: impl FnOnce(&mut Vec<Inode>, &mut u32)) {
+        let block = block_of(ino);
+        let reader = self.reader();
+        let old = reader.ifile_entry(block).unwrap().unwrap();
+        let mut inodes: Vec<Inode> = (0..32)
+            .filter(|slot| old.live & (1 << slot) != 0)
+            .map(|slot| reader.inode(ino_at(block, slot)).unwrap())
+            .collect();
+        let (uuid, last) = (reader.superblock().uuid, reader.segments().last().unwrap());
+        let (at, ssn) = (FragAddr(last.header.next.0 + UNIT), last.header.ssn.next());
+        let (before, mut orphan) = (inodes.len(), old.orphan);
+        change(&mut inodes, &mut orphan);
+        inodes.sort_by_key(|inode| inode.ino);
+        let body: Vec<u8> = inodes.iter().flat_map(Inode::encode).collect();
+        let identity = Identity {
+            kind: BlockKind::InodeBlock,
+            level: 0,
+            ino: Ino(0),
+            generation: 0,
+            logical: block.0,
+        };
+        let pointer = Pointer {
+            addr: at,
+            frags: (body.len() as u64).div_ceil(FRAG) as u32,
+            stored: body.len() as u32,
+            birth: ssn,
+            checksum: metadata_checksum(&uuid, &identity, &body),
+        };
+        let live = inodes.iter().map(|i| 1 << slot_of(i.ino)).sum();
+        let entry = IfileEntry {
+            pointer,
+            live,
+            orphan,
+            ssn,
+        };
+        let allocation = Allocation {
+            extent: pointer.extent(),
+            kind: BlockKind::InodeBlock,
+            level: 0,
+            ino: Ino(0),
+            generation: 0,
+            version: 0,
+            logical: block.0,
+            stored: pointer.stored,
+            checksum: pointer.checksum,
+            in_body: true,
+        };
+        let records = vec![
+            Record::Allocate(allocation),
+            Record::Ifile(block, entry),
+            Record::Free(old.pointer.extent()),
+        ];
+        let more = inodes.len() - before;
+        drop(reader);
+        self.forge(records, &body, more as u64);
+    }
+
+    /// Repairs what a check plans, as the command does, and expects nothing to be left.
+    fn repair(&self) -> Volume {
+        let plan = self.report().plan;
+        assert!(!plan.is_empty());
+        let volume = self.open();
+        let repairs = Repairs {
+            set: plan.set,
+            clear: plan.clear,
+            links: plan.links,
+            unnamed: plan.unnamed,
+        };
+        volume.repair(&repairs).unwrap();
+        volume.close().unwrap();
+        let report = self.report();
+        assert!(
+            report.problems.is_empty(),
+            "left after the repair:\n{report}"
+        );
+        self.open()
+    }
+
+    fn assert_files(&self, volume: &Volume) {
+        assert_eq!(volume.read(self.small, 0, SMALL).unwrap(), content(SMALL));
+        assert_eq!(volume.read(self.large, 0, LARGE).unwrap(), content(LARGE));
+    }
+
+    /// Everything that the sample holds can be removed, and the volume stays clean.
+    fn assert_removable(&self, volume: &Volume) {
+        for name in [&b"small"[..], b"large"] {
+            volume.unlink(self.dir, name).unwrap();
+        }
+        volume.rmdir(self.dir, b"below").unwrap();
+        volume.rmdir(ROOT_INO, b"dir").unwrap();
+        volume.close().unwrap();
+        assert_eq!(self.kinds(), [""; 0]);
+    }
+}
+
+fn allocate(extent: Extent, kind: BlockKind, ino: Ino, logical: u64) -> Record {
+    Record::Allocate(Allocation {
+        extent,
+        kind,
+        level: 0,
+        ino,
+        generation: 0,
+        version: 0,
+        logical,
+        stored: 0,
+        checksum: 0,
+        in_body: false,
+    })
+}
+
+#[test]
+fn wrong_link_counts_are_corrected() {
+    let sample = Sample::new();
+    for (ino, nlink) in [(sample.small, 7), (sample.dir, 2)] {
+        sample.forge_inodes(ino, |inodes, _| {
+            let inode = inodes.iter_mut().find(|i| i.ino == ino).unwrap();
+            inode.nlink = nlink;
+        });
+    }
+    assert_eq!(sample.kinds(), ["LinkCount", "LinkCount"]);
+    let volume = sample.repair();
+    assert_eq!(volume.getattr(sample.small).unwrap().nlink, 1);
+    assert_eq!(volume.getattr(sample.dir).unwrap().nlink, 3);
+    sample.assert_files(&volume);
+    sample.assert_removable(&volume);
+}
+
+#[test]
+fn an_orphan_with_a_name_lives_on() {
+    let sample = Sample::new();
+    sample.forge_inodes(sample.small, |inodes, orphan| {
+        let inode = inodes.iter_mut().find(|i| i.ino == sample.small).unwrap();
+        inode.nlink = 0;
+        *orphan |= 1 << slot_of(sample.small);
+    });
+    assert_eq!(sample.kinds(), ["OrphanNamed"]);
+    let volume = sample.repair();
+    volume.tick().unwrap();
+    assert_eq!(volume.getattr(sample.small).unwrap().nlink, 1);
+    sample.assert_files(&volume);
+    sample.assert_removable(&volume);
+}
+
+#[test]
+fn inodes_without_a_name_are_found_again() {
+    let sample = Sample::new();
+    let block = block_of(sample.small);
+    let (file, dir) = (ino_at(block, 20), ino_at(block, 21));
+    sample.forge_inodes(sample.small, |inodes, _| {
+        let model = inodes.iter().find(|i| i.ino == sample.small).unwrap();
+        let lost = Inode {
+            ino: file,
+            nlink: 3,
+            generation: 99,
+            size: 4,
+            frags: 0,
+            body: Body::Inline(b"lost".to_vec()),
+            ..model.clone()
+        };
+        let lost_dir = Inode {
+            ino: dir,
+            mode: mode::DIRECTORY | 0o755,
+            nlink: 5,
+            size: 0,
+            body: Body::Empty,
+            ..lost.clone()
+        };
+        inodes.extend([lost, lost_dir]);
+    });
+    assert_eq!(sample.kinds(), ["Unnamed", "Unnamed"]);
+    let volume = sample.repair();
+    let found = volume.lookup(ROOT_INO, b"lost+found").unwrap();
+    assert_eq!((found.mode & 0o7777, found.nlink), (0o700, 3));
+    let name = format!("#{file}");
+    let attr = volume.lookup(found.ino, name.as_bytes()).unwrap();
+    assert_eq!((attr.ino, attr.nlink), (file, 1));
+    assert_eq!(volume.read(file, 0, 10).unwrap(), b"lost");
+    let attr = volume
+        .lookup(found.ino, format!("#{dir}").as_bytes())
+        .unwrap();
+    assert_eq!((attr.ino, attr.nlink), (dir, 2));
+    assert_eq!(volume.lookup(dir, b"..").unwrap().ino, found.ino);
+    volume.unlink(found.ino, name.as_bytes()).unwrap();
+    sample.assert_removable(&volume);
+}
+
+#[test]
+fn leaked_ranges_are_freed() {
+    let sample = Sample::new();
+    let next = sample.reader().segments().last().unwrap().header.next;
+    let homed = sample.large_extent();
+    let log = Extent::new(FragAddr(next.0 + 200), 7);
+    let data = Extent::new(FragAddr(homed.end().0 + 64), 32);
+    let records = vec![
+        allocate(log, BlockKind::SmallData, sample.small, 0),
+        allocate(data, BlockKind::Homed, sample.large, 100),
+    ];
+    sample.forge(records, &[], 0);
+    assert_eq!(sample.kinds(), ["Leaked", "Leaked"]);
+    let used = sample.report().stats.frags_set;
+    let volume = sample.repair();
+    sample.assert_files(&volume);
+    assert!(volume.info().used_frags < used - 20);
+    sample.assert_removable(&volume);
+}
+
+#[test]
+fn ranges_in_use_get_their_bits_back() {
+    let sample = Sample::new();
+    let (small, large) = (sample.small_extent(), sample.large_extent());
+    let records = vec![Record::Free(small), Record::Free(large)];
+    sample.forge(records, &[], 0);
+    assert_eq!(sample.kinds(), ["HeldInUse", "HeldInUse"]);
+    // Opening and closing lets what was freed be reused, and a checkpoint say so.
+    sample.open().close().unwrap();
+    assert_eq!(sample.kinds(), ["NotMarked", "NotMarked"]);
+    let volume = sample.repair();
+    sample.assert_files(&volume);
+    sample.assert_removable(&volume);
+}
+
+#[test]
+fn what_does_not_fit_is_left_out() {
+    let sample = Sample::new();
+    let last = Ssn(sample.report().stats.last.0);
+    let volume = sample.open();
+    let repairs = Repairs {
+        set: vec![
+            sample.small_extent(),
+            Extent::new(FragAddr(u64::MAX - 1), 9),
+            Extent::new(FragAddr(20_000), 0),
+        ],
+        clear: vec![
+            Extent::new(FragAddr(0), 4),
+            Extent::new(FragAddr(31_000), 4),
+            Extent::new(FragAddr(u64::MAX), 1),
+        ],
+        links: vec![(Ino(77_777), 3), (sample.dir, 0)],
+        unnamed: vec![Ino(77_777)],
+    };
+    volume.repair(&repairs).unwrap();
+    assert!(volume.info().segment > last);
+    sample.assert_files(&volume);
+    sample.assert_removable(&volume);
+}
