@@ -27,7 +27,7 @@ fn every_crash_leaves_a_state_that_the_rules_allow() {
     let cases = cases();
     let orders = Orders {
         effort: Effort::QUICK,
-        time: Duration::from_secs(600),
+        time: Duration::from_secs(100),
         shrinking: Duration::from_secs(30),
         keep_going: false,
         threads: 2,
