@@ -269,16 +269,18 @@ impl<'a> Runner<'a> {
     /// last user is gone, and then with another generation.
     fn bind(&mut self, id: Id, ino: Ino, generation: u32) -> Verdict {
         if let Some(&other) = self.ids.get(&ino)
-            && other != id && self.model.get(other).is_some() {
-                return Err(Problem::new(
-                    "an inode number is used twice",
-                    format!(
-                        "{ino} for {} and {}",
-                        self.model.path(other),
-                        self.model.path(id)
-                    ),
-                ));
-            }
+            && other != id
+            && self.model.get(other).is_some()
+        {
+            return Err(Problem::new(
+                "an inode number is used twice",
+                format!(
+                    "{ino} for {} and {}",
+                    self.model.path(other),
+                    self.model.path(id)
+                ),
+            ));
+        }
         if self.generations.insert(ino, generation) == Some(generation) {
             return Err(Problem::new(
                 "a reused inode number keeps its generation",

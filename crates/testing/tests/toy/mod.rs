@@ -280,13 +280,15 @@ impl Open {
                 tear(Arc::make_mut(object));
             }
         }
-        if self.has(Defect::CommitHalfARename) && !all
-            && let Some((dir, name, id)) = state.half.take() {
-                let object = objects.get_mut(&dir).map(Arc::make_mut);
-                if let Some(Body::Dir { entries, .. }) = object.map(|o| &mut o.body) {
-                    entries.entry(name).or_insert(id);
-                }
+        if self.has(Defect::CommitHalfARename)
+            && !all
+            && let Some((dir, name, id)) = state.half.take()
+        {
+            let object = objects.get_mut(&dir).map(Arc::make_mut);
+            if let Some(Body::Dir { entries, .. }) = object.map(|o| &mut o.body) {
+                entries.entry(name).or_insert(id);
             }
+        }
         let shown = Model::from_objects(objects);
         // The slot that is written to holds the newest state that is durable
         // until the other one has been flushed.
