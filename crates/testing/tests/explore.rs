@@ -12,7 +12,7 @@ use loamfs_testing::loam::Loam;
 
 /// One single workload in so many; a prime, so that all starts and all that may
 /// follow are among them.
-const SINGLES_STEP: usize = 31;
+const SINGLES_STEP: usize = 53;
 
 fn cases() -> Vec<Case> {
     let singles = GEOMETRIES.into_iter().flat_map(all_singles);
