@@ -23,6 +23,11 @@ use crate::tree::must;
 
 /// Percent of a volume that must be in use before it may say that it is full.
 const FULL_PERCENT: u64 = 70;
+/// The same for a volume of at most [`SMALL_VOLUME`] bytes. There the reserve and the groups that the log keeps are a
+/// fifth of it, and compaction of single fragments, which moves whole inode blocks, does not pay.
+const FULL_PERCENT_SMALL: u64 = 50;
+/// See [`FULL_PERCENT_SMALL`].
+const SMALL_VOLUME: u64 = 8 << 20;
 /// How many refusals for want of space are followed by one full comparison.
 const COMPARE_EVERY: u64 = 32;
 
@@ -296,8 +301,14 @@ impl<'a> Runner<'a> {
     /// nothing may have changed.
     fn refused_for_space(&mut self, may: bool, touched: &[Id]) -> Verdict<Step> {
         let used = self.percent_used()?;
-        if !may || used <= FULL_PERCENT {
-            let figures = self.subject()?.statfs();
+        let figures = self.subject()?.statfs();
+        let small = figures.total * u64::from(figures.fragment_size) <= SMALL_VOLUME;
+        let full = if small {
+            FULL_PERCENT_SMALL
+        } else {
+            FULL_PERCENT
+        };
+        if !may || used <= full {
             return Err(Problem::new(
                 if may {
                     "no space on a volume that is not full"
