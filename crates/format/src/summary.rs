@@ -363,6 +363,8 @@ pub const ALLOCATE_SIZE: u64 = (size_of::<RecordHead>() + size_of::<RawAllocatio
 pub const FREE_SIZE: u64 = (size_of::<RecordHead>() + 16) as u64;
 /// Bytes of a [`Record::Ifile`] record.
 pub const IFILE_SIZE: u64 = (size_of::<RecordHead>() + 8 + IfileEntry::SIZE) as u64;
+/// Bytes of a [`Record::Role`] record.
+pub const ROLE_SIZE: u64 = (size_of::<RecordHead>() + 4) as u64;
 /// Bytes of the longest record.
 pub const RECORD_SIZE_MAX: u64 = (size_of::<RecordHead>() + 16 + TreeRoot::SIZE) as u64;
 

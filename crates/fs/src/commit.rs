@@ -16,8 +16,8 @@ use loamfs_format::mutant;
 use loamfs_format::node::{NODE_SIZE, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{
-    ALLOCATE_SIZE, Allocation, Dynamic, FREE_SIZE, Header, IFILE_SIZE, RECORD_SIZE_MAX, Record,
-    SegmentKind,
+    ALLOCATE_SIZE, Allocation, Dynamic, FREE_SIZE, Header, IFILE_SIZE, RECORD_SIZE_MAX, ROLE_SIZE,
+    Record, SegmentKind,
 };
 use loamfs_format::superblock::CheckpointRef;
 use loamfs_format::xattr::{Value, Xattr};
@@ -237,11 +237,17 @@ impl Core {
         let freed = self.blocks.frees.len() + self.blocks.retires.len() + contents.frags.len();
         // Every block has a record; so has each dirty inode block, each free, each held range; claimed groups and
         // the log's own ranges take the slack.
+        let roles = if self.space.has_role_changes() {
+            u64::from(self.geometry.groups()) * ROLE_SIZE
+        } else {
+            0
+        };
         let records_max = contents.frags.len() as u64 * ALLOCATE_SIZE
             + self.inodes.blocks.len() as u64 * (IFILE_SIZE + FREE_SIZE)
             + freed as u64 * FREE_SIZE
             + (self.records.len() + held) as u64 * RECORD_SIZE_MAX
             + contents.data.len() as u64 * RECORD_SIZE_MAX
+            + roles
             + 64 * RECORD_SIZE_MAX;
         let result = place(
             &mut self.space,

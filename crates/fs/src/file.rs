@@ -247,6 +247,11 @@ impl Core {
         }
         let (size, large) = (node.inode.size, node.is_large());
         let new_size = size.max(end);
+        if node.inode.truncating != u64::MAX && end > size {
+            // Growing again waits for the drain; the driver runs it and comes back.
+            self.leftovers.insert(ino);
+            return Err(Stop::Crowded);
+        }
         self.prepare_dirty(ino)?;
         if large || new_size > self.small_max() {
             self.write_large(ino, offset, data)?;

@@ -42,6 +42,10 @@ pub(crate) fn open(
     }
     let copies = superblocks::read(device.as_ref())?;
     let (sb, chain) = adopt(device.as_ref(), &copies)?;
+    // A copy whose checkpoint cannot be read counts as none.
+    let slots = copies
+        .slots
+        .map(|slot| slot.filter(|ssn| *ssn <= sb.checkpoint.ssn));
     let reader = Reader::new(Arc::clone(device), sb.geometry, settings.cache_bytes / 2);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, settings.cache_bytes);
     let mut maps = Maps::default();
@@ -65,7 +69,7 @@ pub(crate) fn open(
         settings,
         env,
         sb,
-        copies.slots,
+        slots,
         &chain,
         (blocks, maps),
         descs,

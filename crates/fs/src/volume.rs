@@ -489,9 +489,10 @@ impl Volume {
                 if let Some(write) = write {
                     bytes += write.writes.iter().map(|(_, b)| b.len()).sum::<usize>();
                     started.push(write);
-                    if rounds > 1 {
-                        rest.push((ino, rounds - 1));
-                    }
+                }
+                // A round of nothing but overwrites made images, and has nothing to write itself.
+                if rounds > 1 {
+                    rest.push((ino, rounds - 1));
                 }
             }
             self.write_round(&started)?;

@@ -11,8 +11,7 @@
 //! Everything follows from a seed. A failure prints the seed, the command that
 //! runs it again, and the shortest list of operations that was found to fail.
 
-// A harness that cannot go on has found a bug in itself; the library's users
-// never see it.
+// Unit tests may fail loudly; the library itself reports problems as values.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod args;
