@@ -68,9 +68,13 @@ impl Core {
         let nothing = contents.frags.is_empty()
             && self.blocks.frees.is_empty()
             && self.records.is_empty()
-            && !self.space.has_role_changes();
+            && !self.space.has_role_changes()
+            // The last inode of a block went: the block and its entry go with the next segment.
+            && !self.inodes.blocks.values().any(|b| b.dirty && b.base.pointer.is_some());
         if nothing && !force {
-            self.inodes.blocks.retain(|_, block| block.dirty);
+            self.inodes
+                .blocks
+                .retain(|_, block| block.dirty && block.live != 0);
             self.dirty_since = None;
             return Ok(None);
         }
