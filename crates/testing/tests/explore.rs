@@ -12,13 +12,13 @@ use loamfs_testing::loam::Loam;
 
 /// One single workload in so many; a prime, so that all starts and all that may
 /// follow are among them.
-const SINGLES_STEP: usize = 211;
+const SINGLES_STEP: usize = 53;
 
 fn cases() -> Vec<Case> {
     let singles = GEOMETRIES.into_iter().flat_map(all_singles);
     let singles = singles.step_by(SINGLES_STEP);
-    let pairs = (1000..1008).map(combined);
-    let longs = (1000..1002).map(|seed| long(seed, 30));
+    let pairs = (1000..1020).map(combined);
+    let longs = (1000..1003).map(|seed| long(seed, 60));
     singles.chain(pairs).chain(longs).collect()
 }
 
@@ -27,7 +27,7 @@ fn every_crash_leaves_a_state_that_the_rules_allow() {
     let cases = cases();
     let orders = Orders {
         effort: Effort::QUICK,
-        time: Duration::from_secs(60),
+        time: Duration::from_secs(600),
         shrinking: Duration::from_secs(30),
         keep_going: false,
         threads: 2,
