@@ -72,6 +72,11 @@ impl Geometry {
         (UNIT_SIZE / self.fragment_size) as u64
     }
 
+    /// Units of [`UNIT_SIZE`] bytes of a block.
+    pub const fn block_units(&self) -> u64 {
+        (self.block_size / UNIT_SIZE) as u64
+    }
+
     /// Number of groups; the last one may be cut short by the end of the volume.
     pub const fn groups(&self) -> u32 {
         self.total_frags.div_ceil(self.group_frags) as u32

@@ -9,7 +9,6 @@ use crate::inodes::Node;
 use loamfs_format::inode::{Body, FileExtent, TAIL};
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::node::TreeRoot;
-use loamfs_format::superblock::Geometry;
 use loamfs_format::{Extent, FragAddr, Ino, Pointer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,10 +50,6 @@ impl Node {
     fn inline_max(&self) -> usize {
         TAIL - self.inode.inline_xattrs.len().min(TAIL)
     }
-}
-
-fn units_of(geometry: &Geometry) -> u64 {
-    u64::from(geometry.block_size) / UNIT
 }
 
 impl Core {
@@ -182,7 +177,7 @@ impl Core {
     /// The homes of units `first .. end`, where they have one that segments show.
     pub fn homes(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, FragAddr)>, Stop> {
         let geometry = self.geometry;
-        let per_block = units_of(&geometry);
+        let per_block = geometry.block_units();
         self.node(ino)?;
         let Some(node) = self.inodes.nodes.get(&ino) else {
             return Ok(Vec::new());
@@ -307,7 +302,7 @@ impl Core {
     /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until
     /// those are at home.
     fn leave_small(&mut self, ino: Ino, content: &[u8]) {
-        let per_block = units_of(&self.geometry);
+        let per_block = self.geometry.block_units();
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return;
         };
@@ -376,7 +371,7 @@ impl Core {
         if units.is_empty() {
             return;
         }
-        let per_block = units_of(&self.geometry);
+        let per_block = self.geometry.block_units();
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
             for (unit, bytes) in units {
                 node.homed.put(unit, bytes.into(), per_block);
@@ -474,7 +469,7 @@ impl Core {
     /// Cuts a large file's data that waits, and records the target for the rest (rule 1).
     fn cut(&mut self, ino: Ino, size: u64) {
         let end = size.div_ceil(UNIT);
-        let per_block = units_of(&self.geometry);
+        let per_block = self.geometry.block_units();
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return;
         };
@@ -515,8 +510,7 @@ impl Core {
             return;
         };
         node.homed.take_back(batch.units);
-        node.homed
-            .recount(u64::from(self.geometry.block_size) / UNIT);
+        node.homed.recount(self.geometry.block_units());
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
         if batch.landed {
             self.release_unshown(&homes);
@@ -568,7 +562,7 @@ impl Core {
             return Ok(true);
         };
         let crc_tree = extents::crc_tree(&node.inode);
-        let crc_keep = keep * units_of(&geometry);
+        let crc_keep = keep * geometry.block_units();
         if let Some(first) = last.last().map(|e| e.block.max(keep)) {
             let change = extents::prepare(
                 &node.inode,
@@ -578,8 +572,8 @@ impl Core {
                 &[],
             )?;
             extents::apply(&mut node.inode, &mut self.blocks, &change)?;
-            node.homed.unimage(first * units_of(&geometry), u64::MAX);
-            node.homed.recount(units_of(&geometry));
+            node.homed.unimage(first * geometry.block_units(), u64::MAX);
+            node.homed.recount(geometry.block_units());
             let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
             node.inode.frags = node.inode.frags.saturating_sub(freed);
             for home in change.freed {

@@ -268,7 +268,7 @@ impl Core {
         block: u64,
         range: Extent,
     ) -> Result<(), Stop> {
-        let per_block = u64::from(self.geometry.block_size) / crate::homed::UNIT;
+        let per_block = self.geometry.block_units();
         let block_frags = self.geometry.block_frags();
         let start = extent.start.0.max(range.start.0);
         let end = extent.end().0.min(range.end().0);

@@ -107,7 +107,7 @@ impl Core {
         ino: Ino,
         units: &BTreeSet<u64>,
     ) -> Result<BTreeMap<u64, Vec<u8>>, Stop> {
-        let per_block = u64::from(self.geometry.block_size) / UNIT;
+        let per_block = self.geometry.block_units();
         let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let mut missing = false;
         let wanted: BTreeSet<u64> = units.iter().map(|unit| unit / per_block).collect();
@@ -219,8 +219,7 @@ impl Core {
                 node.homed.images.insert(*unit, (*home, bytes));
             }
         }
-        node.homed
-            .recount(u64::from(self.geometry.block_size) / UNIT);
+        node.homed.recount(self.geometry.block_units());
         if !images.is_empty() {
             self.touch(ino);
         }
@@ -233,7 +232,7 @@ impl Core {
         blocks: BTreeMap<u64, Vec<u8>>,
         homes: Vec<(u64, Extent)>,
     ) -> Option<HomeWrite> {
-        let per_block = u64::from(self.geometry.block_size) / UNIT;
+        let per_block = self.geometry.block_units();
         let (block_size, block_frags) = (
             self.geometry.block_size as usize,
             self.geometry.block_frags(),
@@ -299,8 +298,7 @@ impl Core {
             // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
             if let Some(batch) = node.homed.batch.take() {
                 node.homed.take_back(batch.units);
-                node.homed
-                    .recount(u64::from(self.geometry.block_size) / UNIT);
+                node.homed.recount(self.geometry.block_units());
             }
             node.homed.failed = true;
         }
@@ -317,7 +315,7 @@ impl Core {
         }
         self.prepare_dirty(ino)?;
         let geometry = self.geometry;
-        let per_block = u64::from(geometry.block_size) / UNIT;
+        let per_block = geometry.block_units();
         let Some(node) = self.inodes.nodes.get(&ino) else {
             return Ok(());
         };
