@@ -1,0 +1,127 @@
+//! Running an operation, and helping one that stopped: blocks are read, bitmaps loaded, room is made, and it runs
+//! again.
+
+use super::Volume;
+use crate::blocks::{Fetch, Stop};
+use crate::core::Core;
+use crate::error::Error;
+use crate::reader::fetch_into;
+use loamfs_format::GroupNo;
+
+/// How often an operation may be sent back.
+const ROUNDS_MAX: u32 = 100_000;
+/// How often space is fought for before an operation gets ENOSPC.
+const TRIES: u32 = 4;
+
+/// Runs a step of a core that no volume owns yet, loading groups' bitmaps as it wants them. Such a core has nothing on
+/// a device that could be missing.
+pub(crate) fn load_groups<T>(
+    core: &mut Core,
+    mut step: impl FnMut(&mut Core) -> Result<T, Stop>,
+) -> Result<T, Error> {
+    loop {
+        match step(core) {
+            Ok(value) => return Ok(value),
+            Err(Stop::Load(groups)) => {
+                for group in groups {
+                    core.space.load(group, Vec::new())?;
+                }
+            }
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Missing | Stop::Full | Stop::Crowded) => return Err(Error::NoSpace),
+        }
+    }
+}
+
+impl Volume {
+    /// Runs an operation until it ends, reading what it misses and making room where it needs some.
+    pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+        self.drive(op, true)
+    }
+
+    /// Runs a step of a commit, which cannot wait for one.
+    pub(super) fn step<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+        self.drive(op, false)
+    }
+
+    fn drive<T>(
+        &self,
+        mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
+        may_commit: bool,
+    ) -> Result<T, Error> {
+        let mut retrying = false;
+        let (mut tries, mut rounds) = (0, 0);
+        let result = loop {
+            rounds += 1;
+            let mut core = self.core();
+            let stop = match op(&mut core) {
+                Ok(value) => break Ok(value),
+                Err(stop) => stop,
+            };
+            let wanted = std::mem::take(&mut core.blocks.wanted);
+            if !retrying {
+                core.blocks.retrying += 1;
+                retrying = true;
+            }
+            drop(core);
+            let helped = match stop {
+                // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
+                _ if rounds > ROUNDS_MAX => {
+                    Err(Error::Invalid("the operation does not come to an end"))
+                }
+                Stop::Failed(error) => Err(error),
+                Stop::Missing => self.fetch(&wanted),
+                Stop::Load(groups) => self.load(&groups),
+                Stop::Crowded if may_commit => self.relieve(),
+                Stop::Full if may_commit && self.core().is_exhausted() => Err(Error::NoSpace),
+                Stop::Full if may_commit && tries < TRIES => {
+                    tries += 1;
+                    self.win_space(tries)
+                }
+                Stop::Full | Stop::Crowded => {
+                    if may_commit {
+                        self.core().note_exhausted();
+                    }
+                    Err(Error::NoSpace)
+                }
+            };
+            if let Err(error) = helped {
+                break Err(error);
+            }
+        };
+        if retrying {
+            let mut core = self.core();
+            core.blocks.retrying = core.blocks.retrying.saturating_sub(1);
+            core.blocks.unpin();
+        }
+        result
+    }
+
+    fn fetch(&self, wanted: &[Fetch]) -> Result<(), Error> {
+        let result = fetch_into(&self.reader, wanted, |fetch, bytes| {
+            let taken = self.core().blocks.fetched(fetch, bytes);
+            // The block may have been freed and its place reused meanwhile: only a pointer that still stands makes
+            // it an error (rule 13).
+            match taken {
+                Err(_) if matches!(self.core().still_names(fetch), Ok(false)) => Ok(()),
+                other => other,
+            }
+        });
+        if let Err(error) = &result {
+            tracing::error!(%error, "cannot read a block");
+        }
+        result
+    }
+
+    pub(super) fn load(&self, groups: &[GroupNo]) -> Result<(), Error> {
+        for group in groups {
+            self.step(|core| {
+                let chunks = core
+                    .maps
+                    .group_chunks(&mut core.blocks, &core.geometry, *group)?;
+                Ok(core.space.load(*group, chunks)?)
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! Figures of a volume in use.
+
+use super::Volume;
+use crate::types::StatFs;
+use loamfs_device::Counters;
+use loamfs_format::group::Role;
+use loamfs_format::ifile::INO_MAX;
+use loamfs_format::{GroupNo, Ssn};
+
+/// Figures of a volume in use.
+#[derive(Debug, Clone)]
+pub struct Info {
+    /// Identity.
+    pub uuid: [u8; 16],
+    /// Label.
+    pub label: Vec<u8>,
+    /// Bytes of a fragment.
+    pub fragment_size: u32,
+    /// Bytes of a block.
+    pub block_size: u32,
+    /// Bytes of a group.
+    pub group_size: u64,
+    /// Groups by role: free, log, data.
+    pub groups: [u64; 3],
+    /// Fragments of the volume, in use or held back, and held back.
+    pub total_frags: u64,
+    /// See above.
+    pub used_frags: u64,
+    /// See above.
+    pub held_frags: u64,
+    /// Last sealed segment, highest durable one, last checkpoint.
+    pub segment: Ssn,
+    /// See above.
+    pub durable: Ssn,
+    /// See above.
+    pub checkpoint: Ssn,
+    /// Live inodes.
+    pub inodes: u64,
+    /// Images that have not settled.
+    pub images: u64,
+    /// Bytes in the block cache.
+    pub cached_bytes: u64,
+    /// Bytes that wait for a segment, estimated, and of large files' data.
+    pub dirty_log_bytes: u64,
+    /// See above.
+    pub dirty_home_bytes: u64,
+    /// Bytes of bitmaps in memory.
+    pub bitmap_bytes: u64,
+    /// Inodes in memory.
+    pub cached_inodes: u64,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// Requests, bytes and flushes of the device so far.
+    pub device: Counters,
+}
+
+impl Volume {
+    /// Figures for statfs(2), from memory.
+    pub fn statfs(&self) -> StatFs {
+        let core = self.core();
+        let g = &core.geometry;
+        let frag = u64::from(g.fragment_size);
+        let waiting = (core.segment_estimate() + core.homed_bytes()) / frag;
+        let free = core.space.free_frags().saturating_sub(waiting);
+        StatFs {
+            fragment_size: g.fragment_size,
+            block_size: g.block_size,
+            total: g.total_frags,
+            free,
+            available: free.saturating_sub(core.reserve_bytes() / frag),
+            inodes: core.inodes.live,
+            inodes_free: (INO_MAX - core.inodes.live).min(free),
+        }
+    }
+
+    /// Figures of the volume.
+    pub fn info(&self) -> Info {
+        let core = self.core();
+        let g = core.geometry;
+        let mut groups = [0; 3];
+        for group in 0..g.groups() {
+            match core.space.role(GroupNo(group)) {
+                Role::Free => groups[0] += 1,
+                Role::Log => groups[1] += 1,
+                _ => groups[2] += 1,
+            }
+        }
+        Info {
+            uuid: core.sb.uuid,
+            label: core.sb.label.clone(),
+            fragment_size: g.fragment_size,
+            block_size: g.block_size,
+            group_size: g.group_frags * u64::from(g.fragment_size),
+            groups,
+            total_frags: g.total_frags,
+            used_frags: core.space.used(),
+            held_frags: core.space.held_frags(),
+            segment: core.log.tail().ssn,
+            durable: core.log.durable(),
+            checkpoint: core.base.ssn,
+            inodes: core.inodes.live,
+            images: core.maps.lazy_map.len() as u64,
+            cached_bytes: core.blocks.cached_bytes(),
+            dirty_log_bytes: core.segment_estimate(),
+            dirty_home_bytes: core.homed_bytes(),
+            bitmap_bytes: core.space.loaded_bytes() as u64,
+            cached_inodes: core.inodes.nodes.len() as u64,
+            read_only: core.read_only,
+            device: self.device.counters(),
+        }
+    }
+}

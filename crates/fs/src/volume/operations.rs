@@ -1,0 +1,233 @@
+//! Operations on names, contents and attributes.
+
+use super::Volume;
+use super::background::LEFTOVERS_STEP;
+use crate::error::Error;
+use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, XattrMode};
+use loamfs_format::Ino;
+use loamfs_format::inode::mode;
+
+impl Volume {
+    /// Attributes of what a name leads to; `.` and `..` too.
+    ///
+    /// # Errors
+    /// [`Error`], here and below.
+    pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr, Error> {
+        self.run(|core| core.lookup(dir, name))
+    }
+
+    /// Attributes.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn getattr(&self, ino: Ino) -> Result<Attr, Error> {
+        self.run(|core| core.attr(ino))
+    }
+
+    /// Changes attributes; a new size cuts or extends a file.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
+        let attr = self.run(|core| core.setattr(ino, set))?;
+        if set.size.is_some() {
+            self.tidy(LEFTOVERS_STEP)?;
+        }
+        Ok(attr)
+    }
+
+    /// Makes a regular file.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
+        self.run(|core| core.make(dir, name, mode::REGULAR, new, b""))
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
+        self.run(|core| core.make(dir, name, mode::DIRECTORY, new, b""))
+    }
+
+    /// Makes a special file, or a regular one, of the type bits `file_type`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn mknod(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        file_type: u32,
+        new: &NewInode,
+    ) -> Result<Attr, Error> {
+        match file_type {
+            mode::REGULAR | mode::FIFO | mode::SOCKET | mode::BLOCK | mode::CHARACTER => {
+                self.run(|core| core.make(dir, name, file_type, new, b""))
+            }
+            _ => Err(Error::Invalid("this type of file cannot be made so")),
+        }
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn symlink(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        target: &[u8],
+        new: &NewInode,
+    ) -> Result<Attr, Error> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        self.run(|core| core.make(dir, name, mode::SYMLINK, new, target))
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, Error> {
+        self.run(|core| core.link(ino, dir, name))
+    }
+
+    /// Takes a name away from what is no directory.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
+        self.run(|core| core.unlink(dir, name))?;
+        self.tidy(1)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
+        self.run(|core| core.rmdir(dir, name))?;
+        self.tidy(1)
+    }
+
+    /// Renames, replaces or swaps.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn rename(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        new_dir: Ino,
+        new_name: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Error> {
+        self.run(|core| core.rename((dir, name), (new_dir, new_name), flags))?;
+        self.tidy(1)
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Error> {
+        self.run(|core| core.readlink(ino))
+    }
+
+    /// Up to `max` entries from a position on, 0 being the start; each says where to go on.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn readdir(&self, dir: Ino, position: u64, max: usize) -> Result<Vec<DirEntry>, Error> {
+        self.run(|core| core.readdir(dir, position, max))
+    }
+
+    /// Holds an inode, so that it lives on when its last name goes.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn open_file(&self, ino: Ino) -> Result<(), Error> {
+        self.run(|core| core.hold(ino))
+    }
+
+    /// Lets go of what [`Volume::open_file`] held.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn release_file(&self, ino: Ino) -> Result<(), Error> {
+        self.core().let_go(ino);
+        if self.core().read_only {
+            Ok(())
+        } else {
+            self.tidy(1)
+        }
+    }
+
+    /// Reads up to `len` bytes; fewer at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+        self.run(|core| core.read(ino, offset, len))
+    }
+
+    /// Writes all of `data`.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize, Error> {
+        // Pieces, so that one write never exceeds what may be dirty; each is atomic.
+        let mut done = 0;
+        for piece in data.chunks(256 << 10) {
+            let result = self.run(|core| core.write(ino, offset + done as u64, piece));
+            match result {
+                Ok(()) => done += piece.len(),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// The value of an attribute.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
+        self.run(|core| core.getxattr(ino, name))
+    }
+
+    /// Sets an attribute.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn setxattr(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+    ) -> Result<(), Error> {
+        self.run(|core| core.setxattr(ino, name, value, how))
+    }
+
+    /// The names of all attributes.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>, Error> {
+        self.run(|core| core.listxattr(ino))
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
+        self.run(|core| core.removexattr(ino, name))
+    }
+}

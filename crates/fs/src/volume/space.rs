@@ -1,0 +1,123 @@
+//! The fight for space: pending frees, checkpoints, compaction, emptying groups (rules 10 and 11).
+
+use super::{Volume, Wait};
+use crate::blocks::Stop;
+use crate::error::Error;
+use loamfs_format::{Extent, Ino};
+
+/// Rounds of compaction in one go: enough to go through a whole log.
+const REPLENISH_ROUNDS: usize = 1024;
+/// Rounds in a row that may win nothing: a checkpoint takes before it gives.
+const IDLE_ROUNDS: usize = 6;
+
+impl Volume {
+    /// Makes room in memory: what waits is committed, and pending truncates are drained.
+    pub(super) fn relieve(&self) -> Result<(), Error> {
+        self.tidy(usize::MAX)?;
+        let _commit = self.commit_lock();
+        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
+        self.commit_locked(&all, false, Wait::Written)?;
+        self.checkpoint_if_due()
+    }
+
+    /// Wins space back before anyone gets ENOSPC (rule 10), each time by dearer means: pending frees become durable,
+    /// and reusable by a segment that says so; checkpoints give back maps and summaries; the log is compacted.
+    pub(super) fn win_space(&self, means: u32) -> Result<(), Error> {
+        self.tidy(usize::MAX)?;
+        let _commit = self.commit_lock();
+        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
+        self.commit_locked(&all, false, Wait::Durable)?;
+        self.commit_locked(&[], true, Wait::Durable)?;
+        if means >= 2 {
+            self.checkpoint_locked()?;
+            self.checkpoint_locked()?;
+            self.commit_locked(&[], true, Wait::Durable)?;
+        }
+        if means >= 3 {
+            self.replenish_locked(true)?;
+        }
+        Ok(())
+    }
+
+    /// Compacts the log, then empties groups, while it lacks room for the reserve in holes that segments fit into: a
+    /// segment's worth at a time, each made reusable before the next. `more` goes on for as long as anything is won.
+    pub(super) fn replenish_locked(&self, more: bool) -> Result<(), Error> {
+        let (mut best, mut idle) = (0, 0);
+        for _ in 0..REPLENISH_ROUNDS {
+            let (enough, usable, worth) = {
+                let mut core = self.core();
+                if !core.may_compact() {
+                    break;
+                }
+                let worth = core.geometry.frags_for(core.geometry.segment_max.into());
+                let whole = core.space.free_groups() * core.geometry.group_frags;
+                // What stands in whole groups serves every role, and so counts twice.
+                (core.has_reserve(), core.usable_log() + 2 * whole, worth)
+            };
+            idle = if usable > best { 0 } else { idle + 1 };
+            best = best.max(usable);
+            if enough && !more || idle > IDLE_ROUNDS {
+                break;
+            }
+            let ranges = self.core().compactable(worth);
+            if self.evacuate_some(&ranges)? == 0 && !self.empty_group()? {
+                break;
+            }
+            self.make_reusable()?;
+        }
+        Ok(())
+    }
+
+    /// Commits what was moved, and lets the places it left be reused.
+    fn make_reusable(&self) -> Result<(), Error> {
+        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
+        self.commit_locked(&all, false, Wait::Durable)?;
+        self.commit_locked(&[], true, Wait::Durable)?;
+        self.checkpoint_if_due()
+    }
+
+    /// Moves everything out of the group that holds least, so that it can take another role (rule 11); returns
+    /// whether there was one.
+    fn empty_group(&self) -> Result<bool, Error> {
+        let Some((group, ranges)) = self.core().emptiest_group() else {
+            return Ok(false);
+        };
+        self.core().space.close_group(Some(group));
+        let result = self.move_all(&ranges);
+        self.core().space.close_group(None);
+        match result {
+            // The rest of the volume had no room for it after all; what was moved stays moved.
+            Err(Error::NoSpace) => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    /// Evacuates ranges segment by segment.
+    fn move_all(&self, mut ranges: &[Extent]) -> Result<(), Error> {
+        while !ranges.is_empty() {
+            let done = self.evacuate_some(ranges)?;
+            if done == 0 {
+                break;
+            }
+            ranges = ranges.get(done..).unwrap_or_default();
+            self.make_reusable()?;
+        }
+        Ok(())
+    }
+
+    /// Evacuates ranges until as much is dirty as one segment takes; returns how many were looked at.
+    fn evacuate_some(&self, ranges: &[Extent]) -> Result<usize, Error> {
+        let mut done = 0;
+        for range in ranges {
+            let moved = self.step(|core| match core.evacuate(*range) {
+                Err(Stop::Crowded) => Ok(false),
+                other => other.map(|()| true),
+            })?;
+            if !moved {
+                break;
+            }
+            done += 1;
+        }
+        Ok(done)
+    }
+}
