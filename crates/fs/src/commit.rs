@@ -212,19 +212,38 @@ impl Core {
         let placement = self.place(&tail, &contents, kind)?;
         self.blocks.begin_segment(ssn);
         self.usable_log = None;
-        let mut seal = Seal {
+        let seal = Seal {
             ssn,
             image: Image::new(&self.geometry, &placement.extents),
             records: Vec::new(),
             addresses: placement.blocks.clone(),
             at: 0,
         };
-        self.freeze(&mut seal, &contents)?;
-        let header = self.describe(&mut seal, &tail, &placement, kind)?;
-        let Seal { image, records, .. } = seal;
-        let (header, segment) = image.finish(header, &records);
+        let built = self.build(seal, &tail, &contents, &placement, kind);
+        let (header, segment) = built.inspect_err(|stop| {
+            // What was frozen so far cannot be taken back; nothing of it has reached the device.
+            if let Stop::Failed(error) = stop {
+                self.fail_log(error);
+            }
+        })?;
         self.after_seal(&header, &placement, &segment);
         Ok(segment)
+    }
+
+    /// Freezes the blocks, describes them, and puts the segment together.
+    fn build(
+        &mut self,
+        mut seal: Seal,
+        tail: &Tail,
+        contents: &Contents,
+        placement: &Placement,
+        kind: SegmentKind,
+    ) -> Result<(Header, Segment), Stop> {
+        self.freeze(&mut seal, contents)?;
+        let header = self.describe(&mut seal, tail, placement, kind)?;
+        let room: u64 = placement.summary.iter().map(|extent| extent.frags).sum();
+        let room = room * u64::from(self.geometry.fragment_size);
+        Ok(seal.image.finish(header, &seal.records, room)?)
     }
 
     fn place(
@@ -253,6 +272,8 @@ impl Core {
             + contents.data.len() as u64 * RECORD_SIZE_MAX
             + roles
             + 64 * RECORD_SIZE_MAX;
+        let for_data = self.groups_for_data(0);
+        self.space.keep_for_data(for_data);
         let result = place(
             &mut self.space,
             &self.geometry,

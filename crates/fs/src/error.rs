@@ -6,6 +6,7 @@ use loamfs_format::node::NodeError;
 use loamfs_format::superblock::SuperblockError;
 use loamfs_format::{FragAddr, Ino, InodeBlockNo, Pointer};
 use loamfs_log::LogError;
+use loamfs_log::segment::SummaryTooLong;
 use loamfs_space::SpaceError;
 
 /// An error of the file system.
@@ -68,6 +69,9 @@ pub enum Error {
     /// The log failed.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// A segment could not be put together.
+    #[error(transparent)]
+    Segment(#[from] SummaryTooLong),
     /// Space accounting met the impossible.
     #[error(transparent)]
     Space(#[from] SpaceError),
@@ -184,6 +188,7 @@ impl Error {
             Error::Corrupt(_)
             | Error::Device(_)
             | Error::Log(_)
+            | Error::Segment(_)
             | Error::Space(_)
             | Error::Superblock(_) => 5,
         }

@@ -248,7 +248,7 @@ impl Core {
             return Err(Stop::Crowded);
         }
         self.prepare_dirty(ino)?;
-        if large || new_size > self.small_max() {
+        if large || new_size > self.small_max() || self.spills(new_size) {
             self.write_large(ino, offset, data)?;
         } else {
             self.admit(new_size + 8192, 0)?;
@@ -423,7 +423,11 @@ impl Core {
         let (old, large) = (node.inode.size, node.is_large());
         self.prepare_dirty(ino)?;
         if size > old {
-            self.admit(size.min(self.small_max()) + 16_384, 0)?;
+            let small_max = self.small_max();
+            // What stands behind the old end of a large file becomes zero; a small one leaves the log.
+            let at_home = large || size > small_max;
+            let data = if at_home { 2 * small_max } else { 0 };
+            self.admit(size.min(small_max) + 16_384, data)?;
         } else {
             self.admit_removal()?;
         }

@@ -4,6 +4,7 @@
 //! itself, so that the same seed gives the same bytes on disk.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod admission;
 mod blocks;
 mod commit;
 mod core;

@@ -13,8 +13,9 @@ use loamfs_format::maps::OwnerRecord;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
-use loamfs_log::segment::HOLE_MIN;
 
+/// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
+const HOLE_MIN: u64 = 128 << 10;
 /// Fragments that one step of the mover looks at.
 const STEP_FRAGS: u64 = 256;
 

@@ -29,9 +29,18 @@ pub(crate) struct SettleWrite {
     pub units: Vec<(FragAddr, FragAddr, Vec<u8>)>,
 }
 
-/// Units that become images, with their homes, and units for new homes.
-type Sorted = (Vec<(u64, FragAddr)>, BTreeSet<u64>);
+/// Units that become images, with their homes.
+type Images = Vec<(u64, FragAddr)>;
+/// Images, units for new homes, the blocks that hold these, and the homes.
+type Room = (
+    Images,
+    BTreeSet<u64>,
+    BTreeMap<u64, Vec<u8>>,
+    Vec<(u64, Extent)>,
+);
 
+/// Bytes of a summary that an image takes: allocation, image, and the free of the one before.
+const IMAGE_RECORDS: u64 = 256;
 /// Homes may be longer than this only in pieces, so that their length in bytes fits a pointer.
 const HOME_FRAGS_MAX: u64 = 1 << 20;
 
@@ -55,16 +64,33 @@ impl Core {
             .collect();
         self.prepare_dirty(ino)?;
         let (images, fresh) = self.sort_out(ino, &units)?;
-        let blocks = self.gather_blocks(ino, &fresh)?;
-        let homes = self.find_homes(ino, &blocks)?;
+        let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
         // From here on nothing stops.
         self.make_images(ino, &images);
         self.note_dirty();
         Ok(self.make_batch(ino, &fresh, blocks, homes))
     }
 
+    /// Takes homes for what needs them. Where the log has no room for images, they too get new homes, for which what
+    /// waits was admitted (rules 6 and 10); where data groups have none after all, the reserve serves.
+    fn find_room(&mut self, ino: Ino, images: Images, fresh: BTreeSet<u64>) -> Result<Room, Stop> {
+        if !self.space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0) {
+            let mut all = fresh.clone();
+            all.extend(images.iter().map(|(unit, _)| unit));
+            let blocks = self.gather_blocks(ino, &all)?;
+            match self.find_homes(ino, &blocks) {
+                Ok(homes) => return Ok((Images::new(), all, blocks, homes)),
+                Err(Stop::Full) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        let blocks = self.gather_blocks(ino, &fresh)?;
+        let homes = self.find_homes(ino, &blocks)?;
+        Ok((images, fresh, blocks, homes))
+    }
+
     /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.
-    fn sort_out(&mut self, ino: Ino, units: &[u64]) -> Result<Sorted, Stop> {
+    fn sort_out(&mut self, ino: Ino, units: &[u64]) -> Result<(Images, BTreeSet<u64>), Stop> {
         let (mut images, mut fresh) = (Vec::new(), BTreeSet::new());
         let (Some(first), Some(last)) = (units.first(), units.last()) else {
             return Ok((images, fresh));

@@ -8,9 +8,6 @@ use loamfs_format::summary::{EXTENTS_MAX, HEADER_SIZE, Header, Record};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
 use loamfs_space::{Found, Space, SpaceError};
 
-/// Smallest hole that is plugged while larger ones exist (H10, and "One mover" in DESIGN.md).
-pub const HOLE_MIN: u64 = 128 << 10;
-
 /// Why a segment found no place.
 #[derive(Debug)]
 pub enum PlaceError {
@@ -157,30 +154,24 @@ impl Placer<'_> {
             return Err(PlaceError::Full);
         }
         let unit = self.geometry.unit_frags();
+        // As many extents as are left must be enough for the rest.
+        let fair = self.left / (EXTENTS_MAX - self.closed.len()) as u64;
         let near = self.closed.last().map_or(self.current.start, |e| e.end());
         let want = self.left.next_multiple_of(unit).max(unit);
         let least = least
             .max(self.geometry.block_frags())
+            .max(fair)
             .next_multiple_of(unit);
-        let mut found = self.find(want, near, least)?;
+        let mut found = match self.space.find_log(want, least, near, self.rotational) {
+            Found::Run(extent) => extent,
+            Found::Load(groups) => return Err(PlaceError::Load(groups)),
+            Found::Full => return Err(PlaceError::Full),
+        };
         found.frags = found.frags.min(want);
         self.take(found)?;
         self.current = found;
         self.used = 0;
         Ok(())
-    }
-
-    /// A free run: one that is worth a seek if there is any, else any of at least `least` fragments.
-    fn find(&mut self, want: u64, near: FragAddr, least: u64) -> Result<Extent, PlaceError> {
-        let hole_min = self.geometry.frags_for(HOLE_MIN).min(want).max(least);
-        for least in [hole_min, least] {
-            match self.space.find_log(want, least, near, self.rotational) {
-                Found::Run(extent) => return Ok(extent),
-                Found::Load(groups) => return Err(PlaceError::Load(groups)),
-                Found::Full => {}
-            }
-        }
-        Err(PlaceError::Full)
     }
 
     /// Ends the current extent behind its last filled unit and gives the rest back.
@@ -224,12 +215,12 @@ impl Placer<'_> {
         let start = if here >= window / 8 {
             end
         } else {
-            match self.find(window, end, unit) {
-                Ok(found) if found.frags > here => found.start,
-                Err(PlaceError::Load(groups)) => return Err(PlaceError::Load(groups)),
+            match self.space.find_log(window, unit, end, self.rotational) {
+                Found::Run(found) if found.frags > here => found.start,
+                Found::Load(groups) => return Err(PlaceError::Load(groups)),
                 _ if here >= unit => end,
-                Ok(found) => found.start,
-                Err(error) => return Err(error),
+                Found::Run(found) => found.start,
+                Found::Full => return Err(PlaceError::Full),
             }
         };
         let next = Extent::new(start, unit);
@@ -294,10 +285,26 @@ impl Image {
         }
     }
 
-    /// Writes the summary over the first bytes and ends the segment.
-    pub fn finish(mut self, mut header: Header, records: &[Record]) -> (Header, Segment) {
+    /// Writes the summary, for which `room` bytes were placed, over the first bytes and ends the segment.
+    ///
+    /// # Errors
+    /// [`SummaryTooLong`]: the bound that [`place`] was given was wrong, and the segment cannot be used.
+    pub fn finish(
+        mut self,
+        mut header: Header,
+        records: &[Record],
+        room: u64,
+    ) -> Result<(Header, Segment), SummaryTooLong> {
         let mut bytes = vec![0u8; HEADER_SIZE];
         records.iter().for_each(|r| r.encode(&mut bytes));
+        if bytes.len() as u64 > room {
+            let (records, bytes) = (records.len(), bytes.len());
+            return Err(SummaryTooLong {
+                records,
+                bytes,
+                room,
+            });
+        }
         header.extents = self.extents.clone();
         header.records_len = (bytes.len() - HEADER_SIZE) as u64;
         header.records_checksum =
@@ -315,12 +322,19 @@ impl Image {
             .map(|e| e.start)
             .zip(self.buffers)
             .collect();
-        (
-            header.clone(),
-            Segment {
-                ssn: header.ssn,
-                writes,
-            },
-        )
+        let ssn = header.ssn;
+        Ok((header, Segment { ssn, writes }))
     }
+}
+
+/// A summary that is longer than its place.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("a summary of {records} records takes {bytes} bytes, and has {room}")]
+pub struct SummaryTooLong {
+    /// Records.
+    pub records: usize,
+    /// Bytes with the header.
+    pub bytes: usize,
+    /// Bytes that were placed.
+    pub room: u64,
 }

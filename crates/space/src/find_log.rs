@@ -46,14 +46,17 @@ impl Space {
     /// it has to. Nothing else is claimed: the caller allocates what it uses.
     ///
     /// In this order: the run that continues at `near`; the first one behind it, and around the end of the volume,
-    /// in a log group; a free group, the nearest to the log groups there are, so that metadata stay together (Z7),
-    /// and the first one in the middle of a `rotational` device; the largest hole of at least `least` fragments
-    /// (smaller ones are left to compaction). The run found is at most `want` long.
+    /// in a log group; a free group that is not kept for data, the nearest to the log groups there are, so that
+    /// metadata stay together (Z7), and the first one in the middle of a `rotational` device; the largest hole of at
+    /// least `least` fragments (smaller ones are left to compaction); a kept group. The run found is at most `want`
+    /// long.
     pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr, rotational: bool) -> Found {
         let unit = self.geometry.unit_frags();
         let total = self.geometry.total_frags;
         let want = want.clamp(1, total).next_multiple_of(unit);
-        let least = least.clamp(1, want).next_multiple_of(unit);
+        // No hole of a whole group is too small.
+        let least = least.clamp(1, want).min(self.geometry.group_frags / 2);
+        let least = least.next_multiple_of(unit);
         // No group has a longer run; those of neighbours may continue it.
         let cap = want.min(self.geometry.group_frags);
         let near = FragAddr(near.0.min(total).next_multiple_of(unit));
@@ -63,17 +66,41 @@ impl Space {
         if let Some(found) = self.next_fit(cap, want, near) {
             return found;
         }
-        while let Some(index) = self.free_group_for_log(near, rotational) {
+        if let Some(run) = self.claim_run(self.kept_for_data, least, want, near, rotational) {
+            return Found::Run(run);
+        }
+        match self.largest_hole(least, want, near) {
+            Found::Full => match self.claim_run(0, least, want, near, rotational) {
+                Some(run) => Found::Run(run),
+                None => Found::Full,
+            },
+            found => found,
+        }
+    }
+
+    /// A run in a free group, which becomes a log group, while more than `kept` of them are left.
+    fn claim_run(
+        &mut self,
+        kept: u64,
+        least: u64,
+        want: u64,
+        near: FragAddr,
+        rotational: bool,
+    ) -> Option<Extent> {
+        while self.free_groups() > kept {
+            let index = self.free_group_for_log(near, rotational)?;
             if !self.claim(index, Role::Log) {
-                break;
+                return None;
             }
-            if let Some(run) = self.log_run_in(index, 0, cap.min(self.longest(index)), want)
-                && run.frags >= least
+            // A superblock may leave too little.
+            let longest = self.longest(index);
+            if longest >= least
+                && let Some(run) = self.log_run_in(index, 0, want.min(longest), want)
             {
-                return Found::Run(self.grow_log(run, want));
+                return Some(self.grow_log(run, want, kept));
             }
         }
-        self.largest_hole(least, want, near)
+        None
     }
 
     /// The first run of at least `cap` fragments behind `near`, going around once.
@@ -129,10 +156,11 @@ impl Space {
         }
     }
 
-    /// Claims the free groups behind a run until it is as long as wanted.
-    fn grow_log(&mut self, run: Extent, want: u64) -> Extent {
+    /// Claims the free groups behind a run until it is as long as wanted, or `kept` are left.
+    fn grow_log(&mut self, run: Extent, want: u64, kept: u64) -> Extent {
         let mut run = run;
         while run.frags < want
+            && self.free_groups() > kept
             && run.end().0 & (self.geometry.group_frags - 1) == 0
             && self.claim((run.end().0 >> self.shift) as usize, Role::Log)
         {

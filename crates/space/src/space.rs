@@ -100,6 +100,8 @@ pub struct Space {
     pub(crate) log: LogSpace,
     /// Free groups that data never takes.
     pub(crate) kept_for_log: u64,
+    /// Free groups that the log takes last: data that wait were admitted for them.
+    pub(crate) kept_for_data: u64,
     /// A group that is being emptied: nothing new is placed in it.
     pub(crate) closed: Option<usize>,
     pub(crate) held: Held,
@@ -152,6 +154,7 @@ impl Space {
             pending: BTreeSet::new(),
             log: LogSpace::default(),
             kept_for_log: 0,
+            kept_for_data: 0,
             closed: None,
             held: Held::default(),
             unshown: RangeMap::default(),
@@ -285,6 +288,12 @@ impl Space {
     /// From now on the last `groups` free groups are left to the log: [`Space::find_data`] does not take them.
     pub fn keep_for_log(&mut self, groups: u64) {
         self.kept_for_log = groups;
+    }
+
+    /// Until the next call the last `groups` free groups are left to data: [`Space::find_log`] takes them when there
+    /// is nothing else.
+    pub fn keep_for_data(&mut self, groups: u64) {
+        self.kept_for_data = groups;
     }
 
     /// From now on nothing new is placed in `group`, which is being emptied, and in no other such group.

@@ -51,6 +51,10 @@ fn settings() -> Result<Settings, String> {
 }
 
 fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_env_filter(tracing_subscriber::EnvFilter::from_env("LOAMFS_LOG"))
+        .with_writer(std::io::stderr)
+        .init();
     let settings = match settings() {
         Ok(settings) => settings,
         Err(error) => {

@@ -1,0 +1,229 @@
+//! What an operation may still take of memory and of the volume before it starts (H17; rules 1 and 10).
+
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use loamfs_format::ifile::INODES_PER_BLOCK;
+use loamfs_format::mutant;
+use loamfs_format::summary::EXTENTS_MAX;
+
+/// Bytes freed after which a lost fight for space is worth another one, at most.
+const EXHAUSTED_WORTH: u64 = 1 << 20;
+
+impl Core {
+    /// Most bytes of a file that stays in the log.
+    pub fn small_max(&self) -> u64 {
+        self.geometry.block_size.into()
+    }
+
+    /// Bytes of the volume.
+    pub fn volume_bytes(&self) -> u64 {
+        self.geometry.total_frags * u64::from(self.geometry.fragment_size)
+    }
+
+    fn group_bytes(&self) -> u64 {
+        self.geometry.group_frags * u64::from(self.geometry.fragment_size)
+    }
+
+    /// Images beyond which settling starts by itself: the log is no place for them to stay.
+    pub fn images_max(&self) -> usize {
+        (self.volume_bytes() >> 20).clamp(4, 4096) as usize
+    }
+
+    // ---- memory ------------------------------------------------------------------------------------------------
+
+    /// An upper bound of what the next segment holds, in bytes.
+    pub fn segment_estimate(&self) -> u64 {
+        let images: u64 = self
+            .homed
+            .iter()
+            .filter_map(|ino| self.inodes.nodes.get(ino))
+            .map(|node| node.homed.images.len() as u64 * 4096)
+            .sum();
+        let blocks = self.blocks.dirty_count() as u64 * 4096
+            + self.inodes.dirty_bytes
+            + self.small_bytes
+            + images;
+        // Records: about 64 bytes for each thing written, and the frees.
+        let things = self.blocks.dirty_count() + self.inodes.blocks.len() + self.blocks.frees.len();
+        blocks + (things as u64 + self.small_bytes / 1024) * 64 + 8192
+    }
+
+    /// Bytes beyond which the next segment takes nothing more.
+    pub fn segment_full(&self) -> u64 {
+        u64::from(self.geometry.segment_max) * 3 / 4
+    }
+
+    /// Bytes of large files' data that wait.
+    pub fn homed_bytes(&self) -> u64 {
+        self.homed
+            .iter()
+            .filter_map(|ino| self.inodes.nodes.get(ino))
+            .map(|node| node.homed.bytes())
+            .sum()
+    }
+
+    // ---- admission ---------------------------------------------------------------------------------------------
+
+    /// Admits an operation that makes at most `log` bytes and `data` bytes of new content (rules 1 and 10).
+    ///
+    /// # Errors
+    /// Read-only; [`Stop::Crowded`] when a commit must make room in memory, [`Stop::Full`] when space must be won.
+    pub fn admit(&mut self, log: u64, data: u64) -> Result<(), Stop> {
+        self.admit_removal()?;
+        if self.homed_bytes() + data > self.homed_max {
+            return Err(Stop::Crowded);
+        }
+        if !self.space_fits(log, data) {
+            return Err(Stop::Full);
+        }
+        Ok(())
+    }
+
+    /// Admits an operation that gives space back: it may use the reserve.
+    pub fn admit_removal(&mut self) -> Result<(), Stop> {
+        if self.read_only {
+            return Err(Error::ReadOnly.into());
+        }
+        if self.segment_estimate() > self.segment_full() {
+            return Err(Stop::Crowded);
+        }
+        Ok(())
+    }
+
+    /// Whether the content of a small file of `size` bytes goes to a data group because the log is nearly full (H18,
+    /// rule 10): what is left of the log is for metadata.
+    pub fn spills(&mut self, size: u64) -> bool {
+        let room = self.space.log_space().data * u64::from(self.geometry.fragment_size);
+        let block = u64::from(self.geometry.block_size);
+        room >= self.homed_reserved() + block
+            && !self.space_fits(size + self.spill_margin(), 0)
+            && self.space_fits(16_384, block)
+    }
+
+    /// Bytes of the log that small files leave to metadata while data groups have room.
+    fn spill_margin(&self) -> u64 {
+        self.reserve_bytes() / 2
+    }
+
+    // ---- space -------------------------------------------------------------------------------------------------
+
+    /// Whether `log` more bytes in the log and `data` more bytes in data groups, besides what is dirty and what waits,
+    /// would leave the reserve alone.
+    pub fn space_fits(&mut self, log: u64, data: u64) -> bool {
+        let frag = u64::from(self.geometry.fragment_size);
+        let for_data = self.groups_for_data(data);
+        let dirty = log + self.segment_estimate();
+        // Blocks are not split, so that the ends of holes are lost.
+        let need_log = dirty + dirty / 2 + self.reserve_bytes();
+        let in_log = self.log_room(for_data) * frag;
+        let for_log = need_log.saturating_sub(in_log).div_ceil(self.group_bytes());
+        // Data never takes the last groups, whatever room the log has besides.
+        let kept = if for_data > 0 {
+            self.reserve_groups()
+        } else {
+            0
+        };
+        for_log.max(kept) + for_data <= self.space.free_groups()
+    }
+
+    /// Fragments of log groups to be counted on. Once the reserve's groups are all that is left, these are holes that
+    /// segments can be cut into.
+    fn log_room(&mut self, for_data: u64) -> u64 {
+        if self.space.free_groups() > self.reserve_groups() + for_data + 1 {
+            let free = self.space.log_space();
+            free.loaded + free.unloaded
+        } else {
+            self.usable_log()
+        }
+    }
+
+    /// Free groups that become data groups when all that waits, and `more` bytes, gets new homes.
+    pub fn groups_for_data(&self, more: u64) -> u64 {
+        let room = self.space.log_space().data * u64::from(self.geometry.fragment_size);
+        let short = (self.homed_reserved() + more).saturating_sub(room);
+        short.div_ceil(self.group_bytes())
+    }
+
+    /// Bytes that new homes for what waits may take.
+    fn homed_reserved(&self) -> u64 {
+        let blocks: u64 = self
+            .homed
+            .iter()
+            .filter_map(|ino| self.inodes.nodes.get(ino))
+            .map(|node| node.homed.dirty_blocks)
+            .sum();
+        blocks * u64::from(self.geometry.block_size)
+    }
+
+    /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
+    /// addresses, and a segment of deletes before each (rule 10).
+    pub fn reserve_bytes(&self) -> u64 {
+        let g = &self.geometry;
+        let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
+        let bounded = checkpoint.min(self.volume_bytes() / 16);
+        let checkpoints = if mutant::active("small-reserve") {
+            1
+        } else {
+            2
+        };
+        checkpoints * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+    }
+
+    /// Groups that data never takes, so that deletes and checkpoints find whole ones.
+    pub fn reserve_groups(&self) -> u64 {
+        self.reserve_bytes().div_ceil(self.group_bytes()).max(1)
+    }
+
+    /// Whether the log has room for the reserve besides what is dirty.
+    pub fn has_reserve(&mut self) -> bool {
+        self.space_fits(0, 0)
+    }
+
+    /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
+    pub fn may_compact(&mut self) -> bool {
+        let whole = self.space.free_groups() * self.geometry.group_frags;
+        let bytes = (self.usable_log() + whole) * u64::from(self.geometry.fragment_size);
+        bytes >= self.reserve_bytes() / 2 + self.segment_estimate()
+    }
+
+    /// Free fragments of log groups in holes that any segment can be cut into.
+    pub fn usable_log(&mut self) -> u64 {
+        let least = self.hole_least();
+        let space = &self.space;
+        *self
+            .usable_log
+            .get_or_insert_with(|| space.log_usable(least))
+    }
+
+    /// Fragments of the smallest hole to be counted on: any block fits into it, and the largest segment or checkpoint
+    /// is cut into half the extents that it may have, at most.
+    fn hole_least(&self) -> u64 {
+        let g = &self.geometry;
+        let inodes = INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64;
+        let nodes = u64::from(g.checkpoint_nodes_max) * 4096;
+        let longest = nodes
+            .min(self.volume_bytes() / 16)
+            .max(g.segment_max.into());
+        let cut = longest / (EXTENTS_MAX as u64 / 2);
+        g.frags_for(cut)
+            .max(g.block_frags())
+            .max(g.frags_for(inodes))
+    }
+
+    // ---- a fight for space that was lost -----------------------------------------------------------------------
+
+    /// Notes that fighting for space ended in ENOSPC.
+    pub fn note_exhausted(&mut self) {
+        self.exhausted = Some(self.space.free_frags());
+    }
+
+    /// Whether nothing much was freed since: then the fight would end as before.
+    pub fn is_exhausted(&mut self) -> bool {
+        let free = self.space.free_frags();
+        let worth = (self.geometry.total_frags / 512).min(self.geometry.frags_for(EXHAUSTED_WORTH));
+        let lost_at = self.exhausted.map(|at| at.min(free));
+        self.exhausted = lost_at.filter(|at| free <= at + worth);
+        self.exhausted.is_some()
+    }
+}
