@@ -59,13 +59,28 @@ impl Volume {
             if enough && !more || idle > IDLE_ROUNDS {
                 break;
             }
-            let ranges = self.core().compactable(worth);
-            if self.evacuate_some(&ranges)? == 0 && !self.empty_group()? {
+            // Where one way wins nothing any more, the other may.
+            let moved = if idle % 2 == 0 {
+                self.compact(worth)? || self.empty_group()?
+            } else {
+                self.empty_group()? || self.compact(worth)?
+            };
+            if !moved {
                 break;
             }
             self.make_reusable()?;
+            if idle > 0 {
+                // Summaries and map nodes in the way go with a checkpoint.
+                self.checkpoint_locked()?;
+            }
         }
         Ok(())
+    }
+
+    /// Evacuates ranges of the log that are worth about `frags` fragments; returns whether there were any.
+    fn compact(&self, frags: u64) -> Result<bool, Error> {
+        let ranges = self.core().compactable(frags);
+        Ok(self.evacuate_some(&ranges)? > 0)
     }
 
     /// Commits what was moved, and lets the places it left be reused.
