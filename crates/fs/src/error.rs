@@ -68,6 +68,9 @@ pub enum Error {
     /// The log failed.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// What was written to a file could not be brought to the device; it is kept in memory.
+    #[error("data of inode {0} could not be written")]
+    Unwritten(Ino),
     /// Space accounting met the impossible.
     #[error(transparent)]
     Space(#[from] SpaceError),
@@ -183,6 +186,7 @@ impl Error {
             Error::Unsupported => 95,
             Error::Corrupt(_)
             | Error::Device(_)
+            | Error::Unwritten(_)
             | Error::Log(_)
             | Error::Space(_)
             | Error::Superblock(_) => 5,
