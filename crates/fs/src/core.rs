@@ -49,8 +49,8 @@ pub(crate) struct Core {
     /// New homes whose files went while they were written, by batch.
     pub abandoned: BTreeMap<u64, Vec<Extent>>,
     pub next_batch: u64,
-    /// Homes of units that are being settled.
-    pub settling: BTreeMap<FragAddr, FragAddr>,
+    /// Homes whose images failed to settle; they are left alone until the next mount.
+    pub unsettled: BTreeSet<FragAddr>,
     /// Bytes of small files' data and large attributes that the next segment carries.
     pub small_bytes: u64,
     /// When the oldest change that is not sealed was made.

@@ -72,6 +72,9 @@ pub enum Error {
     /// A segment could not be put together.
     #[error(transparent)]
     Segment(#[from] SummaryTooLong),
+    /// What was written to a file could not be brought to the device; it is kept in memory.
+    #[error("data of inode {0} could not be written")]
+    Unwritten(Ino),
     /// Space accounting met the impossible.
     #[error(transparent)]
     Space(#[from] SpaceError),
@@ -187,6 +190,7 @@ impl Error {
             Error::Unsupported => 95,
             Error::Corrupt(_)
             | Error::Device(_)
+            | Error::Unwritten(_)
             | Error::Log(_)
             | Error::Segment(_)
             | Error::Space(_)

@@ -49,8 +49,8 @@ pub(crate) struct Homed {
     pub batch: Option<Batch>,
     /// Dirty units whose homes are to be given up: they get new ones however short they are.
     pub moving: BTreeSet<u64>,
-    /// A write to a home failed; fsync reports it once.
-    pub failed: bool,
+    /// Units that were ever put here: tells whether anything new came.
+    pub puts: u64,
 }
 
 impl Homed {
@@ -93,6 +93,7 @@ impl Homed {
         if self.dirty.range(first..first + per_block).next().is_none() {
             self.dirty_blocks += 1;
         }
+        self.puts += 1;
         self.dirty.insert(unit, bytes);
     }
 

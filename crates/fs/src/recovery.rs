@@ -174,7 +174,7 @@ impl Core {
             barrier: BTreeSet::new(),
             abandoned: BTreeMap::new(),
             next_batch: 1,
-            settling: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
             small_bytes: 0,
             dirty_since: None,
             homed_max: 64 << 20,

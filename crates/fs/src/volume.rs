@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
 use loamfs_device::Device;
-use loamfs_format::{Ino, Ssn, mutant};
+use loamfs_format::{Ssn, mutant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a volume is opened.
@@ -134,14 +134,14 @@ impl Volume {
     /// [`Error`].
     pub fn close(&self) -> Result<(), Error> {
         if self.core().read_only {
-            return Ok(());
+            return self.nothing_waits();
         }
         self.collect_orphans()?;
         self.tidy(usize::MAX)?;
         let _commit = self.commit_lock();
-        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
-        self.commit_locked(&all, false, Wait::Durable)?;
-        self.checkpoint_locked()
+        let unwritten = self.commit_all(Wait::Durable)?;
+        self.checkpoint_locked()?;
+        commit::all_written(unwritten)
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {

@@ -4,10 +4,10 @@ use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
-use crate::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT};
+use crate::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT, UnitBytes};
 use loamfs_device::Buffer;
 use loamfs_format::inode::{Body, FileExtent};
-use loamfs_format::maps::unit_crc;
+use loamfs_format::maps::{LazyEntry, unit_crc};
 use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::{Extent, FragAddr, Ino, Pointer};
@@ -25,9 +25,19 @@ pub(crate) struct HomeWrite {
 /// Images to be written to their homes.
 #[derive(Debug, Default)]
 pub(crate) struct SettleWrite {
-    /// Home, image, and what to write, in the order of homes.
-    pub units: Vec<(FragAddr, FragAddr, Vec<u8>)>,
+    /// In the order of homes.
+    pub units: Vec<ImageUnit>,
 }
+
+impl HomeWrite {
+    /// Bytes to be written.
+    pub fn bytes(&self) -> usize {
+        self.writes.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+}
+
+/// A home, its image, and what that holds.
+type ImageUnit = (FragAddr, FragAddr, UnitBytes);
 
 /// Units that become images, with their homes.
 type Images = Vec<(u64, FragAddr)>;
@@ -45,30 +55,40 @@ const IMAGE_RECORDS: u64 = 256;
 const HOME_FRAGS_MAX: u64 = 1 << 20;
 
 impl Core {
-    /// Starts to bring a file's waiting data to where segments can show them: overwrites become images for the next
-    /// segment, the rest gets new homes, which the caller writes.
-    pub fn start_writeback(&mut self, ino: Ino) -> Result<Option<HomeWrite>, Stop> {
+    /// Starts to bring what waits of a file's units `from ..= to` to where segments can show it: overwrites become
+    /// images for the next segment, the rest gets new homes, which the caller writes. Returns where to go on, `None`
+    /// when nothing waits there.
+    pub fn start_writeback(
+        &mut self,
+        ino: Ino,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<(u64, Option<HomeWrite>)>, Stop> {
         let Some(node) = self.inodes.nodes.get(&ino) else {
             self.homed.remove(&ino);
             return Ok(None);
         };
-        if node.homed.batch.is_some() || node.homed.dirty.is_empty() {
-            return Ok(None);
-        }
-        let units: Vec<u64> = node
-            .homed
-            .dirty
-            .keys()
-            .copied()
+        let waiting = node.homed.dirty.range(from..=to);
+        let units: Vec<u64> = waiting
+            .map(|(unit, _)| *unit)
             .take(BATCH_UNITS_MAX)
             .collect();
+        let Some(last) = units.last() else {
+            return Ok(None);
+        };
+        if node.homed.batch.is_some() {
+            return Err(Error::Unwritten(ino).into());
+        }
         self.prepare_dirty(ino)?;
         let (images, fresh) = self.sort_out(ino, &units)?;
         let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
         // From here on nothing stops.
         self.make_images(ino, &images);
         self.note_dirty();
-        Ok(self.make_batch(ino, &fresh, blocks, homes))
+        Ok(Some((
+            last + 1,
+            self.make_batch(ino, &fresh, blocks, homes),
+        )))
     }
 
     /// Takes homes for what needs them. Where the log has no room for images, they too get new homes, for which what
@@ -326,7 +346,6 @@ impl Core {
                 node.homed.take_back(batch.units);
                 node.homed.recount(self.geometry.block_units());
             }
-            node.homed.failed = true;
         }
         written
     }
@@ -453,22 +472,26 @@ impl Core {
     }
 
     /// Images that may go home now: durable ones, at most `max`, in the order of their homes.
-    pub fn start_settle(&mut self, max: usize) -> Result<SettleWrite, Stop> {
+    pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
         let durable = self.log.durable();
-        let mut due = Vec::new();
-        let mut missing = false;
-        let ready: Vec<_> = self
-            .maps
-            .lazy_map
-            .iter()
-            .filter(|(home, entry)| {
-                (entry.ssn <= durable || mutant::active("settle-early"))
-                    && !self.settling.contains_key(home)
-            })
-            .take(max)
-            .map(|(home, entry)| (*home, *entry))
-            .collect();
-        for (home, entry) in ready {
+        let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
+            (entry.ssn <= durable || mutant::active("settle-early"))
+                && !self.unsettled.contains(home)
+        };
+        let all = self.maps.lazy_map.iter().filter(due);
+        all.take(max).map(|(home, entry)| (*home, *entry)).collect()
+    }
+
+    /// Reads images; those that were overtaken meanwhile are left out.
+    pub fn read_images(
+        &mut self,
+        images: &[(FragAddr, LazyEntry)],
+    ) -> Result<Vec<ImageUnit>, Stop> {
+        let (mut units, mut missing) = (Vec::new(), false);
+        for (home, entry) in images {
+            if self.maps.lazy_map.get(home) != Some(entry) {
+                continue;
+            }
             let pointer = Pointer {
                 addr: entry.image,
                 frags: self.geometry.unit_frags() as u32,
@@ -476,24 +499,18 @@ impl Core {
                 checksum: entry.crc.into(),
                 ..Pointer::NONE
             };
-            match self.blocks.bytes(
-                &pointer,
-                What::Unit {
-                    ino: entry.ino,
-                    unit: entry.unit,
-                },
-            ) {
-                Ok(bytes) => due.push((home, entry.image, bytes.to_vec())),
+            let (ino, unit) = (entry.ino, entry.unit);
+            match self.blocks.bytes(&pointer, What::Unit { ino, unit }) {
+                Ok(bytes) => units.push((*home, entry.image, bytes)),
                 Err(Stop::Missing) => missing = true,
                 Err(stop) => return Err(stop),
             }
         }
         if missing {
-            return Err(Stop::Missing);
+            Err(Stop::Missing)
+        } else {
+            Ok(units)
         }
-        self.settling
-            .extend(due.iter().map(|(home, image, _)| (*home, *image)));
-        Ok(SettleWrite { units: due })
     }
 
     /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.
@@ -505,7 +522,6 @@ impl Core {
             .copied()
             .filter(|e| e.image == image)
         else {
-            self.settling.remove(&home);
             return Ok(());
         };
         let ino = entry.ino;
@@ -518,7 +534,6 @@ impl Core {
             return Ok(());
         };
         extents::apply_crcs(&mut node.inode, &mut self.blocks, &crcs)?;
-        self.settling.remove(&home);
         self.maps.lazy_map.remove(&home);
         self.maps.lazy_dirty.insert(home);
         self.records.push(Record::Settled { home, image });

@@ -34,7 +34,9 @@ impl Volume {
             (old, unsaid, core.maps.lazy_map.len(), core.images_max())
         };
         if old {
-            self.commit(Wait::Durable)?;
+            // What of large files could not be written waits on, and is the next fsync's error.
+            let _commit = self.commit_lock();
+            self.commit_all(Wait::Durable)?;
         } else if unsaid && self.core().dirty_since.is_none() {
             self.say_durable()?;
         }
@@ -70,10 +72,9 @@ impl Volume {
                 .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > said))
         };
         if frees_wait {
-            self.commit_locked(&[], true, Wait::Durable)
-        } else {
-            Ok(())
+            self.commit_locked(&[], true, Wait::Durable)?;
         }
+        Ok(())
     }
 
     /// Finds the orphans that an earlier mount left behind, once.

@@ -1,5 +1,6 @@
 //! Bringing changes to the device: segments, flushes, checkpoints and the superblocks that name them.
 
+use super::homes::Unwritten;
 use super::{Volume, Wait};
 use crate::error::Error;
 use crate::mkfs::write_segment;
@@ -11,15 +12,33 @@ impl Volume {
     /// Commits everything that waits.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`]; a large file's, if its data could not be written, after all else was. On a volume that became
+    /// read-only, that there is something which cannot be committed any more.
     pub fn commit(&self, wait: Wait) -> Result<(), Error> {
         let _commit = self.commit_lock();
         if self.core().read_only {
-            return Ok(());
+            return self.nothing_waits();
         }
+        let unwritten = self.commit_all(wait)?;
+        self.checkpoint_if_due()?;
+        all_written(unwritten)
+    }
+
+    /// That a volume which takes no changes has none that are not durable.
+    pub(super) fn nothing_waits(&self) -> Result<(), Error> {
+        let core = self.core();
+        let undurable = core.log.durable() < core.log.tail().ssn;
+        if undurable || core.is_dirty() || !core.homed.is_empty() {
+            Err(Error::ReadOnly)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Commits everything that waits, under the lock.
+    pub(super) fn commit_all(&self, wait: Wait) -> Result<Unwritten, Error> {
         let all: Vec<Ino> = self.core().homed.iter().copied().collect();
-        self.commit_locked(&all, false, wait)?;
-        self.checkpoint_if_due()
+        self.commit_locked(&all, false, wait)
     }
 
     /// Takes a checkpoint.
@@ -31,14 +50,18 @@ impl Volume {
         self.checkpoint_locked()
     }
 
-    /// Brings the waiting data of `files` to their homes, then seals and writes a segment.
+    /// Brings the waiting data of `files` to their homes, then seals and writes a segment. Files whose data stay where
+    /// they are do not hold the others up.
     pub(super) fn commit_locked(
         &self,
         files: &[Ino],
         force: bool,
         wait: Wait,
-    ) -> Result<(), Error> {
-        self.write_homes(files)?;
+    ) -> Result<Unwritten, Error> {
+        if self.core().read_only {
+            return Err(Error::ReadOnly);
+        }
+        let mut unwritten = self.write_homes(files)?;
         // A rename over an existing file waits for the data that it brings (rule 3).
         loop {
             let sealed = self.step(|core| {
@@ -50,7 +73,7 @@ impl Volume {
                 core.seal(force).map(Ok)
             })?;
             match sealed {
-                Err(files) => self.write_homes(&files)?,
+                Err(files) => unwritten.append(&mut self.write_homes(&files)?),
                 Ok(Some(segment)) => {
                     self.write_log(&segment)?;
                     break;
@@ -61,7 +84,7 @@ impl Volume {
         if wait == Wait::Durable && self.undurable() {
             self.flush()?;
         }
-        Ok(())
+        Ok(unwritten)
     }
 
     pub(super) fn undurable(&self) -> bool {
@@ -79,14 +102,14 @@ impl Volume {
         }
         let mut core = self.core();
         match result {
-            Ok(()) => {
+            Err(error) if !mutant::active("log-error-ignored") => {
+                core.fail_log(&error);
+                Err(error)
+            }
+            _ => {
                 core.log.written(segment.ssn);
                 core.blocks.segment_written(segment.ssn);
                 Ok(())
-            }
-            Err(error) => {
-                core.fail_log(&error);
-                Err(error)
             }
         }
     }
@@ -94,15 +117,23 @@ impl Volume {
     /// Flushes the device, and counts as durable what had been written before.
     pub(super) fn flush(&self) -> Result<(), Error> {
         let prefix = self.core().log.flushable();
-        let result = self.device.flush().map_err(Error::from);
+        self.flush_device()?;
         let mut core = self.core();
-        if let Err(error) = &result {
-            core.fail_log(error);
-            return result;
-        }
         core.log.flushed(prefix);
         core.release();
         Ok(())
+    }
+
+    /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
+    /// before may be lost, and a later one would not tell (rule 12).
+    pub(super) fn flush_device(&self) -> Result<(), Error> {
+        let result = self.device.flush().map_err(Error::from);
+        if let Err(error) = &result
+            && !mutant::active("flush-trusted-again")
+        {
+            self.core().fail_log(error);
+        }
+        result
     }
 
     pub(super) fn checkpoint_if_due(&self) -> Result<(), Error> {
@@ -147,7 +178,11 @@ impl Volume {
         };
         let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base)
             .map_err(Error::from)
-            .and_then(|slot| self.device.flush().map(|()| slot).map_err(Error::from));
+            .or_else(|error| match mutant::active("superblock-error-ignored") {
+                true => Ok(0),
+                false => Err(error),
+            })
+            .and_then(|slot| self.flush_device().map(|()| slot));
         let mut core = self.core();
         match result {
             Ok(slot) => {
@@ -161,5 +196,13 @@ impl Volume {
                 Err(error)
             }
         }
+    }
+}
+
+/// The first of what could not be written, as an error.
+pub(super) fn all_written(unwritten: Unwritten) -> Result<(), Error> {
+    match unwritten.into_iter().next() {
+        Some((_, error)) => Err(error),
+        None => Ok(()),
     }
 }

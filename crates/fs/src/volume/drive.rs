@@ -51,6 +51,8 @@ impl Volume {
     ) -> Result<T, Error> {
         let mut retrying = false;
         let (mut tries, mut rounds) = (0, 0);
+        // Why there was no room in memory after a commit.
+        let mut stuck = None;
         let result = loop {
             rounds += 1;
             let mut core = self.core();
@@ -72,7 +74,10 @@ impl Volume {
                 Stop::Failed(error) => Err(error),
                 Stop::Missing => self.fetch(&wanted),
                 Stop::Load(groups) => self.load(&groups),
-                Stop::Crowded if may_commit => self.relieve(),
+                Stop::Crowded if may_commit => match stuck.take() {
+                    Some(error) => Err(error),
+                    None => self.relieve().map(|error| stuck = error),
+                },
                 Stop::Full if may_commit && self.core().is_exhausted() => Err(Error::NoSpace),
                 Stop::Full if may_commit && tries < TRIES => {
                     tries += 1;

@@ -3,7 +3,7 @@
 use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::error::Error;
-use loamfs_format::{Extent, Ino};
+use loamfs_format::Extent;
 
 /// Rounds of compaction in one go: enough to go through a whole log.
 const REPLENISH_ROUNDS: usize = 1024;
@@ -11,13 +11,20 @@ const REPLENISH_ROUNDS: usize = 1024;
 const IDLE_ROUNDS: usize = 6;
 
 impl Volume {
-    /// Makes room in memory: what waits is committed, and pending truncates are drained.
-    pub(super) fn relieve(&self) -> Result<(), Error> {
+    /// Makes room in memory: what waits is committed, and pending truncates are drained. Returns why there is no room
+    /// all the same, if data of large files that cannot be written take most of it.
+    pub(super) fn relieve(&self) -> Result<Option<Error>, Error> {
         self.tidy(usize::MAX)?;
         let _commit = self.commit_lock();
-        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
-        self.commit_locked(&all, false, Wait::Written)?;
-        self.checkpoint_if_due()
+        let unwritten = self.commit_all(Wait::Written)?;
+        self.checkpoint_if_due()?;
+        let core = self.core();
+        let stuck = core.homed_bytes() > core.homed_max / 2;
+        Ok(unwritten
+            .into_iter()
+            .map(|(_, e)| e)
+            .next()
+            .filter(|_| stuck))
     }
 
     /// Wins space back before anyone gets ENOSPC (rule 10), each time by dearer means: pending frees become durable,
@@ -25,8 +32,7 @@ impl Volume {
     pub(super) fn win_space(&self, means: u32) -> Result<(), Error> {
         self.tidy(usize::MAX)?;
         let _commit = self.commit_lock();
-        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
-        self.commit_locked(&all, false, Wait::Durable)?;
+        self.commit_all(Wait::Durable)?;
         self.commit_locked(&[], true, Wait::Durable)?;
         if means >= 2 {
             self.checkpoint_locked()?;
@@ -85,8 +91,7 @@ impl Volume {
 
     /// Commits what was moved, and lets the places it left be reused.
     fn make_reusable(&self) -> Result<(), Error> {
-        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
-        self.commit_locked(&all, false, Wait::Durable)?;
+        self.commit_all(Wait::Durable)?;
         self.commit_locked(&[], true, Wait::Durable)?;
         self.checkpoint_if_due()
     }
