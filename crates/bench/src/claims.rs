@@ -11,6 +11,8 @@ mod scan;
 
 use clap::ValueEnum;
 
+pub use full::fill;
+
 use crate::Error;
 use crate::lab::Tools;
 use crate::table::Row;

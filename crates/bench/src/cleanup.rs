@@ -80,7 +80,9 @@ mod tests {
         let count = Arc::new(AtomicU32::new(0));
         let step = |by: u32| {
             let count = Arc::clone(&count);
-            later(move || drop(count.fetch_add(by, Ordering::Relaxed)))
+            later(move || {
+                count.fetch_add(by, Ordering::Relaxed);
+            })
         };
         let (first, second) = (step(1), step(10));
         drop(first);

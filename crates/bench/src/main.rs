@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use loamfs_bench::claims::{Claim, Scale};
+use loamfs_bench::claims::{Claim, Scale, fill};
 use loamfs_bench::lab::Tools;
 use loamfs_bench::{Error, cleanup, table};
 
@@ -21,6 +21,9 @@ struct Cli {
 enum Command {
     /// Compares what the project promises with what is measured; exit code 1 if anything does not hold.
     Claims(ClaimsArgs),
+    /// Fills a file system with files of some size, and prints their number: one of several such processes.
+    #[command(hide = true)]
+    Fill { directory: PathBuf, bytes: usize },
 }
 
 #[derive(Debug, clap::Args)]
@@ -46,10 +49,14 @@ struct ClaimsArgs {
 }
 
 fn main() -> ExitCode {
-    let Cli {
-        command: Command::Claims(args),
-    } = Cli::parse();
-    match claims(&args) {
+    let result = match Cli::parse().command {
+        Command::Claims(args) => claims(&args),
+        Command::Fill { directory, bytes } => fill(&directory, bytes).and_then(|count| {
+            print(&format!("{count}\n"))?;
+            Ok(true)
+        }),
+    };
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
         Err(error) => {
@@ -97,12 +104,16 @@ fn claims(args: &ClaimsArgs) -> Result<bool, Error> {
     } else {
         table::text(&rows)
     };
+    print(&text)?;
+    Ok(rows.iter().all(|row| row.holds != Some(false)))
+}
+
+fn print(text: &str) -> Result<(), Error> {
     let printed = std::io::stdout().write_all(text.as_bytes());
     printed.map_err(|source| Error::Io {
         what: "printing".into(),
         source,
-    })?;
-    Ok(rows.iter().all(|row| row.holds != Some(false)))
+    })
 }
 
 /// The `loamfs` program beside this one.
