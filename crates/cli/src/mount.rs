@@ -4,6 +4,7 @@
 pub mod control;
 pub mod daemon;
 pub mod log;
+mod memory;
 pub mod options;
 mod source;
 pub mod spawn;

@@ -745,6 +745,7 @@ impl Core {
         }
         self.small_bytes = 0;
         self.inodes.dirty_bytes = 0;
+        self.inodes.busy = 0;
         self.dirty_since = None;
         self.barrier.clear();
     }

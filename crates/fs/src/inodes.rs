@@ -50,7 +50,8 @@ impl Node {
 
     /// Whether nobody would miss it in memory.
     fn idle(&self) -> bool {
-        !self.dirty && self.references == 0 && self.small.is_none() && self.homed.is_clean()
+        let told = !self.homed.failed;
+        !self.dirty && told && self.references == 0 && self.small.is_none() && self.homed.is_clean()
     }
 }
 
@@ -84,6 +85,8 @@ pub(crate) struct Inodes {
     pub dirty_bytes: u64,
     /// How many idle inodes stay in memory.
     pub nodes_max: usize,
+    /// How many more there were at the last look that could not go.
+    pub busy: usize,
 }
 
 /// Directories whose place for new inodes is remembered.
@@ -136,7 +139,6 @@ impl Inodes {
             }
         };
         let inode = decode(&entry, packed.as_deref(), ino)?;
-        self.shrink();
         self.nodes.insert(ino, Node::new(inode, entry.ssn));
         Ok(())
     }
@@ -262,16 +264,19 @@ impl Inodes {
         self.touch_block(block_of(ino));
     }
 
-    /// Drops idle inodes once there are too many.
-    fn shrink(&mut self) {
-        if self.nodes.len() >= self.nodes_max {
-            let mut excess = self.nodes.len() - self.nodes_max / 2;
-            self.nodes.retain(|_, node| {
-                let keep = excess == 0 || !node.idle();
-                excess -= usize::from(!keep);
-                keep
-            });
+    /// Drops idle inodes once there are too many. Only between operations, which count on what they loaded.
+    pub fn shrink(&mut self) {
+        if self.nodes.len() < self.nodes_max + self.busy {
+            return;
         }
+        let mut excess = self.nodes.len() - self.nodes_max / 2;
+        self.nodes.retain(|_, node| {
+            let keep = excess == 0 || !node.idle();
+            excess -= usize::from(!keep);
+            keep
+        });
+        // Those are not looked at again before as many others came as are worth the walk.
+        self.busy = self.nodes.len().saturating_sub(self.nodes_max / 2);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::blocks::{Fetch, What};
 use crate::error::Error;
-use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
+use loamfs_device::{Device, DeviceError, IoKind, Read};
 use loamfs_format::Geometry;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,9 +17,7 @@ const REQUEST_MAX: u64 = 1 << 20;
 
 /// A window's worth of the device, as it was read a while ago.
 struct Window {
-    /// The request that brought it, and where in it the window starts.
-    bytes: Arc<Buffer>,
-    start: usize,
+    bytes: Box<[u8]>,
     /// When it was last used, in look-ups.
     used: u64,
 }
@@ -82,7 +80,6 @@ impl Reader {
         for (span, read) in spans.into_iter().zip(batch) {
             match read.into_result() {
                 Ok(bytes) => {
-                    let bytes = Arc::new(bytes);
                     for i in span.blocks {
                         let (start, end) = self.range(&wanted[i]);
                         let (from, to) =
@@ -184,7 +181,7 @@ impl Windows {
         while at < end {
             let window = self.map.get_mut(&(at / WINDOW))?;
             window.used = self.clock;
-            let within = window.start + (at % WINDOW) as usize;
+            let within = (at % WINDOW) as usize;
             let here = (WINDOW - at % WINDOW).min(end - at) as usize;
             bytes.extend_from_slice(window.bytes.get(within..within + here)?);
             at += here as u64;
@@ -192,23 +189,21 @@ impl Windows {
         Some(bytes)
     }
 
-    /// Keeps a request's bytes, which start at the start of a window.
-    fn keep(&mut self, offset: u64, bytes: &Arc<Buffer>) {
-        for start in (0..bytes.len()).step_by(WINDOW as usize) {
+    /// Keeps a request's bytes, which start at the start of a window. They are copied: a window that goes must not
+    /// leave its bytes behind with others of the same request.
+    fn keep(&mut self, offset: u64, bytes: &[u8]) {
+        for (number, window) in (offset / WINDOW..).zip(bytes.chunks(WINDOW as usize)) {
             while self.map.len() >= self.max {
-                let oldest = self
-                    .map
-                    .iter()
-                    .min_by_key(|(_, w)| w.used)
-                    .map(|(number, _)| *number);
-                oldest.map(|number| self.map.remove(&number));
+                let oldest = self.map.iter().min_by_key(|(_, w)| w.used);
+                if let Some(number) = oldest.map(|(number, _)| *number) {
+                    self.map.remove(&number);
+                }
             }
             let window = Window {
-                bytes: Arc::clone(bytes),
-                start,
+                bytes: window.into(),
                 used: self.clock,
             };
-            self.map.insert((offset + start as u64) / WINDOW, window);
+            self.map.insert(number, window);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::log::Log;
 use super::options::Options;
 use super::source::Source;
 use super::ticker::Ticker;
-use super::{spawn, stale, stop};
+use super::{memory, spawn, stale, stop};
 use crate::adapter::{self, Adapter, Events};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
@@ -119,6 +119,7 @@ impl Answers for Desk {
 ///
 /// Why it could not be mounted, or not be closed.
 pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
+    memory::set_up_allocator();
     // Lets the kernel give this process memory while it writes back for others. Threads inherit
     // it; only root may ask for it.
     let _ = configure_io_flusher_behavior(true);

@@ -56,6 +56,7 @@ impl Volume {
         let result = loop {
             rounds += 1;
             let mut core = self.core();
+            core.inodes.shrink();
             let stop = match op(&mut core) {
                 Ok(value) => break Ok(value),
                 Err(stop) => stop,

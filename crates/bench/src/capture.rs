@@ -1,0 +1,128 @@
+//! Takes a trace of a block device by the kernel's block tracepoints, in a tracing instance of its own, so that
+//! nobody else's tracing is disturbed. Needs root.
+
+mod decode;
+mod stat;
+mod tracefs;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use rustix::fs::{major, minor};
+
+use crate::Error;
+use crate::trace::{Op, Trace};
+use stat::Stat;
+use tracefs::Instance;
+
+/// A trace that is being taken.
+pub struct Capture {
+    instance: Arc<Instance>,
+    reader: JoinHandle<Result<Vec<u8>, Error>>,
+    done: Arc<AtomicBool>,
+    device: (u32, u32),
+    before: Stat,
+}
+
+impl Capture {
+    /// Starts; requests that are issued from now on are in the trace.
+    ///
+    /// # Errors
+    /// Without tracefs, root, or such a block device.
+    pub fn start(device: &Path) -> Result<Capture, Error> {
+        let number = rustix::fs::stat(device)
+            .map_err(|errno| Error::at("looking at", device)(errno.into()))?
+            .st_rdev;
+        let device = (major(number), minor(number));
+        let instance = Arc::new(Instance::new(device)?);
+        let done = Arc::new(AtomicBool::new(false));
+        let reader = {
+            let (instance, done) = (Arc::clone(&instance), Arc::clone(&done));
+            std::thread::spawn(move || instance.read_all(&done))
+        };
+        let before = Stat::read(device)?;
+        instance.switch(true)?;
+        Ok(Capture {
+            instance,
+            reader,
+            done,
+            device,
+            before,
+        })
+    }
+
+    /// Stops, and compares the trace with the device's own counters. Nothing may be under way to the device.
+    ///
+    /// # Errors
+    /// [`Error::Trace`] if events were lost or the counters say something else.
+    pub fn stop(self) -> Result<Trace, Error> {
+        self.instance.switch(false)?;
+        let counted = Stat::read(self.device)?.since(&self.before);
+        self.done.store(true, Ordering::Release);
+        let bytes = self
+            .reader
+            .join()
+            .map_err(|_| Error::Trace("its reader ended early".into()))??;
+        let trace = decode::trace(&String::from_utf8_lossy(&bytes), self.device)?;
+        agree(&trace, &counted)?;
+        Ok(trace)
+    }
+}
+
+/// Compares a trace with the counters; flushes apart, which kernels count in different ways.
+fn agree(trace: &Trace, counted: &Stat) -> Result<(), Error> {
+    let (read, written) = (trace.sum(Op::Read), trace.sum(Op::Write));
+    let flushes = trace.sum(Op::Flush).requests;
+    let same = (read.requests, read.bytes, written.bytes)
+        == (counted.reads, counted.read_bytes, counted.write_bytes)
+        && (written.requests..=written.requests + flushes).contains(&counted.writes);
+    if same {
+        return Ok(());
+    }
+    Err(Error::Trace(format!(
+        "it has {read:?} read, {written:?} written and {flushes} flushes, the device counted {counted:?}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Request;
+
+    fn trace() -> Trace {
+        let request = |op, sectors| Request {
+            micros: 0,
+            op,
+            marks: String::new(),
+            sector: 0,
+            sectors,
+        };
+        Trace {
+            requests: vec![request(Op::Write, 8), request(Op::Flush, 0)],
+        }
+    }
+
+    #[test]
+    fn counters_may_count_a_flush_as_a_write_or_not() {
+        let counted = |writes| Stat {
+            writes,
+            write_bytes: 4096,
+            ..Stat::default()
+        };
+        assert!(agree(&trace(), &counted(1)).is_ok());
+        assert!(agree(&trace(), &counted(2)).is_ok());
+        assert!(agree(&trace(), &counted(3)).is_err());
+    }
+
+    #[test]
+    fn what_the_trace_misses_is_an_error() {
+        let counted = Stat {
+            writes: 1,
+            write_bytes: 8192,
+            ..Stat::default()
+        };
+        assert!(agree(&trace(), &counted).is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! A device's own counters: `/sys/dev/block/MAJOR:MINOR/stat`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::Error;
+use crate::trace::SECTOR;
+
+/// Requests that have completed, and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stat {
+    /// Read requests.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Their bytes.
+    pub write_bytes: u64,
+}
+
+impl Stat {
+    /// The counters now.
+    ///
+    /// # Errors
+    /// If there is no such device.
+    pub fn read((major, minor): (u32, u32)) -> Result<Stat, Error> {
+        let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
+        let text = fs::read_to_string(&path).map_err(Error::at("reading", &path))?;
+        Stat::parse(&text)
+            .ok_or_else(|| Error::Trace(format!("{} is not understood: {text}", path.display())))
+    }
+
+    fn parse(text: &str) -> Option<Stat> {
+        let mut fields = text.split_whitespace().map(str::parse::<u64>);
+        let mut next = |skip: usize| fields.nth(skip)?.ok();
+        Some(Stat {
+            reads: next(0)?,
+            read_bytes: next(1)?.checked_mul(SECTOR)?,
+            writes: next(1)?,
+            write_bytes: next(1)?.checked_mul(SECTOR)?,
+        })
+    }
+
+    /// What was added since `before`.
+    pub const fn since(&self, before: &Stat) -> Stat {
+        Stat {
+            reads: self.reads.wrapping_sub(before.reads),
+            read_bytes: self.read_bytes.wrapping_sub(before.read_bytes),
+            writes: self.writes.wrapping_sub(before.writes),
+            write_bytes: self.write_bytes.wrapping_sub(before.write_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_stand_where_the_kernel_puts_them() {
+        let text = "  11  12  13  14  15  16  17  18  19  20  21  22  23  24  25  26  27\n";
+        let stat = Stat {
+            reads: 11,
+            read_bytes: 13 * 512,
+            writes: 15,
+            write_bytes: 17 * 512,
+        };
+        assert_eq!(Stat::parse(text), Some(stat));
+        assert_eq!(Stat::parse("1 2 3"), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! Filled from several processes, thinned out, filled again with large files: writers get ENOSPC, deletes work, space
+//! returns to whoever wants it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::used;
+use crate::Error;
+use crate::lab::{Kind, Lab, Mounted, Tools};
+use crate::table::Row;
+
+const VOLUME: u64 = 1 << 30;
+const PROCESSES: usize = 4;
+const SMALL: usize = 3_000;
+const LARGE: usize = 2 << 20;
+/// Files that are deleted, and made again, while the volume is full.
+const ONE_BY_ONE: u64 = 100;
+
+pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
+    let lab = Lab::new(tools, Kind::Loam, VOLUME)?;
+    let mounted = lab.mount()?;
+    let root = mounted.path().to_owned();
+    let empty = used(&root)?;
+    let mut story = Story::default();
+
+    let small = story.fill(&root, "small", SMALL)?;
+    let full = used(&root)?;
+    story.one_by_one(&root.join("small0"), small[0])?;
+    for (process, count) in small.iter().enumerate() {
+        story.delete(
+            &root.join(format!("small{process}")),
+            (0..*count).step_by(2),
+        );
+    }
+    mounted.sync()?;
+    let thinned = used(&root)?;
+
+    let large = story.fill(&root, "large", LARGE)?;
+    let full_again = used(&root)?;
+    story.one_by_one(&root.join("large0"), large[0])?;
+    for (process, count) in large.iter().enumerate() {
+        story.delete(&root.join(format!("large{process}")), 0..*count);
+    }
+    mounted.sync()?;
+    let without_large = used(&root)?;
+
+    let again = story.fill(&root, "again", SMALL)?;
+    let full_third = used(&root)?;
+    for (process, count) in again.iter().enumerate() {
+        story.delete(&root.join(format!("again{process}")), 0..*count);
+    }
+    for (process, count) in small.iter().enumerate() {
+        story.delete(
+            &root.join(format!("small{process}")),
+            (1..*count).step_by(2),
+        );
+    }
+    let end = settled(&mounted)?;
+    mounted.unmount()?;
+    let checked = lab.check();
+
+    let percent = |part: f64| format!("{:.1} %", part * 100.0);
+    let sum = |counts: &[u64]| counts.iter().sum::<u64>();
+    Ok(vec![
+        Row::claim(
+            "full: every delete works",
+            "no failure",
+            format!(
+                "{} of {} failed{}",
+                story.failed,
+                story.deleted,
+                story.first()
+            ),
+            story.failed == 0,
+        ),
+        Row::claim(
+            "full: filled with small files, with large ones, with small ones again",
+            "90 % each",
+            format!(
+                "{} ({} files), thinned to {}, {} ({} large), then {}, {} ({} small)",
+                percent(full),
+                sum(&small),
+                percent(thinned),
+                percent(full_again),
+                sum(&large),
+                percent(without_large),
+                percent(full_third),
+                sum(&again)
+            ),
+            [full, full_again, full_third]
+                .iter()
+                .all(|part| *part >= 0.9),
+        ),
+        Row::claim(
+            "full: a delete makes room for a file of that size",
+            "all",
+            format!("{} of {}", story.remade, 2 * ONE_BY_ONE),
+            story.remade == 2 * ONE_BY_ONE,
+        ),
+        Row::claim(
+            "full: space returns when all is deleted",
+            "to 2 % used",
+            format!("{}, new {}", percent(end), percent(empty)),
+            end <= empty.max(0.02),
+        ),
+        Row::claim(
+            "full: check afterwards",
+            "clean",
+            checked
+                .as_ref()
+                .map_or_else(ToString::to_string, |()| "clean".into()),
+            checked.is_ok(),
+        ),
+    ])
+}
+
+/// Space in use once what was freed may be used again.
+fn settled(mounted: &Mounted) -> Result<f64, Error> {
+    mounted.sync()?;
+    used(mounted.path())
+}
+
+/// What happened to deletes.
+#[derive(Default)]
+struct Story {
+    deleted: u64,
+    failed: u64,
+    remade: u64,
+    error: Option<String>,
+}
+
+impl Story {
+    /// Fills the volume from several processes at once, each in a directory of its own; returns what each made.
+    fn fill(&self, root: &Path, name: &str, bytes: usize) -> Result<Vec<u64>, Error> {
+        let start = |process: usize| filler(&root.join(format!("{name}{process}")), bytes);
+        let children = (0..PROCESSES).map(start).collect::<Result<Vec<_>, _>>()?;
+        children.into_iter().map(finish).collect()
+    }
+
+    fn delete(&mut self, directory: &Path, numbers: impl Iterator<Item = u64>) {
+        for number in numbers {
+            let path = file(directory, number);
+            self.deleted += 1;
+            if let Err(error) = fs::remove_file(&path) {
+                self.failed += 1;
+                self.error
+                    .get_or_insert(format!("{}: {error}", path.display()));
+            }
+        }
+    }
+
+    /// Deletes files of a full volume and makes them again, one by one.
+    fn one_by_one(&mut self, directory: &Path, count: u64) -> Result<(), Error> {
+        for number in 0..ONE_BY_ONE {
+            let number = number * count / ONE_BY_ONE.min(count).max(1);
+            let path = file(directory, number % count.max(1));
+            let Ok(content) = fs::read(&path) else {
+                continue;
+            };
+            let before = self.failed;
+            self.delete(directory, std::iter::once(number % count.max(1)));
+            if self.failed == before {
+                match fs::write(&path, &content) {
+                    Ok(()) => self.remade += 1,
+                    Err(_) => drop(fs::write(&path, b"")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn first(&self) -> String {
+        self.error
+            .as_ref()
+            .map_or_else(String::new, |e| format!(", first {e}"))
+    }
+}
+
+fn file(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("file{number:07}"))
+}
+
+/// This program again, as a process that fills.
+fn filler(directory: &Path, bytes: usize) -> Result<Child, Error> {
+    let failed = |source| Error::Io {
+        what: "starting a process that fills".into(),
+        source,
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut command = Command::new(program);
+    command.arg("fill").arg(directory).arg(bytes.to_string());
+    command.stdout(Stdio::piped()).spawn().map_err(failed)
+}
+
+fn finish(child: Child) -> Result<u64, Error> {
+    let failed = |said: String| Error::Command {
+        command: "loamfs-bench fill".into(),
+        said,
+    };
+    let output = child
+        .wait_with_output()
+        .map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    match text.trim().parse() {
+        Ok(count) if output.status.success() => Ok(count),
+        _ => Err(failed(output.status.to_string())),
+    }
+}

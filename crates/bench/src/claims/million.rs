@@ -1,0 +1,272 @@
+//! A volume with a million files: the daemon's memory while all are touched, and what mounting it costs.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use super::{Scale, image_bytes};
+use crate::Error;
+use crate::lab::{Kind, Lab, Measured, Memory, Mounted, Tools, drop_caches, run as run_program};
+use crate::table::{Row, size};
+use crate::trace::Op;
+use crate::workload::{SmallFiles, write_new};
+
+/// The daemon's default `cache=`.
+const CACHE: u64 = 256 << 20;
+/// What it may take besides.
+const BESIDES: u64 = 64 << 20;
+/// How often its memory is looked at; its peak the kernel keeps itself.
+const LOOK: Duration = Duration::from_millis(20);
+
+pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
+    let files = SmallFiles {
+        files: scale.files(1_000_000),
+        per_directory: 1_000,
+        bytes: (512, 1536),
+    };
+    let lab = Lab::new(tools, Kind::Loam, image_bytes(files.files))?;
+    let mut rows = memory(&lab, &files)?;
+    rows.extend(mounts(&lab, &files)?);
+    lab.check()?;
+    Ok(rows)
+}
+
+/// Makes, looks at and reads files, the daemon living on from one to the other.
+fn memory(lab: &Lab, files: &SmallFiles) -> Result<Vec<Row>, Error> {
+    let mounted = lab.mount()?;
+    let (result, most) = watched(&mounted, || -> Result<_, Error> {
+        files.create(mounted.path())?;
+        mounted.sync()?;
+        let made = mounted.memory()?;
+        // The kernel forgets, so that the daemon is asked again.
+        drop_caches()?;
+        files.stat(mounted.path())?;
+        files.read(mounted.path(), 10)?;
+        Ok(made)
+    });
+    let made = result?.unwrap_or_default();
+    let end = mounted.memory()?.unwrap_or_default();
+    mounted.unmount()?;
+    let bound = CACHE + BESIDES;
+    let what = format!(
+        "daemon's memory, {} files made, looked at, read",
+        files.files
+    );
+    Ok(vec![
+        Row::claim(
+            &what,
+            format!("cache + 64 MiB = {}", size(bound)),
+            format!(
+                "peak {}, of it not of files {}",
+                size(end.peak),
+                size(most.anonymous)
+            ),
+            end.peak <= bound,
+        ),
+        Row::told(
+            "  of it after all were made, and at the end",
+            format!("peak {}, resident {}", size(made.peak), size(end.resident)),
+        ),
+    ])
+}
+
+/// Runs something, and returns with its result the most memory that was seen.
+fn watched<T>(mounted: &Mounted, phase: impl FnOnce() -> T) -> (T, Memory) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut most = Memory::default();
+            while !done.load(Ordering::Relaxed) {
+                if let Ok(Some(now)) = mounted.memory() {
+                    most.resident = most.resident.max(now.resident);
+                    most.anonymous = most.anonymous.max(now.anonymous);
+                }
+                thread::sleep(LOOK);
+            }
+            most
+        });
+        let result = phase();
+        done.store(true, Ordering::Relaxed);
+        (result, watcher.join().unwrap_or_default())
+    })
+}
+
+/// Mounts it after a clean unmount, and after the daemon was killed while it made files.
+fn mounts(lab: &Lab, files: &SmallFiles) -> Result<Vec<Row>, Error> {
+    let clean = mount(lab, "mount after a clean unmount")?;
+    let mounted = lab.mount()?;
+    let more = SmallFiles {
+        files: files.files / 40,
+        ..*files
+    };
+    let root = mounted.path().join("more");
+    more.create(&root)?;
+    // The last file is promised; those before it therefore, too.
+    let path = root.join("promised");
+    let file = write_new(&path, b"kept")?;
+    file.sync_all().map_err(Error::at("fsync of", &path))?;
+    drop(file);
+    let last = SmallFiles {
+        files: 5_000.min(files.files),
+        ..*files
+    };
+    last.create(&root.join("last"))?;
+    mounted.kill()?;
+    let killed = mount(lab, "mount after kill -9")?;
+    let mounted = lab.mount()?;
+    more.stat(&mounted.path().join("more"))?;
+    let kept = std::fs::read(&path).map_err(Error::at("reading", &path))?;
+    mounted.unmount()?;
+    if kept != b"kept" {
+        return Err(Error::Lacking("the file that was fsynced is lost".into()));
+    }
+    Ok([clean, killed].concat())
+}
+
+fn mount(lab: &Lab, what: &str) -> Result<Vec<Row>, Error> {
+    drop_caches()?;
+    let log = log(lab)?;
+    let (mounted, cost) = lab.measure(|| lab.mount())?;
+    let greeting = mounted.greeting().to_owned();
+    mounted.unmount()?;
+    let bound = 64 + log.requests();
+    let (reads, writes) = (cost.trace.sum(Op::Read), cost.trace.sum(Op::Write));
+    let requests = reads.requests + writes.requests;
+    let seconds = seconds(&greeting);
+    Ok(vec![
+        Row::claim(
+            format!("{what}: requests"),
+            format!("64 + {} ({log})", log.requests()),
+            shown(&cost),
+            requests <= bound,
+        ),
+        Row::claim(
+            format!("{what}: time that it prints"),
+            "under 1 s",
+            seconds.map_or("none".into(), |s| format!("{s:.3} s")),
+            seconds.is_some_and(|s| s < 1.0),
+        ),
+    ])
+}
+
+fn shown(cost: &Measured) -> String {
+    let (reads, writes) = (cost.trace.sum(Op::Read), cost.trace.sum(Op::Write));
+    format!(
+        "{} ({} reads of {}, {} writes of {}), {:.3} s",
+        reads.requests + writes.requests,
+        reads.requests,
+        size(reads.bytes),
+        writes.requests,
+        size(writes.bytes),
+        cost.time.as_secs_f64()
+    )
+}
+
+/// The time that the mount command prints.
+fn seconds(greeting: &str) -> Option<f64> {
+    let (_, rest) = greeting.split_once(" took ")?;
+    rest.split_whitespace().next()?.parse().ok()
+}
+
+/// The part of the log that a mount has to read.
+#[derive(Debug, Default)]
+struct Log {
+    segments: u64,
+    summary_bytes: u64,
+    /// Requests that the summaries are worth: one for each MiB, one for each at least.
+    summary_requests: u64,
+    /// Bytes of segments that are not known to be durable, whose bodies are verified.
+    beyond: u64,
+}
+
+impl Log {
+    fn requests(&self) -> u64 {
+        self.summary_requests + self.beyond.div_ceil(1 << 20)
+    }
+}
+
+impl std::fmt::Display for Log {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} summaries of {}, {} beyond durable",
+            self.segments,
+            size(self.summary_bytes),
+            size(self.beyond)
+        )
+    }
+}
+
+/// Reads it from what `loamfs dump` prints.
+fn log(lab: &Lab) -> Result<Log, Error> {
+    let dump = run_program(lab.loamfs().arg("dump").arg(lab.device()).arg("segments"))?;
+    let fragment = fragment_size(lab)?;
+    let read = dump.lines().filter_map(segment).collect::<Vec<_>>();
+    let durable = read.iter().map(|s| s.durable).max().unwrap_or(0);
+    let mut log = Log::default();
+    for segment in read {
+        log.segments += 1;
+        log.summary_bytes += segment.records;
+        log.summary_requests += segment.records.div_ceil(1 << 20).max(1);
+        if segment.ssn > durable {
+            log.beyond += segment.fragments * fragment;
+        }
+    }
+    if log.segments == 0 {
+        return Err(Error::Lacking(format!("no segments are seen in: {dump}")));
+    }
+    Ok(log)
+}
+
+/// A line of `loamfs dump DEVICE segments`.
+struct Segment {
+    ssn: u64,
+    durable: u64,
+    records: u64,
+    fragments: u64,
+}
+
+fn segment(line: &str) -> Option<Segment> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let at = |mark: &str, offset: isize| {
+        let index = words.iter().position(|word| word.starts_with(mark))?;
+        let word = words.get(index.checked_add_signed(offset)?)?;
+        word.trim_end_matches(',').parse().ok()
+    };
+    Some(Segment {
+        ssn: at("segment", 1)?,
+        durable: at("durable", 1)?,
+        records: at("bytes", -1)?,
+        fragments: at("fragments", -1)?,
+    })
+}
+
+fn fragment_size(lab: &Lab) -> Result<u64, Error> {
+    let text = run_program(lab.loamfs().args(["info", "--json"]).arg(lab.device()))?;
+    let info: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let size = info.pointer("/volume/fragment_size");
+    size.and_then(serde_json::Value::as_u64)
+        .ok_or_else(|| Error::Lacking(format!("no fragment size is seen in: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_printed_time_is_found() {
+        let greeting = "x is mounted on /m; opening the volume took 0.012 s, 6 reads of 1 KiB and 1 writes of 1 KiB";
+        assert_eq!(seconds(greeting), Some(0.012));
+        assert_eq!(seconds("something else"), None);
+    }
+
+    #[test]
+    fn a_line_of_the_dump_is_read() {
+        let line = "segment 339 Normal at 4294: durable 337, 4120 bytes of records, 40 fragments in 1 extents, \
+                    next 77  <- replay starts here";
+        let read = segment(line).unwrap();
+        assert_eq!((read.ssn, read.durable), (339, 337));
+        assert_eq!((read.records, read.fragments), (4120, 40));
+        assert!(segment("2 more that do not count").is_none());
+    }
+}

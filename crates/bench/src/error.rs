@@ -1,0 +1,45 @@
+//! Why a measurement could not be made.
+
+use std::io;
+use std::path::Path;
+
+/// Why a measurement could not be made. That a claim does not hold is no error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call to the system failed.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried, with the file's name.
+        what: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program failed.
+    #[error("`{command}` failed: {said}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// Its last words.
+        said: String,
+    },
+    /// The trace and the device's own counters differ, or events were lost: nothing measured so counts.
+    #[error("the trace cannot be trusted: {0}")]
+    Trace(String),
+    /// The loop device.
+    #[error(transparent)]
+    Loop(#[from] loamfs_fuse::Error),
+    /// The machine or the call lacks something.
+    #[error("{0}")]
+    Lacking(String),
+}
+
+impl Error {
+    /// For `map_err`: what was tried on `path`.
+    pub fn at(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
+        move |source| Error::Io {
+            what: format!("{verb} {}", path.display()),
+            source,
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! An image file on a loop device: formatted, mounted, measured, and taken away again whatever happens. Needs root.
+//!
+//! The loop device bypasses the page cache of the image, and poses as a rotating disk without a scheduler, so that
+//! every file system on it sees the same device and its requests are its own.
+
+mod mounted;
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use loamfs_fuse::{LoopDevice, LoopOptions};
+
+use crate::Error;
+use crate::capture::Capture;
+use crate::cleanup::{Guard, later};
+use crate::trace::Trace;
+
+pub use mounted::{Memory, Mounted};
+
+/// What can be on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// LoamFS, with its defaults.
+    Loam,
+    /// ext4, with its defaults but for lazy initialisation, which would write later.
+    Ext4,
+}
+
+impl Kind {
+    /// Its name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Loam => "LoamFS",
+            Kind::Ext4 => "ext4",
+        }
+    }
+}
+
+/// Where to work, and with what.
+#[derive(Clone, Debug)]
+pub struct Tools {
+    /// Directory for images and mount points.
+    pub work: PathBuf,
+    /// The `loamfs` program.
+    pub loamfs: PathBuf,
+    /// Mount options for LoamFS.
+    pub options: Option<String>,
+}
+
+/// A device with a file system, and a place to mount it.
+pub struct Lab {
+    tools: Tools,
+    kind: Kind,
+    device: LoopDevice,
+    mountpoint: PathBuf,
+    _files: Guard,
+}
+
+impl Lab {
+    /// Makes a sparse image of `size` bytes, attaches it and formats it as `kind`.
+    ///
+    /// # Errors
+    /// Without root, room, or the programs.
+    pub fn new(tools: &Tools, kind: Kind, size: u64) -> Result<Lab, Error> {
+        let name = format!("loamfs-bench-{}", std::process::id());
+        let image = tools.work.join(format!("{name}.img"));
+        let mountpoint = tools.work.join(name);
+        fs::create_dir_all(&mountpoint).map_err(Error::at("making", &mountpoint))?;
+        let file = File::create(&image).map_err(Error::at("making", &image))?;
+        let (gone_image, gone_mountpoint) = (image.clone(), mountpoint.clone());
+        let files = later(move || {
+            // A mount that is stuck keeps its directory, and is left for a person to look at.
+            let _ = fs::remove_file(&gone_image);
+            let _ = fs::remove_dir(&gone_mountpoint);
+        });
+        file.set_len(size).map_err(Error::at("extending", &image))?;
+        drop(file);
+        let device = LoopDevice::attach(
+            &image,
+            LoopOptions {
+                // The kernel detaches it when the last user is gone, this process included.
+                autoclear: true,
+                direct_io: true,
+                ..LoopOptions::default()
+            },
+        )?;
+        pose_as_disk(device.path())?;
+        let lab = Lab {
+            tools: tools.clone(),
+            kind,
+            device,
+            mountpoint,
+            _files: files,
+        };
+        lab.format()?;
+        Ok(lab)
+    }
+
+    fn format(&self) -> Result<(), Error> {
+        let mut command = match self.kind {
+            Kind::Loam => {
+                let mut mkfs = self.loamfs();
+                mkfs.args(["mkfs", "--force", "--quiet"]);
+                mkfs
+            }
+            Kind::Ext4 => {
+                let mut mkfs = Command::new("mkfs.ext4");
+                let extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
+                mkfs.args(["-q", "-F", "-E", extended]);
+                mkfs
+            }
+        };
+        run(command.arg(self.device.path())).map(drop)
+    }
+
+    /// The file system.
+    pub const fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Path {
+        self.device.path()
+    }
+
+    /// A call of the `loamfs` program.
+    pub fn loamfs(&self) -> Command {
+        Command::new(&self.tools.loamfs)
+    }
+
+    /// Mounts.
+    ///
+    /// # Errors
+    /// What the system or the program said.
+    pub fn mount(&self) -> Result<Mounted, Error> {
+        match self.kind {
+            Kind::Loam => Mounted::loam(self),
+            Kind::Ext4 => Mounted::ext4(self),
+        }
+    }
+
+    /// Drops what the kernel keeps, and mounts.
+    ///
+    /// # Errors
+    /// As [`Lab::mount`].
+    pub fn mount_cold(&self) -> Result<Mounted, Error> {
+        drop_caches()?;
+        self.mount()
+    }
+
+    /// Runs a phase under a [`Capture`]. It must leave the device idle: its own write-back belongs to it.
+    ///
+    /// # Errors
+    /// The phase's, or those of the capture.
+    pub fn measure<T>(
+        &self,
+        phase: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<(T, Measured), Error> {
+        let capture = Capture::start(self.device())?;
+        let start = Instant::now();
+        let result = phase();
+        let time = start.elapsed();
+        // Stopped before the phase's error counts, so that nothing is left behind.
+        let trace = capture.stop();
+        let value = result?;
+        let trace = trace?;
+        Ok((value, Measured { trace, time }))
+    }
+
+    /// What `loamfs check` says of the unmounted volume.
+    ///
+    /// # Errors
+    /// If it finds anything.
+    pub fn check(&self) -> Result<(), Error> {
+        run(self.loamfs().arg("check").arg(self.device.path())).map(drop)
+    }
+}
+
+/// What a phase took.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Its requests.
+    pub trace: Trace,
+    /// Its time, on this machine.
+    pub time: Duration,
+}
+
+/// Drops clean pages, names and inodes of the whole machine.
+///
+/// # Errors
+/// Without root.
+pub fn drop_caches() -> Result<(), Error> {
+    let path = Path::new("/proc/sys/vm/drop_caches");
+    rustix::fs::sync();
+    fs::write(path, "3").map_err(Error::at("writing to", path))
+}
+
+/// Settings of the queue that every file system gets alike.
+fn pose_as_disk(device: &Path) -> Result<(), Error> {
+    let name = device.file_name().unwrap_or_default();
+    let queue = Path::new("/sys/block").join(name).join("queue");
+    for (file, value) in [
+        ("rotational", "1"),
+        ("scheduler", "none"),
+        ("read_ahead_kb", "128"),
+    ] {
+        let path = queue.join(file);
+        fs::write(&path, value).map_err(Error::at("writing to", &path))?;
+    }
+    Ok(())
+}
+
+/// Runs a program to its end, and returns what it printed.
+///
+/// # Errors
+/// [`Error::Command`] if it fails.
+pub fn run(command: &mut Command) -> Result<String, Error> {
+    let shown = format!("{command:?}");
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|source| Error::Io {
+        what: shown.clone(),
+        source,
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    Err(Error::Command {
+        command: shown,
+        said: text.trim().lines().last().unwrap_or_default().to_owned(),
+    })
+}

@@ -1,0 +1,204 @@
+//! A mounted file system.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use super::{Kind, Lab, run};
+use crate::Error;
+use crate::cleanup::{Guard, later};
+
+/// A mount, and the daemon that serves it if it is LoamFS.
+pub struct Mounted {
+    path: PathBuf,
+    loamfs: PathBuf,
+    daemon: Option<Daemon>,
+    undo: Option<Guard>,
+}
+
+struct Daemon {
+    child: Child,
+    greeting: String,
+    /// Kept open, so that what the daemon prints later has somewhere to go.
+    _stdout: BufReader<ChildStdout>,
+}
+
+/// What the kernel says of a process's memory, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Most that was resident at once so far.
+    pub peak: u64,
+    /// Resident now.
+    pub resident: u64,
+    /// The part of it that is no file.
+    pub anonymous: u64,
+}
+
+impl Mounted {
+    pub(super) fn loam(lab: &Lab) -> Result<Mounted, Error> {
+        let mut command = lab.loamfs();
+        command.args(["mount", "--foreground"]);
+        if let Some(options) = &lab.tools.options {
+            command.args(["-o", options]);
+        }
+        command.args([lab.device(), &lab.mountpoint]);
+        let failed = |said: String| Error::Command {
+            command: format!("{} mount", lab.tools.loamfs.display()),
+            said,
+        };
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            // A signal from the terminal is for us: the mount is taken away in its turn.
+            .process_group(0)
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        let undo = later(force_away(lab.mountpoint.clone()));
+        let mut greeting = String::new();
+        let stdout = child.stdout.take().map(BufReader::new);
+        let mut stdout = stdout.ok_or_else(|| failed("it has no output".into()))?;
+        let read = stdout.read_line(&mut greeting);
+        if read.is_err() || !greeting.contains("is mounted on") {
+            // It has said why on standard error.
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(failed(greeting));
+        }
+        Ok(Mounted {
+            path: lab.mountpoint.clone(),
+            loamfs: lab.tools.loamfs.clone(),
+            daemon: Some(Daemon {
+                child,
+                greeting,
+                _stdout: stdout,
+            }),
+            undo: Some(undo),
+        })
+    }
+
+    pub(super) fn ext4(lab: &Lab) -> Result<Mounted, Error> {
+        debug_assert_eq!(lab.kind, Kind::Ext4);
+        let flags = MountFlags::NOATIME;
+        rustix::mount::mount(lab.device(), &lab.mountpoint, "ext4", flags, None)
+            .map_err(|errno| Error::at("mounting on", &lab.mountpoint)(errno.into()))?;
+        Ok(Mounted {
+            path: lab.mountpoint.clone(),
+            loamfs: lab.tools.loamfs.clone(),
+            daemon: None,
+            undo: Some(later(force_away(lab.mountpoint.clone()))),
+        })
+    }
+
+    /// The root directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the mount command printed; empty for file systems of the kernel.
+    pub fn greeting(&self) -> &str {
+        self.daemon.as_ref().map_or("", |d| d.greeting.trim_end())
+    }
+
+    /// Writes everything back: syncfs(2).
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn sync(&self) -> Result<(), Error> {
+        let synced =
+            fs::File::open(&self.path).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
+        synced.map_err(Error::at("syncing", &self.path))
+    }
+
+    /// What `loamfs info --json` says of the mount.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn info(&self) -> Result<serde_json::Value, Error> {
+        let text = run(Command::new(&self.loamfs)
+            .args(["info", "--json"])
+            .arg(&self.path))?;
+        serde_json::from_str(&text).map_err(|error| Error::Command {
+            command: "loamfs info --json".into(),
+            said: error.to_string(),
+        })
+    }
+
+    /// Memory of the daemon; `None` for file systems of the kernel.
+    ///
+    /// # Errors
+    /// If it died.
+    pub fn memory(&self) -> Result<Option<Memory>, Error> {
+        let Some(daemon) = &self.daemon else {
+            return Ok(None);
+        };
+        let path = PathBuf::from(format!("/proc/{}/status", daemon.child.id()));
+        let text = fs::read_to_string(&path).map_err(Error::at("reading", &path))?;
+        let field = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name));
+            let number = line.and_then(|line| line.split_whitespace().nth(1));
+            number.and_then(|n| n.parse::<u64>().ok()).unwrap_or(0) << 10
+        };
+        Ok(Some(Memory {
+            peak: field("VmHWM:"),
+            resident: field("VmRSS:"),
+            anonymous: field("RssAnon:"),
+        }))
+    }
+
+    /// Unmounts; returns when everything is on the device.
+    ///
+    /// # Errors
+    /// As the system says, or how the daemon ended.
+    pub fn unmount(mut self) -> Result<(), Error> {
+        rustix::mount::unmount(&self.path, UnmountFlags::empty())
+            .map_err(|errno| Error::at("unmounting", &self.path)(errno.into()))?;
+        if let Some(mut daemon) = self.daemon.take() {
+            let status = daemon
+                .child
+                .wait()
+                .map_err(Error::at("waiting for", &self.path))?;
+            if !status.success() {
+                return Err(Error::Command {
+                    command: "loamfs mount".into(),
+                    said: status.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Kills the daemon (SIGKILL); the mount is dead then, and the next one clears it.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn kill(mut self) -> Result<(), Error> {
+        if let Some(mut daemon) = self.daemon.take() {
+            let killed = daemon.child.kill().and_then(|()| daemon.child.wait());
+            killed.map_err(Error::at("killing", &self.path))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // Does nothing after an unmount.
+        drop(self.undo.take());
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.child.wait();
+        }
+    }
+}
+
+/// Takes a mount away, whoever uses it.
+fn force_away(path: PathBuf) -> impl FnOnce() + Send {
+    move || {
+        if rustix::mount::unmount(&path, UnmountFlags::empty()).is_err() {
+            let _ = rustix::mount::unmount(&path, UnmountFlags::FORCE | UnmountFlags::DETACH);
+        }
+    }
+}

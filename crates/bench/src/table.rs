@@ -1,0 +1,116 @@
+//! What claims came to, as a table or as JSON.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// A claim and what was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What is claimed.
+    pub claim: String,
+    /// The bound, in words; empty for what is only told.
+    pub bound: String,
+    /// What was measured.
+    pub measured: String,
+    /// Whether it holds; nothing where nothing is claimed.
+    pub holds: Option<bool>,
+}
+
+impl Row {
+    /// A claim.
+    pub fn claim(
+        claim: impl Into<String>,
+        bound: impl Into<String>,
+        measured: impl Into<String>,
+        holds: bool,
+    ) -> Row {
+        Row {
+            claim: claim.into(),
+            bound: bound.into(),
+            measured: measured.into(),
+            holds: Some(holds),
+        }
+    }
+
+    /// Something worth knowing beside the claims.
+    pub fn told(what: impl Into<String>, measured: impl Into<String>) -> Row {
+        Row {
+            claim: what.into(),
+            bound: String::new(),
+            measured: measured.into(),
+            holds: None,
+        }
+    }
+}
+
+/// The rows as text, in columns.
+pub fn text(rows: &[Row]) -> String {
+    let width = |cell: fn(&Row) -> &str, least: usize| {
+        let widest = rows.iter().map(|row| cell(row).chars().count()).max();
+        widest.unwrap_or(0).max(least)
+    };
+    let claims = width(|row| &row.claim, "claim".len());
+    let bounds = width(|row| &row.bound, "bound".len());
+    let mut out = format!(
+        "{:5}  {:claims$}  {:bounds$}  measured\n",
+        "", "claim", "bound"
+    );
+    for row in rows {
+        let holds = match row.holds {
+            Some(true) => "holds",
+            Some(false) => "FAILS",
+            None => "",
+        };
+        let Row {
+            claim,
+            bound,
+            measured,
+            ..
+        } = row;
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            out,
+            "{holds:5}  {claim:claims$}  {bound:bounds$}  {measured}"
+        );
+    }
+    out
+}
+
+/// A size for people, in binary units.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ => format!("{value:.1} {}", UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_they_must() {
+        let rows = [
+            Row::claim("a long claim", "at most 1", "2", false),
+            Row::told("b", "3"),
+        ];
+        let text = text(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1], "FAILS  a long claim  at most 1  2");
+        assert_eq!(lines[2], "       b                        3");
+    }
+
+    #[test]
+    fn sizes_have_one_decimal() {
+        assert_eq!(size(1023), "1023 B");
+        assert_eq!(size(320 << 20), "320.0 MiB");
+    }
+}
