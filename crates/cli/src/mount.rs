@@ -11,5 +11,6 @@ pub mod spawn;
 mod stale;
 mod stop;
 mod ticker;
+mod writers;
 
 pub use stale::clear_one as clear_dead;

@@ -71,9 +71,11 @@ impl Core {
     /// Read-only; [`Stop::Crowded`] when a commit must make room in memory, [`Stop::Full`] when space must be won.
     pub fn admit(&mut self, log: u64, data: u64) -> Result<(), Stop> {
         self.admit_removal()?;
-        if self.homed_bytes() + data > self.homed_max {
+        let waiting = self.homed_bytes() + data;
+        if waiting > self.homed_max {
             return Err(Stop::Crowded);
         }
+        self.pressed |= waiting > self.homed_max / 2;
         if !self.space_fits(log, data) {
             return Err(Stop::Full);
         }
@@ -85,9 +87,11 @@ impl Core {
         if self.read_only {
             return Err(Error::ReadOnly.into());
         }
-        if self.segment_estimate() > self.segment_full() {
+        let estimate = self.segment_estimate();
+        if estimate > self.segment_full() {
             return Err(Stop::Crowded);
         }
+        self.pressed |= estimate > self.segment_full() / 2;
         Ok(())
     }
 

@@ -178,6 +178,7 @@ impl Core {
             small_bytes: 0,
             dirty_since: None,
             homed_max: 64 << 20,
+            pressed: false,
             leftovers: BTreeSet::new(),
             usable_log: None,
             exhausted: None,

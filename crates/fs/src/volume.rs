@@ -2,11 +2,13 @@
 //!
 //! Lock order: `commit` before `core`; no device is touched while `core` is held. An operation runs under `core`,
 //! reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it runs
-//! again. Everything that writes to the device holds `commit`.
+//! again. Everything that seals a segment or writes anything else to the device holds `commit`; sealed segments are
+//! written without a lock ([`flight`]).
 
 mod background;
 mod commit;
 mod drive;
+mod flight;
 mod homes;
 mod info;
 mod operations;
@@ -21,6 +23,7 @@ use crate::env::Env;
 use crate::error::Error;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
+use flight::Flight;
 use loamfs_device::Device;
 use loamfs_format::{Ssn, mutant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,6 +39,9 @@ pub struct OpenOptions {
     pub commit_age_ms: u64,
     /// Bytes of large files' data that may wait; a quarter of the cache without it.
     pub dirty_max: Option<usize>,
+    /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
+    /// memory beside the caches.
+    pub flights: usize,
 }
 
 impl Default for OpenOptions {
@@ -45,6 +51,7 @@ impl Default for OpenOptions {
             cache_bytes: 256 << 20,
             commit_age_ms: 5_000,
             dirty_max: None,
+            flights: 0,
         }
     }
 }
@@ -52,9 +59,9 @@ impl Default for OpenOptions {
 /// How far a commit goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// The segment is written.
+    /// The segment is sealed, and written or on its way.
     Written,
-    /// The segment is written and flushed.
+    /// The segment is written and flushed, with all before it.
     Durable,
 }
 
@@ -64,6 +71,8 @@ pub struct Volume {
     commit: Mutex<()>,
     device: Arc<dyn Device>,
     reader: Reader,
+    flight: Flight,
+    flights: usize,
     commit_age_ms: u64,
 }
 
@@ -92,6 +101,8 @@ impl Volume {
             commit: Mutex::new(()),
             device,
             reader,
+            flight: Flight::default(),
+            flights: options.flights,
             commit_age_ms: options.commit_age_ms,
         };
         if !options.read_only {
@@ -116,7 +127,7 @@ impl Volume {
         let segment = self.step(|core| core.seal_mount());
         match segment {
             Ok(segment) => {
-                self.write_log(&segment)?;
+                self.launch(segment)?;
                 if mutant::active("accept-early") {
                     return Ok(());
                 }
@@ -133,6 +144,12 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn close(&self) -> Result<(), Error> {
+        let result = self.finish();
+        self.end_write_behind();
+        result
+    }
+
+    fn finish(&self) -> Result<(), Error> {
         if self.core().read_only {
             return self.nothing_waits();
         }

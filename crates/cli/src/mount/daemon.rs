@@ -14,6 +14,7 @@ use super::log::Log;
 use super::options::Options;
 use super::source::Source;
 use super::ticker::Ticker;
+use super::writers::{self, Writers};
 use super::{memory, spawn, stale, stop};
 use crate::adapter::{self, Adapter, Events};
 use crate::failure::{Failure, Kind};
@@ -160,6 +161,7 @@ struct Opened {
 fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
     let mut options = OpenOptions {
         read_only: spec.options.read_only,
+        flights: writers::COUNT,
         ..OpenOptions::default()
     };
     if let Some(bytes) = spec.options.cache {
@@ -270,6 +272,7 @@ fn serve(
         spec.foreground,
         Arc::downgrade(&volume),
     )?;
+    let writers = Writers::start(&volume)?;
     let adapter = Adapter::new(volume, Arc::clone(&state) as Arc<dyn Events>);
     let mut session = Session::new(adapter::config());
     if let Some(threads) = spec.options.threads {
@@ -277,6 +280,7 @@ fn serve(
     }
     // The session owns the adapter, and that the volume: both are gone when it returns.
     let served = session.run(Arc::new(adapter), attached.mounted);
+    writers.stop();
     state.ticker.stop();
     drop(source);
     let result = outcome(spec, &state, served);

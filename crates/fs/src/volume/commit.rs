@@ -3,10 +3,11 @@
 use super::homes::Unwritten;
 use super::{Volume, Wait};
 use crate::error::Error;
-use crate::mkfs::write_segment;
 use loamfs_format::{Ino, mutant};
-use loamfs_log::segment::Segment;
 use loamfs_log::superblocks;
+
+/// Bytes of segments that a mount may have to verify, since no flush vouches for them (rule 9).
+const UNDURABLE_MAX: u64 = 32 << 20;
 
 impl Volume {
     /// Commits everything that waits.
@@ -50,7 +51,7 @@ impl Volume {
         self.checkpoint_locked()
     }
 
-    /// Brings the waiting data of `files` to their homes, then seals and writes a segment. Files whose data stay where
+    /// Brings the waiting data of `files` to their homes, then seals a segment. Files whose data stay where
     /// they are do not hold the others up.
     pub(super) fn commit_locked(
         &self,
@@ -75,47 +76,22 @@ impl Volume {
             match sealed {
                 Err(files) => unwritten.append(&mut self.write_homes(&files)?),
                 Ok(Some(segment)) => {
-                    self.write_log(&segment)?;
+                    self.launch(segment)?;
                     break;
                 }
                 Ok(None) => break,
             }
         }
-        if wait == Wait::Durable && self.undurable() {
+        let undurable = self.core().log.undurable_bytes();
+        if undurable > 0 && (wait == Wait::Durable || undurable > UNDURABLE_MAX) {
             self.flush()?;
         }
         Ok(unwritten)
     }
 
-    pub(super) fn undurable(&self) -> bool {
-        let core = self.core();
-        core.log.durable() < core.log.tail().ssn
-    }
-
-    /// Writes a sealed segment. A failure makes the volume read-only (rule 12).
-    pub(super) fn write_log(&self, segment: &Segment) -> Result<(), Error> {
-        let geometry = self.core().geometry;
-        let result = write_segment(self.device.as_ref(), &geometry, segment);
-        for (at, bytes) in &segment.writes {
-            self.reader
-                .written(geometry.byte_offset(*at), bytes.len() as u64);
-        }
-        let mut core = self.core();
-        match result {
-            Err(error) if !mutant::active("log-error-ignored") => {
-                core.fail_log(&error);
-                Err(error)
-            }
-            _ => {
-                core.log.written(segment.ssn);
-                core.blocks.segment_written(segment.ssn);
-                Ok(())
-            }
-        }
-    }
-
-    /// Flushes the device, and counts as durable what had been written before.
+    /// Flushes the device after all segments are written, and counts them as durable.
     pub(super) fn flush(&self) -> Result<(), Error> {
+        self.land()?;
         let prefix = self.core().log.flushable();
         self.flush_device()?;
         let mut core = self.core();
@@ -160,7 +136,7 @@ impl Volume {
                 core.seal_checkpoint().map(Some)
             })?;
             if let Some(segment) = sealed {
-                self.write_log(&segment)?;
+                self.launch(segment)?;
                 break;
             }
         }

@@ -58,7 +58,13 @@ impl Volume {
             let mut core = self.core();
             core.inodes.shrink();
             let stop = match op(&mut core) {
-                Ok(value) => break Ok(value),
+                Ok(value) => {
+                    if may_commit && std::mem::take(&mut core.pressed) && self.flights > 0 {
+                        drop(core);
+                        self.flight.press();
+                    }
+                    break Ok(value);
+                }
                 Err(stop) => stop,
             };
             let wanted = std::mem::take(&mut core.blocks.wanted);

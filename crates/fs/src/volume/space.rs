@@ -66,11 +66,8 @@ impl Volume {
                 break;
             }
             // Where one way wins nothing any more, the other may.
-            let moved = if idle % 2 == 0 {
-                self.compact(worth)? || self.empty_group()?
-            } else {
-                self.empty_group()? || self.compact(worth)?
-            };
+            let compacted = idle % 2 == 0 && self.compact(worth)?;
+            let moved = compacted || self.empty_group()? || self.compact(worth)?;
             if !moved {
                 break;
             }

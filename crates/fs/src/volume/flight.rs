@@ -1,0 +1,196 @@
+//! Segments on their way to the device, and the threads that bring them there (L7; rule 4: several may be in flight).
+//!
+//! Who seals a segment puts it into a queue. Threads of the front end take segments from it ([`Volume::write_behind`]);
+//! when more than [`super::OpenOptions::flights`] wait, the one who seals writes the oldest, and a flush first writes
+//! or waits for all of them. So operations go on in memory while the device works. The same threads commit early, when
+//! much is dirty, so that hardly any operation has to.
+
+use super::Volume;
+use crate::error::Error;
+use crate::mkfs::write_segment;
+use loamfs_format::mutant;
+use loamfs_log::segment::Segment;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Sealed segments that are not written, and what else the writing threads have to do.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Sealed segments, the oldest first.
+    waiting: VecDeque<Segment>,
+    /// Segments that somebody is writing.
+    writing: usize,
+    /// Much is dirty.
+    pressed: bool,
+    /// The volume is closed: writing threads end.
+    closed: bool,
+}
+
+/// What a writing thread does next.
+enum Work {
+    Write(Segment),
+    Commit,
+}
+
+impl Flight {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, queue: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        self.changed
+            .wait(queue)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The oldest segment, if more than `allowed` wait. Whoever takes it calls [`Flight::landed`] after writing it.
+    fn take(&self, allowed: usize) -> Option<Segment> {
+        let mut queue = self.queue();
+        if queue.waiting.len() <= allowed {
+            return None;
+        }
+        queue.writing += 1;
+        queue.waiting.pop_front()
+    }
+
+    fn landed(&self) {
+        self.queue().writing -= 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until nobody writes any more or there is something to write.
+    fn quiet(&self) {
+        let mut queue = self.queue();
+        while queue.writing > 0 && queue.waiting.is_empty() {
+            queue = self.wait(queue);
+        }
+    }
+
+    /// Waits for work; `None` when there will be none any more.
+    fn next(&self) -> Option<Work> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(segment) = queue.waiting.pop_front() {
+                queue.writing += 1;
+                return Some(Work::Write(segment));
+            }
+            if queue.closed {
+                return None;
+            }
+            if std::mem::take(&mut queue.pressed) {
+                return Some(Work::Commit);
+            }
+            queue = self.wait(queue);
+        }
+    }
+
+    /// Tells a writing thread that it is time for a commit.
+    pub(super) fn press(&self) {
+        let mut queue = self.queue();
+        if !queue.pressed {
+            queue.pressed = true;
+            drop(queue);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Ends the threads once the queue is empty.
+    pub(super) fn close(&self) {
+        self.queue().closed = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Volume {
+    /// Writes what others have sealed, and commits when much is dirty, until the volume is closed. A front end gives
+    /// it a few threads; without any, whoever seals a segment writes it.
+    pub fn write_behind(&self) {
+        while let Some(work) = self.flight.next() {
+            let done = match work {
+                Work::Write(segment) => self.bring(&segment),
+                Work::Commit => self.relieve().map(|_| ()),
+            };
+            if let Err(error) = done {
+                tracing::debug!(%error, "writing behind failed; whoever waits for it is told");
+            }
+        }
+    }
+
+    /// Ends [`Volume::write_behind`] on all threads, after what has been sealed is written.
+    pub fn end_write_behind(&self) {
+        self.flight.close();
+    }
+
+    /// Puts a sealed segment into the queue, and writes the oldest while too many wait.
+    ///
+    /// # Errors
+    /// A write failed; the volume is read-only (rule 12).
+    pub(super) fn launch(&self, segment: Segment) -> Result<(), Error> {
+        self.flight.queue().waiting.push_back(segment);
+        self.flight.changed.notify_one();
+        while let Some(oldest) = self.flight.take(self.flights) {
+            self.bring(&oldest)?;
+        }
+        Ok(())
+    }
+
+    /// Returns when every segment that was sealed before is written.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when one could not be.
+    pub(super) fn land(&self) -> Result<(), Error> {
+        loop {
+            match self.flight.take(0) {
+                Some(segment) => self.bring(&segment)?,
+                None if self.flight.queue().writing == 0 => break,
+                None => self.flight.quiet(),
+            }
+        }
+        if self.core().read_only {
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Writes a segment that was taken from the queue.
+    fn bring(&self, segment: &Segment) -> Result<(), Error> {
+        let result = self.write_log(segment);
+        self.flight.landed();
+        result
+    }
+
+    /// Writes a segment. A failure makes the volume read-only (rule 12), and then no later one is written: they are
+    /// behind the chain's end.
+    fn write_log(&self, segment: &Segment) -> Result<(), Error> {
+        let geometry = {
+            let core = self.core();
+            if core.read_only {
+                return Err(Error::ReadOnly);
+            }
+            core.geometry
+        };
+        let result = write_segment(self.device.as_ref(), &geometry, segment);
+        for (at, bytes) in &segment.writes {
+            self.reader
+                .written(geometry.byte_offset(*at), bytes.len() as u64);
+        }
+        let mut core = self.core();
+        match result {
+            Err(error) if !mutant::active("log-error-ignored") => {
+                core.fail_log(&error);
+                Err(error)
+            }
+            _ => {
+                core.log.written(segment.ssn);
+                core.blocks.segment_written(segment.ssn);
+                Ok(())
+            }
+        }
+    }
+}

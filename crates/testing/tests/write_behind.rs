@@ -1,0 +1,198 @@
+//! Many threads at once, segments in flight, and power cuts while all of them run: what an fsync promised is there
+//! (rules 4 and 8).
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{
+    Counters, Device, DeviceError, Image, IoKind, MemoryDevice, Read, Write as DeviceWrite,
+};
+use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use loamfs_testing::rng::Rng;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+const NEW: NewInode = NewInode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+const FILES: usize = 200;
+const WRITERS: usize = 4;
+const CUTS: u64 = 12;
+
+/// A device with a volatile cache: what no flush has covered may be lost.
+struct Cached {
+    memory: MemoryDevice,
+    volatile: Mutex<Volatile>,
+}
+
+struct Volatile {
+    stable: Image,
+    /// Writes that have completed since.
+    pending: Vec<(u64, Vec<u8>)>,
+}
+
+impl Cached {
+    fn new(memory: MemoryDevice) -> Self {
+        let stable = memory.image();
+        Self {
+            memory,
+            volatile: Mutex::new(Volatile {
+                stable,
+                pending: Vec::new(),
+            }),
+        }
+    }
+
+    /// What a power cut leaves: some of the pending writes, chosen by `rng`.
+    fn cut(&self, rng: &mut Rng) -> Image {
+        let volatile = self.volatile.lock().unwrap();
+        let mut image = volatile.stable.clone();
+        for (offset, data) in &volatile.pending {
+            if rng.one_in(2) {
+                image.write(*offset, data).unwrap();
+            }
+        }
+        image
+    }
+}
+
+impl Device for Cached {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+    fn sector_size(&self) -> u32 {
+        self.memory.sector_size()
+    }
+    fn rotational(&self) -> bool {
+        true
+    }
+    fn read(&self, batch: &mut [Read]) {
+        self.memory.read(batch);
+    }
+    fn write(&self, batch: &[DeviceWrite<'_>]) -> Vec<Result<(), DeviceError>> {
+        // A long write takes long, so that other segments are sealed and written meanwhile.
+        if batch.iter().any(|write| write.kind == IoKind::Segment) {
+            thread::yield_now();
+        }
+        let results = self.memory.write(batch);
+        let mut volatile = self.volatile.lock().unwrap();
+        for write in batch {
+            volatile.pending.push((write.offset, write.data.to_vec()));
+        }
+        results
+    }
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut volatile = self.volatile.lock().unwrap();
+        let Volatile { stable, pending } = &mut *volatile;
+        for (offset, data) in pending.drain(..) {
+            stable.write(offset, &data)?;
+        }
+        Ok(())
+    }
+    fn discard(&self, _: &[(u64, u64)]) -> Result<(), DeviceError> {
+        Ok(())
+    }
+    fn counters(&self) -> Counters {
+        self.memory.counters()
+    }
+}
+
+fn content(writer: usize, file: usize) -> Vec<u8> {
+    // Inline, small, and large files.
+    let len = [100, 3_000, 16_000, 70_000][file % 4] + writer;
+    (0..len)
+        .map(|i| (i * 7 + file * 13 + writer) as u8)
+        .collect()
+}
+
+fn name(writer: usize, file: usize) -> String {
+    format!("w{writer}-f{file}")
+}
+
+/// Makes files, overwrites some of them, and notes which are promised.
+fn work(volume: &Volume, writer: usize, promised: &Mutex<Vec<(usize, usize)>>) {
+    for file in 0..FILES {
+        let name = name(writer, file);
+        let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+        let bytes = content(writer, file);
+        let half = bytes.len() / 2;
+        volume.write(ino, 0, &vec![0xee; bytes.len()]).unwrap();
+        if file % 3 == 0 {
+            volume.fsync(ino, false).unwrap();
+        }
+        volume.write(ino, half as u64, &bytes[half..]).unwrap();
+        volume.write(ino, 0, &bytes[..half]).unwrap();
+        if file % 2 == 0 {
+            volume.fsync(ino, false).unwrap();
+            promised.lock().unwrap().push((writer, file));
+        }
+    }
+}
+
+fn assert_promised(image: Image, promised: &[(usize, usize)], seed: u64) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(image));
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(seed)).unwrap();
+    for (writer, file) in promised {
+        let name = name(*writer, *file);
+        let attr = volume.lookup(ROOT_INO, name.as_bytes()).unwrap();
+        let wanted = content(*writer, *file);
+        let found = volume.read(attr.ino, 0, wanted.len() + 1).unwrap();
+        assert!(found == wanted, "cut {seed}: {name} was promised");
+    }
+}
+
+#[test]
+fn what_fsync_promised_survives_a_power_cut_while_segments_are_in_flight() {
+    let memory = Arc::new(MemoryDevice::new(96 << 20));
+    let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
+    let options = MkfsOptions {
+        // Small segments: several of them at once.
+        segment_max: Some(128 << 10),
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    let cached = Arc::new(Cached::new(memory.fork()));
+    let options = OpenOptions {
+        flights: 3,
+        dirty_max: Some(1 << 20),
+        ..OpenOptions::default()
+    };
+    let device: Arc<dyn Device> = Arc::clone(&cached) as Arc<dyn Device>;
+    let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
+    let promised = Mutex::new(Vec::new());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let behind = [(); 2].map(|()| scope.spawn(|| volume.write_behind()));
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (volume, promised) = (&volume, &promised);
+                scope.spawn(move || work(volume, writer, promised))
+            })
+            .collect();
+        let cutter = scope.spawn(|| {
+            let mut seed = 0;
+            while seed < CUTS || !done.load(Ordering::Relaxed) && seed < 10 * CUTS {
+                seed += 1;
+                // The promises first: the cut comes after them.
+                let known = promised.lock().unwrap().clone();
+                assert_promised(cached.cut(&mut Rng::new(seed)), &known, seed);
+            }
+        });
+        let results: Vec<_> = writers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        let cut = cutter.join();
+        volume.end_write_behind();
+        behind.into_iter().for_each(|thread| thread.join().unwrap());
+        results.into_iter().for_each(|result| result.unwrap());
+        cut.unwrap();
+    });
+    volume.close().unwrap();
+    let known = promised.into_inner().unwrap();
+    assert_eq!(known.len(), WRITERS * FILES / 2);
+    assert_promised(cached.cut(&mut Rng::new(99)), &known, 99);
+}
