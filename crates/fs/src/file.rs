@@ -1,6 +1,6 @@
 //! Reading, writing and resizing regular files: in the inode, in the log, or at home (H1, H6, H8).
 
-use crate::blocks::{Fetch, Stop, What};
+use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
@@ -698,20 +698,5 @@ impl Core {
         self.set_small(ino, content);
         self.touch(ino);
         Ok(())
-    }
-
-    /// A read of these blocks found them other than their pointers say: whether `fetch` is still what the file has
-    /// there decides if that is an error (rule 13).
-    pub fn still_names(&mut self, fetch: &Fetch) -> Result<bool, Stop> {
-        match fetch.what {
-            What::Unit { ino, unit } => {
-                let found = self.sources(ino, unit, unit + 1)?;
-                Ok(found.iter().any(|(_, source)| {
-                    matches!(source, Source::Device(pointer) if *pointer == fetch.pointer)
-                }))
-            }
-            // An operation that wanted another block finds its pointer anew when it is run again.
-            _ => Ok(true),
-        }
     }
 }
