@@ -243,9 +243,7 @@ impl Core {
         let (size, large) = (node.inode.size, node.is_large());
         let new_size = size.max(end);
         if node.inode.truncating != u64::MAX && end > size {
-            // Growing again waits for the drain; the driver runs it and comes back.
-            self.leftovers.insert(ino);
-            return Err(Stop::Crowded);
+            return Err(self.wait_for_drain(ino));
         }
         self.prepare_dirty(ino)?;
         if large || new_size > self.small_max() || self.spills(new_size) {
@@ -416,9 +414,7 @@ impl Core {
         }
         let node = self.file(ino)?;
         if node.inode.truncating != u64::MAX && size > node.inode.size {
-            // Growing again waits for the drain; the driver runs it and comes back.
-            self.leftovers.insert(ino);
-            return Err(Stop::Crowded);
+            return Err(self.wait_for_drain(ino));
         }
         let (old, large) = (node.inode.size, node.is_large());
         self.prepare_dirty(ino)?;
@@ -502,6 +498,7 @@ impl Core {
                 node.inode.truncating = size;
             }
         }
+        self.mark_leftover(ino);
         self.leftovers.insert(ino);
     }
 
@@ -603,6 +600,7 @@ impl Core {
                 extents::apply_crcs(&mut node.inode, &mut self.blocks, &edge)?;
             }
             node.inode.truncating = u64::MAX;
+            self.mark_leftover(ino);
         }
         self.touch(ino);
         Ok(false)

@@ -181,7 +181,8 @@ impl Core {
             leftovers: BTreeSet::new(),
             usable_log: None,
             exhausted: None,
-            orphans_seen: false,
+            unfinished: BTreeMap::new(),
+            leftovers_found: false,
             sb,
         };
         let keep = core.reserve_groups();
