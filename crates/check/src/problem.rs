@@ -128,7 +128,7 @@ problems! {
     /// A type that does not exist.
     #[error("inode {ino} has the mode {mode:o}, which is no type of file")]
     306 Major false InodeType { ino: Ino, mode: u32 }
-    /// An inode is an orphan exactly when it has no links.
+    /// An inode is an orphan exactly when it has no links; while a truncate is pending the bit means nothing else.
     #[error("inode {ino} has {nlink} links and orphan bit {orphan}")]
     307 Minor false OrphanBit { ino: Ino, nlink: u32, orphan: bool }
     /// An inode that changed after its block did.

@@ -32,7 +32,8 @@ pub struct IfileEntry {
     pub pointer: Pointer,
     /// Bit per slot: an inode is here.
     pub live: u32,
-    /// Bit per slot: the inode has no name left and goes once nobody has it open.
+    /// Bit per slot: something is left to do. The inode has no name left and goes once nobody has it open, or a truncate
+    /// of it is pending.
     pub orphan: u32,
     /// Highest segment that changed one of its inodes.
     pub ssn: Ssn,

@@ -76,6 +76,16 @@ impl Fetch {
     }
 }
 
+/// A block that could not be read, or did not verify, even when it was read a second time.
+#[derive(Debug, Clone)]
+pub(crate) struct Damage {
+    pub fetch: Fetch,
+    pub error: Error,
+    /// The segment that was open when the operation asked for the block, which had not been freed then: only from
+    /// this segment on may one have freed it.
+    pub asked: Ssn,
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Key {
     addr: FragAddr,
@@ -118,6 +128,8 @@ pub(crate) struct Blocks {
     next_temporary: u64,
     /// What operations found missing.
     pub wanted: Vec<Fetch>,
+    /// What the operation that runs asked for before, and did not get.
+    pub damaged: Vec<Damage>,
     /// What the next segment frees.
     pub frees: Vec<Extent>,
     /// Map nodes that the checkpoint under way supersedes.
@@ -139,6 +151,7 @@ impl Blocks {
             dirty: BTreeMap::new(),
             next_temporary: 1,
             wanted: Vec::new(),
+            damaged: Vec::new(),
             frees: Vec::new(),
             retires: Vec::new(),
         }
@@ -175,6 +188,10 @@ impl Blocks {
         if !inside || pointer.frags == 0 || u64::from(pointer.stored) > bytes {
             let (addr, ino) = (pointer.addr, fetch.ino());
             return Corrupt::Pointer { addr, ino }.into();
+        }
+        // Its pointer stands still: the operation got here by it again (rule 13).
+        if let Some(damage) = self.damaged.iter().find(|d| d.fetch == fetch) {
+            return Stop::Failed(damage.error.clone());
         }
         if !self.wanted.contains(&fetch) {
             self.wanted.push(fetch);

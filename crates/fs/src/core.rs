@@ -65,8 +65,10 @@ pub(crate) struct Core {
     pub usable_log: Option<u64>,
     /// Free fragments, held back ones included, when the last fight for space was lost.
     pub exhausted: Option<u64>,
-    /// Whether the orphans of an earlier mount have been collected.
-    pub orphans_seen: bool,
+    /// Those of them that are damaged, and why they stay as they are until the next mount.
+    pub unfinished: BTreeMap<Ino, Error>,
+    /// Whether what an earlier mount left over has been found.
+    pub leftovers_found: bool,
 }
 
 impl Core {
@@ -104,6 +106,28 @@ impl Core {
         }
         self.inodes.touch_block(block_of(ino));
         self.note_dirty();
+    }
+
+    /// Sets the mark by which the next mount finds an inode that something is left to do for, or takes it away: the
+    /// inode has no name, or a truncate of it is pending. The inode must be prepared.
+    pub fn mark_leftover(&mut self, ino: Ino) {
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return;
+        };
+        let left = node.inode.nlink == 0 || node.inode.truncating != u64::MAX;
+        self.inodes.set_orphan(ino, left);
+        if left {
+            self.leftovers.insert(ino);
+        }
+    }
+
+    /// Says that a file can grow again only when its pending truncate is over, which the driver sees to.
+    pub fn wait_for_drain(&mut self, ino: Ino) -> Stop {
+        if let Some(error) = self.unfinished.get(&ino) {
+            return Stop::Failed(error.clone());
+        }
+        self.leftovers.insert(ino);
+        Stop::Crowded
     }
 
     /// Notes that something waits for a segment.

@@ -1,6 +1,6 @@
 //! Reading, writing and resizing regular files: in the inode, in the log, or at home (H1, H6, H8).
 
-use crate::blocks::{Fetch, Stop, What};
+use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
@@ -243,9 +243,7 @@ impl Core {
         let (size, large) = (node.inode.size, node.is_large());
         let new_size = size.max(end);
         if node.inode.truncating != u64::MAX && end > size {
-            // Growing again waits for the drain; the driver runs it and comes back.
-            self.leftovers.insert(ino);
-            return Err(Stop::Crowded);
+            return Err(self.wait_for_drain(ino));
         }
         self.prepare_dirty(ino)?;
         if large || new_size > self.small_max() || self.spills(new_size) {
@@ -416,9 +414,7 @@ impl Core {
         }
         let node = self.file(ino)?;
         if node.inode.truncating != u64::MAX && size > node.inode.size {
-            // Growing again waits for the drain; the driver runs it and comes back.
-            self.leftovers.insert(ino);
-            return Err(Stop::Crowded);
+            return Err(self.wait_for_drain(ino));
         }
         let (old, large) = (node.inode.size, node.is_large());
         self.prepare_dirty(ino)?;
@@ -502,6 +498,7 @@ impl Core {
                 node.inode.truncating = size;
             }
         }
+        self.mark_leftover(ino);
         self.leftovers.insert(ino);
     }
 
@@ -603,6 +600,7 @@ impl Core {
                 extents::apply_crcs(&mut node.inode, &mut self.blocks, &edge)?;
             }
             node.inode.truncating = u64::MAX;
+            self.mark_leftover(ino);
         }
         self.touch(ino);
         Ok(false)
@@ -698,20 +696,5 @@ impl Core {
         self.set_small(ino, content);
         self.touch(ino);
         Ok(())
-    }
-
-    /// A read of these blocks found them other than their pointers say: whether `fetch` is still what the file has
-    /// there decides if that is an error (rule 13).
-    pub fn still_names(&mut self, fetch: &Fetch) -> Result<bool, Stop> {
-        match fetch.what {
-            What::Unit { ino, unit } => {
-                let found = self.sources(ino, unit, unit + 1)?;
-                Ok(found.iter().any(|(_, source)| {
-                    matches!(source, Source::Device(pointer) if *pointer == fetch.pointer)
-                }))
-            }
-            // An operation that wanted another block finds its pointer anew when it is run again.
-            _ => Ok(true),
-        }
     }
 }

@@ -250,7 +250,7 @@ impl Inodes {
         }
     }
 
-    /// Marks or unmarks an inode as an orphan; its block must be loaded.
+    /// Sets or clears the orphan bit of an inode; its block must be loaded.
     pub fn set_orphan(&mut self, ino: Ino, orphan: bool) {
         if let Some(b) = self.blocks.get_mut(&block_of(ino)) {
             let bit = 1 << slot_of(ino);

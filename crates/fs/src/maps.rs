@@ -155,37 +155,26 @@ impl Maps {
         found
     }
 
-    /// Inode blocks with orphans, from `from` on, at most `max`.
+    /// Inode blocks that have orphan bits, with those bits, from `from` on, as far as one leaf tells; and where to go
+    /// on.
     pub fn orphans(
         &self,
         blocks: &mut Blocks,
         from: InodeBlockNo,
-        max: usize,
-    ) -> Result<Vec<(InodeBlockNo, u32)>, Stop> {
+    ) -> Result<(BTreeMap<InodeBlockNo, u32>, Option<InodeBlockNo>), Stop> {
         let mut found = BTreeMap::new();
-        let mut at = from.0;
-        while found.len() < max {
-            let Some(leaf) = IFILE.descend(&self.ifile, blocks, at, |a| a[1] > 0)? else {
-                break;
-            };
-            for (key, value) in leaf.page.iter().filter(|(key, _)| *key >= at) {
-                let block = InodeBlockNo(key);
-                let entry = IfileEntry::decode(value).ok_or(Corrupt::IfileEntry(block))?;
-                found.insert(block, entry.orphan);
-            }
-            match leaf.end {
-                Some(next) => at = next,
-                None => break,
-            }
+        let leaf = IFILE.descend(&self.ifile, blocks, from.0, |a| a[1] > 0)?;
+        for (key, value) in leaf.iter().flat_map(|leaf| leaf.page.iter()) {
+            let block = InodeBlockNo(key);
+            let entry = IfileEntry::decode(value).ok_or(Corrupt::IfileEntry(block))?;
+            found.insert(block, entry.orphan);
         }
-        for (block, entry) in self.ifile_overlay.range(from..) {
-            found.insert(*block, entry.orphan);
-        }
-        Ok(found
-            .into_iter()
-            .filter(|(_, orphan)| *orphan != 0)
-            .take(max)
-            .collect())
+        let end = leaf.and_then(|leaf| leaf.end).map(InodeBlockNo);
+        let last = end.unwrap_or(InodeBlockNo(u64::MAX));
+        let newer = self.ifile_overlay.range(from..last);
+        found.extend(newer.map(|(block, entry)| (*block, entry.orphan)));
+        found.retain(|block, orphan| *block >= from && *orphan != 0);
+        Ok((found, end))
     }
 
     /// The chunks of a group's bitmap, as the last checkpoint has them.

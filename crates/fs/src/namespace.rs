@@ -337,10 +337,7 @@ impl Core {
         };
         node.inode.nlink = node.inode.nlink.saturating_sub(1);
         node.inode.ctime = now;
-        if node.inode.nlink == 0 {
-            self.inodes.set_orphan(ino, true);
-            self.leftovers.insert(ino);
-        }
+        self.mark_leftover(ino);
         self.touch(ino);
     }
 

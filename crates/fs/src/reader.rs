@@ -2,7 +2,7 @@
 //! (DESIGN.md section 8).
 
 use crate::blocks::{Fetch, What};
-use crate::error::Error;
+use crate::error::{Corrupt, Error};
 use loamfs_device::{Device, DeviceError, IoKind, Read};
 use loamfs_format::Geometry;
 use std::collections::HashMap;
@@ -217,22 +217,23 @@ struct Span {
     blocks: Vec<usize>,
 }
 
-/// Reads and takes in what is wanted, once for each block from fresh bytes if the first ones do not verify.
-///
-/// # Errors
-/// The device's, or the damage found.
+/// Reads and takes in what is wanted; what fails, or does not verify, is read again by itself, past the windows.
+/// Returns what fails then too: the device's error, or the damage found.
 pub(crate) fn fetch_into(
     reader: &Reader,
     wanted: &[Fetch],
-    mut take: impl FnMut(&Fetch, &[u8]) -> Result<(), crate::error::Corrupt>,
-) -> Result<(), Error> {
+    mut take: impl FnMut(&Fetch, &[u8]) -> Result<(), Corrupt>,
+) -> Vec<(Fetch, Error)> {
+    let mut take = |fetch: &Fetch, bytes: Bytes| Ok::<(), Error>(take(fetch, &bytes?)?);
+    let mut failed = Vec::new();
     for (fetch, bytes) in wanted.iter().zip(reader.read(wanted, false)) {
-        if take(fetch, &bytes?).is_err() {
-            let again = reader.read(std::slice::from_ref(fetch), true);
-            for bytes in again {
-                take(fetch, &bytes?)?;
-            }
+        if take(fetch, bytes).is_ok() {
+            continue;
+        }
+        for bytes in reader.read(std::slice::from_ref(fetch), true) {
+            let again = take(fetch, bytes);
+            failed.extend(again.err().map(|error| (*fetch, error)));
         }
     }
-    Ok(())
+    failed
 }

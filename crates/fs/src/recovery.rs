@@ -182,7 +182,8 @@ impl Core {
             leftovers: BTreeSet::new(),
             usable_log: None,
             exhausted: None,
-            orphans_seen: false,
+            unfinished: BTreeMap::new(),
+            leftovers_found: false,
             sb,
         };
         let keep = core.reserve_groups();
@@ -298,8 +299,8 @@ fn with_tree<T>(
             Err(Stop::Failed(error)) => break Err(error),
             Err(_) => {
                 let wanted = std::mem::take(&mut blocks.wanted);
-                if let Err(error) = fetch_into(reader, &wanted, |f, bytes| blocks.fetched(f, bytes))
-                {
+                let mut failed = fetch_into(reader, &wanted, |f, bytes| blocks.fetched(f, bytes));
+                if let Some((_, error)) = failed.pop() {
                     break Err(error);
                 }
             }

@@ -172,12 +172,8 @@ impl Core {
         }
         node.inode.nlink = count;
         node.inode.ctime = now;
-        self.inodes.set_orphan(ino, count == 0);
-        if count == 0 {
-            self.leftovers.insert(ino);
-        } else {
-            self.leftovers.remove(&ino);
-        }
+        self.leftovers.remove(&ino);
+        self.mark_leftover(ino);
         self.touch(ino);
         Ok(Done::Yes)
     }
@@ -217,8 +213,8 @@ impl Core {
             node.inode.mtime = now;
             node.inode.ctime = now;
         }
-        self.inodes.set_orphan(ino, false);
         self.leftovers.remove(&ino);
+        self.mark_leftover(ino);
         self.touch(ino);
         self.touch(parent);
         Ok(Done::Yes)

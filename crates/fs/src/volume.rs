@@ -153,8 +153,8 @@ impl Volume {
         if self.core().read_only {
             return self.nothing_waits();
         }
-        self.collect_orphans()?;
-        self.tidy(usize::MAX)?;
+        self.find_leftovers();
+        self.tidy_after(usize::MAX);
         let _commit = self.commit_lock();
         let unwritten = self.commit_all(Wait::Durable)?;
         self.checkpoint_locked()?;

@@ -318,6 +318,7 @@ impl Core {
             units: taken,
             homes,
             crcs,
+            size: node.inode.size,
             landed: false,
         });
         Some(HomeWrite {
@@ -406,6 +407,12 @@ impl Core {
             node.inode.body = Body::Empty;
             node.inode.frags = 0;
         }
+        // What was written since the batch was gathered does not take back what it shows.
+        let hidden = node
+            .homed
+            .first_hidden_besides(&batch, node.shown_size / UNIT);
+        let shown = hidden.map_or(batch.size, |unit| batch.size.min(unit * UNIT));
+        node.shown_size = node.shown_size.max(shown).min(node.inode.size);
         for (from, to) in &runs {
             node.homed.unimage(from * per_block, to * per_block);
         }

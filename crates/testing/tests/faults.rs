@@ -9,6 +9,8 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{
     Device, Effect, Event, FaultyDevice, Image, IoKind, MemoryDevice, Op, RecordingDevice, Rule,
 };
+use loamfs_format::ifile::block_of;
+use loamfs_format::inode::Body;
 use loamfs_format::{Ino, mutant};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
 use std::process::{Command, Stdio};
@@ -334,6 +336,75 @@ fn a_settle_that_fails_keeps_its_image() {
     assert_eq!(rig.volume.info().images, 0);
     rig.volume.sync().unwrap();
     rig.survives(&[("f", &bytes)]);
+}
+
+/// Where a file's first data are: in the log, or at home.
+fn place_of(image: &Image, ino: Ino) -> std::ops::Range<u64> {
+    let device = MemoryDevice::from_image(image.clone());
+    let reader = loamfs_check::Volume::open(&device).unwrap();
+    let inode = reader.inode(ino).unwrap();
+    let at = match inode.body {
+        Body::Small(pointer) => pointer.addr,
+        _ => reader.extents(&inode).next().unwrap().unwrap().pointer.addr,
+    };
+    let start = reader.superblock().geometry.byte_offset(at);
+    start..start + 1024
+}
+
+/// A bad sector failed everything that was read along with it.
+#[test]
+fn a_block_that_cannot_be_read_leaves_the_rest_usable() {
+    for (effect, size) in [(false, SMALL), (true, SMALL), (false, LARGE), (true, LARGE)] {
+        let rig = Rig::new();
+        let (bad, good) = (content(size, 1), content(SMALL, 2));
+        let file = rig.write("bad", &bad);
+        rig.write("good", &good);
+        let rig = rig.again();
+        let range = place_of(&rig.recorder.image(), file);
+        let offset = range.start + 7;
+        let effect = if effect {
+            Effect::Fail
+        } else {
+            Effect::FlipBit { offset, bit: 3 }
+        };
+        rig.fail(Rule::on(Op::Read, effect).in_range(range));
+        assert_eq!(errno(read(&rig.volume, "bad")), EIO);
+        assert_eq!(read(&rig.volume, "good").unwrap(), good);
+        if size == LARGE {
+            let rest = rig.volume.read(file, 4096, LARGE).unwrap();
+            assert!(rest == bad[4096..], "EIO is for the unit that is damaged");
+        }
+        // Its other parts can be changed, and it can be removed.
+        rig.write("new", &good);
+        rig.volume.sync().unwrap();
+        assert!(!rig.volume.info().read_only);
+        rig.volume.unlink(ROOT_INO, b"bad").unwrap();
+        rig.volume.close().unwrap();
+        rig.heal();
+        rig.survives(&[("good", &good), ("new", &good)]);
+    }
+}
+
+/// An inode block that is read along with others, because it is near, was their error when it was damaged.
+#[test]
+fn a_damaged_inode_block_is_the_error_of_its_inodes_alone() {
+    let rig = Rig::new();
+    let name = |i: usize| format!("{i}");
+    let inos: Vec<Ino> = (0..100).map(|i| rig.write(&name(i), b"x")).collect();
+    let rig = rig.again();
+    let (place, lost) = {
+        let device = MemoryDevice::from_image(rig.recorder.image());
+        let reader = loamfs_check::Volume::open(&device).unwrap();
+        let block = block_of(inos[50]);
+        let entry = reader.ifile_entry(block).unwrap().unwrap();
+        let start = reader.superblock().geometry.byte_offset(entry.pointer.addr);
+        (start..start + 512, block)
+    };
+    rig.fail(Rule::on(Op::Read, Effect::Fail).in_range(place));
+    for (i, ino) in inos.iter().enumerate() {
+        let expected = if block_of(*ino) == lost { EIO } else { 0 };
+        assert_eq!(errno(rig.volume.getattr(*ino)), expected, "file {i}");
+    }
 }
 
 /// Clauses of rule 12, and the test above that notices when one is left out.

@@ -9,6 +9,9 @@ impl Walker<'_, '_> {
     /// Checks a live inode of a block whose entry says that it changed last in segment `limit`.
     pub(super) fn inode(&mut self, inode: &Inode, orphan: bool, limit: Ssn) {
         let ino = inode.ino;
+        // The bit also marks a file with names while a truncate of it is pending.
+        let cut = inode.nlink > 0 && inode.truncating != u64::MAX;
+        let orphan = orphan && !cut;
         self.visitor.inode(inode, orphan);
         if inode.generation == 0 {
             self.visitor.problem(Problem::Generation { ino });

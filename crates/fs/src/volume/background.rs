@@ -5,8 +5,8 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::types::Timestamp;
-use loamfs_format::InodeBlockNo;
 use loamfs_format::ifile::ino_at;
+use loamfs_format::{Ino, InodeBlockNo};
 
 /// Images that one step settles.
 const SETTLE_STEP: usize = 1024;
@@ -22,8 +22,8 @@ impl Volume {
         if self.core().read_only {
             return Ok(());
         }
-        self.collect_orphans()?;
-        self.tidy(LEFTOVERS_STEP)?;
+        self.find_leftovers();
+        self.tidy_after(LEFTOVERS_STEP);
         let (old, unsaid, images, images_max) = {
             let core = self.core();
             let now = core.clock.now();
@@ -77,42 +77,82 @@ impl Volume {
         Ok(())
     }
 
-    /// Finds the orphans that an earlier mount left behind, once.
-    pub(super) fn collect_orphans(&self) -> Result<(), Error> {
-        if self.core().orphans_seen {
-            return Ok(());
+    /// Finds what an earlier mount left over, once: orphans and pending truncates.
+    pub(super) fn find_leftovers(&self) {
+        if self.core().leftovers_found {
+            return;
         }
-        let mut from = InodeBlockNo(0);
-        loop {
-            let found = self.step(|core| core.maps.orphans(&mut core.blocks, from, 256))?;
-            let mut core = self.core();
-            for (block, bits) in &found {
-                let orphans = (0..32).filter(|slot| bits & (1 << slot) != 0);
-                core.leftovers
-                    .extend(orphans.map(|slot| ino_at(*block, slot)));
-            }
-            match found.last() {
-                Some((last, _)) => from = InodeBlockNo(last.0 + 1),
-                None => {
-                    core.orphans_seen = true;
-                    return Ok(());
+        let mut from = Some(InodeBlockNo(0));
+        while let Some(at) = from {
+            from = match self.step(|core| core.maps.orphans(&mut core.blocks, at)) {
+                Ok((found, next)) => {
+                    let slots = |(block, bits): (InodeBlockNo, u32)| {
+                        let set = (0..32).filter(move |slot| bits & (1 << slot) != 0);
+                        set.map(move |slot| ino_at(block, slot))
+                    };
+                    let found = found.into_iter().flat_map(slots);
+                    self.core().leftovers.extend(found);
+                    next
+                }
+                Err(error) => {
+                    tracing::error!(%error, "cannot find what an earlier mount left over");
+                    None
+                }
+            };
+        }
+        self.core().leftovers_found = true;
+    }
+
+    /// Looks after up to `max` orphans and pending truncates. One that is damaged is named in the log and left as it is:
+    /// it is nobody's error who happens to be there.
+    ///
+    /// # Errors
+    /// That there is no room even to give space back, or that the log failed.
+    pub(super) fn tidy(&self, max: usize) -> Result<(), Error> {
+        for _ in 0..max {
+            let ino = {
+                let mut core = self.core();
+                if core.read_only {
+                    break;
+                }
+                core.leftovers.pop_first()
+            };
+            let Some(ino) = ino else {
+                break;
+            };
+            match self.finish(ino) {
+                Ok(()) => {}
+                Err(error @ (Error::NoSpace | Error::ReadOnly)) => {
+                    self.core().leftovers.insert(ino);
+                    return Err(error);
+                }
+                Err(error) => {
+                    let mut core = self.core();
+                    if core.read_only {
+                        return Err(error);
+                    }
+                    if !core.unfinished.contains_key(&ino) {
+                        tracing::error!(%error, ino = ino.0, "cannot finish removing or cutting a file");
+                    }
+                    core.unfinished.insert(ino, error);
                 }
             }
         }
+        Ok(())
     }
 
-    /// Looks after orphans and pending truncates, in bounded steps.
-    pub(super) fn tidy(&self, max: usize) -> Result<(), Error> {
-        let mut left = max;
-        while left > 0 {
-            let Some(ino) = self.core().leftovers.pop_first() else {
-                break;
-            };
-            left -= 1;
-            // Removals run on a full volume too; a commit in between makes room in memory.
-            while !self.run_removal(|core| core.evict(ino))? {}
-            while !self.run_removal(|core| core.drain(ino))? {}
+    /// Looks after what an operation that is over has left, which is no part of its success.
+    pub(super) fn tidy_after(&self, max: usize) {
+        if let Err(error) = self.tidy(max) {
+            tracing::warn!(%error, "what is left of files that were removed or cut waits");
         }
+    }
+
+    /// Removes an orphan that nobody holds, or ends a pending truncate.
+    fn finish(&self, ino: Ino) -> Result<(), Error> {
+        // Removals run on a full volume too; a commit in between makes room in memory.
+        while !self.run_removal(|core| core.evict(ino))? {}
+        while !self.run_removal(|core| core.drain(ino))? {}
         Ok(())
     }
 

@@ -2,11 +2,11 @@
 //! again.
 
 use super::Volume;
-use crate::blocks::{Fetch, Stop};
+use crate::blocks::{Damage, Fetch, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::reader::fetch_into;
-use loamfs_format::GroupNo;
+use loamfs_format::{GroupNo, Ssn, mutant};
 
 /// How often an operation may be sent back.
 const ROUNDS_MAX: u32 = 100_000;
@@ -53,11 +53,20 @@ impl Volume {
         let (mut tries, mut rounds) = (0, 0);
         // Why there was no room in memory after a commit.
         let mut stuck = None;
+        let mut damaged: Vec<Damage> = Vec::new();
         let result = loop {
             rounds += 1;
             let mut core = self.core();
             core.inodes.shrink();
-            let stop = match op(&mut core) {
+            // A block that may have been freed and its place reused while it was read is read again, if the operation
+            // asks for it again; any other that it asks for again is damaged (rule 13).
+            let said = core.log.said();
+            damaged.retain(|damage| said < damage.asked || mutant::active("reuse-unsuspected"));
+            core.blocks.damaged = std::mem::take(&mut damaged);
+            let result = op(&mut core);
+            damaged = std::mem::take(&mut core.blocks.damaged);
+            let wanted = std::mem::take(&mut core.blocks.wanted);
+            let stop = match result {
                 Ok(value) => {
                     if may_commit && std::mem::take(&mut core.pressed) && self.flights > 0 {
                         drop(core);
@@ -67,7 +76,7 @@ impl Volume {
                 }
                 Err(stop) => stop,
             };
-            let wanted = std::mem::take(&mut core.blocks.wanted);
+            let asked = core.open_ssn();
             if !retrying {
                 core.blocks.retrying += 1;
                 retrying = true;
@@ -78,8 +87,16 @@ impl Volume {
                 _ if rounds > ROUNDS_MAX => {
                     Err(Error::Invalid("the operation does not come to an end"))
                 }
-                Stop::Failed(error) => Err(error),
-                Stop::Missing => self.fetch(&wanted),
+                Stop::Failed(error) => {
+                    if !damaged.is_empty() {
+                        tracing::error!(%error, "cannot read a block");
+                    }
+                    Err(error)
+                }
+                Stop::Missing => {
+                    damaged.extend(self.fetch(&wanted, asked));
+                    unquestioned(&damaged)
+                }
                 Stop::Load(groups) => self.load(&groups),
                 Stop::Crowded if may_commit => match stuck.take() {
                     Some(error) => Err(error),
@@ -109,20 +126,16 @@ impl Volume {
         result
     }
 
-    fn fetch(&self, wanted: &[Fetch]) -> Result<(), Error> {
-        let result = fetch_into(&self.reader, wanted, |fetch, bytes| {
-            let taken = self.core().blocks.fetched(fetch, bytes);
-            // The block may have been freed and its place reused meanwhile: only a pointer that still stands makes
-            // it an error (rule 13).
-            match taken {
-                Err(_) if matches!(self.core().still_names(fetch), Ok(false)) => Ok(()),
-                other => other,
-            }
-        });
-        if let Err(error) = &result {
-            tracing::error!(%error, "cannot read a block");
-        }
-        result
+    /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
+    fn fetch(&self, wanted: &[Fetch], asked: Ssn) -> Vec<Damage> {
+        let take = |fetch: &Fetch, bytes: &[u8]| self.core().blocks.fetched(fetch, bytes);
+        let failed = fetch_into(&self.reader, wanted, take).into_iter();
+        let damage = |(fetch, error)| Damage {
+            fetch,
+            error,
+            asked,
+        };
+        failed.map(damage).collect()
     }
 
     pub(super) fn load(&self, groups: &[GroupNo]) -> Result<(), Error> {
@@ -135,5 +148,13 @@ impl Volume {
             })?;
         }
         Ok(())
+    }
+}
+
+/// Nothing, but for tests: without the question of rule 13 whatever cannot be read is an error.
+fn unquestioned(damaged: &[Damage]) -> Result<(), Error> {
+    match damaged.first() {
+        Some(damage) if mutant::active("mismatch-unquestioned") => Err(damage.error.clone()),
+        _ => Ok(()),
     }
 }

@@ -31,7 +31,7 @@ impl Volume {
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
         let attr = self.run(|core| core.setattr(ino, set))?;
         if set.size.is_some() {
-            self.tidy(LEFTOVERS_STEP)?;
+            self.tidy_after(LEFTOVERS_STEP);
         }
         Ok(attr)
     }
@@ -102,7 +102,8 @@ impl Volume {
     /// [`Error`].
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
         self.run(|core| core.unlink(dir, name))?;
-        self.tidy(1)
+        self.tidy_after(1);
+        Ok(())
     }
 
     /// Removes an empty directory.
@@ -111,7 +112,8 @@ impl Volume {
     /// [`Error`].
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
         self.run(|core| core.rmdir(dir, name))?;
-        self.tidy(1)
+        self.tidy_after(1);
+        Ok(())
     }
 
     /// Renames, replaces or swaps.
@@ -127,7 +129,8 @@ impl Volume {
         flags: RenameFlags,
     ) -> Result<(), Error> {
         self.run(|core| core.rename((dir, name), (new_dir, new_name), flags))?;
-        self.tidy(1)
+        self.tidy_after(1);
+        Ok(())
     }
 
     /// The target of a symbolic link.
@@ -160,11 +163,8 @@ impl Volume {
     /// [`Error`].
     pub fn release_file(&self, ino: Ino) -> Result<(), Error> {
         self.core().let_go(ino);
-        if self.core().read_only {
-            Ok(())
-        } else {
-            self.tidy(1)
-        }
+        self.tidy_after(1);
+        Ok(())
     }
 
     /// Reads up to `len` bytes; fewer at the end of the file.
