@@ -171,7 +171,8 @@ impl Core {
         if waiting + data > self.homed_max {
             return Err(Stop::Crowded);
         }
-        if !self.space_fits(log, data + self.homed_reserved()) {
+        let fits = self.space_fits(log, data + self.homed_reserved());
+        if !fits && !mutant::active("undeclared") {
             return Err(Stop::Full);
         }
         Ok(())
@@ -184,6 +185,9 @@ impl Core {
         }
         if self.segment_estimate() > u64::from(self.geometry.segment_max) * 3 / 4 {
             return Err(Stop::Crowded);
+        }
+        if mutant::active("removal-declares") && !self.space_fits(16 << 10, 0) {
+            return Err(Stop::Full);
         }
         Ok(())
     }
@@ -214,12 +218,10 @@ impl Core {
         let g = &self.geometry;
         let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
         let bounded = checkpoint.min(self.volume_bytes() / 16);
-        let checkpoints = if mutant::active("small-reserve") {
-            1
-        } else {
-            2
-        };
-        checkpoints * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+        if mutant::active("small-reserve") {
+            return 0;
+        }
+        2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
     }
 
     /// Bytes of the volume.

@@ -5,7 +5,7 @@
 
 use loamfs_device::Buffer;
 use loamfs_format::summary::{EXTENTS_MAX, HEADER_SIZE, Header, Record};
-use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn, mutant};
 use loamfs_space::{Found, Space, SpaceError};
 
 /// Smallest hole that is plugged while larger ones exist (H10, and "One mover" in DESIGN.md).
@@ -98,7 +98,7 @@ impl Placer<'_> {
         self.left = summary_left + blocks.iter().map(|b| u64::from(*b)).sum::<u64>();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.log_run(self.current.end(), window);
-        self.extend(run)?;
+        self.extend(if mutant::scattered() { 0 } else { run })?;
 
         let mut summary = Vec::new();
         while summary_left > 0 {
@@ -172,6 +172,11 @@ impl Placer<'_> {
 
     /// A free run: one that is worth a seek if there is any, else any of at least `least` fragments.
     fn find(&mut self, want: u64, near: FragAddr, least: u64) -> Result<Extent, PlaceError> {
+        let (want, near) = if mutant::scattered() {
+            (least, FragAddr(0))
+        } else {
+            (want, near)
+        };
         let hole_min = self.geometry.frags_for(HOLE_MIN).min(want).max(least);
         for least in [hole_min, least] {
             match self.space.find_log(want, least, near, self.rotational) {
@@ -220,7 +225,11 @@ impl Placer<'_> {
         let unit = self.geometry.unit_frags();
         let window = self.geometry.frags_for(self.geometry.segment_max.into());
         let end = self.closed.last().map_or(self.current.start, |e| e.end());
-        let here = self.space.log_run(end, window);
+        let here = if mutant::scattered() {
+            0
+        } else {
+            self.space.log_run(end, window)
+        };
         let start = if here >= window / 8 {
             end
         } else {

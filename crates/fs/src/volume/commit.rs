@@ -147,7 +147,12 @@ impl Volume {
         };
         let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base)
             .map_err(Error::from)
-            .and_then(|slot| self.device.flush().map(|()| slot).map_err(Error::from));
+            .and_then(|slot| {
+                if !mutant::active("superblock-unflushed") {
+                    self.device.flush()?;
+                }
+                Ok(slot)
+            });
         let mut core = self.core();
         match result {
             Ok(slot) => {

@@ -2,7 +2,7 @@
 
 use super::{Volume, Wait};
 use crate::error::Error;
-use loamfs_format::Ino;
+use loamfs_format::{Ino, mutant};
 
 impl Volume {
     /// Returns when everything that was done to an inode is on the device. `data_only` may leave out what reading
@@ -29,7 +29,11 @@ impl Volume {
 
     fn is_durable(&self, ino: Ino) -> Result<bool, Error> {
         self.step(|core| {
-            let durable = core.log.durable();
+            let durable = if mutant::active("fsync-own") {
+                core.log.tail().ssn
+            } else {
+                core.log.durable()
+            };
             let node = core.node(ino)?;
             let clean = !node.dirty && node.homed.is_clean();
             Ok(clean && node.last <= durable)
