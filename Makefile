@@ -34,6 +34,8 @@ lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+	@# The switches that leave rules out are for tests only.
+	! cargo tree --edges features --package loamfs | grep 'feature "mutants"'
 
 unit: setup
 	cargo test --workspace

@@ -76,7 +76,7 @@ impl Core {
             return Err(Stop::Crowded);
         }
         self.pressed |= waiting > self.homed_max / 2;
-        if !self.space_fits(log, data) {
+        if !self.space_fits(log, data) && !mutant::active("undeclared") {
             return Err(Stop::Full);
         }
         Ok(())
@@ -92,6 +92,9 @@ impl Core {
             return Err(Stop::Crowded);
         }
         self.pressed |= estimate > self.segment_full() / 2;
+        if mutant::active("removal-declares") && !self.space_fits(16 << 10, 0) {
+            return Err(Stop::Full);
+        }
         Ok(())
     }
 
@@ -166,12 +169,10 @@ impl Core {
         let g = &self.geometry;
         let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
         let bounded = checkpoint.min(self.volume_bytes() / 16);
-        let checkpoints = if mutant::active("small-reserve") {
-            1
-        } else {
-            2
-        };
-        checkpoints * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+        if mutant::active("small-reserve") {
+            return 0;
+        }
+        2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
     }
 
     /// Groups that data never takes, so that deletes and checkpoints find whole ones.

@@ -209,13 +209,17 @@ impl Core {
     fn seal_contents(&mut self, contents: Contents, kind: SegmentKind) -> Result<Segment, Stop> {
         let tail = self.log.tail().clone();
         let ssn = tail.ssn.next();
+        let mut records = Vec::new();
+        if mutant::active("free-own") && kind == SegmentKind::Normal {
+            records = self.free_own(ssn)?;
+        }
         let placement = self.place(&tail, &contents, kind)?;
         self.blocks.begin_segment(ssn);
         self.usable_log = None;
         let seal = Seal {
             ssn,
             image: Image::new(&self.geometry, &placement.extents),
-            records: Vec::new(),
+            records,
             addresses: placement.blocks.clone(),
             at: 0,
         };
@@ -244,6 +248,16 @@ impl Core {
         let room: u64 = placement.summary.iter().map(|extent| extent.frags).sum();
         let room = room * u64::from(self.geometry.fragment_size);
         Ok(seal.image.finish(header, &seal.records, room)?)
+    }
+
+    /// Frees what the segment supersedes before it is placed, for itself to use: a mutant does.
+    fn free_own(&mut self, ssn: Ssn) -> Result<Vec<Record>, Stop> {
+        let frees = std::mem::take(&mut self.blocks.frees);
+        for extent in &frees {
+            self.space.free(*extent, ssn)?;
+            self.space.release_range(*extent);
+        }
+        Ok(frees.into_iter().map(Record::Free).collect())
     }
 
     fn place(
@@ -625,7 +639,9 @@ impl Core {
             }
         }
         seal.records.append(&mut self.records);
-        for (group, role) in self.space.take_role_changes() {
+        let roles = self.space.take_role_changes();
+        let said = |_: &(_, _)| !mutant::active("role-unsaid");
+        for (group, role) in roles.into_iter().filter(said) {
             seal.records.push(Record::Role(group, role));
         }
         for extent in placement.summary.iter().chain([&placement.next]) {
@@ -716,8 +732,11 @@ impl Core {
             .first()
             .map(|e| e.start)
             .unwrap_or_default();
-        self.log.sealed(tail, header.durable, segment.bytes());
-        if mutant::active("reuse-at-once") || mutant::active("reuse-when-said") {
+        // The summary as sealed may have left it out; the writer goes by what it should say.
+        let says = self.log.durable();
+        self.log.sealed(tail, says, segment.bytes());
+        let early = ["reuse-at-once", "reuse-when-said", "reuse-home-early"];
+        if early.into_iter().any(mutant::active) {
             self.release();
         }
         self.summaries.extend(placement.summary.iter().copied());
@@ -759,7 +778,14 @@ impl Core {
             _ => Ssn(0),
         };
         self.usable_log = None;
-        let freed = self.space.release(self.log.said(), both);
+        let mut said = self.log.said();
+        if mutant::active("superblock-says") {
+            said = said.max(self.slots.into_iter().flatten().max().unwrap_or(said));
+        }
+        if mutant::active("reuse-home-early") {
+            self.space.release_homes();
+        }
+        let freed = self.space.release(said, both);
         let protect = self.geometry.group_of(self.log.tail().next);
         self.space.give_back_empty(Some(protect));
         freed
@@ -767,6 +793,9 @@ impl Core {
 
     /// Whether a checkpoint is due (rule 9).
     pub fn checkpoint_due(&self) -> bool {
+        if mutant::active("never-due") {
+            return false;
+        }
         let g = &self.geometry;
         let (chunks, groups) = self.space.dirty_counts();
         let nodes = self.maps.ifile_overlay.len() / 16

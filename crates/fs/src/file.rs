@@ -9,7 +9,7 @@ use crate::inodes::Node;
 use loamfs_format::inode::{Body, FileExtent, TAIL};
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::node::TreeRoot;
-use loamfs_format::{Extent, FragAddr, Ino, Pointer};
+use loamfs_format::{Extent, FragAddr, Ino, Pointer, mutant};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -513,7 +513,7 @@ impl Core {
         node.homed.take_back(batch.units);
         node.homed.recount(self.geometry.block_units());
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
-        if batch.landed {
+        if batch.landed || mutant::active("reuse-during-write") {
             self.release_unshown(&homes);
         } else {
             self.abandoned.insert(batch.id, homes);

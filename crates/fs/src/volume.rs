@@ -124,6 +124,13 @@ impl Volume {
         if mutant::active("no-mount-segment") {
             return Ok(());
         }
+        if self.tight() && !mutant::active("mount-anyway") {
+            match self.checkpoint_locked() {
+                // No room for that either: what is left is enough for an empty segment, perhaps.
+                Err(Error::NoSpace) => {}
+                other => return other,
+            }
+        }
         let segment = self.step(|core| core.seal_mount());
         match segment {
             Ok(segment) => {
@@ -133,10 +140,15 @@ impl Volume {
                 }
                 self.flush()
             }
-            // Where an empty segment finds no room a checkpoint does: it frees what it replaces.
-            Err(Error::NoSpace) => self.checkpoint_locked(),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether recovery's segment must be a checkpoint: where an empty one would eat into the reserve (rules 4 and 10),
+    /// or lengthen a chain that is long enough (rule 9), which crash after crash would do without end.
+    fn tight(&self) -> bool {
+        let mut core = self.core();
+        core.checkpoint_due() || !core.has_reserve()
     }
 
     /// Unmounts cleanly: everything is committed, and a checkpoint makes the next mount quick.
@@ -144,12 +156,12 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn close(&self) -> Result<(), Error> {
-        let result = self.finish();
+        let result = self.unmount();
         self.end_write_behind();
         result
     }
 
-    fn finish(&self) -> Result<(), Error> {
+    fn unmount(&self) -> Result<(), Error> {
         if self.core().read_only {
             return self.nothing_waits();
         }

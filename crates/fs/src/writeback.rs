@@ -81,8 +81,17 @@ impl Core {
         }
         self.prepare_dirty(ino)?;
         let (images, fresh) = self.sort_out(ino, &units)?;
+        if mutant::active("overwrite-shown") && fresh.is_empty() {
+            return Ok(Some((last + 1, self.overwrite_homes(ino, &images))));
+        }
         let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
+        let old = if mutant::active("free-before-show") {
+            self.old_homes(ino, &homes)?
+        } else {
+            Vec::new()
+        };
         // From here on nothing stops.
+        old.into_iter().for_each(|home| self.free_home(home));
         self.make_images(ino, &images);
         self.note_dirty();
         Ok(Some((
@@ -107,6 +116,52 @@ impl Core {
         let blocks = self.gather_blocks(ino, &fresh)?;
         let homes = self.find_homes(ino, &blocks)?;
         Ok((images, fresh, blocks, homes))
+    }
+
+    /// Writes overwrites over what segments show: a mutant does.
+    fn overwrite_homes(&mut self, ino: Ino, images: &[(u64, FragAddr)]) -> Option<HomeWrite> {
+        let id = self.next_batch;
+        self.next_batch += 1;
+        let node = self.inodes.nodes.get_mut(&ino)?;
+        let (mut units, mut crcs, mut writes) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for (unit, home) in images {
+            let bytes = node.homed.dirty.remove(unit)?;
+            let mut buffer = Buffer::zeroed(bytes.len());
+            buffer.copy_from_slice(&bytes);
+            writes.push((*home, buffer));
+            crcs.push((*unit, unit_crc(&bytes)));
+            units.insert(*unit, bytes);
+        }
+        node.homed.recount(self.geometry.block_units());
+        node.homed.batch = Some(Batch {
+            id,
+            size: node.inode.size,
+            units,
+            homes: Vec::new(),
+            crcs,
+            landed: false,
+        });
+        Some(HomeWrite {
+            ino,
+            batch: id,
+            writes,
+        })
+    }
+
+    /// The homes that new ones are about to replace.
+    fn old_homes(&mut self, ino: Ino, homes: &[(u64, Extent)]) -> Result<Vec<Extent>, Stop> {
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(Vec::new());
+        };
+        let mut old = BTreeSet::new();
+        for (block, extent) in homes {
+            let end = block + extent.frags / geometry.block_frags();
+            let found =
+                extents::overlapping(&node.inode, &mut self.blocks, &geometry, *block, end)?;
+            old.extend(found.iter().map(|e| e.pointer.extent()));
+        }
+        Ok(old.into_iter().collect())
     }
 
     /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.
@@ -436,7 +491,7 @@ impl Core {
             self.show_home(ino, *block, *extent)?;
         }
         for home in freed {
-            if mutant::active("old-home-kept") {
+            if mutant::active("old-home-kept") || mutant::active("free-before-show") {
                 continue;
             }
             self.free_home(home);
@@ -527,7 +582,7 @@ impl Core {
             .lazy_map
             .get(&home)
             .copied()
-            .filter(|e| e.image == image)
+            .filter(|e| e.image == image || mutant::active("settled-blindly"))
         else {
             return Ok(());
         };

@@ -5,7 +5,7 @@
 
 use loamfs_device::Buffer;
 use loamfs_format::summary::{EXTENTS_MAX, HEADER_SIZE, Header, Record};
-use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn, mutant};
 use loamfs_space::{Found, Space, SpaceError};
 
 /// Why a segment found no place.
@@ -95,7 +95,7 @@ impl Placer<'_> {
         self.left = summary_left + blocks.iter().map(|b| u64::from(*b)).sum::<u64>();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.log_run(self.current.end(), window);
-        self.extend(run)?;
+        self.extend(if mutant::scattered() { 0 } else { run })?;
 
         let mut summary = Vec::new();
         while summary_left > 0 {
@@ -162,16 +162,26 @@ impl Placer<'_> {
             .max(self.geometry.block_frags())
             .max(fair)
             .next_multiple_of(unit);
-        let mut found = match self.space.find_log(want, least, near, self.rotational) {
-            Found::Run(extent) => extent,
-            Found::Load(groups) => return Err(PlaceError::Load(groups)),
-            Found::Full => return Err(PlaceError::Full),
-        };
+        let mut found = self.find(want, near, least)?;
         found.frags = found.frags.min(want);
         self.take(found)?;
         self.current = found;
         self.used = 0;
         Ok(())
+    }
+
+    /// A free run of at least `least` fragments.
+    fn find(&mut self, want: u64, near: FragAddr, least: u64) -> Result<Extent, PlaceError> {
+        let (want, near) = if mutant::scattered() {
+            (least, FragAddr(0))
+        } else {
+            (want, near)
+        };
+        match self.space.find_log(want, least, near, self.rotational) {
+            Found::Run(extent) => Ok(extent),
+            Found::Load(groups) => Err(PlaceError::Load(groups)),
+            Found::Full => Err(PlaceError::Full),
+        }
     }
 
     /// Ends the current extent behind its last filled unit and gives the rest back.
@@ -211,16 +221,20 @@ impl Placer<'_> {
         let unit = self.geometry.unit_frags();
         let window = self.geometry.frags_for(self.geometry.segment_max.into());
         let end = self.closed.last().map_or(self.current.start, |e| e.end());
-        let here = self.space.log_run(end, window);
+        let here = if mutant::scattered() {
+            0
+        } else {
+            self.space.log_run(end, window)
+        };
         let start = if here >= window / 8 {
             end
         } else {
-            match self.space.find_log(window, unit, end, self.rotational) {
-                Found::Run(found) if found.frags > here => found.start,
-                Found::Load(groups) => return Err(PlaceError::Load(groups)),
+            match self.find(window, end, unit) {
+                Ok(found) if found.frags > here => found.start,
+                Err(PlaceError::Load(groups)) => return Err(PlaceError::Load(groups)),
                 _ if here >= unit => end,
-                Found::Run(found) => found.start,
-                Found::Full => return Err(PlaceError::Full),
+                Ok(found) => found.start,
+                Err(error) => return Err(error),
             }
         };
         let next = Extent::new(start, unit);

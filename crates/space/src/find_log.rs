@@ -112,7 +112,7 @@ impl Space {
         }
         let least = u32::try_from(cap).ok()?;
         // A group that has only little space left is not worth its bitmap while others have more.
-        let worth = if self.free.is_empty() {
+        let worth = if self.free.is_empty() || loamfs_format::mutant::scattered() {
             0
         } else {
             (self.geometry.group_frags / 4) as u32

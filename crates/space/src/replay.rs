@@ -115,13 +115,7 @@ impl Space {
         if self.groups[index].role == role {
             return Ok(());
         }
-        let extent = self.extent(index);
-        let mut released = Vec::new();
-        self.held
-            .cut(extent.start.0..extent.end().0, |range| released.push(range));
-        for range in released {
-            self.clear_used(range);
-        }
+        self.release_group(index);
         self.assign(index, role)
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::error::SpaceError;
 use crate::space::{Space, State};
-use loamfs_format::GroupNo;
 use loamfs_format::group::Role;
+use loamfs_format::{Extent, GroupNo};
 
 impl Space {
     /// The roles that changed since the last call, for the segment's summary.
@@ -35,6 +35,30 @@ impl Space {
             }
         }
         given
+    }
+
+    /// Releases what a group holds back.
+    pub(crate) fn release_group(&mut self, index: usize) {
+        self.release_range(self.extent(index));
+    }
+
+    /// Releases all homes that are held back, whatever they wait for: a mutant does.
+    pub fn release_homes(&mut self) {
+        for index in 0..self.groups.len() {
+            if self.groups[index].role == Role::Data {
+                self.release_group(index);
+            }
+        }
+    }
+
+    /// Releases what of a range is held back, whatever it waits for.
+    pub fn release_range(&mut self, extent: Extent) {
+        let mut released = Vec::new();
+        self.held
+            .cut(extent.start.0..extent.end().0, |range| released.push(range));
+        for range in released {
+            self.clear_used(range);
+        }
     }
 
     /// Gives a free, empty group a role.

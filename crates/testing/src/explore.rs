@@ -7,9 +7,13 @@
 //! - [`verify`]: what is done with one state,
 //! - [`hunt`]: goes through the states of a recording, and of crashes after crashes,
 //! - [`starts`], [`single`], [`cases`]: the workloads,
-//! - [`fleet`]: runs many cases on all cores.
+//! - [`fleet`]: runs many cases on all cores,
+//! - [`directed`], [`clauses`]: a short history for each clause of the rules, which loses data where the clause is
+//!   left out.
 
 pub mod cases;
+pub mod clauses;
+pub mod directed;
 pub mod fleet;
 pub mod history;
 pub mod hunt;

@@ -232,4 +232,8 @@ impl Subject for Mounted {
     fn checkpoint(&self) -> Outcome<()> {
         Ok(self.volume.checkpoint()?)
     }
+
+    fn settle(&self) -> Outcome<()> {
+        Ok(self.volume.settle(usize::MAX)?)
+    }
 }

@@ -109,6 +109,8 @@ pub enum Op {
     Commit(Commit),
     /// Writes a checkpoint.
     Checkpoint,
+    /// Settles all images that may.
+    Settle,
     /// Lets time pass and does what is due.
     Tick { millis: u64 },
     /// Closes the volume and opens it again.

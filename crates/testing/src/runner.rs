@@ -185,6 +185,7 @@ impl<'a> Runner<'a> {
             Op::Sync => self.flush("sync", |s| s.sync()),
             Op::Commit(how) => self.flush("commit", |s| s.commit(how)),
             Op::Checkpoint => self.flush("checkpoint", |s| s.checkpoint()),
+            Op::Settle => self.flush("settle", |s| s.settle()),
             Op::Tick { millis } => self.flush("tick", |s| s.tick(millis)),
             Op::Remount => self.remount(),
             Op::Compare => {

@@ -135,4 +135,8 @@ pub trait Subject: Send {
     fn tick(&self, millis: u64) -> Outcome<()>;
     fn commit(&self, how: Commit) -> Outcome<()>;
     fn checkpoint(&self) -> Outcome<()>;
+    /// Brings home what has gone through the log, where a subject has such a thing.
+    fn settle(&self) -> Outcome<()> {
+        Ok(())
+    }
 }

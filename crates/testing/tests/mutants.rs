@@ -1,16 +1,214 @@
-//! Leaves out one clause of the rules after the other: the crash explorer must
-//! notice each, or it proves nothing. Takes an hour; the program `mutants` has
-//! the table and does the work, each clause in a process of its own, because the
-//! switch holds for a whole process.
+//! Leaves out one clause of the rules after the other: the crash explorer must notice each, or it proves nothing.
+//!
+//! The histories are in `explore::clauses`; `cargo run -p loamfs-testing --bin mutants -- --only NAME --show` shows
+//! one. The switch holds for the whole process, so these tests have a program of their own and take turns.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::process::Command;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use loamfs_check::{Options, check};
+use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
+use loamfs_format::{FragAddr, Ssn, Token, mutant};
+use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use loamfs_log::writer::{LogWriter, Tail};
+use loamfs_testing::explore::clauses::{CLAUSES, Missed};
+use loamfs_testing::explore::directed::Directed;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn case_of(name: &str) -> Directed {
+    let clause = CLAUSES.iter().find(|clause| clause.name == name);
+    match clause.map(|clause| clause.missed) {
+        Some(Missed::Explorer(case)) => case(),
+        other => panic!("{name} is not for the explorer: {other:?}"),
+    }
+}
+
+/// The explorer finds something when the clause is left out.
+fn is_missed(name: &'static str) {
+    let _turn = turn();
+    match case_of(name).run(Some(name)) {
+        Err(find) => {
+            println!("{find}");
+            // A switch that breaks the code, or a history that no longer fits it, is no clause that was missed.
+            assert!(!["panic", "harness"].contains(&find.problem.rule), "{find}");
+        }
+        Ok(tally) => panic!("nobody misses {name}: {tally}"),
+    }
+}
+
+/// A test for each clause.
+macro_rules! missed {
+    ($($test:ident: $name:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            is_missed($name);
+        })*
+
+        const EXPLORED: &[&str] = &[$($name),*];
+    };
+}
+
+missed! {
+    mutant_undeclared_is_caught: "undeclared",
+    mutant_half_segment_is_caught: "half-segment",
+    mutant_show_unflushed_is_caught: "show-unflushed",
+    mutant_old_home_kept_is_caught: "old-home-kept",
+    mutant_no_durable_is_caught: "no-durable",
+    mutant_verify_everything_is_caught: "verify-everything",
+    mutant_no_token_is_caught: "no-token",
+    mutant_no_mount_segment_is_caught: "no-mount-segment",
+    mutant_accept_early_is_caught: "accept-early",
+    mutant_recovery_without_flush_is_caught: "recovery-without-flush",
+    mutant_recovery_reuses_freed_is_caught: "recovery-reuses-freed",
+    mutant_dead_durable_is_caught: "dead-durable",
+    mutant_reuse_at_once_is_caught: "reuse-at-once",
+    mutant_reuse_when_durable_is_caught: "reuse-when-durable",
+    mutant_reuse_when_said_is_caught: "reuse-when-said",
+    mutant_free_own_is_caught: "free-own",
+    mutant_retire_at_checkpoint_is_caught: "retire-at-checkpoint",
+    mutant_superblock_early_is_caught: "superblock-early",
+    mutant_superblock_unflushed_is_caught: "superblock-unflushed",
+    mutant_superblock_says_is_caught: "superblock-says",
+    mutant_newest_slot_is_caught: "newest-slot",
+    mutant_one_superblock_is_caught: "one-superblock",
+    mutant_replay_keeps_free_is_caught: "replay-keeps-free",
+    mutant_reuse_home_early_is_caught: "reuse-home-early",
+    mutant_overwrite_shown_is_caught: "overwrite-shown",
+    mutant_settle_early_is_caught: "settle-early",
+    mutant_settled_unflushed_is_caught: "settled-unflushed",
+    mutant_no_revoke_is_caught: "no-revoke",
+    mutant_fsync_own_is_caught: "fsync-own",
+    mutant_never_due_is_caught: "never-due",
+    mutant_adopted_unnamed_is_caught: "adopted-unnamed",
+    mutant_mount_anyway_is_caught: "mount-anyway",
+    mutant_small_reserve_is_caught: "small-reserve",
+    mutant_removal_declares_is_caught: "removal-declares",
+    mutant_role_unsaid_is_caught: "role-unsaid",
+}
+
+/// Otherwise that the explorer finds something would say nothing.
+#[test]
+fn no_history_loses_anything_with_all_clauses_in_place() {
+    let _turn = turn();
+    for name in EXPLORED {
+        if let Err(find) = case_of(name).run(None) {
+            panic!("{name}: {find}");
+        }
+    }
+}
 
 #[test]
-#[ignore = "takes an hour: run it with --ignored after changes of the rules"]
-fn every_clause_is_missed_when_it_is_left_out() {
-    let program = env!("CARGO_BIN_EXE_mutants");
-    let status = Command::new(program).status().unwrap();
-    assert!(status.success());
+fn every_clause_has_a_test() {
+    let explored = |missed| matches!(missed, Missed::Explorer(_));
+    let clauses = CLAUSES.iter().filter(|clause| explored(clause.missed));
+    let clauses: BTreeSet<&str> = clauses.map(|clause| clause.name).collect();
+    assert_eq!(clauses, EXPLORED.iter().copied().collect());
+}
+
+/// Runs a check with a clause in place, and with the clause left out.
+fn tells_apart(name: &'static str, passes: impl Fn() -> Result<(), String>) {
+    let _turn = turn();
+    passes().unwrap();
+    mutant::set(Some(name));
+    let without = passes();
+    mutant::set(None);
+    println!("{}", without.expect_err("nobody misses it"));
+}
+
+#[test]
+fn mutant_durable_not_prefix_is_caught() {
+    tells_apart("durable-not-prefix", || {
+        let tail = |ssn| Tail {
+            ssn: Ssn(ssn),
+            token: Token(ssn),
+            next: FragAddr(8 * ssn),
+        };
+        let mut log = LogWriter::new(tail(1), Ssn(1), Ssn(1));
+        log.sealed(tail(2), Ssn(1), 1);
+        log.sealed(tail(3), Ssn(1), 1);
+        // The second overtakes the first.
+        log.written(Ssn(3));
+        let prefix = log.flushable();
+        log.flushed(prefix);
+        match log.durable() {
+            Ssn(1) => Ok(()),
+            durable => Err(format!("{durable} counts as durable")),
+        }
+    });
+}
+
+const UNIT: usize = 4096;
+
+/// A volume whose homed data fail to be written, once, as soon as `armed`; it is used, then crashes and is checked.
+fn after_a_failed_home(use_it: impl Fn(&Volume, &dyn Fn())) -> Result<(), String> {
+    let memory = Arc::new(MemoryDevice::new(32 << 20));
+    let plain: Arc<dyn Device> = memory.clone();
+    mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let device = Arc::new(FaultyDevice::new(plain));
+    let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    use_it(&volume, &|| {
+        let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Homed);
+        device.set_rules(vec![rule.times(1)]);
+    });
+    drop(volume);
+    let plain: Arc<dyn Device> = Arc::new(memory.fork());
+    let volume = Volume::open(plain.clone(), &OpenOptions::default(), Env::fixed(3));
+    volume.map_err(|error| error.to_string())?;
+    let mut options = Options {
+        data: true,
+        ..Options::default()
+    };
+    match check(&*plain, &mut options).problems.first() {
+        None => Ok(()),
+        Some(problem) => Err(problem.to_string()),
+    }
+}
+
+const NEW: NewInode = NewInode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+
+#[test]
+fn mutant_free_before_show_is_caught() {
+    tells_apart("free-before-show", || {
+        after_a_failed_home(|volume, fail| {
+            let file = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+            let other = volume.create(ROOT_INO, b"other", &NEW).unwrap().ino;
+            volume.write(file, 0, &vec![1; 300 * UNIT]).unwrap();
+            volume.sync().unwrap();
+            fail();
+            volume.write(file, 0, &vec![2; 300 * UNIT]).unwrap();
+            volume.fsync(file, false).unwrap_err();
+            volume.write(other, 0, b"small").unwrap();
+            volume.fsync(other, false).unwrap();
+        })
+    });
+}
+
+#[test]
+fn mutant_unshown_in_bitmap_is_caught() {
+    tells_apart("unshown-in-bitmap", || {
+        after_a_failed_home(|volume, fail| {
+            let file = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+            let other = volume.create(ROOT_INO, b"other", &NEW).unwrap().ino;
+            volume.sync().unwrap();
+            fail();
+            volume.write(file, 0, &[1; 10 * UNIT]).unwrap();
+            volume.fsync(file, false).unwrap_err();
+            // Its home is beside the one that failed.
+            volume.write(other, 0, &[2; 10 * UNIT]).unwrap();
+            volume.fsync(other, false).unwrap();
+            volume.checkpoint().unwrap();
+        })
+    });
 }

@@ -158,7 +158,12 @@ impl Volume {
                 true => Ok(0),
                 false => Err(error),
             })
-            .and_then(|slot| self.flush_device().map(|()| slot));
+            .and_then(|slot| {
+                if !mutant::active("superblock-unflushed") {
+                    self.flush_device()?;
+                }
+                Ok(slot)
+            });
         let mut core = self.core();
         match result {
             Ok(slot) => {

@@ -46,7 +46,11 @@ impl Volume {
     /// What must happen before everything that was done to an inode is durable; `None` when it is.
     fn due(&self, ino: Ino) -> Result<Option<Due>, Error> {
         self.step(|core| {
-            let durable = core.log.durable();
+            let durable = if mutant::active("fsync-own") {
+                core.log.tail().ssn
+            } else {
+                core.log.durable()
+            };
             let node = core.node(ino)?;
             let done = !node.dirty && node.homed.is_clean() && node.last <= durable;
             Ok((!done).then_some(Due {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use loamfs_format::mutant;
 use loamfs_testing::args::Args;
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long, named};
 use loamfs_testing::explore::fleet::{Orders, run};
@@ -12,11 +13,12 @@ use loamfs_testing::rng::Rng;
 
 const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] [--long N]
         [--ops M] [--states K] [--quick] [--threads N] [--hang SECONDS] [--shrink SECONDS]
-        [--keep-going] [--no-check] [--only CASE]
+        [--keep-going] [--no-check] [--scatter] [--only CASE]
 
   Singles: every operation from every start with everything that may follow, or
   N of them chosen by the seed. Pairs: two or three with commits between them.
-  Long: M random operations.";
+  Long: M random operations. Scatter: segments take the lowest holes, each block
+  one of its own, so that space is reused at once and writes land apart.";
 
 struct Settings {
     cases: Vec<Case>,
@@ -51,6 +53,7 @@ fn settings() -> Result<Settings, String> {
     let longs: u64 = args.or("long", 30)?;
     let ops: usize = args.or("ops", 200)?;
     let check = !args.or("no-check", false)?;
+    mutant::scatter(args.or("scatter", false)?);
     args.finish()?;
     let cases = match only {
         Some(name) => vec![named(&name).ok_or_else(|| format!("{name}: no such case"))?],

@@ -147,6 +147,12 @@ pub struct Prepared {
 
 /// Makes the volume on which a case starts.
 pub fn prepare(system: &dyn System, geometry: &Geometry, start: &str) -> Verdict<Prepared> {
+    prepare_by(system, geometry, &setup(start, geometry))
+        .map_err(|problem| problem.at(format_args!("preparing {start}")))
+}
+
+/// Makes a volume by these operations.
+pub fn prepare_by(system: &dyn System, geometry: &Geometry, ops: &[Op]) -> Verdict<Prepared> {
     let stage = Stage {
         system,
         geometry: *geometry,
@@ -158,10 +164,8 @@ pub fn prepare(system: &dyn System, geometry: &Geometry, start: &str) -> Verdict
     })?;
     stage.check(&device.image(), "the checker finds fault with a new volume")?;
     let mut runner = Runner::fresh(system, device.clone(), stage.opening)?;
-    for op in setup(start, geometry) {
-        runner
-            .step(&op)
-            .map_err(|problem| problem.at(format_args!("preparing {start}")))?;
+    for op in ops {
+        runner.step(op)?;
     }
     runner.compare()?;
     runner.close()?;

@@ -181,17 +181,10 @@ impl Recording {
             .count()
     }
 
-    /// Whether the copies of the superblock are written to in these events.
-    pub fn touches_superblock(events: &[Event]) -> bool {
-        events.iter().any(|event| {
-            matches!(
-                event,
-                Event::Write {
-                    kind: IoKind::Superblock,
-                    ..
-                }
-            )
-        })
+    /// Whether an event writes a copy of the superblock.
+    pub fn is_superblock(event: &Event) -> bool {
+        let kind = IoKind::Superblock;
+        matches!(event, Event::Write { kind: of, .. } if *of == kind)
     }
 }
 

@@ -45,6 +45,8 @@ pub enum Fate {
     Kept,
     /// The first bytes of it did.
     Prefix(u64),
+    /// The last bytes of it did.
+    Suffix(u64),
     /// A random half of its sectors did.
     Mixed {
         /// Which half.
@@ -73,6 +75,7 @@ impl fmt::Display for Plan {
                 Fate::Lost => write!(f, "{gap}-")?,
                 Fate::Kept => write!(f, "{gap}+")?,
                 Fate::Prefix(bytes) => write!(f, "{gap}first:{bytes}")?,
+                Fate::Suffix(bytes) => write!(f, "{gap}last:{bytes}")?,
                 Fate::Mixed { seed, sector } => write!(f, "{gap}mixed:{sector}:{seed:x}")?,
             }
         }
@@ -168,7 +171,7 @@ impl Epoch {
         plans.torn(budget / 3);
         plans.mixed(budget / 8);
         plans.reversed();
-        if rot && !Recording::touches_superblock(&self.pending) {
+        if rot {
             plans.rotten();
         }
         plans.plans
@@ -210,6 +213,10 @@ fn landed(event: &Event, fate: Fate) -> Vec<(u64, u64)> {
         Fate::Lost => Vec::new(),
         Fate::Kept => vec![(start, len)],
         Fate::Prefix(bytes) => vec![(start, bytes.min(len))],
+        Fate::Suffix(bytes) => {
+            let bytes = bytes.min(len);
+            vec![(start + len - bytes, bytes)]
+        }
         Fate::Mixed { seed, sector } => {
             let mut rng = Rng::new(seed);
             let sectors = (start..start + len).step_by(sector as usize);
@@ -337,7 +344,11 @@ impl Plans<'_> {
                 1 => prefix(count, at),
                 _ => self.any(count),
             };
-            fates[at] = Fate::Prefix(cut * sector);
+            fates[at] = if self.rng.one_in(3) {
+                Fate::Suffix(len - cut * sector)
+            } else {
+                Fate::Prefix(cut * sector)
+            };
             self.add(fates);
         }
     }
@@ -384,13 +395,29 @@ impl Plans<'_> {
         }
     }
 
-    /// One copy of the superblock rots, with and without the pending writes.
+    /// One copy of the superblock rots, with and without the pending writes, or without those to superblocks or the
+    /// first alone.
     fn rotten(&mut self) {
-        for fate in [Fate::Kept, Fate::Lost] {
+        let (kept, lost) = (self.epoch.plan(Fate::Kept), self.epoch.plan(Fate::Lost));
+        let mut unnamed = kept.clone();
+        for (fate, event) in unnamed.fates.iter_mut().zip(&self.epoch.pending) {
+            if Recording::is_superblock(event) {
+                *fate = Fate::Lost;
+            }
+        }
+        let mut headless = kept.clone();
+        headless
+            .fates
+            .iter_mut()
+            .take(1)
+            .for_each(|fate| *fate = Fate::Lost);
+        for plan in [kept, unnamed, headless, lost] {
             for copy in [0, 1] {
-                let mut plan = self.epoch.plan(fate);
-                plan.rot = Some(copy);
-                self.plans.push(plan);
+                let rot = Some(copy);
+                self.plans.push(Plan {
+                    rot,
+                    ..plan.clone()
+                });
             }
         }
     }

@@ -1,0 +1,724 @@
+//! The clauses of the rules (`docs/DESIGN.md` section 10) that mutants leave out, each with the history that needs it.
+//!
+//! Names and histories are those of `docs/model/law.py` where it has them: `law.py --mutant NAME` prints the shortest.
+
+use super::directed::{Crash, Directed, Leaves};
+use super::hunt::Effort;
+use super::starts::{create, name_of, write};
+use super::verify::Care;
+use crate::geometry::Geometry;
+use crate::model::{Id, ROOT};
+use crate::ops::Op;
+use crate::subject::Commit;
+
+/// A clause.
+#[derive(Clone, Copy, Debug)]
+pub struct Clause {
+    /// Its name, as `loamfs_format::mutant` knows it.
+    pub name: &'static str,
+    /// Its rule, and what is left out.
+    pub rule: &'static str,
+    /// Who misses it.
+    pub missed: Missed,
+}
+
+/// Who misses a clause.
+#[derive(Clone, Copy, Debug)]
+pub enum Missed {
+    /// The explorer, on this history.
+    Explorer(fn() -> Directed),
+    /// A test of its own in `tests/mutants.rs`: the history needs a fault, or writes that complete out of order.
+    Test,
+    /// Nobody, and this is why.
+    Nobody(&'static str),
+}
+
+/// All clauses.
+pub const CLAUSES: &[Clause] = &[
+    explored(
+        "undeclared",
+        "1: operations start without asking for space",
+        undeclared,
+    ),
+    explored(
+        "half-segment",
+        "2: a segment counts although its body is torn",
+        half_segment,
+    ),
+    explored(
+        "show-unflushed",
+        "3: extents are shown before their data are durable",
+        new_home,
+    ),
+    explored(
+        "old-home-kept",
+        "3: the segment that shows a new home does not free the old one",
+        moved_home,
+    ),
+    explored(
+        "no-durable",
+        "4: summaries carry no `durable`",
+        reused_body_of_a_trusted_segment,
+    ),
+    explored(
+        "verify-everything",
+        "4: bodies up to `durable` are verified too",
+        reused_body_of_a_trusted_segment,
+    ),
+    explored(
+        "no-token",
+        "4: the chain follows address and SSN only",
+        dead_successor,
+    ),
+    explored(
+        "no-mount-segment",
+        "4: recovery appends where it stopped",
+        dead_segment_completed,
+    ),
+    explored(
+        "accept-early",
+        "4: changes are accepted before recovery's segment is durable",
+        dead_segment_completed_early,
+    ),
+    explored(
+        "recovery-without-flush",
+        "4: recovery trusts a volatile cache",
+        killed_at_a_checkpoint,
+    ),
+    explored(
+        "recovery-reuses-freed",
+        "5: recovery takes everything free for reusable",
+        recovery_reuses,
+    ),
+    explored(
+        "dead-durable",
+        "5: `durable` of a summary that was not adopted allows reuse",
+        recovery_reuses_by_a_dead_summary,
+    ),
+    explored(
+        "reuse-at-once",
+        "5: freed space is reusable when K is sealed",
+        reuse_of_what_is_shown,
+    ),
+    explored(
+        "reuse-when-durable",
+        "5: freed space is reusable when K is durable",
+        reuse_of_a_durable_body,
+    ),
+    explored(
+        "reuse-when-said",
+        "5: ... when a summary says so that is not durable itself",
+        reuse_of_a_body_said_durable,
+    ),
+    explored(
+        "free-own",
+        "5: a segment overwrites what it supersedes",
+        superseded,
+    ),
+    explored(
+        "retire-at-checkpoint",
+        "5: old maps and summaries go when a checkpoint is sealed",
+        retired_map,
+    ),
+    explored(
+        "superblock-early",
+        "5: the superblock is written before its checkpoint is durable",
+        checkpoint,
+    ),
+    explored(
+        "superblock-unflushed",
+        "5: a superblock counts before it is durable",
+        checkpoints_in_a_row,
+    ),
+    explored(
+        "superblock-says",
+        "5: a superblock counts as a summary that says durable",
+        recovery_reuses_by_a_superblock,
+    ),
+    explored(
+        "newest-slot",
+        "5: the superblock copy that holds the newest is overwritten",
+        torn_superblock,
+    ),
+    explored(
+        "one-superblock",
+        "5: one copy that names a later checkpoint is enough",
+        checkpoints_in_a_row,
+    ),
+    explored(
+        "replay-keeps-free",
+        "5: replay keeps a pending free that was allocated again",
+        allocated_again,
+    ),
+    explored(
+        "reuse-home-early",
+        "5: a home is reused before its free is durable",
+        reused_home,
+    ),
+    explored(
+        "overwrite-shown",
+        "6: shown data are overwritten in place",
+        image,
+    ),
+    explored(
+        "settle-early",
+        "7: an image settles before its segment is durable",
+        settled_image,
+    ),
+    explored(
+        "settled-unflushed",
+        "7: J is freed before the device of S was flushed",
+        settled_image,
+    ),
+    explored(
+        "no-revoke",
+        "7: freeing S leaves its map entry",
+        revoked_image,
+    ),
+    explored(
+        "fsync-own",
+        "8: fsync leaves a segment unflushed that an earlier commit wrote",
+        fsync_of_a_written_segment,
+    ),
+    explored("never-due", "9: no checkpoint comes by itself", long_chain),
+    explored(
+        "adopted-unnamed",
+        "4, 9: recovery does not name the checkpoint that it adopted",
+        unnamed_checkpoints,
+    ),
+    explored(
+        "mount-anyway",
+        "10: recovery writes an empty segment however little is left",
+        mounts_of_a_full_volume,
+    ),
+    explored(
+        "small-reserve",
+        "10: there is no reserve",
+        crashes_of_a_full_volume,
+    ),
+    explored(
+        "removal-declares",
+        "10: removals ask for space as others do",
+        removal_on_a_full_volume,
+    ),
+    explored(
+        "role-unsaid",
+        "11: the segment does not carry the role of a group",
+        new_home,
+    ),
+    tested(
+        "durable-not-prefix",
+        "4: `durable` counts a segment before its predecessors",
+    ),
+    tested(
+        "free-before-show",
+        "3: S is freed by a segment before the one that shows its successor",
+    ),
+    tested(
+        "unshown-in-bitmap",
+        "9: a checkpoint counts extents that no segment shows yet",
+    ),
+    unmissed(
+        "settle-overlaps",
+        "7: an image settles while an older one of the same S is in flight",
+        ONE_WRITER,
+    ),
+    unmissed(
+        "settled-blindly",
+        "7: settled removes a newer image",
+        ONE_WRITER,
+    ),
+    unmissed(
+        "reuse-during-write",
+        "7: S is reused while the first write to it, abandoned, is in flight",
+        ONE_WRITER,
+    ),
+    unmissed(
+        "reuse-during-settle",
+        "7: S is reused while a settle to it is in flight",
+        ONE_WRITER,
+    ),
+];
+
+/// Why some clauses cannot be missed yet.
+const ONE_WRITER: &str =
+    "everything that writes or gives out space holds the lock `commit` until its writes are over";
+
+const fn explored(name: &'static str, rule: &'static str, case: fn() -> Directed) -> Clause {
+    let missed = Missed::Explorer(case);
+    Clause { name, rule, missed }
+}
+
+const fn tested(name: &'static str, rule: &'static str) -> Clause {
+    let missed = Missed::Test;
+    Clause { name, rule, missed }
+}
+
+const fn unmissed(name: &'static str, rule: &'static str, why: &'static str) -> Clause {
+    let missed = Missed::Nobody(why);
+    Clause { name, rule, missed }
+}
+/// Small blocks and groups; checkpoints come when they are asked for.
+const FINE: Geometry = Geometry {
+    checkpoint_segments_max: 64,
+    ..Geometry::TINY
+};
+
+/// Everything begins with a unit.
+const ALIGNED: Geometry = Geometry {
+    size: 16 << 20,
+    fragment: 4096,
+    group: 1 << 20,
+    ..FINE
+};
+
+/// Room for two megabytes besides the reserve.
+const WIDE: Geometry = Geometry {
+    size: 16 << 20,
+    checkpoint_segments_max: 64,
+    ..Geometry::SMALL
+};
+
+const EFFORT: Effort = Effort {
+    states: 45,
+    care: Care {
+        writes: 2,
+        check: true,
+    },
+    again_in: 0,
+    depth: 0,
+    kill_in: 0,
+    read_only_in: 0,
+    rot: true,
+};
+
+/// Most requests of a mount: superblocks, maps of a few nodes, and a chain of two checkpoints at most.
+const MOUNT_MAX: u64 = 2 * FINE.checkpoint_segments_max as u64 + 40;
+
+// Small files; a large one.
+const A: Id = 40;
+const B: Id = 41;
+const C: Id = 42;
+const D: Id = 43;
+/// The one of them that a segment holds last.
+const LAST: Id = A;
+const LARGE: Id = 50;
+const LARGE2: Id = 51;
+
+const WRITTEN: Op = Op::Commit(Commit::Written);
+
+/// Gives a small file a new content of a block.
+fn put(id: Id, version: u64) -> Op {
+    overwrite(id, 0, 4096, version)
+}
+
+fn overwrite(id: Id, offset: u64, len: u32, version: u64) -> Op {
+    let seed = id * 1000 + version;
+    Op::Write {
+        id,
+        offset,
+        len,
+        seed,
+    }
+}
+
+fn unlink(id: Id) -> Op {
+    let name = name_of(id);
+    Op::Unlink { dir: ROOT, name }
+}
+
+/// A segment that takes many holes.
+fn fill() -> Vec<Op> {
+    let many = (0..6).flat_map(|i| [create(ROOT, 600 + i), put(600 + i, 1)]);
+    many.chain([WRITTEN]).collect()
+}
+
+fn chmod(permissions: u32) -> Op {
+    Op::Chmod { id: A, permissions }
+}
+
+fn small_files() -> Vec<Op> {
+    let all = [A, B, C, D].into_iter();
+    all.flat_map(|id| [create(ROOT, id), put(id, 1)]).collect()
+}
+
+fn large_file(blocks: u64) -> Vec<Op> {
+    vec![create(ROOT, LARGE), write(LARGE, 0, blocks * 4096)]
+}
+
+fn scattered(last: impl Into<Vec<Op>>) -> Directed {
+    Directed {
+        geometry: FINE,
+        scattered: true,
+        setup: small_files(),
+        before: Vec::new(),
+        last: last.into(),
+        effort: EFFORT,
+        mount_max: MOUNT_MAX,
+    }
+}
+
+fn plain(last: impl Into<Vec<Op>>) -> Directed {
+    Directed {
+        scattered: false,
+        ..scattered(last)
+    }
+}
+
+fn aligned(last: impl Into<Vec<Op>>) -> Directed {
+    Directed {
+        geometry: ALIGNED,
+        ..plain(last)
+    }
+}
+
+impl Directed {
+    /// First these operations and this crash, in the last stretch but `back`.
+    fn after(mut self, ops: impl Into<Vec<Op>>, back: usize, leaves: Leaves) -> Self {
+        self.before.push((ops.into(), Crash { back, leaves }));
+        self
+    }
+
+    fn on(self, setup: Vec<Op>) -> Self {
+        Self { setup, ..self }
+    }
+}
+
+// ---- rules 1 and 2 ---------------------------------------------------------------------------------------------------
+
+/// A volume that is filled up: what was accepted can be written.
+fn undeclared() -> Directed {
+    let more = (0..30).flat_map(|i| [create(ROOT, 800 + i), write(800 + i, 0, 60 << 10), WRITTEN]);
+    let last = more.chain([Op::Sync]).collect::<Vec<_>>();
+    Directed {
+        effort: Effort {
+            states: 1,
+            rot: false,
+            ..EFFORT
+        },
+        ..plain(last).on(fill_up(44))
+    }
+}
+
+fn fill_up(files: u64) -> Vec<Op> {
+    let many = (0..files).flat_map(|i| [create(ROOT, 700 + i), write(700 + i, 0, 60 << 10)]);
+    many.chain([Op::Sync]).collect()
+}
+
+/// Small files, until no more are accepted.
+fn crumbs(from: Id) -> Vec<Op> {
+    let many = (from..from + 200).flat_map(|id| [create(ROOT, id), write(id, 0, 3000)]);
+    many.chain([Op::Sync]).collect()
+}
+
+/// One segment, any part of which may be missing.
+fn half_segment() -> Directed {
+    plain([put(A, 2), put(B, 2), WRITTEN])
+}
+
+// ---- rules 3, 6 and 7: homes -----------------------------------------------------------------------------------------
+
+/// A new file's data go home; then comes the segment that shows them.
+fn new_home() -> Directed {
+    plain([
+        create(ROOT, LARGE),
+        write(LARGE, 0, 3 * 4096),
+        WRITTEN,
+        put(A, 2),
+        Op::Sync,
+    ])
+}
+
+/// A rewrite too long for the log: new homes replace the old ones.
+fn moved_home() -> Directed {
+    let units = 260;
+    Directed {
+        geometry: WIDE,
+        effort: Effort {
+            states: 12,
+            ..EFFORT
+        },
+        ..plain([overwrite(LARGE, 0, units * 4096, 2), Op::Sync]).on(large_file(units.into()))
+    }
+}
+
+/// An overwrite goes through the log.
+fn image() -> Directed {
+    plain([overwrite(LARGE, 4096, 4096, 2), Op::Sync]).on(large_file(3))
+}
+
+/// An image goes home before and after its segment is durable, and is freed.
+fn settled_image() -> Directed {
+    let last = [
+        overwrite(LARGE, 4096, 4096, 2),
+        WRITTEN,
+        Op::Settle,
+        Op::Sync,
+        Op::Settle,
+        WRITTEN,
+        put(A, 2),
+        Op::Sync,
+    ];
+    plain(last).on([small_files(), large_file(3)].concat())
+}
+
+/// A file goes whose image has not settled, and another gets its home.
+fn revoked_image() -> Directed {
+    let last = [
+        overwrite(LARGE, 4096, 4096, 2),
+        Op::Sync,
+        unlink(LARGE),
+        Op::Sync,
+        put(A, 2),
+        Op::Sync,
+        create(ROOT, LARGE2),
+        write(LARGE2, 0, 3 * 4096),
+        Op::Sync,
+    ];
+    plain(last).on([small_files(), large_file(3)].concat())
+}
+
+/// A file goes; before that is durable another one's data are written.
+fn reused_home() -> Directed {
+    let last = [
+        unlink(LARGE),
+        WRITTEN,
+        create(ROOT, LARGE2),
+        write(LARGE2, 0, 3 * 4096),
+        WRITTEN,
+    ];
+    plain(last).on(large_file(3))
+}
+
+// ---- rule 4: the chain -----------------------------------------------------------------------------------------------
+
+/// S2's body is reused once S4 has said that S3, which freed it, is durable; S5, which does so, is lost.
+fn reused_body_of_a_trusted_segment() -> Directed {
+    let first = [put(A, 2), WRITTEN, put(A, 3), Op::Sync, put(B, 2), Op::Sync];
+    scattered([&first[..], &fill()].concat())
+}
+
+/// S2 is lost, S3 and S4 are not; the new S3 ends where S4 begins.
+fn dead_successor() -> Directed {
+    aligned([put(B, 2), Op::Sync]).after(
+        [
+            chmod(0o600),
+            WRITTEN,
+            chmod(0o400),
+            WRITTEN,
+            chmod(0o500),
+            WRITTEN,
+        ],
+        0,
+        Leaves::AllBut(2),
+    )
+}
+
+/// S2's last block is torn; the next segment to write the same bytes there must not complete it.
+fn dead_segment_completed() -> Directed {
+    aligned([])
+        .after(
+            [chmod(0o600), put(B, 2), WRITTEN],
+            0,
+            Leaves::Torn(16 << 10),
+        )
+        .after([chmod(0o400), put(B, 2), WRITTEN], 0, Leaves::Tail(4096))
+}
+
+/// The same, with recovery's segment in front of it, not yet durable.
+fn dead_segment_completed_early() -> Directed {
+    let all = [
+        chmod(0o600),
+        put(A, 2),
+        put(B, 2),
+        put(C, 2),
+        put(D, 2),
+        WRITTEN,
+    ];
+    aligned([]).after(all, 0, Leaves::Torn(28 << 10)).after(
+        [chmod(0o400), put(LAST, 2), WRITTEN],
+        0,
+        Leaves::Tail(4096),
+    )
+}
+
+/// The process is killed while a checkpoint is in the device's cache; recovery names it.
+fn killed_at_a_checkpoint() -> Directed {
+    plain([]).after([put(A, 2), Op::Checkpoint], 2, Leaves::Cache)
+}
+
+// ---- rule 5: reuse ---------------------------------------------------------------------------------------------------
+
+/// S3 frees what S2 wrote; recovery's own segment must not take it.
+fn recovery_reuses() -> Directed {
+    scattered([]).after([put(A, 2), WRITTEN, put(A, 3), Op::Sync], 0, Leaves::All)
+}
+
+/// S4 says that S3 is durable, but S4's body is lost.
+fn recovery_reuses_by_a_dead_summary() -> Directed {
+    scattered([]).after(
+        [put(A, 2), WRITTEN, put(A, 3), Op::Sync, put(A, 4), WRITTEN],
+        0,
+        Leaves::AllBut(0),
+    )
+}
+
+/// A superblock names C4, but no summary says that S3, which freed S2's body, is durable; then that superblock rots.
+fn recovery_reuses_by_a_superblock() -> Directed {
+    // The lowest holes are to be S2's: checkpoints move the maps away, then small files go.
+    let maps = [Op::Checkpoint, Op::Checkpoint];
+    let holes = (600..605)
+        .map(unlink)
+        .chain([Op::Sync, Op::Tick { millis: 0 }]);
+    let reused = [put(605, 2), WRITTEN, put(605, 3), Op::Checkpoint];
+    let all = fill().into_iter().chain(maps).chain(holes).chain(reused);
+    scattered([]).after(all.collect::<Vec<_>>(), 1, Leaves::All)
+}
+
+/// What S2 freed is written to before S2 is durable.
+fn reuse_of_what_is_shown() -> Directed {
+    scattered([&[put(A, 2), WRITTEN][..], &fill()].concat())
+}
+
+/// S2's body is reused when S3, which freed it, is durable, and nobody says so.
+fn reuse_of_a_durable_body() -> Directed {
+    scattered([&[put(A, 2), WRITTEN, put(A, 3), Op::Sync][..], &fill()].concat())
+}
+
+/// ... when S4 says so, which is lost.
+fn reuse_of_a_body_said_durable() -> Directed {
+    let first = [put(A, 2), WRITTEN, put(A, 3), Op::Sync, put(B, 2), WRITTEN];
+    scattered([&first[..], &fill()].concat())
+}
+
+/// A directory's blocks and a small file's data are replaced.
+fn superseded() -> Directed {
+    scattered([unlink(B), put(A, 2), WRITTEN])
+}
+
+/// What a checkpoint replaces is written to before a superblock names it.
+fn retired_map() -> Directed {
+    scattered([&[put(A, 2), Op::Sync, Op::Checkpoint][..], &fill()].concat())
+}
+
+fn checkpoint() -> Directed {
+    plain([put(A, 2), Op::Sync, Op::Checkpoint])
+}
+
+/// Checkpoint after checkpoint; what they replace is written to, and copies of the superblock rot.
+fn checkpoints_in_a_row() -> Directed {
+    let rounds = (2..6).flat_map(|version| [put(A, version), Op::Checkpoint]);
+    scattered([&rounds.collect::<Vec<_>>()[..], &fill()].concat())
+}
+
+/// A superblock is torn; recovery, which writes it again, is interrupted too.
+fn torn_superblock() -> Directed {
+    let effort = Effort {
+        rot: false,
+        ..EFFORT
+    };
+    Directed {
+        effort,
+        ..plain([])
+    }
+    .after([put(A, 2), Op::Checkpoint], 1, Leaves::Torn(64))
+    .after([], 2, Leaves::Torn(64))
+}
+
+/// What S2 freed is allocated again, crash after crash.
+fn allocated_again() -> Directed {
+    let first = [put(A, 2), Op::Sync, put(B, 2), Op::Sync];
+    scattered([
+        put(B, 3),
+        Op::Sync,
+        put(C, 3),
+        Op::Checkpoint,
+        put(A, 9),
+        Op::Sync,
+    ])
+    .after([&first[..], &fill()].concat(), 0, Leaves::All)
+}
+
+// ---- rules 8, 10 and 11 ----------------------------------------------------------------------------------------------
+
+/// A commit by somebody else has written the file's segment, and nobody has flushed it.
+fn fsync_of_a_written_segment() -> Directed {
+    let fsync = Op::Fsync {
+        id: A,
+        data_only: false,
+    };
+    plain([put(A, 2), WRITTEN, fsync])
+}
+
+/// A full volume can be emptied.
+fn removal_on_a_full_volume() -> Directed {
+    let removals = (0..20).map(|i| unlink(700 + i)).chain([Op::Sync]);
+    let last: Vec<Op> = crumbs(1200).into_iter().chain(removals).collect();
+    Directed {
+        effort: Effort {
+            states: 3,
+            rot: false,
+            ..EFFORT
+        },
+        ..plain(last).on([fill_up(60), crumbs(1000)].concat())
+    }
+}
+
+/// Crash after crash on a full volume, each as soon as recovery has ended; then everything can be removed.
+fn mounts_of_a_full_volume() -> Directed {
+    let last = removals();
+    (0..60).fold(full_volume(last), |case, _| case.after([], 0, Leaves::All))
+}
+
+/// The same, filled up while the clause is left out.
+fn crashes_of_a_full_volume() -> Directed {
+    let fill = [fill_up(60), crumbs(1000)].concat();
+    let case = full_volume(removals())
+        .on(Vec::new())
+        .after(fill, 0, Leaves::All);
+    (0..20).fold(case, |case, _| case.after([], 0, Leaves::All))
+}
+
+fn removals() -> Vec<Op> {
+    let names = (700..760).chain(1000..1200);
+    names.map(unlink).chain([Op::Sync]).collect()
+}
+
+fn full_volume(last: Vec<Op>) -> Directed {
+    Directed {
+        effort: Effort {
+            states: 3,
+            rot: false,
+            ..EFFORT
+        },
+        ..plain(last).on([fill_up(60), crumbs(1000)].concat())
+    }
+}
+
+// ---- rule 9 ----------------------------------------------------------------------------------------------------------
+
+/// More segments than a chain may have.
+fn long_chain() -> Directed {
+    let many = (2..50).flat_map(|version| [put(A, version), WRITTEN]);
+    Directed {
+        geometry: Geometry::TINY,
+        effort: Effort {
+            states: 3,
+            ..EFFORT
+        },
+        mount_max: 2 * u64::from(Geometry::TINY.checkpoint_segments_max) + 40,
+        ..plain(many.collect::<Vec<_>>())
+    }
+}
+
+/// Crash after crash, each between a checkpoint and the superblock that names it.
+fn unnamed_checkpoints() -> Directed {
+    let case = Directed {
+        mount_max: 2 * u64::from(Geometry::TINY.checkpoint_segments_max) + 40,
+        ..plain([])
+    };
+    let leg = |version| [put(A, version), Op::Checkpoint];
+    (2..32).fold(case, |case, version| {
+        case.after(leg(version), 1, Leaves::AllBut(0))
+    })
+}
