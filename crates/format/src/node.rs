@@ -350,7 +350,8 @@ impl Page {
         usize::from(self.0.header.heap_start.get()).min(NODE_SIZE)
     }
 
-    fn garbage(&self) -> usize {
+    /// Dead bytes in the heap.
+    pub fn garbage(&self) -> usize {
         usize::from(self.0.header.garbage.get())
     }
 

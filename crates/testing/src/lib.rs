@@ -22,6 +22,7 @@ pub mod errno;
 pub mod explore;
 pub mod generate;
 pub mod geometry;
+pub mod golden;
 pub mod loam;
 pub mod model;
 pub mod name;

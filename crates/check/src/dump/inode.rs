@@ -1,12 +1,10 @@
 //! Inodes, directories and files.
 
-use super::{line, text};
+use super::{crc_run, dirent, ifile_entry, line, pointer, text, tree_root, xattr};
 use crate::reader::TreeSpec;
 use crate::{CheckError, Volume};
 use loamfs_format::dirent::InlineMap;
 use loamfs_format::inode::{Body, Inode, mode};
-use loamfs_format::node::TreeRoot;
-use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 
 /// The IFILE's entries, one a line.
@@ -14,17 +12,12 @@ pub fn ifile(volume: &Volume<'_>) -> String {
     let mut out = String::new();
     for item in volume.ifile(InodeBlockNo(0)) {
         match item {
-            Ok((block, entry)) => line(
-                &mut out,
-                format_args!(
-                    "block {block} at {:?} live {:08x} orphan {:08x} segment {} checksum {:016x}",
-                    entry.pointer.extent(),
-                    entry.live,
-                    entry.orphan,
-                    entry.ssn,
-                    entry.pointer.checksum
-                ),
-            ),
+            Ok((block, entry)) => {
+                line(
+                    &mut out,
+                    format_args!("block {block} {}", ifile_entry(&entry)),
+                );
+            }
             Err(fault) => line(&mut out, fault),
         }
     }
@@ -84,7 +77,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
     if !inode.checksums.is_empty() {
         line(
             &mut out,
-            format_args!("checksum {}", root(&inode.checksums)),
+            format_args!("checksum {}", tree_root(&inode.checksums)),
         );
     }
     xattrs(&mut out, volume, &inode);
@@ -99,27 +92,11 @@ fn body(out: &mut String, inode: &Inode) {
             out,
             format_args!("inline directory of {} bytes", data.len()),
         ),
-        Body::Small(p) => line(
-            out,
-            format_args!(
-                "data at {:?}, {} bytes, checksum {:016x}",
-                p.extent(),
-                p.stored,
-                p.checksum
-            ),
-        ),
+        Body::Small(data) => line(out, format_args!("data at {}", pointer(data))),
         Body::Extents(extents) => line(out, format_args!("{} extents", extents.len())),
-        Body::ExtentTree(tree) => line(out, format_args!("extent {}", root(tree))),
-        Body::DirTree(tree) => line(out, format_args!("directory {}", root(tree))),
+        Body::ExtentTree(tree) => line(out, format_args!("extent {}", tree_root(tree))),
+        Body::DirTree(tree) => line(out, format_args!("directory {}", tree_root(tree))),
     }
-}
-
-fn root(root: &TreeRoot) -> String {
-    let (extent, level, low) = (root.pointer.extent(), root.level, root.low);
-    format!(
-        "tree at {extent:?} level {level} from {low} on, checksum {:016x}",
-        root.pointer.checksum
-    )
 }
 
 fn xattrs(out: &mut String, volume: &Volume<'_>, inode: &Inode) {
@@ -132,26 +109,18 @@ fn xattrs(out: &mut String, volume: &Volume<'_>, inode: &Inode) {
     };
     let InlineMap(inline) = InlineMap::decode(&inode.inline_xattrs).unwrap_or_default();
     for (key, value) in &inline {
-        xattr(out, *key, value);
+        line(out, format_args!("attribute {}", xattr(*key, value)));
+    }
+    if !inode.xattrs.is_empty() {
+        line(out, format_args!("attribute {}", tree_root(&inode.xattrs)));
     }
     for entry in volume.entries(spec, 0) {
         match entry {
-            Ok(entry) => xattr(out, entry.key(), entry.value()),
+            Ok(entry) => line(
+                out,
+                format_args!("attribute {}", xattr(entry.key(), entry.value())),
+            ),
             Err(fault) => line(out, fault),
-        }
-    }
-}
-
-fn xattr(out: &mut String, key: u64, value: &[u8]) {
-    let Some(xattr) = Xattr::decode(value) else {
-        return line(out, format_args!("attribute with key {key}: malformed"));
-    };
-    let name = text(&xattr.full_name());
-    match &xattr.value {
-        Value::Bytes(bytes) => line(out, format_args!("attribute {name} = \"{}\"", text(bytes))),
-        Value::Log(pieces) => {
-            let places: Vec<_> = pieces.iter().map(|piece| piece.extent()).collect();
-            line(out, format_args!("attribute {name} at {places:?}"));
         }
     }
 }
@@ -166,13 +135,7 @@ pub fn directory(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
         match entry {
             Ok(entry) => line(
                 &mut out,
-                format_args!(
-                    "{:016x} inode {} type {} {}",
-                    entry.key,
-                    entry.ino,
-                    entry.file_type,
-                    text(&entry.name)
-                ),
+                dirent(entry.key, entry.ino, entry.file_type, &entry.name),
             ),
             Err(fault) => line(&mut out, fault),
         }
@@ -188,13 +151,32 @@ pub fn extents(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
     let mut out = String::new();
     for extent in volume.extents(&volume.inode(ino)?) {
         match extent {
-            Ok(extent) => {
-                let (at, birth) = (extent.pointer.extent(), extent.pointer.birth);
-                line(
-                    &mut out,
-                    format_args!("block {} at {at:?} birth {birth}", extent.block),
-                );
-            }
+            Ok(extent) => line(
+                &mut out,
+                format_args!("block {} at {}", extent.block, pointer(&extent.pointer)),
+            ),
+            Err(fault) => line(&mut out, fault),
+        }
+    }
+    Ok(out)
+}
+
+/// The checksums of a large file's units.
+///
+/// # Errors
+/// When the inode cannot be read.
+pub fn checksums(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
+    let inode = volume.inode(ino)?;
+    let spec = TreeSpec {
+        kind: BlockKind::ChecksumNode,
+        ino,
+        generation: inode.generation,
+        root: inode.checksums,
+    };
+    let mut out = String::new();
+    for entry in volume.entries(spec, 0) {
+        match entry {
+            Ok(entry) => line(&mut out, crc_run(entry.key(), entry.value())),
             Err(fault) => line(&mut out, fault),
         }
     }

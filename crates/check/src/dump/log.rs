@@ -1,6 +1,6 @@
 //! The superblock, the chain, and single segments.
 
-use super::{line, text};
+use super::{hex, ifile_entry, lazy_entry, line, text, tree_root};
 use crate::{CheckError, Volume};
 use loamfs_format::Ssn;
 use loamfs_format::summary::{Allocation, Record, Wait};
@@ -9,11 +9,11 @@ use loamfs_format::summary::{Allocation, Record, Wait};
 pub fn superblock(volume: &Volume<'_>) -> String {
     let (sb, geometry) = (volume.superblock(), volume.geometry());
     let mut out = String::new();
-    let uuid: String = sb.uuid.iter().map(|byte| format!("{byte:02x}")).collect();
     line(
         &mut out,
         format_args!(
-            "uuid {uuid}, label \"{}\", profile {}",
+            "uuid {}, label \"{}\", profile {}",
+            hex(&sb.uuid),
             text(&sb.label),
             text(&sb.profile)
         ),
@@ -21,8 +21,17 @@ pub fn superblock(volume: &Volume<'_>) -> String {
     line(
         &mut out,
         format_args!(
-            "made at {} s, membership epoch {}",
-            sb.created, sb.membership_epoch
+            "made at {} s, membership epoch {}, copy of device {}, checksum algorithm {}",
+            sb.created, sb.membership_epoch, sb.device, sb.checksum_algorithm
+        ),
+    );
+    line(
+        &mut out,
+        format_args!(
+            "directory hash key {}, files of {} bytes and {} of them a directory expected",
+            hex(&sb.hash_key),
+            sb.avg_file_size,
+            sb.files_per_dir
         ),
     );
     line(
@@ -57,8 +66,8 @@ pub fn superblock(volume: &Volume<'_>) -> String {
         line(
             &mut out,
             format_args!(
-                "device {}: {} fragments from {} on",
-                device.device, device.frags, device.addr
+                "device {}: {} fragments from {} on, at byte {}",
+                device.device, device.frags, device.addr, device.offset
             ),
         );
     }
@@ -152,28 +161,14 @@ fn record(record: &Record) -> String {
         Record::Allocate(a) => allocation(a),
         Record::Free(extent) => format!("free {extent:?}"),
         Record::Retire(extent) => format!("retire {extent:?}"),
-        Record::Ifile(block, entry) => format!(
-            "ifile block {block} -> {:?} live {:08x} orphan {:08x} segment {}",
-            entry.pointer.extent(),
-            entry.live,
-            entry.orphan,
-            entry.ssn
-        ),
-        Record::Image(home, entry) => format!(
-            "image of {home} at {} crc {:08x} inode {} unit {} segment {}",
-            entry.image, entry.crc, entry.ino, entry.unit, entry.ssn
-        ),
+        Record::Ifile(block, entry) => format!("inode block {block} {}", ifile_entry(entry)),
+        Record::Image(home, entry) => format!("home {home} {}", lazy_entry(entry)),
         Record::Revoke(extent) => format!("revoke {extent:?}"),
         Record::Settled { home, image } => format!("settled {image} at {home}"),
         Record::Role(group, role) => format!("group {group} is {role:?}"),
         Record::Anchored(group, delta) => format!("group {group} anchors {delta:+} directories"),
-        Record::Root(kind, root) => format!(
-            "root of {kind:?}: {:?} level {} from {} on, checksum {:016x}",
-            root.pointer.extent(),
-            root.level,
-            root.low,
-            root.pointer.checksum
-        ),
+        Record::Root(kind, root) if root.is_empty() => format!("{kind:?}: no tree"),
+        Record::Root(kind, root) => format!("{kind:?} {}", tree_root(root)),
         Record::Held(extent, Wait::Durable(ssn)) => {
             format!("held {extent:?} until segment {ssn} is durable")
         }

@@ -1,6 +1,6 @@
-//! Groups, owner records and the lazy map.
+//! Groups, bitmap, owner records and the lazy map.
 
-use super::line;
+use super::{bitmap_chunk, group, lazy_entry, line};
 use crate::Volume;
 use loamfs_format::group::GroupDesc;
 use loamfs_format::{BlockKind, FragAddr, GroupNo};
@@ -25,19 +25,25 @@ pub fn groups(volume: &Volume<'_>) -> String {
             .ok()
             .and_then(|group| later.remove(&GroupNo(group)));
         let role = now.unwrap_or(desc.role);
+        line(&mut out, group(key, &GroupDesc { role, ..desc }));
+    }
+    for (number, role) in later {
         line(
             &mut out,
-            format_args!(
-                "group {key} {role:?}: {} fragments set, {} directories",
-                desc.used, desc.directories
-            ),
+            format_args!("group {number} {role:?}: new since the checkpoint"),
         );
     }
-    for (group, role) in later {
-        line(
-            &mut out,
-            format_args!("group {group} {role:?}: new since the checkpoint"),
-        );
+    out
+}
+
+/// The bitmap as the last checkpoint has it, one chunk a line; what was allocated since stands in the segments.
+pub fn bitmap(volume: &Volume<'_>) -> String {
+    let mut out = String::new();
+    for entry in volume.entries(volume.map(BlockKind::BitmapNode), 0) {
+        match entry {
+            Ok(entry) => line(&mut out, bitmap_chunk(entry.key(), entry.value())),
+            Err(fault) => line(&mut out, fault),
+        }
     }
     out
 }
@@ -65,13 +71,9 @@ pub fn lazy(volume: &Volume<'_>) -> String {
     let mut out = String::new();
     for item in volume.lazy(FragAddr(0)) {
         match item {
-            Ok((home, entry)) => line(
-                &mut out,
-                format_args!(
-                    "home {home} image {} crc {:08x} inode {} unit {} segment {}",
-                    entry.image, entry.crc, entry.ino, entry.unit, entry.ssn
-                ),
-            ),
+            Ok((home, entry)) => {
+                line(&mut out, format_args!("home {home} {}", lazy_entry(&entry)));
+            }
             Err(fault) => line(&mut out, fault),
         }
     }

@@ -4,8 +4,8 @@ use crate::builder::*;
 use crate::report;
 use loamfs_check::{CheckError, Volume, dump};
 use loamfs_device::MemoryDevice;
-use loamfs_format::inode::ROOT_INO;
-use loamfs_format::{Ino, Ssn};
+use loamfs_format::inode::{Body, ROOT_INO};
+use loamfs_format::{BlockKind, FragAddr, Ino, Ssn};
 
 #[test]
 fn a_sound_volume_has_no_problems() {
@@ -85,7 +85,7 @@ fn every_structure_can_be_dumped() {
     assert!(
         dump::segment(&volume, Ssn(3))
             .unwrap()
-            .contains("ifile block 1")
+            .contains("inode block 1 at")
     );
     assert!(dump::segment(&volume, Ssn(9)).is_err());
     assert!(dump::ifile(&volume).contains("block 1"));
@@ -95,22 +95,51 @@ fn every_structure_can_be_dumped() {
     assert!(
         dump::inode(&volume, ATTRS)
             .unwrap()
-            .contains("attribute user.long")
+            .contains(" user.long at @")
     );
     assert!(
         dump::inode(&volume, SMALL)
             .unwrap()
-            .contains("attribute user.tag = \"x\"")
+            .contains(" user.tag = \"x\"")
     );
     assert!(dump::directory(&volume, SUB).unwrap().contains("symlink"));
     assert_eq!(dump::extents(&volume, TREE).unwrap().lines().count(), 6);
-    let root = volume.map(loamfs_format::BlockKind::OwnerNode).root;
+    assert!(dump::bitmap(&volume).starts_with("chunk 0: @"));
     assert!(
-        dump::node(&volume, &device, root.pointer.addr)
+        dump::checksums(&volume, TREE)
             .unwrap()
-            .contains("OwnerNode")
+            .starts_with("units from 0 on: ")
     );
-    assert!(dump::node(&volume, &device, root.pointer.addr.checked_add(1).unwrap()).is_ok());
+}
+
+#[test]
+fn any_node_can_be_dumped_by_its_address() {
+    let device = Builder::sample().finish();
+    let volume = Volume::open(&device).unwrap();
+    let node = |at| dump::node(&volume, &device, at).unwrap();
+    for (kind, value) in [
+        (BlockKind::IfileNode, "block 0 at @"),
+        (BlockKind::BitmapNode, "chunk 0: @"),
+        (BlockKind::OwnerNode, ", logical "),
+        (BlockKind::GroupNode, "group 4 Data: "),
+        (BlockKind::LazyNode, " inode 36 unit 3 "),
+    ] {
+        let root = volume.map(kind).root;
+        let text = node(root.pointer.addr);
+        assert!(
+            text.starts_with(&format!("{kind:?} level {} ", root.level)),
+            "{text}"
+        );
+        assert!(text.contains(&format!("checksum {:016x}", root.pointer.checksum)));
+        assert!(root.level > 0 || text.contains(value), "{text}");
+    }
+    let tree = volume.inode(TREE).unwrap();
+    let Body::ExtentTree(root) = tree.body else {
+        panic!("{tree:?}");
+    };
+    assert!(node(root.pointer.addr).starts_with("ExtentNode level "));
+    assert!(node(tree.checksums.pointer.addr).contains("units from 0 on: "));
+    assert!(node(FragAddr(1)).ends_with(": no node\n"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use loamfs_check::{CheckError, Volume, dump};
-use loamfs_format::{Ino, Ssn};
+use loamfs_format::{FragAddr, Ino, Ssn};
 
 use crate::failure::{Failure, Kind};
 use crate::output::print_lines;
@@ -52,11 +52,24 @@ enum What {
         /// The file's inode number.
         number: u64,
     },
+    /// The checksums of a large file's data.
+    Checksums {
+        /// The file's inode number.
+        number: u64,
+    },
+    /// Any node of any tree.
+    Node {
+        /// The number of its first fragment, as pointers to it show it behind the `@`.
+        address: u64,
+    },
+    /// Which fragments are in use, as the last checkpoint has it.
+    Bitmap,
     /// Who owns which range.
     Owners,
     /// Blocks whose newest image is in the log.
     Lazy,
 }
+
 impl DumpArgs {
     /// Carries it out.
     ///
@@ -76,6 +89,11 @@ impl DumpArgs {
             What::Inode { number } => dump::inode(&volume, Ino(number)).map_err(failed)?,
             What::Dir { number } => dump::directory(&volume, Ino(number)).map_err(failed)?,
             What::Extents { number } => dump::extents(&volume, Ino(number)).map_err(failed)?,
+            What::Checksums { number } => dump::checksums(&volume, Ino(number)).map_err(failed)?,
+            What::Node { address } => {
+                dump::node(&volume, device.as_ref(), FragAddr(address)).map_err(failed)?
+            }
+            What::Bitmap => dump::bitmap(&volume),
             What::Owners => dump::owners(&volume),
             What::Lazy => dump::lazy(&volume),
         };

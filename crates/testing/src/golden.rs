@@ -1,0 +1,54 @@
+//! Small volumes with everything that the format knows, made by programs: the same ones are kept in
+//! `golden/`, so that what was written once stays readable.
+//!
+//! - [`ALL`]: the programs, one a volume,
+//! - [`listing()`]: what a volume holds, [`dumps()`]: every structure of it as text.
+
+mod crashed;
+mod dumps;
+mod fine;
+mod listing;
+mod sound;
+mod wide;
+mod workshop;
+
+pub use dumps::dumps;
+pub use listing::listing;
+
+use loamfs_device::Image;
+
+/// What making or reading a golden volume gives.
+pub type Made<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// A volume and the program that makes it.
+#[derive(Clone, Copy, Debug)]
+pub struct Golden {
+    /// Name of its files.
+    pub name: &'static str,
+    /// Makes it: always the same bytes, as long as nothing of format and placement changes.
+    pub make: fn() -> Made<Image>,
+}
+
+/// The golden volumes.
+pub const ALL: [Golden; 4] = [
+    // Unmounted; all kinds of files, attributes and directories.
+    Golden {
+        name: "sound",
+        make: sound::make,
+    },
+    // Crashed in the middle of a truncate, with an orphan and a segment beyond `durable`.
+    Golden {
+        name: "crashed",
+        make: crashed::make,
+    },
+    // The smallest fragments; images, some of them settled; a torn segment at the end.
+    Golden {
+        name: "fine",
+        make: fine::make,
+    },
+    // The largest fragments, and the second superblock where large devices have it, long out of date.
+    Golden {
+        name: "wide",
+        make: wide::make,
+    },
+];

@@ -1,0 +1,58 @@
+//! The smallest fragments and blocks: images of overwrites, some of them settled, and a torn segment at the end.
+
+use loamfs_check::Volume;
+use loamfs_device::{Image, MemoryDevice};
+use loamfs_format::inode::ROOT_INO;
+use loamfs_fs::Wait;
+
+use super::Made;
+use super::workshop::{Workshop, text};
+use crate::geometry::Geometry;
+
+const GEOMETRY: Geometry = Geometry {
+    sector: 512,
+    fragment: 512,
+    checkpoint_segments_max: 12,
+    ..Geometry::TINY
+};
+
+pub(super) fn make() -> Made<Image> {
+    let shop = Workshop::new(&GEOMETRY, "golden fine", 20)?;
+    let volume = &shop.volume;
+    let dir = shop.dir(ROOT_INO, "dir")?;
+    for i in 0..40 {
+        let name = format!("small {i}");
+        shop.file(dir, &name, &text(&name, 100 * i))?;
+    }
+    let large = shop.file(dir, "large", &text("large", 150_000))?;
+    let cut = shop.file(dir, "cut", &text("cut", 100_000))?;
+    volume.sync()?;
+    for i in 0..6 {
+        shop.pass();
+        shop.write(large, 25_000 * i, &text("overwritten", 5000))?;
+        volume.fsync(large, false)?;
+    }
+    shop.write(cut, 50_000, &text("overwritten", 5000))?;
+    volume.fsync(cut, false)?;
+    volume.checkpoint()?;
+    volume.settle(4)?;
+    // The other file's images are revoked with their homes.
+    shop.resize(cut, 10_000)?;
+    volume.rename(dir, b"small 39", ROOT_INO, b"moved", Default::default())?;
+    shop.dir(ROOT_INO, "another")?;
+    volume.sync()?;
+    shop.file(dir, "never durable", &text("never durable", 3000))?;
+    volume.commit(Wait::Written)?;
+    tear_last(shop.image())
+}
+
+/// The last unit of the last segment did not reach the device.
+fn tear_last(mut image: Image) -> Made<Image> {
+    let device = MemoryDevice::from_image(image.clone());
+    let volume = Volume::open(&device)?;
+    let last = volume.segments().last().ok_or("no segments")?;
+    let end = last.header.extents.last().ok_or("no extents")?.end();
+    let end = volume.geometry().byte_offset(end);
+    image.clear(end - 4096, 4096)?;
+    Ok(image)
+}

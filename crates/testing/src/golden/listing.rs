@@ -1,0 +1,107 @@
+//! What a volume holds, as its interface shows it: a line for each name and each attribute.
+
+use std::fmt::Write;
+
+use loamfs_format::Ino;
+use loamfs_format::inode::{ROOT_INO, mode};
+use loamfs_fs::{Attr, Volume};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::Made;
+
+/// Files above this are looked at from both ends only.
+const WHOLE_MAX: u64 = 64 << 20;
+/// Bytes read at each end of such a file.
+const END: usize = 1 << 20;
+/// Directories below directories, at most.
+const DEPTH_MAX: usize = 64;
+
+/// Everything that can be seen from the root down: names in order, attributes, contents by their XXH3-64.
+pub fn listing(volume: &Volume) -> Made<String> {
+    let mut out = String::new();
+    list(volume, ROOT_INO, "/", 0, &mut out)?;
+    Ok(out)
+}
+
+fn list(volume: &Volume, ino: Ino, path: &str, depth: usize, out: &mut String) -> Made<()> {
+    let attr = volume.getattr(ino)?;
+    entry(volume, &attr, path, out)?;
+    if attr.mode & mode::TYPE != mode::DIRECTORY {
+        return Ok(());
+    }
+    if depth == DEPTH_MAX {
+        return Err(format!("{path}: too deep").into());
+    }
+    for (name, ino) in names(volume, ino)? {
+        let slash = if depth == 0 { "" } else { "/" };
+        let below = format!("{path}{slash}{}", name.escape_ascii());
+        list(volume, ino, &below, depth + 1, out)?;
+    }
+    Ok(())
+}
+
+/// The names in a directory but `.` and `..`, in order.
+fn names(volume: &Volume, dir: Ino) -> Made<Vec<(Vec<u8>, Ino)>> {
+    let mut names = Vec::new();
+    let mut position = 0;
+    loop {
+        let batch = volume.readdir(dir, position, 100)?;
+        let Some(last) = batch.last() else { break };
+        position = last.next;
+        names.extend(batch.into_iter().map(|entry| (entry.name, entry.ino)));
+    }
+    names.retain(|(name, _)| name != b"." && name != b"..");
+    names.sort();
+    Ok(names)
+}
+
+fn entry(volume: &Volume, attr: &Attr, path: &str, out: &mut String) -> Made<()> {
+    let content = match attr.mode & mode::TYPE {
+        mode::REGULAR => content(volume, attr)?,
+        mode::SYMLINK => format!("-> {}", volume.readlink(attr.ino)?.escape_ascii()),
+        mode::BLOCK | mode::CHARACTER => format!("device {:#x}", attr.rdev),
+        _ => String::new(),
+    };
+    writeln!(
+        out,
+        "{path} inode {} mode {:o} links {} owner {}:{} size {} modified {}.{:09} made {}.{:09} {content}",
+        attr.ino,
+        attr.mode,
+        attr.nlink,
+        attr.uid,
+        attr.gid,
+        attr.size,
+        attr.mtime.seconds,
+        attr.mtime.nanos,
+        attr.btime.seconds,
+        attr.btime.nanos
+    )?;
+    let mut attributes = volume.listxattr(attr.ino)?;
+    attributes.sort();
+    for name in attributes {
+        let value = volume.getxattr(attr.ino, &name)?;
+        writeln!(
+            out,
+            "{path} {} {} bytes xxh3 {:016x}",
+            name.escape_ascii(),
+            value.len(),
+            xxh3_64(&value)
+        )?;
+    }
+    Ok(())
+}
+
+fn content(volume: &Volume, attr: &Attr) -> Made<String> {
+    if attr.size <= WHOLE_MAX {
+        let bytes = volume.read(attr.ino, 0, attr.size as usize)?;
+        return Ok(format!(
+            "read {} xxh3 {:016x}",
+            bytes.len(),
+            xxh3_64(&bytes)
+        ));
+    }
+    let first = volume.read(attr.ino, 0, END)?;
+    let last = volume.read(attr.ino, attr.size - END as u64, END)?;
+    let (first_sum, last_sum) = (xxh3_64(&first), xxh3_64(&last));
+    Ok(format!("ends {first_sum:016x} {last_sum:016x}"))
+}

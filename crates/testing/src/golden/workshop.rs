@@ -1,0 +1,162 @@
+//! What the programs have in common: a device, a volume on it, and a clock that stands still.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use loamfs_device::{Device, Image, MemoryDevice, RecordingDevice};
+use loamfs_format::Ino;
+use loamfs_fs::{
+    Clock, Env, MkfsOptions, NewInode, OpenOptions, SetAttr, Timestamp, Volume, XattrMode, mkfs,
+};
+
+use super::Made;
+use crate::geometry::Geometry;
+
+/// The time at which every program begins.
+const EPOCH: i64 = 1_700_000_000;
+
+/// Time that passes only when a program says so: how often somebody looks must not matter.
+struct Stopped(AtomicI64);
+
+impl Clock for Stopped {
+    fn now(&self) -> Timestamp {
+        Timestamp {
+            seconds: self.0.load(Ordering::Relaxed),
+            nanos: 123_456_789,
+        }
+    }
+}
+
+/// A volume that a program fills.
+pub(super) struct Workshop {
+    pub device: Arc<RecordingDevice>,
+    pub volume: Volume,
+    clock: Arc<Stopped>,
+    seed: u64,
+}
+
+impl Workshop {
+    /// Makes an empty volume.
+    pub fn new(geometry: &Geometry, label: &str, seed: u64) -> Made<Self> {
+        let memory = MemoryDevice::new(geometry.size).with_sector_size(geometry.sector);
+        let device = Arc::new(RecordingDevice::new(memory));
+        let options = MkfsOptions {
+            label: label.to_owned(),
+            block_size: geometry.block,
+            fragment_size: geometry.fragment,
+            group_size: Some(geometry.group),
+            segment_max: Some(geometry.segment_max),
+            checkpoint_segments_max: Some(geometry.checkpoint_segments_max),
+            checkpoint_nodes_max: geometry.checkpoint_nodes_max,
+            ..MkfsOptions::default()
+        };
+        let clock = Arc::new(Stopped(AtomicI64::new(EPOCH)));
+        let shared: Arc<dyn Device> = device.clone();
+        let env = |seed| Env {
+            clock: clock.clone(),
+            seed,
+        };
+        mkfs(&shared, &options, &env(seed))?;
+        let volume = Volume::open(shared, &OpenOptions::default(), env(seed + 1))?;
+        Ok(Self {
+            device,
+            volume,
+            clock,
+            seed: seed + 1,
+        })
+    }
+
+    /// Ends this mount without a word, as a crash does, and mounts again.
+    pub fn crash_and_open(self) -> Made<Self> {
+        let Self {
+            device,
+            volume,
+            clock,
+            seed,
+        } = self;
+        drop(volume);
+        let env = Env {
+            clock: clock.clone(),
+            seed: seed + 1,
+        };
+        let volume = Volume::open(device.clone(), &OpenOptions::default(), env)?;
+        Ok(Self {
+            device,
+            volume,
+            clock,
+            seed: seed + 1,
+        })
+    }
+
+    /// Lets a second pass.
+    pub fn pass(&self) {
+        self.clock.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn image(&self) -> Image {
+        self.device.image()
+    }
+
+    pub fn dir(&self, parent: Ino, name: &str) -> Made<Ino> {
+        Ok(self.volume.mkdir(parent, name.as_bytes(), &new(0o755))?.ino)
+    }
+
+    pub fn file(&self, dir: Ino, name: &str, content: &[u8]) -> Made<Ino> {
+        let ino = self.volume.create(dir, name.as_bytes(), &new(0o644))?.ino;
+        self.write(ino, 0, content)?;
+        Ok(ino)
+    }
+
+    pub fn write(&self, ino: Ino, offset: u64, content: &[u8]) -> Made<()> {
+        match self.volume.write(ino, offset, content)? {
+            all if all == content.len() => Ok(()),
+            some => Err(format!("{some} of {} bytes were written", content.len()).into()),
+        }
+    }
+
+    pub fn resize(&self, ino: Ino, size: u64) -> Made<()> {
+        let set = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        self.volume.setattr(ino, &set)?;
+        Ok(())
+    }
+
+    pub fn attribute(&self, ino: Ino, name: &str, value: &[u8]) -> Made<()> {
+        let name = name.as_bytes();
+        Ok(self.volume.setxattr(ino, name, value, XattrMode::Any)?)
+    }
+
+    /// A file of every second block, `count` of them.
+    pub fn holed(&self, dir: Ino, name: &str, block: u64, count: u64) -> Made<Ino> {
+        let ino = self.file(dir, name, b"")?;
+        for i in 0..count {
+            self.write(ino, 2 * i * block, &text(name, block as usize))?;
+        }
+        Ok(ino)
+    }
+}
+
+/// Who makes new inodes.
+pub(super) fn new(mode: u32) -> NewInode {
+    NewInode {
+        mode,
+        uid: 1000,
+        gid: 100,
+        rdev: 0,
+    }
+}
+
+/// `len` bytes of numbered lines: they compress well, and no two units are alike.
+pub(super) fn text(what: &str, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 80);
+    for number in 0.. {
+        if bytes.len() >= len {
+            break;
+        }
+        bytes.extend_from_slice(format!("{what} line {number}\n").as_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
