@@ -50,8 +50,7 @@ impl Node {
 
     /// Whether nobody would miss it in memory.
     fn idle(&self) -> bool {
-        let told = !self.homed.failed;
-        !self.dirty && told && self.references == 0 && self.small.is_none() && self.homed.is_clean()
+        !self.dirty && self.references == 0 && self.small.is_none() && self.homed.is_clean()
     }
 }
 
