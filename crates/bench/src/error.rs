@@ -35,6 +35,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the file system had no space left.
+    pub fn is_full(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
+    }
+
     /// For `map_err`: what was tried on `path`.
     pub fn at(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io {

@@ -8,6 +8,7 @@ mod mounted;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use loamfs_fuse::{LoopDevice, LoopOptions};
@@ -24,7 +25,8 @@ pub use mounted::{Memory, Mounted};
 pub enum Kind {
     /// LoamFS, with its defaults.
     Loam,
-    /// ext4, with its defaults but for lazy initialisation, which would write later.
+    /// ext4, with its defaults but for lazy initialisation, which would write later, and an inode for each 8 KiB, as
+    /// the workloads are small files.
     Ext4,
 }
 
@@ -47,6 +49,20 @@ pub struct Tools {
     pub loamfs: PathBuf,
     /// Mount options for LoamFS.
     pub options: Option<String>,
+    /// Directory that keeps the traces, numbered.
+    pub traces: Option<PathBuf>,
+}
+
+impl Tools {
+    fn keep(&self, trace: &Trace) -> Result<(), Error> {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        let Some(directory) = &self.traces else {
+            return Ok(());
+        };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!("{number:03}.trace"));
+        fs::write(&path, trace.to_string()).map_err(Error::at("writing", &path))
+    }
 }
 
 /// A device with a file system, and a place to mount it.
@@ -108,7 +124,7 @@ impl Lab {
             Kind::Ext4 => {
                 let mut mkfs = Command::new("mkfs.ext4");
                 let extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-                mkfs.args(["-q", "-F", "-E", extended]);
+                mkfs.args(["-q", "-F", "-i", "8192", "-E", extended]);
                 mkfs
             }
         };
@@ -166,6 +182,7 @@ impl Lab {
         let trace = capture.stop();
         let value = result?;
         let trace = trace?;
+        self.tools.keep(&trace)?;
         Ok((value, Measured { trace, time }))
     }
 

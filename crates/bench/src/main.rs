@@ -43,6 +43,9 @@ struct ClaimsArgs {
     /// The loamfs program. Default: the one beside this program.
     #[arg(long, value_name = "FILE")]
     loamfs: Option<PathBuf>,
+    /// Keep the traces in this directory, as text.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
     /// Mount options for LoamFS.
     #[arg(short, long)]
     options: Option<String>,
@@ -81,6 +84,7 @@ fn claims(args: &ClaimsArgs) -> Result<bool, Error> {
             None => beside()?,
         },
         options: args.options.clone(),
+        traces: args.traces.clone(),
     };
     let scale = Scale { files: args.files };
     let promises = Claim::value_variants()

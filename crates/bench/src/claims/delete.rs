@@ -25,7 +25,7 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
         drain("rm", &["-rf", "tree"], mounted.path(), &[0])?;
         let info = mounted.info()?;
         mounted.unmount()?;
-        let reads = info.pointer("/requests/by_kind/small data/reads");
+        let reads = info.pointer("/requests/by_kind/small_data/reads");
         Ok(reads.and_then(serde_json::Value::as_u64).unwrap_or(0))
     })?;
     lab.check()?;

@@ -15,10 +15,10 @@ const VOLUME: u64 = 1 << 30;
 const DIRECTORY: SmallFiles = SmallFiles {
     files: 100,
     per_directory: u64::MAX,
-    bytes: (1 << 10, 7 << 10),
+    bytes: (1 << 10, 15 << 10),
 };
 /// Directories that a measured phase writes: 4 % of the volume.
-const PHASE: u64 = VOLUME / 25 / (100 * (4 << 10));
+const PHASE: u64 = VOLUME / 25 / (100 * (8 << 10));
 /// How far it is filled, and how full it is when the phase begins.
 const FILLED: f64 = 0.95;
 const START: f64 = 0.90;
@@ -26,59 +26,88 @@ const START: f64 = 0.90;
 const UTILISATION: f64 = 0.5;
 
 pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
-    let loam = rates(tools, Kind::Loam)?;
-    let ext4 = rates(tools, Kind::Ext4)?;
+    let loam = Rates::measure(tools, Kind::Loam)?;
+    let ext4 = Rates::measure(tools, Kind::Ext4)?;
     let cleaning = (1.0 - UTILISATION) / 2.0;
-    let row = |what: &str, bound: String, least: f64, index: usize| {
-        let share = |rates: &[f64; 3]| rates[index] / rates[0];
-        let shown = |rates: &[f64; 3]| {
-            format!(
-                "{:.1} of {:.1} MB/s = {:.3}",
-                rates[index],
-                rates[0],
-                share(rates)
-            )
-        };
+    let row = |what: &str, bound: String, least: f64, rate: fn(&Rates) -> Rate| {
         Row::claim(
             format!("90 % full, {what}: writing small files, by the model"),
             bound,
-            format!("{}; ext4 {}", shown(&loam), shown(&ext4)),
-            share(&loam) >= least,
+            format!(
+                "{}; ext4 {}",
+                loam.shown(rate(&loam)),
+                ext4.shown(rate(&ext4))
+            ),
+            loam.share(rate(&loam)) >= least,
         )
     };
     Ok(vec![
         row(
-            "whole directories were deleted",
+            "whole directories deleted",
             "1/3 of that when empty".into(),
             1.0 / 3.0,
-            1,
+            |rates| rates.directories,
         ),
         row(
-            "every second file was deleted",
+            "every second file deleted",
             format!("0.7 of what cleaning allows, {cleaning}"),
             0.7 * cleaning,
-            2,
+            |rates| rates.files,
         ),
     ])
 }
 
-/// MB/s when empty, after whole directories were deleted, and after every second file was.
-fn rates(tools: &Tools, kind: Kind) -> Result<[f64; 3], Error> {
-    let lab = Lab::new(tools, kind, VOLUME)?;
-    let mounted = lab.mount()?;
-    let mut filler = Filler::default();
-    let empty = filler.phase(&lab, &mounted)?;
-    filler.fill(mounted.path(), FILLED)?;
-    filler.thin(&mounted, START, |path| fs::remove_dir_all(path))?;
-    let directories = filler.phase(&lab, &mounted)?;
-    filler.fill(mounted.path(), FILLED)?;
-    filler.thin(&mounted, START, every_second)?;
-    let files = filler.phase(&lab, &mounted)?;
-    mounted.unmount()?;
-    if kind == Kind::Loam {
-        lab.check()?;
+/// MB of content a second of the model, and how full the file system was before; no rate where it was full.
+#[derive(Clone, Copy)]
+struct Rate {
+    before: f64,
+    rate: Option<f64>,
+}
+
+/// What writing is worth when empty, after whole directories were deleted, and after every second file was.
+struct Rates {
+    empty: Rate,
+    directories: Rate,
+    files: Rate,
+}
+
+impl Rates {
+    fn measure(tools: &Tools, kind: Kind) -> Result<Rates, Error> {
+        let lab = Lab::new(tools, kind, VOLUME)?;
+        let mounted = lab.mount()?;
+        let mut filler = Filler::default();
+        let empty = filler.phase(&lab, &mounted)?;
+        filler.fill(mounted.path(), FILLED)?;
+        filler.thin(&mounted, START, |path| fs::remove_dir_all(path))?;
+        let directories = filler.phase(&lab, &mounted)?;
+        filler.fill(mounted.path(), FILLED)?;
+        filler.thin(&mounted, START, every_second)?;
+        let files = filler.phase(&lab, &mounted)?;
+        mounted.unmount()?;
+        if kind == Kind::Loam {
+            lab.check()?;
+        }
+        Ok(Rates {
+            empty,
+            directories,
+            files,
+        })
     }
-    Ok([empty, directories, files])
+
+    /// A rate as part of that when empty.
+    fn share(&self, rate: Rate) -> f64 {
+        rate.rate.unwrap_or(0.0) / self.empty.rate.unwrap_or(f64::INFINITY)
+    }
+
+    fn shown(&self, rate: Rate) -> String {
+        let from = format!("(from {:.1} %)", rate.before * 100.0);
+        match (rate.rate, self.empty.rate) {
+            (Some(now), Some(empty)) => {
+                format!("{now:.1} of {empty:.1} MB/s = {:.3} {from}", now / empty)
+            }
+            _ => format!("no space left {from}"),
+        }
+    }
 }
 
 /// Directories that are there, by number.
@@ -89,30 +118,46 @@ struct Filler {
 }
 
 impl Filler {
-    fn directory(&mut self, root: &Path) -> Result<(), Error> {
-        let number = self.next;
-        DIRECTORY.create(&root.join(format!("d{number}")))?;
-        self.next += 1;
-        self.left.push(number);
-        Ok(())
+    /// Makes one more directory, and says whether there was room for it.
+    fn directory(&mut self, root: &Path) -> Result<bool, Error> {
+        let path = root.join(format!("d{}", self.next));
+        match DIRECTORY.create(&path) {
+            Ok(()) => {
+                self.left.push(self.next);
+                self.next += 1;
+                Ok(true)
+            }
+            Err(error) if error.is_full() => {
+                fs::remove_dir_all(&path).map_err(Error::at("removing", &path))?;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
-    /// Writes directories, and returns MB of content a second of the model.
-    fn phase(&mut self, lab: &Lab, mounted: &Mounted) -> Result<f64, Error> {
-        let ((), Measured { trace, .. }) = lab.measure(|| {
+    /// Writes directories, and says what that was worth.
+    fn phase(&mut self, lab: &Lab, mounted: &Mounted) -> Result<Rate, Error> {
+        let before = used(mounted.path())?;
+        let (fits, Measured { trace, .. }) = lab.measure(|| {
             for _ in 0..PHASE {
-                self.directory(mounted.path())?;
+                if !self.directory(mounted.path())? {
+                    return Ok(false);
+                }
             }
-            mounted.sync()
+            mounted.sync()?;
+            Ok(true)
         })?;
         let bytes = PHASE * DIRECTORY.total();
-        Ok(bytes as f64 / 1e6 / trace.seconds(SimpleDisk::default()))
+        let rate = bytes as f64 / 1e6 / trace.seconds(SimpleDisk::default());
+        Ok(Rate {
+            before,
+            rate: fits.then_some(rate),
+        })
     }
 
+    /// Fills up to a part, or as far as it goes.
     fn fill(&mut self, root: &Path, to: f64) -> Result<(), Error> {
-        while used(root)? < to {
-            self.directory(root)?;
-        }
+        while used(root)? < to && self.directory(root)? {}
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::used;
 use crate::Error;
-use crate::lab::{Kind, Lab, Mounted, Tools};
+use crate::lab::{Kind, Lab, Tools};
 use crate::table::Row;
 
 const VOLUME: u64 = 1 << 30;
@@ -24,9 +24,9 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
     let empty = used(&root)?;
     let mut story = Story::default();
 
-    let small = story.fill(&root, "small", SMALL)?;
+    let mut small = story.fill(&root, "small", SMALL)?;
     let full = used(&root)?;
-    story.one_by_one(&root.join("small0"), small[0])?;
+    small[0] = story.one_by_one(&root.join("small0"), small[0])?;
     for (process, count) in small.iter().enumerate() {
         story.delete(
             &root.join(format!("small{process}")),
@@ -36,9 +36,9 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
     mounted.sync()?;
     let thinned = used(&root)?;
 
-    let large = story.fill(&root, "large", LARGE)?;
+    let mut large = story.fill(&root, "large", LARGE)?;
     let full_again = used(&root)?;
-    story.one_by_one(&root.join("large0"), large[0])?;
+    large[0] = story.one_by_one(&root.join("large0"), large[0])?;
     for (process, count) in large.iter().enumerate() {
         story.delete(&root.join(format!("large{process}")), 0..*count);
     }
@@ -56,7 +56,8 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
             (1..*count).step_by(2),
         );
     }
-    let end = settled(&mounted)?;
+    mounted.sync()?;
+    let end = used(&root)?;
     mounted.unmount()?;
     let checked = lab.check();
 
@@ -92,11 +93,9 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
                 .iter()
                 .all(|part| *part >= 0.9),
         ),
-        Row::claim(
-            "full: a delete makes room for a file of that size",
-            "all",
-            format!("{} of {}", story.remade, 2 * ONE_BY_ONE),
-            story.remade == 2 * ONE_BY_ONE,
+        Row::told(
+            "full: a file that was deleted could be made again at once",
+            format!("{} of {}", story.remade, story.tried),
         ),
         Row::claim(
             "full: space returns when all is deleted",
@@ -115,17 +114,12 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
     ])
 }
 
-/// Space in use once what was freed may be used again.
-fn settled(mounted: &Mounted) -> Result<f64, Error> {
-    mounted.sync()?;
-    used(mounted.path())
-}
-
 /// What happened to deletes.
 #[derive(Default)]
 struct Story {
     deleted: u64,
     failed: u64,
+    tried: u64,
     remade: u64,
     error: Option<String>,
 }
@@ -150,24 +144,27 @@ impl Story {
         }
     }
 
-    /// Deletes files of a full volume and makes them again, one by one.
-    fn one_by_one(&mut self, directory: &Path, count: u64) -> Result<(), Error> {
-        for number in 0..ONE_BY_ONE {
-            let number = number * count / ONE_BY_ONE.min(count).max(1);
-            let path = file(directory, number % count.max(1));
-            let Ok(content) = fs::read(&path) else {
-                continue;
-            };
-            let before = self.failed;
-            self.delete(directory, std::iter::once(number % count.max(1)));
-            if self.failed == before {
-                match fs::write(&path, &content) {
-                    Ok(()) => self.remade += 1,
-                    Err(_) => drop(fs::write(&path, b"")),
+    /// Deletes the last files of a full volume's directory, one by one, and tries to make each again. Returns how
+    /// many are left.
+    fn one_by_one(&mut self, directory: &Path, count: u64) -> Result<u64, Error> {
+        let tried = count.min(ONE_BY_ONE);
+        let mut left = count;
+        for number in count - tried..count {
+            let path = file(directory, number);
+            let content = fs::read(&path).map_err(Error::at("reading", &path))?;
+            self.delete(directory, std::iter::once(number));
+            self.tried += 1;
+            if fs::write(&path, &content).is_ok() && left == count {
+                self.remade += 1;
+            } else {
+                // From the first that does not fit on, all go.
+                left = left.min(number);
+                if path.exists() {
+                    self.delete(directory, std::iter::once(number));
                 }
             }
         }
-        Ok(())
+        Ok(left)
     }
 
     fn first(&self) -> String {
