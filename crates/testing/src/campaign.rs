@@ -50,6 +50,7 @@ impl Case {
             read_only: false,
             cache_bytes: caches[rng.index(caches.len())],
             dirty_max: dirty[rng.index(dirty.len())],
+            flights: rng.index(3),
             seed,
         };
         Self {
@@ -65,12 +66,13 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "seed {} profile {} on {}, cache {} KiB, dirty {:?}",
+            "seed {} profile {} on {}, cache {} KiB, dirty {:?}, {} in flight",
             self.seed,
             self.profile.name,
             self.geometry,
             self.opening.cache_bytes >> 10,
-            self.opening.dirty_max
+            self.opening.dirty_max,
+            self.opening.flights
         )
     }
 }

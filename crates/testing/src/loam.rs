@@ -68,8 +68,7 @@ impl System for Loam {
             read_only: opening.read_only,
             cache_bytes: opening.cache_bytes,
             dirty_max: opening.dirty_max,
-            // Without threads: a segment then waits until others are sealed behind it, or for a flush.
-            flights: (opening.seed % 3) as usize,
+            flights: opening.flights,
             ..OpenOptions::default()
         };
         let (env, clock) = env(opening.seed);

@@ -58,6 +58,8 @@ pub struct Opening {
     pub cache_bytes: usize,
     /// Most dirty bytes; `None` for what the volume chooses.
     pub dirty_max: Option<usize>,
+    /// Segments that may wait to be written until others are sealed behind them, or for a flush.
+    pub flights: usize,
     /// Where the volume's randomness starts.
     pub seed: u64,
 }
@@ -69,6 +71,7 @@ impl Opening {
             read_only: false,
             cache_bytes: 8 << 20,
             dirty_max: None,
+            flights: 0,
             seed,
         }
     }

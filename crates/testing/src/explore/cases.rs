@@ -219,7 +219,10 @@ impl Case {
         Stage {
             system,
             geometry: self.geometry,
-            opening: Opening::new(self.seed()),
+            opening: Opening {
+                flights: (self.seed() % 3) as usize,
+                ..Opening::new(self.seed())
+            },
         }
     }
 
