@@ -461,6 +461,10 @@ impl Core {
             && let Some(node) = self.inodes.nodes.get_mut(&ino)
         {
             node.inode.version = node.inode.version.wrapping_add(1);
+            // What is written now replaces what was there: no segment shows the cut without it (rule 3).
+            if !mutant::active("cut-without-barrier") {
+                self.barrier.insert(ino);
+            }
         }
         self.changed_content(ino);
         Ok(())

@@ -82,11 +82,20 @@ impl Volume {
                 Ok(None) => break,
             }
         }
-        let undurable = self.core().log.undurable_bytes();
-        if undurable > 0 && (wait == Wait::Durable || undurable > UNDURABLE_MAX) {
+        if self.must_flush(wait) {
             self.flush()?;
         }
         Ok(unwritten)
+    }
+
+    /// Whether a commit ends with a flush: the caller waits for one, or another segment of the largest size would
+    /// leave too much undurable.
+    fn must_flush(&self, wait: Wait) -> bool {
+        let core = self.core();
+        let undurable = core.log.undurable_bytes();
+        let next = u64::from(core.geometry.segment_max);
+        let full = undurable + next > UNDURABLE_MAX && !mutant::active("undurable-unbounded");
+        undurable > 0 && (wait == Wait::Durable || full)
     }
 
     /// Flushes the device after all segments are written, and counts them as durable.
