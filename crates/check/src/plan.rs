@@ -1,6 +1,6 @@
 //! What a repair would have to change, as plain data.
 
-use loamfs_format::{Extent, Ino};
+use loamfs_format::{Extent, GroupNo, Ino};
 
 /// A repair of what [`Problem::repairable`](crate::Problem::repairable) says; whoever writes the volume applies it as
 /// ordinary segments.
@@ -17,6 +17,8 @@ pub struct Plan {
     pub links: Vec<(Ino, u32)>,
     /// Live inodes without a name: to be named in a lost+found, or removed.
     pub unnamed: Vec<Ino>,
+    /// Groups whose descriptors count something else than the bitmap, which is right.
+    pub recount: Vec<GroupNo>,
     /// Whether the plan stops short because there was too much to list; apply it and check again.
     pub truncated: bool,
 }
@@ -31,6 +33,7 @@ impl Plan {
             && self.clear.is_empty()
             && self.links.is_empty()
             && self.unnamed.is_empty()
+            && self.recount.is_empty()
     }
 
     pub(crate) fn add_set(&mut self, extent: Extent) {
@@ -52,6 +55,14 @@ impl Plan {
     pub(crate) fn add_unnamed(&mut self, ino: Ino) {
         if self.unnamed.len() < LIST_MAX {
             self.unnamed.push(ino);
+        } else {
+            self.truncated = true;
+        }
+    }
+
+    pub(crate) fn add_recount(&mut self, group: GroupNo) {
+        if self.recount.len() < LIST_MAX {
+            self.recount.push(group);
         } else {
             self.truncated = true;
         }

@@ -7,7 +7,7 @@ use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::Ino;
 use loamfs_format::inode::{ROOT_INO, mode};
 use loamfs_fs::types::Attr;
-use loamfs_fs::{Env, Error, OpenOptions, Volume};
+use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Volume};
 
 use crate::failure::{Failure, Kind};
 use crate::text::shown;
@@ -66,9 +66,23 @@ impl Opened {
     ///
     /// If there is none, somebody else uses it, or it is damaged.
     pub fn open(path: &Path, access: Access) -> Result<Self, Failure> {
+        Self::open_to_repair(path, access, Vec::new())
+    }
+
+    /// The same, with groups whose descriptors count wrongly.
+    ///
+    /// # Errors
+    ///
+    /// As [`Opened::open`].
+    pub fn open_to_repair(
+        path: &Path,
+        access: Access,
+        recount: Vec<GroupNo>,
+    ) -> Result<Self, Failure> {
         let device: Arc<dyn Device> = open_device(path, access)?;
         let options = OpenOptions {
             read_only: access == Access::Read,
+            recount,
             ..OpenOptions::default()
         };
         let volume = Volume::open(device, &options, Env::system())

@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub read_only: bool,
     pub cache_bytes: usize,
     pub homed_max: u64,
+    /// Groups whose descriptors count wrongly.
+    pub recount: Vec<GroupNo>,
 }
 
 /// Reads superblocks and chain, and rebuilds the state of the last adopted segment. Writes nothing.
@@ -74,6 +76,9 @@ pub(crate) fn open(
         (blocks, maps),
         descs,
     )?;
+    for group in &settings.recount {
+        core.recount(&reader, *group);
+    }
     for link in chain.links.get(chain.base..).unwrap_or_default() {
         core.replay(link)?;
     }
@@ -189,6 +194,18 @@ impl Core {
         let keep = core.reserve_groups();
         core.space.keep_for_log(keep);
         core
+    }
+
+    /// Counts a group anew that a check found miscounted; what cannot be read stays as it is, and is named in the log.
+    fn recount(&mut self, reader: &Reader, group: GroupNo) {
+        let (maps, geometry) = (&self.maps, self.geometry);
+        let chunks = with_tree(reader, &mut self.blocks, |blocks| {
+            maps.group_chunks(blocks, &geometry, group)
+        });
+        match chunks {
+            Ok(chunks) => self.space.recount(group, chunks),
+            Err(error) => tracing::error!(%error, group = group.0, "cannot count a group anew"),
+        }
     }
 
     /// Applies what one summary says.

@@ -60,7 +60,8 @@ impl Volume {
     /// out and named in the log.
     ///
     /// The repairs must be those of exactly the segment behind which this volume was opened: nothing may have been
-    /// done with it since, not even [`Volume::tick`].
+    /// done with it since, not even [`Volume::tick`]. Groups that count wrongly are named when it is opened
+    /// ([`crate::OpenOptions::recount`]), since they could not be used.
     ///
     /// # Errors
     /// [`Error`]; what was done before it counts.
@@ -82,7 +83,9 @@ impl Volume {
             let done = self.run(|core| core.free_leaked(*extent));
             note(done, "freeing", extent.start.0)?;
         }
-        self.commit(Wait::Durable)
+        self.commit(Wait::Durable)?;
+        // Bitmaps and descriptors are written by checkpoints only.
+        self.checkpoint()
     }
 
     /// Gives an inode a name in the directory for such inodes.

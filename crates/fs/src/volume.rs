@@ -25,7 +25,7 @@ use crate::reader::Reader;
 use crate::recovery::{self, Settings};
 use flight::Flight;
 use loamfs_device::Device;
-use loamfs_format::{Ssn, mutant};
+use loamfs_format::{GroupNo, Ssn, mutant};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How a volume is opened.
@@ -42,6 +42,8 @@ pub struct OpenOptions {
     /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
+    /// For repair: groups whose bitmaps are right, and not what their descriptors count.
+    pub recount: Vec<GroupNo>,
 }
 
 impl Default for OpenOptions {
@@ -52,6 +54,7 @@ impl Default for OpenOptions {
             commit_age_ms: 5_000,
             dirty_max: None,
             flights: 0,
+            recount: Vec::new(),
         }
     }
 }
@@ -93,6 +96,7 @@ impl Volume {
         let settings = Settings {
             read_only: options.read_only,
             cache_bytes: cache_bytes / 2,
+            recount: options.recount.clone(),
             homed_max: options.dirty_max.unwrap_or(cache_bytes / 4).max(1 << 20) as u64,
         };
         let (core, reader) = recovery::open(&device, &settings, &env)?;

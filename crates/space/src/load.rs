@@ -40,6 +40,43 @@ impl Space {
         if self.is_loaded(group) {
             return Ok(());
         }
+        let bits = self.bits_of(group, chunks);
+        self.materialise(index, bits)
+    }
+
+    /// Believes a group's bitmap, as the last checkpoint has it, rather than what its descriptor counts, and has the
+    /// next checkpoint write the right count. For repair: at once after [`Space::open`], with the chunks that
+    /// [`Space::load`] wants.
+    pub fn recount(
+        &mut self,
+        group: GroupNo,
+        chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
+    ) {
+        let index = group.0 as usize;
+        if index >= self.groups.len() {
+            return;
+        }
+        let used = self.bits_of(group, chunks).ones();
+        self.leave(index);
+        let known = &mut self.groups[index];
+        self.used = self.used.saturating_add(used).saturating_sub(known.used);
+        known.used = used;
+        known.state = match used > known.reserved {
+            true => State::Absent,
+            false => State::Empty,
+        };
+        self.dirty_groups.insert(group.0);
+        // A bitmap without content cannot contradict anything.
+        let _ = self.take_role(index);
+    }
+
+    /// The bits of a group that the chunks of the bitmap have.
+    fn bits_of(
+        &self,
+        group: GroupNo,
+        chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
+    ) -> Bitmap {
+        let index = group.0 as usize;
         let extent = self.extent(index);
         let mut bits = self.pristine_bits(index);
         let keys = self.chunk_keys(group);
@@ -67,7 +104,7 @@ impl Space {
                 }
             }
         }
-        self.materialise(index, bits)
+        bits
     }
 
     /// Makes `bits`, with the group's deltas applied to them, its bitmap in memory.

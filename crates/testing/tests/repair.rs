@@ -7,11 +7,12 @@
 
 use loamfs_check::{Options, Report, check};
 use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::group::GroupDesc;
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{Body, Inode, mode};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind};
-use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ino, Pointer, Ssn, Token};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, Pointer, Ssn, Token};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Repairs, Volume, mkfs};
 use std::sync::Arc;
 
@@ -191,11 +192,58 @@ impl Sample {
         self.forge(records, &body, more as u64);
     }
 
+    /// Changes a group's descriptor in the last checkpoint, which nothing but its bitmap contradicts.
+    fn forge_group(&self, group: GroupNo, change: impl FnOnce(&mut GroupDesc)) {
+        let reader = self.reader();
+        let root = reader.map(BlockKind::GroupNode).root;
+        assert_eq!(root.level, 0, "all descriptors are in one node");
+        let (old, base) = (reader.group(group).unwrap().0, reader.base());
+        let (mut new, mut header) = (old, base.header.clone());
+        change(&mut new);
+        let identity = Identity {
+            kind: BlockKind::GroupNode,
+            level: 0,
+            ino: Ino(0),
+            generation: 0,
+            logical: root.low,
+        };
+        let at = root.pointer.addr.0 * FRAG;
+        let mut page = self.device.peek(at, root.pointer.stored as usize).unwrap();
+        let key = u64::from(group.0).to_le_bytes();
+        let slot = page[64..]
+            .chunks(12)
+            .position(|slot| slot[..8] == key)
+            .unwrap();
+        let slot = &page[64 + slot * 12..][..12];
+        let value = usize::from(u16::from_le_bytes([slot[8], slot[9]]));
+        page[value..value + 32].copy_from_slice(&new.encode());
+        let checksum = metadata_checksum(&header.uuid, &identity, &page);
+        let mut records = vec![0; HEADER_SIZE];
+        for mut record in reader.records(header.ssn).unwrap() {
+            match &mut record {
+                Record::Root(BlockKind::GroupNode, root) => root.pointer.checksum = checksum,
+                Record::Allocate(a) if a.kind == BlockKind::GroupNode => a.checksum = checksum,
+                _ => {}
+            }
+            record.encode(&mut records);
+        }
+        header.records_checksum = data_checksum(&records[HEADER_SIZE..]);
+        records[..HEADER_SIZE].copy_from_slice(&header.encode());
+        let place = base.at.0 * FRAG;
+        drop(reader);
+        self.device.poke(at, &page).unwrap();
+        self.device.poke(place, &records).unwrap();
+    }
+
     /// Repairs what a check plans, as the command does, and expects nothing to be left.
     fn repair(&self) -> Volume {
         let plan = self.report().plan;
         assert!(!plan.is_empty());
-        let volume = self.open();
+        let options = OpenOptions {
+            recount: plan.recount.clone(),
+            ..OpenOptions::default()
+        };
+        let volume = Volume::open(self.device.clone(), &options, Env::fixed(3)).unwrap();
         let repairs = Repairs {
             set: plan.set,
             clear: plan.clear,
@@ -353,6 +401,24 @@ fn ranges_in_use_get_their_bits_back() {
     let volume = sample.repair();
     sample.assert_files(&volume);
     sample.assert_removable(&volume);
+}
+
+/// Both ways: a group that counts too much, and one that counts nothing, so that it seems to be empty.
+#[test]
+fn groups_that_count_wrongly_are_counted_anew() {
+    for used in [Some(5), None] {
+        let sample = Sample::new();
+        for extent in [sample.small_extent(), sample.large_extent()] {
+            let group = sample.reader().geometry().group_of(extent.start);
+            sample.forge_group(group, |desc| {
+                desc.used = used.map_or(0, |more| desc.used + more)
+            });
+        }
+        assert_eq!(sample.kinds(), ["GroupUsed", "GroupUsed"]);
+        let volume = sample.repair();
+        sample.assert_files(&volume);
+        sample.assert_removable(&volume);
+    }
 }
 
 #[test]

@@ -162,5 +162,6 @@ fn compare(group: u64, desc: &GroupDesc, set: u64, with_reserved: u64, report: &
             stored,
             found: set,
         });
+        report.plan.add_recount(group);
     }
 }

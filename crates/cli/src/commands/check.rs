@@ -138,7 +138,8 @@ impl CheckArgs {
 
     /// Has the file system carry out what the check has planned.
     fn apply(&self, report: &Report) -> Result<(), Failure> {
-        let opened = Opened::open(&self.device, Access::Write)?;
+        let recount = report.plan.recount.clone();
+        let opened = Opened::open_to_repair(&self.device, Access::Write, recount)?;
         // Opening for writing adds one segment to what was checked.
         if opened.volume.info().segment != report.stats.last.next() {
             return Err(Failure::new(
@@ -217,6 +218,7 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
             "bits_to_clear": report.plan.clear.len(),
             "links": report.plan.links.len(),
             "unnamed": report.plan.unnamed.len(),
+            "groups_to_count": report.plan.recount.len(),
         },
     })
 }
