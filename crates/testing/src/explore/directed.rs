@@ -84,12 +84,11 @@ fn found(problem: Problem) -> Find {
 }
 
 impl Directed {
-    /// Every third seed writes segments as soon as they are sealed ([`Loam`]): the cases go by that.
     fn stage<'a>(&self, system: &'a Loam, leg: u64) -> Stage<'a> {
         Stage {
             system,
             geometry: self.geometry,
-            opening: Opening::new(99 + 3 * leg),
+            opening: Opening::new(100 + leg),
         }
     }
 
