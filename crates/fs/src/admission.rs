@@ -92,7 +92,8 @@ impl Core {
             return Err(Stop::Crowded);
         }
         self.pressed |= estimate > self.segment_full() / 2;
-        if mutant::active("removal-declares") && !self.space_fits(16 << 10, 0) {
+        let most = self.geometry.segment_max.into();
+        if mutant::active("removal-declares") && !self.space_fits(most, 0) {
             return Err(Stop::Full);
         }
         Ok(())

@@ -161,6 +161,8 @@ impl Core {
                 extents::overlapping(&node.inode, &mut self.blocks, &geometry, *block, end)?;
             old.extend(found.iter().map(|e| e.pointer.extent()));
         }
+        // A second try comes by once more.
+        old.retain(|home| !self.blocks.frees.contains(home));
         Ok(old.into_iter().collect())
     }
 
