@@ -296,6 +296,11 @@ impl Inode {
         if self.size > i64::MAX.cast_unsigned() {
             return Err(InodeError::Size);
         }
+        let cut = self.truncating != u64::MAX;
+        if cut && (self.file_type() != mode::REGULAR || self.truncating > i64::MAX.cast_unsigned())
+        {
+            return Err(InodeError::Truncating);
+        }
         Ok(self)
     }
 }
@@ -397,4 +402,7 @@ pub enum InodeError {
     /// Larger than 8 EiB.
     #[error("the size is out of range")]
     Size,
+    /// A pending truncate of what is no regular file, or to more than 8 EiB.
+    #[error("the pending truncate cannot be")]
+    Truncating,
 }

@@ -23,6 +23,7 @@ pub mod explore;
 pub mod generate;
 pub mod geometry;
 pub mod golden;
+pub mod hostile;
 pub mod loam;
 pub mod model;
 pub mod name;

@@ -1,0 +1,632 @@
+//! Every structure on disk, byte by byte, at the offsets of `docs/FORMAT.md`: a field that moves, shrinks or changes its
+//! order is noticed, in writing and in reading. (Nodes have such tests beside their code.)
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
+use loamfs_format::group::{GroupDesc, Role};
+use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
+use loamfs_format::inode::{Body, FileExtent, Inode, Timestamp};
+use loamfs_format::maps::{CrcRun, LazyEntry, OwnerRecord, unit_crc};
+use loamfs_format::node::{Child, TreeRoot};
+use loamfs_format::pointer::{data_checksum, metadata_checksum};
+use loamfs_format::summary::{Allocation, Dynamic, HEADER_SIZE, Header, Record, SegmentKind, Wait};
+use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, Superblock};
+use loamfs_format::xattr::{Value, Xattr};
+use loamfs_format::{
+    BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
+    Token,
+};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Pieces of a structure in hex, each at its offset.
+type Pieces = [(usize, &'static str)];
+
+/// `len` bytes that are zero but for these pieces.
+fn bytes(len: usize, pieces: &[(usize, &str)]) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    for (offset, hex) in pieces {
+        let digits: Vec<u8> = hex.bytes().filter(|c| *c != b' ').collect();
+        for (at, pair) in (*offset..).zip(digits.chunks(2)) {
+            assert_eq!(bytes[at], 0, "two pieces at {at}");
+            bytes[at] = u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        }
+    }
+    bytes
+}
+
+/// Compares bytes, and shows where they differ.
+#[track_caller]
+fn same(what: &str, found: &[u8], expected: &[u8]) {
+    assert_eq!(found.len(), expected.len(), "{what}: length");
+    let differs = found.iter().zip(expected).position(|(a, b)| a != b);
+    if let Some(at) = differs {
+        let end = (at + 16).min(found.len());
+        panic!(
+            "{what}: at {at} there is {:02x?}, not {:02x?}",
+            &found[at..end],
+            &expected[at..end]
+        );
+    }
+}
+
+const POINTER: Pointer = Pointer {
+    addr: FragAddr(0x0807_0605_0403_0201),
+    frags: 0x1413_1211,
+    stored: 0x1817_1615,
+    birth: Ssn(0x2827_2625_2423_2221),
+    checksum: 0x3837_3635_3433_3231,
+};
+const POINTER_HEX: &str = "0102030405060708 11121314 15161718 2122232425262728 00 00 0000 00000000 \
+                           3132333435363738";
+const UUID: [u8; 16] = *b"0123456789abcdef";
+const UUID_HEX: &str = "30313233343536373839616263646566";
+
+/// A tree root that can be: a node of 4,096 bytes.
+fn root() -> TreeRoot {
+    TreeRoot {
+        pointer: Pointer {
+            frags: 4,
+            stored: 4096,
+            addr: FragAddr(0x77),
+            ..POINTER
+        },
+        low: 0x4847_4645_4443_4241,
+        level: 5,
+    }
+}
+/// The pointer in it.
+const NODE_HEX: &str =
+    "7700000000000000 04000000 00100000 2122232425262728 0000000000000000 3132333435363738";
+const ROOT_HEX: &str = "7700000000000000 04000000 00100000 2122232425262728 0000000000000000 3132333435363738 \
+                        4142434445464748 05";
+
+#[test]
+fn superblock() {
+    let sb = Superblock {
+        uuid: UUID,
+        membership_epoch: 0x0101_0102,
+        device: 3,
+        devices: vec![
+            DeviceEntry {
+                addr: FragAddr(0),
+                frags: 0x8000,
+                device: 3,
+                offset: 0x55,
+            },
+            DeviceEntry {
+                addr: FragAddr(0x8000),
+                frags: 0x1000,
+                device: 4,
+                offset: 0x66,
+            },
+        ],
+        geometry: Geometry {
+            fragment_size: 512,
+            block_size: 8192,
+            group_frags: 0x1000,
+            total_frags: 0x9000,
+            segment_max: 0x0003_0000,
+            checkpoint_segments_max: 0x0405,
+            checkpoint_summary_max: 0x0006_0708,
+            checkpoint_nodes_max: 0x090a,
+        },
+        checksum_algorithm: 1,
+        compatible: 0x1111,
+        ro_compatible: 0x2222,
+        incompatible: 0,
+        checkpoint: CheckpointRef {
+            ssn: Ssn(0x3333),
+            token: Token(0x4444),
+            addr: FragAddr(0x5555),
+        },
+        hash_key: *b"ABCDEFGHIJKLMNOP",
+        label: b"name".to_vec(),
+        created: -2,
+        avg_file_size: 0x6666,
+        files_per_dir: 0x7777,
+        profile: b"hfs".to_vec(),
+    };
+    let expected = bytes(
+        superblock::SIZE,
+        &[
+            (0, "4c6f616d4653011a"),
+            (8, "aa1f62ac0d1a1873"),
+            (16, "01000000"),
+            (20, "03000000"),
+            (24, UUID_HEX),
+            (40, "02010101"),
+            (48, "1111"),
+            (56, "2222"),
+            (72, "00020000"),
+            (76, "00200000"),
+            (80, "0010"),
+            (88, "0090"),
+            (96, "00000300"),
+            (100, "0504"),
+            (104, "08070600"),
+            (108, "0a09"),
+            (112, "3333"),
+            (120, "4444"),
+            (128, "5555"),
+            (136, "4142434445464748494a4b4c4d4e4f50"),
+            (152, "feffffffffffffff"),
+            (160, "6666"),
+            (164, "7777"),
+            (168, "01 04 03"),
+            (172, "02"),
+            (176, "6e616d65"),
+            (240, "686673"),
+            (264, "0080"),
+            (272, "55 00000000000000 03"),
+            (288, "0080"),
+            (296, "0010"),
+            (304, "66 00000000000000 04"),
+        ],
+    );
+    same("superblock", &sb.encode()[..], &expected);
+    assert_eq!(Superblock::decode(&expected), Ok(sb));
+}
+
+#[test]
+fn summary_header() {
+    let header = Header {
+        uuid: UUID,
+        ssn: Ssn(0x0102),
+        previous: Token(0x0304),
+        token: Token(0x0506),
+        next: FragAddr(0x0708),
+        durable: Ssn(0x090a),
+        kind: SegmentKind::Mount,
+        dynamic: Dynamic {
+            inodes: 0x0b0c,
+            next_inode_block: InodeBlockNo(0x0d0e),
+            sealed: -3,
+        },
+        extents: vec![
+            Extent::new(FragAddr(0x1112), 0x1314),
+            Extent::new(FragAddr(0x1516), 0x1718),
+        ],
+        records_len: 0x191a,
+        records_checksum: 0x1b1c,
+    };
+    let expected = bytes(
+        HEADER_SIZE,
+        &[
+            (0, "4c6f616d53656701"),
+            (8, "a9e4c01718fb92a3"),
+            (16, UUID_HEX),
+            (32, "0201"),
+            (40, "0403"),
+            (48, "0605"),
+            (56, "0807"),
+            (64, "0a09"),
+            (72, "1a19"),
+            (80, "1c1b"),
+            (88, "0c0b"),
+            (96, "0e0d"),
+            (104, "fdffffffffffffff"),
+            (112, "03"),
+            (114, "02"),
+            (160, "1211000000000000 1413000000000000"),
+            (176, "1615000000000000 1817000000000000"),
+        ],
+    );
+    assert_eq!(HEADER_SIZE, 3360);
+    same("header", &header.encode(), &expected);
+    assert_eq!(Header::decode(&expected), Ok(header));
+    for (kind, number) in [(SegmentKind::Normal, 1), (SegmentKind::Checkpoint, 2)] {
+        assert_eq!(kind as u8, number);
+    }
+}
+
+#[test]
+fn records() {
+    let run = Extent::new(FragAddr(0x0102), 0x0304);
+    let run_hex = "0201000000000000 0403000000000000";
+    let allocation = Allocation {
+        extent: Extent::new(FragAddr(0x0102), 0x0304),
+        kind: BlockKind::ExtentNode,
+        level: 5,
+        ino: Ino(0x0607),
+        generation: 0x0809,
+        version: 0x0a0b,
+        logical: 0x0c0d,
+        stored: 0x0e0f,
+        checksum: 0x1011,
+        in_body: true,
+    };
+    let ifile = IfileEntry {
+        pointer: Pointer {
+            stored: 1024,
+            ..POINTER
+        },
+        live: 0x0000_0102,
+        orphan: 0x0000_0100,
+        ssn: Ssn(0x0506),
+    };
+    let ifile_hex = "0102030405060708 11121314 00040000 2122232425262728 0000000000000000 3132333435363738 \
+                     02010000 00010000 0605000000000000";
+    let lazy = LazyEntry {
+        image: FragAddr(0x0708),
+        crc: 0x090a_0b0c,
+        ssn: Ssn(0x0d0e),
+        ino: Ino(0x0f10),
+        unit: 0x1112,
+    };
+    let lazy_hex =
+        "0807000000000000 0c0b0a09 00000000 0e0d000000000000 100f000000000000 1211000000000000";
+    let home = FragAddr(0x1314);
+    let table: [(Record, String); 13] = [
+        (
+            Record::Allocate(allocation),
+            "01 01 3400 0201000000000000 04030000 0f0e0000 04 05 0000 09080000 0b0a0000 \
+             0706000000000000 0d0c000000000000 1110000000000000"
+                .into(),
+        ),
+        (
+            Record::Allocate(Allocation {
+                in_body: false,
+                ..allocation
+            }),
+            "01 00 3400 0201000000000000 04030000 0f0e0000 04 05 0000 09080000 0b0a0000 \
+             0706000000000000 0d0c000000000000 1110000000000000"
+                .into(),
+        ),
+        (Record::Free(run), format!("02 00 1000 {run_hex}")),
+        (Record::Retire(run), format!("03 00 1000 {run_hex}")),
+        (
+            Record::Ifile(InodeBlockNo(0x1516), ifile),
+            format!("04 00 4000 1615000000000000 {ifile_hex}"),
+        ),
+        (
+            Record::Image(home, lazy),
+            format!("05 00 3000 1413000000000000 {lazy_hex}"),
+        ),
+        (Record::Revoke(run), format!("06 00 1000 {run_hex}")),
+        (
+            Record::Settled {
+                home,
+                image: FragAddr(0x1718),
+            },
+            "07 00 1000 1413000000000000 1817000000000000".into(),
+        ),
+        (
+            Record::Role(GroupNo(0x191a), Role::Data),
+            "08 02 0400 1a190000".into(),
+        ),
+        (
+            Record::Anchored(GroupNo(0x191a), -2),
+            "09 00 0800 1a190000 feffffff".into(),
+        ),
+        (
+            Record::Root(BlockKind::LazyNode, root()),
+            format!("0a 0e 4000 {ROOT_HEX} {}", "00".repeat(15)),
+        ),
+        (
+            Record::Held(run, Wait::Durable(Ssn(0x1b1c))),
+            format!("0b 00 1800 {run_hex} 1c1b000000000000"),
+        ),
+        (
+            Record::Held(run, Wait::Checkpoint(Ssn(0x1b1c))),
+            format!("0b 01 1800 {run_hex} 1c1b000000000000"),
+        ),
+    ];
+    for (record, hex) in table {
+        let len = hex.bytes().filter(|c| *c != b' ').count() / 2;
+        let expected = bytes(len, &[(0, &hex)]);
+        let mut found = Vec::new();
+        record.encode(&mut found);
+        same(&format!("{record:?}"), &found, &expected);
+        assert_eq!(Record::decode_all(&expected), Ok(vec![record]));
+    }
+}
+
+#[test]
+fn pointers_roots_and_children() {
+    let expected = bytes(40, &[(0, POINTER_HEX)]);
+    same("pointer", POINTER.encode().as_bytes(), &expected);
+    let raw = loamfs_format::pointer::RawPointer::ref_from_bytes(&expected).unwrap();
+    assert_eq!(Pointer::decode(raw), POINTER);
+
+    let expected = bytes(64, &[(0, ROOT_HEX)]);
+    same("root", &root().encode(), &expected);
+    assert_eq!(TreeRoot::decode(&expected), Some(root()));
+
+    let child = Child {
+        pointer: root().pointer,
+        aggregate: [0x0102, 0x0304, 0x0506],
+    };
+    let expected = bytes(
+        64,
+        &[(0, NODE_HEX), (40, "0201"), (48, "0403"), (56, "0605")],
+    );
+    same("child", &child.encode(), &expected);
+    assert_eq!(Child::decode(&expected), Some(child));
+}
+
+#[test]
+fn values_of_the_maps() {
+    let entry = IfileEntry {
+        pointer: Pointer {
+            stored: 1536,
+            ..POINTER
+        },
+        live: 0x8000_0101,
+        orphan: 0x8000_0000,
+        ssn: Ssn(0x0506),
+    };
+    let expected = bytes(
+        56,
+        &[
+            (0, "0102030405060708 11121314 00060000 2122232425262728"),
+            (32, "3132333435363738"),
+            (40, "01010080"),
+            (44, "00000080"),
+            (48, "0605"),
+        ],
+    );
+    same("IFILE entry", &entry.encode(), &expected);
+    assert_eq!(IfileEntry::decode(&expected), Some(entry));
+    // Slots are packed: the third live inode of the block is its third inode.
+    assert_eq!(entry.offset_of(31), Some(1024));
+    assert_eq!((block_of(Ino(95)), slot_of(Ino(95))), (InodeBlockNo(2), 31));
+    assert_eq!(ino_at(InodeBlockNo(2), 31), Ino(95));
+
+    let owner = OwnerRecord {
+        frags: 0x0102_0304,
+        kind: BlockKind::Homed,
+        level: 6,
+        ino: Ino(0x0708),
+        logical: 0x090a,
+    };
+    let expected = bytes(24, &[(0, "04030201 0f 06"), (8, "0807"), (16, "0a09")]);
+    same("owner record", &owner.encode(), &expected);
+    assert_eq!(OwnerRecord::decode(&expected), Some(owner));
+
+    let group = GroupDesc {
+        role: Role::Data,
+        used: 0x0102_0304_0506,
+        directories: 0x0708_090a,
+    };
+    let expected = bytes(32, &[(0, "02"), (4, "0a090807"), (8, "060504030201")]);
+    same("group descriptor", &group.encode(), &expected);
+    assert_eq!(GroupDesc::decode(&expected), Some(group));
+
+    let lazy = LazyEntry {
+        image: FragAddr(0x0102),
+        crc: 0x0304_0506,
+        ssn: Ssn(0x0708),
+        ino: Ino(0x090a),
+        unit: 0x0b0c,
+    };
+    let expected = bytes(
+        40,
+        &[
+            (0, "0201"),
+            (8, "06050403"),
+            (16, "0807"),
+            (24, "0a09"),
+            (32, "0c0b"),
+        ],
+    );
+    same("lazy entry", &lazy.encode(), &expected);
+    assert_eq!(LazyEntry::decode(&expected), Some(lazy));
+
+    let mut run = CrcRun::default();
+    (run.0[0], run.0[2]) = (0x0102_0304, 0x0506_0708);
+    let expected = bytes(12, &[(0, "04030201"), (8, "08070605")]);
+    same("checksums", &run.encode().unwrap(), &expected);
+    assert_eq!(CrcRun::decode(&expected), Some(run));
+}
+
+fn inode(body: Body) -> Inode {
+    Inode {
+        ino: Ino(0x0102),
+        mode: 0o100_644,
+        nlink: 0x0304,
+        uid: 0x0506,
+        gid: 0x0708,
+        project: 0x090a,
+        flags: 0x0b0c,
+        generation: 0x0d0e,
+        version: 0x0f10,
+        size: 3,
+        atime: Timestamp {
+            seconds: -1,
+            nanos: 0x1112,
+        },
+        mtime: Timestamp {
+            seconds: 0x1314,
+            nanos: 0x1516,
+        },
+        ctime: Timestamp {
+            seconds: 0x1718,
+            nanos: 0x191a,
+        },
+        btime: Timestamp {
+            seconds: 0x1b1c,
+            nanos: 0x1d1e,
+        },
+        parent: Ino(0x1f20),
+        ssn: Ssn(0x2122),
+        anchor: GroupNo(0x2324),
+        rdev: 0x2526,
+        truncating: 0x2728,
+        frags: 0x292a,
+        checksums: root(),
+        xattrs: TreeRoot { level: 6, ..root() },
+        inline_xattrs: b"zz".to_vec(),
+        body,
+    }
+}
+
+#[test]
+fn inodes() {
+    let fixed = [
+        (0, "0201"),
+        (12, "0403"),
+        (16, "0605"),
+        (20, "0807"),
+        (24, "0a09"),
+        (28, "0c0b"),
+        (32, "0e0d"),
+        (36, "100f"),
+        (48, "ffffffffffffffff"),
+        (56, "1413"),
+        (64, "1817"),
+        (72, "1c1b"),
+        (80, "1211"),
+        (84, "1615"),
+        (88, "1a19"),
+        (92, "1e1d"),
+        (96, "201f"),
+        (104, "2221"),
+        (112, "2423"),
+        (116, "2625"),
+        (120, "2827"),
+        (128, "2a29"),
+        (140, "02"),
+        (144, ROOT_HEX),
+        (208, &ROOT_HEX[..ROOT_HEX.len() - 2]),
+        (256, "06"),
+        (510, "7a7a"),
+    ];
+    let extent = |block| FileExtent {
+        block,
+        pointer: Pointer {
+            stored: 0,
+            checksum: 0,
+            ..POINTER
+        },
+    };
+    let extent_hex = "0102030405060708 11121314 00000000 2122232425262728";
+    let small = Pointer {
+        stored: 3,
+        ..POINTER
+    };
+    let small_hex =
+        "0102030405060708 11121314 03000000 2122232425262728 0000000000000000 3132333435363738";
+    let (file, directory) = ("a4810000", "ed410000");
+    let table: [(Body, &str, &Pieces); 7] = [
+        (Body::Empty, file, &[]),
+        (
+            Body::Inline(b"abc".to_vec()),
+            file,
+            &[(136, "01"), (138, "03"), (272, "616263")],
+        ),
+        (
+            Body::InlineDir(b"abcd".to_vec()),
+            directory,
+            &[(136, "02"), (138, "04"), (272, "61626364")],
+        ),
+        (
+            Body::Small(small),
+            file,
+            &[(136, "03"), (138, "28"), (272, small_hex)],
+        ),
+        (
+            Body::Extents(vec![extent(0x0304), extent(0x0506)]),
+            file,
+            &[
+                (136, "04"),
+                (138, "60"),
+                (272, "0403"),
+                (280, extent_hex),
+                (320, "0605"),
+                (328, extent_hex),
+            ],
+        ),
+        (
+            Body::ExtentTree(root()),
+            file,
+            &[(136, "05"), (138, "40"), (272, ROOT_HEX)],
+        ),
+        (
+            Body::DirTree(root()),
+            directory,
+            &[(136, "06"), (138, "40"), (272, ROOT_HEX)],
+        ),
+    ];
+    for (body, mode, pieces) in table {
+        let mut inode = inode(body);
+        inode.mode = u32::from_le_bytes(bytes(4, &[(0, mode)]).try_into().unwrap());
+        let all = [&fixed[..], &[(8, mode), (40, "03")], pieces].concat();
+        let expected = bytes(512, &all);
+        same(&format!("{:?}", inode.body), &inode.encode(), &expected);
+        assert_eq!(Inode::decode(&expected), Ok(inode));
+    }
+}
+
+#[test]
+fn names_and_attributes() {
+    let entry = Dirent {
+        ino: Ino(0x0102),
+        file_type: 8,
+        name: b"name",
+    };
+    let expected = bytes(13, &[(0, "0201"), (8, "08 6e616d65")]);
+    same("directory entry", &entry.encode(), &expected);
+    assert_eq!(Dirent::decode(&expected), Some(entry));
+
+    let map = InlineMap(vec![(0x0102, b"ab".to_vec()), (0x0304, b"c".to_vec())]);
+    let expected = bytes(
+        23,
+        &[
+            (0, "0201000000000000 0200 6162"),
+            (12, "0403000000000000 0100 63"),
+        ],
+    );
+    same("inline map", &map.encode(), &expected);
+    assert_eq!(InlineMap::decode(&expected), Some(map));
+
+    let table: [(u8, Value, Vec<u8>); 2] = [
+        (
+            1,
+            Value::Bytes(b"value".to_vec()),
+            bytes(12, &[(0, "01 00 04 6e616d65 76616c7565")]),
+        ),
+        (
+            4,
+            Value::Log(vec![POINTER]),
+            bytes(47, &[(0, "04 01 04 6e616d65"), (7, POINTER_HEX)]),
+        ),
+    ];
+    for (namespace, value, expected) in table {
+        let xattr = Xattr {
+            namespace,
+            name: b"name".to_vec(),
+            value,
+        };
+        same("attribute", &xattr.encode(), &expected);
+        assert_eq!(Xattr::decode(&expected), Some(xattr));
+    }
+    assert_eq!(Xattr::split_name(b"security.x"), Some((3, &b"x"[..])));
+    assert_eq!(Xattr::split_name(b"trusted.x"), Some((2, &b"x"[..])));
+}
+
+/// The functions of bytes that a reader must have, at one point each.
+#[test]
+fn checksums_and_hashes() {
+    let identity = Identity {
+        kind: BlockKind::DirNode,
+        level: 1,
+        ino: Ino(0x0203),
+        generation: 0x0405,
+        logical: 0x0607,
+    };
+    let kinds: Vec<u8> = BlockKind::ALL.iter().map(|kind| *kind as u8).collect();
+    assert_eq!(kinds, (1..=16).collect::<Vec<u8>>());
+    for (what, found, expected) in [
+        ("data", data_checksum(b"loam"), 0x80a4_366e_1b15_72a4),
+        (
+            "metadata",
+            metadata_checksum(&UUID, &identity, b"loam"),
+            0xb291_755b_518e_a50d,
+        ),
+        ("unit", unit_crc(b"123456789").into(), 0xe306_9283),
+        ("name", hash_key(&UUID, b"loam"), 0x0a78_9eab_32ef_ce00),
+    ] {
+        assert_eq!(found, expected, "{what}: {found:#018x}");
+    }
+}

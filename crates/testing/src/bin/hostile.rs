@@ -1,0 +1,63 @@
+//! Runs hostile images for as long as it is told to.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use loamfs_testing::args::Args;
+use loamfs_testing::hostile::campaign::Campaign;
+use loamfs_testing::hostile::meter::Meter;
+
+const USAGE: &str = "hostile [--seed N] [--cases K] [--seconds T] [--keep-going]
+
+  Runs the cases of seeds N, N + 1 and so on, K at most, for at most T seconds.";
+
+#[global_allocator]
+static METER: Meter = Meter::new();
+
+fn run() -> Result<u8, String> {
+    let mut args = Args::from_env()?;
+    let seed: u64 = args.or("seed", 1)?;
+    let cases: u64 = args.or("cases", u64::MAX - seed)?;
+    let time = Duration::from_secs(args.or("seconds", 3600)?);
+    let keep_going: bool = args.or("keep-going", false)?;
+    args.finish()?;
+    if !cfg!(debug_assertions) {
+        return Err("sums that overflow go unnoticed in a release build".into());
+    }
+    let campaign = Campaign::new().map_err(|error| error.to_string())?;
+    let (mut next, mut count, mut bad) = (seed, 0, 0);
+    let began = std::time::Instant::now();
+    while next < seed.saturating_add(cases) && (bad == 0 || keep_going) {
+        let left = time.saturating_sub(began.elapsed());
+        let until = seed.saturating_add(cases).min(next + 500);
+        let (ran, failed) = campaign.run(next..until, left, &METER);
+        for failed in &failed {
+            println!(
+                "seed {} failed:\n  {}",
+                failed.seed,
+                failed.story.join("\n  ")
+            );
+        }
+        bad += failed.len();
+        count += ran;
+        next += ran;
+        if ran == 0 {
+            break;
+        }
+    }
+    println!(
+        "{count} cases from seed {seed} on, {bad} failed; {:.0} s",
+        began.elapsed().as_secs_f32()
+    );
+    Ok(u8::from(bad > 0))
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("{error}\n{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Many cases, each from its seed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use super::anatomy::Anatomy;
+use super::meter::Meter;
+use super::mutate::mutate;
+use super::ordeal::suffer;
+use crate::golden::{self, Made};
+use crate::rng::Rng;
+use crate::watchdog::Watchdog;
+
+/// A case that takes longer hangs: the largest volumes here are read in milliseconds.
+const CASE_MAX: Duration = Duration::from_secs(60);
+/// Bytes that a case may have in use at a time: caches of 8 MiB, twice, the changed volume a few times over, and what
+/// a table of as many groups as a volume can have takes.
+const MEMORY_MAX: usize = 512 << 20;
+
+/// The volumes that cases start from.
+pub struct Campaign {
+    bases: Vec<Anatomy>,
+}
+
+/// A case that failed.
+#[derive(Debug)]
+pub struct Failed {
+    /// Its seed.
+    pub seed: u64,
+    /// What was changed.
+    pub story: Vec<String>,
+}
+
+impl std::fmt::Debug for Campaign {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Campaign").finish_non_exhaustive()
+    }
+}
+
+impl Campaign {
+    /// Makes the golden volumes anew, and takes them apart.
+    ///
+    /// # Errors
+    /// When one cannot be made.
+    pub fn new() -> Made<Self> {
+        let bases = golden::ALL
+            .iter()
+            .map(|golden| Anatomy::read((golden.make)()?));
+        Ok(Self {
+            bases: bases.collect::<Made<_>>()?,
+        })
+    }
+
+    /// Runs one case.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub fn case(&self, seed: u64, meter: &Meter) -> Result<(), Failed> {
+        let mut rng = Rng::new(seed);
+        let base = &self.bases[rng.index(self.bases.len())];
+        let mut story = Vec::new();
+        meter.allow(MEMORY_MAX, seed);
+        let outcome = catch_unwind(AssertUnwindSafe(|| -> Made<()> {
+            let mutant = mutate(base, &mut rng)?;
+            story.clone_from(&mutant.story);
+            suffer(&mutant);
+            Ok(())
+        }));
+        match outcome {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                story.push(error.to_string());
+                Err(Failed { seed, story })
+            }
+            Err(_) => Err(Failed { seed, story }),
+        }
+    }
+
+    /// Runs the cases of these seeds for so long; how many there were, and which failed.
+    pub fn run(
+        &self,
+        seeds: impl IntoIterator<Item = u64>,
+        time: Duration,
+        meter: &Meter,
+    ) -> (u64, Vec<Failed>) {
+        let watchdog = Watchdog::start(CASE_MAX);
+        let (began, mut count, mut failed) = (Instant::now(), 0, Vec::new());
+        for seed in seeds {
+            if began.elapsed() >= time {
+                break;
+            }
+            watchdog.enter(Some(format!("seed {seed}")));
+            failed.extend(self.case(seed, meter).err());
+            count += 1;
+        }
+        watchdog.enter(None);
+        (count, failed)
+    }
+}

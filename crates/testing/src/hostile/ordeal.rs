@@ -1,0 +1,228 @@
+//! Everything that is done with a volume, done with one that lies. Errors are fine; panics, hangs and endless answers
+//! are not.
+
+use std::sync::Arc;
+
+use loamfs_check::{Options, Plan, Report, check, dump};
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::inode::{ROOT_INO, mode};
+use loamfs_format::{FragAddr, Ino, InodeBlockNo, ifile};
+use loamfs_fs::{Env, NewInode, OpenOptions, RenameFlags, Repairs, SetAttr, Volume, XattrMode};
+
+use super::mutate::Mutant;
+use super::stretched::Stretched;
+
+/// Names and inodes looked at: more than any sound volume here has.
+const LOOKS_MAX: usize = 2_000;
+/// Entries after which a directory never ends.
+const ENTRIES_MAX: usize = 1 << 20;
+const READ: usize = 256 << 10;
+const NEW: NewInode = NewInode {
+    mode: 0o755,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+
+/// Does everything with the volume.
+///
+/// # Panics
+/// When something that must end goes on and on; and when the code under test does.
+pub fn suffer(mutant: &Mutant) {
+    let fork = || -> Arc<dyn Device> {
+        let device = MemoryDevice::from_image(mutant.image.clone()).with_sector_size(512);
+        Arc::new(Stretched::new(device, mutant.size))
+    };
+    let device = fork();
+    let report = checked(device.as_ref());
+    dumped(device.as_ref());
+    read(&device);
+    // On a device of its own each, as both write.
+    written(&fork());
+    repaired(&fork(), &report.plan);
+}
+
+fn checked(device: &dyn Device) -> Report {
+    let report = |data, memory| {
+        let mut options = Options {
+            data,
+            memory,
+            problems_max: 100,
+            ..Options::default()
+        };
+        check(device, &mut options)
+    };
+    let _ = report(false, 0).to_string();
+    report(true, 16 << 20)
+}
+
+fn dumped(device: &dyn Device) {
+    let Ok(volume) = loamfs_check::Volume::open(device) else {
+        return;
+    };
+    let mut text = vec![
+        dump::superblock(&volume),
+        dump::groups(&volume),
+        dump::bitmap(&volume),
+        dump::owners(&volume),
+        dump::lazy(&volume),
+        dump::segments(&volume),
+        dump::ifile(&volume),
+    ];
+    for link in volume.segments() {
+        text.extend(dump::segment(&volume, link.header.ssn));
+    }
+    for entry in volume.ifile(InodeBlockNo(0)).flatten().take(LOOKS_MAX / 32) {
+        let (block, entry) = entry;
+        for slot in (0..32).filter(|slot| entry.live & 1 << slot != 0) {
+            let ino = ifile::ino_at(InodeBlockNo(block), slot);
+            text.extend(dump::inode(&volume, ino));
+            text.extend(dump::directory(&volume, ino));
+            text.extend(dump::extents(&volume, ino));
+            text.extend(dump::checksums(&volume, ino));
+            if let Ok(inode) = volume.inode(ino) {
+                let _ = volume.read(&inode, inode.size.saturating_sub(10), &mut [0; 5000]);
+            }
+        }
+        text.extend(dump::node(&volume, device, entry.pointer.addr));
+    }
+    text.extend(dump::node(&volume, device, FragAddr(u64::MAX)));
+    drop(text);
+}
+
+fn open(device: &Arc<dyn Device>, read_only: bool) -> Option<Volume> {
+    let options = OpenOptions {
+        read_only,
+        cache_bytes: 8 << 20,
+        ..OpenOptions::default()
+    };
+    Volume::open(device.clone(), &options, Env::fixed(7)).ok()
+}
+
+fn read(device: &Arc<dyn Device>) {
+    if let Some(volume) = open(device, true) {
+        walk(&volume);
+        let _ = volume.close();
+    }
+}
+
+/// Looks at everything that can be reached; the inodes found, parents first.
+fn walk(volume: &Volume) -> Vec<(Ino, Vec<u8>, Ino)> {
+    let _ = (volume.statfs(), volume.info());
+    let mut found = vec![(ROOT_INO, b".".to_vec(), ROOT_INO)];
+    let mut next = 0;
+    while let Some((_, _, ino)) = found.get(next).cloned() {
+        next += 1;
+        if next > LOOKS_MAX {
+            break;
+        }
+        look(volume, ino);
+        let mut position = 0;
+        let mut entries = 0;
+        while let Ok(batch) = volume.readdir(ino, position, 512) {
+            let Some(last) = batch.last() else { break };
+            position = last.next;
+            entries += batch.len();
+            assert!(entries < ENTRIES_MAX, "directory {ino} never ends");
+            let new = batch
+                .into_iter()
+                .filter(|entry| entry.name != b"." && entry.name != b"..");
+            found.extend(new.map(|entry| (ino, entry.name, entry.ino)));
+            found.truncate(2 * LOOKS_MAX);
+        }
+    }
+    found
+}
+
+fn look(volume: &Volume, ino: Ino) {
+    for name in volume.listxattr(ino).unwrap_or_default() {
+        let _ = volume.getxattr(ino, &name);
+    }
+    let Ok(attr) = volume.getattr(ino) else {
+        return;
+    };
+    let _ = volume.readlink(ino);
+    let _ = volume.lookup(ino, b"..");
+    let _ = volume.lookup(ino, b"file");
+    for at in [0, attr.size / 2, attr.size.saturating_sub(READ as u64 / 2)] {
+        let _ = volume.read(ino, at, READ);
+    }
+}
+
+/// Uses the volume as if it were sound.
+fn written(device: &Arc<dyn Device>) {
+    let Some(volume) = open(device, false) else {
+        return;
+    };
+    let found = walk(&volume);
+    let _ = volume.tick();
+    let _ = fresh(&volume);
+    for (index, (dir, name, ino)) in found.iter().enumerate().skip(1).take(300) {
+        let (dir, ino) = (*dir, *ino);
+        match index % 7 {
+            0 => drop(volume.write(ino, 100, b"overwritten")),
+            1 => drop(volume.write(ino, 30_000, &[7; 20_000])),
+            2 => drop(volume.setxattr(ino, b"user.new", &[8; 2000], XattrMode::Any)),
+            3 => drop(resize(&volume, ino, 5000)),
+            4 => drop(volume.rename(dir, name, ROOT_INO, name, RenameFlags::default())),
+            5 => drop(volume.link(ino, dir, b"another name")),
+            _ => drop(volume.unlink(dir, name)),
+        }
+        if index % 40 == 0 {
+            let _ = volume.sync();
+        }
+    }
+    let _ = volume.settle(64);
+    let _ = volume.checkpoint();
+    for (dir, name, ino) in found.iter().rev().take(300) {
+        let _ = resize(&volume, *ino, 0);
+        let _ = volume.unlink(*dir, name);
+        let _ = volume.rmdir(*dir, name);
+    }
+    let _ = volume.tick();
+    let _ = volume.close();
+    drop(volume);
+    // What it has become is another volume that may lie.
+    checked(device.as_ref());
+    read(device);
+}
+
+fn fresh(volume: &Volume) -> Result<(), loamfs_fs::Error> {
+    let dir = volume.mkdir(ROOT_INO, b"fresh", &NEW)?.ino;
+    for i in 0..20_usize {
+        let name = format!("file {i}");
+        let ino = volume.create(dir, name.as_bytes(), &NEW)?.ino;
+        volume.write(ino, 0, &vec![i as u8; 700 * i * i])?;
+        if i % 5 == 0 {
+            volume.fsync(ino, false)?;
+        }
+    }
+    volume.symlink(dir, b"link", &[b'x'; 500], &NEW)?;
+    volume.mknod(dir, b"fifo", mode::FIFO, &NEW)?;
+    volume.checkpoint()
+}
+
+fn resize(volume: &Volume, ino: Ino, size: u64) -> Result<(), loamfs_fs::Error> {
+    let set = SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    volume.setattr(ino, &set).map(|_| ())
+}
+
+fn repaired(device: &Arc<dyn Device>, plan: &Plan) {
+    if plan.is_empty() {
+        return;
+    }
+    let Some(volume) = open(device, false) else {
+        return;
+    };
+    let _ = volume.repair(&Repairs {
+        set: plan.set.clone(),
+        clear: plan.clear.clone(),
+        links: plan.links.clone(),
+        unnamed: plan.unnamed.clone(),
+    });
+    let _ = volume.close();
+    checked(device.as_ref());
+}
