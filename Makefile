@@ -8,12 +8,16 @@ SCRIPTS := crates/cli/scripts
 # Mounting as a block device takes root.
 ROOT := $(if $(filter-out 0,$(shell id -u)),sudo,)
 
-.PHONY: help run stop test lint unit smoke build setup man install clean
+# What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
+CLAIMS ?=
+
+.PHONY: help run stop test lint unit smoke claims build setup man install clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
 	@echo "make stop   unmount that volume"
 	@echo "make test   format, lints, documentation, unit tests, and a volume in real use"
+	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make man    manual pages and completions, in target/man"
 
 setup:
@@ -44,6 +48,12 @@ unit: setup
 smoke: build
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
+
+# For example: make claims CLAIMS="--only create --only fsync"
+claims: build
+	cargo build --release --package loamfs-bench
+	mkdir -p $(WORK)/claims
+	$(ROOT) $(TARGET)/release/loamfs-bench claims --work $(WORK)/claims $(CLAIMS)
 
 man: build
 	$(LOAMFS) generate-man $(TARGET)/man

@@ -30,8 +30,10 @@ pub enum Claim {
     Delete,
     /// `tar` and `grep -r` of small files read in large requests.
     Scan,
-    /// A full volume: deletes work, space returns, and what filling it again costs.
+    /// A full volume: deletes work, space returns.
     Full,
+    /// What writing to a volume that is 90 % full costs.
+    Rate,
     /// Told only: many small files in one directory, beside ext4.
     Directory,
 }
@@ -62,7 +64,8 @@ impl Claim {
             Claim::Million => million::run(tools, scale),
             Claim::Delete => delete::run(tools, scale),
             Claim::Scan => scan::run(tools, scale),
-            Claim::Full => full::run(tools),
+            Claim::Full => full::usable(tools),
+            Claim::Rate => full::rate(tools),
             Claim::Directory => directory::run(tools, scale),
         }
     }

@@ -183,7 +183,12 @@ impl Core {
 
     /// Whether the log has room for the reserve besides what is dirty.
     pub fn has_reserve(&mut self) -> bool {
-        self.space_fits(0, 0)
+        self.has_reserve_and(0)
+    }
+
+    /// As [`Core::has_reserve`], with room for `log` more bytes.
+    pub fn has_reserve_and(&mut self, log: u64) -> bool {
+        self.space_fits(log, 0)
     }
 
     /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.

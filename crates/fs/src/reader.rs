@@ -3,9 +3,10 @@
 
 use crate::blocks::{Fetch, What};
 use crate::error::{Corrupt, Error};
-use loamfs_device::{Device, DeviceError, IoKind, Read};
+use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
 use loamfs_format::Geometry;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes read around a block of the log: a small part of what a seek costs on a rotating disk.
@@ -17,7 +18,7 @@ const REQUEST_MAX: u64 = 1 << 20;
 
 /// A window's worth of the device, as it was read a while ago.
 struct Window {
-    bytes: Box<[u8]>,
+    bytes: Arc<[u8]>,
     /// When it was last used, in look-ups.
     used: u64,
 }
@@ -57,46 +58,14 @@ impl Reader {
 
     /// Reads blocks, in the order given. What comes from a window may be stale; `fresh` forbids that.
     pub fn read(&self, wanted: &[Fetch], fresh: bool) -> Vec<Bytes> {
-        let mut results: Vec<Option<Bytes>> = wanted
-            .iter()
-            .map(|fetch| {
-                if fresh {
-                    None
-                } else {
-                    self.look_up(fetch).map(Ok)
-                }
-            })
-            .collect();
-        let mut order: Vec<usize> = (0..wanted.len())
-            .filter(|i| results[*i].is_none())
-            .collect();
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
         order.sort_by_key(|i| wanted[*i].pointer.addr);
-        let spans = self.spans(wanted, &order, fresh);
-        let mut batch: Vec<Read> = spans
-            .iter()
-            .map(|span| Read::new(span.start, (span.end - span.start) as usize, span.kind))
-            .collect();
-        self.device.read(&mut batch);
-        for (span, read) in spans.into_iter().zip(batch) {
-            match read.into_result() {
-                Ok(bytes) => {
-                    for i in span.blocks {
-                        let (start, end) = self.range(&wanted[i]);
-                        let (from, to) =
-                            ((start - span.start) as usize, (end - span.start) as usize);
-                        results[i] = bytes.get(from..to).map(|part| Ok(part.to_vec()));
-                    }
-                    if span.keep {
-                        self.windows().keep(span.start, &bytes);
-                    }
-                }
-                Err(error) => {
-                    for i in span.blocks {
-                        results[i] = Some(Err(error.clone()));
-                    }
-                }
-            }
-        }
+        let (exact, around): (Vec<usize>, Vec<usize>) = order
+            .into_iter()
+            .partition(|i| fresh || matches!(wanted[*i].what, What::Unit { .. }));
+        let mut results: Vec<Option<Bytes>> = wanted.iter().map(|_| None).collect();
+        self.read_exactly(wanted, &exact, &mut results);
+        self.read_around(wanted, &around, &mut results);
         let lost = || Err(DeviceError::io(loamfs_device::Op::Read, 0, 0, 5));
         results
             .into_iter()
@@ -104,63 +73,121 @@ impl Reader {
             .collect()
     }
 
-    fn range(&self, fetch: &Fetch) -> (u64, u64) {
+    fn range(&self, fetch: &Fetch) -> Range<u64> {
         let start = self.geometry.byte_offset(fetch.pointer.addr);
         let len = u64::from(fetch.pointer.frags) * u64::from(self.geometry.fragment_size);
-        (start, start + len)
+        start..start + len
     }
 
-    /// Requests that cover the blocks in `order`, sorted by address.
-    fn spans(&self, wanted: &[Fetch], order: &[usize], fresh: bool) -> Vec<Span> {
+    /// Reads blocks, in the order of their addresses, those that are close together with one request.
+    fn read_exactly(&self, wanted: &[Fetch], order: &[usize], results: &mut [Option<Bytes>]) {
+        let mut spans: Vec<(Range<u64>, Vec<usize>)> = Vec::new();
+        for &i in order {
+            let range = self.range(&wanted[i]);
+            if let Some((span, blocks)) = spans.last_mut()
+                && range.start <= span.end + GAP
+                && range.end.saturating_sub(span.start) <= REQUEST_MAX
+            {
+                span.end = span.end.max(range.end);
+                blocks.push(i);
+            } else {
+                spans.push((range, vec![i]));
+            }
+        }
+        let requests = spans
+            .iter()
+            .map(|(span, blocks)| (span.clone(), kind(&wanted[blocks[0]])));
+        let read = self.requests(requests);
+        for ((span, blocks), read) in spans.into_iter().zip(read) {
+            for i in blocks {
+                let range = self.range(&wanted[i]);
+                let within = (range.start - span.start) as usize..(range.end - span.start) as usize;
+                results[i] = match &read {
+                    Ok(bytes) => bytes.get(within).map(|part| Ok(part.to_vec())),
+                    Err(error) => Some(Err(error.clone())),
+                };
+            }
+        }
+    }
+
+    /// Takes blocks out of windows, and reads the windows that are not there, neighbours with one request.
+    fn read_around(&self, wanted: &[Fetch], order: &[usize], results: &mut [Option<Bytes>]) {
+        let (mut held, missing) = self.look_up(wanted, order);
         let size = self
             .geometry
             .byte_offset(loamfs_format::FragAddr(self.geometry.total_frags));
-        let mut spans: Vec<Span> = Vec::new();
-        for &i in order {
-            let (start, end) = self.range(&wanted[i]);
-            let keep = !fresh && !matches!(wanted[i].what, What::Unit { .. });
-            if let Some(last) = spans.last_mut()
-                && last.keep == keep
-                && start <= last.end + if keep { 0 } else { GAP }
-                && end.saturating_sub(last.start) <= REQUEST_MAX
+        let mut spans: Vec<(Range<u64>, IoKind)> = Vec::new();
+        for (number, kind) in missing {
+            let window = number * WINDOW..((number + 1) * WINDOW).min(size);
+            if let Some((span, _)) = spans.last_mut()
+                && span.end == window.start
+                && window.end - span.start <= REQUEST_MAX
             {
-                last.end = last.end.max(end);
-                last.blocks.push(i);
-                continue;
-            }
-            // Aligned, so that neighbouring windows never overlap.
-            let (start, end) = if keep {
-                let first = start / WINDOW * WINDOW;
-                (first, end.next_multiple_of(WINDOW).min(size).max(end))
+                span.end = window.end;
             } else {
-                (start, end)
-            };
-            let kind = match wanted[i].what {
-                What::Unit { .. } => IoKind::Homed,
-                What::Data(_) => IoKind::SmallData,
-                What::Node(_) | What::Meta(_) => IoKind::Metadata,
-            };
-            spans.push(Span {
-                start,
-                end,
-                kind,
-                keep,
-                blocks: vec![i],
-            });
+                spans.push((window, kind));
+            }
         }
-        spans
+        let read = self.requests(spans.iter().cloned());
+        let mut failed: Vec<(Range<u64>, DeviceError)> = Vec::new();
+        for ((span, _), read) in spans.into_iter().zip(read) {
+            match read {
+                // Copied: a window that is dropped must not leave its bytes behind with others of the same request.
+                Ok(bytes) => held.extend(
+                    (span.start / WINDOW..)
+                        .zip(bytes.chunks(WINDOW as usize))
+                        .map(|(number, bytes)| (number, Arc::from(bytes))),
+                ),
+                Err(error) => failed.push((span, error)),
+            }
+        }
+        self.windows().keep(&held);
+        for &i in order {
+            let range = self.range(&wanted[i]);
+            let error = failed
+                .iter()
+                .find(|(span, _)| span.start < range.end && range.start < span.end);
+            results[i] = match error {
+                Some((_, error)) => Some(Err(error.clone())),
+                None => assemble(&held, range).map(Ok),
+            };
+        }
+    }
+
+    /// The windows that blocks lie in: those that are held, and those that are not, with what they are first wanted for.
+    fn look_up(
+        &self,
+        wanted: &[Fetch],
+        order: &[usize],
+    ) -> (BTreeMap<u64, Arc<[u8]>>, BTreeMap<u64, IoKind>) {
+        let (mut held, mut missing) = (BTreeMap::new(), BTreeMap::new());
+        let mut windows = self.windows();
+        for &i in order {
+            let range = self.range(&wanted[i]);
+            for number in range.start / WINDOW..range.end.div_ceil(WINDOW) {
+                match windows.get(number) {
+                    Some(bytes) => drop(held.insert(number, bytes)),
+                    None => drop(missing.entry(number).or_insert(kind(&wanted[i]))),
+                }
+            }
+        }
+        (held, missing)
+    }
+
+    /// Reads ranges of the device in one batch.
+    fn requests(
+        &self,
+        requests: impl Iterator<Item = (Range<u64>, IoKind)>,
+    ) -> Vec<Result<Buffer, DeviceError>> {
+        let mut batch: Vec<Read> = requests
+            .map(|(range, kind)| Read::new(range.start, (range.end - range.start) as usize, kind))
+            .collect();
+        self.device.read(&mut batch);
+        batch.into_iter().map(Read::into_result).collect()
     }
 
     fn windows(&self) -> MutexGuard<'_, Windows> {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn look_up(&self, fetch: &Fetch) -> Option<Vec<u8>> {
-        if matches!(fetch.what, What::Unit { .. }) {
-            return None;
-        }
-        let (start, end) = self.range(fetch);
-        self.windows().copy(start, end)
     }
 
     /// Forgets every window that overlaps what was just written.
@@ -173,26 +200,19 @@ impl Reader {
 }
 
 impl Windows {
-    /// The bytes `start .. end`, if windows hold them all.
-    fn copy(&mut self, start: u64, end: u64) -> Option<Vec<u8>> {
+    fn get(&mut self, number: u64) -> Option<Arc<[u8]>> {
         self.clock += 1;
-        let mut bytes = Vec::with_capacity((end - start) as usize);
-        let mut at = start;
-        while at < end {
-            let window = self.map.get_mut(&(at / WINDOW))?;
-            window.used = self.clock;
-            let within = (at % WINDOW) as usize;
-            let here = (WINDOW - at % WINDOW).min(end - at) as usize;
-            bytes.extend_from_slice(window.bytes.get(within..within + here)?);
-            at += here as u64;
-        }
-        Some(bytes)
+        let window = self.map.get_mut(&number)?;
+        window.used = self.clock;
+        Some(Arc::clone(&window.bytes))
     }
 
-    /// Keeps a request's bytes, which start at the start of a window. They are copied: a window that goes must not
-    /// leave its bytes behind with others of the same request.
-    fn keep(&mut self, offset: u64, bytes: &[u8]) {
-        for (number, window) in (offset / WINDOW..).zip(bytes.chunks(WINDOW as usize)) {
+    /// Keeps windows, in place of those that were not used for longest.
+    fn keep(&mut self, windows: &BTreeMap<u64, Arc<[u8]>>) {
+        for (number, bytes) in windows {
+            if self.map.contains_key(number) {
+                continue;
+            }
             while self.map.len() >= self.max {
                 let oldest = self.map.iter().min_by_key(|(_, w)| w.used);
                 if let Some(number) = oldest.map(|(number, _)| *number) {
@@ -200,21 +220,35 @@ impl Windows {
                 }
             }
             let window = Window {
-                bytes: window.into(),
+                bytes: Arc::clone(bytes),
                 used: self.clock,
             };
-            self.map.insert(number, window);
+            self.map.insert(*number, window);
         }
     }
 }
 
-struct Span {
-    start: u64,
-    end: u64,
-    kind: IoKind,
-    /// Whether the bytes may serve later reads.
-    keep: bool,
-    blocks: Vec<usize>,
+/// What a read of a block counts as.
+fn kind(fetch: &Fetch) -> IoKind {
+    match fetch.what {
+        What::Unit { .. } => IoKind::Homed,
+        What::Data(_) => IoKind::SmallData,
+        What::Node(_) | What::Meta(_) => IoKind::Metadata,
+    }
+}
+
+/// The bytes of a range, if the windows hold them all.
+fn assemble(windows: &BTreeMap<u64, Arc<[u8]>>, range: Range<u64>) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
+    let mut at = range.start;
+    while at < range.end {
+        let within = (at % WINDOW) as usize;
+        let here = (WINDOW - at % WINDOW).min(range.end - at);
+        let window = windows.get(&(at / WINDOW))?;
+        bytes.extend_from_slice(window.get(within..within + here as usize)?);
+        at += here;
+    }
+    Some(bytes)
 }
 
 /// Reads and takes in what is wanted; what fails, or does not verify, is read again by itself, past the windows.

@@ -122,7 +122,11 @@ fn reading_small_files_in_readdir_order_takes_large_requests() {
     }
     let cost = since(&volume, before).total();
     assert!(cost.read_bytes / cost.reads >= 128 << 10, "{cost:?}");
-    assert!(cost.read_bytes < 2 * 10_000 * (3072 + 512), "{cost:?}");
+    // No window twice.
+    assert!(
+        cost.read_bytes * 10 < 13 * 10_000 * (3072 + 512),
+        "{cost:?}"
+    );
 }
 
 #[test]

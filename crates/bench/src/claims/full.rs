@@ -8,12 +8,9 @@ use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use crate::Error;
-use crate::lab::Tools;
-use crate::table::Row;
 
-pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
-    Ok([usable::run(tools)?, rate::run(tools)?].concat())
-}
+pub use rate::run as rate;
+pub use usable::run as usable;
 
 /// The part of a file system that is in use, 0 to 1.
 fn used(root: &Path) -> Result<f64, Error> {

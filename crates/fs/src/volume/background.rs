@@ -1,5 +1,6 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
+use super::space::Goal;
 use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::core::Core;
@@ -58,7 +59,7 @@ impl Volume {
             return Ok(());
         }
         let _commit = self.commit_lock();
-        self.replenish_locked(false)
+        self.replenish_locked(Goal::Segments(0))
     }
 
     /// In idle times a segment that says nothing but `durable` lets freed space be reused.
@@ -177,7 +178,7 @@ impl Volume {
                 if !self.core().has_reserve() {
                     // A removal that ate into the reserve: what it freed is made reusable, then the log compacted.
                     self.commit_locked(&[], true, Wait::Durable)?;
-                    self.replenish_locked(false)?;
+                    self.replenish_locked(Goal::Segments(0))?;
                 }
             }
         }

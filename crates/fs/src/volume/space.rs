@@ -10,6 +10,19 @@ const REPLENISH_ROUNDS: usize = 1024;
 /// Rounds in a row that may win nothing: a checkpoint takes before it gives.
 const IDLE_ROUNDS: usize = 6;
 
+/// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
+/// comes first, and what was not moved is cheaper to move later.
+const WON_AT_ONCE: u32 = 2;
+
+/// When reclaim has won enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goal {
+    /// The reserve is whole, and so many segments of the largest size fit besides.
+    Segments(u32),
+    /// Nothing is won any more.
+    All,
+}
+
 impl Volume {
     /// Makes room in memory: what waits is committed, and pending truncates are drained. Returns why there is no room
     /// all the same, if data of large files that cannot be written take most of it.
@@ -39,15 +52,17 @@ impl Volume {
             self.checkpoint_locked()?;
             self.commit_locked(&[], true, Wait::Durable)?;
         }
-        if means >= 3 {
-            self.replenish_locked(true)?;
+        match means {
+            0..=2 => {}
+            3 => self.replenish_locked(Goal::Segments(WON_AT_ONCE))?,
+            _ => self.replenish_locked(Goal::All)?,
         }
         Ok(())
     }
 
-    /// Compacts the log, then empties groups, while it lacks room for the reserve in holes that segments fit into: a
-    /// segment's worth at a time, each made reusable before the next. `more` goes on for as long as anything is won.
-    pub(super) fn replenish_locked(&self, more: bool) -> Result<(), Error> {
+    /// Compacts the log, then empties groups, while it lacks room for the goal in holes that segments fit into: a
+    /// segment's worth at a time, each made reusable before the next.
+    pub(super) fn replenish_locked(&self, goal: Goal) -> Result<(), Error> {
         let (mut best, mut idle) = (0, 0);
         for _ in 0..REPLENISH_ROUNDS {
             let (enough, usable, worth) = {
@@ -58,11 +73,18 @@ impl Volume {
                 let worth = core.geometry.frags_for(core.geometry.segment_max.into());
                 let whole = core.space.free_groups() * core.geometry.group_frags;
                 // What stands in whole groups serves every role, and so counts twice.
-                (core.has_reserve(), core.usable_log() + 2 * whole, worth)
+                let enough = match goal {
+                    Goal::All => false,
+                    Goal::Segments(count) => {
+                        let room = u64::from(count) * u64::from(core.geometry.segment_max);
+                        core.has_reserve_and(room)
+                    }
+                };
+                (enough, core.usable_log() + 2 * whole, worth)
             };
             idle = if usable > best { 0 } else { idle + 1 };
             best = best.max(usable);
-            if enough && !more || idle > IDLE_ROUNDS {
+            if enough || idle > IDLE_ROUNDS {
                 break;
             }
             // Where one way wins nothing any more, the other may.

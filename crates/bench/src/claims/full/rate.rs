@@ -22,7 +22,10 @@ const PHASE: u64 = VOLUME / 25 / (100 * (8 << 10));
 /// How far it is filled, and how full it is when the phase begins.
 const FILLED: f64 = 0.95;
 const START: f64 = 0.90;
-/// Utilisation of the ranges out of which every second file was deleted.
+/// How far apart directories are that are deleted as a whole: all over the volume.
+const FAR: usize = 7919;
+/// Utilisation of the ranges out of which every second file was deleted, of directories that were made one after the
+/// other.
 const UTILISATION: f64 = 0.5;
 
 pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
@@ -78,10 +81,10 @@ impl Rates {
         let mut filler = Filler::default();
         let empty = filler.phase(&lab, &mounted)?;
         filler.fill(mounted.path(), FILLED)?;
-        filler.thin(&mounted, START, |path| fs::remove_dir_all(path))?;
+        filler.thin(&mounted, FAR, |path| fs::remove_dir_all(path))?;
         let directories = filler.phase(&lab, &mounted)?;
         filler.fill(mounted.path(), FILLED)?;
-        filler.thin(&mounted, START, every_second)?;
+        filler.thin(&mounted, 0, every_second)?;
         let files = filler.phase(&lab, &mounted)?;
         mounted.unmount()?;
         if kind == Kind::Loam {
@@ -161,21 +164,19 @@ impl Filler {
         Ok(())
     }
 
-    /// Deletes in directories all over the volume until no more than `to` is in use.
+    /// Deletes in directories that are `step` apart from each other until no more than [`START`] is in use.
     fn thin(
         &mut self,
         mounted: &Mounted,
-        to: f64,
+        step: usize,
         delete: impl Fn(&Path) -> std::io::Result<()>,
     ) -> Result<(), Error> {
         mounted.sync()?;
-        // A step that shares no factor with a count like this visits all, far from each other.
         let mut at = 0;
-        while used(mounted.path())? > to && !self.left.is_empty() {
-            at = (at + 7919) % self.left.len();
-            let path = mounted
-                .path()
-                .join(format!("d{}", self.left.swap_remove(at)));
+        while used(mounted.path())? > START && !self.left.is_empty() {
+            at = (at + step) % self.left.len();
+            let number = self.left.remove(at);
+            let path = mounted.path().join(format!("d{number}"));
             delete(&path).map_err(Error::at("deleting in", &path))?;
         }
         mounted.sync()
