@@ -44,7 +44,8 @@ pub(crate) struct Core {
     pub records: Vec<Record>,
     /// Files with data that segments do not show yet.
     pub homed: BTreeSet<Ino>,
-    /// Files whose data must be on the device before the next segment is sealed (rule 3, rename).
+    /// Files whose data must be on the device before the next segment is sealed: those of renames (rule 3), and small
+    /// files that spilled (H18).
     pub barrier: BTreeSet<Ino>,
     /// New homes whose files went while they were written, by batch.
     pub abandoned: BTreeMap<u64, Vec<Extent>>,

@@ -261,10 +261,15 @@ impl Core {
 
     /// The content of a file changed: times, and the set-user-id bits that a write takes away are the front end's.
     fn changed_content(&mut self, ino: Ino) {
+        let small_max = self.small_max();
         let now = self.clock.now();
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
             node.inode.mtime = now;
             node.inode.ctime = now;
+            // A file that spilled is as much up to date as one in the log: the next segment shows it (rule 2).
+            if node.inode.size <= small_max && !node.homed.dirty.is_empty() {
+                self.barrier.insert(ino);
+            }
         }
         self.touch(ino);
     }
