@@ -71,7 +71,7 @@ impl Core {
         let waiting = node.homed.dirty.range(from..=to);
         let units: Vec<u64> = waiting
             .map(|(unit, _)| *unit)
-            .take(BATCH_UNITS_MAX)
+            .take(BATCH_UNITS_MAX.min(self.geometry.segment_max as usize / UNIT as usize))
             .collect();
         let Some(last) = units.last() else {
             return Ok(None);

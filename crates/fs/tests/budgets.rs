@@ -1,7 +1,7 @@
 //! What operations may cost the device at most, in requests and bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Counters, Device, IoKind, MemoryDevice};
+use loamfs_device::{Counters, Device, Event, IoKind, MemoryDevice, RecordingDevice};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
 
@@ -143,4 +143,41 @@ fn mounting_takes_few_requests_clean_or_not() {
         assert!(cost.reads + cost.writes <= 64, "{cost:?}");
         volume.close().unwrap();
     }
+}
+
+#[test]
+fn many_overwrites_of_one_file_take_several_segments() {
+    let recording = Arc::new(RecordingDevice::new(MemoryDevice::new(128 << 20)));
+    let device: Arc<dyn Device> = Arc::clone(&recording) as Arc<dyn Device>;
+    let options = MkfsOptions {
+        segment_max: Some(1 << 20),
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    let volume = open(&device);
+    let ino = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+    volume.write(ino, 0, &vec![1; 16 << 20]).unwrap();
+    volume.sync().unwrap();
+    let before = recording.event_count();
+    // 8 MiB of images: every second unit.
+    for unit in (0..4096).step_by(2) {
+        volume.write(ino, unit * 4096, &[2; 4096]).unwrap();
+    }
+    volume.sync().unwrap();
+    let longest = recording
+        .events()
+        .iter()
+        .skip(before)
+        .filter_map(|event| match event {
+            Event::Write { data, kind, .. } if *kind == IoKind::Segment => Some(data.len()),
+            _ => None,
+        })
+        .max();
+    assert!(longest.unwrap() <= 2 << 20, "{longest:?}");
+    assert!(volume.info().images > 1500, "overwrites are images");
+    for unit in [0, 1, 4094, 4095] {
+        let found = volume.read(ino, unit * 4096, 4096).unwrap();
+        assert_eq!(found, vec![2 - unit as u8 % 2; 4096]);
+    }
+    volume.close().unwrap();
 }

@@ -68,13 +68,16 @@ impl Volume {
             let sealed = self.step(|core| {
                 let held_up: Vec<Ino> = core.barrier.iter().copied().collect();
                 if !held_up.is_empty() {
-                    core.barrier.clear();
                     return Ok(Err(held_up));
                 }
                 core.seal(force).map(Ok)
             })?;
             match sealed {
-                Err(files) => unwritten.append(&mut self.write_homes(&files)?),
+                Err(files) => {
+                    unwritten.append(&mut self.write_homes(&files)?);
+                    let mut core = self.core();
+                    core.barrier.retain(|ino| !files.contains(ino));
+                }
                 Ok(Some(segment)) => {
                     self.launch(segment)?;
                     break;
@@ -86,6 +89,18 @@ impl Volume {
             self.flush()?;
         }
         Ok(unwritten)
+    }
+
+    /// Seals a segment of the images that there are, to make room for more, unless it had to wait for files' data.
+    pub(super) fn seal_early(&self) -> Result<(), Error> {
+        let sealed = self.step(|core| {
+            if core.barrier.is_empty() {
+                core.seal(false)
+            } else {
+                Ok(None)
+            }
+        })?;
+        sealed.map_or(Ok(()), |segment| self.launch(segment))
     }
 
     /// Whether a commit ends with a flush: the caller waits for one, or another segment of the largest size would

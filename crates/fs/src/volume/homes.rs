@@ -53,7 +53,7 @@ impl Volume {
             let (mut started, mut bytes) = (Vec::new(), 0);
             let mut rest = Vec::new();
             for mut sweep in waiting {
-                if bytes >= HOME_ROUND {
+                if bytes >= HOME_ROUND || self.is_segment_full() {
                     rest.push(sweep);
                     continue;
                 }
@@ -71,12 +71,22 @@ impl Volume {
                 }
             }
             failed.append(&mut self.write_round(&started)?);
+            if self.is_segment_full() {
+                self.seal_early()?;
+            }
             waiting = rest;
         }
         for (ino, error) in &failed {
             tracing::error!(%error, ino = ino.0, "cannot write a large file's data");
         }
         Ok(failed)
+    }
+
+    /// Whether images must wait for another segment. While files must be written out before the next is sealed (rule 3)
+    /// it takes them all.
+    fn is_segment_full(&self) -> bool {
+        let core = self.core();
+        core.barrier.is_empty() && core.segment_estimate() > core.segment_full()
     }
 
     fn waiting(&self, files: &[Ino]) -> Vec<Sweep> {
