@@ -74,7 +74,7 @@ impl Device for Busy {
         self.meet(batch.iter().map(|read| read.kind));
         self.memory.read(batch);
         let mut garbled = self.garbled.lock().unwrap();
-        if *garbled > 0 {
+        if *garbled > 0 && !batch.is_empty() {
             *garbled -= 1;
             for read in batch {
                 read.buffer.iter_mut().for_each(|byte| *byte ^= 1);
