@@ -13,14 +13,16 @@ use loamfs_format::maps::OwnerRecord;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
+use std::ops::RangeInclusive;
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
-/// Fragments that one step of the mover looks at.
-const STEP_FRAGS: u64 = 256;
+/// Fragments that one step of the mover looks at, at least and at most: what is missing of them is read in one batch.
+const STEP_FRAGS: RangeInclusive<u64> = 256..=1024;
 
 impl Core {
-    /// Log ranges to be compacted, the cheapest first, until about `frags` free fragments are won.
+    /// Log ranges to be compacted, the cheapest, until about `frags` free fragments are won; in the order of their
+    /// addresses, so that neighbours are read without a seek.
     pub fn compactable(&self, frags: u64) -> Vec<Extent> {
         let mut won = 0;
         let mut ranges = Vec::new();
@@ -32,8 +34,9 @@ impl Core {
                 break;
             }
             won += candidate.scattered;
-            ranges.extend(pieces(candidate.extent));
+            ranges.extend(self.pieces(candidate.extent));
         }
+        ranges.sort_unstable();
         ranges
     }
 
@@ -63,7 +66,7 @@ impl Core {
             })
             .map(|(_, found)| found)
             .min_by_key(|(group, used)| (*used, *group))?;
-        Some((group, pieces(self.geometry.group_extent(group))))
+        Some((group, self.pieces(self.geometry.group_extent(group))))
     }
 
     /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit.
@@ -81,6 +84,7 @@ impl Core {
             };
             owners.push((extent, record));
         }
+        let mut missing = false;
         for (extent, record) in owners {
             // What was made dirty so far stays so; the rest follows after a commit.
             self.admit_removal()?;
@@ -89,10 +93,22 @@ impl Core {
             }
             match self.move_block(extent, &record, range) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
+                // The others are looked at all the same, so that what they miss is read along.
+                Err(Stop::Missing) => missing = true,
                 other => other?,
             }
         }
-        Ok(())
+        if missing { Err(Stop::Missing) } else { Ok(()) }
+    }
+
+    /// A range in pieces that one step can take: a segment holds several.
+    fn pieces(&self, extent: Extent) -> Vec<Extent> {
+        let segment = self.geometry.frags_for(self.geometry.segment_max.into());
+        let step = (segment / 8).clamp(*STEP_FRAGS.start(), *STEP_FRAGS.end());
+        (extent.start.0..extent.end().0)
+            .step_by(step as usize)
+            .map(|start| Extent::new(FragAddr(start), step.min(extent.end().0 - start)))
+            .collect()
     }
 
     /// Makes one block dirty if it is still where its owner record says.
@@ -306,12 +322,4 @@ impl Core {
         }
         Ok(())
     }
-}
-
-/// A range in pieces that one step can take.
-fn pieces(extent: Extent) -> Vec<Extent> {
-    (extent.start.0..extent.end().0)
-        .step_by(STEP_FRAGS as usize)
-        .map(|start| Extent::new(FragAddr(start), STEP_FRAGS.min(extent.end().0 - start)))
-        .collect()
 }
