@@ -23,6 +23,9 @@ struct Window {
     used: u64,
 }
 
+/// Bytes of windows that a batch of reads needs, by number.
+type Held = BTreeMap<u64, Arc<[u8]>>;
+
 /// Windows by number: offset / [`WINDOW`].
 #[derive(Default)]
 struct Windows {
@@ -155,11 +158,7 @@ impl Reader {
     }
 
     /// The windows that blocks lie in: those that are held, and those that are not, with what they are first wanted for.
-    fn look_up(
-        &self,
-        wanted: &[Fetch],
-        order: &[usize],
-    ) -> (BTreeMap<u64, Arc<[u8]>>, BTreeMap<u64, IoKind>) {
+    fn look_up(&self, wanted: &[Fetch], order: &[usize]) -> (Held, BTreeMap<u64, IoKind>) {
         let (mut held, mut missing) = (BTreeMap::new(), BTreeMap::new());
         let mut windows = self.windows();
         for &i in order {
@@ -208,7 +207,7 @@ impl Windows {
     }
 
     /// Keeps windows, in place of those that were not used for longest.
-    fn keep(&mut self, windows: &BTreeMap<u64, Arc<[u8]>>) {
+    fn keep(&mut self, windows: &Held) {
         for (number, bytes) in windows {
             if self.map.contains_key(number) {
                 continue;
@@ -238,7 +237,7 @@ fn kind(fetch: &Fetch) -> IoKind {
 }
 
 /// The bytes of a range, if the windows hold them all.
-fn assemble(windows: &BTreeMap<u64, Arc<[u8]>>, range: Range<u64>) -> Option<Vec<u8>> {
+fn assemble(windows: &Held, range: Range<u64>) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity((range.end - range.start) as usize);
     let mut at = range.start;
     while at < range.end {
