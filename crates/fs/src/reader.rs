@@ -23,9 +23,6 @@ struct Window {
     used: u64,
 }
 
-/// Bytes of windows that a batch of reads needs, by number.
-type Held = BTreeMap<u64, Arc<[u8]>>;
-
 /// Windows by number: offset / [`WINDOW`].
 #[derive(Default)]
 struct Windows {

@@ -40,15 +40,15 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
         ),
         Row::claim(
             format!("{what}: bytes read"),
-            format!("1.5 x metadata ({})", size(metadata)),
+            format!("2 x metadata ({})", size(metadata)),
             format!(
                 "{} in {} requests (data: {})",
                 size(read.bytes),
                 read.requests,
                 size(files.total())
             ),
-            // Windows of read-around end in the data behind the metadata of a segment.
-            read.bytes * 2 <= metadata * 3,
+            // Windows of read-around end in the data behind the metadata of each segment.
+            read.bytes <= 2 * metadata,
         ),
     ])
 }
