@@ -91,7 +91,7 @@ impl Core {
         if estimate > self.segment_full() {
             return Err(Stop::Crowded);
         }
-        self.pressed |= estimate > self.segment_full() / 2;
+        self.pressed |= estimate > self.segment_full() / 8 * 7;
         let most = self.geometry.segment_max.into();
         if mutant::active("removal-declares") && !self.space_fits(most, 0) {
             return Err(Stop::Full);

@@ -58,7 +58,7 @@ pub(crate) struct Core {
     pub dirty_since: Option<Timestamp>,
     /// Most bytes of large files' data that may wait.
     pub homed_max: u64,
-    /// An operation was admitted while half of what may be dirty was: time for a commit, before one has to wait.
+    /// An operation was admitted while much of what may be dirty was: time for a commit, before one has to wait.
     pub pressed: bool,
     /// Files to be looked at for leftovers: orphans and pending truncates.
     pub leftovers: BTreeSet<Ino>,

@@ -13,12 +13,9 @@ use loamfs_format::maps::OwnerRecord;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
-use std::ops::RangeInclusive;
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
-/// Fragments that one step of the mover looks at, at least and at most: what is missing of them is read in one batch.
-const STEP_FRAGS: RangeInclusive<u64> = 256..=1024;
 
 impl Core {
     /// Log ranges to be compacted, the cheapest, until about `frags` free fragments are won; in the order of their
@@ -40,15 +37,20 @@ impl Core {
         ranges
     }
 
-    /// The group that holds least, of those at most half full whose content has room elsewhere, in pieces: emptied, it
-    /// can take any role.
-    pub fn emptiest_group(&mut self) -> Option<(GroupNo, Vec<Extent>)> {
+    /// The group that holds least, of those at most five eighths full (seven, if moving `much` is worth it) whose
+    /// content has room elsewhere, `but` one, in pieces: emptied, it can take any role.
+    pub fn emptiest_group(
+        &mut self,
+        much: bool,
+        but: Option<GroupNo>,
+    ) -> Option<(GroupNo, Vec<Extent>)> {
         let next = self.geometry.group_of(self.log.tail().next);
         let frags = self.geometry.group_frags;
         let spare = self
             .geometry
             .frags_for(2 * u64::from(self.geometry.segment_max));
         let usable = self.usable_log() + self.space.free_groups() * frags;
+        let most = frags / 8 * if much { 7 } else { 5 };
         let room = |role: Role, used: u64| match role {
             Role::Log => usable >= (frags - used) + 2 * used + spare,
             _ => self.space.log_space().data >= (frags - used) + 2 * used && usable >= spare,
@@ -57,12 +59,12 @@ impl Core {
             .into_iter()
             .flat_map(|role| {
                 self.space
-                    .emptiest_groups(role, 2)
+                    .emptiest_groups(role, 3)
                     .into_iter()
                     .map(move |g| (role, g))
             })
             .filter(|(role, (group, used))| {
-                *group != next && *used <= frags / 2 && room(*role, *used)
+                *group != next && Some(*group) != but && *used <= most && room(*role, *used)
             })
             .map(|(_, found)| found)
             .min_by_key(|(group, used)| (*used, *group))?;
@@ -101,10 +103,10 @@ impl Core {
         if missing { Err(Stop::Missing) } else { Ok(()) }
     }
 
-    /// A range in pieces that one step can take: a segment holds several.
+    /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its
+    /// addresses.
     fn pieces(&self, extent: Extent) -> Vec<Extent> {
-        let segment = self.geometry.frags_for(self.geometry.segment_max.into());
-        let step = (segment / 8).clamp(*STEP_FRAGS.start(), *STEP_FRAGS.end());
+        let step = self.geometry.frags_for(self.geometry.segment_max.into());
         (extent.start.0..extent.end().0)
             .step_by(step as usize)
             .map(|start| Extent::new(FragAddr(start), step.min(extent.end().0 - start)))

@@ -112,3 +112,22 @@ fn large_files_fill_the_volume_and_small_ones_follow() {
     assert!(small > 10_000, "{small}");
     volume.close().unwrap();
 }
+
+#[test]
+fn large_files_find_room_where_every_second_small_one_went() {
+    let (_device, volume) = volume(128 << 20);
+    let count = fill(&volume, 0, 6000);
+    for i in (0..count).step_by(2) {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    volume.sync().unwrap();
+    let before = used(&volume);
+    assert!(before < 0.6, "{before}");
+    let large = fill(&volume, 1_000_000, 1 << 20) - 1_000_000;
+    assert!(large >= 28, "{large} MiB of large files at {before:.2}");
+    for i in (1..count).step_by(2) {
+        let attr = volume.lookup(ROOT_INO, &name(i)).unwrap();
+        assert_eq!(volume.read(attr.ino, 0, 6001).unwrap(), vec![i as u8; 6000]);
+    }
+    volume.close().unwrap();
+}

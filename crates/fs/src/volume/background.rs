@@ -175,11 +175,7 @@ impl Volume {
                 let _commit = self.commit_lock();
                 self.commit_locked(&[], false, Wait::Durable)?;
                 self.checkpoint_if_due()?;
-                if !self.core().has_reserve() {
-                    // A removal that ate into the reserve: what it freed is made reusable, then the log compacted.
-                    self.commit_locked(&[], true, Wait::Durable)?;
-                    self.replenish_locked(Goal::Segments(0))?;
-                }
+                self.keep_reserve()?;
             }
         }
     }

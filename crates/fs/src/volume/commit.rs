@@ -22,6 +22,7 @@ impl Volume {
         }
         let unwritten = self.commit_all(wait)?;
         self.checkpoint_if_due()?;
+        self.keep_reserve()?;
         all_written(unwritten)
     }
 
