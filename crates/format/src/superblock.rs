@@ -301,6 +301,12 @@ pub enum SuperblockError {
         /// The unknown bits.
         unknown: u64,
     },
+    /// Needs features that who writes must know.
+    #[error("the volume uses features {unknown:#x} that this program can only read")]
+    ReadOnly {
+        /// The unknown bits.
+        unknown: u64,
+    },
     /// A size is impossible.
     #[error("the superblock's {field} is out of range")]
     Geometry {
@@ -310,6 +316,17 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
+    /// Checks that this code may write to the volume.
+    ///
+    /// # Errors
+    /// [`SuperblockError::ReadOnly`].
+    pub fn may_write(&self) -> Result<(), SuperblockError> {
+        match self.ro_compatible & !RO_COMPATIBLE_KNOWN {
+            0 => Ok(()),
+            unknown => Err(SuperblockError::ReadOnly { unknown }),
+        }
+    }
+
     /// The bytes on disk, checksummed.
     pub fn encode(&self) -> Box<[u8; SIZE]> {
         let g = &self.geometry;
