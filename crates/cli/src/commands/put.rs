@@ -48,6 +48,14 @@ impl PutArgs {
     ///
     /// If something cannot be read or written. What was copied before stays.
     pub fn run(self) -> Result<u8, Failure> {
+        // Opening writes already.
+        for source in self
+            .sources
+            .iter()
+            .filter(|source| *source != Path::new("-"))
+        {
+            fs::symlink_metadata(source).map_err(|error| Failure::io(source, &error))?;
+        }
         let opened = Opened::open(&self.device, Access::Write)?;
         let mut put = Put {
             opened: &opened,
