@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod adapter;
+mod attributes;
 mod commands;
 mod dry;
 mod failure;
