@@ -75,13 +75,13 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
         }
         links.push(next);
     }
-    let durable = links.iter().map(|l| l.header.durable).max().unwrap_or(ssn);
+    let durable = links.iter().map(durable_of).max().unwrap_or(ssn);
     let trusted = if mutant::active("verify-everything") {
         Ssn(0)
     } else {
         durable
     };
-    let every = links.iter().map(|l| l.header.durable).max();
+    let every = links.iter().map(durable_of).max();
     let mut end = 1;
     while end < links.len()
         && (links[end].header.ssn <= trusted
@@ -96,7 +96,7 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
         .iter()
         .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
         .unwrap_or_default();
-    let adopted = links.iter().map(|l| l.header.durable).max();
+    let adopted = links.iter().map(durable_of).max();
     let said = if mutant::active("dead-durable") {
         every
     } else {
@@ -109,6 +109,13 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
         said,
         dropped,
     })
+}
+
+/// What a summary says of `durable`. No writer claims that its own segment, or a later one, is durable; who believed it
+/// would take every damaged block for one that was freed meanwhile.
+fn durable_of(link: &Link) -> Ssn {
+    let before = Ssn(link.header.ssn.0.saturating_sub(1));
+    link.header.durable.min(before)
 }
 
 /// Reads one summary, for a dump or a checker.

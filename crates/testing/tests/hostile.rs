@@ -54,6 +54,20 @@ fn find(volume: &Volume, path: &str) -> Ino {
     })
 }
 
+/// How many entries a directory has, or the number of the error that says why nobody knows.
+fn count(volume: &Volume, dir: Ino) -> Result<usize, i32> {
+    let (mut position, mut count) = (0, 0);
+    loop {
+        let batch = volume.readdir(dir, position, 1000);
+        let batch = batch.map_err(|error| error.errno())?;
+        let Some(last) = batch.last() else {
+            return Ok(count);
+        };
+        position = last.next;
+        count += batch.len();
+    }
+}
+
 fn part(anatomy: &Anatomy, kind: BlockKind, level: u8) -> usize {
     let is = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == kind && i.level == level);
     anatomy.find(|site| is(&site.part)).unwrap()
@@ -150,4 +164,27 @@ fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
     let image = anatomy.sealed().unwrap();
     assert!(open(&image, true).is_ok());
     assert_eq!(open(&image, false).unwrap_err().errno(), 5);
+}
+
+/// Damage once passed for a block that was freed and reused meanwhile, and was read again and again.
+#[test]
+fn a_segment_that_calls_the_future_durable_hides_no_damage() {
+    const DURABLE: usize = 64;
+    let mut anatomy = anatomy("sound");
+    let last = anatomy
+        .sites
+        .iter()
+        .rposition(|site| site.part == Part::Summary)
+        .unwrap();
+    anatomy.put(last, DURABLE, &[0xff; 4]);
+    let is_node = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::DirNode);
+    let nodes = anatomy.sites.iter().filter(|site| is_node(&site.part));
+    let nodes: Vec<u64> = nodes.map(|site| site.offset).collect();
+    let mut image = anatomy.sealed().unwrap();
+    for node in nodes {
+        image.write(node, b"damage").unwrap();
+    }
+    let volume = open(&image, true).unwrap();
+    let files = find(&volume, "files");
+    assert_eq!(count(&volume, files), Err(5));
 }

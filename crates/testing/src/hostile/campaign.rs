@@ -62,6 +62,16 @@ impl Campaign {
         })
     }
 
+    /// What a case changes.
+    ///
+    /// # Errors
+    /// When the change cannot be made.
+    pub fn story(&self, seed: u64) -> Made<Vec<String>> {
+        let mut rng = Rng::new(seed);
+        let base = &self.bases[rng.index(self.bases.len())];
+        Ok(mutate(base, &mut rng)?.story)
+    }
+
     /// Runs one case.
     ///
     /// # Errors
