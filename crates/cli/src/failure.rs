@@ -4,9 +4,10 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use loamfs_check::CheckError;
 use loamfs_device::DeviceError;
 use loamfs_format::superblock::SuperblockError;
-use loamfs_fs::Error;
+use loamfs_fs::{Error, LogError};
 
 /// The kinds of failure that exit codes tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,6 +148,10 @@ impl Failure {
             Error::Superblock(SuperblockError::Incompatible { .. }) => {
                 told(Kind::Data, "; use a newer loamfs")
             }
+            Error::Superblock(SuperblockError::ReadOnly { .. }) => {
+                told(Kind::Data, "; use it read-only, or a newer loamfs")
+            }
+            Error::Log(LogError::Shrunk { .. } | LogError::Foreign) => told(Kind::Data, ""),
             Error::Superblock(_) | Error::Corrupt(_) | Error::Log(_) | Error::Space(_) => {
                 told(Kind::Data, "; run `loamfs check` on it")
             }
@@ -157,6 +162,24 @@ impl Failure {
             Error::NoSpace => told(Kind::Io, "; delete something, or use a larger device"),
             _ => told(Kind::Io, ""),
         }
+    }
+}
+
+impl Failure {
+    /// What the checker's reader said about the volume on `path`.
+    pub fn check(path: &Path, error: &CheckError) -> Self {
+        let kind = match error {
+            CheckError::Device(error) => return Self::device(path, error),
+            CheckError::Superblock(error) => return Self::volume(path, &error.clone().into()),
+            CheckError::Foreign => return Self::volume(path, &LogError::Foreign.into()),
+            CheckError::Shrunk { have, need } => {
+                let (have, need) = (*have, *need);
+                return Self::volume(path, &LogError::Shrunk { have, need }.into());
+            }
+            CheckError::NoInode { .. } | CheckError::NoSegment { .. } => Kind::NoInput,
+            _ => Kind::Data,
+        };
+        Self::new(kind, format!("{}: {error}", path.display()))
     }
 }
 

@@ -130,15 +130,15 @@ impl Helper {
         match self {
             Self::Mkfs => match MkfsHelper::try_parse_from(arguments) {
                 Ok(helper) => helper.args.run(),
-                Err(error) => parse_failed(&error, self.front()),
+                Err(error) => parse_failed(&error),
             },
             Self::Fsck => match FsckHelper::try_parse_from(arguments) {
                 Ok(helper) => helper.run(),
-                Err(error) => parse_failed(&error, self.front()),
+                Err(error) => parse_failed(&error),
             },
             Self::Mount => match MountHelper::try_parse_from(arguments) {
                 Ok(helper) => helper.run(),
-                Err(error) => parse_failed(&error, self.front()),
+                Err(error) => parse_failed(&error),
             },
         }
     }

@@ -4,6 +4,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod adapter;
+mod attributes;
 mod commands;
 mod dry;
 mod failure;
@@ -27,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use failure::{Failure, Front, Kind};
+use failure::{Failure, Front};
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -51,17 +52,28 @@ fn own(arguments: &[OsString]) -> (Front, Result<u8, Failure>) {
         Ok(cli) => (cli.command.front(), cli.command.run()),
         Err(error) => {
             let front = commands::front_of(arguments);
-            (front, parse_failed(&error, front))
+            (front, parse_failed(&error))
         }
     }
 }
 
-/// Prints what clap has to say, help included, and returns the code for it.
-fn parse_failed(error: &clap::Error, front: Front) -> Result<u8, Failure> {
-    // If nobody listens, the exit code still says it.
-    let _ = error.print();
-    Ok(match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
-        _ => Kind::Usage.code(front),
-    })
+/// Prints help, where clap has that to say, or makes a sentence of what it complains about.
+fn parse_failed(error: &clap::Error) -> Result<u8, Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            // If nobody listens, the exit code still says it.
+            let _ = error.print();
+            Ok(0)
+        }
+        _ => Err(Failure::usage(sentence(&error.to_string()))),
+    }
+}
+
+/// The first paragraph of a complaint, without the word "error"; what is behind it explains the usage.
+fn sentence(complaint: &str) -> String {
+    let lines = complaint.lines().take_while(|line| !line.is_empty());
+    let words: Vec<&str> = lines.map(str::trim).collect();
+    let words = words.join(" ");
+    let words = words.strip_prefix("error: ").unwrap_or(&words);
+    format!("{words}; see --help")
 }

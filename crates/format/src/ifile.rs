@@ -22,7 +22,10 @@ pub const fn slot_of(ino: Ino) -> u32 {
 
 /// The inode number in `slot` of a block.
 pub const fn ino_at(block: InodeBlockNo, slot: u32) -> Ino {
-    Ino(block.0 * INODES_PER_BLOCK + slot as u64)
+    Ino(block
+        .0
+        .saturating_mul(INODES_PER_BLOCK)
+        .saturating_add(slot as u64))
 }
 
 /// An IFILE entry, the value of the IFILE tree; its key is the inode block's number. Absent: no live inode.

@@ -5,7 +5,7 @@
 //! predecessor reserved: header, records, padding to a whole unit, body.
 
 use crate::group::Role;
-use crate::ifile::{IfileEntry, RawIfileEntry};
+use crate::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, RawIfileEntry};
 use crate::maps::{LazyEntry, RawLazyEntry};
 use crate::node::TreeRoot;
 use crate::pointer::BlockKind;
@@ -20,6 +20,9 @@ pub const MAGIC: [u8; 8] = *b"LoamSeg\x01";
 pub const EXTENTS_MAX: usize = 200;
 /// Bytes of records that a reader accepts; a writer stays far below.
 pub const RECORDS_MAX: u64 = 64 << 20;
+
+/// Highest sequence number: no volume lives long enough to come near it.
+pub const SSN_MAX: u64 = 1 << 62;
 
 /// What a segment is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,8 +203,15 @@ impl Header {
         if extents
             .iter()
             .any(|e| e.frags == 0 || e.start.0.checked_add(e.frags).is_none())
+            || overlap(&extents)
         {
             return Err(field("extents"));
+        }
+        if raw.ssn.get() > SSN_MAX {
+            return Err(field("sequence number"));
+        }
+        if raw.inodes.get() > INO_MAX || raw.next_inode_block.get() > INO_MAX / INODES_PER_BLOCK {
+            return Err(field("number of inodes"));
         }
         let records_len = raw.records_len.get();
         if records_len > RECORDS_MAX {
@@ -246,6 +256,13 @@ impl Header {
         }
         Record::decode_all(bytes)
     }
+}
+
+/// Whether two of the extents share a fragment. Then a small volume would hold summaries of any length.
+fn overlap(extents: &[Extent]) -> bool {
+    let mut sorted = extents.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[0].overlaps(pair[1]))
 }
 
 /// Bytes of header and `records_len` bytes of records, rounded up to whole units.

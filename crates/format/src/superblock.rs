@@ -20,6 +20,10 @@ pub const OFFSETS_SMALL: [u64; 2] = [64 << 10, 128 << 10];
 pub const SMALL_DEVICE: u64 = 16 << 20;
 /// Every place at which a copy may stand; mount probes them all.
 pub const PROBES: [u64; 3] = [64 << 10, 128 << 10, 8 << 20];
+/// Largest block, bytes.
+pub const BLOCK_SIZE_MAX: u32 = 1 << 20;
+/// Most groups of a volume: what the largest volume has in groups of the largest size. Bounds what they take in memory.
+pub const GROUPS_MAX: u64 = 1 << 20;
 /// Most devices of a volume.
 pub const DEVICES_MAX: usize = 16;
 
@@ -124,7 +128,9 @@ impl Geometry {
         if !self.fragment_size.is_power_of_two() || !(512..=4096).contains(&self.fragment_size) {
             return bad("fragment size");
         }
-        if !self.block_size.is_power_of_two() || !(UNIT_SIZE..=1 << 20).contains(&self.block_size) {
+        if !self.block_size.is_power_of_two()
+            || !(UNIT_SIZE..=BLOCK_SIZE_MAX).contains(&self.block_size)
+        {
             return bad("block size");
         }
         if !self.group_frags.is_power_of_two()
@@ -136,7 +142,7 @@ impl Geometry {
         let bytes_max = 1u64 << 48;
         if self.total_frags < 4 * self.group_frags.min(64)
             || self.total_frags > bytes_max / u64::from(self.fragment_size)
-            || self.total_frags.div_ceil(self.group_frags) > u64::from(u32::MAX)
+            || self.total_frags.div_ceil(self.group_frags) > GROUPS_MAX
         {
             return bad("volume size");
         }
@@ -295,6 +301,12 @@ pub enum SuperblockError {
         /// The unknown bits.
         unknown: u64,
     },
+    /// Needs features that who writes must know.
+    #[error("the volume uses features {unknown:#x} that this program can only read")]
+    ReadOnly {
+        /// The unknown bits.
+        unknown: u64,
+    },
     /// A size is impossible.
     #[error("the superblock's {field} is out of range")]
     Geometry {
@@ -304,6 +316,17 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
+    /// Checks that this code may write to the volume.
+    ///
+    /// # Errors
+    /// [`SuperblockError::ReadOnly`].
+    pub fn may_write(&self) -> Result<(), SuperblockError> {
+        match self.ro_compatible & !RO_COMPATIBLE_KNOWN {
+            0 => Ok(()),
+            unknown => Err(SuperblockError::ReadOnly { unknown }),
+        }
+    }
+
     /// The bytes on disk, checksummed.
     pub fn encode(&self) -> Box<[u8; SIZE]> {
         let g = &self.geometry;

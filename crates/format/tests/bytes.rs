@@ -184,7 +184,7 @@ fn summary_header() {
             sealed: -3,
         },
         extents: vec![
-            Extent::new(FragAddr(0x1112), 0x1314),
+            Extent::new(FragAddr(0x1112), 0x0304),
             Extent::new(FragAddr(0x1516), 0x1718),
         ],
         records_len: 0x191a,
@@ -194,7 +194,7 @@ fn summary_header() {
         HEADER_SIZE,
         &[
             (0, "4c6f616d53656701"),
-            (8, "a9e4c01718fb92a3"),
+            (8, "2e1c7eb1e654b56a"),
             (16, UUID_HEX),
             (32, "0201"),
             (40, "0403"),
@@ -208,7 +208,7 @@ fn summary_header() {
             (104, "fdffffffffffffff"),
             (112, "03"),
             (114, "02"),
-            (160, "1211000000000000 1413000000000000"),
+            (160, "1211000000000000 0403000000000000"),
             (176, "1615000000000000 1817000000000000"),
         ],
     );
@@ -484,7 +484,6 @@ fn inodes() {
         (104, "2221"),
         (112, "2423"),
         (116, "2625"),
-        (120, "2827"),
         (128, "2a29"),
         (140, "02"),
         (144, ROOT_HEX),
@@ -551,7 +550,17 @@ fn inodes() {
     for (body, mode, pieces) in table {
         let mut inode = inode(body);
         inode.mode = u32::from_le_bytes(bytes(4, &[(0, mode)]).try_into().unwrap());
-        let all = [&fixed[..], &[(8, mode), (40, "03")], pieces].concat();
+        // Only files can be in the middle of a truncate.
+        let truncating = if mode == file {
+            "2827"
+        } else {
+            "ffffffffffffffff"
+        };
+        if mode == directory {
+            inode.truncating = u64::MAX;
+        }
+        let own = [(8, mode), (40, "03"), (120, truncating)];
+        let all = [&fixed[..], &own, pieces].concat();
         let expected = bytes(512, &all);
         same(&format!("{:?}", inode.body), &inode.encode(), &expected);
         assert_eq!(Inode::decode(&expected), Ok(inode));

@@ -8,6 +8,7 @@ use crate::error::{Corrupt, Error};
 use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
 use loamfs_format::node::{Page, is_temporary, temporary};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
+use loamfs_format::superblock::BLOCK_SIZE_MAX;
 use loamfs_format::{Extent, FragAddr, Identity, Ino, Pointer, Ssn};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
@@ -185,7 +186,8 @@ impl Blocks {
             .addr
             .checked_add(pointer.frags.into())
             .is_some_and(|end| end.0 <= self.total_frags);
-        if !inside || pointer.frags == 0 || u64::from(pointer.stored) > bytes {
+        let fits = (pointer.stored.into()..=BLOCK_SIZE_MAX.into()).contains(&bytes);
+        if !inside || pointer.frags == 0 || !fits {
             let (addr, ino) = (pointer.addr, fetch.ino());
             return Corrupt::Pointer { addr, ino }.into();
         }

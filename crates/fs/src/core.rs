@@ -181,7 +181,7 @@ impl Core {
         let waiting = node.homed.bytes() + node.small.as_ref().map_or(0, |s| s.len() as u64);
         let content = match i.body {
             Body::DirTree(_) => i.size,
-            _ => (i.frags * frag).max(waiting),
+            _ => i.frags.saturating_mul(frag).max(waiting),
         };
         Ok(Attr {
             ino,

@@ -68,7 +68,7 @@ pub enum Error {
     Device(#[from] DeviceError),
     /// The log failed.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(LogError),
     /// A segment could not be put together.
     #[error(transparent)]
     Segment(#[from] SummaryTooLong),
@@ -166,6 +166,17 @@ pub enum Corrupt {
         /// What.
         what: &'static str,
     },
+}
+
+impl From<LogError> for Error {
+    fn from(error: LogError) -> Self {
+        match error {
+            // Whoever finds them, they are the same.
+            LogError::Device(error) => Error::Device(error),
+            LogError::Superblock(error) => Error::Superblock(error),
+            error => Error::Log(error),
+        }
+    }
 }
 
 impl Error {

@@ -36,20 +36,32 @@ pub(crate) fn blocks_of(extent: &FileExtent, geometry: &Geometry) -> u64 {
     u64::from(extent.pointer.frags) / geometry.block_frags()
 }
 
-fn decode(inode: &Inode, key: u64, value: &[u8]) -> Result<FileExtent, Stop> {
+/// Refuses what cannot be an extent: it has whole blocks on the volume, and ends before the largest file does.
+fn sound(inode: &Inode, extent: &FileExtent, geometry: &Geometry) -> Result<(), Stop> {
+    let at = extent.pointer.extent();
+    let block = geometry.block_frags();
+    let blocks_max = (1 << 63) / u64::from(geometry.block_size);
+    let ends = extent.block.checked_add(blocks_of(extent, geometry));
+    let whole = at.frags > 0 && at.frags.is_multiple_of(block) && at.start.0.is_multiple_of(block);
+    if whole
+        && extent.pointer.is_some()
+        && geometry.holds(at)
+        && ends.is_some_and(|end| end <= blocks_max)
+    {
+        return Ok(());
+    }
+    let (addr, ino) = (extent.pointer.addr, inode.ino);
+    Err(Corrupt::Pointer { addr, ino }.into())
+}
+
+fn decode(inode: &Inode, geometry: &Geometry, key: u64, value: &[u8]) -> Result<FileExtent, Stop> {
     let raw =
         RawPointer::ref_from_bytes(value).map_err(|_| Corrupt::MapEntry { map: "extent", key })?;
     let extent = FileExtent {
         block: key,
         pointer: Pointer::decode(raw),
     };
-    if extent.pointer.frags == 0 || !extent.pointer.is_some() {
-        return Err(Corrupt::Pointer {
-            addr: extent.pointer.addr,
-            ino: inode.ino,
-        }
-        .into());
-    }
+    sound(inode, &extent, geometry)?;
     Ok(extent)
 }
 
@@ -63,7 +75,12 @@ pub(crate) fn overlapping(
 ) -> Result<Vec<FileExtent>, Stop> {
     let wanted = |e: &FileExtent| e.block < to && e.block + blocks_of(e, geometry) > from;
     match &inode.body {
-        Body::Extents(extents) => Ok(extents.iter().filter(|e| wanted(e)).copied().collect()),
+        Body::Extents(extents) => {
+            for extent in extents {
+                sound(inode, extent, geometry)?;
+            }
+            Ok(extents.iter().filter(|e| wanted(e)).copied().collect())
+        }
         Body::ExtentTree(root) => {
             let tree = tree(inode);
             let start = tree
@@ -75,7 +92,7 @@ pub(crate) fn overlapping(
                 if key >= to {
                     return ControlFlow::Break(());
                 }
-                match decode(inode, key, value) {
+                match decode(inode, geometry, key, value) {
                     Ok(extent) => found.push(extent),
                     Err(stop) => bad = Some(stop),
                 }

@@ -623,7 +623,13 @@ impl Core {
         };
         let beyond = |e: &FileExtent| e.block + extents::blocks_of(e, &geometry) > keep;
         match &node.inode.body {
-            Body::Extents(all) => Ok(all.iter().rev().filter(|e| beyond(e)).copied().collect()),
+            Body::Extents(_) => {
+                let inode = &node.inode;
+                let mut found =
+                    extents::overlapping(inode, &mut self.blocks, &geometry, keep, BLOCK_END)?;
+                found.reverse();
+                Ok(found)
+            }
             Body::ExtentTree(root) => {
                 let tree = extents::tree(&node.inode);
                 let mut found = Vec::new();

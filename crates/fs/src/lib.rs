@@ -32,6 +32,7 @@ pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error};
 pub use loamfs_format::inode::ROOT_INO;
 pub use loamfs_format::{GroupNo, Ino};
+pub use loamfs_log::LogError;
 pub use mkfs::{MkfsOptions, VOLUME_MIN, mkfs};
 pub use repair::Repairs;
 pub use types::*;

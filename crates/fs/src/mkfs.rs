@@ -122,7 +122,11 @@ fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
             ),
     };
     if !group.is_power_of_two() || group < 8 * block || group > 256 << 20 {
-        return Err(options(format!("a group of {group} bytes is out of range")));
+        return Err(options(format!(
+            "--group-size must be a power of two from {} to {}, not {group}",
+            (8 * block).next_power_of_two(),
+            256 << 20
+        )));
     }
     let segment_max = o.segment_max.unwrap_or_else(|| {
         let most = (size / 64).clamp(128 << 10, 8 << 20) as u32;
@@ -139,7 +143,9 @@ fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
         checkpoint_summary_max: (size / 64).clamp(64 << 10, 4 << 20) as u32,
         checkpoint_nodes_max: o.checkpoint_nodes_max.unwrap_or(nodes),
     };
-    geometry.validate()?;
+    geometry
+        .validate()
+        .map_err(|error| options(format!("{error}; choose other sizes")))?;
     Ok(geometry)
 }
 

@@ -44,6 +44,9 @@ pub(crate) fn open(
     }
     let copies = superblocks::read(device.as_ref())?;
     let (sb, chain) = adopt(device.as_ref(), &copies)?;
+    if !settings.read_only {
+        sb.may_write()?;
+    }
     // A copy whose checkpoint cannot be read counts as none.
     let slots = copies
         .slots

@@ -4,14 +4,19 @@ use crate::error::LogError;
 use loamfs_device::{Buffer, Device, IoKind, Read};
 use loamfs_format::mutant;
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
-use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind, SummaryError};
-use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::summary::{
+    Allocation, HEADER_SIZE, Header, RECORDS_MAX, Record, SegmentKind, SummaryError,
+};
+use loamfs_format::superblock::{BLOCK_SIZE_MAX, CheckpointRef, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ssn};
 
 /// Bytes read at once from where a summary is expected.
 const SUMMARY_READ: u64 = 128 << 10;
 /// Bytes read at once from a body that is verified.
 const BODY_READ: u64 = 1 << 20;
+
+/// Between two checkpoints that a superblock names there is at most one more; the rest is slack.
+const LINKS_SLACK: usize = 1024;
 
 /// A summary of the chain.
 #[derive(Debug, Clone)]
@@ -57,17 +62,26 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
     if h.uuid != sb.uuid || h.ssn != ssn || h.token != token || h.kind != SegmentKind::Checkpoint {
         return Err(LogError::WrongCheckpoint { ssn, addr });
     }
+    let links_max = sb.geometry.checkpoint_segments_max as usize * 4 + LINKS_SLACK;
+    let records_max = u64::from(sb.geometry.checkpoint_summary_max) * 4 + RECORDS_MAX;
+    let mut records = 0;
     let mut links = vec![first];
     while let Some(next) = reader.successor(&links[links.len() - 1].header)? {
+        records += next.header.records_len;
+        if links.len() >= links_max || records > records_max {
+            return Err(LogError::TooLong {
+                ssn: next.header.ssn,
+            });
+        }
         links.push(next);
     }
-    let durable = links.iter().map(|l| l.header.durable).max().unwrap_or(ssn);
+    let durable = links.iter().map(durable_of).max().unwrap_or(ssn);
     let trusted = if mutant::active("verify-everything") {
         Ssn(0)
     } else {
         durable
     };
-    let every = links.iter().map(|l| l.header.durable).max();
+    let every = links.iter().map(durable_of).max();
     let mut end = 1;
     while end < links.len()
         && (links[end].header.ssn <= trusted
@@ -82,7 +96,7 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
         .iter()
         .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
         .unwrap_or_default();
-    let adopted = links.iter().map(|l| l.header.durable).max();
+    let adopted = links.iter().map(durable_of).max();
     let said = if mutant::active("dead-durable") {
         every
     } else {
@@ -95,6 +109,13 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
         said,
         dropped,
     })
+}
+
+/// What a summary says of `durable`. No writer claims that its own segment, or a later one, is durable; who believed it
+/// would take every damaged block for one that was freed meanwhile.
+fn durable_of(link: &Link) -> Ssn {
+    let before = Ssn(link.header.ssn.0.saturating_sub(1));
+    link.header.durable.min(before)
 }
 
 /// Reads one summary, for a dump or a checker.
@@ -250,7 +271,12 @@ impl Window {
     ) -> Result<Option<&[u8]>, LogError> {
         let frag = u64::from(reader.geometry.fragment_size);
         let len = u64::from(a.stored);
-        if len > a.extent.frags.saturating_mul(frag) {
+        if len
+            > a.extent
+                .frags
+                .saturating_mul(frag)
+                .min(BLOCK_SIZE_MAX.into())
+        {
             return Ok(None);
         }
         let from = a.extent.start.0.saturating_mul(frag);

@@ -50,6 +50,12 @@ pub enum LogError {
         /// Place.
         addr: FragAddr,
     },
+    /// More segments, or longer summaries, than any writer leaves.
+    #[error("the chain goes on beyond segment {ssn}, further than any writer leaves it")]
+    TooLong {
+        /// Segment.
+        ssn: Ssn,
+    },
     /// The maps of the checkpoint are missing.
     #[error("segment {ssn} is a checkpoint without the root of a map")]
     NoRoots {

@@ -52,13 +52,17 @@ pub fn place(
     blocks: &[u32],
     rotational: bool,
 ) -> Result<Placement, PlaceError> {
+    let reserved = Extent::new(at, geometry.unit_frags());
+    if !geometry.holds(reserved) {
+        return Err(SpaceError::Range { extent: reserved }.into());
+    }
     let mut placer = Placer {
         space,
         geometry,
         rotational,
         taken: Vec::new(),
         closed: Vec::new(),
-        current: Extent::new(at, geometry.unit_frags()),
+        current: reserved,
         used: 0,
         left: 0,
     };

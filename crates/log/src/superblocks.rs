@@ -47,8 +47,10 @@ pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
             Err(error) => best_error = error,
         }
     }
-    if let [(_, a), (_, b), ..] = found.as_slice()
-        && a.uuid != b.uuid
+    // There may be three: places where volumes of different sizes have theirs.
+    if found
+        .windows(2)
+        .any(|pair| pair[0].1.uuid != pair[1].1.uuid)
     {
         return Err(LogError::Foreign);
     }

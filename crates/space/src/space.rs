@@ -176,7 +176,8 @@ impl Space {
             known.role = desc.role;
             known.directories = desc.directories;
             if desc.used > known.reserved {
-                known.used = desc.used;
+                // A descriptor that says more than the group has counts as full; loading it will say what is wrong.
+                known.used = desc.used.min(geometry.group_extent(group).frags);
                 known.state = State::Absent;
             }
         }

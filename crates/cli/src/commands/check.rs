@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use loamfs_check::{Options, Phase, Progress, Report, Severity, check};
+use loamfs_check::{CheckError, Options, Phase, Progress, Report, Severity, Volume, check};
 use loamfs_fs::Repairs;
 use serde_json::{Value, json};
 
@@ -81,9 +81,7 @@ impl CheckArgs {
     /// If there is no volume, or it is in use.
     pub fn run(self) -> Result<u8, Failure> {
         let device = open_device(&self.device, Access::Read)?;
-        // Says in a better sentence than the checker what is no volume at all.
-        crate::report::Identity::read(&device)
-            .map_err(|error| Failure::volume(&self.device, &error))?;
+        self.refuse_none(&device)?;
         let report = self.examine(&device);
         drop(device);
         let mut left = None;
@@ -118,6 +116,19 @@ impl CheckArgs {
             Some(_) => ERRORS_LEFT,
         };
         self.print(&report, left.as_ref(), code)
+    }
+
+    /// What is no volume, or not one for this program, is no damage either.
+    fn refuse_none(&self, device: &dyn loamfs_device::Device) -> Result<(), Failure> {
+        match Volume::open(device) {
+            Err(
+                error @ (CheckError::Superblock(_)
+                | CheckError::Foreign
+                | CheckError::Shrunk { .. }
+                | CheckError::Devices { .. }),
+            ) => Err(Failure::check(&self.device, &error)),
+            _ => Ok(()),
+        }
     }
 
     fn examine(&self, device: &dyn loamfs_device::Device) -> Report {

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use loamfs_check::{CheckError, Volume, dump};
 use loamfs_format::{FragAddr, Ino, Ssn};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::output::print_lines;
 use crate::volume::{Access, open_device};
 
@@ -78,7 +78,7 @@ impl DumpArgs {
     /// If there is no volume, no such structure, or it cannot be read.
     pub fn run(self) -> Result<u8, Failure> {
         let device = open_device(&self.device, Access::Read)?;
-        let failed = |error: CheckError| self.failed(&error);
+        let failed = |error: CheckError| Failure::check(&self.device, &error);
         let volume = Volume::open(&device).map_err(failed)?;
         let text = match self.what {
             What::Superblock => dump::superblock(&volume),
@@ -98,16 +98,5 @@ impl DumpArgs {
             What::Lazy => dump::lazy(&volume),
         };
         print_lines(text.lines().map(str::to_owned))
-    }
-
-    fn failed(&self, error: &CheckError) -> Failure {
-        match error {
-            CheckError::Device(error) => Failure::device(&self.device, error),
-            CheckError::Superblock(error) => Failure::volume(&self.device, &error.clone().into()),
-            CheckError::NoInode { .. } | CheckError::NoSegment { .. } => {
-                Failure::new(Kind::NoInput, format!("{}: {error}", self.device.display()))
-            }
-            error => Failure::new(Kind::Data, format!("{}: {error}", self.device.display())),
-        }
     }
 }

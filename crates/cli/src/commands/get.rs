@@ -15,6 +15,7 @@ use loamfs_fs::types::{Attr, Timestamp};
 use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, Timespec, Timestamps, Uid};
 use rustix::process::geteuid;
 
+use crate::attributes;
 use crate::failure::{Failure, Kind};
 use crate::output::note;
 use crate::progress::CopyProgress;
@@ -26,8 +27,9 @@ const CHUNK: usize = 1 << 20;
 
 /// Copy files and directories out of an unmounted volume.
 ///
-/// Directories are copied with everything in them. Mode, times and hard links are kept, owners too
-/// if you are root. What is there already is not overwritten.
+/// Directories are copied with everything in them. Mode, times, hard links and `user.` attributes
+/// are kept; owners and other attributes too if you are root. What is there already is not
+/// overwritten.
 #[derive(Debug, Args)]
 pub struct GetArgs {
     /// The device or image file.
@@ -191,7 +193,7 @@ impl Get<'_> {
         file.set_len(attr.size).map_err(failed)
     }
 
-    /// Sets owner, mode and times, in this order: each undoes part of the next.
+    /// Sets owner, attributes, mode and times, in this order: each undoes or forbids part of the next.
     fn finish(&self, attr: &Attr, path: &Path) -> Result<(), Failure> {
         let failed = |errno: rustix::io::Errno| Failure::io(path, &errno.into());
         if self.root {
@@ -199,6 +201,7 @@ impl Get<'_> {
             rustix::fs::chownat(CWD, path, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)
                 .map_err(failed)?;
         }
+        attributes::get(&self.opened.volume, attr.ino, path)?;
         if attr.mode & mode::TYPE != mode::SYMLINK {
             // Somebody else's file must not become a set-user-id program of the caller's.
             let kept = if self.root { 0o7777 } else { 0o1777 };

@@ -120,16 +120,21 @@ impl MountArgs {
             return Err(Failure::io(&self.device, &error));
         }
         match std::fs::metadata(&mountpoint) {
-            Ok(metadata) if !metadata.is_dir() => Err(Failure::usage(format!(
-                "{} is not a directory; name an empty directory to mount on",
-                self.mountpoint.display()
-            ))),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Err(Failure::usage(format!(
+            // mount(8) calls this a mount that failed, not a mistake on the command line.
+            Ok(metadata) if !metadata.is_dir() => Err(Failure::new(
+                Kind::NoInput,
+                format!(
+                    "{} is not a directory; name an empty directory to mount on",
+                    self.mountpoint.display()
+                ),
+            )),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(
+                Kind::NoInput,
+                format!(
                     "{} does not exist; make that directory first",
                     self.mountpoint.display()
-                )))
-            }
+                ),
+            )),
             // Any other error may be a dead mount, which is cleared later.
             _ => Ok(self.spec_of(device, mountpoint, options)),
         }

@@ -14,6 +14,7 @@ use loamfs_format::inode::mode;
 use loamfs_fs::Error;
 use loamfs_fs::types::{Attr, NewInode, SetAttr, SetTime, Timestamp};
 
+use crate::attributes;
 use crate::failure::Failure;
 use crate::output::note;
 use crate::progress::CopyProgress;
@@ -28,8 +29,9 @@ const FILES_PER_TICK: u32 = 256;
 
 /// Copy files and directories into an unmounted volume.
 ///
-/// Directories are copied with everything in them. Mode, owner, times and hard links are kept. If
-/// the target is a directory, the sources go into it; `-` as a source is standard input.
+/// Directories are copied with everything in them. Mode, owner, times, hard links and extended
+/// attributes are kept; those other than `user.` if you are root. If the target is a directory, the
+/// sources go into it; `-` as a source is standard input.
 #[derive(Debug, Args)]
 pub struct PutArgs {
     /// The device or image file.
@@ -48,6 +50,14 @@ impl PutArgs {
     ///
     /// If something cannot be read or written. What was copied before stays.
     pub fn run(self) -> Result<u8, Failure> {
+        // Opening writes already.
+        for source in self
+            .sources
+            .iter()
+            .filter(|source| *source != Path::new("-"))
+        {
+            fs::symlink_metadata(source).map_err(|error| Failure::io(source, &error))?;
+        }
         let opened = Opened::open(&self.device, Access::Write)?;
         let mut put = Put {
             opened: &opened,
@@ -264,6 +274,7 @@ impl Put<'_> {
 
     /// Sets what making and filling it has changed.
     fn finish(&self, ino: Ino, path: &Path, metadata: &Metadata) -> Result<(), Failure> {
+        attributes::put(&self.opened.volume, path, ino)?;
         let is_symlink = metadata.file_type().is_symlink();
         let set = SetAttr {
             mode: (!is_symlink).then(|| metadata.mode() & !mode::TYPE),

@@ -31,6 +31,17 @@ pub struct Failed {
     pub story: Vec<String>,
 }
 
+/// What became of many cases.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How many there were.
+    pub cases: u64,
+    /// Those that failed.
+    pub failed: Vec<Failed>,
+    /// The longest time that one took, and its seed.
+    pub slowest: (Duration, u64),
+}
+
 impl std::fmt::Debug for Campaign {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Campaign").finish_non_exhaustive()
@@ -49,6 +60,16 @@ impl Campaign {
         Ok(Self {
             bases: bases.collect::<Made<_>>()?,
         })
+    }
+
+    /// What a case changes.
+    ///
+    /// # Errors
+    /// When the change cannot be made.
+    pub fn story(&self, seed: u64) -> Made<Vec<String>> {
+        let mut rng = Rng::new(seed);
+        let base = &self.bases[rng.index(self.bases.len())];
+        Ok(mutate(base, &mut rng)?.story)
     }
 
     /// Runs one case.
@@ -76,24 +97,27 @@ impl Campaign {
         }
     }
 
-    /// Runs the cases of these seeds for so long; how many there were, and which failed.
+    /// Runs the cases of these seeds for so long.
     pub fn run(
         &self,
         seeds: impl IntoIterator<Item = u64>,
         time: Duration,
         meter: &Meter,
-    ) -> (u64, Vec<Failed>) {
+    ) -> Outcome {
         let watchdog = Watchdog::start(CASE_MAX);
-        let (began, mut count, mut failed) = (Instant::now(), 0, Vec::new());
+        let began = Instant::now();
+        let mut outcome = Outcome::default();
         for seed in seeds {
-            if began.elapsed() >= time {
+            let start = Instant::now();
+            if start.duration_since(began) >= time {
                 break;
             }
             watchdog.enter(Some(format!("seed {seed}")));
-            failed.extend(self.case(seed, meter).err());
-            count += 1;
+            outcome.failed.extend(self.case(seed, meter).err());
+            outcome.cases += 1;
+            outcome.slowest = outcome.slowest.max((start.elapsed(), seed));
         }
         watchdog.enter(None);
-        (count, failed)
+        outcome
     }
 }

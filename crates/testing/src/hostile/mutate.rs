@@ -42,7 +42,11 @@ pub fn mutate(anatomy: &Anatomy, rng: &mut Rng) -> Made<Mutant> {
     }
     let size = match rng.below(16) {
         0 => rng.below(size),
-        1 => size << rng.below(28),
+        1 => {
+            let larger = size << rng.below(28);
+            story.push(grow(&mut anatomy, larger, rng));
+            larger
+        }
         _ => size,
     };
     let image = anatomy.sealed()?;
@@ -91,6 +95,23 @@ fn change(anatomy: &mut Anatomy, rng: &mut Rng) -> String {
     }
     let part = &anatomy.sites[index].part;
     format!("{part:?} of {len}: {what} at {at}: {bytes:02x?}")
+}
+
+/// Makes the volume as large as a sparse file may be, in groups of any size.
+fn grow(anatomy: &mut Anatomy, size: u64, rng: &mut Rng) -> String {
+    const GROUP_FRAGS: usize = 80;
+    const TOTAL_FRAGS: usize = 88;
+    const DEVICE_FRAGS: usize = 264;
+    let total = size / u64::from(anatomy.geometry.fragment_size);
+    let group = 1_u64 << rng.between(5, 19);
+    for copy in 0..2 {
+        anatomy.put(copy, TOTAL_FRAGS, &total.to_le_bytes());
+        anatomy.put(copy, DEVICE_FRAGS, &total.to_le_bytes());
+        if rng.one_in(2) {
+            anatomy.put(copy, GROUP_FRAGS, &group.to_le_bytes());
+        }
+    }
+    format!("{size} bytes, groups of {group} fragments perhaps")
 }
 
 /// A place in a block: mostly where something is.

@@ -1,0 +1,298 @@
+//! What bad input gets: one sentence that says what to do, an exit code, and nothing changed.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use loamfs_device::{FileDevice, FileOptions, Mode};
+use loamfs_format::superblock::{OFFSETS, SIZE};
+use tempfile::TempDir;
+
+/// sysexits.h.
+const USAGE: i32 = 64;
+const DATA: i32 = 65;
+const NO_INPUT: i32 = 66;
+const CANNOT_CREATE: i32 = 73;
+const BUSY: i32 = 75;
+/// fsck(8): the check failed; mount(8): the mount failed.
+const NOT_CHECKED: i32 = 8;
+const NOT_MOUNTED: i32 = 32;
+
+fn loamfs(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_loamfs"))
+        .args(args)
+        .env_remove("RUST_LOG")
+        .output()
+        .unwrap()
+}
+
+struct Place {
+    dir: TempDir,
+    image: PathBuf,
+}
+
+impl Place {
+    /// A volume of 16 MiB in a file.
+    fn volume() -> Self {
+        let dir = TempDir::new().unwrap();
+        let image = dir.path().join("image");
+        let made = loamfs(&["mkfs", "--size", "16M", image.to_str().unwrap()]);
+        assert!(made.status.success(), "{made:?}");
+        Self { dir, image }
+    }
+
+    /// A file of zeroes.
+    fn blank(bytes: u64) -> Self {
+        let dir = TempDir::new().unwrap();
+        let image = dir.path().join("image");
+        File::create(&image).unwrap().set_len(bytes).unwrap();
+        Self { dir, image }
+    }
+
+    fn file(&self) -> File {
+        let mut options = File::options();
+        options.read(true).write(true).open(&self.image).unwrap()
+    }
+
+    /// Changes both superblocks, and gives them the right checksums.
+    fn change_superblocks(&self, at: usize, bytes: &[u8]) {
+        for offset in OFFSETS {
+            let mut sb = [0; SIZE];
+            self.file().read_exact_at(&mut sb, offset).unwrap();
+            sb[at..at + bytes.len()].copy_from_slice(bytes);
+            sb[8..16].fill(0);
+            let sum = xxhash_rust::xxh3::xxh3_64(&sb);
+            sb[8..16].copy_from_slice(&sum.to_le_bytes());
+            self.file().write_all_at(&sb, offset).unwrap();
+        }
+    }
+
+    /// Runs a command, in which `IMAGE` and `DIR` stand for this place, and compares exit code and words. Nothing
+    /// may have changed.
+    #[track_caller]
+    fn refuses(&self, command: &str, code: i32, words: &[&str]) {
+        let before = fs::read(&self.image).ok();
+        let output = loamfs(&self.args(command));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}: {said}");
+        // A mount says first that it waits for whoever may still be finishing.
+        let said = said
+            .lines()
+            .filter(|line| !line.starts_with(" INFO waiting "));
+        let said: Vec<&str> = said.collect();
+        let &[said] = said.as_slice() else {
+            panic!("{command}: {said:?}");
+        };
+        assert!(said.starts_with("loamfs: "), "{command}: {said}");
+        for word in words {
+            assert!(said.contains(word), "{command}: no {word:?} in {said}");
+        }
+        assert!(output.stdout.is_empty(), "{command}");
+        assert!(fs::read(&self.image).ok() == before, "{command}: changed");
+    }
+
+    fn args<'a>(&'a self, command: &'a str) -> Vec<&'a str> {
+        let path = |path: &'a Path| path.to_str().unwrap();
+        let words = command.split_whitespace();
+        words
+            .map(|word| match word {
+                "IMAGE" => path(&self.image),
+                "DIR" => path(self.dir.path()),
+                word => word,
+            })
+            .collect()
+    }
+
+    /// Every command that opens a volume refuses it.
+    #[track_caller]
+    fn cannot_be_opened(&self, words: &[&str]) {
+        for command in [
+            "ls IMAGE",
+            "info IMAGE",
+            "dump IMAGE superblock",
+            "tree IMAGE",
+        ] {
+            self.refuses(command, DATA, words);
+        }
+        self.refuses("put IMAGE /dev/null /x", DATA, words);
+        self.refuses("mount IMAGE DIR", NOT_MOUNTED, words);
+        self.refuses("mount -o ro IMAGE DIR", NOT_MOUNTED, words);
+        self.refuses("check IMAGE", NOT_CHECKED, words);
+    }
+}
+
+#[test]
+fn what_is_no_volume() {
+    let words = ["holds no LoamFS volume", "loamfs mkfs"];
+    Place::blank(16 << 20).cannot_be_opened(&words);
+    // Shorter than a superblock's place.
+    Place::blank(100).cannot_be_opened(&words);
+    Place::blank(0).cannot_be_opened(&words);
+}
+
+#[test]
+fn what_is_not_there() {
+    let place = Place::volume();
+    fs::remove_file(&place.image).unwrap();
+    for command in ["ls IMAGE", "info IMAGE", "put IMAGE /dev/null /x"] {
+        place.refuses(command, NO_INPUT, &["does not exist", "check the path"]);
+    }
+    place.refuses("mkfs IMAGE", NO_INPUT, &["--size"]);
+    assert!(!place.image.exists());
+}
+
+#[test]
+fn versions_and_features_of_the_future() {
+    let place = Place::volume();
+    place.change_superblocks(16, &[2]);
+    place.cannot_be_opened(&["format version 2", "use a newer loamfs"]);
+
+    let place = Place::volume();
+    place.change_superblocks(64 + 3, &[0x40]);
+    place.cannot_be_opened(&["incompatible features 0x40000000", "use a newer loamfs"]);
+}
+
+/// Who does not know a read-only compatible feature may look, but not write.
+#[test]
+fn features_that_only_writers_must_know() {
+    let place = Place::volume();
+    place.change_superblocks(56, &[1]);
+    assert!(loamfs(&place.args("ls IMAGE")).status.success());
+    place.refuses(
+        "put IMAGE /dev/null /x",
+        DATA,
+        &["read-only", "newer loamfs"],
+    );
+    place.refuses(
+        "mount IMAGE DIR",
+        NOT_MOUNTED,
+        &["read-only", "newer loamfs"],
+    );
+}
+
+#[test]
+fn a_superblock_of_another_volume() {
+    let (place, other) = (Place::volume(), Place::volume());
+    let mut sb = [0; SIZE];
+    other.file().read_exact_at(&mut sb, OFFSETS[1]).unwrap();
+    place.file().write_all_at(&sb, OFFSETS[1]).unwrap();
+    place.cannot_be_opened(&["belong to different volumes"]);
+}
+
+/// Places where volumes of other sizes have their copies are looked at too.
+#[test]
+fn a_superblock_of_another_volume_of_another_size() {
+    let other = Place::volume();
+    let place = Place::blank(20 << 20);
+    let made = loamfs(&place.args("mkfs --size 12M IMAGE"));
+    assert!(made.status.success(), "{made:?}");
+    let mut sb = [0; SIZE];
+    other.file().read_exact_at(&mut sb, OFFSETS[1]).unwrap();
+    place.file().write_all_at(&sb, OFFSETS[1]).unwrap();
+    place.cannot_be_opened(&["belong to different volumes"]);
+}
+
+#[test]
+fn a_superblock_that_is_old_or_gone_is_no_obstacle() {
+    let place = Place::volume();
+    let mut old = [0; SIZE];
+    place.file().read_exact_at(&mut old, OFFSETS[1]).unwrap();
+    for _ in 0..2 {
+        let put = loamfs(&place.args("put IMAGE Cargo.toml /"));
+        assert!(put.status.success(), "{put:?}");
+    }
+    for copy in [old, [0; SIZE]] {
+        place.file().write_all_at(&copy, OFFSETS[1]).unwrap();
+        let listed = loamfs(&place.args("ls IMAGE"));
+        assert_eq!(listed.stdout, b"Cargo.toml\n", "{listed:?}");
+        let checked = loamfs(&place.args("check IMAGE"));
+        assert!(checked.status.success(), "{checked:?}");
+    }
+}
+
+#[test]
+fn a_device_that_shrank() {
+    let place = Place::volume();
+    place.file().set_len(12 << 20).unwrap();
+    place.cannot_be_opened(&["12582912", "16777216", "at least as large"]);
+}
+
+#[test]
+fn a_device_that_somebody_uses() {
+    let place = Place::volume();
+    let options = FileOptions::new(Mode::ReadWriteExclusive);
+    let _held = FileDevice::open_with(&place.image, &options).unwrap();
+    let words = ["used by another program", "unmount it"];
+    for command in ["ls IMAGE", "info IMAGE", "put IMAGE /dev/null /x"] {
+        place.refuses(command, BUSY, &words);
+    }
+    for command in ["mkfs IMAGE", "mkfs --force IMAGE"] {
+        place.refuses(command, BUSY, &words);
+    }
+    place.refuses("check IMAGE", NOT_CHECKED, &words);
+    place.refuses("check --repair IMAGE", NOT_CHECKED, &words);
+    place.refuses("mount IMAGE DIR", NOT_MOUNTED, &words);
+}
+
+#[test]
+fn options_and_sizes_out_of_range() {
+    let place = Place::blank(16 << 20);
+    for (options, word) in [
+        ("--size 1M", "at least 2097152"),
+        ("--size 100", "at least 2097152"),
+        ("--size 12X", "12X"),
+        ("--size -1", "-1"),
+        ("--block-size 3K", "--block-size must be"),
+        ("--block-size 2K", "--block-size must be"),
+        ("--block-size 2M", "--block-size must be"),
+        ("--fragment-size 100", "--fragment-size must be"),
+        ("--fragment-size 8K", "--fragment-size must be"),
+        ("--group-size 100K", "--group-size must be"),
+        ("--profile other", "other"),
+        ("--uuid 12", "12"),
+        ("--files-per-dir many", "many"),
+        ("--no-such-option", "--no-such-option"),
+        (
+            "--label 12345678901234567890123456789012345678901234567890123456789012345",
+            "64",
+        ),
+    ] {
+        place.refuses(&format!("mkfs {options} IMAGE"), USAGE, &[word]);
+    }
+    Place::blank(1 << 20).refuses("mkfs IMAGE", USAGE, &["at least 2097152"]);
+    place.refuses("mkfs", USAGE, &["<DEVICE>"]);
+    place.refuses("dump IMAGE inode two", USAGE, &["two"]);
+    place.refuses("no-such-command", USAGE, &["no-such-command"]);
+    place.refuses("check", 16, &["<DEVICE>"]);
+    place.refuses("mount IMAGE", 1, &["<MOUNTPOINT>"]);
+}
+
+#[test]
+fn what_holds_something_already() {
+    let other = Place::blank(16 << 20);
+    // The magic number of ext4.
+    other.file().write_all_at(&[0x53, 0xef], 1080).unwrap();
+    other.refuses("mkfs IMAGE", CANNOT_CREATE, &["ext", "--force"]);
+    Place::volume().refuses("mkfs IMAGE", CANNOT_CREATE, &["LoamFS", "--force"]);
+    Place::volume().refuses("mkfs --size 32M IMAGE", CANNOT_CREATE, &["--force"]);
+}
+
+#[test]
+fn names_that_are_not_on_the_volume() {
+    let place = Place::volume();
+    for command in [
+        "ls IMAGE /none",
+        "cat IMAGE /none",
+        "stat IMAGE /none",
+        "get IMAGE /none DIR",
+    ] {
+        place.refuses(command, NO_INPUT, &["/none", "no such file"]);
+    }
+    place.refuses("dump IMAGE inode 77", NO_INPUT, &["no inode 77"]);
+    place.refuses("dump IMAGE segment 77", NO_INPUT, &["no segment 77"]);
+    place.refuses("put IMAGE DIR/none /", NO_INPUT, &["does not exist"]);
+    place.refuses("mount IMAGE DIR/none", NOT_MOUNTED, &["does not exist"]);
+}

@@ -1,0 +1,190 @@
+//! A slice of the campaign of hostile images, and by hand what it has found. The long run is the program `hostile`.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use loamfs_device::{Image, MemoryDevice};
+use loamfs_format::inode::{self, Inode, ROOT_INO};
+use loamfs_format::{BlockKind, Ino};
+use loamfs_fs::{Env, Error, OpenOptions, Volume};
+use loamfs_testing::golden::ALL;
+use loamfs_testing::hostile::anatomy::{Anatomy, Part};
+use loamfs_testing::hostile::campaign::Campaign;
+use loamfs_testing::hostile::meter::Meter;
+use loamfs_testing::hostile::mutate::Mutant;
+use loamfs_testing::hostile::ordeal::suffer;
+
+#[global_allocator]
+static METER: Meter = Meter::new();
+
+#[test]
+fn a_seeded_slice_of_hostile_images_is_survived() {
+    let campaign = Campaign::new().unwrap();
+    let outcome = campaign.run(0..600, Duration::from_secs(40), &METER);
+    assert!(outcome.failed.is_empty(), "{:#?}", outcome.failed);
+    assert!(outcome.cases > 0);
+}
+
+/// The golden volume of this name, taken apart.
+fn anatomy(name: &str) -> Anatomy {
+    let golden = ALL.iter().find(|golden| golden.name == name).unwrap();
+    Anatomy::read((golden.make)().unwrap()).unwrap()
+}
+
+/// Does everything with the volume, then opens it.
+fn open(image: &Image, read_only: bool) -> Result<Volume, Error> {
+    suffer(&Mutant {
+        image: image.clone(),
+        size: image.size(),
+        story: Vec::new(),
+    });
+    let device = Arc::new(MemoryDevice::from_image(image.clone()).with_sector_size(512));
+    let options = OpenOptions {
+        read_only,
+        ..OpenOptions::default()
+    };
+    Volume::open(device, &options, Env::fixed(1))
+}
+
+fn find(volume: &Volume, path: &str) -> Ino {
+    path.split('/').fold(ROOT_INO, |dir, name| {
+        volume.lookup(dir, name.as_bytes()).unwrap().ino
+    })
+}
+
+/// How many entries a directory has, or the number of the error that says why nobody knows.
+fn count(volume: &Volume, dir: Ino) -> Result<usize, i32> {
+    let (mut position, mut count) = (0, 0);
+    loop {
+        let batch = volume.readdir(dir, position, 1000);
+        let batch = batch.map_err(|error| error.errno())?;
+        let Some(last) = batch.last() else {
+            return Ok(count);
+        };
+        position = last.next;
+        count += batch.len();
+    }
+}
+
+fn part(anatomy: &Anatomy, kind: BlockKind, level: u8) -> usize {
+    let is = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == kind && i.level == level);
+    anatomy.find(|site| is(&site.part)).unwrap()
+}
+
+/// Changes bytes of the inode that a path leads to.
+fn change_inode(anatomy: &mut Anatomy, path: &str, at: usize, bytes: &[u8]) -> Ino {
+    let ino = find(&open(&anatomy.image, true).unwrap(), path);
+    let starts = |bytes: &[u8]| {
+        let inodes = bytes.chunks(inode::SIZE);
+        inodes
+            .map(|bytes| Inode::decode(bytes).map(|inode| inode.ino))
+            .position(|found| found == Ok(ino))
+    };
+    let is_block =
+        |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::InodeBlock);
+    let site = anatomy
+        .find(|site| is_block(&site.part) && starts(&site.bytes).is_some())
+        .unwrap();
+    let start = starts(&anatomy.sites[site].bytes).unwrap() * inode::SIZE;
+    anatomy.put(site, start + at, bytes);
+    ino
+}
+
+const FRAGS: usize = 128;
+const TRUNCATING: usize = 120;
+const BODY: usize = 272;
+
+#[test]
+fn resealing_alone_changes_nothing() {
+    for golden in ALL {
+        let mut anatomy = anatomy(golden.name);
+        for site in 0..anatomy.sites.len() {
+            anatomy.put(site, 0, &[]);
+        }
+        let before = anatomy.image.clone();
+        assert!(anatomy.sealed().unwrap() == before, "{}", golden.name);
+    }
+}
+
+#[test]
+fn a_group_that_claims_more_than_it_has_counts_as_full() {
+    let mut anatomy = anatomy("sound");
+    let groups = part(&anatomy, BlockKind::GroupNode, 0);
+    // The values stand at the end of the node, 32 bytes each; `used` at 8.
+    for value in 1..=2 {
+        anatomy.put(groups, 4096 - 32 * value + 8, &[0xff; 8]);
+    }
+    let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+    let file = find(&volume, "files/of-1");
+    assert_eq!(volume.read(file, 0, 10).unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_that_claims_endless_space_has_attributes() {
+    let mut anatomy = anatomy("sound");
+    let ino = change_inode(&mut anatomy, "files/of-1", FRAGS, &[0xff; 8]);
+    let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+    assert_eq!(volume.getattr(ino).unwrap().size, 1);
+}
+
+#[test]
+fn an_extent_that_cannot_be_is_an_error_of_its_file_only() {
+    // The block's number in the file, then the address of its home.
+    for at in [BODY, BODY + 8] {
+        let mut anatomy = anatomy("sound");
+        let ino = change_inode(&mut anatomy, "files/of-100000", at, &[0xff; 7]);
+        let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+        assert_eq!(volume.read(ino, 0, 10).unwrap_err().errno(), 5);
+        let other = find(&volume, "files/sparse");
+        assert_eq!(volume.read(other, 3 << 20, 10).unwrap().len(), 10);
+    }
+}
+
+/// Removing it once went on for ever.
+#[test]
+fn a_pending_truncate_of_what_is_no_file_is_damage() {
+    let mut anatomy = anatomy("sound");
+    let ino = change_inode(&mut anatomy, "names/short", TRUNCATING, &[0; 8]);
+    let volume = open(&anatomy.sealed().unwrap(), false).unwrap();
+    assert_eq!(volume.getattr(ino).unwrap_err().errno(), 5);
+}
+
+#[test]
+fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
+    const NEXT: usize = 56;
+    let mut anatomy = anatomy("sound");
+    let last = anatomy
+        .sites
+        .iter()
+        .rposition(|site| site.part == Part::Summary)
+        .unwrap();
+    anatomy.put(last, NEXT, &[0xff; 8]);
+    let image = anatomy.sealed().unwrap();
+    assert!(open(&image, true).is_ok());
+    assert_eq!(open(&image, false).unwrap_err().errno(), 5);
+}
+
+/// Damage once passed for a block that was freed and reused meanwhile, and was read again and again.
+#[test]
+fn a_segment_that_calls_the_future_durable_hides_no_damage() {
+    const DURABLE: usize = 64;
+    let mut anatomy = anatomy("sound");
+    let last = anatomy
+        .sites
+        .iter()
+        .rposition(|site| site.part == Part::Summary)
+        .unwrap();
+    anatomy.put(last, DURABLE, &[0xff; 4]);
+    let is_node = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::DirNode);
+    let nodes = anatomy.sites.iter().filter(|site| is_node(&site.part));
+    let nodes: Vec<u64> = nodes.map(|site| site.offset).collect();
+    let mut image = anatomy.sealed().unwrap();
+    for node in nodes {
+        image.write(node, b"damage").unwrap();
+    }
+    let volume = open(&image, true).unwrap();
+    let files = find(&volume, "files");
+    assert_eq!(count(&volume, files), Err(5));
+}
