@@ -11,12 +11,13 @@ ROOT := $(if $(filter-out 0,$(shell id -u)),sudo,)
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
-.PHONY: help run stop test lint unit smoke claims build setup man install clean
+.PHONY: help run stop test lint unit smoke test-posix claims build setup man install clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
 	@echo "make stop   unmount that volume"
 	@echo "make test   format, lints, documentation, unit tests, and a volume in real use"
+	@echo "make test-posix  the POSIX test suite pjdfstest on a mount, and on ext4 beside it (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make man    manual pages and completions, in target/man"
 
@@ -48,6 +49,10 @@ unit: setup
 smoke: build
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
+
+# The suite comes from the Rust registry and stays in the target directory.
+test-posix: build
+	$(ROOT) env "PATH=$(PATH)" bash crates/cli/tests/posix.sh $(LOAMFS) $(TARGET)/pjdfstest $(POSIX)
 
 # For example: make claims CLAIMS="--only create --only fsync"
 claims: build

@@ -147,6 +147,13 @@ impl Adapter {
         self.events.work();
     }
 
+    fn opened() -> OpenReply {
+        OpenReply {
+            fh: 0,
+            flags: fuse::OpenReplyFlags::KEEP_CACHE | fuse::OpenReplyFlags::NOFLUSH,
+        }
+    }
+
     fn new_inode(caller: Caller, bits: u32, rdev: u32) -> NewInode {
         NewInode {
             mode: bits & !mode::TYPE,
@@ -328,14 +335,11 @@ impl Filesystem for Adapter {
 
     fn rename(
         &self,
-        _: Caller,
+        caller: Caller,
         (from, name): (NodeId, &[u8]),
         (to, new_name): (NodeId, &[u8]),
         flags: fuse::RenameFlags,
     ) -> Result<(), Errno> {
-        if flags.whiteout {
-            return Err(Errno::INVAL);
-        }
         let (dir, new_dir) = (ino_of(from), ino_of(to));
         if !flags.exchange && !flags.no_replace {
             self.hold_victim(new_dir, new_name)?;
@@ -343,6 +347,7 @@ impl Filesystem for Adapter {
         let flags = RenameFlags {
             no_replace: flags.no_replace,
             exchange: flags.exchange,
+            whiteout: flags.whiteout.then(|| Self::new_inode(caller, 0, 0)),
         };
         let renamed = self.volume.rename(dir, name, new_dir, new_name, flags);
         self.answer("rename", dir, renamed)
@@ -381,11 +386,25 @@ impl Filesystem for Adapter {
             }
             made => self.answer("create", dir, made)?,
         };
-        let open = OpenReply {
-            fh: 0,
-            flags: fuse::OpenReplyFlags::KEEP_CACHE | fuse::OpenReplyFlags::NOFLUSH,
-        };
-        Ok((self.entry(&attr), open))
+        Ok((self.entry(&attr), Self::opened()))
+    }
+
+    fn tmpfile(
+        &self,
+        caller: Caller,
+        parent: NodeId,
+        new: NewNode,
+        _: OpenFlags,
+    ) -> Result<(EntryReply, OpenReply), Errno> {
+        let dir = ino_of(parent);
+        let made = self
+            .volume
+            .create_unnamed(dir, &Self::new_inode(caller, new.mode, 0));
+        let attr = self.answer("tmpfile", dir, made)?;
+        let entry = self.entry(&attr);
+        // The volume holds it already: its first lookup is what holds it.
+        self.lookups.hold(entry.node, || Ok::<(), Errno>(()))?;
+        Ok((entry, Self::opened()))
     }
 
     fn read(

@@ -140,7 +140,23 @@ ln "$mnt/fifo" "$mnt/fifo2"
 mv "$mnt/link" "$mnt/moved"
 [ "$(readlink "$mnt/moved")" = target ] || fail "link target"
 rm "$mnt/sparse" "$mnt/fifo" "$mnt/fifo2" "$mnt/null" "$mnt/moved"
-ok "open files, long names, sparse and special files"
+# A file without a name that gets one, and a whiteout (mv cannot leave one, so through the system calls).
+python3 - "$mnt" <<'END'
+import ctypes, os, stat, sys
+os.chdir(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+at, follow, whiteout = -100, 0x400, 4
+fd = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600)
+os.write(fd, b"unnamed")
+assert os.fstat(fd).st_nlink == 0
+assert libc.linkat(at, b"/proc/self/fd/%d" % fd, at, b"named", follow) == 0
+assert open("named").read() == "unnamed"
+assert libc.renameat2(at, b"named", at, b"moved", whiteout) == 0
+left = os.stat("named")
+assert stat.S_ISCHR(left.st_mode) and left.st_rdev == 0
+os.unlink("named"), os.unlink("moved")
+END
+ok "open files, long names, sparse and special files, files without a name, whiteouts"
 
 # The daemon dies while a tree is unpacked.
 mkdir "$mnt/second"

@@ -27,6 +27,8 @@ pub(crate) struct Node {
     pub homed: Homed,
     /// Whoever holds the inode though its names may go.
     pub references: u32,
+    /// Made without a name, and may still be given one.
+    pub nameless: bool,
     /// Position of its name in its directory, where known: files are laid out in readdir order.
     pub dir_key: u64,
     /// The segment that must be durable before an fsync of it returns.
@@ -43,6 +45,7 @@ impl Node {
             values: BTreeMap::new(),
             homed: Homed::default(),
             references: 0,
+            nameless: false,
             dir_key: 0,
             last,
         }

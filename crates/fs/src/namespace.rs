@@ -124,13 +124,60 @@ impl Core {
         if file_type == mode::DIRECTORY && parent.inode.nlink >= LINKS_MAX {
             return Err(Error::TooManyLinks.into());
         }
-        let (parent_mode, parent_gid) = (parent.inode.mode, parent.inode.gid);
         self.prepare_dirty(dir)?;
         let key = self.prepare_entry(dir, name)?;
         let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
         self.admit(NAMES_COST + target.len() as u64, 0)?;
         // From here on nothing stops.
+        let mut node = self.new_node(dir, ino, file_type, new);
+        let now = node.inode.btime;
+        let is_dir = file_type == mode::DIRECTORY;
+        node.dir_key = key;
+        node.inode.size = target.len() as u64;
+        node.shown_size = node.inode.size;
+        if target.len() > TAIL {
+            node.small = Some(target.into());
+            self.small_bytes += target.len() as u64;
+        } else if !target.is_empty() {
+            node.inode.body = Body::Inline(target.to_vec());
+        }
+        self.inodes.take_number(dir, node);
+        self.add_entry(dir, key, ino, file_type, name)?;
+        if is_dir && let Some(parent) = self.inodes.nodes.get_mut(&dir) {
+            parent.inode.nlink += 1;
+        }
+        self.changed_names(dir, now);
+        self.touch(ino);
+        self.attr(ino)
+    }
+
+    /// Makes a regular file that has no name: it is held once, and gone when nobody holds it and [`Core::link`] gave it
+    /// none.
+    pub fn make_unnamed(&mut self, dir: Ino, new: &NewInode) -> Result<Attr, Stop> {
+        if self.directory(dir)?.inode.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
+        self.admit(NAMES_COST, 0)?;
+        // From here on nothing stops.
+        let mut node = self.new_node(dir, ino, mode::REGULAR, new);
+        node.inode.nlink = 0;
+        node.references = 1;
+        node.nameless = true;
+        self.inodes.take_number(dir, node);
+        self.mark_leftover(ino);
+        self.touch(ino);
+        self.attr(ino)
+    }
+
+    /// An empty inode of a number that was found for `dir`, which is in memory.
+    fn new_node(&mut self, dir: Ino, ino: Ino, file_type: u32, new: &NewInode) -> Node {
         let now = self.clock.now();
+        let (parent_mode, parent_gid) = self
+            .inodes
+            .nodes
+            .get(&dir)
+            .map_or((0, 0), |parent| (parent.inode.mode, parent.inode.gid));
         let set_gid = parent_mode & 0o2000 != 0;
         let is_dir = file_type == mode::DIRECTORY;
         let inherited = if set_gid && is_dir { 0o2000 } else { 0 };
@@ -165,24 +212,7 @@ impl Core {
             inline_xattrs: Vec::new(),
             body: Body::Empty,
         };
-        let mut node = Node::new(inode, self.open_ssn());
-        node.dir_key = key;
-        node.inode.size = target.len() as u64;
-        node.shown_size = node.inode.size;
-        if target.len() > TAIL {
-            node.small = Some(target.into());
-            self.small_bytes += target.len() as u64;
-        } else if !target.is_empty() {
-            node.inode.body = Body::Inline(target.to_vec());
-        }
-        self.inodes.take_number(dir, node);
-        self.add_entry(dir, key, ino, file_type, name)?;
-        if is_dir && let Some(parent) = self.inodes.nodes.get_mut(&dir) {
-            parent.inode.nlink += 1;
-        }
-        self.changed_names(dir, now);
-        self.touch(ino);
-        self.attr(ino)
+        Node::new(inode, self.open_ssn())
     }
 
     fn choose_anchor(&mut self, dir: Ino) -> GroupNo {
@@ -286,7 +316,7 @@ impl Core {
             return Err(Error::NotPermitted.into());
         }
         let (nlink, file_type) = (node.inode.nlink, node.inode.file_type());
-        if nlink == 0 {
+        if nlink == 0 && !node.nameless {
             return Err(Error::NotFound.into());
         }
         if nlink >= LINKS_MAX {
@@ -308,7 +338,12 @@ impl Core {
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
             node.inode.nlink += 1;
             node.inode.ctime = now;
+            if std::mem::take(&mut node.nameless) {
+                node.inode.parent = dir;
+                node.dir_key = key;
+            }
         }
+        self.mark_leftover(ino);
         self.touch(ino);
         self.attr(ino)
     }
@@ -394,7 +429,7 @@ impl Core {
         (new_dir, new_name): (Ino, &[u8]),
         flags: RenameFlags,
     ) -> Result<(), Stop> {
-        if flags.no_replace && flags.exchange {
+        if flags.exchange && (flags.no_replace || flags.whiteout.is_some()) {
             return Err(Error::Invalid("these flags exclude each other").into());
         }
         valid_name(name)?;
@@ -440,7 +475,17 @@ impl Core {
         if moved_dir && dir != new_dir && to.is_none() && parent_links >= LINKS_MAX {
             return Err(Error::TooManyLinks.into());
         }
-        self.prepare_remove_entry(dir, from.key)?;
+        let whiteout = match &flags.whiteout {
+            Some(new) => {
+                self.prepare_replace_entry(dir, from.key)?;
+                let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
+                Some((ino, new))
+            }
+            None => {
+                self.prepare_remove_entry(dir, from.key)?;
+                None
+            }
+        };
         let key = match &to {
             Some(to) => {
                 self.prepare_replace_entry(new_dir, to.key)?;
@@ -456,7 +501,10 @@ impl Core {
             Some(_) => self.replace_entry(new_dir, key, entry)?,
             None => self.add_entry(new_dir, key, from.ino, moved_type, new_name)?,
         }
-        self.remove_entry(dir, &from)?;
+        match whiteout {
+            Some((ino, new)) => self.leave_whiteout(dir, &from, ino, new)?,
+            None => self.remove_entry(dir, &from)?,
+        }
         if let Some(to) = &to {
             let target_dir = self
                 .inodes
@@ -481,6 +529,23 @@ impl Core {
         self.moved(from.ino, new_dir, key, now);
         self.changed_names(dir, now);
         self.changed_names(new_dir, now);
+        Ok(())
+    }
+
+    /// Puts a whiteout, a character device of number 0, where a name was: an overlay sees that nothing is there.
+    fn leave_whiteout(
+        &mut self,
+        dir: Ino,
+        from: &Found,
+        ino: Ino,
+        new: &NewInode,
+    ) -> Result<(), Stop> {
+        let new = NewInode { rdev: 0, ..*new };
+        let mut node = self.new_node(dir, ino, mode::CHARACTER, &new);
+        node.dir_key = from.key;
+        self.inodes.take_number(dir, node);
+        self.replace_entry(dir, from.key, (ino, mode::CHARACTER, &from.name))?;
+        self.touch(ino);
         Ok(())
     }
 

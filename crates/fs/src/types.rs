@@ -82,6 +82,8 @@ pub struct RenameFlags {
     pub no_replace: bool,
     /// Swap the two names.
     pub exchange: bool,
+    /// Leave a whiteout of these permissions and owner where the old name was.
+    pub whiteout: Option<NewInode>,
 }
 
 /// An entry that readdir gives.

@@ -44,6 +44,15 @@ impl Volume {
         self.run(|core| core.make(dir, name, mode::REGULAR, new, b""))
     }
 
+    /// Makes a regular file without a name placed as if in `dir`, held once as by [`Volume::open_file`]. It is gone
+    /// when that is released, unless [`Volume::link`] has named it; other files without a name cannot be named again.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn create_unnamed(&self, dir: Ino, new: &NewInode) -> Result<Attr, Error> {
+        self.run(|core| core.make_unnamed(dir, new))
+    }
+
     /// Makes a directory.
     ///
     /// # Errors

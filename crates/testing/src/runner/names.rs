@@ -212,6 +212,7 @@ impl Runner<'_> {
         let flags = RenameFlags {
             no_replace: how == Rename::NoReplace,
             exchange: how == Rename::Exchange,
+            whiteout: None,
         };
         let (name, new_name) = (name.bytes(), new_name.bytes());
         let outcome = self.subject()?.rename(from, &name, to, &new_name, flags);
