@@ -230,6 +230,8 @@ fn info_json(volume: &Volume) -> Value {
             "durable_segment": info.durable.get(),
             "checkpoint": info.checkpoint.get(),
             "unsettled_images": info.images,
+            "cleaned_frags": info.cleaned_frags,
+            "cleaned_live_frags": info.cleaned_live_frags,
             "held_bytes": bytes(info.held_frags),
         },
         "memory": {

@@ -58,6 +58,8 @@ pub(crate) struct Core {
     pub dirty_since: Option<Timestamp>,
     /// Most bytes of large files' data that may wait.
     pub homed_max: u64,
+    /// What the mover did.
+    pub cleaned: Cleaned,
     /// An operation was admitted while much of what may be dirty was: time for a commit, before one has to wait.
     pub pressed: bool,
     /// Files to be looked at for leftovers: orphans and pending truncates.
@@ -70,6 +72,15 @@ pub(crate) struct Core {
     pub unfinished: BTreeMap<Ino, Error>,
     /// Whether what an earlier mount left over has been found.
     pub leftovers_found: bool,
+}
+
+/// What the mover went through since the volume was opened, in fragments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cleaned {
+    /// All ranges together.
+    pub frags: u64,
+    /// What of it was in use, and so moved.
+    pub live: u64,
 }
 
 impl Core {

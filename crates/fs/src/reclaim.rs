@@ -86,13 +86,14 @@ impl Core {
             };
             owners.push((extent, record));
         }
-        let mut missing = false;
+        let (mut missing, mut live) = (false, 0);
         for (extent, record) in owners {
             // What was made dirty so far stays so; the rest follows after a commit.
             self.admit_removal()?;
             if self.space.is_set(extent.start) == Some(false) {
                 continue;
             }
+            live += extent.frags;
             match self.move_block(extent, &record, range) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
                 // The others are looked at all the same, so that what they miss is read along.
@@ -100,7 +101,12 @@ impl Core {
                 other => other?,
             }
         }
-        if missing { Err(Stop::Missing) } else { Ok(()) }
+        if missing {
+            return Err(Stop::Missing);
+        }
+        self.cleaned.frags += range.frags;
+        self.cleaned.live += live.min(range.frags);
+        Ok(())
     }
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its

@@ -186,6 +186,7 @@ impl Core {
             small_bytes: 0,
             dirty_since: None,
             homed_max: 64 << 20,
+            cleaned: crate::core::Cleaned::default(),
             pressed: false,
             leftovers: BTreeSet::new(),
             usable_log: None,

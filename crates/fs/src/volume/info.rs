@@ -38,6 +38,10 @@ pub struct Info {
     pub inodes: u64,
     /// Images that have not settled.
     pub images: u64,
+    /// Fragments of the ranges that were cleaned since the volume was opened, and what of them was in use.
+    pub cleaned_frags: u64,
+    /// See above.
+    pub cleaned_live_frags: u64,
     /// Bytes in the block cache.
     pub cached_bytes: u64,
     /// Bytes that wait for a segment, estimated, and of large files' data.
@@ -100,6 +104,8 @@ impl Volume {
             checkpoint: core.base.ssn,
             inodes: core.inodes.live,
             images: core.maps.lazy_map.len() as u64,
+            cleaned_frags: core.cleaned.frags,
+            cleaned_live_frags: core.cleaned.live,
             cached_bytes: core.blocks.cached_bytes(),
             dirty_log_bytes: core.segment_estimate(),
             dirty_home_bytes: core.homed_bytes(),

@@ -24,14 +24,11 @@ const FILLED: f64 = 0.95;
 const START: f64 = 0.90;
 /// How far apart directories are that are deleted as a whole: all over the volume.
 const FAR: usize = 7919;
-/// Utilisation of the ranges out of which every second file was deleted, of directories that were made one after the
-/// other.
-const UTILISATION: f64 = 0.5;
 
 pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
     let loam = Rates::measure(tools, Kind::Loam)?;
     let ext4 = Rates::measure(tools, Kind::Ext4)?;
-    let cleaning = (1.0 - UTILISATION) / 2.0;
+    let cleaning = (1.0 - loam.utilisation) / 2.0;
     let row = |what: &str, bound: String, least: f64, rate: fn(&Rates) -> Rate| {
         Row::claim(
             format!("90 % full, {what}: writing small files, by the model"),
@@ -53,7 +50,10 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
         ),
         row(
             "every second file deleted",
-            format!("0.7 of what cleaning allows, {cleaning}"),
+            format!(
+                "0.7 of (1 - u) / 2 at u = {:.2} of what was cleaned",
+                loam.utilisation
+            ),
             0.7 * cleaning,
             |rates| rates.files,
         ),
@@ -72,6 +72,8 @@ struct Rates {
     empty: Rate,
     directories: Rate,
     files: Rate,
+    /// How much of what LoamFS cleaned in the last phase was in use.
+    utilisation: f64,
 }
 
 impl Rates {
@@ -85,7 +87,9 @@ impl Rates {
         let directories = filler.phase(&lab, &mounted)?;
         filler.fill(mounted.path(), FILLED)?;
         filler.thin(&mounted, 0, every_second)?;
+        let before = cleaned(&mounted, kind)?;
         let files = filler.phase(&lab, &mounted)?;
+        let after = cleaned(&mounted, kind)?;
         mounted.unmount()?;
         if kind == Kind::Loam {
             lab.check()?;
@@ -94,6 +98,7 @@ impl Rates {
             empty,
             directories,
             files,
+            utilisation: (after.1 - before.1) / (after.0 - before.0).max(1.0),
         })
     }
 
@@ -111,6 +116,17 @@ impl Rates {
             _ => format!("no space left {from}"),
         }
     }
+}
+
+/// Fragments that LoamFS cleaned so far, and what of them was in use.
+fn cleaned(mounted: &Mounted, kind: Kind) -> Result<(f64, f64), Error> {
+    if kind != Kind::Loam {
+        return Ok((0.0, 0.0));
+    }
+    let info = mounted.info()?;
+    let number = |name| info.pointer(name).and_then(serde_json::Value::as_f64);
+    let frags = number("/log/cleaned_frags").unwrap_or(0.0);
+    Ok((frags, number("/log/cleaned_live_frags").unwrap_or(0.0)))
 }
 
 /// Directories that are there, by number.
