@@ -12,6 +12,9 @@ pub const DISCRIMINATORS: u64 = 256;
 /// Lowest key of an entry. Positions below it are the start, `.` and `..`.
 pub const FIRST_KEY: u64 = DISCRIMINATORS;
 
+/// Keys of entries end here.
+pub const KEYS_END: u64 = 1 << 63;
+
 /// The lowest key that `name` may have; the others of its hash follow, up to [`DISCRIMINATORS`].
 pub fn hash_key(key: &[u8; 16], name: &[u8]) -> u64 {
     let mut hasher = SipHasher13::new_with_key(key);

@@ -6,7 +6,9 @@
 use crate::blocks::{Blocks, Stop};
 use crate::error::Corrupt;
 use crate::tree::{Aggregate, Tree};
-use loamfs_format::dirent::{DISCRIMINATORS, Dirent, INLINE_OVERHEAD, InlineMap, hash_key};
+use loamfs_format::dirent::{
+    DISCRIMINATORS, Dirent, FIRST_KEY, INLINE_OVERHEAD, InlineMap, KEYS_END, hash_key,
+};
 use loamfs_format::inode::{Body, Inode, TAIL};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, Ino};
@@ -42,10 +44,12 @@ fn inline(inode: &Inode) -> Result<InlineMap, Stop> {
 }
 
 fn decode(inode: &Inode, key: u64, value: &[u8]) -> Result<Found, Stop> {
-    let entry = Dirent::decode(value).ok_or(Corrupt::Dirent {
-        ino: inode.ino,
-        key,
-    })?;
+    let entry = Dirent::decode(value)
+        .filter(|_| (FIRST_KEY..KEYS_END).contains(&key))
+        .ok_or(Corrupt::Dirent {
+            ino: inode.ino,
+            key,
+        })?;
     Ok(Found {
         key,
         ino: entry.ino,

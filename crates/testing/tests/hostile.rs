@@ -188,3 +188,12 @@ fn a_segment_that_calls_the_future_durable_hides_no_damage() {
     let files = find(&volume, "files");
     assert_eq!(count(&volume, files), Err(5));
 }
+
+#[test]
+fn an_entry_with_a_key_that_no_name_has_is_damage() {
+    // The highest: there is no position behind it.
+    let mut anatomy = anatomy("sound");
+    let dir = change_inode(&mut anatomy, "moved-directory", BODY, &[0xff; 8]);
+    let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+    assert_eq!(count(&volume, dir), Err(5));
+}
