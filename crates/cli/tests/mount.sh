@@ -194,7 +194,7 @@ except OSError as error:
     assert error.errno == errno.ENOSPC
 assert os.fstat(fd).st_size == 30 * block
 copy = os.open("copy", os.O_CREAT | os.O_RDWR)
-assert os.copy_file_range(fd, copy, 40 * block) == 30 * block
+assert os.copy_file_range(fd, copy, 40 * block, 0) == 30 * block
 assert os.pread(copy, 40 * block, 0) == os.pread(fd, 40 * block, 0)
 os.unlink("ranges"), os.unlink("copy")
 END

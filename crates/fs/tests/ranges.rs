@@ -133,6 +133,7 @@ fn holes_get_space_and_data_stay() {
     volume.allocate(ino, 0, 20 * BLOCK as u64, true).unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 20 * BLOCK as u64);
     assert_eq!(volume.seek_hole(ino, 0).unwrap(), 20 * BLOCK as u64);
+    assert_eq!(blocks(&volume, ino), 20 * BLOCK as u64);
     volume.sync().unwrap();
     assert_eq!(blocks(&volume, ino), 20 * BLOCK as u64);
     volume.close().unwrap();
