@@ -50,7 +50,7 @@ impl Core {
         let node = self.file(ino)?;
         let (frees, end) = (frees_blocks(node), range.end.min(node.inode.size));
         if range.start >= end {
-            return Ok(());
+            return self.note_change(ino);
         }
         if !frees {
             return self.zero_bytes(ino, range.start..end);
@@ -80,6 +80,14 @@ impl Core {
         }
         let next = self.free_blocks(ino, whole.clone())?;
         Ok((next < whole.end).then(|| next * block))
+    }
+
+    /// What finds nothing to do is a change all the same, as the kernel's own file systems have it.
+    fn note_change(&mut self, ino: Ino) -> Result<(), Stop> {
+        self.prepare_dirty(ino)?;
+        self.admit_removal()?;
+        self.changed_content(ino);
+        Ok(())
     }
 
     /// The blocks of which `range` leaves nothing. Behind the end of the file there is nothing to leave.
@@ -251,7 +259,7 @@ impl Core {
         let size = self.file(ino)?.inode.size;
         let end = if grow { range.end } else { range.end.min(size) };
         if range.start >= end {
-            return Ok(None);
+            return self.note_change(ino).map(|()| None);
         }
         let first = range.start / block;
         let stop = first + (STEP_FILL / block).max(1);
@@ -265,14 +273,13 @@ impl Core {
         if reach > size {
             self.resize(ino, reach)?;
         }
-        let Some(node) = self.inodes.nodes.get(&ino).filter(|node| node.is_large()) else {
-            return Ok(Some(reach).filter(|reach| *reach < end));
-        };
         let mut units = BTreeMap::new();
-        for unit in (first..stop).map(|block| block * per_block) {
-            let homed = homes.iter().any(|(home, _)| *home == unit);
-            if !homed && node.homed.first_in(unit..unit + per_block).is_none() {
-                units.insert(unit, vec![0; UNIT as usize]);
+        if let Some(node) = self.inodes.nodes.get(&ino).filter(|node| node.is_large()) {
+            for unit in (first..stop).map(|block| block * per_block) {
+                let homed = homes.iter().any(|(home, _)| *home == unit);
+                if !homed && node.homed.first_in(unit..unit + per_block).is_none() {
+                    units.insert(unit, vec![0; UNIT as usize]);
+                }
             }
         }
         self.put_units(ino, units);

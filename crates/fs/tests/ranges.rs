@@ -219,6 +219,25 @@ fn data_and_holes_are_found() {
 }
 
 #[test]
+fn what_changes_nothing_is_a_change_all_the_same() {
+    let (_, volume, ino) = with_file(100);
+    let long_ago = loamfs_fs::SetAttr {
+        mtime: Some(loamfs_fs::SetTime::At(loamfs_fs::Timestamp::default())),
+        ..loamfs_fs::SetAttr::default()
+    };
+    let changed = || volume.getattr(ino).unwrap().mtime != loamfs_fs::Timestamp::default();
+    volume.setattr(ino, &long_ago).unwrap();
+    volume.allocate(ino, 0, 50, true).unwrap();
+    assert!(changed());
+    volume.setattr(ino, &long_ago).unwrap();
+    volume.allocate(ino, 1000, 50, false).unwrap();
+    assert!(changed());
+    volume.setattr(ino, &long_ago).unwrap();
+    volume.punch(ino, 1000, 50).unwrap();
+    assert!(changed());
+}
+
+#[test]
 fn a_small_file_is_data_to_its_end() {
     let (_, volume, ino) = with_file(100);
     assert_eq!(volume.seek_data(ino, 99).unwrap(), 99);
