@@ -21,6 +21,7 @@ need mkfs.ext4 e2fsprogs
 need blkid util-linux
 need xz xz-utils
 need diff diffutils
+need python3 python3
 [ -z "$missing" ] && exit 0
 
 echo "setup: installing$missing"

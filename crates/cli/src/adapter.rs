@@ -11,7 +11,7 @@
 mod convert;
 mod lookups;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,9 +21,9 @@ use loamfs_fs::types::{Attr, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
-    AttrReply, ByteSink, Caller, DirPlusSink, DirSink, EntryReply, Errno, Filesystem, Negotiated,
-    NewNode, NodeId, OpenFlags, OpenReply, ReadReply, SetXattrFlags, SetXattrMode, StatfsReply,
-    StatxReply, WriteFlags,
+    AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
+    Filesystem, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply, SeekWhence,
+    SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
 };
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
@@ -34,6 +34,9 @@ const TTL: Duration = Duration::from_secs(3_600);
 
 /// Entries that are taken from the volume at a time.
 const READDIR_BATCH: usize = 128;
+
+/// Most that one request copies, in bytes: a thread serves nothing else meanwhile. Programs ask again.
+const COPY_MAX: u64 = 64 << 20;
 
 /// Longest name, in bytes.
 const NAME_MAX: u32 = 255;
@@ -436,6 +439,65 @@ impl Filesystem for Adapter {
         let ino = ino_of(node);
         let taken = self.answer("write", ino, self.volume.write(ino, offset, data))?;
         u32::try_from(taken).map_err(|_| Errno::IO)
+    }
+
+    fn fallocate(
+        &self,
+        _: Caller,
+        node: NodeId,
+        _: u64,
+        range: Range<u64>,
+        mode: FallocateMode,
+    ) -> Result<(), Errno> {
+        let (ino, offset, len) = (ino_of(node), range.start, range.end - range.start);
+        let done = match mode {
+            FallocateMode {
+                punch_hole: true,
+                zero_range: true,
+                ..
+            } => return Err(Errno::OPNOTSUPP),
+            FallocateMode {
+                punch_hole: true, ..
+            } => self.volume.punch(ino, offset, len),
+            FallocateMode {
+                zero_range: true,
+                keep_size,
+                ..
+            } => self.volume.zero(ino, offset, len, !keep_size),
+            FallocateMode { keep_size, .. } => self.volume.allocate(ino, offset, len, !keep_size),
+        };
+        self.answer("fallocate", ino, done)
+    }
+
+    fn lseek(
+        &self,
+        _: Caller,
+        node: NodeId,
+        _: u64,
+        offset: u64,
+        whence: SeekWhence,
+    ) -> Result<u64, Errno> {
+        let ino = ino_of(node);
+        let found = match whence {
+            SeekWhence::Data => self.volume.seek_data(ino, offset),
+            SeekWhence::Hole => self.volume.seek_hole(ino, offset),
+        };
+        self.answer("lseek", ino, found)
+    }
+
+    fn copy_file_range(
+        &self,
+        _: Caller,
+        from: CopyEnd,
+        to: CopyEnd,
+        length: u64,
+    ) -> Result<u64, Errno> {
+        let (source, target) = (ino_of(from.node), ino_of(to.node));
+        let len = length.min(COPY_MAX);
+        let copied = self
+            .volume
+            .copy_range((source, from.offset), (target, to.offset), len);
+        self.answer("copy", target, copied)
     }
 
     fn fsync(&self, _: Caller, node: NodeId, _: u64, datasync: bool) -> Result<(), Errno> {

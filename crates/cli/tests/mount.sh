@@ -158,6 +158,48 @@ os.unlink("named"), os.unlink("moved")
 END
 ok "open files, long names, sparse and special files, files without a name, whiteouts"
 
+# Ranges: what the kernel has cached must follow.
+python3 - "$mnt" <<'END'
+import ctypes, errno, mmap, os, sys
+os.chdir(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+keep, punch, zero, block = 1, 2, 16, 16384
+
+def fallocate(fd, mode, offset, length):
+    if libc.fallocate(fd, mode, ctypes.c_long(offset), ctypes.c_long(length)) != 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+fd = os.open("ranges", os.O_CREAT | os.O_RDWR)
+os.write(fd, b"x" * 20 * block)
+os.fsync(fd)
+mapped = mmap.mmap(fd, 20 * block)
+full = os.fstat(fd).st_blocks
+fallocate(fd, punch | keep, block + 5, 10 * block)
+assert os.pread(fd, 3, block + 4) == b"x\0\0" and mapped[5 * block] == 0
+os.fsync(fd)
+assert os.fstat(fd).st_blocks == full - 9 * block // 512
+assert os.lseek(fd, 0, os.SEEK_HOLE) == 2 * block
+assert os.lseek(fd, 2 * block, os.SEEK_DATA) == 11 * block
+fallocate(fd, 0, 0, 30 * block)
+assert os.fstat(fd).st_size == 30 * block
+assert os.lseek(fd, 0, os.SEEK_HOLE) == 30 * block
+fallocate(fd, zero, 15 * block, 10)
+assert os.pread(fd, 12, 15 * block - 1) == b"x" + 10 * b"\0" + b"x"
+fallocate(fd, keep, 0, 100 * block)
+assert os.fstat(fd).st_size == 30 * block
+try:
+    fallocate(fd, 0, 0, 1 << 40)
+    raise SystemExit("more space was given than there is")
+except OSError as error:
+    assert error.errno == errno.ENOSPC
+assert os.fstat(fd).st_size == 30 * block
+copy = os.open("copy", os.O_CREAT | os.O_RDWR)
+assert os.copy_file_range(fd, copy, 40 * block, 0) == 30 * block
+assert os.pread(copy, 40 * block, 0) == os.pread(fd, 40 * block, 0)
+os.unlink("ranges"), os.unlink("copy")
+END
+ok "ranges are freed, zeroed, filled, searched and copied"
+
 # The daemon dies while a tree is unpacked.
 mkdir "$mnt/second"
 dd if=/dev/urandom of="$mnt/second/marker" bs=64K count=40 conv=fsync status=none

@@ -187,9 +187,12 @@ impl Core {
     /// What stat shows.
     pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         let frag = u64::from(self.geometry.fragment_size);
+        let block = u64::from(self.geometry.block_size);
         let node = self.node(ino)?;
         let i = &node.inode;
-        let waiting = node.homed.bytes() + node.small.as_ref().map_or(0, |s| s.len() as u64);
+        // Homes are whole blocks, of which perhaps only a part waits.
+        let homed = node.homed.bytes().max(node.homed.dirty_blocks * block);
+        let waiting = homed + node.small.as_ref().map_or(0, |s| s.len() as u64);
         let content = match i.body {
             Body::DirTree(_) => i.size,
             _ => i.frags.saturating_mul(frag).max(waiting),

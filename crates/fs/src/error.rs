@@ -39,6 +39,9 @@ pub enum Error {
     /// Too many links.
     #[error("too many links")]
     TooManyLinks,
+    /// Nothing of what is looked for is there before the end of the file.
+    #[error("nothing there before the end of the file")]
+    NoData,
     /// Larger than a file can be.
     #[error("the file would be too large")]
     TooLarge,
@@ -192,6 +195,7 @@ impl Error {
             Error::Invalid(_) | Error::Options(_) => 22,
             Error::NameTooLong => 36,
             Error::TooManyLinks => 31,
+            Error::NoData => 6,
             Error::TooLarge => 27,
             Error::NoSpace => 28,
             Error::ReadOnly => 30,

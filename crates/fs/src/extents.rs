@@ -9,7 +9,7 @@ use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Pointer};
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use zerocopy::{FromBytes, IntoBytes};
 
 fn tree_of(inode: &Inode, kind: BlockKind) -> Tree {
@@ -73,13 +73,28 @@ pub(crate) fn overlapping(
     from: u64,
     to: u64,
 ) -> Result<Vec<FileExtent>, Stop> {
+    first_overlapping(inode, blocks, geometry, from..to, usize::MAX)
+}
+
+/// The first `max` of the extents that overlap blocks `range`, in order.
+pub(crate) fn first_overlapping(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    geometry: &Geometry,
+    Range {
+        start: from,
+        end: to,
+    }: Range<u64>,
+    max: usize,
+) -> Result<Vec<FileExtent>, Stop> {
     let wanted = |e: &FileExtent| e.block < to && e.block + blocks_of(e, geometry) > from;
     match &inode.body {
         Body::Extents(extents) => {
             for extent in extents {
                 sound(inode, extent, geometry)?;
             }
-            Ok(extents.iter().filter(|e| wanted(e)).copied().collect())
+            let overlapping = extents.iter().filter(|e| wanted(e));
+            Ok(overlapping.take(max).copied().collect())
         }
         Body::ExtentTree(root) => {
             let tree = tree(inode);
@@ -89,18 +104,19 @@ pub(crate) fn overlapping(
             let mut found = Vec::new();
             let mut bad = None;
             let _ = tree.scan(root, blocks, start, |key, value| {
-                if key >= to {
+                if key >= to || found.len() >= max {
                     return ControlFlow::Break(());
                 }
                 match decode(inode, geometry, key, value) {
-                    Ok(extent) => found.push(extent),
+                    Ok(extent) if wanted(&extent) => found.push(extent),
+                    Ok(_) => {}
                     Err(stop) => bad = Some(stop),
                 }
                 ControlFlow::Continue(())
             })?;
             match bad {
                 Some(stop) => Err(stop),
-                None => Ok(found.into_iter().filter(wanted).collect()),
+                None => Ok(found),
             }
         }
         _ => Ok(Vec::new()),

@@ -54,7 +54,7 @@ impl Node {
 
 impl Core {
     /// A regular file that is in memory.
-    fn file(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+    pub fn file(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
         let node = self.node(ino)?;
         if node.inode.is_dir() {
             return Err(Error::IsDirectory.into());
@@ -260,7 +260,7 @@ impl Core {
     }
 
     /// The content of a file changed: times, and the set-user-id bits that a write takes away are the front end's.
-    fn changed_content(&mut self, ino: Ino) {
+    pub fn changed_content(&mut self, ino: Ino) {
         let small_max = self.small_max();
         let now = self.clock.now();
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
@@ -275,7 +275,7 @@ impl Core {
     }
 
     /// Gives a small file its whole content. The inode must be prepared.
-    fn set_small(&mut self, ino: Ino, content: Vec<u8>) {
+    pub fn set_small(&mut self, ino: Ino, content: Vec<u8>) {
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return;
         };
@@ -370,7 +370,8 @@ impl Core {
         Ok(())
     }
 
-    fn put_units(&mut self, ino: Ino, units: BTreeMap<u64, Vec<u8>>) {
+    /// Takes in new contents of whole units of a large file.
+    pub fn put_units(&mut self, ino: Ino, units: BTreeMap<u64, Vec<u8>>) {
         if units.is_empty() {
             return;
         }

@@ -18,6 +18,7 @@ mod inodes;
 mod maps;
 mod mkfs;
 mod namespace;
+mod ranges;
 mod reader;
 mod reclaim;
 mod recovery;

@@ -12,6 +12,7 @@ mod flight;
 mod homes;
 mod info;
 mod operations;
+mod ranges;
 mod space;
 mod sync;
 

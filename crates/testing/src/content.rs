@@ -81,6 +81,22 @@ impl Content {
         self.size = size;
     }
 
+    /// Makes a range zeros, as far as the file goes.
+    pub fn clear(&mut self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.size);
+        if offset >= end {
+            return;
+        }
+        let units = self.units.range(offset / UNIT..end.div_ceil(UNIT));
+        let units: Vec<u64> = units.map(|(&number, _)| number).collect();
+        for number in units {
+            let base = number * UNIT;
+            let (from, to) = (base.max(offset), (base + UNIT).min(end));
+            let zeroes = vec![0; (to - from) as usize];
+            self.write_unit(number, (from - base) as usize, &zeroes);
+        }
+    }
+
     /// The bytes of a range, as far as the file goes.
     pub fn read(&self, offset: u64, len: usize) -> Vec<u8> {
         let end = offset.saturating_add(len as u64).min(self.size);
@@ -95,6 +111,21 @@ impl Content {
                 .copy_from_slice(&unit[(from - base) as usize..(to - base) as usize]);
         }
         bytes
+    }
+
+    /// Whether the bytes from `from` to `to` are all zeroes; bytes behind the end are.
+    pub fn is_zero(&self, from: u64, to: u64) -> bool {
+        if from >= to {
+            return true;
+        }
+        let mut units = self.units.range(from / UNIT..to.div_ceil(UNIT));
+        units.all(|(&number, unit)| {
+            let base = number * UNIT;
+            let (start, end) = (base.max(from), (base + UNIT).min(to));
+            unit[(start - base) as usize..(end - base) as usize]
+                .iter()
+                .all(|&byte| byte == 0)
+        })
     }
 
     /// Whether the first `len` bytes of unit `number` are the same in both.
@@ -156,6 +187,18 @@ mod tests {
         assert_eq!(content.stored_bytes(), UNIT);
         assert!(content.same_in_unit(&Content::default(), 1, 4096));
         assert!(!content.same_in_unit(&Content::default(), 0, 1));
+    }
+
+    #[test]
+    fn a_cleared_range_is_zeroes_and_the_rest_stays() {
+        let mut content = Content::from_bytes(&[7; 10_000]);
+        content.clear(100, 9_800);
+        assert_eq!(content.size(), 10_000);
+        assert_eq!(content.stored_bytes(), 2 * UNIT);
+        assert_eq!(content.read(95, 10), [[7; 5], [0; 5]].concat());
+        content.clear(0, u64::MAX);
+        assert_eq!(content.stored_bytes(), 0);
+        assert_eq!(content.size(), 10_000);
     }
 
     #[test]

@@ -24,6 +24,8 @@ errnos! {
     ENOENT = 2;
     /// Input/output error.
     EIO = 5;
+    /// No such device or address: no data there.
+    ENXIO = 6;
     /// File exists.
     EEXIST = 17;
     /// Not a directory.

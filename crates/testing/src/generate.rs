@@ -102,7 +102,7 @@ impl Generator {
             Kind::Mkdir if many => Kind::Rmdir,
             Kind::Mkdir if self.dirs.len() > self.profile.dirs_max => Kind::Rmdir,
             Kind::Write | Kind::Create if much && self.rng.one_in(2) => Kind::Unlink,
-            Kind::Write if much => Kind::Truncate,
+            Kind::Write | Kind::Allocate | Kind::Copy if much => Kind::Truncate,
             other => other,
         }
     }
@@ -119,6 +119,8 @@ impl Generator {
             Kind::Chmod | Kind::Chown | Kind::SetMtime => self.attributes(kind, model)?,
             Kind::Truncate => self.truncate(model)?,
             Kind::Write => self.write(model)?,
+            Kind::Punch | Kind::Allocate | Kind::Seek => self.range(kind, model)?,
+            Kind::Copy => self.copy(model)?,
             Kind::Read => self.read(model)?,
             Kind::Open => Op::Open {
                 id: self.file(model)?,
@@ -444,6 +446,46 @@ impl Generator {
             offset,
             len: len as u32,
             seed,
+        })
+    }
+
+    fn range(&mut self, kind: Kind, model: &Model) -> Option<Op> {
+        let id = self.file(model)?;
+        let size = model.get(id)?.size()?;
+        let block = u64::from(self.geometry.block);
+        let offset = match self.rng.below(4) {
+            0 => 0,
+            1 => self.rng.below(size) / block * block,
+            2 => self.rng.below(size),
+            _ => self.rng.below(size + 2 * block),
+        };
+        let len = match self.rng.below(4) {
+            0 => self.rng.between(1, 600),
+            1 => block * self.rng.between(1, 4),
+            2 => size.max(1),
+            _ => self.rng.below(self.profile.write_max.into()).max(1),
+        };
+        Some(match kind {
+            Kind::Punch => Op::Punch { id, offset, len },
+            Kind::Allocate => Op::Allocate {
+                id,
+                offset,
+                len: len.min(self.profile.file_max),
+                grow: self.rng.one_in(2),
+            },
+            _ => Op::Seek { id, offset },
+        })
+    }
+
+    fn copy(&mut self, model: &Model) -> Option<Op> {
+        let (from, to) = (self.file(model)?, self.file(model)?);
+        let (size, to_size) = (model.get(from)?.size()?, model.get(to)?.size()?);
+        Some(Op::Copy {
+            from,
+            offset: self.rng.below(size),
+            to,
+            to_offset: self.rng.below(to_size + 5000).min(self.profile.file_max),
+            len: self.size(self.profile.write_max.into()).max(1),
         })
     }
 

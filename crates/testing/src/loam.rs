@@ -187,6 +187,26 @@ impl Subject for Mounted {
         Ok(self.volume.write(ino, offset, data)?)
     }
 
+    fn punch(&self, ino: Ino, offset: u64, len: u64) -> Outcome<()> {
+        Ok(self.volume.punch(ino, offset, len)?)
+    }
+
+    fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()> {
+        Ok(self.volume.allocate(ino, offset, len, grow)?)
+    }
+
+    fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Outcome<u64> {
+        Ok(self.volume.copy_range(from, to, len)?)
+    }
+
+    fn seek_data(&self, ino: Ino, offset: u64) -> Outcome<u64> {
+        Ok(self.volume.seek_data(ino, offset)?)
+    }
+
+    fn seek_hole(&self, ino: Ino, offset: u64) -> Outcome<u64> {
+        Ok(self.volume.seek_hole(ino, offset)?)
+    }
+
     fn fsync(&self, ino: Ino, data_only: bool) -> Outcome<()> {
         Ok(self.volume.fsync(ino, data_only)?)
     }

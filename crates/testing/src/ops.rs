@@ -73,6 +73,25 @@ pub enum Op {
         len: u32,
         seed: u64,
     },
+    /// Frees a range.
+    Punch { id: Id, offset: u64, len: u64 },
+    /// Fills the holes of a range.
+    Allocate {
+        id: Id,
+        offset: u64,
+        len: u64,
+        grow: bool,
+    },
+    /// Copies a range.
+    Copy {
+        from: Id,
+        offset: u64,
+        to: Id,
+        to_offset: u64,
+        len: u64,
+    },
+    /// Looks for all data and holes from an offset on.
+    Seek { id: Id, offset: u64 },
     /// Reads.
     Read { id: Id, offset: u64, len: u32 },
     /// Holds a file.

@@ -4,6 +4,7 @@
 mod expect;
 mod files;
 mod names;
+mod ranges;
 mod scan;
 
 use std::collections::BTreeMap;
@@ -166,6 +167,9 @@ impl<'a> Runner<'a> {
                 len,
                 seed,
             } => self.write(id, offset, len, seed),
+            Op::Punch { .. } | Op::Allocate { .. } | Op::Copy { .. } | Op::Seek { .. } => {
+                self.range(op)
+            }
             Op::Read { id, offset, len } => self.read(id, offset, len),
             Op::Open { id } => self.open_file(id),
             Op::Release { id } => self.release(id),

@@ -127,6 +127,11 @@ pub trait Subject: Send {
     fn release_file(&self, ino: Ino) -> Outcome<()>;
     fn read(&self, ino: Ino, offset: u64, len: usize) -> Outcome<Vec<u8>>;
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Outcome<usize>;
+    fn punch(&self, ino: Ino, offset: u64, len: u64) -> Outcome<()>;
+    fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()>;
+    fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Outcome<u64>;
+    fn seek_data(&self, ino: Ino, offset: u64) -> Outcome<u64>;
+    fn seek_hole(&self, ino: Ino, offset: u64) -> Outcome<u64>;
     fn fsync(&self, ino: Ino, data_only: bool) -> Outcome<()>;
     fn sync(&self) -> Outcome<()>;
     fn statfs(&self) -> StatFs;

@@ -158,7 +158,10 @@ impl Volume {
     }
 
     /// Runs a removal, committing when too much is dirty.
-    fn run_removal<T>(&self, mut op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+    pub(super) fn run_removal<T>(
+        &self,
+        mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
+    ) -> Result<T, Error> {
         loop {
             let mut crowded = false;
             let result = self.step(|core| match op(core) {

@@ -262,7 +262,10 @@ impl Replacing {
                     self.fresh.retain(|&other| other != id);
                 }
             }
-            Op::Truncate { id, .. } => self.fresh.retain(|&other| other != id),
+            Op::Truncate { id, .. }
+            | Op::Punch { id, .. }
+            | Op::Allocate { id, .. }
+            | Op::Copy { to: id, .. } => self.fresh.retain(|&other| other != id),
             Op::Rename {
                 dir,
                 name,

@@ -54,6 +54,19 @@ fn truncate(id: Id, size: u64) -> Op {
     Op::Truncate { id, size }
 }
 
+fn punch(id: Id, offset: u64, len: u64) -> Op {
+    Op::Punch { id, offset, len }
+}
+
+fn allocate(id: Id, len: u64) -> Op {
+    Op::Allocate {
+        id,
+        offset: 0,
+        len,
+        grow: true,
+    }
+}
+
 /// What may follow a workload, before the crash that comes after it.
 pub const FOLLOWS: [&str; 8] = [
     "age",
@@ -106,6 +119,7 @@ pub fn singles(geometry: &Geometry, fresh: Id) -> Vec<Single> {
         renaming(fresh),
         attributes(),
         cutting(geometry),
+        ranges(geometry),
         writing(geometry),
         idioms(geometry, fresh),
     ]
@@ -412,6 +426,40 @@ fn cutting(geometry: &Geometry) -> Vec<Single> {
                 truncate(LARGE, block + 50),
                 write(LARGE, block + 50, 2 * block),
             ],
+        ),
+    ]
+}
+
+fn ranges(geometry: &Geometry) -> Vec<Single> {
+    let block = u64::from(geometry.block);
+    vec![
+        single("punch-small", BLOCK, [punch(BLOCK, 10, 500)]),
+        single("punch-blocks", LARGE, [punch(LARGE, block, 2 * block)]),
+        single("punch-parts", LARGE, [punch(LARGE, block - 10, block + 20)]),
+        single("punch-all", LARGE, [punch(LARGE, 0, 100 * block)]),
+        single(
+            "punch-what-was-written",
+            LARGE,
+            [write(LARGE, block, 3 * block), punch(LARGE, block, block)],
+        ),
+        single(
+            "punch-and-write",
+            LARGE,
+            [punch(LARGE, 0, 4 * block), write(LARGE, block + 5, block)],
+        ),
+        single("allocate-hole", HUGE, [allocate(HUGE, 8 * block)]),
+        single("allocate-more", LARGE, [allocate(LARGE, 12 * block)]),
+        single("allocate-small", FRAGMENT, [allocate(FRAGMENT, 4 * block)]),
+        single(
+            "copy",
+            EMPTY,
+            [Op::Copy {
+                from: LARGE,
+                offset: 7,
+                to: EMPTY,
+                to_offset: 0,
+                len: 3 * block,
+            }],
         ),
     ]
 }

@@ -52,6 +52,43 @@ impl Model {
         Ok(())
     }
 
+    /// Frees a range.
+    pub fn punch(&mut self, id: Id, offset: u64, len: u64) -> Answer<()> {
+        self.range_end(id, offset, len)?;
+        self.content_mut(id)?.clear(offset, len);
+        Ok(())
+    }
+
+    /// Fills the holes of a range, which shows in the size alone.
+    pub fn allocate(&mut self, id: Id, offset: u64, len: u64, grow: bool) -> Answer<()> {
+        let end = self.range_end(id, offset, len)?;
+        let content = self.content_mut(id)?;
+        if grow && end > content.size() {
+            content.truncate(end);
+        }
+        Ok(())
+    }
+
+    fn range_end(&self, id: Id, offset: u64, len: u64) -> Answer<u64> {
+        self.content(id)?;
+        if len == 0 {
+            return Err(EINVAL.into());
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
+        Ok(end.ok_or(EFBIG)?)
+    }
+
+    /// Copies a range, as far as the source goes.
+    pub fn copy(&mut self, from: (Id, u64), to: (Id, u64), len: u64) -> Answer<u64> {
+        self.content(to.0)?;
+        let data = self.content(from.0)?.read(from.1, len as usize);
+        if from.0 == to.0 && from.1.abs_diff(to.1) < len {
+            return Err(EINVAL.into());
+        }
+        self.write(to.0, to.1, &data)?;
+        Ok(data.len() as u64)
+    }
+
     /// Changes permissions.
     pub fn chmod(&mut self, id: Id, permissions: u32) -> Answer<()> {
         self.object_mut(id)?.permissions = permissions;

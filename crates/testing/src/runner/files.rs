@@ -11,6 +11,9 @@ use crate::name::Name;
 use crate::ops::{Op, xattr_name};
 use crate::problem::{Problem, Verdict};
 
+/// Bytes that a comparison after an operation reads at most.
+const CHECKED_MAX: usize = 1 << 20;
+
 impl Runner<'_> {
     pub(super) fn setattr(&mut self, op: &Op) -> Verdict<Step> {
         let mut set = SetAttr::default();
@@ -68,7 +71,7 @@ impl Runner<'_> {
         let outcome = self.subject()?.write(ino, offset, &data);
         if is_no_space(&outcome) {
             let step = self.refused_for_space(true, &[id])?;
-            self.check_around(id, offset, len)?;
+            self.check_around(id, offset, len.into())?;
             return Ok(step);
         }
         let written = *outcome.as_ref().unwrap_or(&data.len());
@@ -82,19 +85,19 @@ impl Runner<'_> {
             // Only space can end a write early.
             self.refused_for_space(true, &[])?;
         }
-        self.check_around(id, offset, len)?;
+        self.check_around(id, offset, len.into())?;
         self.check_object(id)?;
         Ok(Step::Done)
     }
 
     /// Compares what a write touched, and the bytes beside it.
-    fn check_around(&self, id: Id, offset: u64, len: u32) -> Verdict {
+    pub(super) fn check_around(&self, id: Id, offset: u64, len: u64) -> Verdict {
         let content = self.model.get(id).and_then(|object| object.content());
         let (Some(content), Some(ino)) = (content, self.ino(id)) else {
             return Ok(());
         };
         let start = offset.saturating_sub(100);
-        let len = len as usize + 200;
+        let len = usize::try_from(len).map_or(CHECKED_MAX, |len| len.min(CHECKED_MAX)) + 200;
         compare_range(self.subject()?, ino, content, start, len)
     }
 

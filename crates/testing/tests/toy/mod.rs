@@ -574,6 +574,29 @@ impl Subject for Open {
         Ok(data.len())
     }
 
+    fn punch(&self, ino: Ino, offset: u64, len: u64) -> Outcome<()> {
+        self.change(|state| state.model.punch(ino.0, offset, len))
+    }
+
+    fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()> {
+        self.change(|state| state.model.allocate(ino.0, offset, len, grow))
+    }
+
+    fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Outcome<u64> {
+        let (from, to) = ((from.0.0, from.1), (to.0.0, to.1));
+        self.change(|state| state.model.copy(from, to, len))
+    }
+
+    fn seek_data(&self, ino: Ino, offset: u64) -> Outcome<u64> {
+        self.seek_hole(ino, offset).map(|_| offset)
+    }
+
+    fn seek_hole(&self, ino: Ino, offset: u64) -> Outcome<u64> {
+        let size = self.getattr(ino)?.size;
+        let inside = Some(size).filter(|size| offset < *size);
+        inside.ok_or(Failure::plain(loamfs_testing::errno::ENXIO))
+    }
+
     fn fsync(&self, ino: Ino, _data_only: bool) -> Outcome<()> {
         let one = Some(ino.0).filter(|_| !self.has(Defect::FsyncForgetsData));
         self.write_out(false, one)?;

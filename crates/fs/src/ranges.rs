@@ -1,0 +1,375 @@
+//! Ranges of regular files: freeing, zeroing and filling them, and finding data and holes (fallocate, lseek).
+//!
+//! What is a hole is told by blocks, as homes are: a block is data when it has a home, or will get one. A small file is
+//! data from start to end.
+
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use crate::extents;
+use crate::file::SIZE_MAX;
+use crate::homed::{Homed, UNIT};
+use crate::inodes::Node;
+use loamfs_format::Ino;
+use loamfs_format::inode::FileExtent;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// Extents that one step looks at or frees.
+const STEP_EXTENTS: usize = 256;
+/// Units whose homes one step frees, at most: as many checksums change.
+const STEP_UNITS: u64 = 8192;
+/// Bytes of blocks that one step fills.
+const STEP_FILL: u64 = 256 << 10;
+
+/// What a step of a search came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Search {
+    /// Here it is.
+    At(u64),
+    /// Not before this offset, from which to go on.
+    From(u64),
+}
+
+impl Homed {
+    /// The first unit of `range` that is in memory.
+    fn first_in(&self, range: Range<u64>) -> Option<u64> {
+        let dirty = self.dirty.range(range.clone()).next().map(|(u, _)| *u);
+        let image = self.images.range(range.clone()).next().map(|(u, _)| *u);
+        let batch = self.batch.as_ref();
+        let flying = batch.and_then(|b| b.units.range(range).next().map(|(u, _)| *u));
+        [dirty, image, flying].into_iter().flatten().min()
+    }
+}
+
+impl Core {
+    /// Writes zeros over what the bytes `range` of a file have of blocks beside them; over all of them where blocks are
+    /// not freed. This is all of [`Core::punch`] that may find no space, and comes first.
+    pub fn zero_edges(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
+        let block = u64::from(self.geometry.block_size);
+        let node = self.file(ino)?;
+        let (frees, end) = (frees_blocks(node), range.end.min(node.inode.size));
+        if range.start >= end {
+            return self.note_change(ino);
+        }
+        if !frees {
+            return self.zero_bytes(ino, range.start..end);
+        }
+        let whole = self.whole_blocks(ino, &range)?;
+        let edges = if whole.is_empty() {
+            [range.start..end, 0..0]
+        } else {
+            [
+                range.start..whole.start * block,
+                (whole.end * block).min(end)..end,
+            ]
+        };
+        self.zero_units(ino, edges)
+    }
+
+    /// Frees a bounded number of the blocks in the bytes `range` of a file, which then read as zeros; returns where to go
+    /// on, `None` at the end. Each step is an operation of its own: a crash may leave the range freed in part.
+    pub fn punch(&mut self, ino: Ino, range: Range<u64>) -> Result<Option<u64>, Stop> {
+        let block = u64::from(self.geometry.block_size);
+        if !frees_blocks(self.file(ino)?) {
+            return Ok(None);
+        }
+        let whole = self.whole_blocks(ino, &range)?;
+        if whole.is_empty() {
+            return Ok(None);
+        }
+        let next = self.free_blocks(ino, whole.clone())?;
+        Ok((next < whole.end).then(|| next * block))
+    }
+
+    /// What finds nothing to do is a change all the same, as the kernel's own file systems have it.
+    fn note_change(&mut self, ino: Ino) -> Result<(), Stop> {
+        self.prepare_dirty(ino)?;
+        self.admit_removal()?;
+        self.changed_content(ino);
+        Ok(())
+    }
+
+    /// The blocks of which `range` leaves nothing. Behind the end of the file there is nothing to leave.
+    fn whole_blocks(&mut self, ino: Ino, range: &Range<u64>) -> Result<Range<u64>, Stop> {
+        let block = u64::from(self.geometry.block_size);
+        let size = self.file(ino)?.inode.size;
+        let end = if range.end >= size {
+            size.div_ceil(block)
+        } else {
+            range.end / block
+        };
+        Ok(range.start.div_ceil(block)..end)
+    }
+
+    /// Writes zeros over bytes of a file whose blocks are not freed.
+    fn zero_bytes(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
+        if self.file(ino)?.is_large() {
+            self.zero_units(ino, [range, 0..0])
+        } else {
+            self.zero_small(ino, range)
+        }
+    }
+
+    /// Writes zeros over bytes of a small file.
+    fn zero_small(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
+        self.prepare_dirty(ino)?;
+        let size = self.file(ino)?.inode.size;
+        self.admit(size + 8192, 0)?;
+        let mut content = self.small_content(ino)?.to_vec();
+        if let Some(part) = content.get_mut(range.start as usize..range.end as usize) {
+            part.fill(0);
+        }
+        self.set_small(ino, content);
+        self.changed_content(ino);
+        Ok(())
+    }
+
+    /// Writes zeros over bytes of a large file, as far as they are no hole.
+    fn zero_units(&mut self, ino: Ino, ranges: [Range<u64>; 2]) -> Result<(), Stop> {
+        self.prepare_dirty(ino)?;
+        let mut units: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            for unit in self.data_units(ino, range.start / UNIT..range.end.div_ceil(UNIT))? {
+                let content = match units.remove(&unit) {
+                    Some(content) => content,
+                    None => self.unit_content(ino, unit)?,
+                };
+                let base = unit * UNIT;
+                let (from, to) = (base.max(range.start), (base + UNIT).min(range.end));
+                let content = units.entry(unit).or_insert(content);
+                if let Some(part) = content.get_mut((from - base) as usize..(to - base) as usize) {
+                    part.fill(0);
+                }
+            }
+        }
+        let block = u64::from(self.geometry.block_size);
+        self.admit(16_384, units.len() as u64 * UNIT + 2 * block)?;
+        // From here on nothing stops.
+        self.put_units(ino, units);
+        self.changed_content(ino);
+        Ok(())
+    }
+
+    /// Those of some units of a large file that are no hole.
+    fn data_units(&mut self, ino: Ino, units: Range<u64>) -> Result<BTreeSet<u64>, Stop> {
+        let homes = self.homes(ino, units.start, units.end)?;
+        let mut found: BTreeSet<u64> = homes.into_iter().map(|(unit, _)| unit).collect();
+        let node = self.file(ino)?;
+        let mut from = units.start;
+        while let Some(unit) = node.homed.first_in(from..units.end) {
+            found.insert(unit);
+            from = unit + 1;
+        }
+        Ok(found)
+    }
+
+    /// Frees a bounded number of the homes of `blocks`, from the first on, and drops what waits to be written there;
+    /// returns the block behind what is done. The next segment shows it, and frees the homes.
+    fn free_blocks(&mut self, ino: Ino, blocks: Range<u64>) -> Result<u64, Stop> {
+        self.prepare_dirty(ino)?;
+        self.admit_removal()?;
+        let geometry = self.geometry;
+        let per_block = geometry.block_units();
+        let found = self.extents_from(ino, blocks.start, blocks.end, STEP_EXTENTS)?;
+        let most = (STEP_UNITS / per_block).max(1);
+        let start = found
+            .first()
+            .map_or(blocks.end, |e| e.block.max(blocks.start));
+        let stop = match found.last() {
+            Some(last) if found.len() == STEP_EXTENTS => {
+                last.block + extents::blocks_of(last, &geometry)
+            }
+            _ => blocks.end,
+        };
+        let stop = stop.min(start.saturating_add(most)).min(blocks.end);
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Err(Error::Stale(ino).into());
+        };
+        let ranges = [(start, stop)];
+        let freeing = if start < stop { &ranges[..] } else { &[] };
+        let change = extents::prepare(&node.inode, &mut self.blocks, &geometry, freeing, &[])?;
+        let units = found.iter().flat_map(|e| {
+            let end = e.block + extents::blocks_of(e, &geometry);
+            e.block.max(start) * per_block..end.min(stop) * per_block
+        });
+        let crcs =
+            extents::prepare_crcs(&node.inode, &mut self.blocks, units.map(|unit| (unit, 0)))?;
+        // From here on nothing stops.
+        self.drop_waiting(ino, blocks.start * per_block..stop * per_block);
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return Err(Error::Stale(ino).into());
+        };
+        extents::apply(&mut node.inode, &mut self.blocks, &change)?;
+        extents::apply_crcs(&mut node.inode, &mut self.blocks, &crcs)?;
+        let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
+        node.inode.frags = node.inode.frags.saturating_sub(freed);
+        for home in change.freed {
+            self.free_home(home);
+        }
+        self.changed_content(ino);
+        Ok(stop)
+    }
+
+    /// Forgets data of a large file that waits for its home, or is on its way there.
+    fn drop_waiting(&mut self, ino: Ino, units: Range<u64>) {
+        let per_block = self.geometry.block_units();
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return;
+        };
+        let overtaken = node.homed.batch.as_ref().is_some_and(|batch| {
+            let mut crcs = batch.crcs.iter();
+            crcs.any(|(unit, _)| units.contains(unit))
+        });
+        if overtaken {
+            self.abandon_batch(ino);
+        }
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        node.homed.dirty.retain(|unit, _| !units.contains(unit));
+        node.homed.images.retain(|unit, _| !units.contains(unit));
+        node.homed.recount(per_block);
+        if node.homed.is_clean() {
+            self.homed.remove(&ino);
+        }
+    }
+
+    /// Up to `max` extents that overlap blocks `from .. to`.
+    fn extents_from(
+        &mut self,
+        ino: Ino,
+        from: u64,
+        to: u64,
+        max: usize,
+    ) -> Result<Vec<FileExtent>, Stop> {
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Err(Error::Stale(ino).into());
+        };
+        extents::first_overlapping(&node.inode, &mut self.blocks, &geometry, from..to, max)
+    }
+
+    /// Gives a bounded number of holes in the bytes `range` of a file homes of zeros, and lets the file grow to hold them
+    /// if it may; returns where to go on, `None` at the end. So that a file can be filled whose blocks have no form
+    /// "reserved, not written", zeros are written.
+    pub fn fill(&mut self, ino: Ino, range: Range<u64>, grow: bool) -> Result<Option<u64>, Stop> {
+        let block = u64::from(self.geometry.block_size);
+        let per_block = self.geometry.block_units();
+        let size = self.file(ino)?.inode.size;
+        let end = if grow { range.end } else { range.end.min(size) };
+        if range.start >= end {
+            return self.note_change(ino).map(|()| None);
+        }
+        let first = range.start / block;
+        let stop = first + (STEP_FILL / block).max(1);
+        let stop = stop.min(end.div_ceil(block));
+        let reach = end.min(stop * block);
+        self.prepare_dirty(ino)?;
+        let homes = self.homes(ino, first * per_block, stop * per_block)?;
+        let data = (stop - first + 2) * block;
+        self.admit(16_384 + self.small_max(), data)?;
+        // From here on nothing stops, but for growing, which comes first.
+        if reach > size {
+            self.resize(ino, reach)?;
+        }
+        let mut units = BTreeMap::new();
+        if let Some(node) = self.inodes.nodes.get(&ino).filter(|node| node.is_large()) {
+            for unit in (first..stop).map(|block| block * per_block) {
+                let homed = homes.iter().any(|(home, _)| *home == unit);
+                if !homed && node.homed.first_in(unit..unit + per_block).is_none() {
+                    units.insert(unit, vec![0; UNIT as usize]);
+                }
+            }
+        }
+        self.put_units(ino, units);
+        self.changed_content(ino);
+        Ok(Some(reach).filter(|reach| *reach < end))
+    }
+
+    /// Looks for the first data, or the first hole, at or behind `offset`; the end of a file counts as a hole.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] behind the end of the file, or when there is no data any more.
+    pub fn seek(&mut self, ino: Ino, offset: u64, data: bool) -> Result<Search, Stop> {
+        let node = self.file(ino)?;
+        let size = node.inode.size;
+        if offset >= size {
+            return Err(Error::NoData.into());
+        }
+        if !node.is_large() {
+            return Ok(Search::At(if data { offset } else { size }));
+        }
+        let block = u64::from(self.geometry.block_size);
+        let found = if data {
+            self.next_data(ino, offset / block)?.map(Search::At)
+        } else {
+            Some(self.next_hole(ino, offset / block)?)
+        };
+        let bytes = |block_no: u64| block_no.saturating_mul(block).max(offset);
+        match found {
+            Some(Search::At(at)) if bytes(at) < size => Ok(Search::At(bytes(at))),
+            Some(Search::From(at)) if bytes(at) < size => Ok(Search::From(bytes(at))),
+            Some(_) if !data => Ok(Search::At(size)),
+            _ => Err(Error::NoData.into()),
+        }
+    }
+
+    /// The first block from `from` on that is data.
+    fn next_data(&mut self, ino: Ino, from: u64) -> Result<Option<u64>, Stop> {
+        let per_block = self.geometry.block_units();
+        let homed = self.extents_from(ino, from, u64::MAX, 1)?;
+        let homed = homed.first().map(|e| e.block.max(from));
+        let homed_units = self.inodes.nodes.get(&ino).map(|node| &node.homed);
+        let waiting = homed_units.and_then(|homed| homed.first_in(from * per_block..u64::MAX));
+        let waiting = waiting.map(|unit| unit / per_block);
+        Ok([homed, waiting].into_iter().flatten().min())
+    }
+
+    /// The first block from `from` on that is no data, as far as a bounded step sees.
+    fn next_hole(&mut self, ino: Ino, from: u64) -> Result<Search, Stop> {
+        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
+        let extents = self.extents_from(ino, from, u64::MAX, STEP_EXTENTS)?;
+        let all = extents.len() < STEP_EXTENTS;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Err(Error::Stale(ino).into());
+        };
+        let mut at = from;
+        let mut extents = extents.into_iter().peekable();
+        loop {
+            if let Some(extent) = extents.next_if(|e| e.block <= at) {
+                at = at.max(extent.block + extents::blocks_of(&extent, &geometry));
+            } else if waits(node, at, per_block) {
+                at += 1;
+            } else if extents.peek().is_some() || all {
+                return Ok(Search::At(at));
+            } else {
+                return Ok(Search::From(at));
+            }
+        }
+    }
+}
+
+/// Whether a file has blocks that can be freed. While it is on its way home its units stay, as zeros: without them the
+/// small form that segments still show would come back.
+fn frees_blocks(node: &Node) -> bool {
+    node.is_large() && !node.is_moving()
+}
+
+/// Whether something of a block waits to be written.
+fn waits(node: &Node, block: u64, per_block: u64) -> bool {
+    let units = block * per_block..(block + 1) * per_block;
+    node.homed.first_in(units).is_some()
+}
+
+/// The end of a range of `len` bytes from `offset` on.
+///
+/// # Errors
+/// [`Error::Invalid`] for an empty range, [`Error::TooLarge`] for one that no file reaches.
+pub(crate) fn end_of(offset: u64, len: u64) -> Result<u64, Error> {
+    if len == 0 {
+        return Err(Error::Invalid("a range holds at least one byte"));
+    }
+    let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
+    end.ok_or(Error::TooLarge)
+}

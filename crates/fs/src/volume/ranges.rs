@@ -1,0 +1,134 @@
+//! Operations on ranges of files: each goes in bounded steps, from the start on.
+
+use super::Volume;
+use crate::error::Error;
+use crate::ranges::{Search, end_of};
+use crate::types::SetAttr;
+use loamfs_format::Ino;
+
+/// Bytes that are copied at a time.
+const COPY_STEP: u64 = 256 << 10;
+
+impl Volume {
+    /// Frees the bytes `offset .. offset + len` of a file as far as it has them; they read as zeros then, and its size
+    /// stays. Parts of blocks at both ends are written with zeros.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::NoSpace`] for those parts only, before anything was changed.
+    pub fn punch(&self, ino: Ino, offset: u64, len: u64) -> Result<(), Error> {
+        let end = end_of(offset, len)?;
+        self.run(|core| core.zero_edges(ino, offset..end))?;
+        let mut at = Some(offset);
+        while let Some(from) = at {
+            at = self.run_removal(|core| core.punch(ino, from..end))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the holes among the bytes `offset .. offset + len` of a file space, filled with zeros. The file grows to hold
+    /// them if `grow` says so; otherwise nothing is done behind its end.
+    ///
+    /// # Errors
+    /// [`Error`]; holes may be filled in part then, but the file has the size that it had.
+    pub fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
+        let end = end_of(offset, len)?;
+        let before = self.getattr(ino)?.size;
+        let result = self.fill(ino, offset, end, grow);
+        if result.is_err() && (before + 1..=end).contains(&self.getattr(ino)?.size) {
+            let size = Some(before);
+            self.setattr(
+                ino,
+                &SetAttr {
+                    size,
+                    ..SetAttr::default()
+                },
+            )?;
+        }
+        result
+    }
+
+    fn fill(&self, ino: Ino, offset: u64, end: u64, grow: bool) -> Result<(), Error> {
+        let mut at = Some(offset);
+        while let Some(from) = at {
+            at = self.run(|core| core.fill(ino, from..end, grow))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the bytes `offset .. offset + len` of a file zeros that have space, growing the file as
+    /// [`Volume::allocate`] does.
+    ///
+    /// # Errors
+    /// [`Error`]; part of the range may be zeros then.
+    pub fn zero(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
+        self.punch(ino, offset, len)?;
+        self.allocate(ino, offset, len, grow)
+    }
+
+    /// The first data at or behind `offset`. What is a hole is told by blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] if there is none before the end of the file, and any other.
+    pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64, Error> {
+        self.seek(ino, offset, true)
+    }
+
+    /// The first hole at or behind `offset`, which is the end of the file at the latest.
+    ///
+    /// # Errors
+    /// [`Error::NoData`] if the file ends before, and any other.
+    pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, Error> {
+        self.seek(ino, offset, false)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64, Error> {
+        let mut from = offset;
+        loop {
+            match self.run(|core| core.seek(ino, from, data))? {
+                Search::At(at) => return Ok(at),
+                Search::From(at) => from = at,
+            }
+        }
+    }
+
+    /// Copies up to `len` bytes from one file, or place in a file, to another, as far as the source goes at the start;
+    /// returns how many.
+    ///
+    /// # Errors
+    /// [`Error`], when nothing was copied.
+    pub fn copy_range(
+        &self,
+        (from, offset): (Ino, u64),
+        (to, to_offset): (Ino, u64),
+        len: u64,
+    ) -> Result<u64, Error> {
+        let overlap = offset.abs_diff(to_offset) < len;
+        if from == to && overlap {
+            return Err(Error::Invalid("a range cannot be copied onto itself"));
+        }
+        // A file that is copied to its own end must not be copied on from there.
+        let len = len.min(self.getattr(from)?.size.saturating_sub(offset));
+        let mut done = 0;
+        while done < len {
+            let step = (len - done).min(COPY_STEP);
+            let copied = self.copy_step((from, offset + done), (to, to_offset + done), step);
+            match copied {
+                Ok(0) => break,
+                Ok(copied) => done += copied,
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn copy_step(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64, Error> {
+        let (end, to_end) = (from.1.checked_add(len), to.1.checked_add(len));
+        end.and(to_end).ok_or(Error::TooLarge)?;
+        let data = self.read(from.0, from.1, len as usize)?;
+        if data.is_empty() {
+            return Ok(0);
+        }
+        Ok(self.write(to.0, to.1, &data)? as u64)
+    }
+}

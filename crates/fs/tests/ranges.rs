@@ -1,0 +1,276 @@
+//! Ranges of files: freed, zeroed, filled, searched and copied.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_fs::{
+    Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+const NEW: NewInode = NewInode {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
+/// Bytes of a block of these volumes.
+const BLOCK: usize = 16 << 10;
+
+fn open(device: &Arc<dyn Device>) -> Volume {
+    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
+}
+
+/// A volume with a file of `len` bytes.
+fn with_file(len: usize) -> (Arc<dyn Device>, Volume, Ino) {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = open(&device);
+    let ino = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
+    volume.write(ino, 0, &vec![7; len]).unwrap();
+    (device, volume, ino)
+}
+
+fn expect_zeros(volume: &Volume, ino: Ino, len: usize, zeros: Range<usize>) {
+    let mut wanted = vec![7; len];
+    wanted[zeros].fill(0);
+    let found = volume.read(ino, 0, len + 1).unwrap();
+    assert_eq!(found.len(), len);
+    let differs = found.iter().zip(&wanted).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "first byte that differs");
+}
+
+fn blocks(volume: &Volume, ino: Ino) -> u64 {
+    volume.getattr(ino).unwrap().blocks * 512
+}
+
+#[test]
+fn a_freed_range_reads_as_zeros_whatever_its_form() {
+    let ranges = [
+        0..1,
+        100..200,
+        0..BLOCK,
+        BLOCK..2 * BLOCK,
+        BLOCK - 1..3 * BLOCK + 1,
+        5000..5 * BLOCK,
+        4 * BLOCK..usize::MAX / 4,
+    ];
+    for len in [100, 5000, BLOCK, 5 * BLOCK, 5 * BLOCK + 100] {
+        for range in &ranges {
+            for commits in 0..3 {
+                let (device, volume, ino) = with_file(len);
+                if commits > 0 {
+                    volume.commit(Wait::Durable).unwrap();
+                }
+                if commits > 1 {
+                    // Images, and a batch that was shown.
+                    volume.write(ino, 50, &[7; 40]).unwrap();
+                    volume.commit(Wait::Durable).unwrap();
+                    volume.write(ino, 60, &[7; 40]).unwrap();
+                }
+                let (start, count) = (range.start as u64, range.len() as u64);
+                volume.punch(ino, start, count).unwrap();
+                let zeros = range.start.min(len)..range.end.min(len);
+                expect_zeros(&volume, ino, len, zeros.clone());
+                volume.close().unwrap();
+                let volume = open(&device);
+                expect_zeros(&volume, ino, len, zeros);
+            }
+        }
+    }
+}
+
+#[test]
+fn freeing_gives_space_back() {
+    let (_, volume, ino) = with_file(100 * BLOCK);
+    volume.sync().unwrap();
+    assert_eq!(blocks(&volume, ino), 100 * BLOCK as u64);
+    volume.punch(ino, BLOCK as u64, 98 * BLOCK as u64).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(blocks(&volume, ino), 2 * BLOCK as u64);
+    assert_eq!(volume.getattr(ino).unwrap().size, 100 * BLOCK as u64);
+}
+
+#[test]
+fn many_extents_are_freed_in_steps() {
+    let (device, volume, ino) = with_file(0);
+    for i in 0..1000 {
+        volume
+            .write(ino, i * 2 * BLOCK as u64, b"every other block")
+            .unwrap();
+    }
+    volume.sync().unwrap();
+    let end = 2000 * BLOCK as u64;
+    volume.setattr(ino, &size(end)).unwrap();
+    volume.punch(ino, 10, end).unwrap();
+    volume.sync().unwrap();
+    assert_eq!(
+        volume.read(ino, 0, 20).unwrap(),
+        b"every othe\0\0\0\0\0\0\0\0\0\0"
+    );
+    assert_eq!(blocks(&volume, ino), BLOCK as u64);
+    assert_eq!(volume.seek_hole(ino, 0).unwrap(), BLOCK as u64);
+    assert!(matches!(
+        volume.seek_data(ino, BLOCK as u64),
+        Err(Error::NoData)
+    ));
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert_eq!(volume.getattr(ino).unwrap().size, end);
+}
+
+fn size(size: u64) -> loamfs_fs::SetAttr {
+    loamfs_fs::SetAttr {
+        size: Some(size),
+        ..loamfs_fs::SetAttr::default()
+    }
+}
+
+#[test]
+fn holes_get_space_and_data_stay() {
+    let (device, volume, ino) = with_file(100);
+    volume.write(ino, 10 * BLOCK as u64, b"far").unwrap();
+    volume.allocate(ino, 0, 20 * BLOCK as u64, true).unwrap();
+    assert_eq!(volume.getattr(ino).unwrap().size, 20 * BLOCK as u64);
+    assert_eq!(volume.seek_hole(ino, 0).unwrap(), 20 * BLOCK as u64);
+    assert_eq!(blocks(&volume, ino), 20 * BLOCK as u64);
+    volume.sync().unwrap();
+    assert_eq!(blocks(&volume, ino), 20 * BLOCK as u64);
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert_eq!(volume.read(ino, 0, 100).unwrap(), [7; 100]);
+    assert_eq!(volume.read(ino, 10 * BLOCK as u64, 3).unwrap(), b"far");
+    assert_eq!(volume.read(ino, 200, 100).unwrap(), [0; 100]);
+}
+
+#[test]
+fn a_file_that_may_not_grow_keeps_its_size() {
+    let (_, volume, ino) = with_file(3 * BLOCK);
+    volume.allocate(ino, 0, 1 << 20, false).unwrap();
+    assert_eq!(volume.getattr(ino).unwrap().size, 3 * BLOCK as u64);
+    expect_zeros(&volume, ino, 3 * BLOCK, 0..0);
+}
+
+#[test]
+fn a_zeroed_range_has_space() {
+    let (_, volume, ino) = with_file(5 * BLOCK);
+    volume.zero(ino, 100, 6 * BLOCK as u64, true).unwrap();
+    assert_eq!(volume.getattr(ino).unwrap().size, 6 * BLOCK as u64 + 100);
+    assert_eq!(volume.seek_hole(ino, 0).unwrap(), 6 * BLOCK as u64 + 100);
+    assert_eq!(volume.read(ino, 0, 101).unwrap()[99..], [7, 0]);
+}
+
+#[test]
+fn space_that_is_not_there_is_refused() {
+    let (_, volume, ino) = with_file(100);
+    let refused = volume.allocate(ino, 0, 1 << 30, true);
+    assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+    assert_eq!(volume.getattr(ino).unwrap().size, 100);
+    // What had been filled is free again.
+    volume.sync().unwrap();
+    volume.allocate(ino, 0, 10 << 20, true).unwrap();
+    assert_eq!(volume.read(ino, 0, 100).unwrap(), [7; 100]);
+    volume.sync().unwrap();
+}
+
+#[test]
+fn ranges_that_make_no_sense_are_refused() {
+    let (_, volume, ino) = with_file(100);
+    assert!(matches!(volume.punch(ino, 0, 0), Err(Error::Invalid(_))));
+    assert!(matches!(
+        volume.punch(ino, u64::MAX, 2),
+        Err(Error::TooLarge)
+    ));
+    assert!(matches!(
+        volume.allocate(ino, i64::MAX as u64, 1, true),
+        Err(Error::TooLarge)
+    ));
+    assert!(matches!(
+        volume.punch(ROOT_INO, 0, 1),
+        Err(Error::IsDirectory)
+    ));
+    assert!(matches!(volume.seek_data(ino, 100), Err(Error::NoData)));
+    assert!(matches!(volume.seek_hole(ino, 100), Err(Error::NoData)));
+    assert!(matches!(
+        volume.copy_range((ino, 0), (ino, 50), 51),
+        Err(Error::Invalid(_))
+    ));
+}
+
+#[test]
+fn data_and_holes_are_found() {
+    let (_, volume, ino) = with_file(0);
+    let far = 100 * BLOCK as u64;
+    volume.write(ino, far + 5, b"data").unwrap();
+    volume.setattr(ino, &size(2 * far)).unwrap();
+    for committed in [false, true] {
+        if committed {
+            volume.sync().unwrap();
+        }
+        assert_eq!(volume.seek_hole(ino, 0).unwrap(), 0);
+        assert_eq!(volume.seek_data(ino, 0).unwrap(), far);
+        assert_eq!(volume.seek_data(ino, far + 7).unwrap(), far + 7);
+        assert_eq!(volume.seek_hole(ino, far + 7).unwrap(), far + BLOCK as u64);
+        assert!(matches!(
+            volume.seek_data(ino, far + BLOCK as u64),
+            Err(Error::NoData)
+        ));
+    }
+}
+
+#[test]
+fn what_changes_nothing_is_a_change_all_the_same() {
+    let (_, volume, ino) = with_file(100);
+    let long_ago = loamfs_fs::SetAttr {
+        mtime: Some(loamfs_fs::SetTime::At(loamfs_fs::Timestamp::default())),
+        ..loamfs_fs::SetAttr::default()
+    };
+    let changed = || volume.getattr(ino).unwrap().mtime != loamfs_fs::Timestamp::default();
+    volume.setattr(ino, &long_ago).unwrap();
+    volume.allocate(ino, 0, 50, true).unwrap();
+    assert!(changed());
+    volume.setattr(ino, &long_ago).unwrap();
+    volume.allocate(ino, 1000, 50, false).unwrap();
+    assert!(changed());
+    volume.setattr(ino, &long_ago).unwrap();
+    volume.punch(ino, 1000, 50).unwrap();
+    assert!(changed());
+}
+
+#[test]
+fn a_small_file_is_data_to_its_end() {
+    let (_, volume, ino) = with_file(100);
+    assert_eq!(volume.seek_data(ino, 99).unwrap(), 99);
+    assert_eq!(volume.seek_hole(ino, 0).unwrap(), 100);
+}
+
+#[test]
+fn copies_are_equal_and_end_with_their_source() {
+    let (_, volume, ino) = with_file(700_000);
+    let copy = volume.create(ROOT_INO, b"copy", &NEW).unwrap().ino;
+    let copied = volume.copy_range((ino, 1), (copy, 10), 1 << 20).unwrap();
+    assert_eq!(copied, 699_999);
+    expect_zeros(&volume, copy, 700_009, 0..10);
+    assert_eq!(volume.copy_range((ino, 700_000), (copy, 0), 10).unwrap(), 0);
+    assert_eq!(
+        volume
+            .copy_range((ino, 0), (ino, 700_000), 700_000)
+            .unwrap(),
+        700_000
+    );
+    expect_zeros(&volume, ino, 1_400_000, 0..0);
+    // To behind its own end: the source does not grow with the copy.
+    let copied = volume.copy_range((ino, 1_399_999), (ino, 1_400_000 + 300_000), 300_000);
+    assert_eq!(copied.unwrap(), 1);
+}
+
+#[test]
+fn what_was_freed_stays_freed_after_a_crash() {
+    let (device, volume, ino) = with_file(50 * BLOCK);
+    volume.sync().unwrap();
+    volume.punch(ino, 0, 40 * BLOCK as u64 + 5).unwrap();
+    volume.fsync(ino, false).unwrap();
+    drop(volume);
+    let volume = open(&device);
+    expect_zeros(&volume, ino, 50 * BLOCK, 0..40 * BLOCK + 5);
+}

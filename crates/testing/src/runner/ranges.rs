@@ -1,0 +1,148 @@
+//! Running operations on ranges of files.
+
+use super::{Runner, Step, is_no_space};
+use crate::errno::ENXIO;
+use crate::model::Id;
+use crate::ops::Op;
+use crate::problem::{Problem, Verdict};
+
+/// Pieces of data and holes that one search goes through.
+const PIECES_MAX: usize = 200;
+
+impl Runner<'_> {
+    pub(super) fn range(&mut self, op: &Op) -> Verdict<Step> {
+        match *op {
+            Op::Punch { id, offset, len } => self.punch(id, offset, len),
+            Op::Allocate {
+                id,
+                offset,
+                len,
+                grow,
+            } => self.allocate(id, offset, len, grow),
+            Op::Copy {
+                from,
+                offset,
+                to,
+                to_offset,
+                len,
+            } => self.copy((from, offset), (to, to_offset), len),
+            Op::Seek { id, offset } => self.seek(id, offset),
+            _ => Ok(Step::Skipped),
+        }
+    }
+
+    fn punch(&mut self, id: Id, offset: u64, len: u64) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let outcome = self.subject()?.punch(ino, offset, len);
+        if is_no_space(&outcome) {
+            self.check_around(id, offset, len)?;
+            return self.refused_for_space(true, &[id]);
+        }
+        let answer = self.model.punch(id, offset, len);
+        self.agree(outcome, answer)?;
+        self.check_around(id, offset, len)?;
+        self.check_object(id)?;
+        Ok(Step::Done)
+    }
+
+    fn allocate(&mut self, id: Id, offset: u64, len: u64, grow: bool) -> Verdict<Step> {
+        let Some(ino) = self.ino(id) else {
+            return Ok(Step::Skipped);
+        };
+        let outcome = self.subject()?.allocate(ino, offset, len, grow);
+        if is_no_space(&outcome) {
+            self.check_around(id, offset, len)?;
+            return self.refused_for_space(true, &[id]);
+        }
+        let answer = self.model.allocate(id, offset, len, grow);
+        if self.agree(outcome, answer)?.is_some() {
+            self.check_filled(id, offset, len)?;
+        }
+        self.check_around(id, offset, len)?;
+        self.check_object(id)?;
+        Ok(Step::Done)
+    }
+
+    /// No hole is left in what was filled.
+    fn check_filled(&self, id: Id, offset: u64, len: u64) -> Verdict {
+        let size = self.model.get(id).and_then(|object| object.size());
+        let (Some(size), Some(ino)) = (size, self.ino(id)) else {
+            return Ok(());
+        };
+        let end = (offset + len).min(size);
+        if offset >= end {
+            return Ok(());
+        }
+        match self.subject()?.seek_hole(ino, offset) {
+            Ok(hole) if hole >= end => Ok(()),
+            other => Err(Problem::new(
+                "a range was not filled",
+                format!("{offset} to {end}: {other:?}"),
+            )),
+        }
+    }
+
+    fn copy(&mut self, from: (Id, u64), to: (Id, u64), len: u64) -> Verdict<Step> {
+        let (Some(source), Some(target)) = (self.ino(from.0), self.ino(to.0)) else {
+            return Ok(Step::Skipped);
+        };
+        let outcome = self
+            .subject()?
+            .copy_range((source, from.1), (target, to.1), len);
+        if is_no_space(&outcome) {
+            self.check_around(to.0, to.1, len)?;
+            return self.refused_for_space(true, &[to.0]);
+        }
+        let size = self.model.get(from.0).and_then(|object| object.size());
+        let all = len.min(size.unwrap_or(0).saturating_sub(from.1));
+        let copied = *outcome.as_ref().unwrap_or(&len);
+        // Only space can end a copy early.
+        let early = outcome.is_ok() && copied < all;
+        let answer = self.model.copy(from, to, if early { copied } else { len });
+        if let Some((copied, expected)) = self.agree(outcome, answer)?
+            && copied != expected
+        {
+            let detail = format!("{copied} bytes, not {expected}");
+            return Err(Problem::new("a copy says nonsense", detail));
+        }
+        if early {
+            self.refused_for_space(true, &[])?;
+        }
+        self.check_around(to.0, to.1, len)?;
+        self.check_object(to.0)?;
+        Ok(Step::Done)
+    }
+
+    /// Goes through a file by its data and holes: what is no data must be zeros.
+    fn seek(&mut self, id: Id, offset: u64) -> Verdict<Step> {
+        let content = self.model.get(id).and_then(|object| object.content());
+        let (Some(content), Some(ino)) = (content, self.ino(id)) else {
+            return Ok(Step::Skipped);
+        };
+        let wrong = |what: &str| Err(Problem::new("a search says nonsense", what.to_owned()));
+        let size = content.size();
+        let mut at = offset;
+        for _ in 0..PIECES_MAX {
+            let found = self.subject()?.seek_data(ino, at);
+            let data = match &found {
+                Ok(data) if *data >= at && *data < size => *data,
+                Err(failure) if failure.errno == ENXIO => size,
+                _ => return wrong(&format!("data from {at} on, of {size}: {found:?}")),
+            };
+            if !content.is_zero(at, data) {
+                return wrong(&format!("no data from {at} to {data}"));
+            }
+            if data >= size {
+                break;
+            }
+            let found = self.subject()?.seek_hole(ino, data);
+            at = match found {
+                Ok(hole) if hole > data && hole <= size => hole,
+                _ => return wrong(&format!("a hole from {data} on, of {size}: {found:?}")),
+            };
+        }
+        Ok(Step::Done)
+    }
+}
