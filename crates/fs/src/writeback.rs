@@ -71,7 +71,7 @@ impl Core {
         let waiting = node.homed.dirty.range(from..=to);
         let units: Vec<u64> = waiting
             .map(|(unit, _)| *unit)
-            .take(BATCH_UNITS_MAX.min(self.geometry.segment_max as usize / UNIT as usize))
+            .take(BATCH_UNITS_MAX)
             .collect();
         let Some(last) = units.last() else {
             return Ok(None);
@@ -80,9 +80,14 @@ impl Core {
             return Err(Error::Unwritten(ino).into());
         }
         self.prepare_dirty(ino)?;
-        let (images, fresh) = self.sort_out(ino, &units)?;
+        let (mut images, mut fresh) = self.sort_out(ino, &units)?;
+        // More images than a segment holds wait for the next, and so does what is behind them.
+        let most = self.geometry.segment_max as usize / UNIT as usize;
+        let next = images.get(most).map_or(last + 1, |(unit, _)| *unit);
+        images.truncate(most);
+        fresh.split_off(&next);
         if mutant::active("overwrite-shown") && fresh.is_empty() {
-            return Ok(Some((last + 1, self.overwrite_homes(ino, &images))));
+            return Ok(Some((next, self.overwrite_homes(ino, &images))));
         }
         let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
         let old = if mutant::active("free-before-show") {
@@ -94,10 +99,7 @@ impl Core {
         old.into_iter().for_each(|home| self.free_home(home));
         self.make_images(ino, &images);
         self.note_dirty();
-        Ok(Some((
-            last + 1,
-            self.make_batch(ino, &fresh, blocks, homes),
-        )))
+        Ok(Some((next, self.make_batch(ino, &fresh, blocks, homes))))
     }
 
     /// Takes homes for what needs them. Where the log has no room for images, they too get new homes, for which what
