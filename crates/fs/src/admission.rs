@@ -226,12 +226,18 @@ impl Core {
 
     /// Notes that fighting for space ended in ENOSPC.
     pub fn note_exhausted(&mut self) {
-        self.exhausted = Some(self.space.free_frags());
+        self.exhausted = Some(self.freed_frags());
+    }
+
+    /// Fragments that are free, held back, or freed by the next segment.
+    fn freed_frags(&self) -> u64 {
+        let pending: u64 = self.blocks.frees.iter().map(|extent| extent.frags).sum();
+        self.space.free_frags() + pending
     }
 
     /// Whether nothing much was freed since: then the fight would end as before.
     pub fn is_exhausted(&mut self) -> bool {
-        let free = self.space.free_frags();
+        let free = self.freed_frags();
         let worth = (self.geometry.total_frags / 512).min(self.geometry.frags_for(EXHAUSTED_WORTH));
         let lost_at = self.exhausted.map(|at| at.min(free));
         self.exhausted = lost_at.filter(|at| free <= at + worth);

@@ -131,3 +131,16 @@ fn large_files_find_room_where_every_second_small_one_went() {
     }
     volume.close().unwrap();
 }
+
+#[test]
+fn what_was_removed_makes_room_before_it_is_committed() {
+    let (_device, volume) = volume(48 << 20);
+    let count = fill(&volume, 0, 300_000);
+    let _ = volume.unlink(ROOT_INO, &name(count));
+    for i in 0..6 {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    let again = fill(&volume, 1_000_000, 300_000) - 1_000_000;
+    assert!(again >= 3, "{again} files after 6 were removed");
+    volume.close().unwrap();
+}
