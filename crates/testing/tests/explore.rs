@@ -29,7 +29,12 @@ fn every_crash_leaves_a_state_that_the_rules_allow() {
     assert!(plain.distinct > 10_000, "{plain}");
     // Once more with space that is reused at once. The switch holds for the process, which has no other test.
     mutant::scatter(true);
-    let scattered = explore(&(2000..2012).map(combined).collect::<Vec<_>>());
+    // A full volume's fights for space then take hundreds of flushes, each to be cut at: left to the program.
+    let scattered: Vec<Case> = (2000..2014)
+        .map(combined)
+        .filter(|case| !case.name.contains("/full/"))
+        .collect();
+    let scattered = explore(&scattered);
     assert!(scattered.distinct > 1000, "{scattered}");
 }
 
