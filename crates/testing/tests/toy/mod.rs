@@ -82,6 +82,8 @@ struct State {
     volatile: bool,
     changes: u64,
     block: u64,
+    /// Files that a rename put in another's place: written with the next commit (rule 3).
+    replacing: BTreeSet<Id>,
     /// A rename that a defective commit tears apart.
     half: Option<(Id, Vec<u8>, Id)>,
 }
@@ -151,6 +153,7 @@ impl System for Toy {
                 volatile: false,
                 changes: 0,
                 block,
+                replacing: BTreeSet::new(),
                 half: None,
             }),
         }))
@@ -268,7 +271,8 @@ impl Open {
         let mut objects = model.objects().clone();
         objects.retain(|_, object| object.nlink > 0);
         for (id, object) in &mut objects {
-            let held = !all && one != Some(*id) && !self.has(Defect::LargeFilesTorn);
+            let asked = all || one == Some(*id) || state.replacing.contains(id);
+            let held = !asked && !self.has(Defect::LargeFilesTorn);
             let large = object.content().is_some_and(|c| c.size() > state.block);
             let old = state.shown.get(*id).and_then(|object| object.content());
             let was_large = old.is_some_and(|c| c.size() > state.block);
@@ -307,6 +311,7 @@ impl Open {
             &shown,
         )?;
         state.shown = shown;
+        state.replacing.clear();
         state.dirty = state.shown.objects() != state.model.objects();
         Ok(())
     }
@@ -501,6 +506,9 @@ impl Subject for Open {
             let before = state.model.clone();
             let source = state.model.lookup(dir.0, name);
             state.model.rename(dir.0, name, new_dir.0, new_name, how)?;
+            if how == Rename::Replace {
+                state.replacing.extend(source.clone().ok());
+            }
             state.half = source.ok().map(|id| (dir.0, name.to_vec(), id));
             if forgets && dir != new_dir {
                 state.model = before;
