@@ -507,7 +507,7 @@ impl Subject for Open {
             let source = state.model.lookup(dir.0, name);
             state.model.rename(dir.0, name, new_dir.0, new_name, how)?;
             if how == Rename::Replace {
-                state.replacing.extend(source.clone().ok());
+                state.replacing.extend(source.ok());
             }
             state.half = source.ok().map(|id| (dir.0, name.to_vec(), id));
             if forgets && dir != new_dir {
