@@ -181,6 +181,13 @@ impl Core {
         self.reserve_bytes().div_ceil(self.group_bytes()).max(1)
     }
 
+    /// Free groups that the mover and the next segment find, where groups can be emptied cheaply: in holes they would
+    /// cost a seek for each.
+    pub fn groups_to_move_into(&self) -> u64 {
+        let two = 2 * u64::from(self.geometry.segment_max);
+        (two.div_ceil(self.group_bytes()) + 1).min(self.reserve_groups())
+    }
+
     /// Whether the log has room for the reserve besides what is dirty.
     pub fn has_reserve(&mut self) -> bool {
         self.has_reserve_and(0)
@@ -209,7 +216,7 @@ impl Core {
 
     /// Fragments of the smallest hole to be counted on: any block fits into it, and the largest segment or checkpoint
     /// is cut into half the extents that it may have, at most.
-    fn hole_least(&self) -> u64 {
+    pub fn hole_least(&self) -> u64 {
         let g = &self.geometry;
         let inodes = INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64;
         let nodes = u64::from(g.checkpoint_nodes_max) * 4096;

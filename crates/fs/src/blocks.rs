@@ -1,4 +1,4 @@
-//! Blocks in memory: clean ones in one scan-resistant cache, dirty tree nodes beside it, and a list of what an
+//! Blocks in memory: clean metadata in one scan-resistant cache, dirty tree nodes beside it, and a list of what an
 //! operation found missing.
 //!
 //! A clean block is known by its address *and* checksum, so a pointer never gets what an earlier tenant of the same
@@ -70,10 +70,7 @@ impl Fetch {
     }
 
     fn key(&self) -> Key {
-        Key {
-            addr: self.pointer.addr,
-            checksum: self.pointer.checksum,
-        }
+        Key::of(&self.pointer)
     }
 }
 
@@ -91,6 +88,15 @@ pub(crate) struct Damage {
 struct Key {
     addr: FragAddr,
     checksum: u64,
+}
+
+impl Key {
+    fn of(pointer: &Pointer) -> Key {
+        Key {
+            addr: pointer.addr,
+            checksum: pointer.checksum,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -203,10 +209,7 @@ impl Blocks {
 
     /// The bytes that a pointer names.
     pub fn bytes(&mut self, pointer: &Pointer, what: What) -> Result<Arc<[u8]>, Stop> {
-        let key = Key {
-            addr: pointer.addr,
-            checksum: pointer.checksum,
-        };
+        let key = Key::of(pointer);
         match self.find(&key) {
             Some(Block::Bytes(bytes)) => Ok(Arc::clone(bytes)),
             Some(Block::Node(_)) => {
@@ -226,13 +229,15 @@ impl Blocks {
 
     /// Wants a block too if it is not in memory, along with others that are read anyway.
     pub fn want_too(&mut self, pointer: &Pointer, what: What) {
-        let key = Key {
-            addr: pointer.addr,
-            checksum: pointer.checksum,
-        };
+        let key = Key::of(pointer);
         if self.find(&key).is_none() {
             let _ = self.want(pointer, what);
         }
+    }
+
+    /// A block of metadata was superseded: nobody asks for it any more.
+    pub fn forget(&mut self, pointer: &Pointer) {
+        self.cache.remove(&Key::of(pointer));
     }
 
     /// From here on blocks are sealed into segment `ssn`.
@@ -245,16 +250,20 @@ impl Blocks {
         self.flying.retain(|_, (of, _)| *of != ssn);
     }
 
-    /// Takes in the bytes of a block of the segment being sealed.
+    /// Takes in the bytes of a block of metadata of the segment being sealed.
     pub fn seal_bytes(&mut self, pointer: &Pointer, bytes: Arc<[u8]>) {
         self.seal_block(pointer, Block::Bytes(bytes));
     }
 
+    /// Takes in content of a file of the segment being sealed. Whoever wrote it has it in the kernel's page cache, so
+    /// that here it would only drive metadata out.
+    pub fn seal_content(&mut self, pointer: &Pointer, bytes: Arc<[u8]>) {
+        let flying = (self.sealing, Block::Bytes(bytes));
+        self.flying.insert(Key::of(pointer), flying);
+    }
+
     fn seal_block(&mut self, pointer: &Pointer, block: Block) {
-        let key = Key {
-            addr: pointer.addr,
-            checksum: pointer.checksum,
-        };
+        let key = Key::of(pointer);
         self.flying.insert(key, (self.sealing, block.clone()));
         self.cache.insert(key, block);
     }
@@ -266,8 +275,11 @@ impl Blocks {
     pub fn fetched(&mut self, fetch: &Fetch, bytes: &[u8]) -> Result<(), Corrupt> {
         let (pointer, ino) = (fetch.pointer, fetch.ino());
         let block = verify(&self.uuid, fetch, bytes)?.ok_or(Corrupt::Checksum { pointer, ino })?;
-        self.pinned.insert(fetch.key(), block.clone());
-        self.cache.insert(fetch.key(), block);
+        // Content is for the kernel's page cache to keep; here it would only drive metadata out.
+        if matches!(fetch.what, What::Node(_) | What::Meta(_)) {
+            self.cache.insert(fetch.key(), block.clone());
+        }
+        self.pinned.insert(fetch.key(), block);
         Ok(())
     }
 
@@ -351,10 +363,7 @@ impl NodeStore for Blocks {
         if is_temporary(pointer.addr) {
             return self.dirty.get(&pointer.addr).cloned();
         }
-        let key = Key {
-            addr: pointer.addr,
-            checksum: pointer.checksum,
-        };
+        let key = Key::of(pointer);
         match self.find(&key)? {
             Block::Node(page) => Some(Arc::clone(page)),
             Block::Bytes(_) => None,
@@ -381,6 +390,7 @@ impl NodeStore for Blocks {
     }
 
     fn retire(&mut self, pointer: &Pointer, identity: &Identity) {
+        self.forget(pointer);
         if identity.kind.is_map() {
             self.retires.push(pointer.extent());
         } else {

@@ -344,6 +344,7 @@ impl Core {
                 .ifile_overlay
                 .insert(*block, IfileEntry::default());
             if b.base.pointer.is_some() {
+                self.blocks.forget(&b.base.pointer);
                 self.blocks.frees.push(b.base.pointer.extent());
             }
         }
@@ -366,7 +367,7 @@ impl Core {
                 let old = std::mem::replace(&mut node.inode.body, Body::Small(pointer));
                 node.shown_size = node.inode.size;
                 node.inode.frags = pointer.frags.into();
-                self.blocks.seal_bytes(&pointer, data);
+                self.blocks.seal_content(&pointer, data);
                 if let Body::Small(old) = old {
                     self.blocks.frees.push(old.extent());
                 }
@@ -611,6 +612,7 @@ impl Core {
         };
         seal.records.push(Record::Ifile(block, entry));
         if b.base.pointer.is_some() {
+            self.blocks.forget(&b.base.pointer);
             self.blocks.frees.push(b.base.pointer.extent());
         }
         self.maps.ifile_overlay.insert(block, entry);

@@ -13,9 +13,24 @@ use loamfs_format::maps::OwnerRecord;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
+use loamfs_space::Cheap;
+use std::collections::BTreeSet;
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
+/// Groups that are emptied together at most: their owners' inodes are read together.
+pub const BATCH_MAX: usize = 8;
+
+/// What room is worth moving.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// Room is there, but in holes that cost a seek each: five fragments, if that wins three.
+    Cheap,
+    /// An operation waits for it: seven fragments, if that wins one.
+    Dear,
+    /// The operation gets ENOSPC else: what serves as it is may be moved too.
+    Anything,
+}
 
 impl Core {
     /// Log ranges to be compacted, the cheapest, until about `frags` free fragments are won; in the order of their
@@ -37,43 +52,92 @@ impl Core {
         ranges
     }
 
-    /// The group that holds least, of those at most five eighths full (seven, if moving `much` is worth it) whose
-    /// content has room elsewhere, `but` one, in pieces: emptied, it can take any role.
-    pub fn emptiest_group(
-        &mut self,
-        much: bool,
-        but: Option<GroupNo>,
-    ) -> Option<(GroupNo, Vec<Extent>)> {
-        let next = self.geometry.group_of(self.log.tail().next);
-        let frags = self.geometry.group_frags;
-        let spare = self
-            .geometry
-            .frags_for(2 * u64::from(self.geometry.segment_max));
-        let usable = self.usable_log() + self.space.free_groups() * frags;
-        let most = frags / 8 * if much { 7 } else { 5 };
-        let room = |role: Role, used: u64| match role {
-            Role::Log => usable >= (frags - used) + 2 * used + spare,
-            _ => self.space.log_space().data >= (frags - used) + 2 * used && usable >= spare,
-        };
-        let (group, _) = [Role::Log, Role::Data]
-            .into_iter()
-            .flat_map(|role| {
-                self.space
-                    .emptiest_groups(role, 3)
-                    .into_iter()
-                    .map(move |g| (role, g))
-            })
-            .filter(|(role, (group, used))| {
-                *group != next && Some(*group) != but && *used <= most && room(*role, *used)
-            })
-            .map(|(_, found)| found)
-            .min_by_key(|(group, used)| (*used, *group))?;
-        Some((group, self.pieces(self.geometry.group_extent(group))))
+    /// Groups of one role that are cheapest to empty and worth it, as many as win `frags` fragments and whose content
+    /// has room elsewhere; `but` some. Emptied, they can take any role. In the order of their addresses, so that
+    /// neighbours are read without a seek.
+    pub fn groups_to_empty(&mut self, worth: Worth, frags: u64, but: &[GroupNo]) -> Vec<GroupNo> {
+        let log = self.cheapest_of(Role::Log, worth, frags, but);
+        let data = self.cheapest_of(Role::Data, worth, frags, but);
+        let used = |groups: &[Cheap]| groups.first().map_or(u64::MAX, |cheap| cheap.used);
+        let found = if used(&log) <= used(&data) { log } else { data };
+        let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
+        groups.sort_unstable();
+        groups
     }
 
-    /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit.
-    pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
-        self.admit_removal()?;
+    fn cheapest_of(&mut self, role: Role, worth: Worth, frags: u64, but: &[GroupNo]) -> Vec<Cheap> {
+        let g = self.geometry;
+        let next = g.group_of(self.log.tail().next);
+        let in_log = self
+            .usable_log()
+            .saturating_sub(self.space.log_space().unloaded);
+        let usable = in_log + self.space.free_groups() * g.group_frags;
+        let log = usable.saturating_sub(g.frags_for(self.reserve_bytes() / 2));
+        let room = match role {
+            Role::Log => log,
+            _ if log > 0 => self.space.log_space().data,
+            _ => 0,
+        };
+        // Data that wait need whole groups, a segment only holes that are long enough.
+        let hole_max = match self.groups_for_data(0) {
+            0 if role == Role::Log && worth != Worth::Anything => g.frags_for(HOLE_MIN),
+            _ => u64::MAX,
+        };
+        let (most, least) = match worth {
+            Worth::Cheap => (5, 3),
+            Worth::Dear | Worth::Anything => (7, 1),
+        };
+        let least_hole = self.hole_least();
+        let (mut won, mut taken) = (0, 0);
+        self.space
+            .cheapest_groups(role, hole_max, least_hole, BATCH_MAX + but.len() + 1)
+            .into_iter()
+            .filter(|cheap| cheap.group != next && !but.contains(&cheap.group))
+            .take_while(|cheap| {
+                let enough = won >= frags;
+                won += cheap.won;
+                taken += cheap.used + cheap.used / 4 + cheap.closed;
+                !enough && cheap.used * least <= cheap.won * most && taken <= room
+            })
+            .take(BATCH_MAX)
+            .collect()
+    }
+
+    /// Brings the inodes into memory whose blocks live in `ranges`, all of them at once, so that [`Core::evacuate`]
+    /// then reads each range in one sweep.
+    pub fn meet_owners(&mut self, ranges: &[Extent]) -> Result<(), Stop> {
+        let mut missing = false;
+        for range in ranges {
+            match self.meet_owners_of(*range) {
+                Err(Stop::Missing) => missing = true,
+                other => other?,
+            }
+        }
+        if missing { Err(Stop::Missing) } else { Ok(()) }
+    }
+
+    fn meet_owners_of(&mut self, range: Extent) -> Result<(), Stop> {
+        let live = self.live_in(range)?;
+        let moved_by_inode = |kind: BlockKind| !kind.is_map() && kind != BlockKind::InodeBlock;
+        let inos: BTreeSet<Ino> = live
+            .iter()
+            .filter(|(_, record)| moved_by_inode(record.kind) && record.ino != Ino(0))
+            .map(|(_, record)| record.ino)
+            .collect();
+        let mut missing = false;
+        for ino in inos {
+            match self.prepare_dirty(ino) {
+                Err(Stop::Missing) => missing = true,
+                // Whoever moves it says what is wrong with it.
+                Err(Stop::Failed(_)) | Ok(()) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        if missing { Err(Stop::Missing) } else { Ok(()) }
+    }
+
+    /// The blocks of a range that are in use, with their owners.
+    fn live_in(&mut self, range: Extent) -> Result<Vec<(Extent, OwnerRecord)>, Stop> {
         let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
         for (extent, owner) in self.space.owner_in_overlay(range) {
             owners.retain(|(old, _)| !old.overlaps(extent));
@@ -86,13 +150,18 @@ impl Core {
             };
             owners.push((extent, record));
         }
+        owners.retain(|(extent, _)| self.space.is_set(extent.start) != Some(false));
+        Ok(owners)
+    }
+
+    /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit.
+    pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
+        self.admit_removal()?;
+        let owners = self.live_in(range)?;
         let (mut missing, mut live) = (false, 0);
         for (extent, record) in owners {
             // What was made dirty so far stays so; the rest follows after a commit.
             self.admit_removal()?;
-            if self.space.is_set(extent.start) == Some(false) {
-                continue;
-            }
             live += extent.frags;
             match self.move_block(extent, &record, range) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
@@ -111,7 +180,7 @@ impl Core {
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its
     /// addresses.
-    fn pieces(&self, extent: Extent) -> Vec<Extent> {
+    pub fn pieces(&self, extent: Extent) -> Vec<Extent> {
         let step = self.geometry.frags_for(self.geometry.segment_max.into());
         (extent.start.0..extent.end().0)
             .step_by(step as usize)

@@ -53,7 +53,7 @@ impl Space {
             return None;
         }
         let index = self.index_near(goal);
-        if self.closed == Some(index) {
+        if self.closed.contains(&index) {
             return None;
         }
         let group = &self.groups[index];

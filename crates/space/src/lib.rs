@@ -45,5 +45,5 @@ pub use error::SpaceError;
 pub use find_log::Found;
 pub use loamfs_format::summary::Wait;
 pub use owners::Owner;
-pub use reclaim::Candidate;
+pub use reclaim::{Candidate, Cheap};
 pub use space::{LogSpace, Space};

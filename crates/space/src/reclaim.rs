@@ -3,6 +3,7 @@
 use crate::space::{Space, State};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
+use std::cmp::{Ordering, Reverse};
 
 /// Cells of the smallest window that compaction looks at.
 const WINDOW_UNITS: u64 = 64;
@@ -16,6 +17,19 @@ pub struct Candidate {
     pub used: u64,
     /// Free fragments in small holes: what it wins.
     pub scattered: u64,
+}
+
+/// A group that may be emptied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cheap {
+    /// The group.
+    pub group: GroupNo,
+    /// Fragments in use or held back: what moving has to read and write, at most.
+    pub used: u64,
+    /// Free fragments that serve nobody as they are: what it wins.
+    pub won: u64,
+    /// Free fragments that nobody can use while it is emptied.
+    pub closed: u64,
 }
 
 impl Space {
@@ -61,13 +75,8 @@ impl Space {
                 }
             }
         }
-        // Compares used / scattered without dividing.
         found.sort_by(|a, b| {
-            let (left, right) = (
-                u128::from(a.used) * u128::from(b.scattered),
-                u128::from(b.used) * u128::from(a.scattered),
-            );
-            left.cmp(&right).then(a.extent.cmp(&b.extent))
+            ratio(a.used, a.scattered, b.used, b.scattered).then(a.extent.cmp(&b.extent))
         });
         found
     }
@@ -85,15 +94,68 @@ impl Space {
         self.log_groups.iter().map(in_group).sum::<u64>() + self.log.unloaded
     }
 
-    /// The `count` groups of a role that hold least, but something, with the fragments that they hold.
-    pub fn emptiest_groups(&self, role: Role, count: usize) -> Vec<(GroupNo, u64)> {
-        let mut found: Vec<(GroupNo, u64)> = (0u32..)
+    /// At most `count` log groups whose bitmaps are not in memory, those with most space first.
+    pub fn unloaded_log_groups(&self, count: usize) -> Vec<GroupNo> {
+        let free = |number: &u32| {
+            let group = &self.groups[*number as usize];
+            let absent = !matches!(group.state, State::Loaded(_));
+            let free = self
+                .extent(*number as usize)
+                .frags
+                .saturating_sub(group.used);
+            (absent && free > 0).then_some((Reverse(free), GroupNo(*number)))
+        };
+        let mut found: Vec<_> = self.log_groups.iter().filter_map(free).collect();
+        found.sort_unstable();
+        found
+            .into_iter()
+            .take(count)
+            .map(|(_, group)| group)
+            .collect()
+    }
+
+    /// The groups of a role that are cheapest to empty, at most `count`: those that hold something, and least for what
+    /// emptying wins, which is what is free in holes shorter than `hole_max` fragments (the others serve as they are).
+    /// Meanwhile holes of at least `least` fragments serve nobody. Log groups must be loaded to be known.
+    pub fn cheapest_groups(
+        &self,
+        role: Role,
+        hole_max: u64,
+        least: u64,
+        count: usize,
+    ) -> Vec<Cheap> {
+        let mut found: Vec<Cheap> = (0u32..)
             .zip(&self.groups)
             .filter(|(_, group)| group.role == role && group.used > group.reserved)
-            .map(|(number, group)| (GroupNo(number), group.used - group.reserved))
+            .filter(|(_, group)| role != Role::Log || matches!(group.state, State::Loaded(_)))
+            .map(|(number, group)| {
+                let free = self
+                    .extent(number as usize)
+                    .frags
+                    .saturating_sub(group.used);
+                let in_holes_of = |least: u64| match &group.state {
+                    State::Loaded(map) => {
+                        let holes = map.holes().map(|hole| hole.end - hole.start);
+                        holes.filter(|frags| *frags >= least).sum()
+                    }
+                    _ => 0,
+                };
+                Cheap {
+                    group: GroupNo(number),
+                    used: group.used - group.reserved,
+                    won: free.saturating_sub(in_holes_of(hole_max)),
+                    closed: in_holes_of(least),
+                }
+            })
+            .filter(|cheap| cheap.won > 0)
             .collect();
-        found.sort_by_key(|&(group, used)| (used, group));
+        found.sort_by(|a, b| ratio(a.used, a.won, b.used, b.won).then(a.group.cmp(&b.group)));
         found.truncate(count);
         found
     }
+}
+
+/// Compares a / b with c / d without dividing.
+fn ratio(a: u64, b: u64, c: u64, d: u64) -> Ordering {
+    (u128::from(a) * u128::from(d)).cmp(&(u128::from(c) * u128::from(b)))
 }

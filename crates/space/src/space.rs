@@ -102,8 +102,8 @@ pub struct Space {
     pub(crate) kept_for_log: u64,
     /// Free groups that the log takes last: data that wait were admitted for them.
     pub(crate) kept_for_data: u64,
-    /// A group that is being emptied: nothing new is placed in it.
-    pub(crate) closed: Option<usize>,
+    /// Groups that are being emptied: nothing new is placed in them.
+    pub(crate) closed: BTreeSet<usize>,
     pub(crate) held: Held,
     pub(crate) unshown: RangeMap<()>,
     pub(crate) owners: Owners,
@@ -155,7 +155,7 @@ impl Space {
             log: LogSpace::default(),
             kept_for_log: 0,
             kept_for_data: 0,
-            closed: None,
+            closed: BTreeSet::new(),
             held: Held::default(),
             unshown: RangeMap::default(),
             owners: Owners::default(),
@@ -297,14 +297,13 @@ impl Space {
         self.kept_for_data = groups;
     }
 
-    /// From now on nothing new is placed in `group`, which is being emptied, and in no other such group.
-    pub fn close_group(&mut self, group: Option<GroupNo>) {
-        let new = group
-            .map(|group| group.0 as usize)
-            .filter(|index| *index < self.groups.len());
-        let old = std::mem::replace(&mut self.closed, new);
-        for index in old.into_iter().chain(new) {
-            self.refresh(index);
+    /// From now on nothing new is placed in `groups`, which are being emptied, and in no other such groups.
+    pub fn close_groups(&mut self, groups: &[GroupNo]) {
+        let known = groups.iter().map(|group| group.0 as usize);
+        let new: BTreeSet<usize> = known.filter(|index| *index < self.groups.len()).collect();
+        let old = std::mem::replace(&mut self.closed, new.clone());
+        for index in old.union(&new) {
+            self.refresh(*index);
         }
     }
 
@@ -429,7 +428,7 @@ impl Space {
         };
         let (log, data) = (group.role == Role::Log, group.role == Role::Data);
         let loaded = matches!(group.state, State::Loaded(_));
-        let open = self.closed != Some(index);
+        let open = !self.closed.contains(&index);
         let (run, hope) = if open { (run, hope) } else { (0, 0) };
         if log {
             self.log_runs.set(index, run);

@@ -364,7 +364,17 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
         (found[0].extent, found[0].used, found[0].scattered),
         (extent(640, 64), 32, 32)
     );
-    assert_eq!(space.emptiest_groups(Role::Log, 1), [(GroupNo(11), 4)]);
+    let cheapest = |hole_max| {
+        let found = space.cheapest_groups(Role::Log, hole_max, 16, 9);
+        found
+            .iter()
+            .map(|c| (c.group, c.used, c.won, c.closed))
+            .collect::<Vec<_>>()
+    };
+    let all = [(GroupNo(11), 4, 60, 60), (GroupNo(10), 32, 32, 0)];
+    assert_eq!(cheapest(u64::MAX), all);
+    // The hole that the eleventh group is but for its beginning serves as it is.
+    assert_eq!(cheapest(16), all[1..]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::error::Error;
+use crate::reclaim::{BATCH_MAX, Worth};
 use loamfs_format::{Extent, GroupNo};
 
 /// Rounds of compaction in one go: enough to go through a whole log.
@@ -13,7 +14,7 @@ const IDLE_ROUNDS: usize = 3;
 
 /// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
 /// comes first, and what was not moved is cheaper to move later.
-const WON_AT_ONCE: u32 = 4;
+const WON_AT_ONCE: u32 = 1;
 
 /// When reclaim has won enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +52,8 @@ impl Volume {
         self.commit_all(Wait::Durable)?;
         self.commit_locked(&[], true, Wait::Durable)?;
         match means {
-            0 | 1 => {}
-            2 => self.replenish_locked(Goal::Segments(WON_AT_ONCE))?,
-            3 => {
+            0 | 1 => self.replenish_locked(Goal::Segments(WON_AT_ONCE))?,
+            2 => {
                 self.checkpoint_locked()?;
                 self.checkpoint_locked()?;
                 self.say_reusable()?;
@@ -85,9 +85,9 @@ impl Volume {
     /// Empties groups and compacts the log while it lacks room for the goal in holes that segments fit into. What a
     /// round leaves may be reused once the segment of the next round says so.
     pub(super) fn replenish_locked(&self, goal: Goal) -> Result<(), Error> {
-        let (mut best, mut idle, mut unsaid, mut last) = (0, 0, false, None);
+        let (mut best, mut idle, mut unsaid, mut last) = (0, 0, false, Vec::new());
         for _ in 0..REPLENISH_ROUNDS {
-            let (room, enough, usable) = {
+            let (room, enough, whole_groups, usable) = {
                 let mut core = self.core();
                 let whole = core.space.free_groups() * core.geometry.group_frags;
                 let enough = match goal {
@@ -97,15 +97,23 @@ impl Volume {
                         core.has_reserve_and(room)
                     }
                 };
+                let whole_groups = core.space.free_groups() >= core.groups_to_move_into();
                 // What stands in whole groups serves every role, and so counts twice.
-                (core.may_compact(), enough, core.usable_log() + 2 * whole)
+                let usable = core.usable_log() + 2 * whole;
+                (core.may_compact(), enough, whole_groups, usable)
             };
+            tracing::debug!(?goal, room, enough, whole_groups, usable, "winning space");
             idle = if usable > best { 0 } else { idle + 1 };
             best = best.max(usable);
-            if enough || idle > IDLE_ROUNDS {
+            if enough && whole_groups || idle > IDLE_ROUNDS {
                 break;
             }
-            if room && self.move_some(goal, &mut last)? {
+            let worth = match goal {
+                Goal::All => Worth::Anything,
+                Goal::Segments(_) if enough => Worth::Cheap,
+                Goal::Segments(_) => Worth::Dear,
+            };
+            if room && self.move_some(worth, &mut last)? {
                 self.commit_all(Wait::Durable)?;
                 self.checkpoint_if_due()?;
                 unsaid = true;
@@ -124,22 +132,39 @@ impl Volume {
         if unsaid { self.say_reusable() } else { Ok(()) }
     }
 
-    /// Moves what is cheapest to move: a whole group, which serves every role then and is read and written without
-    /// seeks, else ranges of the log. Returns whether there was anything. `last` is the group that was emptied before.
-    fn move_some(&self, goal: Goal, last: &mut Option<GroupNo>) -> Result<bool, Error> {
-        let found = self.core().emptiest_group(goal == Goal::All, *last);
-        if let Some((group, ranges)) = found {
-            *last = Some(group);
-            self.core().space.close_group(Some(group));
-            let result = self.evacuate_all(&ranges);
-            self.core().space.close_group(None);
-            return result;
-        }
-        let ranges = {
-            let core = self.core();
-            core.compactable(core.geometry.frags_for(core.geometry.segment_max.into()))
+    /// Moves what is cheapest to move: whole groups, which serve every role then and are read and written without
+    /// seeks; when all else failed, ranges of the log. Returns whether there was anything. `last` are the groups that
+    /// were emptied before.
+    fn move_some(&self, worth: Worth, last: &mut Vec<GroupNo>) -> Result<bool, Error> {
+        // Holes, and what is cheap to move, are seen in bitmaps only.
+        let unseen = self.core().space.unloaded_log_groups(BATCH_MAX);
+        self.load(&unseen)?;
+        let (groups, ranges) = {
+            let mut core = self.core();
+            let segment = core.geometry.frags_for(core.geometry.segment_max.into());
+            let groups = core.groups_to_empty(worth, segment, last);
+            if groups.is_empty() {
+                let ranges = match worth {
+                    Worth::Anything => core.compactable(segment),
+                    Worth::Cheap | Worth::Dear => Vec::new(),
+                };
+                (groups, ranges)
+            } else {
+                core.space.close_groups(&groups);
+                let extents = groups
+                    .iter()
+                    .map(|group| core.geometry.group_extent(*group));
+                let ranges = extents.flat_map(|extent| core.pieces(extent)).collect();
+                (groups, ranges)
+            }
         };
-        self.evacuate_all(&ranges)
+        tracing::debug!(?worth, ?groups, ranges = ranges.len(), "moving");
+        let moved = self
+            .step(|core| core.meet_owners(&ranges))
+            .and_then(|()| self.evacuate_all(&ranges));
+        self.core().space.close_groups(&[]);
+        *last = groups;
+        moved
     }
 
     /// A segment that says that everything is durable lets what was freed be reused.

@@ -19,8 +19,8 @@ const DIRECTORY: SmallFiles = SmallFiles {
 };
 /// Directories that a measured phase writes: 4 % of the volume.
 const PHASE: u64 = VOLUME / 25 / (100 * (8 << 10));
-/// How far it is filled, and how full it is when the phase begins.
-const FILLED: f64 = 0.95;
+/// How far it is filled before it is thinned (as far as it goes), and how full it is when the phase begins.
+const FILLED: f64 = 1.0;
 const START: f64 = 0.90;
 /// How far apart directories are that are deleted as a whole: all over the volume.
 const FAR: usize = 7919;
