@@ -7,34 +7,21 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 tree=$(realpath "$2")
-work=$(mktemp -d)
+. "$(dirname "$0")/common.sh"
 image=$work/volume.img
 mnt=$work/mnt
 passed=0
 
-clean_up() {
-    status=$?
-    set +e
-    # Only what this run made: mounts below its own directory, and loop devices of its own images.
-    while read -r _ _ _ _ path _; do
-        case $path in "$work"/*) umount -l "$path" ;; esac
-    done </proc/self/mountinfo
-    for device in /sys/block/loop*/loop/backing_file; do
-        case $(cat "$device" 2>/dev/null) in
-        "$work"/*) losetup -d "/dev/$(basename "$(dirname "$(dirname "$device")")")" ;;
-        esac
-    done
-    if [ $status -ne 0 ]; then
+# The last line is what a script may be judged by.
+last_words() {
+    if [ "$1" -eq 0 ]; then
+        echo "mount: $passed passed, 0 failed"
+    else
         echo "FAILED after $passed steps; the daemons' log:" >&2
         cat "$work/daemon.log" >&2
+        echo "mount: $passed passed, 1 failed"
     fi
-    rm -rf "$work"
-    # The last line that a script may be judged by.
-    [ $status -eq 0 ] && echo "mount: $passed passed, 0 failed" || echo "mount: $passed passed, 1 failed"
-    exit $status
 }
-trap clean_up EXIT
-trap 'exit 130' INT TERM
 
 ok() {
     passed=$((passed + 1))

@@ -11,7 +11,7 @@ loamfs=$(realpath "$1")
 suite=$(realpath -m "$2")
 shift 2
 version=0.2.2
-work=$(mktemp -d)
+. "$(dirname "$0")/common.sh"
 
 # What is skipped on LoamFS and not on ext4, and why.
 known_skips() {
@@ -22,24 +22,9 @@ link::link_count_max
 END
 }
 
-clean_up() {
-    status=$?
-    set +e
-    # Only what this run made: mounts below its own directory, and loop devices of its own images.
-    while read -r _ _ _ _ path _; do
-        case $path in "$work"/*) umount -l "$path" ;; esac
-    done </proc/self/mountinfo
-    for device in /sys/block/loop*/loop/backing_file; do
-        case $(cat "$device" 2>/dev/null) in
-        "$work"/*) losetup -d "/dev/$(basename "$(dirname "$(dirname "$device")")")" ;;
-        esac
-    done
-    [ $status -eq 0 ] || [ ! -s "$work/daemon.log" ] || tail -50 "$work/daemon.log" >&2
-    rm -rf "$work"
-    exit $status
+last_words() {
+    [ "$1" -eq 0 ] || [ ! -s "$work/daemon.log" ] || tail -50 "$work/daemon.log" >&2
 }
-trap clean_up EXIT
-trap 'exit 130' INT TERM
 
 install_suite() {
     [ "$("$suite/bin/pjdfstest" --version 2>/dev/null)" = "pjdfstest $version" ] ||
