@@ -19,7 +19,7 @@ const LINKS_MAX: u32 = 1 << 31;
 /// Longest target of a symlink.
 const TARGET_MAX: usize = 4095;
 /// What a change of names makes at most, in bytes of the log: nodes of two directories, and inode blocks.
-const NAMES_COST: u64 = 96 << 10;
+pub(crate) const NAMES_COST: u64 = 96 << 10;
 
 fn valid_name(name: &[u8]) -> Result<(), Error> {
     if name.len() > NAME_MAX {
@@ -36,7 +36,7 @@ fn valid_name(name: &[u8]) -> Result<(), Error> {
 
 impl Core {
     /// The entry of a name, which may be `.` or `..`.
-    fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Found>, Stop> {
+    pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Found>, Stop> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong.into());
         }
@@ -228,7 +228,7 @@ impl Core {
     }
 
     /// Finds a place for a new entry and reads what putting it there needs.
-    fn prepare_entry(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
+    pub(crate) fn prepare_entry(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
         let hash = self.sb.hash_key;
         self.directory(dir)?;
         let Some(node) = self.inodes.nodes.get(&dir) else {
@@ -253,7 +253,8 @@ impl Core {
         dir::prepare_replace(&node.inode, &mut self.blocks, key)
     }
 
-    fn add_entry(
+    /// Puts a name into a directory that `prepare_entry` gave the key for.
+    pub(crate) fn add_entry(
         &mut self,
         dir: Ino,
         key: u64,

@@ -6,11 +6,10 @@
 
 use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
-use crate::dir;
 use crate::error::Error;
+use crate::namespace::NAMES_COST;
 use crate::types::NewInode;
 use crate::volume::{Volume, Wait};
-use loamfs_format::dirent::Dirent;
 use loamfs_format::group::Role;
 use loamfs_format::inode::{ROOT_INO, mode};
 use loamfs_format::summary::{Allocation, Record};
@@ -22,8 +21,6 @@ use std::collections::BTreeMap;
 const LOST_AND_FOUND: &str = "lost+found";
 /// Names tried for that directory, in case something else has the first ones.
 const LOST_AND_FOUND_TRIES: u32 = 16;
-/// What naming an inode makes at most, in bytes of the log: nodes of a directory, and inode blocks.
-const NAME_COST: u64 = 96 << 10;
 /// Entries read at once when subdirectories are counted.
 const ENTRIES_STEP: usize = 1024;
 
@@ -183,17 +180,13 @@ impl Core {
 
     /// Gives an inode that has no name one, and the link count that goes with it.
     fn adopt(&mut self, parent: Ino, name: &[u8], ino: Ino, links: u32) -> Result<Done, Stop> {
-        let hash = self.sb.hash_key;
         self.prepare_dirty(ino)?;
         self.prepare_dirty(parent)?;
-        let Some(node) = self.inodes.nodes.get(&parent) else {
-            return Ok(Done::No("the directory for it does not exist"));
-        };
-        if dir::lookup(&node.inode, &mut self.blocks, &hash, name)?.is_some() {
+        if self.find(parent, name)?.is_some() {
             return Ok(Done::No("the name is taken"));
         }
-        let key = dir::prepare_insert(&node.inode, &mut self.blocks, &hash, name)?;
-        self.admit(NAME_COST, 0)?;
+        let key = self.prepare_entry(parent, name)?;
+        self.admit(NAMES_COST, 0)?;
         // From here on nothing stops.
         let now = self.clock.now();
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
@@ -204,14 +197,8 @@ impl Core {
         node.inode.parent = parent;
         node.inode.ctime = now;
         node.dir_key = key;
+        self.add_entry(parent, key, ino, file_type, name)?;
         if let Some(node) = self.inodes.nodes.get_mut(&parent) {
-            let entry = Dirent {
-                ino,
-                file_type: dirent_type(file_type),
-                name,
-            };
-            dir::insert(&mut node.inode, &mut self.blocks, key, &entry)?;
-            node.shown_size = node.inode.size;
             node.inode.nlink += u32::from(file_type == mode::DIRECTORY);
             node.inode.mtime = now;
             node.inode.ctime = now;
