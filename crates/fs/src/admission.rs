@@ -3,12 +3,27 @@
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
+use crate::homed::UNIT;
 use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::mutant;
 use loamfs_format::summary::EXTENTS_MAX;
 
 /// Bytes freed after which a lost fight for space is worth another one, at most.
 const EXHAUSTED_WORTH: u64 = 1 << 20;
+
+/// What a change of a large file makes at most beside its data, in bytes of the log: nodes of its trees.
+pub(crate) const NODES_COST: u64 = 16 << 10;
+
+/// Data of large files that wait, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Waiting {
+    /// In memory.
+    pub bytes: u64,
+    /// Of them, overwrites that ride in the next segment.
+    images: u64,
+    /// What new homes may take.
+    blocks: u64,
+}
 
 impl Core {
     /// Most bytes of a file that stays in the log.
@@ -32,18 +47,31 @@ impl Core {
 
     // ---- memory ------------------------------------------------------------------------------------------------
 
-    /// An upper bound of what the next segment holds, in bytes.
-    pub fn segment_estimate(&self) -> u64 {
-        let images: u64 = self
+    /// Counts the data of large files that wait.
+    pub fn waiting(&self) -> Waiting {
+        let mut waiting = Waiting::default();
+        let nodes = self
             .homed
             .iter()
-            .filter_map(|ino| self.inodes.nodes.get(ino))
-            .map(|node| node.homed.images.len() as u64 * 4096)
-            .sum();
+            .filter_map(|ino| self.inodes.nodes.get(ino));
+        for homed in nodes.map(|node| &node.homed) {
+            waiting.bytes += homed.bytes();
+            waiting.images += homed.images.len() as u64 * UNIT;
+            waiting.blocks += homed.dirty_blocks * u64::from(self.geometry.block_size);
+        }
+        waiting
+    }
+
+    /// An upper bound of what the next segment holds, in bytes.
+    pub fn segment_estimate(&self) -> u64 {
+        self.segment_with(&self.waiting())
+    }
+
+    fn segment_with(&self, waiting: &Waiting) -> u64 {
         let blocks = self.blocks.dirty_count() as u64 * 4096
             + self.inodes.dirty_bytes
             + self.small_bytes
-            + images;
+            + waiting.images;
         // Records: about 64 bytes for each thing written, and the frees.
         let things = self.blocks.dirty_count() + self.inodes.blocks.len() + self.blocks.frees.len();
         blocks + (things as u64 + self.small_bytes / 1024) * 64 + 8192
@@ -54,15 +82,6 @@ impl Core {
         u64::from(self.geometry.segment_max) * 3 / 4
     }
 
-    /// Bytes of large files' data that wait.
-    pub fn homed_bytes(&self) -> u64 {
-        self.homed
-            .iter()
-            .filter_map(|ino| self.inodes.nodes.get(ino))
-            .map(|node| node.homed.bytes())
-            .sum()
-    }
-
     // ---- admission ---------------------------------------------------------------------------------------------
 
     /// Admits an operation that makes at most `log` bytes and `data` bytes of new content (rules 1 and 10).
@@ -70,13 +89,14 @@ impl Core {
     /// # Errors
     /// Read-only; [`Stop::Crowded`] when a commit must make room in memory, [`Stop::Full`] when space must be won.
     pub fn admit(&mut self, log: u64, data: u64) -> Result<(), Stop> {
-        self.admit_removal()?;
-        let waiting = self.homed_bytes() + data;
-        if waiting > self.homed_max {
+        let waiting = self.waiting();
+        self.admit_segment(&waiting)?;
+        let bytes = waiting.bytes + data;
+        if bytes > self.homed_max {
             return Err(Stop::Crowded);
         }
-        self.pressed |= waiting > self.homed_max / 2;
-        if !self.space_fits(log, data) && !mutant::active("undeclared") {
+        self.pressed |= bytes > self.homed_max / 2;
+        if !self.fits_beside(&waiting, log, data) && !mutant::active("undeclared") {
             return Err(Stop::Full);
         }
         Ok(())
@@ -84,16 +104,20 @@ impl Core {
 
     /// Admits an operation that gives space back: it may use the reserve.
     pub fn admit_removal(&mut self) -> Result<(), Stop> {
+        self.admit_segment(&self.waiting())
+    }
+
+    fn admit_segment(&mut self, waiting: &Waiting) -> Result<(), Stop> {
         if self.read_only {
             return Err(Error::ReadOnly.into());
         }
-        let estimate = self.segment_estimate();
+        let estimate = self.segment_with(waiting);
         if estimate > self.segment_full() {
             return Err(Stop::Crowded);
         }
         self.pressed |= estimate > self.segment_full() / 8 * 7;
         let most = self.geometry.segment_max.into();
-        if mutant::active("removal-declares") && !self.space_fits(most, 0) {
+        if mutant::active("removal-declares") && !self.fits_beside(waiting, most, 0) {
             return Err(Stop::Full);
         }
         Ok(())
@@ -104,9 +128,10 @@ impl Core {
     pub fn spills(&mut self, size: u64) -> bool {
         let room = self.space.log_space().data * u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
-        room >= self.homed_reserved() + block
-            && !self.space_fits(size + self.spill_margin(), 0)
-            && self.space_fits(16_384, block)
+        let waiting = self.waiting();
+        room >= waiting.blocks + block
+            && !self.fits_beside(&waiting, size + self.spill_margin(), 0)
+            && self.fits_beside(&waiting, NODES_COST, block)
     }
 
     /// Bytes of the log that small files leave to metadata while data groups have room.
@@ -119,9 +144,13 @@ impl Core {
     /// Whether `log` more bytes in the log and `data` more bytes in data groups, besides what is dirty and what waits,
     /// would leave the reserve alone.
     pub fn space_fits(&mut self, log: u64, data: u64) -> bool {
+        self.fits_beside(&self.waiting(), log, data)
+    }
+
+    fn fits_beside(&mut self, waiting: &Waiting, log: u64, data: u64) -> bool {
         let frag = u64::from(self.geometry.fragment_size);
-        let for_data = self.groups_for_data(data);
-        let dirty = log + self.segment_estimate();
+        let for_data = self.groups_for_data(waiting, data);
+        let dirty = log + self.segment_with(waiting);
         // Blocks are not split, so that the ends of holes are lost.
         let need_log = dirty + dirty / 2 + self.reserve_bytes();
         let in_log = self.log_room(for_data) * frag;
@@ -147,21 +176,10 @@ impl Core {
     }
 
     /// Free groups that become data groups when all that waits, and `more` bytes, gets new homes.
-    pub fn groups_for_data(&self, more: u64) -> u64 {
+    pub fn groups_for_data(&self, waiting: &Waiting, more: u64) -> u64 {
         let room = self.space.log_space().data * u64::from(self.geometry.fragment_size);
-        let short = (self.homed_reserved() + more).saturating_sub(room);
+        let short = (waiting.blocks + more).saturating_sub(room);
         short.div_ceil(self.group_bytes())
-    }
-
-    /// Bytes that new homes for what waits may take.
-    fn homed_reserved(&self) -> u64 {
-        let blocks: u64 = self
-            .homed
-            .iter()
-            .filter_map(|ino| self.inodes.nodes.get(ino))
-            .map(|node| node.homed.dirty_blocks)
-            .sum();
-        blocks * u64::from(self.geometry.block_size)
     }
 
     /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
@@ -190,12 +208,7 @@ impl Core {
 
     /// Whether the log has room for the reserve besides what is dirty.
     pub fn has_reserve(&mut self) -> bool {
-        self.has_reserve_and(0)
-    }
-
-    /// As [`Core::has_reserve`], with room for `log` more bytes.
-    pub fn has_reserve_and(&mut self, log: u64) -> bool {
-        self.space_fits(log, 0)
+        self.space_fits(0, 0)
     }
 
     /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.

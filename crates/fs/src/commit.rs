@@ -286,7 +286,7 @@ impl Core {
             + contents.data.len() as u64 * RECORD_SIZE_MAX
             + roles
             + 64 * RECORD_SIZE_MAX;
-        let for_data = self.groups_for_data(0);
+        let for_data = self.groups_for_data(&self.waiting(), 0);
         self.space.keep_for_data(for_data);
         let result = place(
             &mut self.space,

@@ -1,5 +1,6 @@
 //! Reading, writing and resizing regular files: in the inode, in the log, or at home (H1, H6, H8).
 
+use crate::admission::NODES_COST;
 use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
@@ -322,7 +323,7 @@ impl Core {
         let end = offset + data.len() as u64;
         let block = u64::from(self.geometry.block_size);
         self.admit(
-            16_384,
+            NODES_COST,
             (data.len() as u64).next_multiple_of(block) + 2 * block,
         )?;
         let node = self.file(ino)?;
@@ -429,7 +430,7 @@ impl Core {
             // What stands behind the old end of a large file becomes zero; a small one leaves the log.
             let at_home = large || size > small_max;
             let data = if at_home { 2 * small_max } else { 0 };
-            self.admit(size.min(small_max) + 16_384, data)?;
+            self.admit(size.min(small_max) + NODES_COST, data)?;
         } else {
             self.admit_removal()?;
         }

@@ -3,6 +3,7 @@
 //! What is a hole is told by blocks, as homes are: a block is data when it has a home, or will get one. A small file is
 //! data from start to end.
 
+use crate::admission::NODES_COST;
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
@@ -144,7 +145,7 @@ impl Core {
             }
         }
         let block = u64::from(self.geometry.block_size);
-        self.admit(16_384, units.len() as u64 * UNIT + 2 * block)?;
+        self.admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
         // From here on nothing stops.
         self.put_units(ino, units);
         self.changed_content(ino);
@@ -268,7 +269,7 @@ impl Core {
         self.prepare_dirty(ino)?;
         let homes = self.homes(ino, first * per_block, stop * per_block)?;
         let data = (stop - first + 2) * block;
-        self.admit(16_384 + self.small_max(), data)?;
+        self.admit(NODES_COST + self.small_max(), data)?;
         // From here on nothing stops, but for growing, which comes first.
         if reach > size {
             self.resize(ino, reach)?;

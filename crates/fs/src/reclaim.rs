@@ -79,7 +79,7 @@ impl Core {
             _ => 0,
         };
         // Data that wait need whole groups, a segment only holes that are long enough.
-        let hole_max = match self.groups_for_data(0) {
+        let hole_max = match self.groups_for_data(&self.waiting(), 0) {
             0 if role == Role::Log && worth != Worth::Anything => g.frags_for(HOLE_MIN),
             _ => u64::MAX,
         };

@@ -64,7 +64,7 @@ impl Volume {
         let core = self.core();
         let g = &core.geometry;
         let frag = u64::from(g.fragment_size);
-        let waiting = (core.segment_estimate() + core.homed_bytes()) / frag;
+        let waiting = (core.segment_estimate() + core.waiting().bytes) / frag;
         let free = core.space.free_frags().saturating_sub(waiting);
         StatFs {
             fragment_size: g.fragment_size,
@@ -108,7 +108,7 @@ impl Volume {
             cleaned_live_frags: core.cleaned.live,
             cached_bytes: core.blocks.cached_bytes(),
             dirty_log_bytes: core.segment_estimate(),
-            dirty_home_bytes: core.homed_bytes(),
+            dirty_home_bytes: core.waiting().bytes,
             bitmap_bytes: core.space.loaded_bytes() as u64,
             cached_inodes: core.inodes.nodes.len() as u64,
             read_only: core.read_only,

@@ -1,7 +1,7 @@
 //! The fight for space: pending frees, checkpoints, compaction, emptying groups (rules 10 and 11).
 
+use super::commit::all_written;
 use super::{Volume, Wait};
-use crate::blocks::Stop;
 use crate::error::Error;
 use crate::reclaim::{BATCH_MAX, Worth};
 use loamfs_format::{Extent, GroupNo};
@@ -35,12 +35,8 @@ impl Volume {
         self.checkpoint_if_due()?;
         self.keep_reserve()?;
         let core = self.core();
-        let stuck = core.homed_bytes() > core.homed_max / 2;
-        Ok(unwritten
-            .into_iter()
-            .map(|(_, e)| e)
-            .next()
-            .filter(|_| stuck))
+        let stuck = core.waiting().bytes > core.homed_max / 2;
+        Ok(all_written(unwritten).err().filter(|_| stuck))
     }
 
     /// Wins space back before anyone gets ENOSPC (rule 10), each time by dearer means: pending frees become durable,
@@ -94,7 +90,7 @@ impl Volume {
                     Goal::All => false,
                     Goal::Segments(count) => {
                         let room = u64::from(count) * u64::from(core.geometry.segment_max);
-                        core.has_reserve_and(room)
+                        core.space_fits(room, 0)
                     }
                 };
                 let whole_groups = core.space.free_groups() >= core.groups_to_move_into();
