@@ -136,17 +136,12 @@ impl Volume {
                 other => return other,
             }
         }
-        let segment = self.step(|core| core.seal_mount());
-        match segment {
-            Ok(segment) => {
-                self.launch(segment)?;
-                if mutant::active("accept-early") {
-                    return Ok(());
-                }
-                self.flush()
-            }
-            Err(error) => Err(error),
+        let segment = self.step(|core| core.seal_mount())?;
+        self.launch(segment)?;
+        if mutant::active("accept-early") {
+            return Ok(());
         }
+        self.flush()
     }
 
     /// Whether recovery's segment must be a checkpoint: where an empty one would eat into the reserve (rules 4 and 10),

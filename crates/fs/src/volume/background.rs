@@ -163,23 +163,13 @@ impl Volume {
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
     ) -> Result<T, Error> {
         loop {
-            let mut crowded = false;
-            let result = self.step(|core| match op(core) {
-                Err(Stop::Crowded) => {
-                    crowded = true;
-                    Ok(None)
-                }
-                other => other.map(Some),
-            })?;
-            if let Some(value) = result {
+            if let Some(value) = self.step_unless_crowded(&mut op)? {
                 return Ok(value);
             }
-            if crowded {
-                let _commit = self.commit_lock();
-                self.commit_locked(&[], false, Wait::Durable)?;
-                self.checkpoint_if_due()?;
-                self.keep_reserve()?;
-            }
+            let _commit = self.commit_lock();
+            self.commit_locked(&[], false, Wait::Durable)?;
+            self.checkpoint_if_due()?;
+            self.keep_reserve()?;
         }
     }
 }

@@ -44,6 +44,17 @@ impl Volume {
         self.drive(op, false)
     }
 
+    /// As [`Volume::step`]; nothing when too much is dirty for it.
+    pub(super) fn step_unless_crowded<T>(
+        &self,
+        mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
+    ) -> Result<Option<T>, Error> {
+        self.step(|core| match op(core) {
+            Err(Stop::Crowded) => Ok(None),
+            other => other.map(Some),
+        })
+    }
+
     fn drive<T>(
         &self,
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,

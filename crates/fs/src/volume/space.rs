@@ -173,14 +173,10 @@ impl Volume {
     /// elsewhere. Returns whether anything was moved.
     fn evacuate_all(&self, ranges: &[Extent]) -> Result<bool, Error> {
         for range in ranges {
-            loop {
-                let crowded = self.step(|core| match core.evacuate(*range) {
-                    Err(Stop::Crowded) => Ok(true),
-                    other => other.map(|()| false),
-                })?;
-                if !crowded {
-                    break;
-                }
+            while self
+                .step_unless_crowded(|core| core.evacuate(*range))?
+                .is_none()
+            {
                 self.commit_all(Wait::Durable)?;
                 if !self.core().may_compact() {
                     return Ok(true);
