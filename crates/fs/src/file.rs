@@ -706,6 +706,10 @@ impl Core {
             extents::apply(&mut node.inode, &mut self.blocks, &change)?;
             node.inode.frags = 0;
             node.shown_size = 0;
+            // Its homes go with the next segment, so that carries the content, even if it grows again before (rule 3).
+            if !mutant::active("return-without-barrier") {
+                self.barrier.insert(ino);
+            }
         }
         for home in change.freed {
             self.free_home(home);

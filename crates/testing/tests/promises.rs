@@ -43,20 +43,21 @@ fn make(volume: &Volume, name: &[u8], byte: u8, len: usize) -> Ino {
     ino
 }
 
-/// What every crash from event `from` on shows of a file: it must be whole, and is `old` or `new` throughout.
-fn is_one_or_the_other(recorder: &RecordingDevice, from: usize, old: u8, new: u8) {
-    for n in from..=recorder.event_count() {
+/// What every crash from event `from` on shows of a file.
+fn seen(recorder: &RecordingDevice, from: usize) -> impl Iterator<Item = Vec<u8>> {
+    (from..=recorder.event_count()).map(|n| {
         let crash = MemoryDevice::from_image(recorder.image_after(n).unwrap());
         let volume = open(Arc::new(crash));
         let attr = volume.lookup(ROOT_INO, b"f").unwrap();
-        let bytes = volume.read(attr.ino, 0, 2 * LARGE).unwrap();
+        volume.read(attr.ino, 0, 2 * LARGE).unwrap()
+    })
+}
+
+/// Every crash shows the file whole, and `old` or `new` throughout.
+fn is_one_or_the_other(recorder: &RecordingDevice, from: usize, old: u8, new: u8) {
+    for bytes in seen(recorder, from) {
         let whole = bytes == vec![old; LARGE] || bytes == vec![new; LARGE];
-        assert!(
-            whole,
-            "{} bytes of {:?} after {n} events",
-            bytes.len(),
-            bytes.first()
-        );
+        assert!(whole, "{} bytes of {:?}", bytes.len(), bytes.first());
     }
 }
 
@@ -120,8 +121,59 @@ fn no_more_than_32_mib_are_ever_sealed_and_not_durable() {
     assert!(most > 8 << 20, "{most} bytes: nothing was tried");
 }
 
+/// A large file that shrank, became small and grew again was shown empty until its data were at home.
+#[test]
+fn a_file_that_goes_back_to_the_log_and_home_again_is_never_seen_without_its_data() {
+    let (recorder, volume) = made(64 << 20);
+    let file = make(&volume, b"f", 1, LARGE);
+    volume.sync().unwrap();
+    let from = recorder.event_count();
+    let set = SetAttr {
+        size: Some(10_000),
+        ..SetAttr::default()
+    };
+    volume.setattr(file, &set).unwrap();
+    volume.write(file, 30_000, &[2; 10_000]).unwrap();
+    let other = make(&volume, b"other", 3, 100);
+    volume.fsync(other, false).unwrap();
+    for bytes in seen(&recorder, from) {
+        assert!(bytes.len() >= 10_000, "{} bytes", bytes.len());
+        assert!(bytes[..10_000] == [1; 10_000]);
+    }
+}
+
+/// A small file that took another's name and grew large before the next segment was shown empty.
+#[test]
+fn a_small_file_that_took_a_name_and_grew_is_never_seen_without_its_data() {
+    let (recorder, volume) = made(64 << 20);
+    make(&volume, b"f", 1, LARGE);
+    volume.sync().unwrap();
+    let from = recorder.event_count();
+    let new = make(&volume, b"new", 2, 10_000);
+    let flags = RenameFlags::default();
+    volume
+        .rename(ROOT_INO, b"new", ROOT_INO, b"f", flags)
+        .unwrap();
+    volume.write(new, 30_000, &[3; 10_000]).unwrap();
+    let other = make(&volume, b"other", 3, 100);
+    volume.fsync(other, false).unwrap();
+    for bytes in seen(&recorder, from) {
+        assert!(bytes.len() >= 10_000, "{} bytes", bytes.len());
+        let old = bytes == vec![1; LARGE];
+        assert!(old || bytes[..10_000] == [2; 10_000]);
+    }
+}
+
 /// Clauses, and the test above that notices when one is left out.
-const CLAUSES: [(&str, &str); 3] = [
+const CLAUSES: [(&str, &str); 5] = [
+    (
+        "return-without-barrier",
+        "a_file_that_goes_back_to_the_log_and_home_again_is_never_seen_without_its_data",
+    ),
+    (
+        "rename-without-barrier",
+        "a_small_file_that_took_a_name_and_grew_is_never_seen_without_its_data",
+    ),
     (
         "rename-without-barrier",
         "a_file_renamed_over_another_is_never_seen_without_its_data",

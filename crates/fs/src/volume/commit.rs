@@ -67,7 +67,7 @@ impl Volume {
         // A rename over an existing file waits for the data that it brings (rule 3).
         loop {
             let sealed = self.step(|core| {
-                let held_up: Vec<Ino> = core.barrier.iter().copied().collect();
+                let held_up: Vec<Ino> = core.barrier.intersection(&core.homed).copied().collect();
                 if !held_up.is_empty() {
                     return Ok(Err(held_up));
                 }
