@@ -47,6 +47,15 @@ impl Node {
         !self.homed.is_clean() && matches!(self.inode.body, Body::Inline(_) | Body::Small(_))
     }
 
+    /// The first unit that segments do not show, or not whole: none while they show the small form.
+    pub fn hidden_from(&self) -> u64 {
+        if self.is_moving() {
+            0
+        } else {
+            self.shown_size / UNIT
+        }
+    }
+
     /// Most bytes that can stand in the inode.
     fn inline_max(&self) -> usize {
         TAIL - self.inode.inline_xattrs.len().min(TAIL)
@@ -499,6 +508,9 @@ impl Core {
         };
         node.homed.dirty.split_off(&end);
         node.homed.recount(per_block);
+        if let Some(batch) = &mut node.homed.batch {
+            batch.shown = batch.shown.min(size);
+        }
         let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
         node.inode.size = size;
         if moving {

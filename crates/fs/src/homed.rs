@@ -32,8 +32,8 @@ pub(crate) struct Batch {
     pub homes: Vec<(u64, Extent)>,
     /// Checksums of every unit in those homes.
     pub crcs: Vec<(u64, u32)>,
-    /// Size of the file when they were gathered.
-    pub size: u64,
+    /// Bytes of the file that segments show with them: up to what was hidden when they were gathered.
+    pub shown: u64,
     /// Whether the device has them for good.
     pub landed: bool,
 }
@@ -81,13 +81,6 @@ impl Homed {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
-    }
-
-    /// The first dirty unit from `from` on that `batch`, which is shown now, did not bring; what was written to its
-    /// units since hides nothing of them.
-    pub fn first_hidden_besides(&self, batch: &Batch, from: u64) -> Option<u64> {
-        let mut dirty = self.dirty.range(from..).map(|(unit, _)| *unit);
-        dirty.find(|unit| !batch.units.contains_key(unit))
     }
 
     /// Bytes held.

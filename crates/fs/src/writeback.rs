@@ -68,6 +68,9 @@ impl Core {
             self.homed.remove(&ino);
             return Ok(None);
         };
+        // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
+        let hidden = node.homed.dirty.range(node.hidden_from()..).next();
+        let from = hidden.map_or(from, |(unit, _)| from.min(*unit));
         let waiting = node.homed.dirty.range(from..=to);
         let units: Vec<u64> = waiting
             .map(|(unit, _)| *unit)
@@ -137,7 +140,7 @@ impl Core {
         node.homed.recount(self.geometry.block_units());
         node.homed.batch = Some(Batch {
             id,
-            size: node.inode.size,
+            shown: node.inode.size,
             units,
             homes: Vec::new(),
             crcs,
@@ -203,6 +206,16 @@ impl Core {
             }
         }
         end_run(&mut run, &mut fresh);
+        // A block that gets a new home takes all of its units along.
+        let per_block = self.geometry.block_units();
+        images.retain(|(unit, _)| {
+            let first = unit / per_block * per_block;
+            let moves = fresh.range(first..first + per_block).next().is_some();
+            if moves {
+                fresh.insert(*unit);
+            }
+            !moves
+        });
         Ok((images, fresh))
     }
 
@@ -372,12 +385,14 @@ impl Core {
             .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
             .collect();
         node.homed.recount(per_block);
+        let hidden = node.homed.dirty.range(node.hidden_from()..).next();
+        let size = node.inode.size;
         node.homed.batch = Some(Batch {
             id,
             units: taken,
             homes,
             crcs,
-            size: node.inode.size,
+            shown: hidden.map_or(size, |(unit, _)| size.min(unit * UNIT)),
             landed: false,
         });
         Some(HomeWrite {
@@ -466,12 +481,8 @@ impl Core {
             node.inode.body = Body::Empty;
             node.inode.frags = 0;
         }
-        // What was written since the batch was gathered does not take back what it shows.
-        let hidden = node
-            .homed
-            .first_hidden_besides(&batch, node.shown_size / UNIT);
-        let shown = hidden.map_or(batch.size, |unit| batch.size.min(unit * UNIT));
-        node.shown_size = node.shown_size.max(shown).min(node.inode.size);
+        // What was written since the batch was gathered hides nothing of it.
+        node.shown_size = node.shown_size.max(batch.shown).min(node.inode.size);
         for (from, to) in &runs {
             node.homed.unimage(from * per_block, to * per_block);
         }

@@ -3,9 +3,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_check::{Options, check};
-use loamfs_device::{Device, MemoryDevice, RecordingDevice};
+use loamfs_device::{
+    Counters, Device, DeviceError, IoKind, MemoryDevice, Read, RecordingDevice, Write,
+};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const NEW: NewInode = NewInode {
     mode: 0o644,
@@ -45,6 +47,23 @@ fn fsync_covers_more_scattered_overwrites_than_one_round_takes() {
     let content = volume.read(file, 0, size as usize).unwrap();
     let lost = units().filter(|unit| content[(*unit * 4096) as usize] != 2);
     assert_eq!(lost.count(), 0);
+}
+
+/// The last block of a long overwrite gets a new home: an image of its other units waited for nothing, and fsync was EIO.
+#[test]
+fn a_short_overwrite_beside_a_long_one_is_written_with_it() {
+    let device = made(64 << 20, &MkfsOptions::default());
+    let volume = open(device.clone());
+    let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
+    volume.write(file, 0, &vec![1; 3 << 20]).unwrap();
+    volume.fsync(file, false).unwrap();
+    volume.write(file, 0, &vec![2; 301 * 4096]).unwrap();
+    volume.write(file, 302 * 4096, &[3; 4096]).unwrap();
+    volume.fsync(file, false).unwrap();
+    let after = open(Arc::new(device.fork()));
+    let content = after.read(file, 300 * 4096, 4 * 4096).unwrap();
+    let units = content.chunks(4096).map(|unit| unit[0]);
+    assert_eq!(units.collect::<Vec<_>>(), [2, 1, 3, 1]);
 }
 
 /// Role records were not counted in a summary's size, and ran over the first blocks of the body.
@@ -128,4 +147,74 @@ fn an_inode_block_that_empties_is_sealed() {
     volume.close().unwrap();
     let report = check(&device.fork(), &mut Options::default());
     assert!(report.is_clean(), "{report}");
+}
+
+/// A device on which a write to a home first lets somebody else do something, once.
+struct Interrupted {
+    memory: MemoryDevice,
+    hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Device for Interrupted {
+    fn size(&self) -> u64 {
+        self.memory.size()
+    }
+
+    fn sector_size(&self) -> u32 {
+        self.memory.sector_size()
+    }
+
+    fn rotational(&self) -> bool {
+        self.memory.rotational()
+    }
+
+    fn read(&self, batch: &mut [Read]) {
+        self.memory.read(batch);
+    }
+
+    fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
+        let home = batch.iter().any(|write| write.kind == IoKind::Homed);
+        let hook = self.hook.lock().unwrap().take_if(|_| home);
+        if let Some(hook) = hook {
+            hook();
+        }
+        self.memory.write(batch)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.memory.flush()
+    }
+
+    fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
+        self.memory.discard(ranges)
+    }
+
+    fn counters(&self) -> Counters {
+        self.memory.counters()
+    }
+}
+
+/// What was written to the front of a file while its end was on its way home cut the size that segments showed, with
+/// the extents behind it: a crash lost what was synced, and let old bytes come back when the file grew again.
+#[test]
+fn a_write_before_data_on_their_way_home_hides_nothing_of_them() {
+    let plain = made(64 << 20, &MkfsOptions::default());
+    let device = Arc::new(Interrupted {
+        memory: plain.fork(),
+        hook: Mutex::new(None),
+    });
+    let volume = Arc::new(open(device.clone()));
+    let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
+    volume.write(file, 200_000, &[1; 50_000]).unwrap();
+    let other = Arc::clone(&volume);
+    let early = Box::new(move || {
+        other.write(file, 40_000, &[2; 8_192]).unwrap();
+    });
+    *device.hook.lock().unwrap() = Some(early);
+    volume.fsync(file, false).unwrap();
+    let crash = device.memory.fork();
+    let report = check(&crash, &mut Options::default());
+    assert!(report.is_clean(), "{report}");
+    let after = open(Arc::new(crash));
+    assert_eq!(after.read(file, 200_000, 50_000).unwrap(), [1; 50_000]);
 }
