@@ -8,16 +8,20 @@ SCRIPTS := crates/cli/scripts
 # Mounting as a block device takes root.
 ROOT := $(if $(filter-out 0,$(shell id -u)),sudo,)
 
+# What "make fsx" is given: how much, and from which seed.
+FSX ?= --ops 1000000
+
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
-.PHONY: help run stop test lint unit smoke test-posix claims build setup man install clean
+.PHONY: help run stop test lint unit smoke fsx test-posix claims build fsx-program setup man install clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
 	@echo "make stop   unmount that volume"
 	@echo "make test   format, lints, documentation, unit tests, and a volume in real use"
 	@echo "make test-posix  the POSIX test suite pjdfstest on a mount, and on ext4 beside it (root)"
+	@echo "make fsx    random work on a mount beside shadow copies, kills between (root); FSX=\"--seed 2 --seconds 600\""
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make man    manual pages and completions, in target/man"
 
@@ -45,10 +49,17 @@ lint: setup
 unit: setup
 	cargo test --workspace
 
-# Unpack, compare, kill, recover and delete on a real mount.
-smoke: build
+# Unpack, compare, kill, recover and delete on a real mount; then random work on files, with kills between.
+smoke: build fsx-program
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
+	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30
+
+fsx-program: setup
+	cargo build --release --package loamfs-testing --bin fsx
+
+fsx: build fsx-program
+	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx $(FSX)
 
 # The suite comes from the Rust registry and stays in the target directory.
 test-posix: build

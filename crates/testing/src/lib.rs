@@ -6,7 +6,8 @@
 //! - [`runner`]: runs them on both sides, [`shrink`]: cuts failing runs down,
 //! - [`campaign`]: whole runs of the model test,
 //! - [`explore`]: the crash explorer,
-//! - [`subject`]: what can be tested; [`loam`] is the real thing.
+//! - [`subject`]: what can be tested; [`loam`] is the real thing,
+//! - [`fsx`]: files on a real mount beside shadow copies, with kills between.
 //!
 //! Everything follows from a seed. A failure prints the seed, the command that
 //! runs it again, and the shortest list of operations that was found to fail.
@@ -20,6 +21,7 @@ pub mod compare;
 pub mod content;
 pub mod errno;
 pub mod explore;
+pub mod fsx;
 pub mod generate;
 pub mod geometry;
 pub mod golden;
