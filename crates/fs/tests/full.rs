@@ -144,3 +144,26 @@ fn what_was_removed_makes_room_before_it_is_committed() {
     assert!(again >= 3, "{again} files after 6 were removed");
     volume.close().unwrap();
 }
+
+/// Making the reserve whole was tried again by every tick, in vain and by writing.
+#[test]
+fn a_full_volume_that_nobody_uses_is_left_alone() {
+    for size in [1_000, 6_000, 300_000] {
+        let (device, volume) = volume(48 << 20);
+        let count = fill(&volume, 0, size);
+        for i in (0..count.min(12)).step_by(3) {
+            volume.unlink(ROOT_INO, &name(i)).unwrap();
+        }
+        volume.sync().unwrap();
+        // What removals and the fill have left to do is done by then.
+        for _ in 0..8 {
+            volume.tick().unwrap();
+        }
+        let before = device.counters();
+        for _ in 0..50 {
+            volume.tick().unwrap();
+        }
+        let after = device.counters();
+        assert_eq!(after.total(), before.total(), "files of {size} bytes");
+    }
+}

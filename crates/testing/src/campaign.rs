@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use loamfs_device::{Image, MemoryDevice};
 
@@ -14,7 +13,7 @@ use crate::ops::{Op, listing};
 use crate::problem::{Problem, Verdict, guarded};
 use crate::rng::Rng;
 use crate::runner::{Runner, Step};
-use crate::shrink::shrink;
+use crate::shrink::{Limit, shrink};
 use crate::subject::{Opening, System};
 use crate::tree::must;
 
@@ -183,7 +182,7 @@ pub fn run(
     system: &dyn System,
     case: &Case,
     ops: usize,
-    shrinking: Duration,
+    shrinking: Limit,
 ) -> Result<Figures, Box<Report>> {
     let mut done = Vec::new();
     let outcome = guarded(|| generate_and_run(system, case, ops, &mut done));

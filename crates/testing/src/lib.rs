@@ -26,6 +26,7 @@ pub mod generate;
 pub mod geometry;
 pub mod golden;
 pub mod hostile;
+pub mod left_out;
 pub mod loam;
 pub mod model;
 pub mod name;

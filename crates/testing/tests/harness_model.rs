@@ -5,13 +5,12 @@
 
 mod toy;
 
-use std::time::Duration;
-
 use loamfs_testing::campaign::{self, Case};
 use loamfs_testing::generate::profile;
+use loamfs_testing::shrink::Limit;
 use toy::{Defect, Toy};
 
-const SHRINK: Duration = Duration::from_secs(2);
+const SHRINK: Limit = Limit::Tries(2_000);
 
 #[test]
 fn a_right_file_system_passes_every_profile() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use loamfs_testing::campaign::{self, Case, image_after};
 use loamfs_testing::loam::Loam;
+use loamfs_testing::shrink::Limit;
 use loamfs_testing::watchdog::Watchdog;
 
 const SEEDS: u64 = 21;
@@ -18,7 +19,7 @@ fn volumes_do_what_the_model_does() {
     for seed in 0..SEEDS {
         let case = Case::of(seed, None);
         watchdog.enter(Some(case.to_string()));
-        let shrinking = Duration::from_secs(20);
+        let shrinking = Limit::Time(Duration::from_secs(20));
         if let Err(report) = campaign::run(&Loam::default(), &case, OPS, shrinking) {
             panic!("{report}");
         }

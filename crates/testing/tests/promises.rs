@@ -4,11 +4,11 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_device::{Device, Event, IoKind, MemoryDevice, RecordingDevice};
-use loamfs_format::{Ino, mutant};
+use loamfs_format::Ino;
 use loamfs_fs::{
     Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, Wait, mkfs,
 };
-use std::process::{Command, Stdio};
+use loamfs_testing::left_out;
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode {
@@ -18,13 +18,9 @@ const NEW: NewInode = NewInode {
     rdev: 0,
 };
 const LARGE: usize = 3 << 20;
-/// The variable that names the clause to leave out.
-const LEFT_OUT: &str = "LOAMFS_LEFT_OUT";
 
 fn made(size: u64) -> (Arc<RecordingDevice>, Volume) {
-    if let Ok(clause) = std::env::var(LEFT_OUT) {
-        mutant::set(Some(clause.leak()));
-    }
+    left_out::obey();
     let memory = Arc::new(MemoryDevice::new(size));
     let plain: Arc<dyn Device> = memory.clone();
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
@@ -188,20 +184,7 @@ const CLAUSES: [(&str, &str); 5] = [
     ),
 ];
 
-/// The switch holds for a whole process, so each clause gets one.
 #[test]
 fn every_clause_is_missed_when_it_is_left_out() {
-    let program = std::env::current_exe().unwrap();
-    for (clause, test) in CLAUSES {
-        let status = Command::new(&program)
-            .args(["--exact", test])
-            .env(LEFT_OUT, clause)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        assert!(
-            !status.unwrap().success(),
-            "{test} does not notice that {clause} is missing"
-        );
-    }
+    assert_eq!(left_out::unmissed(&CLAUSES).unwrap(), []);
 }

@@ -4,10 +4,10 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_device::{Counters, Device, DeviceError, IoKind, MemoryDevice, Read, Write};
-use loamfs_format::{Ino, mutant};
+use loamfs_format::Ino;
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
+use loamfs_testing::left_out;
 use loamfs_testing::rng::Rng;
-use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 const NEW: NewInode = NewInode {
@@ -17,8 +17,6 @@ const NEW: NewInode = NewInode {
     rdev: 0,
 };
 const EIO: i32 = 5;
-/// The variable that names the clause to leave out.
-const LEFT_OUT: &str = "LOAMFS_LEFT_OUT";
 
 type Hook = Box<dyn FnOnce() + Send>;
 
@@ -114,14 +112,8 @@ fn open(memory: MemoryDevice) -> (Arc<Busy>, Arc<Volume>) {
     (busy, Arc::new(volume))
 }
 
-fn leave_out() {
-    if let Ok(clause) = std::env::var(LEFT_OUT) {
-        mutant::set(Some(clause.leak()));
-    }
-}
-
 fn made(size: u64, options: &MkfsOptions) -> MemoryDevice {
-    leave_out();
+    left_out::obey();
     let memory = Arc::new(MemoryDevice::new(size).with_rotational(false));
     let plain: Arc<dyn Device> = memory.clone();
     mkfs(&plain, options, &Env::fixed(1)).unwrap();
@@ -341,20 +333,7 @@ const CLAUSES: [(&str, &str); 2] = [
     ),
 ];
 
-/// The switch holds for a whole process, so each clause gets one.
 #[test]
 fn every_clause_is_missed_when_it_is_left_out() {
-    let program = std::env::current_exe().unwrap();
-    for (clause, test) in CLAUSES {
-        let status = Command::new(&program)
-            .args(["--exact", test])
-            .env(LEFT_OUT, clause)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
-        assert!(
-            !status.unwrap().success(),
-            "{test} does not notice that {clause} is missing"
-        );
-    }
+    assert_eq!(left_out::unmissed(&CLAUSES).unwrap(), []);
 }

@@ -1,6 +1,5 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
-use super::space::Goal;
 use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::core::Core;
@@ -44,22 +43,9 @@ impl Volume {
         if images > images_max {
             self.settle(SETTLE_STEP)?;
         }
-        self.reclaim()?;
         let _commit = self.commit_lock();
+        self.keep_reserve()?;
         self.checkpoint_if_due()
-    }
-
-    /// Keeps the reserve whole while nobody waits for it.
-    fn reclaim(&self) -> Result<(), Error> {
-        let low = {
-            let core = self.core();
-            core.space.free_groups() <= core.reserve_groups()
-        };
-        if !low {
-            return Ok(());
-        }
-        let _commit = self.commit_lock();
-        self.replenish_locked(Goal::Segments(0))
     }
 
     /// In idle times a segment that says nothing but `durable` lets freed space be reused.

@@ -40,7 +40,12 @@ impl Volume {
         if !self.has_reached(ino, &due)? {
             return Err(Error::Unwritten(ino));
         }
-        self.checkpoint_if_due()
+        // What was asked for is durable. A checkpoint that fails makes the log read-only, which whoever changes
+        // something next gets to know.
+        if let Err(error) = self.checkpoint_if_due() {
+            tracing::error!(%error, "cannot take a checkpoint");
+        }
+        Ok(())
     }
 
     /// What must happen before everything that was done to an inode is durable; `None` when it is.

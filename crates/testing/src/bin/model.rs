@@ -7,6 +7,7 @@ use loamfs_testing::args::Args;
 use loamfs_testing::campaign::{self, Case};
 use loamfs_testing::generate::profile::Profile;
 use loamfs_testing::loam::Loam;
+use loamfs_testing::shrink::Limit;
 use loamfs_testing::watchdog::Watchdog;
 
 const USAGE: &str = "model [--seed N] [--seeds K] [--ops M] [--seconds T] [--profile NAME]
@@ -76,7 +77,7 @@ fn main() -> ExitCode {
         watchdog.enter(Some(case.to_string()));
         let began = Instant::now();
         runs += 1;
-        match campaign::run(&system, &case, settings.ops, settings.shrink) {
+        match campaign::run(&system, &case, settings.ops, Limit::Time(settings.shrink)) {
             Ok(figures) => {
                 ops += figures.ops;
                 no_space += figures.no_space;

@@ -10,7 +10,7 @@ use super::cases::{Case, Prepared, prepare};
 use super::hunt::{Effort, Find, Tally};
 use crate::ops::{Op, listing};
 use crate::problem::{Problem, guarded};
-use crate::shrink::shrink;
+use crate::shrink::{Limit, shrink};
 use crate::subject::System;
 use crate::watchdog::Watchdog;
 
@@ -170,7 +170,7 @@ impl Fleet<'_> {
             return;
         }
         let run = |ops: &[Op]| case.run(self.system, prepared, ops, self.orders.effort).1;
-        let ops = shrink(&ops, self.orders.shrinking, |ops| {
+        let ops = shrink(&ops, Limit::Time(self.orders.shrinking), |ops| {
             run(ops).is_err_and(|other| other.problem.rule == find.problem.rule)
         });
         let find = run(&ops).err().unwrap_or(find);
