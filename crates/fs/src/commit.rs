@@ -366,6 +366,7 @@ impl Core {
                 let pointer = seal.put_data(&geometry, &node.inode, id, &data);
                 let old = std::mem::replace(&mut node.inode.body, Body::Small(pointer));
                 node.shown_size = node.inode.size;
+                node.seal_first = false;
                 node.inode.frags = pointer.frags.into();
                 self.blocks.seal_content(&pointer, data);
                 if let Body::Small(old) = old {

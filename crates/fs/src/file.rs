@@ -290,6 +290,7 @@ impl Core {
             return;
         };
         let mut freed = None;
+        node.seal_first &= content.len() > node.inline_max();
         self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
         node.inode.size = content.len() as u64;
         if content.len() <= node.inline_max() {
@@ -337,6 +338,7 @@ impl Core {
         )?;
         let node = self.file(ino)?;
         let (size, large) = (node.inode.size, node.is_large());
+        self.may_go_home(ino)?;
         let mut units = if large {
             self.zeroes_behind(ino, offset)?
         } else {
@@ -448,6 +450,7 @@ impl Core {
             content.resize(size as usize, 0);
             self.set_small(ino, content);
         } else if size > old {
+            self.may_go_home(ino)?;
             let units = if large {
                 self.zeroes_behind(ino, size)?
             } else {
@@ -534,6 +537,7 @@ impl Core {
             return;
         };
         node.homed.take_back(batch.units);
+        node.homed.overtaken = true;
         node.homed.recount(self.geometry.block_units());
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
         if batch.landed || mutant::active("reuse-during-write") {
@@ -718,16 +722,29 @@ impl Core {
             extents::apply(&mut node.inode, &mut self.blocks, &change)?;
             node.inode.frags = 0;
             node.shown_size = 0;
-            // Its homes go with the next segment, so that carries the content, even if it grows again before (rule 3).
-            if !mutant::active("return-without-barrier") {
-                self.barrier.insert(ino);
-            }
         }
         for home in change.freed {
             self.free_home(home);
         }
         self.set_small(ino, content);
+        // Its homes go with the next segment.
+        self.seal_before_growth(ino);
         self.touch(ino);
+        Ok(())
+    }
+
+    /// Has the small content of a file sealed before it may go home, while segments would show it without (rule 3).
+    pub fn seal_before_growth(&mut self, ino: Ino) {
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.seal_first = node.small.is_some();
+        }
+    }
+
+    /// Sends back an operation that takes a file home before a segment shows its small content.
+    fn may_go_home(&mut self, ino: Ino) -> Result<(), Stop> {
+        if self.node(ino)?.seal_first && !mutant::active("grow-unsealed") {
+            return Err(Stop::Crowded);
+        }
         Ok(())
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Homed {
     pub batch: Option<Batch>,
     /// Dirty units whose homes are to be given up: they get new ones however short they are.
     pub moving: BTreeSet<u64>,
+    /// The last batch was given up, and nothing was started since: what it held waits as before.
+    pub overtaken: bool,
     /// Units that were ever put here: tells whether anything new came.
     pub puts: u64,
 }

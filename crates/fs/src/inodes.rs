@@ -21,6 +21,8 @@ pub(crate) struct Node {
     pub dirty: bool,
     /// Content of a small file that changed since the last segment.
     pub small: Option<Arc<[u8]>>,
+    /// That content must be in a segment before the file may go home.
+    pub seal_first: bool,
     /// Values of attributes too large for the tree, by key, not in the log yet.
     pub values: BTreeMap<u64, Arc<[u8]>>,
     /// A large file's data on their way to the device.
@@ -42,6 +44,7 @@ impl Node {
             inode,
             dirty: false,
             small: None,
+            seal_first: false,
             values: BTreeMap::new(),
             homed: Homed::default(),
             references: 0,

@@ -518,11 +518,11 @@ impl Core {
             } else {
                 self.drop_link(to.ino, now);
             }
-            // A rename over an existing file starts the write-out of what is dirty then, or becomes so when a small file
-            // grows large before the next segment (rule 3).
-            if !mutant::active("rename-without-barrier") {
+            // A rename over an existing file starts the write-out of what is dirty then (rule 3).
+            if self.homed.contains(&from.ino) && !mutant::active("rename-without-barrier") {
                 self.barrier.insert(from.ino);
             }
+            self.seal_before_growth(from.ino);
         }
         if moved_dir && dir != new_dir {
             self.add_links(dir, -1);

@@ -387,6 +387,7 @@ impl Core {
         node.homed.recount(per_block);
         let hidden = node.homed.dirty.range(node.hidden_from()..).next();
         let size = node.inode.size;
+        node.homed.overtaken = false;
         node.homed.batch = Some(Batch {
             id,
             units: taken,
@@ -400,6 +401,17 @@ impl Core {
             batch: id,
             writes,
         })
+    }
+
+    /// The data of files that held a segment up were written out, or failed. Those that were cut meanwhile hold it up
+    /// on if `again`.
+    pub fn lift_barrier(&mut self, files: &[Ino], again: bool) {
+        for ino in files {
+            let node = self.inodes.nodes.get(ino);
+            if !(again && node.is_some_and(|node| node.homed.overtaken)) {
+                self.barrier.remove(ino);
+            }
+        }
     }
 
     /// The writes of a batch are over and, if they succeeded, flushed. Returns whether the file has something to show.

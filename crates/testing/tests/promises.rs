@@ -163,11 +163,11 @@ fn a_small_file_that_took_a_name_and_grew_is_never_seen_without_its_data() {
 /// Clauses, and the test above that notices when one is left out.
 const CLAUSES: [(&str, &str); 5] = [
     (
-        "return-without-barrier",
+        "grow-unsealed",
         "a_file_that_goes_back_to_the_log_and_home_again_is_never_seen_without_its_data",
     ),
     (
-        "rename-without-barrier",
+        "grow-unsealed",
         "a_small_file_that_took_a_name_and_grew_is_never_seen_without_its_data",
     ),
     (

@@ -6,7 +6,9 @@ use loamfs_check::{Options, check};
 use loamfs_device::{
     Counters, Device, DeviceError, IoKind, MemoryDevice, Read, RecordingDevice, Write,
 };
-use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
+use loamfs_fs::{
+    Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, mkfs,
+};
 use std::sync::{Arc, Mutex};
 
 const NEW: NewInode = NewInode {
@@ -194,16 +196,53 @@ impl Device for Interrupted {
     }
 }
 
+fn interrupted() -> (Arc<Interrupted>, Arc<Volume>) {
+    let device = Arc::new(Interrupted {
+        memory: made(64 << 20, &MkfsOptions::default()).fork(),
+        hook: Mutex::new(None),
+    });
+    let volume = Arc::new(open(device.clone()));
+    (device, volume)
+}
+
+/// A file that took another's name was shown empty when it was cut while its data were on their way home.
+#[test]
+fn a_file_that_took_a_name_and_is_cut_meanwhile_is_not_shown_without_its_data() {
+    let (device, volume) = interrupted();
+    let make = |name: &[u8], content: &[u8]| {
+        let ino = volume.create(ROOT_INO, name, &NEW).unwrap().ino;
+        volume.write(ino, 0, content).unwrap();
+        ino
+    };
+    make(b"f", &[1; 50_000]);
+    let other = make(b"other", b"1");
+    volume.sync().unwrap();
+    let new = make(b"new", &[2; 300_000]);
+    let over = RenameFlags::default();
+    volume
+        .rename(ROOT_INO, b"new", ROOT_INO, b"f", over)
+        .unwrap();
+    volume.write(other, 0, b"2").unwrap();
+    let cutter = Arc::clone(&volume);
+    let cut = SetAttr {
+        size: Some(100_000),
+        ..SetAttr::default()
+    };
+    let cut = Box::new(move || {
+        cutter.setattr(new, &cut).unwrap();
+    });
+    *device.hook.lock().unwrap() = Some(cut);
+    volume.fsync(other, false).unwrap();
+    let after = open(Arc::new(device.memory.fork()));
+    let file = after.lookup(ROOT_INO, b"f").unwrap();
+    assert!(after.read(file.ino, 0, 1 << 20).unwrap() == [2; 100_000]);
+}
+
 /// What was written to the front of a file while its end was on its way home cut the size that segments showed, with
 /// the extents behind it: a crash lost what was synced, and let old bytes come back when the file grew again.
 #[test]
 fn a_write_before_data_on_their_way_home_hides_nothing_of_them() {
-    let plain = made(64 << 20, &MkfsOptions::default());
-    let device = Arc::new(Interrupted {
-        memory: plain.fork(),
-        hook: Mutex::new(None),
-    });
-    let volume = Arc::new(open(device.clone()));
+    let (device, volume) = interrupted();
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     volume.write(file, 200_000, &[1; 50_000]).unwrap();
     let other = Arc::clone(&volume);

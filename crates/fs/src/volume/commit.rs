@@ -9,6 +9,10 @@ use loamfs_log::superblocks;
 /// Bytes of segments that a mount may have to verify, since no flush vouches for them (rule 9).
 const UNDURABLE_MAX: u64 = 32 << 20;
 
+/// How often a segment waits anew for files that are cut while they are written out: whoever does that without end must
+/// not hold all others up.
+const BARRIER_ROUNDS: u32 = 16;
+
 impl Volume {
     /// Commits everything that waits.
     ///
@@ -65,6 +69,7 @@ impl Volume {
         }
         let mut unwritten = self.write_homes(files)?;
         // A rename over an existing file waits for the data that it brings (rule 3).
+        let mut rounds = 0;
         loop {
             let sealed = self.step(|core| {
                 let held_up: Vec<Ino> = core.barrier.intersection(&core.homed).copied().collect();
@@ -76,8 +81,8 @@ impl Volume {
             match sealed {
                 Err(files) => {
                     unwritten.append(&mut self.write_homes(&files)?);
-                    let mut core = self.core();
-                    core.barrier.retain(|ino| !files.contains(ino));
+                    rounds += 1;
+                    self.core().lift_barrier(&files, rounds < BARRIER_ROUNDS);
                 }
                 Ok(Some(segment)) => {
                     self.launch(segment)?;
