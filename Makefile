@@ -14,7 +14,7 @@ FSX ?= --ops 1000000
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
-.PHONY: help run stop test lint unit smoke fsx test-posix claims build fsx-program setup man install clean
+.PHONY: help run stop test lint unit smoke fsx test-posix test-programs claims build fsx-program setup man install clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -22,6 +22,7 @@ help:
 	@echo "make test   format, lints, documentation, unit tests, and a volume in real use"
 	@echo "make test-posix  the POSIX test suite pjdfstest on a mount, and on ext4 beside it (root)"
 	@echo "make fsx    random work on a mount beside shadow copies, kills between (root); FSX=\"--seed 2 --seconds 600\""
+	@echo "make test-programs  git, rsync, SQLite, PostgreSQL, Samba and others on a mount (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make man    manual pages and completions, in target/man"
 
@@ -64,6 +65,10 @@ fsx: build fsx-program
 # The suite comes from the Rust registry and stays in the target directory.
 test-posix: build
 	$(ROOT) env "PATH=$(PATH)" bash crates/cli/tests/posix.sh $(LOAMFS) $(TARGET)/pjdfstest $(POSIX)
+
+# For example: make test-programs PROGRAMS="git sqlite"
+test-programs: build
+	$(ROOT) env "PATH=$(PATH)" bash crates/cli/tests/programs.sh $(LOAMFS) $(PROGRAMS)
 
 # For example: make claims CLAIMS="--only create --only fsync"
 claims: build
