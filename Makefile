@@ -14,7 +14,7 @@ FSX ?= --ops 1000000
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
-.PHONY: help run stop test lint unit smoke fsx test-posix test-programs claims build fsx-program setup man install clean
+.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims build fsx-program setup man install clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -23,6 +23,7 @@ help:
 	@echo "make test-posix  the POSIX test suite pjdfstest on a mount, and on ext4 beside it (root)"
 	@echo "make fsx    random work on a mount beside shadow copies, kills between (root); FSX=\"--seed 2 --seconds 600\""
 	@echo "make test-programs  git, rsync, SQLite, PostgreSQL, Samba and others on a mount (root)"
+	@echo "make stress 64 processes of mixed work for ten minutes, then a check (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make man    manual pages and completions, in target/man"
 
@@ -69,6 +70,10 @@ test-posix: build
 # For example: make test-programs PROGRAMS="git sqlite"
 test-programs: build
 	$(ROOT) env "PATH=$(PATH)" bash crates/cli/tests/programs.sh $(LOAMFS) $(PROGRAMS)
+
+# Ten minutes with 64 processes; for example: make stress STRESS="60 16"
+stress: build
+	$(ROOT) bash crates/cli/tests/stress.sh $(LOAMFS) $(STRESS)
 
 # For example: make claims CLAIMS="--only create --only fsync"
 claims: build
