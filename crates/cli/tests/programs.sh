@@ -20,6 +20,16 @@ mount_it() {
     "$loamfs" mount -o "log=$work/daemon.log" "$image" "$mnt" >/dev/null
 }
 
+# Processes of a server may end a moment after it.
+unmount_it() {
+    for _ in $(seq 50); do
+        "$loamfs" unmount "$mnt" >"$work/unmount.log" 2>&1 && return
+        sleep 0.2
+    done
+    cat "$work/unmount.log"
+    return 1
+}
+
 # The daemon dies, a command ends whoever still holds files of the dead mount, and the volume is mounted again.
 crash() {
     kill -9 "$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')"
@@ -91,7 +101,7 @@ for name in "${names[@]}"; do
     77) echo "$name: skipped, $(tail -1 "$work/$name.log")"; skipped="$skipped $name" ;;
     *) echo "$name: FAILED"; tail -20 "$work/$name.log"; failed="$failed $name" ;;
     esac
-    "$loamfs" unmount "$mnt" >/dev/null 2>&1 || { echo "$name: FAILED to be unmounted"; failed="$failed $name"; break; }
+    unmount_it || { echo "$name: FAILED to be unmounted"; failed="$failed $name"; break; }
     "$loamfs" check "$image" >"$work/check.log" 2>&1 ||
         { echo "$name: FAILED, check:"; tail -5 "$work/check.log"; failed="$failed $name"; }
 done
