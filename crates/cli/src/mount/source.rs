@@ -14,6 +14,14 @@ use crate::failure::{Failure, Kind};
 
 /// How long a daemon that is still finishing is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Seconds of patience instead; for tests, of which some wait in vain.
+const PATIENCE_VARIABLE: &str = "LOAMFS_PATIENCE";
+
+fn patience() -> Duration {
+    let given = std::env::var(PATIENCE_VARIABLE).ok();
+    let seconds = given.and_then(|text| text.parse().ok());
+    seconds.map_or(PATIENCE, Duration::from_secs)
+}
 
 /// How often it is looked at.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -145,11 +153,11 @@ fn waiting<T>(
     path: &Path,
     mut attempt: impl FnMut() -> Result<T, DeviceError>,
 ) -> Result<T, Failure> {
-    let start = Instant::now();
+    let (start, patience) = (Instant::now(), patience());
     let mut told = false;
     loop {
         match attempt() {
-            Err(DeviceError::Busy { .. }) if start.elapsed() < PATIENCE => {
+            Err(DeviceError::Busy { .. }) if start.elapsed() < patience => {
                 if !told && start.elapsed() > Duration::from_secs(1) {
                     tracing::info!("waiting for whoever still writes to {}", path.display());
                     told = true;
@@ -170,7 +178,7 @@ fn wait_for_old_loop(image: &Path) -> Result<(), Failure> {
         let Ok(Some(old)) = find_loop(image) else {
             return Ok(());
         };
-        if start.elapsed() > PATIENCE / 4 {
+        if start.elapsed() > patience() / 4 {
             return Err(Failure::new(
                 Kind::Busy,
                 format!(
