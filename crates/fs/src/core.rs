@@ -26,6 +26,8 @@ pub(crate) struct Core {
     pub rotational: bool,
     /// Changes are refused: asked for, or after a write error to the log (rule 12).
     pub read_only: bool,
+    /// They are for no other reason than that somebody asked for it while the volume was in use.
+    pub frozen: bool,
     pub space: Space,
     pub log: LogWriter,
     pub maps: Maps,
@@ -35,6 +37,10 @@ pub(crate) struct Core {
     pub base: CheckpointRef,
     /// The checkpoint that each superblock copy names for good.
     pub slots: [Option<Ssn>; 2],
+    /// Whether the superblock copies tell of different sizes or labels: a crash met one that changed them.
+    pub copies_differ: bool,
+    /// What may be used again since the device was last told; kept only if it is to be told.
+    pub freed: Option<Vec<Extent>>,
     /// What summaries since the last checkpoint take, its own included.
     pub summaries: Vec<Extent>,
     /// Segments and bytes of summaries since then.
