@@ -46,7 +46,7 @@ lint: setup
 unit: setup
 	cargo test --workspace
 
-# Unpack, compare, kill, recover and delete on a real mount.
+# Unpack, compare, kill, recover and delete on a real mount; the tools, and mounting as administrators do.
 smoke: build
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree

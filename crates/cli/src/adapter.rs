@@ -10,6 +10,7 @@
 
 mod convert;
 mod lookups;
+mod trim;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +23,8 @@ use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    FileAttr, Filesystem, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply, SeekWhence,
-    SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
+    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply,
+    SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
 };
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
@@ -62,15 +63,6 @@ pub trait Events: Send + Sync {
     fn closed(&self, result: Result<(), Error>);
 }
 
-/// The only user and group that a mount knows, where it was mounted so.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Owner {
-    /// The user.
-    pub uid: Option<u32>,
-    /// The group.
-    pub gid: Option<u32>,
-}
-
 /// A volume as the kernel sees it.
 pub struct Adapter {
     volume: Arc<Volume>,
@@ -78,17 +70,14 @@ pub struct Adapter {
     events: Arc<dyn Events>,
     /// Preferred size of an I/O, in bytes.
     block_size: u32,
-    /// To whom everything belongs, whatever the volume says.
-    owner: Owner,
     /// Directory whose gaps were already logged, so that a damaged one does not flood the log.
     logged: Mutex<Option<Ino>>,
 }
 
 impl Adapter {
     /// An adapter for an open volume.
-    pub fn new(volume: Arc<Volume>, events: Arc<dyn Events>, owner: Owner) -> Self {
+    pub fn new(volume: Arc<Volume>, events: Arc<dyn Events>) -> Self {
         Self {
-            owner,
             block_size: volume.statfs().block_size,
             volume,
             lookups: Lookups::default(),
@@ -123,7 +112,7 @@ impl Adapter {
         EntryReply {
             node,
             generation: u64::from(attr.generation),
-            attr: self.shown(attr),
+            attr: file_attr(attr, self.block_size),
             entry_ttl: TTL,
             attr_ttl: TTL,
         }
@@ -131,7 +120,7 @@ impl Adapter {
 
     fn attr(&self, attr: &Attr) -> AttrReply {
         AttrReply {
-            attr: self.shown(attr),
+            attr: file_attr(attr, self.block_size),
             attr_ttl: TTL,
         }
     }
@@ -169,31 +158,12 @@ impl Adapter {
         }
     }
 
-    fn new_inode(&self, caller: Caller, bits: u32, rdev: u32) -> NewInode {
+    fn new_inode(caller: Caller, bits: u32, rdev: u32) -> NewInode {
         NewInode {
             mode: bits & !mode::TYPE,
-            uid: self.owner.uid.unwrap_or(caller.uid),
-            gid: self.owner.gid.unwrap_or(caller.gid),
+            uid: caller.uid,
+            gid: caller.gid,
             rdev,
-        }
-    }
-
-    /// Attributes as the kernel is to see them.
-    fn shown(&self, attr: &Attr) -> FileAttr {
-        let attr = file_attr(attr, self.block_size);
-        FileAttr {
-            uid: self.owner.uid.unwrap_or(attr.uid),
-            gid: self.owner.gid.unwrap_or(attr.gid),
-            ..attr
-        }
-    }
-
-    /// The owner to store, of an inode that is to get `wanted`: none where the mount has one of its own.
-    fn new_owner(own: Option<u32>, wanted: Option<u32>) -> Result<Option<u32>, Errno> {
-        match (own, wanted) {
-            (Some(own), Some(wanted)) if own != wanted => Err(Errno::PERM),
-            (Some(_), _) => Ok(None),
-            (None, wanted) => Ok(wanted),
         }
     }
 
@@ -284,7 +254,7 @@ impl Filesystem for Adapter {
         let ino = ino_of(node);
         let attr = self.answer("statx", ino, self.volume.getattr(ino))?;
         Ok(StatxReply {
-            attr: self.shown(&attr),
+            attr: file_attr(&attr, self.block_size),
             birth: Some(time_to_fuse(attr.btime)),
             attr_ttl: TTL,
         })
@@ -294,8 +264,8 @@ impl Filesystem for Adapter {
         let ino = ino_of(node);
         let set = SetAttr {
             mode: set.mode.map(|bits| bits & !mode::TYPE),
-            uid: Self::new_owner(self.owner.uid, set.uid)?,
-            gid: Self::new_owner(self.owner.gid, set.gid)?,
+            uid: set.uid,
+            gid: set.gid,
             size: set.size,
             atime: set.atime.map(convert::set_time),
             mtime: set.mtime.map(convert::set_time),
@@ -319,7 +289,7 @@ impl Filesystem for Adapter {
         target: &[u8],
     ) -> Result<EntryReply, Errno> {
         let dir = ino_of(parent);
-        let new = self.new_inode(caller, 0o777, 0);
+        let new = Self::new_inode(caller, 0o777, 0);
         let made = self.volume.symlink(dir, name, target, &new);
         Ok(self.entry(&self.answer("symlink", dir, made)?))
     }
@@ -333,7 +303,7 @@ impl Filesystem for Adapter {
         rdev: u32,
     ) -> Result<EntryReply, Errno> {
         let dir = ino_of(parent);
-        let inode = self.new_inode(caller, new.mode, rdev);
+        let inode = Self::new_inode(caller, new.mode, rdev);
         let made = match new.mode & mode::TYPE {
             mode::REGULAR | 0 => self.volume.create(dir, name, &inode),
             file_type => self.volume.mknod(dir, name, file_type, &inode),
@@ -351,7 +321,7 @@ impl Filesystem for Adapter {
         let dir = ino_of(parent);
         let made = self
             .volume
-            .mkdir(dir, name, &self.new_inode(caller, new.mode, 0));
+            .mkdir(dir, name, &Self::new_inode(caller, new.mode, 0));
         Ok(self.entry(&self.answer("mkdir", dir, made)?))
     }
 
@@ -381,7 +351,7 @@ impl Filesystem for Adapter {
         let flags = RenameFlags {
             no_replace: flags.no_replace,
             exchange: flags.exchange,
-            whiteout: flags.whiteout.then(|| self.new_inode(caller, 0, 0)),
+            whiteout: flags.whiteout.then(|| Self::new_inode(caller, 0, 0)),
         };
         let renamed = self.volume.rename(dir, name, new_dir, new_name, flags);
         self.answer("rename", dir, renamed)
@@ -410,7 +380,7 @@ impl Filesystem for Adapter {
         let dir = ino_of(parent);
         let made = self
             .volume
-            .create(dir, name, &self.new_inode(caller, new.mode, 0));
+            .create(dir, name, &Self::new_inode(caller, new.mode, 0));
         let attr = match made {
             // The kernel thought that the name was free; nobody else changes it, but a name that
             // was looked up long ago may have been forgotten and made again.
@@ -433,7 +403,7 @@ impl Filesystem for Adapter {
         let dir = ino_of(parent);
         let made = self
             .volume
-            .create_unnamed(dir, &self.new_inode(caller, new.mode, 0));
+            .create_unnamed(dir, &Self::new_inode(caller, new.mode, 0));
         let attr = self.answer("tmpfile", dir, made)?;
         let entry = self.entry(&attr);
         // The volume holds it already: its first lookup is what holds it.
@@ -543,6 +513,20 @@ impl Filesystem for Adapter {
 
     fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
         self.answer("sync", ino_of(node), self.volume.sync())
+    }
+
+    fn ioctl(
+        &self,
+        caller: Caller,
+        _: NodeId,
+        _: u64,
+        call: IoctlCall<'_>,
+        output: &mut ByteSink<'_>,
+    ) -> Result<i32, Errno> {
+        match call.command {
+            trim::COMMAND => self.trim(caller, call, output),
+            _ => Err(Errno::NOTTY),
+        }
     }
 
     fn readdir(

@@ -64,7 +64,10 @@ pub struct FsckHelper {
     device: PathBuf,
 }
 
-/// Mount a LoamFS volume.
+/// Mount a LoamFS volume, for mount(8).
+///
+/// As mount.fuse.loamfs and mount.fuseblk.loamfs, which is what mount(8) calls by the type in the mount
+/// table, it changes the options of a mount (-o remount). The options are those of loamfs-mount(1).
 #[derive(Debug, Parser)]
 #[command(name = "mount.loamfs", version)]
 pub struct MountHelper {

@@ -11,6 +11,7 @@ image=$work/volume.img
 mnt=$work/mnt
 passed=0
 links=()
+directories=()
 
 clean_up() {
     status=$?
@@ -25,6 +26,7 @@ clean_up() {
         esac
     done
     [ ${#links[@]} -gt 0 ] && rm -f "${links[@]}"
+    [ ${#directories[@]} -gt 0 ] && rmdir -p --ignore-fail-on-non-empty "${directories[@]}"
     if [ $status -ne 0 ]; then
         echo "FAILED after $passed steps; the daemons' log:" >&2
         cat "$work/daemon.log" >&2
@@ -60,6 +62,7 @@ expect() {
 # A link that is not there yet, for this run.
 link() {
     if [ ! -e "$2" ]; then
+        [ -d "$(dirname "$2")" ] || directories+=("$(dirname "$2")")
         mkdir -p "$(dirname "$2")"
         ln -s "$1" "$2"
         links+=("$2")
@@ -162,6 +165,8 @@ is_small || fail "trim left the image large"
 mount_it
 [ "$(sha256sum <"$mnt/large")" = "$sum" ] || fail "trim took data"
 "$loamfs" trim --json "$mnt" | grep -q '"bytes": [1-9]' || fail "trim of a mount"
+fstrim -v "$mnt" | grep -q '[1-9][0-9]* bytes' || fail "fstrim"
+expect 1 fstrim -o $((1 << 60)) -m 1x "$mnt"
 [ "$(sha256sum <"$mnt/large")" = "$sum" ] || fail "trim of a mount took data"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check --data "$image"
@@ -292,6 +297,31 @@ done
 is_detached() { ! grep -q "$image" /sys/block/loop*/loop/backing_file 2>/dev/null; }
 until_it is_detached
 ok "the mount of a daemon that died goes by itself"
+
+# The same for a user who is not root.
+user="setpriv --reuid=nobody --regid=nogroup --clear-groups env -u XDG_RUNTIME_DIR"
+own=$work/own
+mkdir "$own"
+chmod 755 "$work"
+chown nobody:nogroup "$own"
+# shellcheck disable=SC2086
+if $user test -x "$loamfs" && $user test -w /dev/fuse && [ -u "$(command -v fusermount3)" ]; then
+    $user "$loamfs" mkfs -q --size 64M "$own/volume.img"
+    $user mkdir "$own/mnt"
+    $user "$loamfs" mount -o log="$own/log,uid=65534,gid=65534" "$own/volume.img" "$own/mnt" >"$work/out"
+    $user sh -c "echo mine >'$own/mnt/file'"
+    [ "$($user stat -c %u:%g "$own/mnt/file")" = 65534:65534 ] || fail "rootless: the owner"
+    ! $user chgrp daemon "$own/mnt/file" 2>/dev/null || fail "rootless: chgrp"
+    $user sync "$own/mnt/file"
+    $user "$loamfs" map --json "$own/mnt/file" | grep -q inode || fail "rootless: map"
+    pid=$($user "$loamfs" info --json "$own/mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
+    kill -9 "$pid"
+    until_it is_unmounted "$own/mnt"
+    [ "$($user "$loamfs" cat "$own/volume.img" /file)" = mine ] || fail "rootless: what was synced"
+    ok "rootless: uid and gid, map, and a daemon that dies"
+else
+    echo "skipped: the user nobody cannot run $loamfs, open /dev/fuse, or use fusermount3"
+fi
 
 # ---- fstab and systemd ------------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ use crate::env::{Env, Random};
 use crate::error::{Corrupt, Error};
 use crate::inodes::Inodes;
 use crate::maps::{GROUP, LAZY, Maps};
+use crate::ownership::Ownership;
 use crate::reader::{Reader, fetch_into};
 use loamfs_device::Device;
 use loamfs_format::group::GroupDesc;
@@ -188,6 +189,7 @@ impl Core {
             },
             base,
             slots: [None; 2],
+            owner: Ownership::default(),
             copies_differ: false,
             freed: None,
             summaries: Vec::new(),

@@ -24,6 +24,7 @@ pub use info::Info;
 use crate::core::Core;
 use crate::env::Env;
 use crate::error::Error;
+use crate::ownership::Ownership;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
 use flight::Flight;
@@ -45,6 +46,8 @@ pub struct OpenOptions {
     /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
+    /// To whom everything belongs, whatever is stored.
+    pub owner: Ownership,
     /// Tell the device at once what was freed, as soon as it may be used again.
     pub discard: bool,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
@@ -59,6 +62,7 @@ impl Default for OpenOptions {
             commit_age_ms: 5_000,
             dirty_max: None,
             flights: 0,
+            owner: Ownership::default(),
             discard: false,
             recount: Vec::new(),
         }
@@ -115,6 +119,7 @@ impl Volume {
             flights: options.flights,
             commit_age_ms: options.commit_age_ms,
         };
+        volume.core().owner = options.owner;
         if !options.read_only {
             volume.core().freed = options.discard.then(Vec::new);
             volume.begin()?;

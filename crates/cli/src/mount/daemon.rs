@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
-use loamfs_fs::{Env, Error, OpenOptions, Volume};
+use loamfs_fs::{Env, Error, OpenOptions, Ownership, Volume};
 use loamfs_fuse::{MountEntry, MountOptions, Mounted, Session, find_mount};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
@@ -17,7 +17,7 @@ use super::source::Source;
 use super::ticker::Ticker;
 use super::writers::{self, Writers};
 use super::{memory, spawn, stale, stop};
-use crate::adapter::{self, Adapter, Events, Owner};
+use crate::adapter::{self, Adapter, Events};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
@@ -135,6 +135,10 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
         read_only: spec.options.read_only,
         flights: writers::COUNT,
         discard: spec.options.discard,
+        owner: Ownership {
+            uid: spec.options.uid,
+            gid: spec.options.gid,
+        },
         ..OpenOptions::default()
     };
     if let Some(bytes) = spec.options.cache {
@@ -246,11 +250,7 @@ fn serve(
         Arc::downgrade(&volume),
     )?;
     let writers = Writers::start(&volume)?;
-    let owner = Owner {
-        uid: spec.options.uid,
-        gid: spec.options.gid,
-    };
-    let adapter = Adapter::new(volume, Arc::clone(&state) as Arc<dyn Events>, owner);
+    let adapter = Adapter::new(volume, Arc::clone(&state) as Arc<dyn Events>);
     let mut session = Session::new(adapter::config());
     if let Some(threads) = spec.options.threads {
         session = session.workers(threads);
