@@ -199,7 +199,11 @@ printf data | dd of="$work/sparse" bs=1 seek=500000000000 conv=notrunc status=no
 [ "$(dd if="$work/got" bs=1 skip=500000000000 count=4 status=none)" = data ] || fail "content of a sparse file"
 [ "$("$loamfs" cat "$image" /sparse | head -c 1000000 | tr -d '\0' | wc -c)" = 0 ] || fail "cat of a hole"
 rm "$work/sparse" "$work/got"
-ok "put, get and cat of a sparse file"
+"$loamfs" tree --json "$image" | python3 -c '
+import json, sys
+assert {"/sparse", "/tiny"} < {entry["path"] for entry in json.load(sys.stdin)}'
+"$loamfs" tree --json -L 1 "$image" / | python3 -m json.tool >/dev/null
+ok "put, get and cat of a sparse file; tree"
 
 # ---- fsck(8) ------------------------------------------------------------------------------------------------------------
 

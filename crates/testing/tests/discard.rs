@@ -210,6 +210,18 @@ fn a_device_that_cannot_discard_holds_nobody_up() {
 }
 
 #[test]
+fn a_device_that_makes_no_use_of_it_is_told_from_one_that_does() {
+    let memory = Arc::new(MemoryDevice::new(SIZE));
+    let plain: Arc<dyn Device> = memory.clone();
+    mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let deaf = Arc::new(FaultyDevice::new(memory));
+    deaf.set_rules(vec![Rule::on(Op::Discard, Effect::Lost)]);
+    let volume = open(deaf, false);
+    let told = volume.trim(0, u64::MAX, 0);
+    assert!(matches!(told, Err(Error::Unsupported)), "{told:?}");
+}
+
+#[test]
 fn discarding_what_is_held_back_is_noticed() {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "what_a_crash_brings_back_was_not_discarded"])

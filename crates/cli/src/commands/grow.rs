@@ -9,6 +9,7 @@ use loamfs_device::{Device, FileDevice, FileOptions, Mode};
 use loamfs_fs::Env;
 use serde_json::json;
 
+use super::mkfs::refuse_mounted;
 use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::output::print_lines;
@@ -47,6 +48,7 @@ impl GrowArgs {
                 ),
             ));
         }
+        refuse_mounted(&self.device)?;
         let (device, extended_from) = self.open()?;
         let grown = loamfs_fs::grow(&device, self.size, &Env::system());
         drop(device);

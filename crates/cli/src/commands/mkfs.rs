@@ -239,7 +239,7 @@ fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
 }
 
 /// What is mounted, in whatever way, is not touched, with --force neither.
-fn refuse_mounted(path: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
     if let Some(mount) = mounts::find_any(path) {
         return Err(Failure::new(
             Kind::Busy,

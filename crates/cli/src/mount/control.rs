@@ -113,6 +113,8 @@ fn socket_of(entry: &MountEntry) -> PathBuf {
 /// The daemon's end.
 pub struct Server {
     path: PathBuf,
+    /// Of the socket at that path: a later mount of the same device number has another one there.
+    inode: u64,
     waiting: Arc<Mutex<Vec<UnixStream>>>,
 }
 
@@ -123,8 +125,11 @@ impl Server {
     ///
     /// What the system said; a mount works without this.
     pub fn start(entry: &MountEntry, answers: Arc<dyn Answers>) -> io::Result<Self> {
-        let path = socket_of(entry);
         make_directory()?;
+        Self::listen(socket_of(entry), answers)
+    }
+
+    fn listen(path: PathBuf, answers: Arc<dyn Answers>) -> io::Result<Self> {
         // A daemon that was killed leaves its socket behind.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -132,6 +137,7 @@ impl Server {
         }
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let inode = fs::symlink_metadata(&path)?.ino();
         let waiting = Arc::new(Mutex::new(Vec::new()));
         let inner = Arc::clone(&waiting);
         thread::Builder::new()
@@ -144,12 +150,18 @@ impl Server {
                     let _ = thread::Builder::new().name("client".into()).spawn(serve);
                 }
             })?;
-        Ok(Self { path, waiting })
+        Ok(Self {
+            path,
+            inode,
+            waiting,
+        })
     }
 
     /// Tells those who wait how it ended, and closes the socket's name.
     pub fn finish(self, result: Result<(), &str>) {
-        let _ = fs::remove_file(&self.path);
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
         let text = match result {
             Ok(()) => "done\n".to_owned(),
             Err(error) => format!("failed: {error}\n"),
@@ -287,6 +299,27 @@ impl Waiter {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Nobody;
+
+    impl Answers for Nobody {
+        fn answer(&self, _: &Request, _: &mut dyn Write) -> Result<(), String> {
+            Err("nobody is here".to_owned())
+        }
+    }
+
+    /// A device that was unmounted may be mounted again before its daemon has ended.
+    #[test]
+    fn a_daemon_that_ends_leaves_its_successors_socket_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("7-0.sock");
+        let first = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
+        let second = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
+        first.finish(Ok(()));
+        assert!(UnixStream::connect(&path).is_ok());
+        second.finish(Ok(()));
+        assert!(!path.exists());
+    }
 
     #[test]
     fn requests_are_read_as_they_were_written() {

@@ -16,7 +16,7 @@ impl Volume {
     /// volume; returns how many bytes that were. What was freed and is not durable yet is left out.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; that a bitmap is damaged, or that the device failed.
+    /// [`Error::ReadOnly`]; [`Error::Unsupported`] by the device; that a bitmap is damaged, or that the device failed.
     pub fn trim(&self, start: u64, len: u64, least: u64) -> Result<u64, Error> {
         let geometry = self.core().geometry;
         let size = u64::from(geometry.fragment_size);
@@ -53,7 +53,10 @@ impl Volume {
         if !was_loaded {
             self.core().space.unload(group);
         }
-        told
+        match told {
+            Ok(0) if !runs.is_empty() => Err(Error::Unsupported),
+            told => told,
+        }
     }
 
     /// Tells the device what was freed lately and is still free, up to `max` ranges. That it fails is no error of
@@ -105,7 +108,7 @@ impl Volume {
         })
     }
 
-    /// Discards runs; returns their bytes.
+    /// Discards runs; returns how many bytes the device made use of.
     fn discard(&self, runs: &[Extent]) -> Result<u64, Error> {
         let geometry = self.core().geometry;
         let ranges: Vec<(u64, u64)> = runs
@@ -115,9 +118,11 @@ impl Volume {
                 (geometry.byte_offset(run.start), len)
             })
             .collect();
-        if !ranges.is_empty() {
-            self.device.discard(&ranges)?;
+        if ranges.is_empty() {
+            return Ok(0);
         }
-        Ok(ranges.iter().map(|(_, len)| len).sum())
+        let before = self.device.counters().discard_bytes;
+        self.device.discard(&ranges)?;
+        Ok(self.device.counters().discard_bytes - before)
     }
 }
