@@ -14,7 +14,7 @@ FSX ?= --ops 1000000
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
-.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims build fsx-program setup man install clean
+.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims build fsx-program setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -26,6 +26,7 @@ help:
 	@echo "make stress 64 processes of mixed work for ten minutes, then a check (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make man    manual pages and completions, in target/man"
+	@echo "make deb    a Debian package, in target/deb; make test-deb installs and removes it (root)"
 
 setup:
 	@sh $(SCRIPTS)/setup.sh
@@ -51,10 +52,12 @@ lint: setup
 unit: setup
 	cargo test --workspace
 
-# Unpack, compare, kill, recover and delete on a real mount; then random work on files, with kills between.
+# Unpack, compare, kill, recover and delete on a real mount; the tools, and mounting as administrators do; then random
+# work on files, with kills between.
 smoke: build fsx-program
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
+	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30
 
 fsx-program: setup
@@ -87,14 +90,27 @@ man: build
 	    $(LOAMFS) completions $$shell >$(TARGET)/man/loamfs.$$shell || exit 1; \
 	done
 
-# mount(8) and fsck(8) look for their helpers below /usr only.
+# mount(8) and fsck(8) look for their helpers below /usr only; the names with "fuse" are for changing a mount.
 PREFIX ?= /usr
+HELPERS := mkfs.loamfs fsck.loamfs mount.loamfs mount.fuse.loamfs mount.fuseblk.loamfs
 
 install: man
 	install -D -m 755 $(LOAMFS) $(DESTDIR)$(PREFIX)/sbin/loamfs
-	for name in mkfs fsck mount; do ln -sf loamfs $(DESTDIR)$(PREFIX)/sbin/$$name.loamfs || exit 1; done
+	for name in $(HELPERS); do ln -sf loamfs $(DESTDIR)$(PREFIX)/sbin/$$name || exit 1; done
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(TARGET)/man/*.8
+	install -D -m 644 $(TARGET)/man/loamfs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loamfs
+	install -D -m 644 $(TARGET)/man/loamfs.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_loamfs
+	install -D -m 644 $(TARGET)/man/loamfs.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loamfs.fish
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d crates/cli/data/61-loamfs.rules
+
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+
+deb: man
+	sh $(SCRIPTS)/deb.sh $(TARGET)/deb $(VERSION)
+
+test-deb: deb
+	$(ROOT) bash crates/cli/tests/package.sh $(TARGET)/deb/loamfs_$(VERSION)_$$(dpkg --print-architecture).deb
 
 clean: stop
 	cargo clean

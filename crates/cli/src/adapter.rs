@@ -10,6 +10,7 @@
 
 mod convert;
 mod lookups;
+mod trim;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,8 +23,8 @@ use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    Filesystem, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply, SeekWhence,
-    SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
+    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply,
+    SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
 };
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
@@ -512,6 +513,20 @@ impl Filesystem for Adapter {
 
     fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
         self.answer("sync", ino_of(node), self.volume.sync())
+    }
+
+    fn ioctl(
+        &self,
+        caller: Caller,
+        _: NodeId,
+        _: u64,
+        call: IoctlCall<'_>,
+        output: &mut ByteSink<'_>,
+    ) -> Result<i32, Errno> {
+        match call.command {
+            trim::COMMAND => self.trim(caller, call, output),
+            _ => Err(Errno::NOTTY),
+        }
     }
 
     fn readdir(

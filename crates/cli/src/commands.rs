@@ -5,13 +5,18 @@ pub mod check;
 pub mod dump;
 pub mod generate;
 pub mod get;
+pub mod grow;
 pub mod info;
+pub mod label;
 pub mod ls;
+pub mod map;
 pub mod mkfs;
 pub mod mount;
+pub mod probe;
 pub mod put;
 pub mod stat;
 pub mod tree;
+pub mod trim;
 pub mod unmount;
 
 use std::ffi::OsString;
@@ -39,6 +44,10 @@ pub enum Command {
     Unmount(unmount::UnmountArgs),
     Check(check::CheckArgs),
     Info(info::InfoArgs),
+    Label(label::LabelArgs),
+    Grow(grow::GrowArgs),
+    Trim(trim::TrimArgs),
+    Map(map::MapArgs),
     Dump(dump::DumpArgs),
     Ls(ls::LsArgs),
     Tree(tree::TreeArgs),
@@ -46,6 +55,8 @@ pub enum Command {
     Stat(stat::StatArgs),
     Put(put::PutArgs),
     Get(get::GetArgs),
+    #[command(hide = true)]
+    Probe(probe::ProbeArgs),
     #[command(hide = true)]
     GenerateMan(generate::ManArgs),
     #[command(hide = true)]
@@ -74,6 +85,11 @@ impl Command {
             Self::Unmount(args) => args.run(),
             Self::Check(args) => args.run(),
             Self::Info(args) => args.run(),
+            Self::Label(args) => args.run(),
+            Self::Grow(args) => args.run(),
+            Self::Trim(args) => args.run(),
+            Self::Map(args) => args.run(),
+            Self::Probe(args) => args.run(),
             Self::Dump(args) => args.run(),
             Self::Ls(args) => args.run(),
             Self::Tree(args) => args.run(),
@@ -129,6 +145,13 @@ mod tests {
             "stat vol.img /a",
             "put vol.img file dir /a",
             "get vol.img /a out",
+            "label vol.img",
+            "label /mnt new",
+            "grow --size 8G vol.img",
+            "trim --json --minimum 1M /mnt",
+            "map /mnt/file",
+            "map --json vol.img /file",
+            "probe vol.img",
         ] {
             let words = std::iter::once("loamfs").chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

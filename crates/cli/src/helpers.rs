@@ -53,14 +53,21 @@ pub struct FsckHelper {
     /// Say more; accepted for fsck(8).
     #[arg(short = 'v', action = ArgAction::Count)]
     verbose: u8,
-    /// Progress to this descriptor; accepted for fsck(8).
-    #[arg(short = 'C', num_args = 0..=1, require_equals = true)]
-    progress: Option<Option<i32>>,
+    /// Tell of the progress: a line `STEP DONE TOTAL DEVICE` each time to this descriptor; to a terminal
+    /// without a number, or with 0.
+    #[arg(short = 'C', value_name = "DESCRIPTOR")]
+    progress: Option<i32>,
+    /// No title; there is none.
+    #[arg(short = 'T')]
+    no_title: bool,
     /// The device or image file.
     device: PathBuf,
 }
 
-/// Mount a LoamFS volume.
+/// Mount a LoamFS volume, for mount(8).
+///
+/// As mount.fuse.loamfs and mount.fuseblk.loamfs, which is what mount(8) calls by the type in the mount
+/// table, it changes the options of a mount (-o remount). The options are those of loamfs-mount(1).
 #[derive(Debug, Parser)]
 #[command(name = "mount.loamfs", version)]
 pub struct MountHelper {
@@ -98,6 +105,13 @@ impl Helper {
     /// The helper that the first argument names, if it names one.
     pub fn from_name(name: Option<&OsString>) -> Option<Self> {
         let name = Path::new(name?).file_name()?;
+        // What mount(8) calls to change a mount: types are so in the mount table.
+        if ["mount.fuse.loamfs", "mount.fuseblk.loamfs"]
+            .iter()
+            .any(|other| name == *other)
+        {
+            return Some(Self::Mount);
+        }
         [Self::Mkfs, Self::Fsck, Self::Mount]
             .into_iter()
             .find(|helper| OsStr::new(helper.name()) == name)
@@ -132,7 +146,7 @@ impl Helper {
                 Ok(helper) => helper.args.run(),
                 Err(error) => parse_failed(&error),
             },
-            Self::Fsck => match FsckHelper::try_parse_from(arguments) {
+            Self::Fsck => match FsckHelper::try_parse_from(with_descriptor(arguments)) {
                 Ok(helper) => helper.run(),
                 Err(error) => parse_failed(&error),
             },
@@ -144,9 +158,24 @@ impl Helper {
     }
 }
 
+/// The arguments, with the 0 that a `-C` without a number stands for.
+fn with_descriptor(arguments: &[OsString]) -> Vec<OsString> {
+    let mut words = arguments.iter().peekable();
+    let mut full = Vec::new();
+    while let Some(word) = words.next() {
+        full.push(word.clone());
+        let is_number = |word: &&OsString| word.to_str().is_some_and(|w| w.parse::<i32>().is_ok());
+        if word == "-C" && !words.peek().is_some_and(is_number) {
+            full.push("0".into());
+        }
+    }
+    full
+}
+
 impl FsckHelper {
     fn run(self) -> Result<u8, Failure> {
-        let check = CheckArgs::for_fsck(self.device, self.auto || self.yes);
+        let pipe = self.progress.filter(|descriptor| *descriptor > 0);
+        let check = CheckArgs::for_fsck(self.device, self.auto || self.yes, pipe);
         if self.auto && !self.force {
             check.look()
         } else {
@@ -185,6 +214,7 @@ mod tests {
         let named = |name: &str| Helper::from_name(Some(&name.into()));
         assert_eq!(named("/sbin/mkfs.loamfs"), Some(Helper::Mkfs));
         assert_eq!(named("fsck.loamfs"), Some(Helper::Fsck));
+        assert_eq!(named("/sbin/mount.fuseblk.loamfs"), Some(Helper::Mount));
         assert_eq!(named("loamfs"), None);
         assert_eq!(Helper::from_name(None), None);
     }
@@ -198,7 +228,22 @@ mod tests {
 
     #[test]
     fn the_calls_of_fsck_and_mount_are_understood() {
-        FsckHelper::try_parse_from(["fsck.loamfs", "-a", "-C=0", "/dev/x"]).unwrap();
+        let progress = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            FsckHelper::try_parse_from(with_descriptor(&words))
+                .unwrap()
+                .progress
+        };
+        assert_eq!(
+            progress(&["fsck.loamfs", "-a", "-T", "-C", "/dev/x"]),
+            Some(0)
+        );
+        assert_eq!(progress(&["fsck.loamfs", "-C7", "-y", "/dev/x"]), Some(7));
+        assert_eq!(
+            progress(&["fsck.loamfs", "-C", "7", "-y", "/dev/x"]),
+            Some(7)
+        );
+        assert_eq!(progress(&["fsck.loamfs", "-n", "/dev/x"]), None);
         FsckHelper::try_parse_from(["fsck.loamfs", "-p", "-f", "/dev/x"]).unwrap();
         assert!(FsckHelper::try_parse_from(["fsck.loamfs", "-n", "-y", "/dev/x"]).is_err());
         let call = [

@@ -16,6 +16,7 @@ mod progress;
 mod report;
 mod signatures;
 mod size;
+mod sparse;
 mod text;
 mod time;
 

@@ -3,6 +3,8 @@
 
 pub mod control;
 pub mod daemon;
+mod desk;
+pub mod guard;
 pub mod log;
 mod memory;
 pub mod options;

@@ -18,6 +18,12 @@ pub fn ours() -> Vec<MountEntry> {
     found
 }
 
+/// The mount that `path` stands for: mounted on it, or standing on the device or image file there.
+pub fn find(path: &Path) -> Option<MountEntry> {
+    let on_it = loamfs_fuse::find_mount(path, SUBTYPE.as_ref());
+    on_it.unwrap_or_default().or_else(|| find_source(path))
+}
+
 /// The mount whose volume is on `path`, directly or through a loop device.
 pub fn find_source(path: &Path) -> Option<MountEntry> {
     ours()

@@ -1,10 +1,15 @@
 //! Progress: a bar on a terminal, silence elsewhere.
 
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
 
+use crate::failure::Failure;
+use crate::output::{note, print_lines};
 use crate::size::human;
 
 /// How often a terminal is drawn to.
@@ -41,14 +46,13 @@ impl CopyProgress {
         self.show();
     }
 
-    /// How much was copied, as a line.
-    pub fn finish(self) -> String {
+    /// Takes the display away, and says how much was copied.
+    pub fn finish(self) -> Copied {
         self.bar.finish_and_clear();
-        format!(
-            "{} files and directories, {}",
-            self.files,
-            human(self.bytes)
-        )
+        Copied {
+            files: self.files,
+            bytes: self.bytes,
+        }
     }
 
     fn show(&self) {
@@ -59,22 +63,80 @@ impl CopyProgress {
     }
 }
 
+/// How much was copied.
+pub struct Copied {
+    files: u64,
+    bytes: u64,
+}
+
+impl Copied {
+    /// Says so, to people beside the output proper. Returns the exit code.
+    ///
+    /// # Errors
+    ///
+    /// If JSON cannot be written.
+    pub fn report(&self, verb: &str, json: bool) -> Result<u8, Failure> {
+        let (files, bytes) = (self.files, self.bytes);
+        if json {
+            return print_lines([format!("{:#}", json!({ "files": files, "bytes": bytes }))]);
+        }
+        note(&format!(
+            "{verb} {files} files and directories, {}",
+            human(bytes)
+        ));
+        Ok(0)
+    }
+}
+
 /// Steps of something whose length is known or not.
-pub struct StepProgress(ProgressBar);
+pub struct StepProgress {
+    bar: ProgressBar,
+    lines: Option<Lines>,
+}
+
+/// Progress for a program that reads lines from a pipe, as `fsck -C` has it.
+struct Lines {
+    pipe: File,
+    device: PathBuf,
+    /// What was said last: the step and the hundredths of it.
+    said: Option<(usize, u64)>,
+}
 
 impl StepProgress {
     /// Starts a display.
     pub fn new() -> Self {
-        Self(spinner())
+        Self {
+            bar: spinner(),
+            lines: None,
+        }
     }
 
-    /// `done` of `total` (0: not known) of what is called `name`.
-    pub fn step(&self, name: &str, done: u64, total: u64) {
-        if self.0.is_hidden() {
+    /// Starts one that also tells descriptor `pipe` of the progress on `device`.
+    pub fn telling(pipe: i32, device: &Path) -> Self {
+        // A descriptor that cannot be written to is nobody who listens.
+        let pipe = File::options()
+            .append(true)
+            .open(format!("/proc/self/fd/{pipe}"));
+        Self {
+            lines: pipe.ok().map(|pipe| Lines {
+                pipe,
+                device: device.to_owned(),
+                said: None,
+            }),
+            ..Self::new()
+        }
+    }
+
+    /// `done` of `total` (0: not known) of step number `number`, which is called `name`.
+    pub fn step(&mut self, number: usize, name: &str, done: u64, total: u64) {
+        if let Some(lines) = &mut self.lines {
+            lines.say(number, done, total);
+        }
+        if self.bar.is_hidden() {
             return;
         }
-        self.0.set_prefix(name.to_owned());
-        self.0.set_message(match total {
+        self.bar.set_prefix(name.to_owned());
+        self.bar.set_message(match total {
             0 => format!("{done}"),
             total => format!("{done} of {total}"),
         });
@@ -82,7 +144,18 @@ impl StepProgress {
 
     /// Takes the display away.
     pub fn finish(self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Lines {
+    fn say(&mut self, number: usize, done: u64, total: u64) {
+        let hundredths = done.saturating_mul(100).checked_div(total).unwrap_or(0);
+        if self.said.replace((number, hundredths)) != Some((number, hundredths)) {
+            let device = self.device.display();
+            // Whoever asked for progress may have gone.
+            let _ = writeln!(self.pipe, "{number} {done} {total} {device}");
+        }
     }
 }
 

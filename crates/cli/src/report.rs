@@ -1,11 +1,14 @@
 //! What a volume is and does, for people and as JSON.
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use loamfs_device::{Counters, Device, IoKind, KindCounters, read_exact};
+use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
 use loamfs_format::superblock::{self, Superblock, SuperblockError};
 use loamfs_fs::types::{Attr, StatFs, Timestamp};
-use loamfs_fs::{Error, Volume};
+use loamfs_fs::{Error, Piece, Place, Volume};
 use serde_json::{Value, json};
 
 use crate::size::human;
@@ -23,14 +26,44 @@ impl Identity {
     ///
     /// If there is none.
     pub fn read(device: &dyn Device) -> Result<Self, Error> {
+        Self::newest(device.size(), |offset| {
+            let bytes = read_exact(device, offset, superblock::SIZE, IoKind::Superblock)?;
+            Ok(bytes.to_vec())
+        })
+    }
+
+    /// Reads the superblocks of a device that may be in use by others.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub fn probe(path: &Path) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| DeviceError::Open {
+            path: path.to_owned(),
+            errno: error.raw_os_error().unwrap_or(0),
+            message: error.to_string(),
+        };
+        let mut file = File::open(path).map_err(failed)?;
+        // A block device has no length of its own.
+        let size = file.seek(SeekFrom::End(0)).map_err(failed)?;
+        Self::newest(size, |offset| {
+            let mut bytes = vec![0; superblock::SIZE];
+            file.read_exact_at(&mut bytes, offset).map_err(failed)?;
+            Ok(bytes)
+        })
+    }
+
+    fn newest(
+        size: u64,
+        mut read: impl FnMut(u64) -> Result<Vec<u8>, DeviceError>,
+    ) -> Result<Self, Error> {
         let mut newest: Option<Superblock> = None;
         let mut reason = SuperblockError::Magic;
         for offset in superblock::PROBES {
-            if offset + superblock::SIZE as u64 > device.size() {
+            if offset + superblock::SIZE as u64 > size {
                 continue;
             }
-            let bytes = read_exact(device, offset, superblock::SIZE, IoKind::Superblock)?;
-            match Superblock::decode(&bytes) {
+            match Superblock::decode(&read(offset)?) {
                 Ok(found) => {
                     let newer = newest
                         .as_ref()
@@ -46,6 +79,17 @@ impl Identity {
         newest.map(Self).ok_or(Error::Superblock(reason))
     }
 
+    /// The label.
+    pub fn label(&self) -> &[u8] {
+        &self.0.label
+    }
+
+    /// Bytes of the volume.
+    pub fn bytes(&self) -> u64 {
+        let geometry = &self.0.geometry;
+        geometry.byte_offset(loamfs_format::FragAddr(geometry.total_frags))
+    }
+
     /// `a volume of 8.0 GiB with the UUID ...`.
     pub fn sentence(&self) -> String {
         let geometry = &self.0.geometry;
@@ -56,13 +100,14 @@ impl Identity {
         format!(
             "volume{label} {} of {}, {} groups of {}",
             self.uuid(),
-            human(geometry.byte_offset(loamfs_format::FragAddr(geometry.total_frags))),
+            human(self.bytes()),
             geometry.groups(),
             human(geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags))),
         )
     }
 
-    fn uuid(&self) -> uuid::Uuid {
+    /// Its number.
+    pub fn uuid(&self) -> uuid::Uuid {
         uuid::Uuid::from_bytes(self.0.uuid)
     }
 
@@ -99,6 +144,8 @@ impl Report {
         value["mountpoint"] = json!(mountpoint.map(Path::to_string_lossy));
         value["daemon"] = json!(mountpoint.map(|_| std::process::id()));
         value["volume"] = identity.to_json();
+        // The superblock was read when the volume was opened; its label may have changed since.
+        value["volume"]["label"] = json!(text::shown(&volume.info().label));
         value["space"] = space_json(&volume.statfs());
         Self(value)
     }
@@ -277,6 +324,25 @@ fn space_json(figures: &StatFs) -> Value {
         "free": bytes(figures.free),
         "available": bytes(figures.available),
         "inodes": figures.inodes,
+    })
+}
+
+/// Where a piece of a file's content is, as JSON.
+pub fn piece_json(piece: &Piece) -> Value {
+    let (place, at, home) = match piece.place {
+        Place::Hole => ("hole", None, None),
+        Place::Memory => ("memory", None, None),
+        Place::Inode(at) => ("inode", Some(at), None),
+        Place::Log(at) => ("log", Some(at), None),
+        Place::Home(at) => ("home", Some(at), None),
+        Place::Image { image, home } => ("image", Some(image), Some(home)),
+    };
+    json!({
+        "offset": piece.offset,
+        "length": piece.len,
+        "place": place,
+        "at": at,
+        "home": home,
     })
 }
 

@@ -32,7 +32,7 @@ pub trait Device: Send + Sync {
 
     /// Tells the device that the ranges (offset, length) hold nothing of value;
     /// what they read as afterwards is undefined. A device that cannot use the
-    /// hint says `Ok`.
+    /// hint says `Ok`, and counts nothing.
     fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError>;
 
     /// What was asked of the device so far.

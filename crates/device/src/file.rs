@@ -220,13 +220,15 @@ impl Device for FileDevice {
             if self.discard_unsupported.load(Ordering::Relaxed) {
                 continue;
             }
-            self.counters.request(Op::Discard, IoKind::Other);
-            self.counters.bytes(Op::Discard, IoKind::Other, len);
             match self.raw.discard(offset, len) {
                 Err(errno) if sys::is_unsupported(errno) => {
                     self.discard_unsupported.store(true, Ordering::Relaxed);
                 }
-                outcome => to_result(outcome, Op::Discard, offset, len)?,
+                outcome => {
+                    self.counters.request(Op::Discard, IoKind::Other);
+                    to_result(outcome, Op::Discard, offset, len)?;
+                    self.counters.bytes(Op::Discard, IoKind::Other, len);
+                }
             }
         }
         Ok(())

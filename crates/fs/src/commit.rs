@@ -738,6 +738,13 @@ impl Core {
         // The summary as sealed may have left it out; the writer goes by what it should say.
         let says = self.log.durable();
         self.log.sealed(tail, says, segment.bytes());
+        if let Some(freed) = self
+            .freed
+            .as_mut()
+            .filter(|_| mutant::active("discard-held"))
+        {
+            freed.extend(self.space.held().map(|(extent, _)| extent));
+        }
         let early = ["reuse-at-once", "reuse-when-said", "reuse-home-early"];
         if early.into_iter().any(mutant::active) {
             self.release();
@@ -789,6 +796,9 @@ impl Core {
             self.space.release_homes();
         }
         let freed = self.space.release(said, both);
+        if let Some(waiting) = &mut self.freed {
+            waiting.extend_from_slice(&freed);
+        }
         let protect = self.geometry.group_of(self.log.tail().next);
         self.space.give_back_empty(Some(protect));
         freed
@@ -816,6 +826,7 @@ impl Core {
         if !self.read_only {
             tracing::error!(%error, "the log cannot be written; the volume is read-only from here on");
             self.read_only = true;
+            self.frozen = false;
         }
     }
 }

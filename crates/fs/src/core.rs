@@ -5,6 +5,7 @@ use crate::env::{Clock, Random};
 use crate::error::Error;
 use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
+use crate::ownership::Ownership;
 use crate::types::{Attr, Timestamp};
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
@@ -26,6 +27,8 @@ pub(crate) struct Core {
     pub rotational: bool,
     /// Changes are refused: asked for, or after a write error to the log (rule 12).
     pub read_only: bool,
+    /// They are for no other reason than that somebody asked for it while the volume was in use.
+    pub frozen: bool,
     pub space: Space,
     pub log: LogWriter,
     pub maps: Maps,
@@ -35,6 +38,12 @@ pub(crate) struct Core {
     pub base: CheckpointRef,
     /// The checkpoint that each superblock copy names for good.
     pub slots: [Option<Ssn>; 2],
+    /// To whom everything belongs.
+    pub owner: Ownership,
+    /// Whether the superblock copies tell of different sizes or labels: a crash met one that changed them.
+    pub copies_differ: bool,
+    /// What may be used again since the device was last told; kept only if it is to be told.
+    pub freed: Option<Vec<Extent>>,
     /// What summaries since the last checkpoint take, its own included.
     pub summaries: Vec<Extent>,
     /// Segments and bytes of summaries since then.
@@ -188,6 +197,7 @@ impl Core {
     pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         let frag = u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
+        let owner = self.owner;
         let node = self.node(ino)?;
         let i = &node.inode;
         // Homes are whole blocks, of which perhaps only a part waits.
@@ -197,7 +207,7 @@ impl Core {
             Body::DirTree(_) => i.size,
             _ => i.frags.saturating_mul(frag).max(waiting),
         };
-        Ok(Attr {
+        Ok(owner.shown(Attr {
             ino,
             generation: i.generation,
             mode: i.mode,
@@ -211,7 +221,7 @@ impl Core {
             mtime: i.mtime,
             ctime: i.ctime,
             btime: i.btime,
-        })
+        }))
     }
 
     /// A directory that is in memory.

@@ -212,7 +212,7 @@ impl Core {
             inline_xattrs: Vec::new(),
             body: Body::Empty,
         };
-        Node::new(inode, self.open_ssn())
+        Node::new(self.owner.stored(inode), self.open_ssn())
     }
 
     fn choose_anchor(&mut self, dir: Ino) -> GroupNo {

@@ -6,6 +6,7 @@ use crate::env::{Env, Random};
 use crate::error::{Corrupt, Error};
 use crate::inodes::Inodes;
 use crate::maps::{GROUP, LAZY, Maps};
+use crate::ownership::Ownership;
 use crate::reader::{Reader, fetch_into};
 use loamfs_device::Device;
 use loamfs_format::group::GroupDesc;
@@ -69,6 +70,10 @@ pub(crate) fn open(
     }
     let descs = read_groups(&reader, &mut blocks, &maps)?;
     maps.lazy_map = read_lazy(&reader, &mut blocks, &maps)?;
+    let differ = copies
+        .older
+        .as_ref()
+        .is_some_and(|o| !same_volume(o, &copies.newest));
     let mut core = assemble(
         device,
         settings,
@@ -79,6 +84,7 @@ pub(crate) fn open(
         (blocks, maps),
         descs,
     )?;
+    core.copies_differ = differ;
     for group in &settings.recount {
         core.recount(&reader, *group);
     }
@@ -87,6 +93,14 @@ pub(crate) fn open(
     }
     core.release();
     Ok((core, reader))
+}
+
+/// Whether two copies differ in the checkpoint that they name, at most.
+fn same_volume(one: &Superblock, other: &Superblock) -> bool {
+    Superblock {
+        checkpoint: other.checkpoint,
+        ..one.clone()
+    } == *other
 }
 
 /// The chain from the newest superblock copy that leads to one.
@@ -164,6 +178,7 @@ impl Core {
             random: Random::new(env.seed),
             rotational: device.rotational(),
             read_only: false,
+            frozen: false,
             space,
             log,
             maps: Maps::default(),
@@ -174,6 +189,9 @@ impl Core {
             },
             base,
             slots: [None; 2],
+            owner: Ownership::default(),
+            copies_differ: false,
+            freed: None,
             summaries: Vec::new(),
             since_segments: 0,
             since_summary_bytes: 0,

@@ -7,8 +7,10 @@
 
 mod background;
 mod commit;
+mod discard;
 mod drive;
 mod flight;
+mod freeze;
 mod homes;
 mod info;
 mod operations;
@@ -22,6 +24,7 @@ pub use info::Info;
 use crate::core::Core;
 use crate::env::Env;
 use crate::error::Error;
+use crate::ownership::Ownership;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
 use flight::Flight;
@@ -43,6 +46,10 @@ pub struct OpenOptions {
     /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
+    /// To whom everything belongs, whatever is stored.
+    pub owner: Ownership,
+    /// Tell the device at once what was freed, as soon as it may be used again.
+    pub discard: bool,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
     pub recount: Vec<GroupNo>,
 }
@@ -55,6 +62,8 @@ impl Default for OpenOptions {
             commit_age_ms: 5_000,
             dirty_max: None,
             flights: 0,
+            owner: Ownership::default(),
+            discard: false,
             recount: Vec::new(),
         }
     }
@@ -110,20 +119,25 @@ impl Volume {
             flights: options.flights,
             commit_age_ms: options.commit_age_ms,
         };
+        volume.core().owner = options.owner;
         if !options.read_only {
+            volume.core().freed = options.discard.then(Vec::new);
             volume.begin()?;
         }
         Ok(volume)
     }
 
-    /// Recovery's own writes: the adopted checkpoint is named, then the chain continued with a fresh token.
+    /// Recovery's own writes: the adopted checkpoint is named, then the chain continued with a fresh token. A copy that
+    /// tells another size or label is written anew before anything depends on the newer one.
     fn begin(&self) -> Result<(), Error> {
         let _commit = self.commit_lock();
-        let unnamed = {
+        let (unnamed, differ) = {
             let core = self.core();
-            core.base.ssn > core.slots[0].max(core.slots[1]).unwrap_or(Ssn(0))
+            let newest = core.slots[0].max(core.slots[1]).unwrap_or(Ssn(0));
+            (core.base.ssn > newest, core.copies_differ)
         };
-        if unnamed && !mutant::active("adopted-unnamed") {
+        let differ = differ && !mutant::active("one-copy-grown");
+        if differ || unnamed && !mutant::active("adopted-unnamed") {
             self.name_checkpoint()?;
         }
         if mutant::active("no-mount-segment") {
@@ -170,6 +184,7 @@ impl Volume {
         let _commit = self.commit_lock();
         let unwritten = self.commit_all(Wait::Durable)?;
         self.checkpoint_locked()?;
+        self.discard_freed(usize::MAX);
         commit::all_written(unwritten)
     }
 

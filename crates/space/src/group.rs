@@ -190,6 +190,17 @@ impl GroupMap {
         })
     }
 
+    /// The runs of free cells in a range that is widened to whole cells.
+    pub(crate) fn holes_in(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let mut at = range.start >> self.shift << self.shift;
+        let end = range.end.next_multiple_of(1 << self.shift);
+        std::iter::from_fn(move || {
+            let start = self.find(at, 1).filter(|start| *start < end)?;
+            at = start + self.run(start, end - start);
+            Some(start..at)
+        })
+    }
+
     /// Adds the bits of a chunk to `out`: those of the fragments `range`, the first of which is bit `bit` of the
     /// chunk. Reserved fragments are left to the caller.
     pub(crate) fn export(&self, range: Range<u64>, bit: u64, out: &mut Bitmap) {

@@ -18,6 +18,7 @@
 
 mod bitmap;
 mod checkpoint;
+mod discard;
 mod error;
 mod find_data;
 mod find_log;

@@ -401,3 +401,39 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
         Found::Load((9..13).map(GroupNo).collect())
     );
 }
+
+#[test]
+fn free_runs_hold_nothing_that_a_crash_may_bring_back() {
+    let mut space = volume();
+    let log = run(space.find_log(64, 4, FragAddr(0), true));
+    space.allocate(extent(log.start.0, 20), small()).unwrap();
+    // Two fragments of the unit 16..20 and the whole unit 8..12 are freed.
+    space.free(extent(log.start.0 + 18, 2), Ssn(5)).unwrap();
+    space.free(extent(log.start.0 + 8, 4), Ssn(5)).unwrap();
+    let behind = extent(log.start.0 + 20, 44);
+    assert_eq!(space.free_runs(log), [behind]);
+    space.release(Ssn(5), Ssn(0));
+    let hole = extent(log.start.0 + 8, 4);
+    assert_eq!(space.free_runs(log), [hole, behind]);
+    assert_eq!(space.free_runs(extent(log.start.0 + 9, 1)), [hole]);
+    // The rest of the unit goes too.
+    space.free(extent(log.start.0 + 16, 2), Ssn(6)).unwrap();
+    space.release(Ssn(6), Ssn(0));
+    let rest = extent(log.start.0 + 16, 4);
+    assert_eq!(space.free_runs(extent(log.start.0 + 17, 1)), [rest]);
+    // Superblocks stay, and with them the boot area.
+    assert_eq!(
+        space.free_runs(extent(0, 192)),
+        [extent(68, 60), extent(132, 60)]
+    );
+}
+
+#[test]
+fn a_bitmap_that_is_not_in_memory_has_no_free_runs() {
+    let mut space = volume();
+    let log = run(space.find_log(64, 4, FragAddr(0), true));
+    space.allocate(extent(log.start.0, 4), small()).unwrap();
+    space.checkpoint_done();
+    assert!(space.unload(GroupNo(32)));
+    assert_eq!(space.free_runs(log), []);
+}

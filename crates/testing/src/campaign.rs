@@ -50,6 +50,7 @@ impl Case {
             cache_bytes: caches[rng.index(caches.len())],
             dirty_max: dirty[rng.index(dirty.len())],
             flights: rng.index(3),
+            discard: rng.index(2) == 1,
             seed,
         };
         Self {
@@ -65,13 +66,18 @@ impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "seed {} profile {} on {}, cache {} KiB, dirty {:?}, {} in flight",
+            "seed {} profile {} on {}, cache {} KiB, dirty {:?}, {} in flight{}",
             self.seed,
             self.profile.name,
             self.geometry,
             self.opening.cache_bytes >> 10,
             self.opening.dirty_max,
-            self.opening.flights
+            self.opening.flights,
+            if self.opening.discard {
+                ", discarding"
+            } else {
+                ""
+            }
         )
     }
 }

@@ -69,6 +69,7 @@ impl System for Loam {
             cache_bytes: opening.cache_bytes,
             dirty_max: opening.dirty_max,
             flights: opening.flights,
+            discard: opening.discard,
             ..OpenOptions::default()
         };
         let (env, clock) = env(opening.seed);

@@ -60,6 +60,8 @@ pub struct Opening {
     pub dirty_max: Option<usize>,
     /// Segments that may wait to be written until others are sealed behind them, or for a flush.
     pub flights: usize,
+    /// Whether the device is told what is free.
+    pub discard: bool,
     /// Where the volume's randomness starts.
     pub seed: u64,
 }
@@ -72,6 +74,7 @@ impl Opening {
             cache_bytes: 8 << 20,
             dirty_max: None,
             flights: 0,
+            discard: false,
             seed,
         }
     }

@@ -72,6 +72,7 @@ missed! {
     mutant_reuse_when_durable_is_caught: "reuse-when-durable",
     mutant_reuse_when_said_is_caught: "reuse-when-said",
     mutant_free_own_is_caught: "free-own",
+    mutant_discard_held_is_caught: "discard-held",
     mutant_retire_at_checkpoint_is_caught: "retire-at-checkpoint",
     mutant_superblock_early_is_caught: "superblock-early",
     mutant_superblock_unflushed_is_caught: "superblock-unflushed",

@@ -44,14 +44,18 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Tell this descriptor of the progress.
+    #[arg(skip)]
+    pipe: Option<i32>,
     /// The device or image file.
     device: PathBuf,
 }
 
 impl CheckArgs {
     /// What `fsck.loamfs` was called with.
-    pub fn for_fsck(device: PathBuf, repair: bool) -> Self {
+    pub fn for_fsck(device: PathBuf, repair: bool, pipe: Option<i32>) -> Self {
         Self {
+            pipe,
             repair,
             data: false,
             memory: 256 << 20,
@@ -132,9 +136,13 @@ impl CheckArgs {
     }
 
     fn examine(&self, device: &dyn loamfs_device::Device) -> Report {
-        let bar = StepProgress::new();
+        let mut bar = match self.pipe {
+            Some(pipe) => StepProgress::telling(pipe, &self.device),
+            None => StepProgress::new(),
+        };
         let mut tell = |progress: Progress| {
-            bar.step(phase_name(progress.phase), progress.done, progress.total);
+            let (number, name) = phase_name(progress.phase);
+            bar.step(number, name, progress.done, progress.total);
         };
         let mut options = Options {
             data: self.data,
@@ -234,13 +242,14 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
     })
 }
 
-fn phase_name(phase: Phase) -> &'static str {
+/// A phase's place in the order of phases, and its name.
+fn phase_name(phase: Phase) -> (usize, &'static str) {
     match phase {
-        Phase::Open => "reading the log",
-        Phase::Maps => "maps",
-        Phase::Inodes => "inodes",
-        Phase::Space => "space",
-        Phase::Tree => "directories",
-        Phase::Exact => "a closer look",
+        Phase::Open => (1, "reading the log"),
+        Phase::Maps => (2, "maps"),
+        Phase::Inodes => (3, "inodes"),
+        Phase::Space => (4, "space"),
+        Phase::Tree => (5, "directories"),
+        Phase::Exact => (6, "a closer look"),
     }
 }

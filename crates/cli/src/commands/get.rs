@@ -3,9 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -17,8 +17,8 @@ use rustix::process::geteuid;
 
 use crate::attributes;
 use crate::failure::{Failure, Kind};
-use crate::output::note;
 use crate::progress::CopyProgress;
+use crate::sparse::data_ranges;
 use crate::text;
 use crate::volume::{Access, Opened, components, is_dir};
 
@@ -32,6 +32,9 @@ const CHUNK: usize = 1 << 20;
 /// overwritten.
 #[derive(Debug, Args)]
 pub struct GetArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
     /// The device or image file.
     device: PathBuf,
     /// What to copy, on the volume.
@@ -66,8 +69,7 @@ impl GetArgs {
         let copied = get.tree(attr.ino, &target);
         let summary = get.progress.finish();
         copied?;
-        note(&format!("got {summary}"));
-        Ok(0)
+        summary.report("got", self.json)
     }
 }
 
@@ -168,26 +170,29 @@ impl Get<'_> {
 
     fn data(&mut self, attr: &Attr, path: &Path) -> Result<(), Failure> {
         let failed = |error: io::Error| Failure::io(path, &error);
-        let mut file: File = OpenOptions::new()
+        let file: File = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(path)
             .map_err(failed)?;
-        let mut offset = 0;
-        while offset < attr.size {
-            let data = self.opened.volume.read(attr.ino, offset, CHUNK);
-            let data = data.map_err(|error| Failure::volume(path, &error))?;
-            if data.is_empty() {
-                break;
-            }
-            offset += data.len() as u64;
-            self.progress.bytes(data.len() as u64);
-            // Holes stay holes: a hostile volume could claim 8 EiB of them.
-            if data.iter().all(|&byte| byte == 0) {
-                io::Seek::seek(&mut file, io::SeekFrom::Start(offset)).map_err(failed)?;
-            } else {
-                file.write_all(&data).map_err(failed)?;
+        // A hostile volume could claim 8 EiB of holes.
+        for range in data_ranges(&self.opened.volume, attr.ino) {
+            let range = range.map_err(|error| Failure::volume(path, &error))?;
+            let mut offset = range.start;
+            while offset < range.end {
+                let len = CHUNK.min(usize::try_from(range.end - offset).unwrap_or(CHUNK));
+                let data = self.opened.volume.read(attr.ino, offset, len);
+                let data = data.map_err(|error| Failure::volume(path, &error))?;
+                if data.is_empty() {
+                    break;
+                }
+                // What was filled with zeros becomes a hole.
+                if data.iter().any(|&byte| byte != 0) {
+                    file.write_all_at(&data, offset).map_err(failed)?;
+                }
+                offset += data.len() as u64;
+                self.progress.bytes(data.len() as u64);
             }
         }
         file.set_len(attr.size).map_err(failed)

@@ -1,14 +1,13 @@
 //! `loamfs info`.
 
-use std::io;
 use std::path::PathBuf;
 
 use clap::Args;
-use loamfs_fuse::{MountEntry, find_mount};
+use loamfs_fuse::MountEntry;
 
 use crate::failure::{Failure, Kind};
-use crate::mount::control;
-use crate::mounts::{self, SUBTYPE};
+use crate::mount::control::{self, Request};
+use crate::mounts;
 use crate::output::print_lines;
 use crate::report::{Identity, Report};
 use crate::volume::{Access, Opened, open_device};
@@ -32,10 +31,7 @@ impl InfoArgs {
     pub fn run(self) -> Result<u8, Failure> {
         let is_dir =
             std::fs::symlink_metadata(&self.volume).is_ok_and(|metadata| metadata.is_dir());
-        let mounted = find_mount(&self.volume, SUBTYPE.as_ref())
-            .unwrap_or_default()
-            .or_else(|| mounts::find_source(&self.volume));
-        let report = match mounted {
+        let report = match mounts::find(&self.volume) {
             Some(entry) => ask(&entry)?,
             None if is_dir => {
                 return Err(Failure::new(
@@ -65,20 +61,12 @@ impl InfoArgs {
 
 /// Asks the daemon that serves a mount.
 fn ask(entry: &MountEntry) -> Result<Report, Failure> {
-    let shown = entry.path.display();
-    let answer = control::ask(entry, "info").map_err(|error| match error.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => Failure::new(
-            Kind::NoPermission,
-            format!("the daemon of {shown} cannot be asked; try as the user who mounted it"),
-        ),
-        io::ErrorKind::ConnectionRefused => Failure::new(
-            Kind::Io,
-            format!("the daemon of {shown} has died; `loamfs unmount` clears the mount"),
-        ),
-        _ => Failure::new(Kind::Io, format!("the daemon of {shown}: {error}")),
-    })?;
+    let answer = control::ask(entry, &Request::Info)?;
     Report::from_json(&answer).ok_or_else(|| {
-        let words = answer.trim().trim_start_matches("failed: ").to_owned();
-        Failure::new(Kind::Io, format!("the daemon of {shown} says: {words}"))
+        let shown = entry.path.display();
+        Failure::new(
+            Kind::Io,
+            format!("the daemon of {shown} answers what this program does not understand"),
+        )
     })
 }

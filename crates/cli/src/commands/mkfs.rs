@@ -61,6 +61,9 @@ pub struct MkfsArgs {
     /// Say nothing of success.
     #[arg(long, short)]
     quiet: bool,
+    /// Print JSON.
+    #[arg(long, conflicts_with = "quiet")]
+    json: bool,
     /// The device or image file.
     device: PathBuf,
 }
@@ -137,7 +140,10 @@ impl MkfsArgs {
         if !self.quiet {
             let made =
                 Identity::read(&device).map_err(|error| Failure::volume(&self.device, &error))?;
-            print_lines([format!("made {} on {shown}", made.sentence())])?;
+            print_lines([match self.json {
+                true => format!("{:#}", made.to_json()),
+                false => format!("made {} on {shown}", made.sentence()),
+            }])?;
         }
         Ok(())
     }
@@ -233,7 +239,7 @@ fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
 }
 
 /// What is mounted, in whatever way, is not touched, with --force neither.
-fn refuse_mounted(path: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
     if let Some(mount) = mounts::find_any(path) {
         return Err(Failure::new(
             Kind::Busy,

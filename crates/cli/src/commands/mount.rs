@@ -4,14 +4,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use loamfs_fuse::{find_mount, remount};
+use loamfs_fuse::{MountEntry, find_mount, remount};
+use rustix::fs::StatVfsMountFlags;
 use rustix::process::geteuid;
 
 use crate::failure::{Failure, Kind};
+use crate::mount::control::{self, Request};
 use crate::mount::daemon::{self, Spec};
 use crate::mount::log::Log;
 use crate::mount::options::Options;
-use crate::mount::{control, spawn};
+use crate::mount::{guard, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
 
@@ -22,9 +24,14 @@ use crate::output::print_lines;
 /// Other users get a plain FUSE mount through fusermount3, which lacks both: unmount it with
 /// `loamfs unmount`.
 ///
-/// Options: ro, rw, cache=SIZE (256M), commit=SECONDS (5), threads=NUMBER, log=/FILE, allow_other
-/// (always on for root), plain (no fuseblk), nosuid, nodev, noexec, sync, dirsync, remount; those of
-/// mount(8) and fstab(5) that mean nothing here are ignored. The kernel checks permissions.
+/// Options: ro, rw, cache=SIZE (256M), commit=SECONDS (5), discard (tell the device what was freed),
+/// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
+/// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, sync, dirsync,
+/// remount; those of mount(8) and fstab(5) that mean nothing here are ignored. The kernel checks
+/// permissions.
+///
+/// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
+/// ro, rw, nosuid, nodev, noexec, sync and dirsync.
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// Mount options, separated by commas.
@@ -33,7 +40,10 @@ pub struct MountArgs {
     /// Serve the mount in this process until it is unmounted.
     #[arg(long)]
     foreground: bool,
-    /// The daemon that a mount in the background starts.
+    /// The process that a mount in the background starts, and that clears the mount should the daemon die.
+    #[arg(long, hide = true)]
+    guard: bool,
+    /// The daemon that that one starts.
     #[arg(long, hide = true)]
     daemon: bool,
     /// Ignore unknown options.
@@ -56,6 +66,7 @@ impl MountArgs {
         Self {
             options,
             foreground: false,
+            guard: false,
             daemon: false,
             sloppy,
             device,
@@ -78,18 +89,22 @@ impl MountArgs {
     ///
     /// Why it could not be mounted.
     pub fn run_with(self, quiet: bool) -> Result<u8, Failure> {
+        if self.parsed_options()?.nofail && !self.device.exists() {
+            return Ok(0);
+        }
         let spec = self.spec()?;
         if spec.options.remount {
             return change(&spec);
         }
         let log = Log::start();
-        if self.daemon {
+        if self.guard {
             spawn::leave_session();
+            return guard::run(&spec, &log, &self.daemon_arguments(&spec, "--daemon"));
         }
         if self.daemon || self.foreground {
             return daemon::run(&spec, &log).map(|()| 0);
         }
-        match spawn::daemon(&self.daemon_arguments(&spec))? {
+        match spawn::daemon(&self.daemon_arguments(&spec, "--guard"))? {
             spawn::Outcome::Ready(text) => {
                 if !quiet {
                     print_lines([text.trim_end().to_owned()])?;
@@ -159,8 +174,8 @@ impl MountArgs {
         }
     }
 
-    fn daemon_arguments(&self, spec: &Spec) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = vec!["mount".into(), "--daemon".into()];
+    fn daemon_arguments(&self, spec: &Spec, role: &str) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["mount".into(), role.into()];
         if self.sloppy {
             arguments.push("--sloppy".into());
         }
@@ -189,25 +204,34 @@ fn change(spec: &Spec) -> Result<u8, Failure> {
     let Some(entry) = found else {
         return Err(Failure::usage(format!("no LoamFS is mounted on {shown}")));
     };
-    if !spec.options.read_only && serves_read_only(&entry) {
-        return Err(Failure::usage(format!(
-            "the volume on {shown} was opened for reading only; unmount it and mount it again with rw"
-        )));
-    }
-    remount(&entry.path, &daemon::mount_options(spec))
-        .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
-    // From here on nothing changes, so what was written belongs on the device.
+    let kernel = || {
+        remount(&entry.path, &daemon::mount_options(spec))
+            .map_err(|error| Failure::new(Kind::Io, error.to_string()))
+    };
+    // The daemon takes changes whenever the kernel does, so that none that the kernel took is refused.
     if spec.options.read_only {
-        let _ = control::ask(&entry, "sync");
+        kernel()?;
+        control::ask(&entry, &Request::Freeze)?;
+        return Ok(0);
+    }
+    control::ask(&entry, &Request::Thaw).map_err(|failure| {
+        let words = "for writing, unmount it and mount it again with rw";
+        Failure::new(failure.kind, format!("{failure}; {words}"))
+    })?;
+    if let Err(failure) = kernel() {
+        // Where the kernel was rw it still is, and the daemon with it.
+        if is_read_only(&entry) {
+            let _ = control::ask(&entry, &Request::Freeze);
+        }
+        return Err(failure);
     }
     Ok(0)
 }
 
-/// Whether the daemon itself would refuse writes.
-fn serves_read_only(entry: &loamfs_fuse::MountEntry) -> bool {
-    let report = control::ask(entry, "info").unwrap_or_default();
-    serde_json::from_str::<serde_json::Value>(&report)
-        .is_ok_and(|report| report["read_only"] == serde_json::Value::Bool(true))
+/// Whether the kernel refuses changes.
+fn is_read_only(entry: &MountEntry) -> bool {
+    rustix::fs::statvfs(&entry.path)
+        .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,10 +14,11 @@ use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use loamfs_fs::Error;
 use loamfs_fs::types::{Attr, NewInode, SetAttr, SetTime, Timestamp};
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use crate::attributes;
 use crate::failure::Failure;
-use crate::output::note;
 use crate::progress::CopyProgress;
 use crate::text;
 use crate::volume::{Access, Opened, is_dir, is_file};
@@ -34,6 +36,9 @@ const FILES_PER_TICK: u32 = 256;
 /// sources go into it; `-` as a source is standard input.
 #[derive(Debug, Args)]
 pub struct PutArgs {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
     /// The device or image file.
     device: PathBuf,
     /// What to copy.
@@ -73,8 +78,7 @@ impl PutArgs {
         // What was copied before a failure belongs on the device too.
         opened.finish()?;
         copied?;
-        note(&format!("put {summary}"));
-        Ok(0)
+        summary.report("put", self.json)
     }
 
     fn copy(&self, put: &mut Put<'_>, source: &Path) -> Result<(), Failure> {
@@ -98,7 +102,7 @@ impl PutArgs {
                 rdev: 0,
             };
             let attr = put.file(dir, name.as_bytes(), &metadata, source)?;
-            return put.data(attr.ino, &mut io::stdin().lock(), source);
+            return put.data(attr.ino, 0, &mut io::stdin().lock(), source);
         }
         put.tree(dir, name.as_bytes(), source)
     }
@@ -189,8 +193,8 @@ impl Put<'_> {
             mode::DIRECTORY => self.directory(dir, name, &new, path)?,
             mode::REGULAR => {
                 let attr = self.file(dir, name, &new, path)?;
-                let mut file = File::open(path).map_err(|error| Failure::io(path, &error))?;
-                self.data(attr.ino, &mut file, path)?;
+                let file = File::open(path).map_err(|error| Failure::io(path, &error))?;
+                self.sparse(attr.ino, &file, path)?;
                 attr
             }
             mode::SYMLINK => {
@@ -244,9 +248,36 @@ impl Put<'_> {
         made.map_err(|error| Failure::volume(path, &error))
     }
 
-    fn data(&mut self, ino: Ino, from: &mut dyn Read, path: &Path) -> Result<(), Failure> {
+    /// Copies a file's data; its holes stay holes.
+    fn sparse(&mut self, ino: Ino, file: &File, path: &Path) -> Result<(), Failure> {
+        let failed = |error: io::Error| Failure::io(path, &error);
+        let mut from = 0;
+        while let Some(range) = next_data(file, from).map_err(failed)? {
+            rustix::fs::seek(file, SeekFrom::Start(range.start))
+                .map_err(|errno| failed(errno.into()))?;
+            from = range.end;
+            let mut part = file.take(range.end - range.start);
+            self.data(ino, range.start, &mut part, path)?;
+        }
+        let size = file.metadata().map_err(failed)?.len();
+        let set = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        let grown = self.opened.volume.setattr(ino, &set);
+        grown
+            .map(drop)
+            .map_err(|error| Failure::volume(path, &error))
+    }
+
+    fn data(
+        &mut self,
+        ino: Ino,
+        mut offset: u64,
+        from: &mut dyn Read,
+        path: &Path,
+    ) -> Result<(), Failure> {
         let mut buffer = vec![0; CHUNK];
-        let mut offset = 0;
         loop {
             let len = match from.read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -321,6 +352,19 @@ fn timestamp(seconds: i64, nanos: i64) -> Timestamp {
 fn device_number(rdev: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(rdev), rustix::fs::minor(rdev));
     minor & 0xff | (major & 0xfff) << 8 | (minor & !0xff) << 12
+}
+
+/// The first range of data of a file at or behind `from`; where holes cannot be told from data, all of the rest.
+fn next_data(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
+    match rustix::fs::seek(file, SeekFrom::Data(from)) {
+        Ok(start) => Ok(Some(start..rustix::fs::seek(file, SeekFrom::Hole(start))?)),
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => {
+            let size = file.metadata()?.len();
+            Ok((from < size).then_some(from..size))
+        }
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 #[cfg(test)]

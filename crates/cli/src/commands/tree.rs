@@ -6,10 +6,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use loamfs_format::Ino;
-use loamfs_fs::Error;
+use loamfs_fs::{Attr, Error};
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::print_lines;
+use crate::report::attr_json;
 use crate::text::{self, shown};
 use crate::volume::{Access, Opened, is_dir, is_symlink};
 
@@ -21,6 +23,9 @@ pub struct TreeArgs {
     /// Directory on it.
     #[arg(default_value = "/")]
     path: OsString,
+    /// Print JSON: a flat list, with the path of each.
+    #[arg(long)]
+    json: bool,
     /// Go down at most this far.
     #[arg(short = 'L', long, value_name = "LEVELS")]
     depth: Option<usize>,
@@ -31,6 +36,8 @@ struct Level {
     left: std::vec::IntoIter<(Vec<u8>, Ino)>,
     /// Whether a line leads down past this level from the one above.
     last: bool,
+    /// Its path, with a slash at the end.
+    path: Vec<u8>,
 }
 
 impl TreeArgs {
@@ -49,16 +56,26 @@ impl TreeArgs {
         let mut walk = Walk {
             opened: &opened,
             path,
+            json: self.json,
             depth: self.depth.unwrap_or(usize::MAX),
             levels: Vec::new(),
             seen: HashSet::from([root.ino.get()]),
             counts: [0; 2],
             failure: None,
         };
-        walk.enter(root.ino, true)?;
-        print_lines(std::iter::once(shown(path)).chain(&mut walk))?;
+        let mut top = path.to_vec();
+        while top.pop_if(|byte| *byte == b'/').is_some() {}
+        top.push(b'/');
+        walk.enter(root.ino, true, top)?;
+        let first = if self.json {
+            "[".to_owned()
+        } else {
+            shown(path)
+        };
+        print_lines(std::iter::once(first).chain(&mut walk))?;
         match walk.failure.take() {
             Some(failure) => Err(failure),
+            None if self.json => print_lines(["]".to_owned()]),
             None => {
                 let [directories, files] = walk.counts;
                 print_lines([format!("\n{directories} directories, {files} files")])
@@ -71,6 +88,7 @@ impl TreeArgs {
 struct Walk<'a> {
     opened: &'a Opened,
     path: &'a [u8],
+    json: bool,
     depth: usize,
     levels: Vec<Level>,
     /// Directories that were entered: on a damaged volume one may contain itself.
@@ -80,13 +98,40 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn enter(&mut self, ino: Ino, last: bool) -> Result<(), Failure> {
+    fn enter(&mut self, ino: Ino, last: bool, path: Vec<u8>) -> Result<(), Failure> {
         let entries = self.opened.entries(ino, self.path)?;
         self.levels.push(Level {
             left: entries.into_iter(),
             last,
+            path,
         });
         Ok(())
+    }
+
+    /// A line of the drawing.
+    fn branch(&self, name: &[u8], last: bool, target: Option<&[u8]>) -> String {
+        let mut text = String::new();
+        for above in self.levels.iter().skip(1) {
+            text.push_str(if above.last { "    " } else { "│   " });
+        }
+        text.push_str(if last { "└── " } else { "├── " });
+        text.push_str(&shown(name));
+        if let Some(target) = target {
+            text.push_str(" -> ");
+            text.push_str(&shown(target));
+        }
+        text
+    }
+
+    /// An element of the list, with the comma behind the one before.
+    fn object(&self, path: &[u8], attr: &Attr, target: Option<&[u8]>) -> String {
+        let mut value = attr_json(attr);
+        value["path"] = json!(shown(path));
+        if let Some(target) = target {
+            value["target"] = json!(shown(target));
+        }
+        let comma = if self.counts == [0; 2] { " " } else { "," };
+        format!("{comma}{value}")
     }
 
     fn line(&mut self) -> Result<Option<String>, Failure> {
@@ -99,22 +144,20 @@ impl Walk<'_> {
                 continue;
             };
             let last = level.left.len() == 0;
-            let mut text = String::new();
-            for above in self.levels.iter().skip(1) {
-                text.push_str(if above.last { "    " } else { "│   " });
-            }
-            text.push_str(if last { "└── " } else { "├── " });
-            text.push_str(&shown(&name));
+            let path = [level.path.as_slice(), &name].concat();
             let failed = |error| self.opened.failed(self.path, &error);
             let attr = self.opened.volume.getattr(ino).map_err(failed)?;
-            if is_symlink(&attr) {
-                let target = self.opened.volume.readlink(ino).map_err(failed)?;
-                text.push_str(" -> ");
-                text.push_str(&shown(&target));
-            }
+            let target = is_symlink(&attr)
+                .then(|| self.opened.volume.readlink(ino).map_err(failed))
+                .transpose()?;
+            let text = if self.json {
+                self.object(&path, &attr, target.as_deref())
+            } else {
+                self.branch(&name, last, target.as_deref())
+            };
             self.counts[usize::from(!is_dir(&attr))] += 1;
             if is_dir(&attr) && self.levels.len() < self.depth && self.seen.insert(ino.get()) {
-                self.enter(ino, last)?;
+                self.enter(ino, last, [path.as_slice(), b"/"].concat())?;
             }
             return Ok(Some(text));
         }

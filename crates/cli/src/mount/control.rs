@@ -1,13 +1,17 @@
 //! How other commands talk to a mount's daemon: a socket beside the mount.
 //!
-//! A client sends one word and a newline:
-//! - `info`: the daemon answers with its report as JSON and hangs up;
-//! - `sync`: it makes everything durable, answers `done` and hangs up;
-//! - `wait`: it answers when it is about to exit, the volume closed and the device let go:
-//!   `done`, or `failed: ` and a sentence.
+//! A client sends a line. The daemon answers and hangs up; the last line of its answer is `failed: ` and a sentence if
+//! it could not do what was asked, else:
+//! - `info`: its report as JSON;
+//! - `map INODE`: a line of JSON for each piece of a file's content, then `done`;
+//! - `sync`: `done` when everything is durable;
+//! - `trim START LENGTH LEAST`, in bytes: `done` and how many bytes the device was told to forget;
+//! - `label TEXT`: `done` when the volume has that label;
+//! - `freeze`, `thaw`: `done` when the volume takes no changes any more, or again;
+//! - `wait`: `waiting`, then `done` when the daemon is about to exit, the volume closed and the device let go.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -18,22 +22,71 @@ use std::time::Duration;
 use loamfs_fuse::MountEntry;
 use rustix::process::geteuid;
 
+use crate::failure::{Failure, Kind};
+
 /// Longest request, in bytes.
-const REQUEST_MAX: u64 = 64;
+const REQUEST_MAX: u64 = 256;
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 
-/// What the daemon answers with.
-pub trait Answers: Send + Sync {
+/// What a client may ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
     /// The report, as JSON.
-    fn info(&self) -> String;
-    /// Makes everything durable.
+    Info,
+    /// Where a file's content is, a line a piece.
+    Map(u64),
+    /// Make everything durable.
+    Sync,
+    /// Tell the device what is free: first byte, length, least run.
+    Trim([u64; 3]),
+    /// Give the volume another label.
+    Label(String),
+    /// Take no changes any more, and write none.
+    Freeze,
+    /// Take changes again.
+    Thaw,
+}
+
+impl Request {
+    /// The line that a client sends.
+    pub fn line(&self) -> String {
+        match self {
+            Self::Info => "info".to_owned(),
+            Self::Map(ino) => format!("map {ino}"),
+            Self::Sync => "sync".to_owned(),
+            Self::Trim([start, len, least]) => format!("trim {start} {len} {least}"),
+            Self::Label(label) => format!("label {label}"),
+            Self::Freeze => "freeze".to_owned(),
+            Self::Thaw => "thaw".to_owned(),
+        }
+    }
+
+    fn parse(line: &str) -> Option<Self> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let mut numbers = rest.split(' ').map(|number| number.parse().ok());
+        Some(match word {
+            "info" => Self::Info,
+            "map" => Self::Map(numbers.next()??),
+            "sync" => Self::Sync,
+            "trim" => Self::Trim([numbers.next()??, numbers.next()??, numbers.next()??]),
+            "label" => Self::Label(rest.to_owned()),
+            "freeze" => Self::Freeze,
+            "thaw" => Self::Thaw,
+            _ => return None,
+        })
+    }
+}
+
+/// Who answers.
+pub trait Answers: Send + Sync {
+    /// Does what a request asks for, and writes what there is to say to `out`, the last line too.
     ///
     /// # Errors
     ///
-    /// A sentence that says why not.
-    fn sync(&self) -> Result<(), String>;
+    /// A sentence that says why it could not be done.
+    fn answer(&self, request: &Request, out: &mut dyn Write) -> Result<(), String>;
 }
 
 /// Where daemons of this user keep their sockets and, without a system log, their logs.
@@ -60,6 +113,8 @@ fn socket_of(entry: &MountEntry) -> PathBuf {
 /// The daemon's end.
 pub struct Server {
     path: PathBuf,
+    /// Of the socket at that path: a later mount of the same device number has another one there.
+    inode: u64,
     waiting: Arc<Mutex<Vec<UnixStream>>>,
 }
 
@@ -70,8 +125,11 @@ impl Server {
     ///
     /// What the system said; a mount works without this.
     pub fn start(entry: &MountEntry, answers: Arc<dyn Answers>) -> io::Result<Self> {
-        let path = socket_of(entry);
         make_directory()?;
+        Self::listen(socket_of(entry), answers)
+    }
+
+    fn listen(path: PathBuf, answers: Arc<dyn Answers>) -> io::Result<Self> {
         // A daemon that was killed leaves its socket behind.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -79,6 +137,7 @@ impl Server {
         }
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let inode = fs::symlink_metadata(&path)?.ino();
         let waiting = Arc::new(Mutex::new(Vec::new()));
         let inner = Arc::clone(&waiting);
         thread::Builder::new()
@@ -91,12 +150,18 @@ impl Server {
                     let _ = thread::Builder::new().name("client".into()).spawn(serve);
                 }
             })?;
-        Ok(Self { path, waiting })
+        Ok(Self {
+            path,
+            inode,
+            waiting,
+        })
     }
 
     /// Tells those who wait how it ended, and closes the socket's name.
     pub fn finish(self, result: Result<(), &str>) {
-        let _ = fs::remove_file(&self.path);
+        if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
+            let _ = fs::remove_file(&self.path);
+        }
         let text = match result {
             Ok(()) => "done\n".to_owned(),
             Err(error) => format!("failed: {error}\n"),
@@ -138,36 +203,58 @@ fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStre
     {
         return;
     }
-    let answer = match word.trim_end() {
-        "info" => answers.info(),
-        "sync" => match answers.sync() {
-            Ok(()) => "done\n".to_owned(),
-            Err(error) => format!("failed: {error}\n"),
-        },
-        "wait" => {
-            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            // So that the client knows that it will be told.
-            if (&stream).write_all(b"waiting\n").is_ok() {
-                waiting.push(stream);
-            }
-            return;
+    if word == "wait\n" {
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // So that the client knows that it will be told.
+        if (&stream).write_all(b"waiting\n").is_ok() {
+            waiting.push(stream);
         }
-        _ => "failed: that is not a request\n".to_owned(),
+        return;
+    }
+    let mut out = BufWriter::new(&stream);
+    let answered = match Request::parse(word.trim_end_matches('\n')) {
+        Some(request) => answers.answer(&request, &mut out),
+        None => Err("that is not a request".to_owned()),
     };
-    let _ = (&stream).write_all(answer.as_bytes());
+    // Who hung up does not want to know.
+    let _ = match answered {
+        Ok(()) => out.flush(),
+        Err(error) => writeln!(out, "failed: {error}").and_then(|()| out.flush()),
+    };
 }
 
 /// Asks the daemon of a mount, and reads all that it answers.
 ///
 /// # Errors
 ///
-/// If no daemon listens, or the caller may not ask it.
-pub fn ask(entry: &MountEntry, word: &str) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket_of(entry))?;
-    writeln!(stream, "{word}")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    Ok(answer)
+/// If no daemon listens, the caller may not ask it, or it says why it cannot.
+pub fn ask(entry: &MountEntry, request: &Request) -> Result<String, Failure> {
+    let shown = entry.path.display();
+    let asked = UnixStream::connect(socket_of(entry)).and_then(|mut stream| {
+        writeln!(stream, "{}", request.line())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    });
+    let answer = asked.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound => Failure::new(
+            Kind::NoPermission,
+            format!("the daemon of {shown} cannot be asked; try as the user who mounted it"),
+        ),
+        io::ErrorKind::ConnectionRefused => Failure::new(
+            Kind::Io,
+            format!("the daemon of {shown} has died; `loamfs unmount` clears the mount"),
+        ),
+        _ => Failure::new(Kind::Io, format!("the daemon of {shown}: {error}")),
+    })?;
+    let last = answer.lines().next_back().unwrap_or_default();
+    match last.strip_prefix("failed: ") {
+        Some(words) => Err(Failure::new(
+            Kind::Io,
+            format!("the daemon of {shown} says: {words}"),
+        )),
+        None => Ok(answer),
+    }
 }
 
 /// A client that waits for the end of a daemon.
@@ -205,6 +292,51 @@ impl Waiter {
                 Err(line.trim_start_matches("failed: ").trim_end().to_owned())
             }
             _ => Err("the daemon died before it was done; the next mount recovers".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nobody;
+
+    impl Answers for Nobody {
+        fn answer(&self, _: &Request, _: &mut dyn Write) -> Result<(), String> {
+            Err("nobody is here".to_owned())
+        }
+    }
+
+    /// A device that was unmounted may be mounted again before its daemon has ended.
+    #[test]
+    fn a_daemon_that_ends_leaves_its_successors_socket_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("7-0.sock");
+        let first = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
+        let second = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
+        first.finish(Ok(()));
+        assert!(UnixStream::connect(&path).is_ok());
+        second.finish(Ok(()));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn requests_are_read_as_they_were_written() {
+        for request in [
+            Request::Info,
+            Request::Map(77),
+            Request::Sync,
+            Request::Trim([0, u64::MAX, 4096]),
+            Request::Label("two words".to_owned()),
+            Request::Label(String::new()),
+            Request::Freeze,
+            Request::Thaw,
+        ] {
+            assert_eq!(Request::parse(&request.line()), Some(request));
+        }
+        for line in ["", "map", "map x", "trim 1 2", "frobnicate"] {
+            assert_eq!(Request::parse(line), None, "{line}");
         }
     }
 }

@@ -1,15 +1,16 @@
 //! The daemon: opens the volume, mounts it, serves it until it is unmounted, and closes it.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
-use loamfs_fs::{Env, Error, OpenOptions, Volume};
+use loamfs_fs::{Env, Error, OpenOptions, Ownership, Volume};
 use loamfs_fuse::{MountEntry, MountOptions, Mounted, Session, find_mount};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
-use super::control::{self, Answers, Server};
+use super::control::{self, Server};
+use super::desk::Desk;
 use super::log::Log;
 use super::options::Options;
 use super::source::Source;
@@ -20,7 +21,7 @@ use crate::adapter::{self, Adapter, Events};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
-use crate::report::{Identity, Report};
+use crate::report::Identity;
 use crate::size::human;
 
 /// How far the kernel reads ahead in a file.
@@ -85,35 +86,6 @@ impl Events for State {
     }
 }
 
-/// Answers other commands. Holds the volume weakly: it must be gone when the daemon says `done`.
-struct Desk {
-    volume: Weak<Volume>,
-    identity: Identity,
-    spec: Spec,
-}
-
-impl Answers for Desk {
-    fn info(&self) -> String {
-        let Some(volume) = self.volume.upgrade() else {
-            return "failed: the volume is being closed\n".to_owned();
-        };
-        let report = Report::new(
-            &volume,
-            &self.identity,
-            &self.spec.device,
-            Some(&self.spec.mountpoint),
-        );
-        report
-            .to_json()
-            .unwrap_or_else(|error| format!("failed: {error}\n"))
-    }
-
-    fn sync(&self) -> Result<(), String> {
-        let volume = self.volume.upgrade().ok_or("the volume is being closed")?;
-        volume.sync().map_err(|error| error.to_string())
-    }
-}
-
 /// Mounts and serves; returns when everything is on the device.
 ///
 /// # Errors
@@ -162,6 +134,11 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
     let mut options = OpenOptions {
         read_only: spec.options.read_only,
         flights: writers::COUNT,
+        discard: spec.options.discard,
+        owner: Ownership {
+            uid: spec.options.uid,
+            gid: spec.options.gid,
+        },
         ..OpenOptions::default()
     };
     if let Some(bytes) = spec.options.cache {

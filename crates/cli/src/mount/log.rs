@@ -8,6 +8,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -19,8 +20,21 @@ const FILTER_VARIABLE: &str = "LOAMFS_LOG";
 /// Where the system's log listens.
 const SYSLOG: &str = "/dev/log";
 
-/// Facility "daemon", severity "notice": the text itself names the level.
-const SYSLOG_PRIORITY: u8 = 3 << 3 | 5;
+/// The facility "daemon" of syslog(3).
+const FACILITY: u8 = 3 << 3;
+
+/// The severity "notice" of syslog(3).
+const NOTICE: u8 = 5;
+
+/// The severity of syslog(3) for a level.
+const fn severity_of(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        _ => 7,
+    }
+}
 
 enum Target {
     Stderr,
@@ -87,6 +101,14 @@ impl Log {
         }
     }
 
+    fn line(&self, severity: u8) -> Line<'_> {
+        Line {
+            log: self,
+            severity,
+            bytes: Vec::new(),
+        }
+    }
+
     fn set(&self, target: Target) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = target;
     }
@@ -96,16 +118,19 @@ impl<'a> MakeWriter<'a> for Log {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        Line {
-            log: self,
-            bytes: Vec::new(),
-        }
+        self.line(NOTICE)
+    }
+
+    fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
+        self.line(severity_of(*meta.level()))
     }
 }
 
 /// One message, which goes out in one piece when it is dropped.
 pub struct Line<'a> {
     log: &'a Log,
+    /// As syslog(3) counts.
+    severity: u8,
     bytes: Vec<u8>,
 }
 
@@ -136,8 +161,12 @@ impl Drop for Line<'_> {
                 file.write_all(&line)
             }
             Target::Syslog(socket) => {
-                let mut packet =
-                    format!("<{SYSLOG_PRIORITY}>loamfs[{}]: ", std::process::id()).into_bytes();
+                let mut packet = format!(
+                    "<{}>loamfs[{}]: ",
+                    FACILITY | self.severity,
+                    std::process::id()
+                )
+                .into_bytes();
                 packet.extend_from_slice(self.bytes.trim_ascii());
                 socket.send(&packet).map(|_| ())
             }

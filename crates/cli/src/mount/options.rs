@@ -18,6 +18,8 @@ pub struct Options {
     pub read_only: bool,
     /// Change the flags of a mount that is there.
     pub remount: bool,
+    /// A device that is not there is no failure.
+    pub nofail: bool,
     /// Ignore set-user-id and set-group-id.
     pub nosuid: bool,
     /// Ignore device nodes.
@@ -32,6 +34,12 @@ pub struct Options {
     pub allow_other: bool,
     /// No fuseblk and no loop device, even as root.
     pub plain: bool,
+    /// Tell the device at once what was freed.
+    pub discard: bool,
+    /// Everything belongs to this user, and to nobody else.
+    pub uid: Option<u32>,
+    /// Everything belongs to this group, and to no other.
+    pub gid: Option<u32>,
     /// Bytes of cache.
     pub cache: Option<usize>,
     /// Most seconds between commits.
@@ -75,6 +83,7 @@ impl Options {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
             ("remount", None) => self.remount = true,
+            ("nofail", None) => self.nofail = true,
             ("suid", None) => self.nosuid = false,
             ("nosuid", None) => self.nosuid = true,
             ("dev", None) => self.nodev = false,
@@ -94,15 +103,19 @@ impl Options {
             }
             ("allow_other", None) => self.allow_other = true,
             ("plain", None) => self.plain = true,
+            ("discard", None) => self.discard = true,
+            ("nodiscard", None) => self.discard = false,
+            ("uid", Some(value)) => self.uid = Some(number_of(value, "uid")?),
+            ("gid", Some(value)) => self.gid = Some(number_of(value, "gid")?),
             ("cache", Some(value)) => self.cache = Some(cache(value)?),
             ("commit", Some(value)) => self.commit_seconds = Some(commit(value)?),
             ("threads", Some(value)) => self.threads = Some(threads(value)?),
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
             (name, value) if is_ignored(name, value) => {}
-            ("cache" | "commit" | "threads" | "log", _) => {
+            ("cache" | "commit" | "threads" | "log" | "uid" | "gid", _) => {
                 return Err(Failure::usage(format!(
                     "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
-                     threads=NUMBER, log=/PATH"
+                     threads=NUMBER, log=/PATH, uid=NUMBER, gid=NUMBER"
                 )));
             }
             _ => {
@@ -118,14 +131,13 @@ impl Options {
 /// Options that mean something to mount(8) or fstab(5) but nothing here: access times are not
 /// kept, permissions are always checked by the kernel, names of the mount are our own.
 fn is_ignored(name: &str, value: Option<&str>) -> bool {
-    const WORDS: [&str; 22] = [
+    const WORDS: [&str; 21] = [
         "auto",
         "noauto",
         "nouser",
         "nousers",
         "noowner",
         "nogroup",
-        "nofail",
         "_netdev",
         "atime",
         "noatime",
@@ -142,7 +154,11 @@ fn is_ignored(name: &str, value: Option<&str>) -> bool {
         "loud",
         "nosymfollow",
     ];
-    const WITH_VALUE: [&str; 5] = ["fsname", "subtype", "comment", "helper", "uhelper"];
+    // The last ones are what the mount table shows of any FUSE mount, which mount(8) repeats at a remount.
+    const WITH_VALUE: [&str; 9] = [
+        "fsname", "subtype", "comment", "helper", "uhelper", "user_id", "group_id", "blksize",
+        "max_read",
+    ];
     name.starts_with("x-")
         || name.starts_with("X-")
         || value.is_none() && WORDS.contains(&name)
@@ -184,6 +200,16 @@ fn commit(value: &str) -> Result<u64, Failure> {
     }
 }
 
+/// A user's or group's number; the highest stands for "none".
+fn number_of(value: &str, what: &str) -> Result<u32, Failure> {
+    match value.parse() {
+        Ok(number) if number != u32::MAX => Ok(number),
+        _ => Err(Failure::usage(format!(
+            "{what}={value} is not a number of a user or group; give one, as `id` shows it"
+        ))),
+    }
+}
+
 fn threads(value: &str) -> Result<usize, Failure> {
     match value.parse() {
         Ok(count) if (1..=256).contains(&count) => Ok(count),
@@ -205,7 +231,18 @@ mod tests {
     fn generic_options_are_taken_or_ignored() {
         let options =
             parsed("rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,relatime,fsname=x");
-        assert_eq!(options, Options::default());
+        let expected = Options {
+            nofail: true,
+            ..Options::default()
+        };
+        assert_eq!(options, expected);
+    }
+
+    #[test]
+    fn what_the_mount_table_shows_may_be_given_again() {
+        let list = "rw,noatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096";
+        let options = parsed(list);
+        assert!(options.allow_other && (options.uid, options.gid) == (None, None));
     }
 
     #[test]
@@ -220,6 +257,9 @@ mod tests {
     fn values_are_checked() {
         assert_eq!(parsed("cache=64M").cache, Some(64 << 20));
         assert_eq!(parsed("commit=30").commit_seconds, Some(30));
+        let owned = parsed("uid=1000,gid=0,discard");
+        assert_eq!((owned.uid, owned.gid), (Some(1000), Some(0)));
+        assert!(owned.discard && !parsed("discard,nodiscard").discard);
         for list in [
             "cache",
             "cache=1",
@@ -228,6 +268,10 @@ mod tests {
             "commit=-1",
             "threads=0",
             "log=relative",
+            "uid",
+            "uid=me",
+            "gid=4294967295",
+            "discard=yes",
             "ro=1",
         ] {
             assert!(Options::parse([list]).is_err(), "{list}");

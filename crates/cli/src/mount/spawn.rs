@@ -1,8 +1,8 @@
 //! Starting the daemon in the background, and waiting until its mount can be used.
 //!
-//! The daemon is this program again, with the switch `--daemon`; its standard output is a pipe.
-//! What it prints there ends with [`READY`] once the mount is usable; anything else means that it
-//! failed, and it has said why on standard error.
+//! The daemon is this program again, with the switch `--daemon`, and above it once more as its guard
+//! ([`super::guard`]); standard output is a pipe. What the daemon prints there ends with [`READY`] once
+//! the mount is usable; anything else means that it failed, and it has said why on standard error.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -32,11 +32,7 @@ pub enum Outcome {
 pub fn daemon(arguments: &[OsString]) -> Result<Outcome, Failure> {
     let failed =
         |error: io::Error| Failure::new(Kind::Io, format!("the daemon cannot be started: {error}"));
-    // By this name the kernel finds the running program even if its file was replaced.
-    let mut child = Command::new("/proc/self/exe")
-        .arg0("loamfs")
-        .args(arguments)
-        .stdin(Stdio::null())
+    let mut child = own(arguments)
         .stdout(Stdio::piped())
         .spawn()
         .map_err(failed)?;
@@ -66,7 +62,15 @@ pub fn daemon(arguments: &[OsString]) -> Result<Outcome, Failure> {
     }
 }
 
-/// In the daemon: leaves the session, terminal and directory of whoever started it.
+/// This program with other arguments.
+pub fn own(arguments: &[OsString]) -> Command {
+    // By this name the kernel finds the running program even if its file was replaced.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("loamfs").args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// In the background: leaves the session, terminal and directory of whoever started it.
 pub fn leave_session() {
     // Only a process group's leader is refused, which a fresh child never is.
     let _ = setsid();
@@ -80,6 +84,11 @@ pub fn report_ready(text: &str) {
     let mut stdout = io::stdout().lock();
     // A parent that is gone does not care.
     let _ = write!(stdout, "{text}{READY}").and_then(|()| stdout.flush());
+    let_go_of_output();
+}
+
+/// In the background: nobody reads what this process prints from here on.
+pub fn let_go_of_output() {
     if let Ok(null) = std::fs::File::options()
         .read(true)
         .write(true)

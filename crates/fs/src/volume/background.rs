@@ -10,6 +10,8 @@ use loamfs_format::{Ino, InodeBlockNo};
 
 /// Images that one step settles.
 const SETTLE_STEP: usize = 1024;
+/// Freed ranges that one step has the device discard.
+const DISCARD_STEP: usize = 1024;
 /// Inodes whose leftovers one step looks at.
 pub(super) const LEFTOVERS_STEP: usize = 64;
 
@@ -45,6 +47,7 @@ impl Volume {
         }
         let _commit = self.commit_lock();
         self.keep_reserve()?;
+        self.discard_freed(DISCARD_STEP);
         self.checkpoint_if_due()
     }
 

@@ -1,11 +1,16 @@
 //! Figures of a volume in use.
 
 use super::Volume;
+use crate::error::Error;
+use crate::map::Piece;
 use crate::types::StatFs;
 use loamfs_device::Counters;
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INO_MAX;
-use loamfs_format::{GroupNo, Ssn};
+use loamfs_format::{GroupNo, Ino, Ssn};
+
+/// Longest label, in bytes.
+const LABEL_MAX: usize = 64;
 
 /// Figures of a volume in use.
 #[derive(Debug, Clone)]
@@ -59,6 +64,35 @@ pub struct Info {
 }
 
 impl Volume {
+    /// Where a regular file's content is, from byte `from` on: pieces in order, without gaps, a bounded number; and
+    /// where to go on, `None` at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn map(&self, ino: Ino, from: u64) -> Result<(Vec<Piece>, Option<u64>), Error> {
+        self.run(|core| core.map(ino, from))
+    }
+
+    /// Gives the volume another label, of at most 64 bytes; it is on the device in both superblock copies when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a longer one; [`Error::ReadOnly`], the device's.
+    pub fn set_label(&self, label: &[u8]) -> Result<(), Error> {
+        if label.len() > LABEL_MAX {
+            let text = format!("the label has {} bytes, more than {LABEL_MAX}", label.len());
+            return Err(Error::Options(text));
+        }
+        let _commit = self.commit_lock();
+        if self.core().read_only {
+            return Err(Error::ReadOnly);
+        }
+        self.core().sb.label = label.to_vec();
+        // Each names one copy anew, with all that stands in it.
+        self.checkpoint_locked()?;
+        self.checkpoint_locked()
+    }
+
     /// Figures for statfs(2), from memory.
     pub fn statfs(&self) -> StatFs {
         let core = self.core();

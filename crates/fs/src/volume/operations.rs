@@ -29,6 +29,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
+        let set = &self.core().owner.kept(set)?;
         let attr = self.run(|core| core.setattr(ino, set))?;
         if set.size.is_some() {
             self.tidy_after(LEFTOVERS_STEP);

@@ -221,6 +221,7 @@ impl Case {
             geometry: self.geometry,
             opening: Opening {
                 flights: (self.seed() % 3) as usize,
+                discard: self.seed() / 3 % 2 == 1,
                 ..Opening::new(self.seed())
             },
         }

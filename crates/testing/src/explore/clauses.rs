@@ -116,6 +116,11 @@ pub const CLAUSES: &[Clause] = &[
         superseded,
     ),
     explored(
+        "discard-held",
+        "5: what was freed is discarded before its segment is durable",
+        discarded_early,
+    ),
+    explored(
         "retire-at-checkpoint",
         "5: old maps and summaries go when a checkpoint is sealed",
         retired_map,
@@ -349,6 +354,7 @@ fn scattered(last: impl Into<Vec<Op>>) -> Directed {
     Directed {
         geometry: FINE,
         scattered: true,
+        discards: false,
         setup: small_files(),
         before: Vec::new(),
         last: last.into(),
@@ -588,6 +594,14 @@ fn reuse_of_a_durable_body() -> Directed {
 fn reuse_of_a_body_said_durable() -> Directed {
     let first = [put(A, 2), WRITTEN, put(A, 3), Op::Sync, put(B, 2), WRITTEN];
     scattered([&first[..], &fill()].concat())
+}
+
+/// The device forgets what S2 freed, and S2 is lost.
+fn discarded_early() -> Directed {
+    Directed {
+        discards: true,
+        ..plain([put(A, 2), WRITTEN, put(B, 2), Op::Tick { millis: 0 }])
+    }
 }
 
 /// A directory's blocks and a small file's data are replaced.

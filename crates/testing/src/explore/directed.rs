@@ -25,6 +25,8 @@ pub struct Directed {
     pub geometry: Geometry,
     /// Whether segments take the lowest holes, so that what was freed is used again at once.
     pub scattered: bool,
+    /// Whether the device is told what is free.
+    pub discards: bool,
     /// What makes the volume; it is closed afterwards.
     pub setup: Vec<Op>,
     /// What is done before each chosen crash.
@@ -88,7 +90,10 @@ impl Directed {
         Stage {
             system,
             geometry: self.geometry,
-            opening: Opening::new(100 + leg),
+            opening: Opening {
+                discard: self.discards,
+                ..Opening::new(100 + leg)
+            },
         }
     }
 

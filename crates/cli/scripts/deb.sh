@@ -1,0 +1,50 @@
+#!/bin/sh
+# Builds a Debian package of what `make install` installs.
+#
+#   deb.sh OUTPUT_DIRECTORY VERSION
+set -eu
+
+output=$1
+version=$2
+here=$(dirname "$0")
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+chmod 755 "$stage"
+
+make --no-print-directory install DESTDIR="$stage" PREFIX=/usr >/dev/null
+strip --strip-unneeded "$stage/usr/sbin/loamfs"
+gzip -9n "$stage"/usr/share/man/man*/*.[18]
+doc=$stage/usr/share/doc/loamfs
+install -d "$doc"
+install -m 644 README.md docs/FORMAT.md "$doc"
+gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
+cat >"$doc/copyright" <<END
+LoamFS may be used under the MIT licence or the Apache licence 2.0, at your choice.
+
+$(cat LICENSE-MIT)
+
+On Debian systems the Apache licence stands in /usr/share/common-licenses/Apache-2.0.
+END
+
+# What the program was linked against is the least that it needs.
+libc=$(objdump -T "$stage/usr/sbin/loamfs" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -uV | tail -1)
+mkdir "$stage/DEBIAN"
+cat >"$stage/DEBIAN/control" <<END
+Package: loamfs
+Version: $version
+Architecture: $(dpkg --print-architecture)
+Maintainer: The LoamFS authors <loamfs@localhost>
+Section: admin
+Priority: optional
+Installed-Size: $(du -sk "$stage/usr" | cut -f1)
+Depends: libc6 (>= $libc), libgcc-s1, mount
+Recommends: fuse3
+Description: file system for very many small files, on disks where a seek is dear
+ LoamFS writes every change to a log first, in large sequential writes that are
+ atomic; small files and metadata stay there, large files go to extents of their
+ own. It runs in user space, through FUSE. The package holds the command loamfs,
+ and the helpers that mkfs(8), fsck(8), mount(8) and udev(7) look for.
+END
+
+mkdir -p "$output"
+dpkg-deb --root-owner-group --build "$stage" "$output/loamfs_${version}_$(dpkg --print-architecture).deb"

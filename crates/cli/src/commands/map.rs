@@ -1,0 +1,106 @@
+//! `loamfs map`.
+
+use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use rustix::fs::{major, minor};
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, Kind};
+use crate::mount::control::{self, Request};
+use crate::mounts;
+use crate::output::print_lines;
+use crate::report::piece_json;
+use crate::text;
+use crate::volume::{Access, Opened};
+
+/// Show where a file's content is.
+///
+/// Name a file on a mounted volume, or an unmounted device and a path on it. Places are bytes on the
+/// device: `home` is where a large file's blocks live; `image` is a newer version in the log, which
+/// will settle at its home; `log` is a small file in the log; `inode` is a tiny one in its inode;
+/// `memory` was not committed yet; a `hole` reads as zeros.
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    /// The file, or the device or image file that holds it.
+    #[arg(value_name = "FILE|DEVICE")]
+    file: PathBuf,
+    /// The file on that device.
+    path: Option<OsString>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl MapArgs {
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such file, or whoever serves its mount cannot be asked.
+    pub fn run(self) -> Result<u8, Failure> {
+        let pieces = match &self.path {
+            Some(path) => unmounted(&self.file, text::bytes(path))?,
+            None => mounted(&self.file)?,
+        };
+        if self.json {
+            return print_lines([format!("{:#}", json!(pieces))]);
+        }
+        let head = format!(
+            "{:>20} {:>20}  {:<7}{:>20}",
+            "offset", "length", "place", "at"
+        );
+        print_lines(std::iter::once(head).chain(pieces.iter().map(row)))
+    }
+}
+
+fn row(piece: &Value) -> String {
+    let number = |field: &str| piece[field].as_u64();
+    let at = number("at").map_or(String::new(), |at| at.to_string());
+    let home = number("home").map_or(String::new(), |home| format!(", home {home}"));
+    let line = format!(
+        "{:>20} {:>20}  {:<7}{at:>20}{home}",
+        number("offset").unwrap_or(0),
+        number("length").unwrap_or(0),
+        piece["place"].as_str().unwrap_or(""),
+    );
+    line.trim_end().to_owned()
+}
+
+fn unmounted(device: &Path, path: &[u8]) -> Result<Vec<Value>, Failure> {
+    let opened = Opened::open(device, Access::Read)?;
+    let attr = opened.resolve(path)?;
+    let mut pieces = Vec::new();
+    let mut from = Some(0);
+    while let Some(at) = from {
+        let (found, next) = opened
+            .volume
+            .map(attr.ino, at)
+            .map_err(|error| opened.failed(path, &error))?;
+        pieces.extend(found.iter().map(piece_json));
+        from = next;
+    }
+    Ok(pieces)
+}
+
+fn mounted(file: &Path) -> Result<Vec<Value>, Failure> {
+    let metadata = std::fs::symlink_metadata(file).map_err(|error| Failure::io(file, &error))?;
+    let device = (major(metadata.dev()), minor(metadata.dev()));
+    let entry = mounts::ours()
+        .into_iter()
+        .find(|entry| entry.device == device);
+    let Some(entry) = entry else {
+        return Err(Failure::usage(format!(
+            "{} is on no mount of LoamFS; for an unmounted volume name the device and the path on it",
+            file.display()
+        )));
+    };
+    let answer = control::ask(&entry, &Request::Map(metadata.ino()))?;
+    let pieces = answer.lines().filter(|line| line.starts_with('{'));
+    pieces
+        .map(serde_json::from_str)
+        .collect::<Result<_, _>>()
+        .map_err(|error| Failure::new(Kind::Io, format!("the daemon's answer: {error}")))
+}

@@ -1,0 +1,72 @@
+//! `loamfs trim`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+
+use crate::failure::{Failure, Kind};
+use crate::mount::control::{self, Request};
+use crate::mounts;
+use crate::output::print_lines;
+use crate::size::{human, parse};
+use crate::volume::{Access, Opened};
+
+/// Tell the device which of its space is free.
+///
+/// Disks that keep several versions of a block (flash, thin volumes, image files) can use what they
+/// need not keep. Safe at any time: what a crash could bring back is not free yet.
+#[derive(Debug, Args)]
+pub struct TrimArgs {
+    /// The device, image file, or the directory on which it is mounted.
+    volume: PathBuf,
+    /// First byte of the volume to look at.
+    #[arg(long, short, default_value = "0", value_parser = parse)]
+    offset: u64,
+    /// Bytes to look at. Default: all.
+    #[arg(long, short, value_parser = parse)]
+    length: Option<u64>,
+    /// Leave out free runs that are shorter.
+    #[arg(long, short, default_value = "0", value_parser = parse)]
+    minimum: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl TrimArgs {
+    /// Carries it out.
+    ///
+    /// # Errors
+    ///
+    /// If there is no volume, or it cannot be written.
+    pub fn run(self) -> Result<u8, Failure> {
+        let range = [self.offset, self.length.unwrap_or(u64::MAX), self.minimum];
+        let bytes = match mounts::find(&self.volume) {
+            Some(entry) => {
+                let answer = control::ask(&entry, &Request::Trim(range))?;
+                let told = answer.trim().strip_prefix("done ").map(str::parse);
+                match told {
+                    Some(Ok(bytes)) => bytes,
+                    _ => return Err(Failure::new(Kind::Io, "the daemon does not say how much")),
+                }
+            }
+            None => self.unmounted(range)?,
+        };
+        if self.json {
+            return print_lines([format!("{:#}", json!({ "bytes": bytes }))]);
+        }
+        let shown = self.volume.display();
+        print_lines([format!("{shown}: {} ({bytes} bytes) trimmed", human(bytes))])
+    }
+
+    fn unmounted(&self, [start, len, least]: [u64; 3]) -> Result<u64, Failure> {
+        let opened = Opened::open(&self.volume, Access::Write)?;
+        let told = opened
+            .volume
+            .trim(start, len, least)
+            .map_err(|error| Failure::volume(&self.volume, &error))?;
+        opened.finish()?;
+        Ok(told)
+    }
+}

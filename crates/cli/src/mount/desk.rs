@@ -1,0 +1,72 @@
+//! What the daemon does when other commands ask it.
+
+use std::io::Write;
+use std::sync::{Arc, Weak};
+
+use loamfs_format::Ino;
+use loamfs_fs::Volume;
+
+use super::control::{Answers, Request};
+use super::daemon::Spec;
+use crate::report::{Identity, Report, piece_json};
+
+/// Answers other commands. Holds the volume weakly: it must be gone when the daemon says `done`.
+pub struct Desk {
+    /// The volume.
+    pub volume: Weak<Volume>,
+    /// Who it is.
+    pub identity: Identity,
+    /// How it is mounted.
+    pub spec: Spec,
+}
+
+impl Answers for Desk {
+    fn answer(&self, request: &Request, out: &mut dyn Write) -> Result<(), String> {
+        let volume = self.volume.upgrade().ok_or("the volume is being closed")?;
+        let done = |result: Result<(), loamfs_fs::Error>| {
+            result
+                .map(|()| "done".to_owned())
+                .map_err(|e| e.to_string())
+        };
+        let last = match request {
+            Request::Info => self.report(&volume)?,
+            Request::Map(ino) => {
+                map(&volume, Ino(*ino), out)?;
+                "done".to_owned()
+            }
+            Request::Sync => done(volume.sync())?,
+            Request::Trim([start, len, least]) => {
+                let told = volume.trim(*start, *len, *least);
+                format!("done {}", told.map_err(|error| error.to_string())?)
+            }
+            Request::Label(label) => done(volume.set_label(label.as_bytes()))?,
+            Request::Freeze => done(volume.freeze())?,
+            Request::Thaw => done(volume.thaw())?,
+        };
+        // Who hung up does not want to know.
+        let _ = writeln!(out, "{last}");
+        Ok(())
+    }
+}
+
+impl Desk {
+    fn report(&self, volume: &Arc<Volume>) -> Result<String, String> {
+        let (device, mountpoint) = (&self.spec.device, &self.spec.mountpoint);
+        Report::new(volume, &self.identity, device, Some(mountpoint))
+            .to_json()
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Writes a line for each piece of a file's content.
+fn map(volume: &Volume, ino: Ino, out: &mut dyn Write) -> Result<(), String> {
+    let mut from = Some(0);
+    while let Some(at) = from {
+        let (pieces, next) = volume.map(ino, at).map_err(|error| error.to_string())?;
+        for piece in &pieces {
+            writeln!(out, "{}", piece_json(piece)).map_err(|error| error.to_string())?;
+        }
+        from = next;
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+#!/bin/bash
+# The Debian package: what is in it, and what mkfs(8), mount(8), fsck(8) and man(1) make of it when it is installed on
+# this machine, from which it is removed again. Needs root.
+#
+#   package.sh PACKAGE
+set -euo pipefail
+
+package=$(realpath "$1")
+work=$(mktemp -d)
+passed=0
+installed=
+
+clean_up() {
+    status=$?
+    set +e
+    while read -r _ _ _ _ path _; do
+        case $path in "$work"/*) umount -l "$path" ;; esac
+    done </proc/self/mountinfo
+    [ -n "$installed" ] && dpkg --purge loamfs >/dev/null
+    rm -rf "$work"
+    [ $status -eq 0 ] && echo "package: $passed passed, 0 failed" || echo "package: $passed passed, 1 failed"
+    exit $status
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+ok() {
+    passed=$((passed + 1))
+    echo "ok $passed - $*"
+}
+
+fail() {
+    echo "not ok - $*" >&2
+    exit 1
+}
+
+dpkg-deb -x "$package" "$work/root"
+for path in usr/sbin/loamfs usr/sbin/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs \
+    usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map}.1.gz usr/share/man/man8/{mkfs,fsck,mount}.loamfs.8.gz \
+    usr/share/bash-completion/completions/loamfs usr/share/zsh/vendor-completions/_loamfs \
+    usr/lib/udev/rules.d/61-loamfs.rules usr/share/doc/loamfs/{copyright,changelog.gz}; do
+    [ -e "$work/root/$path" ] || fail "/$path is missing"
+done
+[ -z "$(find "$work/root" ! -user root)" ] || fail "something does not belong to root"
+"$work/root/usr/sbin/loamfs" --version >/dev/null
+ok "everything is in the package"
+
+bash -n "$work/root/usr/share/bash-completion/completions/loamfs"
+words=$(bash -c ". $work/root/usr/share/bash-completion/completions/loamfs
+    COMP_WORDS=(loamfs gr) COMP_CWORD=1
+    _loamfs loamfs gr loamfs
+    echo \"\${COMPREPLY[*]}\"")
+[ "$words" = grow ] || fail "bash completes 'gr' to '$words'"
+if command -v zsh >/dev/null; then
+    zsh -n "$work/root/usr/share/zsh/vendor-completions/_loamfs"
+else
+    head -1 "$work/root/usr/share/zsh/vendor-completions/_loamfs" | grep -qx '#compdef loamfs'
+fi
+ok "completions"
+
+if dpkg-query -W loamfs >/dev/null 2>&1; then
+    echo "skipped: a package loamfs is installed already"
+    exit 0
+fi
+for name in loamfs {mkfs,fsck,mount}.loamfs; do
+    [ ! -e "/usr/sbin/$name" ] || fail "/usr/sbin/$name is there already, and from no package"
+done
+dpkg -i "$package" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "dpkg -i"; }
+installed=1
+mkdir "$work/mnt"
+truncate -s 256M "$work/volume.img"
+mkfs -t loamfs -L packaged "$work/volume.img" >/dev/null
+fsck -t loamfs "$work/volume.img" -- -a >/dev/null
+mount -t loamfs "$work/volume.img" "$work/mnt"
+echo hello >"$work/mnt/file"
+mount -o remount,ro "$work/mnt"
+mount -o remount,rw "$work/mnt"
+umount "$work/mnt"
+[ "$(loamfs cat "$work/volume.img" /file)" = hello ] || fail "what was written is not there"
+if command -v man >/dev/null; then
+    for page in 1/loamfs-mount 8/mount.loamfs; do
+        man -w "${page%/*}" "${page#*/}" >/dev/null || fail "man ${page#*/}"
+    done
+fi
+dpkg --purge loamfs >/dev/null
+installed=
+for name in loamfs {mkfs,fsck,mount}.loamfs; do
+    [ ! -e "/usr/sbin/$name" ] || fail "/usr/sbin/$name was left behind"
+done
+ok "installed, used through mkfs(8), fsck(8) and mount(8), and removed"

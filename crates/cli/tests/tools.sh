@@ -1,0 +1,378 @@
+#!/bin/bash
+# The tools around a volume, and mounting the way that administrators do: options, remount, fstab, fsck(8).
+# Needs root for fuseblk and loop devices.
+#
+#   tools.sh LOAMFS
+set -euo pipefail
+
+loamfs=$(realpath "$1")
+work=$(mktemp -d)
+image=$work/volume.img
+mnt=$work/mnt
+passed=0
+links=()
+directories=()
+
+clean_up() {
+    status=$?
+    set +e
+    # Only what this run made: mounts below its own directory, loop devices of its own images, its own links.
+    while read -r _ _ _ _ path _; do
+        case $path in "$work"/*) umount -l "$path" ;; esac
+    done </proc/self/mountinfo
+    for device in /sys/block/loop*/loop/backing_file; do
+        case $(cat "$device" 2>/dev/null) in
+        "$work"/*) losetup -d "/dev/$(basename "$(dirname "$(dirname "$device")")")" ;;
+        esac
+    done
+    [ ${#links[@]} -gt 0 ] && rm -f "${links[@]}"
+    [ ${#directories[@]} -gt 0 ] && rmdir -p --ignore-fail-on-non-empty "${directories[@]}"
+    if [ $status -ne 0 ]; then
+        echo "FAILED after $passed steps; the daemons' log:" >&2
+        cat "$work/daemon.log" >&2
+    fi
+    rm -rf "$work"
+    [ $status -eq 0 ] && echo "tools: $passed passed, 0 failed" || echo "tools: $passed passed, 1 failed"
+    exit $status
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+ok() {
+    passed=$((passed + 1))
+    echo "ok $passed - $*"
+}
+
+fail() {
+    echo "not ok - $*" >&2
+    exit 1
+}
+
+# Runs a command that must end with this exit code.
+expect() {
+    local code=$1 got=0
+    shift
+    "$@" >"$work/out" 2>&1 || got=$?
+    if [ $got -ne "$code" ]; then
+        cat "$work/out" >&2
+        fail "exit code $got instead of $code: $*"
+    fi
+}
+
+# A link that is not there yet, for this run.
+link() {
+    if [ ! -e "$2" ]; then
+        [ -d "$(dirname "$2")" ] || directories+=("$(dirname "$2")")
+        mkdir -p "$(dirname "$2")"
+        ln -s "$1" "$2"
+        links+=("$2")
+    fi
+}
+
+mount_it() {
+    "$loamfs" mount -o "log=$work/daemon.log" "$@" "$image" "$mnt" >"$work/out"
+}
+
+# A number of the report of the mount.
+figure() {
+    "$loamfs" info --json "$mnt" | python3 -c "
+import functools, json, sys
+print(functools.reduce(lambda value, name: value[name], '$1'.split('.'), json.load(sys.stdin)))"
+}
+
+# Waits, for half a minute at most, until a command succeeds.
+until_it() {
+    for _ in $(seq 300); do
+        if "$@"; then return; fi
+        sleep 0.1
+    done
+    fail "never: $*"
+}
+
+is_unmounted() {
+    ! grep -q " $1 " /proc/self/mountinfo
+}
+
+mkdir "$mnt"
+for name in mkfs.loamfs fsck.loamfs mount.loamfs mount.fuseblk.loamfs mount.fuse.loamfs; do
+    link "$loamfs" "/sbin/$name"
+done
+"$loamfs" mkfs --size 256M --label first "$image" >"$work/out"
+
+# ---- tools --------------------------------------------------------------------------------------------------------------
+
+mount_it
+head -c 100 /dev/zero >"$mnt/tiny"
+head -c 9000 /dev/urandom >"$mnt/small"
+head -c 3000000 /dev/urandom >"$mnt/large"
+truncate -s 10M "$mnt/large"
+sync
+for size in tiny:inode small:log large:home; do
+    "$loamfs" map --json "$mnt/${size%:*}" | grep -q "\"place\": \"${size#*:}\"" || fail "map of ${size%:*}"
+done
+"$loamfs" map "$mnt/large" | tail -1 | grep -q hole || fail "map of a hole"
+expect 64 "$loamfs" map "$work/out"
+"$loamfs" map --json "$mnt/large" >"$work/map"
+sum=$(sha256sum <"$mnt/large")
+"$loamfs" unmount "$mnt"
+"$loamfs" map --json "$image" /large | diff - "$work/map" || fail "map says something else of an unmounted volume"
+# Where the map says, there it is.
+python3 - "$work/map" "$image" "${sum%% *}" <<'END'
+import hashlib, json, sys
+pieces, whole = json.load(open(sys.argv[1])), hashlib.sha256()
+with open(sys.argv[2], "rb") as image:
+    for piece in pieces:
+        if piece["place"] == "hole":
+            whole.update(bytes(piece["length"]))
+        else:
+            image.seek(piece["at"])
+            whole.update(image.read(piece["length"]))
+assert whole.hexdigest() == sys.argv[3]
+END
+ok "map says where a file's bytes are, mounted or not"
+
+[ "$("$loamfs" label "$image")" = first ] || fail "label"
+"$loamfs" label "$image" second
+mount_it
+[ "$("$loamfs" label "$mnt")" = second ] || fail "label of a mount"
+"$loamfs" label "$mnt" "the third"
+[ "$("$loamfs" label "$image")" = "the third" ] || fail "label of what is mounted"
+[ "$(figure volume.label)" = "the third" ] || fail "label in the report"
+"$loamfs" probe "$image" | grep -qx 'ID_FS_LABEL_ENC=the\\x20third' || fail "probe of a device in use"
+expect 65 "$loamfs" probe /dev/zero
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "labels are read and changed, mounted or not"
+
+# Image files lose what the volume does not need.
+mount_it -o discard
+head -c 60000000 /dev/urandom >"$mnt/much"
+sync
+[ "$(du -B1 "$image" | cut -f1)" -gt 60000000 ] || fail "the image is small before anything is deleted"
+rm "$mnt/much"
+sync
+is_small() { [ "$(du -B1 "$image" | cut -f1)" -lt 30000000 ]; }
+until_it is_small
+"$loamfs" unmount "$mnt"
+mount_it
+head -c 60000000 /dev/urandom >"$mnt/much"
+sync
+rm "$mnt/much"
+"$loamfs" unmount "$mnt"
+! is_small || fail "deleted data were discarded though nobody asked for it"
+expect 0 "$loamfs" trim "$image"
+is_small || fail "trim left the image large"
+mount_it
+[ "$(sha256sum <"$mnt/large")" = "$sum" ] || fail "trim took data"
+"$loamfs" trim --json "$mnt" | grep -q '"bytes": [1-9]' || fail "trim of a mount"
+fstrim -v "$mnt" | grep -q '[1-9][0-9]* bytes' || fail "fstrim"
+expect 1 fstrim -o $((1 << 60)) -m 1x "$mnt"
+[ "$(sha256sum <"$mnt/large")" = "$sum" ] || fail "trim of a mount took data"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --data "$image"
+ok "free space is discarded, at once or when asked"
+
+mount_it
+expect 75 "$loamfs" grow --size 1G "$image"
+"$loamfs" unmount "$mnt"
+expect 64 "$loamfs" grow --size 100M "$image"
+[ "$(stat -c %s "$image")" = $((256 << 20)) ] || fail "a refused grow changed the image"
+expect 0 "$loamfs" grow --size 1G "$image"
+expect 0 "$loamfs" grow "$image"
+expect 0 "$loamfs" check "$image"
+mount_it
+[ "$(df --output=size -B1 "$mnt" | tail -1)" -gt $((1000 << 20)) ] || fail "the volume did not grow"
+head -c 500000000 /dev/zero >"$mnt/much"
+[ "$(sha256sum <"$mnt/large")" = "$sum" ] || fail "growing took data"
+rm "$mnt/much"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "a volume grows, and is used to its new end"
+
+# A terabyte of hole costs nothing but the hole.
+truncate -s 1T "$work/sparse"
+printf data | dd of="$work/sparse" bs=1 seek=500000000000 conv=notrunc status=none
+"$loamfs" put --json "$image" "$work/sparse" /sparse | grep -q '"files": 1' || fail "put of a sparse file"
+"$loamfs" get --json "$image" /sparse "$work/got" >"$work/out"
+[ "$(stat -c %s "$work/got")" = $((1 << 40)) ] || fail "size of a sparse file"
+[ "$(du -B1 "$work/got" | cut -f1)" -lt 1000000 ] || fail "holes were filled"
+[ "$(dd if="$work/got" bs=1 skip=500000000000 count=4 status=none)" = data ] || fail "content of a sparse file"
+[ "$("$loamfs" cat "$image" /sparse | head -c 1000000 | tr -d '\0' | wc -c)" = 0 ] || fail "cat of a hole"
+rm "$work/sparse" "$work/got"
+"$loamfs" tree --json "$image" | python3 -c '
+import json, sys
+assert {"/sparse", "/tiny"} < {entry["path"] for entry in json.load(sys.stdin)}'
+"$loamfs" tree --json -L 1 "$image" / | python3 -m json.tool >/dev/null
+ok "put, get and cat of a sparse file; tree"
+
+# ---- fsck(8) ------------------------------------------------------------------------------------------------------------
+
+device=$(losetup --show -f "$image")
+for switches in -a -p "-f -y" -n "-T -a"; do
+    # shellcheck disable=SC2086
+    expect 0 fsck.loamfs $switches "$device"
+done
+fsck.loamfs -n -C5 "$device" 5>"$work/progress" >"$work/out"
+grep -Eq "^[1-6] [0-9]+ [0-9]+ $device\$" "$work/progress" || fail "no progress"
+expect 0 fsck -t loamfs "$device" -- -f -n
+expect 16 fsck.loamfs -n -y "$device"
+# A superblock copy that is gone is found, and nothing to repair: the next mount writes it.
+dd if=/dev/zero of="$device" bs=4096 seek=16 count=1 conv=notrunc status=none
+expect 0 fsck.loamfs -a "$device"
+"$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
+"$loamfs" unmount "$mnt"
+expect 0 fsck.loamfs -f -n "$device"
+dd if=/dev/zero of="$device" bs=1M count=9 conv=notrunc status=none
+expect 8 fsck.loamfs -a "$device"
+losetup -d "$device"
+rm "$image"
+"$loamfs" mkfs --size 256M --label "the third" "$image" >"$work/out"
+ok "fsck(8) and its switches"
+
+# ---- options --------------------------------------------------------------------------------------------------------------
+
+mount_it -o nosuid,nodev,noexec,commit=30,cache=32M
+grep " $mnt " /proc/self/mountinfo | grep -q nosuid,nodev,noexec || fail "flags are not set"
+printf '#!/bin/sh\n' >"$mnt/script"
+chmod +x "$mnt/script"
+! "$mnt/script" 2>/dev/null || fail "noexec"
+"$loamfs" unmount "$mnt"
+for kind in "" plain; do
+    mount_it -o uid=1234,gid=4321 -o "$kind"
+    touch "$mnt/new$kind"
+    [ "$(stat -c %u:%g "$mnt" "$mnt/new$kind" | uniq)" = 1234:4321 ] || fail "the owner is not shown"
+    ! chown 1 "$mnt/new$kind" 2>/dev/null || fail "chown to another user"
+    ! chgrp 1 "$mnt/new$kind" 2>/dev/null || fail "chgrp to another group"
+    chown 1234:4321 "$mnt/new$kind" || fail "chown to the owner"
+    "$loamfs" unmount "$mnt"
+done
+"$loamfs" stat --json "$image" /new | grep -q '"uid": 1234' || fail "the owner is not stored"
+"$loamfs" stat --json "$image" / | grep -q '"uid": 0' || fail "the root directory was given away"
+ok "nosuid, nodev, noexec, uid and gid"
+
+# ---- remount --------------------------------------------------------------------------------------------------------------
+
+mount -t loamfs -o "log=$work/daemon.log" "$image" "$mnt"
+# Stored, and not yet on the device.
+echo before >"$mnt/file"
+exec 7>"$mnt/open"
+expect 32 mount -o remount,ro "$mnt"
+echo still >"$mnt/file"
+exec 7>&-
+mount -o remount,ro "$mnt"
+! touch "$mnt/no" 2>/dev/null || fail "a mount that became ro took a write"
+[ "$(figure read_only)" = True ] || fail "the daemon was not told"
+writes=$(figure requests.total.writes)
+cat "$mnt"/* >/dev/null
+sync
+# More than its clock's period, in which a daemon that may write would.
+sleep 1.5
+[ "$(figure requests.total.writes)" = "$writes" ] || fail "the daemon wrote an ro volume"
+cp --sparse=always "$image" "$work/copy.img"
+[ "$("$loamfs" cat "$work/copy.img" /file)" = still ] || fail "what was written before is not on the device"
+rm "$work/copy.img"
+mount -o remount,rw "$mnt"
+[ "$(figure read_only)" = False ] || fail "the daemon was not told that it may write"
+echo after >"$mnt/file"
+mount -o remount,rw,noexec "$mnt"
+grep " $mnt " /proc/self/mountinfo | grep -q noexec || fail "remount,noexec"
+umount "$mnt"
+[ "$("$loamfs" cat "$image" /file)" = after ] || fail "writes after remount,rw"
+mount_it -o ro
+expect 32 mount -o remount,rw "$mnt"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "remount,ro stops the daemon too, remount,rw starts it again"
+
+# ---- a daemon that dies ---------------------------------------------------------------------------------------------------
+
+for how in "" "-o plain"; do
+    # shellcheck disable=SC2086
+    mount_it $how
+    echo synced >"$mnt/synced"
+    sync "$mnt/synced"
+    kill -9 "$(figure daemon)"
+    until_it is_unmounted "$mnt"
+    # shellcheck disable=SC2086
+    mount_it $how
+    [ "$(cat "$mnt/synced")" = synced ] || fail "recovered without what was synced"
+    "$loamfs" unmount "$mnt"
+done
+is_detached() { ! grep -q "$image" /sys/block/loop*/loop/backing_file 2>/dev/null; }
+until_it is_detached
+ok "the mount of a daemon that died goes by itself"
+
+# The same for a user who is not root.
+user="setpriv --reuid=nobody --regid=nogroup --clear-groups env -u XDG_RUNTIME_DIR"
+own=$work/own
+mkdir "$own"
+chmod 755 "$work"
+chown nobody:nogroup "$own"
+# shellcheck disable=SC2086
+if $user test -x "$loamfs" && $user test -w /dev/fuse && [ -u "$(command -v fusermount3)" ]; then
+    $user "$loamfs" mkfs -q --size 64M "$own/volume.img"
+    $user mkdir "$own/mnt"
+    $user "$loamfs" mount -o log="$own/log,uid=65534,gid=65534" "$own/volume.img" "$own/mnt" >"$work/out"
+    $user sh -c "echo mine >'$own/mnt/file'"
+    [ "$($user stat -c %u:%g "$own/mnt/file")" = 65534:65534 ] || fail "rootless: the owner"
+    ! $user chgrp daemon "$own/mnt/file" 2>/dev/null || fail "rootless: chgrp"
+    $user sync "$own/mnt/file"
+    $user "$loamfs" map --json "$own/mnt/file" | grep -q inode || fail "rootless: map"
+    pid=$($user "$loamfs" info --json "$own/mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
+    kill -9 "$pid"
+    until_it is_unmounted "$own/mnt"
+    [ "$($user "$loamfs" cat "$own/volume.img" /file)" = mine ] || fail "rootless: what was synced"
+    ok "rootless: uid and gid, map, and a daemon that dies"
+else
+    echo "skipped: the user nobody cannot run $loamfs, open /dev/fuse, or use fusermount3"
+fi
+
+# ---- fstab and systemd ------------------------------------------------------------------------------------------------------
+
+device=$(losetup --show -f "$image")
+eval "$("$loamfs" probe "$device" | grep '^ID_FS_UUID=')"
+# What udev does with our rule.
+link "$device" "/dev/disk/by-uuid/$ID_FS_UUID"
+link "$device" '/dev/disk/by-label/the\x20third'
+mkdir "$work/by-uuid" "$work/by-label" "$work/not"
+cat >"$work/fstab" <<END
+$image $mnt loamfs nofail,_netdev,x-systemd.device-timeout=5,cache=32M 0 2
+UUID=$ID_FS_UUID $work/by-uuid loamfs noauto,discard,relatime 0 2
+LABEL=the\\040third $work/by-label loamfs noauto 0 0
+$work/missing.img $work/not loamfs nofail 0 0
+END
+losetup -d "$device"
+mount -T "$work/fstab" -a
+mountpoint -q "$mnt" || fail "mount -a"
+mount -T "$work/fstab" -o remount,ro "$mnt"
+[ "$(figure read_only)" = True ] || fail "remount by fstab"
+umount "$mnt"
+is_detached_here() { ! losetup -j "$image" | grep -q .; }
+until_it is_detached_here
+losetup "$device" "$image"
+for name in by-uuid by-label; do
+    mount -T "$work/fstab" "$work/$name"
+    [ "$(cat "$work/$name/synced")" = synced ] || fail "mount by ${name#by-}"
+    umount "$work/$name"
+done
+losetup -d "$device"
+ok "fstab: mount -a, UUID=, LABEL=, nofail, remount"
+
+generator=/usr/lib/systemd/system-generators/systemd-fstab-generator
+if [ -x $generator ] && command -v systemd-analyze >/dev/null; then
+    mkdir "$work/units"
+    SYSTEMD_FSTAB=$work/fstab $generator "$work/units" "$work/units" "$work/units"
+    for unit in "$work"/units/*.mount; do
+        grep -q "Type=loamfs" "$unit" || fail "no mount unit: $unit"
+        systemd-analyze verify --man=no "$unit" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "$unit"; }
+    done
+    ok "systemd: $(ls "$work"/units/*.mount | wc -l) units of that fstab are verified"
+else
+    echo "skipped: systemd-fstab-generator or systemd-analyze is missing"
+fi
+if command -v udevadm >/dev/null && udevadm verify --help >/dev/null 2>&1; then
+    expect 0 udevadm verify "$(dirname "$0")/../data/61-loamfs.rules"
+    ok "the udev rule is verified"
+else
+    echo "skipped: no udevadm that verifies rules"
+fi

@@ -1,0 +1,128 @@
+//! Telling the device what is free (rule 5): by the clock, what was freed lately; when asked, everything.
+//!
+//! Only what may be written at once may be discarded. Space is given out under `commit` alone, so what is found free
+//! under that lock stays free until the device was told.
+
+use super::Volume;
+use crate::blocks::Stop;
+use crate::error::Error;
+use loamfs_format::{Extent, FragAddr, GroupNo, mutant};
+
+/// Freed ranges that are remembered for the device; of more only the oldest are, and [`Volume::trim`] finds the rest.
+const FREED_MAX: usize = 1 << 16;
+
+impl Volume {
+    /// Tells the device to forget the free runs of at least `least` bytes in the bytes `start .. start + len` of the
+    /// volume; returns how many bytes that were. What was freed and is not durable yet is left out.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`]; [`Error::Unsupported`] by the device; that a bitmap is damaged, or that the device failed.
+    pub fn trim(&self, start: u64, len: u64, least: u64) -> Result<u64, Error> {
+        let geometry = self.core().geometry;
+        let size = u64::from(geometry.fragment_size);
+        let first = start.div_ceil(size);
+        let end = (start.saturating_add(len) / size).min(geometry.total_frags);
+        let mut told = 0;
+        for group in 0..geometry.groups() {
+            let group = geometry.group_extent(GroupNo(group));
+            let from = group.start.0.max(first);
+            let to = group.end().0.min(end);
+            if from < to {
+                let range = Extent::new(FragAddr(from), to - from);
+                told += self.trim_in_group(range, least.div_ceil(size))?;
+            }
+        }
+        Ok(told)
+    }
+
+    /// Trims a range of one group; its bitmap leaves memory again if it was not there before.
+    fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
+        let _commit = self.commit_lock();
+        if self.core().read_only {
+            return Err(Error::ReadOnly);
+        }
+        let group = self.core().geometry.group_of(range.start);
+        let was_loaded = self.core().space.is_loaded(group);
+        let clipped = |run: Extent| {
+            let (start, end) = (run.start.max(range.start), run.end().min(range.end()));
+            Extent::new(start, end.0.saturating_sub(start.0))
+        };
+        let mut runs: Vec<Extent> = self.free_runs(range)?.into_iter().map(clipped).collect();
+        runs.retain(|run| run.frags >= least.max(1));
+        let told = self.discard(&runs);
+        if !was_loaded {
+            self.core().space.unload(group);
+        }
+        match told {
+            Ok(0) if !runs.is_empty() => Err(Error::Unsupported),
+            told => told,
+        }
+    }
+
+    /// Tells the device what was freed lately and is still free, up to `max` ranges. That it fails is no error of
+    /// anybody's: the volume goes on without telling.
+    pub(super) fn discard_freed(&self, max: usize) {
+        let mut freed = {
+            let mut core = self.core();
+            let Some(waiting) = &mut core.freed else {
+                return;
+            };
+            waiting.truncate(FREED_MAX);
+            let most = max.min(waiting.len());
+            waiting.drain(..most).collect::<Vec<Extent>>()
+        };
+        freed.sort_unstable_by_key(|extent| extent.start);
+        let mut runs: Vec<Extent> = Vec::new();
+        for extent in freed {
+            match self.free_runs(extent) {
+                Ok(mut found) => runs.append(&mut found),
+                Err(error) => tracing::debug!(%error, "cannot tell what is free"),
+            }
+        }
+        // Two that were freed in one unit are found twice.
+        runs.dedup();
+        if let Err(error) = self.discard(&runs) {
+            tracing::error!(%error, "the device cannot discard; it is not told any more what is free");
+            self.core().freed = None;
+        }
+    }
+
+    /// The free runs in a range, reading bitmaps that are not in memory.
+    fn free_runs(&self, range: Extent) -> Result<Vec<Extent>, Error> {
+        self.step(|core| {
+            let (first, last) = (range.start, FragAddr(range.end().0.saturating_sub(1)));
+            let groups = core.geometry.group_of(first).0..=core.geometry.group_of(last).0;
+            let absent: Vec<GroupNo> = groups
+                .map(GroupNo)
+                .filter(|group| !core.space.is_loaded(*group))
+                .collect();
+            if !absent.is_empty() {
+                return Err(Stop::Load(absent));
+            }
+            let mut runs = core.space.free_runs(range);
+            if mutant::active("discard-held") {
+                let held = core.space.held().map(|(extent, _)| extent);
+                runs.extend(held.filter(|extent| extent.overlaps(range)));
+            }
+            Ok(runs)
+        })
+    }
+
+    /// Discards runs; returns how many bytes the device made use of.
+    fn discard(&self, runs: &[Extent]) -> Result<u64, Error> {
+        let geometry = self.core().geometry;
+        let ranges: Vec<(u64, u64)> = runs
+            .iter()
+            .map(|run| {
+                let len = run.frags.saturating_mul(geometry.fragment_size.into());
+                (geometry.byte_offset(run.start), len)
+            })
+            .collect();
+        if ranges.is_empty() {
+            return Ok(0);
+        }
+        let before = self.device.counters().discard_bytes;
+        self.device.discard(&ranges)?;
+        Ok(self.device.counters().discard_bytes - before)
+    }
+}

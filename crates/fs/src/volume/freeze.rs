@@ -1,0 +1,54 @@
+//! Taking no changes for a while, because somebody asked for it.
+
+use super::{Volume, Wait, commit};
+use crate::error::Error;
+
+/// How often the volume is committed until nothing came meanwhile.
+const ROUNDS_MAX: u32 = 100;
+
+impl Volume {
+    /// Brings everything to the device, as closing does, and takes no changes from then on. Nothing is written any more
+    /// until [`Volume::thaw`].
+    ///
+    /// # Errors
+    /// [`Error`]; the volume takes changes as before then. On one that is read-only already, that there is something
+    /// which cannot be committed.
+    pub fn freeze(&self) -> Result<(), Error> {
+        self.find_leftovers();
+        self.tidy_after(usize::MAX);
+        let _commit = self.commit_lock();
+        for _ in 0..ROUNDS_MAX {
+            if self.core().read_only {
+                return self.nothing_waits();
+            }
+            let unwritten = self.commit_all(Wait::Durable)?;
+            self.checkpoint_locked()?;
+            self.discard_freed(usize::MAX);
+            commit::all_written(unwritten)?;
+            let mut core = self.core();
+            let durable = core.log.durable() == core.log.tail().ssn;
+            if durable && !core.is_dirty() && core.homed.is_empty() {
+                core.read_only = true;
+                core.frozen = true;
+                return Ok(());
+            }
+        }
+        Err(Error::Invalid("the volume does not come to rest"))
+    }
+
+    /// Takes changes again after [`Volume::freeze`].
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] when the volume is read-only for another reason.
+    pub fn thaw(&self) -> Result<(), Error> {
+        let mut core = self.core();
+        if core.frozen {
+            core.frozen = false;
+            core.read_only = false;
+        }
+        if core.read_only {
+            return Err(Error::ReadOnly);
+        }
+        Ok(())
+    }
+}
