@@ -45,10 +45,11 @@ lint: setup
 unit: setup
 	cargo test --workspace
 
-# Unpack, compare, kill, recover and delete on a real mount.
+# Unpack, compare, kill, recover and delete on a real mount; permissions and the like beside ext4.
 smoke: build
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
+	$(ROOT) bash crates/cli/tests/oracle.sh $(LOAMFS)
 
 # The suite comes from the Rust registry and stays in the target directory.
 test-posix: build

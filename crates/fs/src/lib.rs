@@ -4,6 +4,7 @@
 //! itself, so that the same seed gives the same bytes on disk.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod acls;
 mod admission;
 mod blocks;
 mod commit;
@@ -18,6 +19,7 @@ mod inodes;
 mod maps;
 mod mkfs;
 mod namespace;
+mod permission;
 mod ranges;
 mod reader;
 mod reclaim;
