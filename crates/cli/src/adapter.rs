@@ -9,6 +9,7 @@
 //! What is open is therefore known by the kernel's lookup counts: see [`lookups`].
 
 mod convert;
+mod flags;
 mod lookups;
 
 use std::ops::{ControlFlow, Range};
@@ -22,8 +23,8 @@ use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    Filesystem, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply, SeekWhence,
-    SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
+    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply,
+    SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
 };
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
@@ -555,6 +556,17 @@ impl Filesystem for Adapter {
 
     fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
         self.answer("sync", ino_of(node), self.volume.sync())
+    }
+
+    fn ioctl(
+        &self,
+        _: Caller,
+        node: NodeId,
+        _: u64,
+        call: IoctlCall<'_>,
+        output: &mut ByteSink<'_>,
+    ) -> Result<i32, Errno> {
+        self.flags_ioctl(ino_of(node), call, output)
     }
 
     fn readdir(
