@@ -43,6 +43,8 @@ pub struct OpenOptions {
     /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
+    /// Most links of an inode; less than the 2^31 of the format for tests only.
+    pub links_max: u32,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
     pub recount: Vec<GroupNo>,
 }
@@ -55,6 +57,7 @@ impl Default for OpenOptions {
             commit_age_ms: 5_000,
             dirty_max: None,
             flights: 0,
+            links_max: recovery::LINKS_MAX,
             recount: Vec::new(),
         }
     }
@@ -99,6 +102,7 @@ impl Volume {
             cache_bytes: cache_bytes / 2,
             recount: options.recount.clone(),
             homed_max: options.dirty_max.unwrap_or(cache_bytes / 4).max(1 << 20) as u64,
+            links_max: options.links_max.min(recovery::LINKS_MAX),
         };
         let (core, reader) = recovery::open(&device, &settings, &env)?;
         let volume = Volume {
