@@ -37,14 +37,25 @@ pub struct Attr {
 /// Who and what a new inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewInode {
-    /// Permission bits, the umask applied.
+    /// Permission bits.
     pub mode: u32,
+    /// Of those of read, write and execute, what is left out where the directory has no default access list.
+    pub umask: u32,
     /// Owner.
     pub uid: u32,
     /// Group; a setgid directory hands down its own instead.
     pub gid: u32,
     /// Device number, for device nodes.
     pub rdev: u32,
+}
+
+/// What chattr(1) and lsattr(1) show of an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InodeFlags {
+    /// Bits of [`loamfs_format::inode::flag`].
+    pub bits: u32,
+    /// Project; 0 without one.
+    pub project: u32,
 }
 
 /// A time to set.
@@ -59,8 +70,11 @@ pub enum SetTime {
 /// What to change of an inode; `None` leaves a field alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
-    /// Permission bits.
+    /// Permission bits. An access list follows them.
     pub mode: Option<u32>,
+    /// Takes away set-user-id, and set-group-id where the group may execute, as a write or a change of owner does by
+    /// somebody who may not keep them.
+    pub drop_privileges: bool,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.

@@ -3,7 +3,8 @@
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use crate::error::Error;
-use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, XattrMode};
+use crate::permission::AclKind;
+use crate::types::{Attr, DirEntry, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 
@@ -35,6 +36,32 @@ impl Volume {
             self.tidy_after(LEFTOVERS_STEP);
         }
         Ok(attr)
+    }
+
+    /// Flags and project.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn flags(&self, ino: Ino) -> Result<InodeFlags, Error> {
+        self.run(|core| core.flags(ino))
+    }
+
+    /// Sets flags and project, without asking who may. What an inode may still do then is refused with
+    /// [`Error::NotPermitted`] by every other operation.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::Unsupported`] for flags that do not exist.
+    pub fn set_flags(&self, ino: Ino, flags: InodeFlags) -> Result<(), Error> {
+        self.run(|core| core.set_flags(ino, flags))
+    }
+
+    /// Takes set-user-id away from what is no directory, and set-group-id where the group may execute it, as a write by
+    /// somebody does who may not keep them.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn drop_privileges(&self, ino: Ino) -> Result<(), Error> {
+        self.run(|core| core.drop_privileges(ino))
     }
 
     /// Makes a regular file.
@@ -211,10 +238,11 @@ impl Volume {
         self.run(|core| core.getxattr(ino, name))
     }
 
-    /// Sets an attribute.
+    /// Sets an attribute. The two POSIX access lists are checked, and the mode follows the one of them that says who may
+    /// do what; a list that the mode says all of is not kept, and an empty one is removed, whatever `how` says.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`]; [`Error::Invalid`] for what is no list, [`Error::Denied`] for a default list of what is no directory.
     pub fn setxattr(
         &self,
         ino: Ino,
@@ -222,7 +250,36 @@ impl Volume {
         value: &[u8],
         how: XattrMode,
     ) -> Result<(), Error> {
-        self.run(|core| core.setxattr(ino, name, value, how))
+        self.set_attribute(ino, name, value, how, false)
+    }
+
+    /// [`Volume::setxattr`] by somebody who is not in the inode's group: a list that says who may do what takes
+    /// set-group-id away.
+    ///
+    /// # Errors
+    /// Those of [`Volume::setxattr`].
+    pub fn setxattr_of_stranger(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+    ) -> Result<(), Error> {
+        self.set_attribute(ino, name, value, how, true)
+    }
+
+    fn set_attribute(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+        stranger: bool,
+    ) -> Result<(), Error> {
+        match AclKind::of(name) {
+            Some(kind) => self.run(|core| core.set_acl(ino, kind, value, stranger)),
+            None => self.run(|core| core.setxattr(ino, name, value, how)),
+        }
     }
 
     /// The names of all attributes.
@@ -233,11 +290,14 @@ impl Volume {
         self.run(|core| core.listxattr(ino))
     }
 
-    /// Removes an attribute.
+    /// Removes an attribute. An access list may be missing.
     ///
     /// # Errors
     /// [`Error`].
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
-        self.run(|core| core.removexattr(ino, name))
+        match AclKind::of(name) {
+            Some(kind) => self.run(|core| core.set_acl(ino, kind, b"", false)),
+            None => self.run(|core| core.removexattr(ino, name)),
+        }
     }
 }
