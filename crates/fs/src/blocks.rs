@@ -169,6 +169,11 @@ impl Blocks {
         self.cache.weight()
     }
 
+    /// Forgets all that the device has, too.
+    pub fn forget_all(&mut self) {
+        self.cache.clear();
+    }
+
     /// Tree nodes that only memory has.
     pub fn dirty_count(&self) -> usize {
         self.dirty.len()

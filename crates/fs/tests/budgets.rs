@@ -181,3 +181,19 @@ fn many_overwrites_of_one_file_take_several_segments() {
     }
     volume.close().unwrap();
 }
+
+#[test]
+fn dropped_caches_are_read_again_from_the_device() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, 100, 1000);
+    volume.drop_caches().unwrap();
+    let before = volume.info().device;
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    for i in 0..100 {
+        let ino = volume.lookup(dir, &name(i)).unwrap().ino;
+        assert_eq!(volume.read(ino, 0, 1000).unwrap(), [i as u8; 1000]);
+    }
+    let reads = since(&volume, before).total();
+    assert!(reads.read_bytes >= 100 * 1000, "{reads:?}");
+}
