@@ -48,9 +48,11 @@ fn kinds(results: &Results) -> Vec<Kind> {
 fn head(about: &About) -> String {
     let scale = about.scale.to_possible_value();
     let scale = scale.as_ref().map_or("", |value| value.get_name());
+    let suite = about.suite.to_possible_value();
+    let suite = suite.as_ref().map_or("", |value| value.get_name());
     let mut again = format!(
-        "loamfs bench run --suite {} --scale {scale} --seed {} --out results.json",
-        about.suite, about.seed
+        "loamfs bench run --suite {suite} --scale {scale} --seed {} --out results.json",
+        about.seed
     );
     if let Some(options) = &about.options {
         again += &format!(" --options {options}");

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::disk::{Preset, Tally, replay};
 use crate::lab::Kind;
-use crate::suite::{Case, Outcome, Scale, Workload};
+use crate::suite::{Case, Outcome, Scale, Suite, Workload};
 
 pub use picture::Picture;
 pub use summary::{Summary, summarise, text};
@@ -29,8 +29,8 @@ pub struct About {
     pub processors: usize,
     /// When it began, in seconds since 1970.
     pub began: u64,
-    /// The suite's name.
-    pub suite: String,
+    /// Which workloads.
+    pub suite: Suite,
     /// How large.
     pub scale: Scale,
     /// The seed.

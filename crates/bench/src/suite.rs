@@ -7,7 +7,9 @@
 mod aging;
 mod archive;
 mod coldread;
+mod compile;
 mod largefile;
+mod mailspool;
 mod postmark;
 mod random;
 mod remove;
@@ -49,6 +51,31 @@ pub enum Workload {
     Coldread,
     /// PostMark with large files in many directories (ext4-lazy, Figs 8 and 9).
     Fileserver,
+    /// A C program is copied and built (hFS, Table 1).
+    Compile,
+    /// Messages are delivered, each synced (not of a paper).
+    Mailspool,
+}
+
+/// Several workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Suite {
+    /// Those in which the papers' file systems differ.
+    Papers,
+    /// All.
+    Full,
+}
+
+impl Suite {
+    /// Its workloads.
+    pub fn workloads(self) -> Vec<Workload> {
+        let all = Workload::value_variants().iter().copied();
+        let beside =
+            |workload: &Workload| matches!(workload, Workload::Compile | Workload::Mailspool);
+        all.filter(|workload| self == Suite::Full || !beside(workload))
+            .collect()
+    }
 }
 
 /// How large.
@@ -133,8 +160,10 @@ impl Workload {
             (Workload::Aging, _) => one(scale.pick(1_000, 10_000, 0), 8),
             (Workload::Makedirs, _) => one(scale.pick(1_000, 16_000, 800_000), 16),
             (Workload::Createfiles, _) => one(scale.pick(1_000, 12_000, 600_000), 16),
-            (Workload::Coldread, _) => one(scale.pick(2_000, 20_000, 1_000_000), 16),
+            (Workload::Coldread, _) => one(scale.pick(2_000, 20_000, 400_000), 16),
             (Workload::Fileserver, _) => one(scale.pick(100, 1_000, 10_000), 32),
+            (Workload::Compile, _) => one(scale.pick(20, 200, 4_296), 8),
+            (Workload::Mailspool, _) => one(scale.pick(100, 1_000, 20_000), 8),
         }
     }
 }
@@ -187,6 +216,8 @@ impl Case {
                 let reads = settings.scale.pick(200, 500, 10_000);
                 coldread::run(stage_ref, self.count, reads, settings.seed)
             }
+            Workload::Compile => compile::run(stage_ref, self.count, settings.seed),
+            Workload::Mailspool => mailspool::run(stage_ref, self.count, settings.seed),
             Workload::Fileserver => {
                 let directories = settings.scale.pick(250, 2_500, 25_000);
                 let transactions = settings.scale.pick(500, 5_000, 100_000);

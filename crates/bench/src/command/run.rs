@@ -9,15 +9,8 @@ use clap::{Args, ValueEnum};
 use super::{need_root, print, tell, this_program};
 use crate::lab::{Kind, Tools};
 use crate::results::{About, Results, Run, summarise, text};
-use crate::suite::{Case, Outcome, Scale, Settings, Workload, pack_headers};
+use crate::suite::{Case, Outcome, Scale, Settings, Suite, Workload, pack_headers};
 use crate::{Error, cleanup};
-
-/// Which workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Suite {
-    /// Those whose figures the papers print.
-    Papers,
-}
 
 /// Run the papers' workloads on LoamFS and the kernel's file systems, on loop devices whose requests are traced and
 /// priced on disks of a model (root).
@@ -81,9 +74,11 @@ impl RunArgs {
             fs::create_dir_all(traces).map_err(Error::at("making", traces))?;
         }
         let (settings, _archive) = self.settings(work)?;
-        let chosen = |workload: &&Workload| self.only.is_empty() || self.only.contains(workload);
-        let workloads = Workload::value_variants().iter().filter(chosen);
-        let cases: Vec<Case> = workloads.flat_map(|w| w.cases(self.scale)).collect();
+        let workloads = match self.only.as_slice() {
+            [] => self.suite.workloads(),
+            only => only.to_vec(),
+        };
+        let cases: Vec<Case> = workloads.iter().flat_map(|w| w.cases(self.scale)).collect();
         let kinds = match self.kinds.as_slice() {
             [] => Kind::value_variants(),
             kinds => kinds,
@@ -109,9 +104,7 @@ impl RunArgs {
             kernel: system.release().to_string_lossy().into_owned(),
             processors: std::thread::available_parallelism().map_or(0, usize::from),
             began: now.map_or(0, |time| time.as_secs()),
-            suite: match self.suite {
-                Suite::Papers => "papers".into(),
-            },
+            suite: self.suite,
             scale: self.scale,
             seed: self.seed,
             options: self.options.clone(),
@@ -192,11 +185,15 @@ fn undisturbed(settings: &Settings, case: &Case, kind: Kind) -> Result<Outcome, 
 
 /// Results that can be gone on with.
 fn resumed(mut results: Results, about: &About, path: &Path) -> Result<Results, Error> {
-    let began = results.about.began;
-    results.about.began = about.began;
+    let (began, suite) = (results.about.began, results.about.suite);
+    (results.about.began, results.about.suite) = (about.began, about.suite);
     let same = results.about == *about;
-    results.about.began = began;
     if same {
+        // The larger suite holds the other.
+        results.about.began = began;
+        if suite == Suite::Full {
+            results.about.suite = suite;
+        }
         Ok(results)
     } else {
         Err(Error::Lacking(format!(

@@ -298,6 +298,40 @@ const TOPICS: &[Topic] = &[
         ],
     },
     Topic {
+        title: "A program copied and built (hFS, Table 1)",
+        note: "The paper: FreeBSD's kernel, 4,296 files; seconds of the machine, most of them the compiler's.",
+        head: &["paper", "copy, s", "compile, s", "requests"],
+        rows: &[
+            &["hFS", "21", "207", "4011 (59+3962)"],
+            &["FFS", "27", "203", "12887 (562+12325)"],
+            &["LFS", "17", "204", "1920 (1025+895)"],
+            &["yFS", "23", "203", "8981 (291+8690)"],
+        ],
+        workload: Workload::Compile,
+        columns: &[
+            ("copy, s", &["copy"], Figure::Disk),
+            ("requests", &["copy"], Figure::Requests),
+            ("build, s", &["build"], Figure::Disk),
+            ("requests", &["build"], Figure::Requests),
+            ("shingled, s", &[], Figure::Shingled),
+        ],
+    },
+    Topic {
+        title: "A mail spool (of no paper)",
+        note: "Every message is synced, and so is the directory that it is moved to.",
+        head: &[],
+        rows: &[],
+        workload: Workload::Mailspool,
+        columns: &[
+            ("messages/s", &[], Figure::Rate),
+            ("hard disk, s", &[], Figure::Disk),
+            ("requests", &[], Figure::Requests),
+            ("MiB written", &[], Figure::Written),
+            ("shingled, s", &[], Figure::Shingled),
+            ("owed, s", &[], Figure::Owed),
+        ],
+    },
+    Topic {
         title: "Single files, read cold and warm (hashFS, Table II)",
         note: "The paper: about 2 block reads (two adjacent halves of one) for a file on hashFS, 1.8 to 28.7 on ext2. Ours: \
                reads for a file; cold means that all caches are dropped every 100 files.",
