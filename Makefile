@@ -14,7 +14,10 @@ FSX ?= --ops 1000000
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
-.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims build fsx-program setup man install deb test-deb clean
+# More arguments for "make bench".
+BENCH ?=
+
+.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims bench build fsx-program setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -25,6 +28,7 @@ help:
 	@echo "make test-programs  git, rsync, SQLite, PostgreSQL, Samba and others on a mount (root)"
 	@echo "make stress 64 processes of mixed work for ten minutes, then a check (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
+	@echo "make bench  the papers' workloads beside ext2, ext4, XFS and btrfs, and a page of it (root, 5 GiB, ten minutes)"
 	@echo "make man    manual pages and completions, in target/man"
 	@echo "make deb    a Debian package, in target/deb; make test-deb installs and removes it (root)"
 
@@ -81,9 +85,15 @@ stress: build
 
 # For example: make claims CLAIMS="--only create --only fsync"
 claims: build
-	cargo build --release --package loamfs-bench
 	mkdir -p $(WORK)/claims
-	$(ROOT) $(TARGET)/release/loamfs-bench claims --work $(WORK)/claims $(CLAIMS)
+	$(ROOT) $(LOAMFS) bench claims --work $(WORK)/claims $(CLAIMS)
+
+# For example: make bench BENCH="--scale paper"
+bench: build
+	@sh $(SCRIPTS)/setup.sh bench
+	mkdir -p $(WORK)/bench
+	$(ROOT) $(LOAMFS) bench run --out $(WORK)/bench/results.json $(BENCH)
+	$(LOAMFS) bench report $(WORK)/bench/results.json --html $(WORK)/bench/report.html
 
 man: build
 	$(LOAMFS) generate-man $(TARGET)/man

@@ -65,7 +65,9 @@ impl Capture {
             .reader
             .join()
             .map_err(|_| Error::Trace("its reader ended early".into()))??;
-        let trace = decode::trace(&String::from_utf8_lossy(&bytes), self.device)?;
+        let mut trace = decode::trace(&String::from_utf8_lossy(&bytes), self.device)?;
+        // Processors' buffers are read one after the other.
+        trace.requests.sort_by_key(|request| request.micros);
         agree(&trace, &counted)?;
         Ok(trace)
     }
@@ -101,6 +103,7 @@ mod tests {
         };
         Trace {
             requests: vec![request(Op::Write, 8), request(Op::Flush, 0)],
+            ..Trace::default()
         }
     }
 

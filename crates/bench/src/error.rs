@@ -29,6 +29,19 @@ pub enum Error {
     /// The loop device.
     #[error(transparent)]
     Loop(#[from] loamfs_fuse::Error),
+    /// Loop devices, mounts and the kernel's tracing take root.
+    #[error("loop devices, mounts and the kernel's tracing take root")]
+    NotRoot,
+    /// A file is not what it should be.
+    #[error("{path} is no {what}: {why}")]
+    Data {
+        /// The file.
+        path: String,
+        /// What it should be.
+        what: &'static str,
+        /// Why it is not.
+        why: String,
+    },
     /// The machine or the call lacks something.
     #[error("{0}")]
     Lacking(String),

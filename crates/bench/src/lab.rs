@@ -3,6 +3,7 @@
 //! The loop device bypasses the page cache of the image, and poses as a rotating disk without a scheduler, so that
 //! every file system on it sees the same device and its requests are its own.
 
+mod kind;
 mod mounted;
 
 use std::fs::{self, File};
@@ -18,27 +19,8 @@ use crate::capture::Capture;
 use crate::cleanup::{Guard, later};
 use crate::trace::Trace;
 
+pub use kind::Kind;
 pub use mounted::{Memory, Mounted};
-
-/// What can be on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// LoamFS, with its defaults.
-    Loam,
-    /// ext4, with its defaults but for lazy initialisation, which would write later, and an inode for each 8 KiB, as
-    /// the workloads are small files.
-    Ext4,
-}
-
-impl Kind {
-    /// Its name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Loam => "LoamFS",
-            Kind::Ext4 => "ext4",
-        }
-    }
-}
 
 /// Where to work, and with what.
 #[derive(Clone, Debug)]
@@ -60,8 +42,8 @@ impl Tools {
             return Ok(());
         };
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!("{number:03}.trace"));
-        fs::write(&path, trace.to_string()).map_err(Error::at("writing", &path))
+        let path = directory.join(format!("{number:03}.trace.gz"));
+        trace.write(&path)
     }
 }
 
@@ -71,15 +53,29 @@ pub struct Lab {
     kind: Kind,
     device: LoopDevice,
     mountpoint: PathBuf,
+    size: u64,
     _files: Guard,
 }
 
 impl Lab {
-    /// Makes a sparse image of `size` bytes, attaches it and formats it as `kind`.
+    /// Makes a sparse image of `size` bytes, attaches it and formats it as `kind`, ext4 with an inode for each 8 KiB:
+    /// for claims, which fill it with small files.
     ///
     /// # Errors
     /// Without root, room, or the programs.
     pub fn new(tools: &Tools, kind: Kind, size: u64) -> Result<Lab, Error> {
+        let inodes: &[&str] = match kind {
+            Kind::Ext4 => &["-i", "8192"],
+            _ => &[],
+        };
+        Lab::with(tools, kind, size, inodes)
+    }
+
+    /// Makes a sparse image of `size` bytes, attaches it and formats it as `kind`, with these arguments besides.
+    ///
+    /// # Errors
+    /// Without root, room, or the programs.
+    pub fn with(tools: &Tools, kind: Kind, size: u64, mkfs: &[&str]) -> Result<Lab, Error> {
         let name = format!("loamfs-bench-{}", std::process::id());
         let image = tools.work.join(format!("{name}.img"));
         let mountpoint = tools.work.join(name);
@@ -108,32 +104,27 @@ impl Lab {
             kind,
             device,
             mountpoint,
+            size,
             _files: files,
         };
-        lab.format()?;
+        let mut format = kind.mkfs(&tools.loamfs, size);
+        run(format.args(mkfs).arg(lab.device.path()))?;
         Ok(lab)
-    }
-
-    fn format(&self) -> Result<(), Error> {
-        let mut command = match self.kind {
-            Kind::Loam => {
-                let mut mkfs = self.loamfs();
-                mkfs.args(["mkfs", "--force", "--quiet"]);
-                mkfs
-            }
-            Kind::Ext4 => {
-                let mut mkfs = Command::new("mkfs.ext4");
-                let extended = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
-                mkfs.args(["-q", "-F", "-i", "8192", "-E", extended]);
-                mkfs
-            }
-        };
-        run(command.arg(self.device.path())).map(drop)
     }
 
     /// The file system.
     pub const fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Its bytes.
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where it is mounted.
+    pub fn root(&self) -> &Path {
+        &self.mountpoint
     }
 
     /// The device.
@@ -153,7 +144,7 @@ impl Lab {
     pub fn mount(&self) -> Result<Mounted, Error> {
         match self.kind {
             Kind::Loam => Mounted::loam(self),
-            Kind::Ext4 => Mounted::ext4(self),
+            kind => Mounted::kernel(self, kind.mount_type()),
         }
     }
 

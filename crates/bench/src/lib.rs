@@ -4,6 +4,11 @@
 //! - [`capture`]: takes a trace of any block device, and compares it with the device's own counters;
 //! - [`lab`]: an image on a loop device, formatted, mounted, and taken away again whatever happens;
 //! - [`workload`]: trees of small files, made, looked at and read;
+//! - [`disk`]: disks of a model, which price a trace;
+//! - [`suite`]: the papers' workloads, run on each file system;
+//! - [`results`]: what they came to, kept between runs;
+//! - [`report`]: a page that shows it beside the papers' figures;
+//! - [`command`]: `loamfs bench`;
 //! - [`claims`]: what the project promises of LoamFS, each with its measurement.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -11,8 +16,13 @@
 pub mod capture;
 pub mod claims;
 pub mod cleanup;
+pub mod command;
+pub mod disk;
 mod error;
 pub mod lab;
+pub mod report;
+pub mod results;
+pub mod suite;
 pub mod table;
 pub mod trace;
 pub mod workload;

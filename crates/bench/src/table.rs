@@ -77,6 +77,31 @@ pub fn text(rows: &[Row]) -> String {
     out
 }
 
+/// Rows of cells as text, the first `left` columns aligned to the left and the others to the right.
+pub fn columns(rows: &[Vec<String>], left: usize) -> String {
+    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let mut out = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            // Writing to a string does not fail.
+            let _ = if column < left {
+                write!(line, "{cell:width$}  ")
+            } else {
+                write!(line, "{cell:>width$}  ")
+            };
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
 /// A size for people, in binary units.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -106,6 +131,13 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[1], "FAILS  a long claim  at most 1  2");
         assert_eq!(lines[2], "       b                        3");
+    }
+
+    #[test]
+    fn figures_stand_below_each_other() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [row(["a", "1", "x"]), row(["bcd", "100", "yz"])];
+        assert_eq!(columns(&rows, 1), "a      1   x\nbcd  100  yz\n");
     }
 
     #[test]

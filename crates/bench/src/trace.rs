@@ -1,6 +1,9 @@
-//! Requests to a block device, as they were issued to its driver after the kernel had merged them.
+//! Requests to a block device, as they were issued to its driver after the kernel had merged them, in phases.
 
-use std::fmt;
+mod file;
+pub mod text;
+
+use serde::{Deserialize, Serialize};
 
 /// Bytes of a sector, the unit of the kernel's counts whatever the device's own is.
 pub const SECTOR: u64 = 512;
@@ -36,32 +39,37 @@ pub struct Request {
 impl Request {
     /// Bytes that it moves or gives up.
     pub const fn bytes(&self) -> u64 {
-        self.sectors * SECTOR
+        self.sectors.saturating_mul(SECTOR)
     }
 
     /// The sector behind its last one.
     pub const fn end(&self) -> u64 {
-        self.sector + self.sectors
+        self.sector.saturating_add(self.sectors)
+    }
+
+    /// Whether it is forced to the medium.
+    pub fn is_forced(&self) -> bool {
+        self.marks.contains('f')
     }
 }
 
-/// One line of a trace file: `microseconds OP sector sectors`.
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let op = match self.op {
-            Op::Read => 'R',
-            Op::Write => 'W',
-            Op::Flush => 'F',
-            Op::Discard => 'D',
-        };
-        let Request {
-            micros,
-            marks,
-            sector,
-            sectors,
-            ..
-        } = self;
-        write!(f, "{micros} {op}{marks} {sector} {sectors}")
+/// A part of a trace that has a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// Its name, without white space.
+    pub name: String,
+    /// When it began and ended, in the microseconds of the requests.
+    pub micros: (u64, u64),
+    /// Operations that were done in it.
+    pub operations: u64,
+    /// The numbers of its first request and of the one behind its last.
+    pub requests: (usize, usize),
+}
+
+impl Phase {
+    /// Whether it only prepares what is measured.
+    pub fn is_setup(&self) -> bool {
+        self.name.starts_with("setup")
     }
 }
 
@@ -70,10 +78,12 @@ impl fmt::Display for Request {
 pub struct Trace {
     /// The requests.
     pub requests: Vec<Request>,
+    /// The phases, which follow each other; there may be requests outside of any.
+    pub phases: Vec<Phase>,
 }
 
 /// What requests of one kind add up to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sum {
     /// Their number.
     pub requests: u64,
@@ -112,6 +122,31 @@ impl Default for SimpleDisk {
 }
 
 impl Trace {
+    /// All requests in their order, cut where phases begin and end.
+    pub fn parts(&self) -> Vec<(Option<&Phase>, &[Request])> {
+        let mut parts = Vec::new();
+        let mut at = 0;
+        for phase in &self.phases {
+            let (start, end) = phase.requests;
+            if at < start {
+                parts.push((None, &self.requests[at..start]));
+            }
+            parts.push((Some(phase), &self.requests[start..end]));
+            at = end;
+        }
+        if at < self.requests.len() {
+            parts.push((None, &self.requests[at..]));
+        }
+        parts
+    }
+
+    /// Bytes of the smallest device that can have got these requests: a power of two, 2 GiB at least.
+    pub fn least_size(&self) -> u64 {
+        let end = self.requests.iter().map(Request::end).max().unwrap_or(0);
+        let bytes = end.saturating_mul(SECTOR).max(2 << 30);
+        bytes.checked_next_power_of_two().unwrap_or(bytes)
+    }
+
     /// What the requests of one kind add up to.
     pub fn sum(&self, op: Op) -> Sum {
         let mut sum = Sum::default();
@@ -139,14 +174,6 @@ impl Trace {
     }
 }
 
-impl fmt::Display for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.requests
-            .iter()
-            .try_for_each(|request| writeln!(f, "{request}"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,6 +197,7 @@ mod tests {
                 request(Op::Write, 8, 24),
                 request(Op::Flush, 0, 0),
             ],
+            ..Trace::default()
         };
         let written = trace.sum(Op::Write);
         assert_eq!((written.requests, written.bytes), (2, 32 * 512));
@@ -193,14 +221,8 @@ mod tests {
                 request(Op::Read, 10, 1),
                 request(Op::Discard, 0, 500),
             ],
+            ..Trace::default()
         };
         assert_eq!(trace.seconds(disk), 2.0 + 12.0);
-    }
-
-    #[test]
-    fn a_line_has_four_fields() {
-        let mut read = request(Op::Read, 5, 6);
-        read.marks = "am".into();
-        assert_eq!(read.to_string(), "7 Ram 5 6");
     }
 }

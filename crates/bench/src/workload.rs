@@ -110,6 +110,15 @@ impl SmallFiles {
     }
 }
 
+/// Reads a file to its end.
+///
+/// # Errors
+/// As the system says.
+pub fn read_whole(path: &Path) -> Result<(), Error> {
+    let read = File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut std::io::sink()));
+    read.map(drop).map_err(Error::at("reading", path))
+}
+
 /// Makes a file with this content.
 ///
 /// # Errors
@@ -156,7 +165,7 @@ fn wrong(path: &Path) -> Error {
 }
 
 /// Bytes that look random, and depend on a file's number.
-struct Content {
+pub struct Content {
     pool: Vec<u8>,
     buffer: Vec<u8>,
 }
@@ -165,7 +174,8 @@ struct Content {
 const POOL: usize = 1 << 20;
 
 impl Content {
-    fn new(most: usize) -> Content {
+    /// For pieces of at most `most` bytes.
+    pub fn new(most: usize) -> Content {
         let words = (0..(POOL + most) as u64 / 8 + 1).map(scramble);
         Content {
             pool: words.flat_map(u64::to_le_bytes).collect(),
@@ -173,7 +183,8 @@ impl Content {
         }
     }
 
-    fn of(&mut self, number: u64, size: usize) -> &[u8] {
+    /// `size` bytes that belong to a number.
+    pub fn of(&mut self, number: u64, size: usize) -> &[u8] {
         let start = (scramble(!number) % POOL as u64) as usize;
         self.buffer.clear();
         self.buffer

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing on Debian 12, and says what it cannot install.
 #
-#   setup.sh run|test
+#   setup.sh [bench]
 set -eu
 
 command -v cargo >/dev/null || {
@@ -22,6 +22,11 @@ need blkid util-linux
 need xz xz-utils
 need diff diffutils
 need python3 python3
+# The file systems that LoamFS is measured beside.
+if [ "${1:-}" = bench ]; then
+    need mkfs.xfs xfsprogs
+    need mkfs.btrfs btrfs-progs
+fi
 [ -z "$missing" ] && exit 0
 
 echo "setup: installing$missing"

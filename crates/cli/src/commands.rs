@@ -1,7 +1,9 @@
 //! The commands, one file each.
 
+pub mod bench;
 pub mod cat;
 pub mod check;
+pub mod drop_caches;
 pub mod dump;
 pub mod generate;
 pub mod get;
@@ -14,6 +16,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod probe;
 pub mod put;
+pub mod settle;
 pub mod stat;
 pub mod tree;
 pub mod trim;
@@ -55,6 +58,9 @@ pub enum Command {
     Stat(stat::StatArgs),
     Put(put::PutArgs),
     Get(get::GetArgs),
+    Settle(settle::SettleArgs),
+    DropCaches(drop_caches::DropCachesArgs),
+    Bench(bench::BenchArgs),
     #[command(hide = true)]
     Probe(probe::ProbeArgs),
     #[command(hide = true)]
@@ -97,6 +103,9 @@ impl Command {
             Self::Stat(args) => args.run(),
             Self::Put(args) => args.run(),
             Self::Get(args) => args.run(),
+            Self::Settle(args) => args.run(),
+            Self::DropCaches(args) => args.run(),
+            Self::Bench(args) => args.run(),
             Self::GenerateMan(args) => args.run(),
             Self::Completions(args) => args.run(),
         }
@@ -152,6 +161,12 @@ mod tests {
             "map /mnt/file",
             "map --json vol.img /file",
             "probe vol.img",
+            "settle /mnt",
+            "drop-caches /mnt",
+            "bench run --suite papers --scale small --out results.json --work /tmp",
+            "bench replay a.trace.gz --preset reference --json",
+            "bench report results.json --html report.html",
+            "bench claims --only create --work /tmp",
         ] {
             let words = std::iter::once("loamfs").chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

@@ -8,6 +8,8 @@ use std::path::Path;
 use loamfs_fuse::{MountEntry, backing_file};
 use rustix::fs::{major, minor};
 
+use crate::failure::{Failure, Kind};
+
 /// The subtype of our mounts, as in `fuse.loamfs` and `fuseblk.loamfs`.
 pub const SUBTYPE: &str = "loamfs";
 
@@ -22,6 +24,18 @@ pub fn ours() -> Vec<MountEntry> {
 pub fn find(path: &Path) -> Option<MountEntry> {
     let on_it = loamfs_fuse::find_mount(path, SUBTYPE.as_ref());
     on_it.unwrap_or_default().or_else(|| find_source(path))
+}
+
+/// As [`find`].
+///
+/// # Errors
+///
+/// If there is none.
+pub fn mounted(path: &Path) -> Result<MountEntry, Failure> {
+    find(path).ok_or_else(|| {
+        let told = format!("no LoamFS is mounted on {}", path.display());
+        Failure::new(Kind::NoInput, told)
+    })
 }
 
 /// The mount whose volume is on `path`, directly or through a loop device.

@@ -169,6 +169,11 @@ impl Blocks {
         self.cache.weight()
     }
 
+    /// Forgets all that the device has, too.
+    pub fn forget_all(&mut self) {
+        self.cache.clear();
+    }
+
     /// Tree nodes that only memory has.
     pub fn dirty_count(&self) -> usize {
         self.dirty.len()
@@ -281,6 +286,12 @@ impl Blocks {
         }
         self.pinned.insert(fetch.key(), block);
         Ok(())
+    }
+
+    /// Keeps bytes that the device has now, as those at `addr` with this checksum.
+    pub fn keep(&mut self, addr: FragAddr, checksum: u64, bytes: Arc<[u8]>) {
+        self.cache
+            .insert(Key { addr, checksum }, Block::Bytes(bytes));
     }
 
     /// No operation waits for what was fetched any more.

@@ -269,6 +269,11 @@ impl Inodes {
         self.touch_block(block_of(ino));
     }
 
+    /// Drops all idle inodes. Only between operations.
+    pub fn forget(&mut self) {
+        self.nodes.retain(|_, node| !node.idle());
+    }
+
     /// Drops idle inodes once there are too many. Only between operations, which count on what they loaded.
     pub fn shrink(&mut self) {
         if self.nodes.len() < self.nodes_max + self.busy {

@@ -189,6 +189,11 @@ impl Reader {
         self.windows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Forgets all windows.
+    pub fn forget(&self) {
+        self.windows().map.clear();
+    }
+
     /// Forgets every window that overlaps what was just written.
     pub fn written(&self, offset: u64, len: u64) {
         let mut windows = self.windows();

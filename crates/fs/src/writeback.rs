@@ -13,6 +13,7 @@ use loamfs_format::summary::Record;
 use loamfs_format::{Extent, FragAddr, Ino, Pointer};
 use loamfs_space::Found;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Homed data to be written.
 #[derive(Debug)]
@@ -514,6 +515,7 @@ impl Core {
         if node.homed.is_clean() {
             self.homed.remove(&ino);
         }
+        self.keep_tail(&batch);
         for (block, extent) in &batch.homes {
             self.show_home(ino, *block, *extent)?;
         }
@@ -528,6 +530,22 @@ impl Core {
         }
         self.touch(ino);
         Ok(())
+    }
+
+    /// Keeps the last unit of a file that does not end with it: the next append completes it, and would read it back.
+    fn keep_tail(&mut self, batch: &Batch) {
+        let unit = batch.shown / UNIT;
+        let (unit_frags, per_block) = (self.geometry.unit_frags(), self.geometry.block_units());
+        let home = batch.homes.iter().find_map(|(block, extent)| {
+            let frags = unit.checked_sub(block * per_block)? * unit_frags;
+            (frags < extent.frags).then(|| extent.start.checked_add(frags))?
+        });
+        let crc = batch.crcs.iter().find(|(of, _)| *of == unit);
+        if let (Some(addr), Some((_, crc)), Some(bytes)) = (home, crc, batch.units.get(&unit))
+            && unit_crc(bytes) == *crc
+        {
+            self.blocks.keep(addr, (*crc).into(), Arc::clone(bytes));
+        }
     }
 
     /// The next segment says that these blocks have this home.

@@ -182,3 +182,44 @@ fn many_overwrites_of_one_file_take_several_segments() {
     }
     volume.close().unwrap();
 }
+
+#[test]
+fn dropped_caches_are_read_again_from_the_device() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, 100, 1000);
+    volume.drop_caches().unwrap();
+    let before = volume.info().device;
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    for i in 0..100 {
+        let ino = volume.lookup(dir, &name(i)).unwrap().ino;
+        assert_eq!(volume.read(ino, 0, 1000).unwrap(), [i as u8; 1000]);
+    }
+    let reads = since(&volume, before).total();
+    assert!(reads.read_bytes >= 100 * 1000, "{reads:?}");
+}
+
+#[test]
+fn an_append_does_not_read_back_what_was_written_before() {
+    let device = made(256 << 20);
+    let volume = open(&device);
+    let files: Vec<_> = (0..50)
+        .map(|i| volume.create(ROOT_INO, &name(i), &NEW).unwrap().ino)
+        .collect();
+    for ino in &files {
+        volume.write(*ino, 0, &[1; 100_000]).unwrap();
+    }
+    volume.sync().unwrap();
+    let before = volume.info().device;
+    for ino in &files {
+        volume.write(*ino, 100_000, &[2; 1_000]).unwrap();
+    }
+    volume.sync().unwrap();
+    let cost = since(&volume, before).total();
+    assert_eq!(cost.reads, 0, "{cost:?}");
+    volume.drop_caches().unwrap();
+    for ino in &files {
+        let end = volume.read(*ino, 99_000, 3_000).unwrap();
+        assert_eq!(end, [[1; 1_000], [2; 1_000]].concat());
+    }
+}

@@ -45,7 +45,7 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
                     measured,
                     read.mean() >= 128 << 10,
                 ),
-                Kind::Ext4 => Row::told(format!("  {what}: {}", kind.name()), measured),
+                _ => Row::told(format!("  {what}: {}", kind.name()), measured),
             });
         }
     }

@@ -1,5 +1,6 @@
 //! A mounted file system.
 
+use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -8,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use super::{Kind, Lab, run};
+use super::{Lab, run};
 use crate::Error;
 use crate::cleanup::{Guard, later};
 
@@ -51,6 +52,8 @@ impl Mounted {
             said,
         };
         let mut child = command
+            // That it was unmounted goes without saying.
+            .env("LOAMFS_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // A signal from the terminal is for us: the mount is taken away in its turn.
@@ -80,10 +83,11 @@ impl Mounted {
         })
     }
 
-    pub(super) fn ext4(lab: &Lab) -> Result<Mounted, Error> {
-        debug_assert_eq!(lab.kind, Kind::Ext4);
+    /// A file system of the kernel, of a type and with options of its own.
+    pub(super) fn kernel(lab: &Lab, (name, options): (&str, &str)) -> Result<Mounted, Error> {
         let flags = MountFlags::NOATIME;
-        rustix::mount::mount(lab.device(), &lab.mountpoint, "ext4", flags, None)
+        let options = CString::new(options).unwrap_or_default();
+        rustix::mount::mount(lab.device(), &lab.mountpoint, name, flags, &*options)
             .map_err(|errno| Error::at("mounting on", &lab.mountpoint)(errno.into()))?;
         Ok(Mounted {
             path: lab.mountpoint.clone(),
@@ -125,6 +129,28 @@ impl Mounted {
             command: "loamfs info --json".into(),
             said: error.to_string(),
         })
+    }
+
+    /// Has LoamFS's daemon do something: `settle`, `drop-caches`. Nothing for file systems of the kernel.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn tell(&self, command: &str) -> Result<(), Error> {
+        if self.daemon.is_some() {
+            run(Command::new(&self.loamfs).arg(command).arg(&self.path))?;
+        }
+        Ok(())
+    }
+
+    /// Drops what the daemon and the kernel keep.
+    ///
+    /// # Errors
+    /// Without root, or if the daemon fails.
+    pub fn drop_caches(&self) -> Result<(), Error> {
+        match self.daemon {
+            Some(_) => self.tell("drop-caches"),
+            None => super::drop_caches(),
+        }
     }
 
     /// Memory of the daemon; `None` for file systems of the kernel.

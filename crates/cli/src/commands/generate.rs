@@ -37,23 +37,24 @@ impl ManArgs {
         fs::create_dir_all(&self.directory)
             .map_err(|error| Failure::io(&self.directory, &error))?;
         let root = Cli::command();
-        for command in root
-            .get_subcommands()
-            .filter(|command| !command.is_hide_set())
-        {
-            let called = format!("loamfs {}", command.get_name());
-            let name = format!("loamfs-{}", command.get_name());
-            // clap wants names that live as long as the program; a name a command is little.
-            let named: &'static str = name.clone().leak();
-            let command = command.clone().name(named).bin_name(called);
-            page(&self.directory, command, &name, "1")?;
-        }
-        page(&self.directory, root, "loamfs", "1")?;
+        pages(&self.directory, root, &["loamfs"])?;
         page(&self.directory, MkfsHelper::command(), "mkfs.loamfs", "8")?;
         page(&self.directory, FsckHelper::command(), "fsck.loamfs", "8")?;
         page(&self.directory, MountHelper::command(), "mount.loamfs", "8")?;
         Ok(0)
     }
+}
+
+/// A page for a command that is called by these words, and for each of its own.
+fn pages(directory: &Path, command: Command, words: &[&str]) -> Result<(), Failure> {
+    for own in command.get_subcommands().filter(|own| !own.is_hide_set()) {
+        pages(directory, own.clone(), &[words, &[own.get_name()]].concat())?;
+    }
+    let name = words.join("-");
+    // clap wants names that live as long as the program; a name a command is little.
+    let named: &'static str = name.clone().leak();
+    let command = command.name(named).bin_name(words.join(" "));
+    page(directory, command, &name, "1")
 }
 
 fn page(directory: &Path, command: Command, name: &str, section: &str) -> Result<(), Failure> {

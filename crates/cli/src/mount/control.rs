@@ -5,6 +5,8 @@
 //! - `info`: its report as JSON;
 //! - `map INODE`: a line of JSON for each piece of a file's content, then `done`;
 //! - `sync`: `done` when everything is durable;
+//! - `drop`: `done` when everything is durable, and forgotten that was read;
+//! - `settle`: `done` when what waited in the log is at home, and durable;
 //! - `trim START LENGTH LEAST`, in bytes: `done` and how many bytes the device was told to forget;
 //! - `label TEXT`: `done` when the volume has that label;
 //! - `freeze`, `thaw`: `done` when the volume takes no changes any more, or again;
@@ -39,6 +41,10 @@ pub enum Request {
     Map(u64),
     /// Make everything durable.
     Sync,
+    /// Make everything durable, and forget what was read.
+    Drop,
+    /// Bring parts of large files that wait in the log to their homes.
+    Settle,
     /// Tell the device what is free: first byte, length, least run.
     Trim([u64; 3]),
     /// Give the volume another label.
@@ -56,6 +62,8 @@ impl Request {
             Self::Info => "info".to_owned(),
             Self::Map(ino) => format!("map {ino}"),
             Self::Sync => "sync".to_owned(),
+            Self::Drop => "drop".to_owned(),
+            Self::Settle => "settle".to_owned(),
             Self::Trim([start, len, least]) => format!("trim {start} {len} {least}"),
             Self::Label(label) => format!("label {label}"),
             Self::Freeze => "freeze".to_owned(),
@@ -70,6 +78,8 @@ impl Request {
             "info" => Self::Info,
             "map" => Self::Map(numbers.next()??),
             "sync" => Self::Sync,
+            "drop" => Self::Drop,
+            "settle" => Self::Settle,
             "trim" => Self::Trim([numbers.next()??, numbers.next()??, numbers.next()??]),
             "label" => Self::Label(rest.to_owned()),
             "freeze" => Self::Freeze,
@@ -327,6 +337,8 @@ mod tests {
             Request::Info,
             Request::Map(77),
             Request::Sync,
+            Request::Drop,
+            Request::Settle,
             Request::Trim([0, u64::MAX, 4096]),
             Request::Label("two words".to_owned()),
             Request::Label(String::new()),

@@ -10,6 +10,9 @@ use super::control::{Answers, Request};
 use super::daemon::Spec;
 use crate::report::{Identity, Report, piece_json};
 
+/// Images that are settled at once.
+const SETTLE_STEP: usize = 1024;
+
 /// Answers other commands. Holds the volume weakly: it must be gone when the daemon says `done`.
 pub struct Desk {
     /// The volume.
@@ -35,6 +38,8 @@ impl Answers for Desk {
                 "done".to_owned()
             }
             Request::Sync => done(volume.sync())?,
+            Request::Drop => done(volume.drop_caches())?,
+            Request::Settle => done(settle(&volume))?,
             Request::Trim([start, len, least]) => {
                 let told = volume.trim(*start, *len, *least);
                 format!("done {}", told.map_err(|error| error.to_string())?)
@@ -55,6 +60,21 @@ impl Desk {
         Report::new(volume, &self.identity, device, Some(mountpoint))
             .to_json()
             .map_err(|error| error.to_string())
+    }
+}
+
+/// Settles all that can be.
+fn settle(volume: &Volume) -> Result<(), loamfs_fs::Error> {
+    volume.sync()?;
+    let mut before = u64::MAX;
+    loop {
+        let images = volume.info().images;
+        // What cannot be settled waits on.
+        if images == 0 || images >= before {
+            return volume.sync();
+        }
+        before = images;
+        volume.settle(SETTLE_STEP)?;
     }
 }
 

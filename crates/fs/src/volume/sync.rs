@@ -75,6 +75,24 @@ impl Volume {
         })
     }
 
+    /// Makes everything durable, and forgets what was read: blocks, inodes and windows of the log. Bitmaps stay.
+    ///
+    /// # Errors
+    /// As [`Volume::sync`]; nothing is forgotten then.
+    pub fn drop_caches(&self) -> Result<(), Error> {
+        self.sync()?;
+        {
+            let mut core = self.core();
+            // An operation that was sent back for more counts on what it has.
+            if core.blocks.retrying == 0 {
+                core.inodes.forget();
+                core.blocks.forget_all();
+            }
+        }
+        self.reader.forget();
+        Ok(())
+    }
+
     /// Returns when everything is on the device.
     ///
     /// # Errors

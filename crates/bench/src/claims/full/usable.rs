@@ -186,7 +186,10 @@ fn filler(directory: &Path, bytes: usize) -> Result<Child, Error> {
     };
     let program = std::env::current_exe().map_err(failed)?;
     let mut command = Command::new(program);
-    command.arg("fill").arg(directory).arg(bytes.to_string());
+    command
+        .args(["bench", "fill"])
+        .arg(directory)
+        .arg(bytes.to_string());
     command.stdout(Stdio::piped()).spawn().map_err(failed)
 }
 

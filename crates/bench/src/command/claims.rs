@@ -1,0 +1,74 @@
+//! `loamfs bench claims`.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{need_root, print, tell, this_program};
+use crate::claims::{Claim, Scale};
+use crate::lab::Tools;
+use crate::{Error, cleanup, table};
+
+/// Compare what the project promises with what is measured; exit code 1 if anything does not hold (root).
+#[derive(Debug, Args)]
+pub struct ClaimsArgs {
+    /// Only these, instead of all that promise something.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<Claim>,
+    /// This many files instead of each claim's own number; the bounds stay.
+    #[arg(long)]
+    files: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Directory for images and mount points, on a file system with direct I/O and some 10 GiB of room.
+    #[arg(long, value_name = "DIR")]
+    work: PathBuf,
+    /// The loamfs program. Default: this one.
+    #[arg(long, value_name = "FILE")]
+    loamfs: Option<PathBuf>,
+    /// Keep the traces in this directory.
+    #[arg(long, value_name = "DIR")]
+    traces: Option<PathBuf>,
+    /// Mount options for LoamFS.
+    #[arg(short, long)]
+    options: Option<String>,
+}
+
+impl ClaimsArgs {
+    /// Whether all that were asked for hold.
+    pub fn run(self) -> Result<bool, Error> {
+        need_root()?;
+        cleanup::on_signals()?;
+        let tools = Tools {
+            work: std::path::absolute(&self.work).map_err(Error::at("finding", &self.work))?,
+            loamfs: self.loamfs.map_or_else(this_program, Ok)?,
+            options: self.options,
+            traces: self.traces,
+        };
+        let scale = Scale { files: self.files };
+        let promises = Claim::value_variants()
+            .iter()
+            .filter(|claim| claim.is_promise());
+        let chosen: Vec<Claim> = if self.only.is_empty() {
+            promises.copied().collect()
+        } else {
+            self.only
+        };
+        let mut rows = Vec::new();
+        for claim in chosen {
+            // Minutes pass; whoever waits wants to know for what.
+            let name = claim.to_possible_value();
+            let name = name.as_ref().map_or("", |value| value.get_name());
+            tell(&format!("{name} ..."));
+            rows.extend(claim.run(&tools, scale)?);
+        }
+        let text = if self.json {
+            serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n"
+        } else {
+            table::text(&rows)
+        };
+        print(&text)?;
+        Ok(rows.iter().all(|row| row.holds != Some(false)))
+    }
+}

@@ -1,0 +1,113 @@
+//! Disks that have names. Sizes follow from the device that was traced.
+
+use std::fmt;
+
+use super::conventional::Conventional;
+use super::mechanics::Mechanics;
+use super::queue::Queue;
+use super::shingled::{Shingled, Shingles};
+use super::{Arm, Surface};
+use crate::trace::SECTOR;
+
+/// A disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Preset {
+    /// A hard disk of 7200 rpm.
+    Reference,
+    /// A drive-managed shingled disk with the mechanics of `reference`.
+    ReferenceShingled,
+}
+
+/// The mechanics of `reference`, which stand for a usual desktop disk of 3.5 inches, of no make:
+/// - 7200 rpm: most such disks, and all conventional ones that hFS and ext4-lazy were measured on since 2000;
+/// - 0.8 ms from track to track, 8.5 ms over a third of the stroke, 16 ms over all of it: the order of what data
+///   sheets of such disks name for track to track, average and full seeks;
+/// - 200 to 150 MB/s: the outer edge of disks of about 1 TB a platter. The inner edge of a full stroke is slower
+///   (about half); 150 MB/s stands for a volume that does not go to the very end.
+pub const HARD_DISK: Mechanics = Mechanics {
+    turn: 60.0 / 7200.0,
+    shortest: 0.8e-3,
+    average: 8.5e-3,
+    longest: 16e-3,
+    outer: 200e6,
+    inner: 150e6,
+};
+
+/// Writes that wait: the depth of SATA's native command queueing.
+const DEPTH: usize = 32;
+
+/// Sectors that waiting writes are merged up to: 4 MiB.
+const MERGED: u64 = (4 << 20) / SECTOR;
+
+/// Sectors of a band of 30 MiB: Skylight's finding for a Seagate disk.
+const BAND: u64 = (30 << 20) / SECTOR;
+
+/// Sectors of the persistent cache: a hundredth of the device, and no less than 128 MiB, so that the small devices of
+/// quick runs have one to speak of.
+const fn cache(sectors: u64) -> u64 {
+    let (part, least) = (sectors / 100, (128 << 20) / SECTOR);
+    if part > least { part } else { least }
+}
+
+/// A disk that can be used.
+pub struct Disk {
+    /// Its arm.
+    pub arm: Arm,
+    /// Its queue.
+    pub queue: Queue,
+    /// What it writes on.
+    pub surface: Box<dyn Surface>,
+}
+
+impl Preset {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Preset::Reference => "reference",
+            Preset::ReferenceShingled => "reference-shingled",
+        }
+    }
+
+    /// A disk of `sectors` sectors.
+    pub fn disk(self, sectors: u64) -> Disk {
+        let queue = Queue::new(DEPTH, MERGED);
+        match self {
+            Preset::Reference => Disk {
+                arm: Arm::new(HARD_DISK, sectors),
+                queue,
+                surface: Box::new(Conventional),
+            },
+            Preset::ReferenceShingled => {
+                let shingles = Shingles {
+                    band: BAND,
+                    cache: cache(sectors),
+                    streamed: (1 << 20) / SECTOR,
+                    runs: 8,
+                    passes: 3.0,
+                };
+                Disk {
+                    arm: Arm::new(HARD_DISK, sectors + shingles.cache),
+                    queue,
+                    surface: Box::new(Shingled::new(shingles, sectors)),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_devices_get_a_cache_of_128_mib() {
+        assert_eq!(cache((2 << 30) / SECTOR) * SECTOR, 128 << 20);
+        assert_eq!(cache((100 << 30) / SECTOR) * SECTOR, 1 << 30);
+    }
+}

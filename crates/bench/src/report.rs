@@ -1,0 +1,275 @@
+//! A page that shows results beside the papers' figures: one file of HTML with its pictures in it, for light and dark
+//! screens and for paper. It needs no script and nothing from elsewhere.
+
+mod chart;
+mod html;
+mod losses;
+mod papers;
+mod style;
+
+use clap::ValueEnum;
+
+use crate::disk::Preset;
+use crate::lab::Kind;
+use crate::results::{About, Results, summarise};
+use crate::table::size;
+use html::{Table, escape, figure};
+
+/// The page.
+pub fn page(results: &Results) -> String {
+    let sections = [
+        head(&results.about),
+        overview(results),
+        losses::section(results),
+        papers::section(results),
+        charts(results),
+        pictures(results),
+        method(results),
+    ];
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>LoamFS measured</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n{}</main>\n</body>\n</html>\n",
+        style::CSS,
+        sections.concat()
+    )
+}
+
+/// The file systems that have a run, in their order.
+fn kinds(results: &Results) -> Vec<Kind> {
+    let present = |kind: &&Kind| results.runs.iter().any(|run| run.kind == **kind);
+    Kind::value_variants()
+        .iter()
+        .filter(present)
+        .copied()
+        .collect()
+}
+
+fn head(about: &About) -> String {
+    let scale = about.scale.to_possible_value();
+    let scale = scale.as_ref().map_or("", |value| value.get_name());
+    let suite = about.suite.to_possible_value();
+    let suite = suite.as_ref().map_or("", |value| value.get_name());
+    let mut again = format!(
+        "loamfs bench run --suite {suite} --scale {scale} --seed {} --out results.json",
+        about.seed
+    );
+    if let Some(options) = &about.options {
+        again += &format!(" --options {options}");
+    }
+    format!(
+        "<h1>LoamFS measured</h1>\n\
+         <p>The papers' workloads on LoamFS and on file systems of the kernel. Each ran through a mounted directory on a \
+         loop device; every request that reached the device was traced, compared with the device's own counters, and \
+         priced by one instrument: simulated disks whose busy time counts. Seconds on this page are seconds of those \
+         disks, not of the machine.</p>\n\
+         <p>loamfs {}, Linux {}, {} processors, begun {} (UTC), scale <b>{scale}</b>. To run it again: \
+         <code>{}</code>, then <code>loamfs bench report results.json --html report.html</code>.</p>\n",
+        escape(&about.version),
+        escape(&about.kernel),
+        about.processors,
+        date(about.began),
+        escape(&again)
+    )
+}
+
+/// All phases of each workload together.
+fn overview(results: &Results) -> String {
+    let mut table = Table::new(&[
+        "workload",
+        "file system",
+        "hard disk, s",
+        "shingled disk, s",
+        "cleaning owed, s",
+        "reads",
+        "bytes read",
+        "writes",
+        "bytes written",
+        "flushes",
+        "runs",
+    ]);
+    let mut failures = String::new();
+    let mut last = String::new();
+    for row in summarise(results) {
+        if let Some(failed) = &row.failed {
+            failures += &format!(
+                "<p class=\"loss\">{} on {} failed: {}</p>\n",
+                escape(&row.case),
+                row.kind.name(),
+                escape(failed)
+            );
+        }
+        let [disk, shingled] = row.totals.as_slice() else {
+            continue;
+        };
+        if last != row.case {
+            table.group();
+            last.clone_from(&row.case);
+        }
+        let seconds = |index: usize, seconds: f64| match row.spread[index] {
+            _ if row.runs < 2 => format!("{seconds:.2}"),
+            (least, most) => format!("{seconds:.2} ({least:.1} to {most:.1})"),
+        };
+        table.row(
+            row.kind == Kind::Loam,
+            &[
+                row.case.clone(),
+                row.kind.name().to_owned(),
+                seconds(0, disk.seconds),
+                seconds(1, shingled.seconds),
+                format!("{:.1}", shingled.owed_seconds),
+                disk.read.requests.to_string(),
+                size(disk.read.bytes),
+                disk.written.requests.to_string(),
+                size(disk.written.bytes),
+                disk.flushes.to_string(),
+                row.runs.to_string(),
+            ],
+        );
+    }
+    format!("<h2>All workloads</h2>\n{failures}{}", table.html())
+}
+
+fn charts(results: &Results) -> String {
+    let mut out = String::from("<h2>Time, requests and bytes</h2>\n");
+    for case in results.cases() {
+        let mut bars: [Vec<chart::Bar>; 4] = Default::default();
+        for kind in kinds(results) {
+            let get = |preset| results.median(case, kind, preset, &[]);
+            let (Some((disk, ..)), Some((shingled, ..))) =
+                (get(Preset::Reference), get(Preset::ReferenceShingled))
+            else {
+                continue;
+            };
+            let bar = |value: f64, more: f64, label: String| chart::Bar {
+                name: kind.name().into(),
+                value,
+                more,
+                label,
+                ours: kind == Kind::Loam,
+            };
+            bars[0].push(bar(disk.seconds, 0.0, format!("{:.2} s", disk.seconds)));
+            bars[1].push(bar(
+                shingled.seconds,
+                shingled.owed_seconds,
+                format!("{:.2} + {:.1} s", shingled.seconds, shingled.owed_seconds),
+            ));
+            let requests = (disk.read.requests + disk.written.requests) as f64;
+            bars[2].push(bar(requests, 0.0, format!("{requests}")));
+            let bytes = disk.read.bytes + disk.written.bytes;
+            bars[3].push(bar(bytes as f64, 0.0, size(bytes)));
+        }
+        let titles = [
+            "hard disk, seconds",
+            "shingled disk, seconds, and (pale) cleaning still owed",
+            "requests",
+            "bytes read and written",
+        ];
+        let panels: Vec<String> = titles
+            .iter()
+            .zip(&bars)
+            .map(|(title, bars)| chart::bars(&format!("{case}: {title}"), title, bars))
+            .collect();
+        out += &figure(&format!("<b>{}</b>", escape(case)), &panels);
+    }
+    out
+}
+
+fn pictures(results: &Results) -> String {
+    let mut out = String::from(
+        "<h2>Where requests go</h2>\n<p>As in ext4-lazy's Figs 6 and 8: the offset of requests on the device over the \
+         disk's busy time; reads are blue, writes orange. Above them the rate at which bytes passed.</p>\n",
+    );
+    for case in results.cases() {
+        for preset in Preset::value_variants() {
+            let mut panels = Vec::new();
+            let mut every = 1;
+            for kind in kinds(results) {
+                let runs = results.of(case, kind);
+                let Some(run) = runs
+                    .iter()
+                    .find(|run| run.pictures.contains_key(preset.name()))
+                else {
+                    continue;
+                };
+                if let Some(picture) = run.pictures.get(preset.name()) {
+                    every = every.max(picture.every);
+                    let title = format!("{case} on {}, {preset}", kind.name());
+                    panels.push(chart::offsets(
+                        &title,
+                        kind.name(),
+                        picture,
+                        run.case.device,
+                    ));
+                }
+            }
+            if !panels.is_empty() {
+                let caption = format!(
+                    "<b>{}</b> on <b>{preset}</b>; up to one dot for {every} requests",
+                    escape(case)
+                );
+                out += &figure(&caption, &panels);
+            }
+        }
+    }
+    out
+}
+
+fn method(results: &Results) -> String {
+    let devices = results.runs.iter().map(|run| run.case.device);
+    format!(
+        "<h2>How it was measured</h2>\n<ul>\n\
+         <li>Devices of {} on loop devices with direct I/O, rotational, scheduler none, read-ahead 128 KiB; no discard, \
+         noatime. mkfs defaults, but for lazy initialisation off and fixed hash seeds; ext4-journal has the largest \
+         journal that the device allows. mkfs is not traced.</li>\n\
+         <li>A phase includes its write-back: sync, unmount, all caches dropped, mount (PostMark and the file server: \
+         sync). A sync every 5,000 operations, in ageing every 1,000.</li>\n\
+         <li>The hard disk: 7200 rpm, seeks of 0.8 to 16 ms (8.5 ms over a third of the stroke), 200 to 150 MB/s, 32 \
+         writes queued, nearest first. The shingled disk: the same mechanics, bands of 30 MiB, a persistent cache of \
+         1 % (128 MiB at least) that is emptied band by band. Busy time in issue order; nobody thinks.</li>\n\
+         <li>Directories and files follow from the seed. With several runs the medians count; least and most are in \
+         parentheses.</li>\n\
+         <li>The papers' figures are of their machines and disks, and of other sizes unless the scale is <i>paper</i>: \
+         compare proportions, not seconds.</li>\n\
+         <li>Caches are cold where a phase says so because they were dropped, not because memory was limited: memory \
+         limits do not charge XFS's buffers alike.</li>\n</ul>\n",
+        devices
+            .max()
+            .map_or_else(String::new, |bytes| format!("up to {}", size(bytes))),
+    )
+}
+
+/// A time of day, from seconds since 1970 (the civil calendar of days since then).
+fn date(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    // Eras of 400 years from 1 March 0000.
+    let day = days + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let shifted = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02}",
+        rest / 3_600,
+        rest % 3_600 / 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_follow_the_calendar() {
+        assert_eq!(date(0), "1970-01-01 00:00");
+        assert_eq!(date(951_782_400 + 3_660), "2000-02-29 01:01");
+        assert_eq!(date(1_735_689_599), "2024-12-31 23:59");
+    }
+}

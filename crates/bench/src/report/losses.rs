@@ -1,0 +1,129 @@
+//! Where LoamFS is not the first: as plainly as where it is.
+
+use clap::ValueEnum;
+
+use super::html::{Table, escape};
+use super::kinds;
+use crate::disk::{Preset, Tally};
+use crate::lab::Kind;
+use crate::results::Results;
+
+/// How much slower than another counts as a loss.
+const MARGIN: f64 = 1.02;
+
+/// A phase in which another file system is faster.
+struct Loss {
+    case: String,
+    phase: String,
+    preset: Preset,
+    ours: Tally,
+    best: Kind,
+    theirs: Tally,
+}
+
+/// The section.
+pub fn section(results: &Results) -> String {
+    let losses = find(results);
+    let mut out = String::from("<h2>Where LoamFS loses</h2>\n");
+    if losses.is_empty() {
+        return out + "<p>In no phase is another file system faster by more than 2 %.</p>\n";
+    }
+    out += "<p>Every phase in which another file system takes less time on the same disk, by more than 2 %: the best of \
+            them, and what LoamFS's time went into. The largest differences come first.</p>\n";
+    let mut table = Table::new(&[
+        "workload",
+        "phase",
+        "disk",
+        "LoamFS, s",
+        "best",
+        "best, s",
+        "times",
+        "LoamFS: reads",
+        "writes",
+        "moving, s",
+        "cleaning, s",
+        "best: reads",
+        "writes",
+        "moving, s",
+    ]);
+    for loss in losses {
+        let requests = |sum: crate::trace::Sum| {
+            format!(
+                "{} of {:.1} MiB",
+                sum.requests,
+                sum.bytes as f64 / f64::from(1 << 20)
+            )
+        };
+        table.row(
+            false,
+            &[
+                loss.case,
+                loss.phase,
+                loss.preset.to_string(),
+                format!("{:.2}", loss.ours.seconds),
+                loss.best.name().into(),
+                format!("{:.2}", loss.theirs.seconds),
+                format!("{:.2}", loss.ours.seconds / loss.theirs.seconds.max(1e-9)),
+                requests(loss.ours.read),
+                requests(loss.ours.written),
+                format!("{:.2}", loss.ours.positioning_seconds),
+                format!("{:.2}", loss.ours.cleaning_seconds),
+                requests(loss.theirs.read),
+                requests(loss.theirs.written),
+                format!("{:.2}", loss.theirs.positioning_seconds),
+            ],
+        );
+    }
+    out + &table.html() + &missing(results)
+}
+
+fn find(results: &Results) -> Vec<Loss> {
+    let mut losses = Vec::new();
+    for case in results.cases() {
+        let Some(run) = results.of(case, Kind::Loam).first().copied() else {
+            continue;
+        };
+        for phase in &run.phases {
+            for preset in Preset::value_variants() {
+                let median = |kind| {
+                    let median = results.median(case, kind, *preset, &[&phase.name]);
+                    median.map(|(tally, ..)| tally)
+                };
+                let peers = kinds(results)
+                    .into_iter()
+                    .filter(|kind| *kind != Kind::Loam);
+                let best = peers
+                    .filter_map(|kind| Some((kind, median(kind)?)))
+                    .min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
+                if let (Some(ours), Some((best, theirs))) = (median(Kind::Loam), best)
+                    && ours.seconds > MARGIN * theirs.seconds
+                {
+                    losses.push(Loss {
+                        case: case.to_owned(),
+                        phase: phase.name.clone(),
+                        preset: *preset,
+                        ours,
+                        best,
+                        theirs,
+                    });
+                }
+            }
+        }
+    }
+    let lost = |loss: &Loss| loss.ours.seconds - loss.theirs.seconds;
+    losses.sort_by(|a, b| lost(b).total_cmp(&lost(a)));
+    losses
+}
+
+/// Workloads for which there is nothing to compare.
+fn missing(results: &Results) -> String {
+    let without = |case: &&str| results.of(case, Kind::Loam).is_empty();
+    let cases: Vec<&str> = results.cases().into_iter().filter(without).collect();
+    if cases.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p class=\"loss\">LoamFS has no figures for {}.</p>\n",
+        escape(&cases.join(", "))
+    )
+}

@@ -1,0 +1,181 @@
+//! What runs came to, as a file of JSON that grows from run to run.
+
+mod picture;
+mod summary;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::disk::{Preset, Tally, replay};
+use crate::lab::Kind;
+use crate::suite::{Case, Outcome, Scale, Suite, Workload};
+
+pub use picture::Picture;
+pub use summary::{Summary, summarise, text};
+
+/// What was run, where and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// Version of this program.
+    pub version: String,
+    /// Kernel.
+    pub kernel: String,
+    /// Processors.
+    pub processors: usize,
+    /// When it began, in seconds since 1970.
+    pub began: u64,
+    /// Which workloads.
+    pub suite: Suite,
+    /// How large.
+    pub scale: Scale,
+    /// The seed.
+    pub seed: u64,
+    /// Mount options for LoamFS.
+    pub options: Option<String>,
+    /// The archive that was extracted; the system's C headers without one.
+    pub archive: Option<String>,
+}
+
+/// All runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Results {
+    /// What was run.
+    pub about: About,
+    /// The runs.
+    pub runs: Vec<Run>,
+}
+
+/// A workload on a file system, once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// The workload.
+    pub case: Case,
+    /// The file system.
+    pub kind: Kind,
+    /// Number of the run, from 1.
+    pub run: u32,
+    /// Why there are no figures.
+    pub failed: Option<String>,
+    /// What each phase came to.
+    pub phases: Vec<PhaseResult>,
+    /// Where requests went, for some workloads.
+    pub pictures: BTreeMap<String, Picture>,
+}
+
+/// A phase of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PhaseResult {
+    /// Its name.
+    pub name: String,
+    /// Seconds on the machine that it ran on: no comparison of disks.
+    pub machine_seconds: f64,
+    /// By the name of the disk.
+    pub disks: BTreeMap<String, Tally>,
+}
+
+impl Run {
+    /// Prices what a run came to.
+    pub fn new(case: &Case, kind: Kind, run: u32, outcome: &Outcome) -> Run {
+        let mut phases: Vec<PhaseResult> = Vec::new();
+        let counted = outcome
+            .trace
+            .phases
+            .iter()
+            .filter(|phase| !phase.is_setup());
+        for (phase, seconds) in counted.zip(&outcome.seconds) {
+            match phases.iter_mut().find(|other| other.name == phase.name) {
+                Some(other) => other.machine_seconds += seconds,
+                None => phases.push(PhaseResult {
+                    name: phase.name.clone(),
+                    machine_seconds: *seconds,
+                    disks: BTreeMap::new(),
+                }),
+            }
+        }
+        for preset in Preset::value_variants() {
+            for tally in replay(&outcome.trace, *preset, case.device).phases {
+                if let Some(phase) = phases.iter_mut().find(|phase| phase.name == tally.name) {
+                    phase.disks.insert(preset.to_string(), tally);
+                }
+            }
+        }
+        let shown = matches!(
+            case.workload,
+            Workload::Makedirs | Workload::Postmark | Workload::Aging | Workload::Fileserver
+        );
+        let mut pictures = BTreeMap::new();
+        if shown && run == 1 {
+            for preset in Preset::value_variants() {
+                let picture = Picture::of(&outcome.trace, *preset, case.device);
+                pictures.insert(preset.to_string(), picture);
+            }
+        }
+        Run {
+            case: case.clone(),
+            kind,
+            run,
+            failed: None,
+            phases,
+            pictures,
+        }
+    }
+
+    /// A run that could not be made.
+    pub fn failed(case: &Case, kind: Kind, run: u32, error: &Error) -> Run {
+        Run {
+            case: case.clone(),
+            kind,
+            run,
+            failed: Some(error.to_string()),
+            phases: Vec::new(),
+            pictures: BTreeMap::new(),
+        }
+    }
+}
+
+impl Results {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or holds something else.
+    pub fn read(path: &Path) -> Result<Results, Error> {
+        let text = fs::read_to_string(path).map_err(Error::at("reading", path))?;
+        serde_json::from_str(&text).map_err(|error| Error::Data {
+            path: path.display().to_string(),
+            what: "file of results",
+            why: error.to_string(),
+        })
+    }
+
+    /// Writes a file, whole or not at all.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_string(self).unwrap_or_default() + "\n";
+        let aside = path.with_extension("json.new");
+        fs::write(&aside, text).map_err(Error::at("writing", &aside))?;
+        fs::rename(&aside, path).map_err(Error::at("writing", path))
+    }
+
+    /// Whether a run has been made.
+    pub fn has(&self, case: &Case, kind: Kind, run: u32) -> bool {
+        let same = |r: &&Run| r.case.name == case.name && r.kind == kind && r.run == run;
+        self.runs
+            .iter()
+            .find(same)
+            .is_some_and(|r| r.failed.is_none())
+    }
+
+    /// Takes in a run, in place of an earlier one that failed.
+    pub fn push(&mut self, run: Run) {
+        let same = |r: &Run| r.case.name == run.case.name && r.kind == run.kind && r.run == run.run;
+        self.runs.retain(|r| !same(r));
+        self.runs.push(run);
+    }
+}

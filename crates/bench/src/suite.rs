@@ -1,0 +1,230 @@
+//! The papers' workloads. Each makes the same operations on every file system: what they do follows from a seed.
+//!
+//! A workload is a series of phases. A phase includes its write-back: it ends with a sync, an unmount, caches dropped,
+//! and a mount (PostMark and the file server: a sync alone, as those programs end). Workloads sync every 5,000
+//! operations, the ageing one every 1,000. Phases whose name begins with `setup` are not counted.
+
+mod aging;
+mod archive;
+mod coldread;
+mod compile;
+mod largefile;
+mod mailspool;
+mod postmark;
+mod random;
+mod remove;
+mod smallfile;
+mod stage;
+mod tree;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::lab::{Kind, Lab, Tools};
+use crate::trace::Trace;
+
+pub use archive::pack_headers;
+pub use stage::Stage;
+
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Workload {
+    /// Files of 1 and 10 KB are made, read and deleted (LFS, Fig. 3).
+    Smallfile,
+    /// A large file is written and read, in order and at random (LFS, Fig. 4).
+    Largefile,
+    /// PostMark 1.5 (hFS, Table 2).
+    Postmark,
+    /// An archive is extracted, and all of it deleted (hFS, Table 3).
+    Archive,
+    /// Files and directories come and go (hFS, Table 4).
+    Aging,
+    /// A deep tree of directories is made, listed, packed, removed (ext4-lazy, Fig. 5).
+    Makedirs,
+    /// Files of 4 KiB in a deep tree are made, found, packed, removed (ext4-lazy, Fig. 5).
+    Createfiles,
+    /// Files are read one by one with cold caches (hashFS, section IV).
+    Coldread,
+    /// PostMark with large files in many directories (ext4-lazy, Figs 8 and 9).
+    Fileserver,
+    /// A C program is copied and built (hFS, Table 1).
+    Compile,
+    /// Messages are delivered, each synced (not of a paper).
+    Mailspool,
+}
+
+/// Several workloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Suite {
+    /// Those in which the papers' file systems differ.
+    Papers,
+    /// All.
+    Full,
+}
+
+impl Suite {
+    /// Its workloads.
+    pub fn workloads(self) -> Vec<Workload> {
+        let all = Workload::value_variants().iter().copied();
+        let beside =
+            |workload: &Workload| matches!(workload, Workload::Compile | Workload::Mailspool);
+        all.filter(|workload| self == Suite::Full || !beside(workload))
+            .collect()
+    }
+}
+
+/// How large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// A few seconds a workload.
+    Tiny,
+    /// Ten minutes for all file systems, on 2 GiB.
+    Small,
+    /// The papers' sizes.
+    Paper,
+}
+
+impl Scale {
+    /// The one of three values that belongs to it.
+    const fn pick(self, tiny: u64, small: u64, paper: u64) -> u64 {
+        match self {
+            Scale::Tiny => tiny,
+            Scale::Small => small,
+            Scale::Paper => paper,
+        }
+    }
+
+    /// Runs of each workload.
+    pub const fn runs(self) -> u32 {
+        match self {
+            Scale::Tiny | Scale::Small => 1,
+            Scale::Paper => 5,
+        }
+    }
+}
+
+/// A workload of a certain size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Case {
+    /// The workload.
+    pub workload: Workload,
+    /// Its name, with the size where there are several.
+    pub name: String,
+    /// What it counts: files, directories, operations, MB.
+    pub count: u64,
+    /// Bytes of the device.
+    pub device: u64,
+}
+
+const GIB: u64 = 1 << 30;
+
+impl Workload {
+    /// Its name.
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// What belongs to it at a scale.
+    pub fn cases(self, scale: Scale) -> Vec<Case> {
+        let one = |count, gib: u64| {
+            vec![Case {
+                workload: self,
+                name: self.name(),
+                count,
+                device: scale.pick(1, 2, gib) * GIB,
+            }]
+        };
+        let several = |counts: &[u64], gib: u64| {
+            let case = |count: &u64| Case {
+                workload: self,
+                name: format!("{}-{count}", self.name()),
+                count: *count,
+                device: gib * GIB,
+            };
+            counts.iter().map(case).collect()
+        };
+        match (self, scale) {
+            (Workload::Postmark, Scale::Paper) => several(&[50_000, 100_000, 150_000], 8),
+            (Workload::Aging, Scale::Paper) => several(&[10_000, 20_000, 40_000], 16),
+            (Workload::Smallfile, _) => one(scale.pick(300, 3_000, 10_000), 8),
+            (Workload::Largefile, _) => one(scale.pick(8, 25, 100), 8),
+            (Workload::Postmark, _) => one(scale.pick(1_000, 10_000, 0), 8),
+            (Workload::Archive, _) => one(scale.pick(1, 1, 10), 8),
+            (Workload::Aging, _) => one(scale.pick(1_000, 10_000, 0), 8),
+            (Workload::Makedirs, _) => one(scale.pick(1_000, 16_000, 800_000), 16),
+            (Workload::Createfiles, _) => one(scale.pick(1_000, 12_000, 600_000), 16),
+            (Workload::Coldread, _) => one(scale.pick(2_000, 20_000, 400_000), 16),
+            (Workload::Fileserver, _) => one(scale.pick(100, 1_000, 10_000), 32),
+            (Workload::Compile, _) => one(scale.pick(20, 200, 4_296), 8),
+            (Workload::Mailspool, _) => one(scale.pick(100, 1_000, 20_000), 8),
+        }
+    }
+}
+
+/// What all workloads get.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where to work, and with what.
+    pub tools: Tools,
+    /// What follows from chance follows from this.
+    pub seed: u64,
+    /// How large.
+    pub scale: Scale,
+    /// The archive to extract.
+    pub archive: PathBuf,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Requests, in phases.
+    pub trace: Trace,
+    /// Seconds of each phase on this machine, whose disk is another one.
+    pub seconds: Vec<f64>,
+    /// Whether somebody else dropped caches meanwhile: then it does not count.
+    pub disturbed: bool,
+}
+
+impl Case {
+    /// Runs it on a new file system.
+    ///
+    /// # Errors
+    /// If the file system or the machine refuses.
+    pub fn run(&self, settings: &Settings, kind: Kind) -> Result<Outcome, Error> {
+        let lab = Lab::with(&settings.tools, kind, self.device, &[])?;
+        let mut stage = Stage::new(&lab)?;
+        let stage_ref = &mut stage;
+        match self.workload {
+            Workload::Smallfile => smallfile::run(stage_ref, self.count),
+            Workload::Largefile => largefile::run(stage_ref, self.count, settings.seed),
+            Workload::Postmark => {
+                let transactions = settings.scale.pick(self.count, self.count, 500);
+                postmark::mail(self.count, transactions).run(stage_ref, settings.seed)
+            }
+            Workload::Archive => archive::run(stage_ref, &settings.archive, self.count),
+            Workload::Aging => aging::run(stage_ref, self.count, self.device, settings.seed),
+            Workload::Makedirs => tree::make_directories(stage_ref, self.count, settings.seed),
+            Workload::Createfiles => tree::create_files(stage_ref, self.count, settings.seed),
+            Workload::Coldread => {
+                let reads = settings.scale.pick(200, 500, 10_000);
+                coldread::run(stage_ref, self.count, reads, settings.seed)
+            }
+            Workload::Compile => compile::run(stage_ref, self.count, settings.seed),
+            Workload::Mailspool => mailspool::run(stage_ref, self.count, settings.seed),
+            Workload::Fileserver => {
+                let directories = settings.scale.pick(250, 2_500, 25_000);
+                let transactions = settings.scale.pick(500, 5_000, 100_000);
+                postmark::server(self.count, directories, transactions)
+                    .run(stage_ref, settings.seed)
+            }
+        }?;
+        stage.finish()
+    }
+}

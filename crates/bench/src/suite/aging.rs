@@ -1,0 +1,118 @@
+//! hFS, section 6.4: each operation goes to a directory of chance. It makes a file, or with a chance of 1 in 64 a
+//! directory; or it deletes a file, the victim picked from the names in order. The fuller the device, the fewer files
+//! are made: the chance of a creation is the free part of it, by the bytes that were written.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use rand_chacha::ChaCha8Rng;
+
+use super::random::{Sizes, below, generator};
+use super::stage::{Beat, End, Stage};
+use crate::Error;
+use crate::workload::{Content, write_new};
+
+/// Mean files of a directory.
+const FILES_PER_DIRECTORY: u64 = 64;
+/// Pieces that large files are written in.
+const PIECE: usize = 1 << 20;
+
+struct Directory {
+    path: PathBuf,
+    /// Names and sizes.
+    files: BTreeSet<(String, u64)>,
+}
+
+struct Aging {
+    random: ChaCha8Rng,
+    sizes: Sizes,
+    content: Content,
+    directories: Vec<Directory>,
+    used: u64,
+    device: u64,
+}
+
+/// `operations` operations on a device of `device` bytes.
+pub fn run(stage: &mut Stage<'_>, operations: u64, device: u64, seed: u64) -> Result<(), Error> {
+    let Some(sizes) = Sizes::new() else {
+        return Err(Error::Lacking("sizes cannot be drawn".into()));
+    };
+    let mut aging = Aging {
+        random: generator(seed, "aging"),
+        sizes,
+        content: Content::new(PIECE),
+        directories: vec![Directory {
+            path: stage.root().to_owned(),
+            files: BTreeSet::new(),
+        }],
+        used: 0,
+        device,
+    };
+    stage.phase("aging", End::Remount, |_, beat| {
+        beat.every(1_000);
+        (0..operations).try_for_each(|number| aging.operation(number, beat))
+    })
+}
+
+impl Aging {
+    fn operation(&mut self, number: u64, beat: &mut Beat) -> Result<(), Error> {
+        let index = below(&mut self.random, self.directories.len() as u64) as usize;
+        let free = self.device.saturating_sub(self.used);
+        let creates = below(&mut self.random, self.device) < free;
+        if !creates && !self.directories[index].files.is_empty() {
+            self.delete(index)?;
+        } else if below(&mut self.random, FILES_PER_DIRECTORY) == 0 {
+            self.create_directory(index)?;
+        } else {
+            self.create(index, number)?;
+        }
+        beat.tick()
+    }
+
+    fn name(&mut self) -> String {
+        let letter = |random: &mut ChaCha8Rng| char::from(b'a' + below(random, 26) as u8);
+        (0..12).map(|_| letter(&mut self.random)).collect()
+    }
+
+    fn create_directory(&mut self, index: usize) -> Result<(), Error> {
+        let name = self.name();
+        let path = self.directories[index].path.join(name);
+        fs::create_dir(&path).map_err(Error::at("making", &path))?;
+        self.directories.push(Directory {
+            path,
+            files: BTreeSet::new(),
+        });
+        Ok(())
+    }
+
+    fn create(&mut self, index: usize, number: u64) -> Result<(), Error> {
+        let size = self.sizes.draw(&mut self.random);
+        let name = self.name();
+        let path = self.directories[index].path.join(&name);
+        let mut file = write_new(&path, &[])?;
+        let mut left = size;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            let bytes = self.content.of(number ^ (left as u64) << 32, piece);
+            std::io::Write::write_all(&mut file, bytes).map_err(Error::at("writing", &path))?;
+            left -= piece;
+        }
+        self.used += size as u64;
+        self.directories[index].files.insert((name, size as u64));
+        Ok(())
+    }
+
+    fn delete(&mut self, index: usize) -> Result<(), Error> {
+        let directory = &mut self.directories[index];
+        let victim = below(&mut self.random, directory.files.len() as u64) as usize;
+        let Some(victim) = directory.files.iter().nth(victim).cloned() else {
+            return Ok(());
+        };
+        let path = directory.path.join(&victim.0);
+        fs::remove_file(&path).map_err(Error::at("removing", &path))?;
+        self.used -= victim.1;
+        directory.files.remove(&victim);
+        Ok(())
+    }
+}

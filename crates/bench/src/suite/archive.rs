@@ -1,0 +1,51 @@
+//! hFS, Table 3: an archive of many small files is extracted, and after a remount all of it is deleted.
+
+use std::fs::{self, File};
+use std::io::BufReader;
+use std::path::Path;
+
+use super::remove::remove_tree;
+use super::stage::{End, Stage};
+use crate::Error;
+use crate::lab;
+
+/// Extracts `archive` `copies` times, side by side, and deletes all.
+pub fn run(stage: &mut Stage<'_>, archive: &Path, copies: u64) -> Result<(), Error> {
+    let directory = |root: &Path, copy: u64| root.join(format!("copy{copy}"));
+    stage.phase("extract", End::Remount, |root, beat| {
+        for copy in 0..copies {
+            let failed = || Error::at("extracting", archive);
+            let directory = directory(root, copy);
+            fs::create_dir(&directory).map_err(Error::at("making", &directory))?;
+            let file = File::open(archive).map_err(failed())?;
+            let mut archive = tar::Archive::new(BufReader::new(file));
+            for entry in archive.entries().map_err(failed())? {
+                let mut entry = entry.map_err(failed())?;
+                entry.unpack_in(&directory).map_err(failed())?;
+                beat.tick()?;
+            }
+        }
+        Ok(())
+    })?;
+    stage.phase("delete", End::Remount, |root, beat| {
+        (0..copies).try_for_each(|copy| remove_tree(&directory(root, copy), beat))
+    })
+}
+
+/// Packs the system's C headers into `archive`: a real tree that every machine with a compiler has.
+///
+/// # Errors
+/// If tar fails.
+pub fn pack_headers(archive: &Path) -> Result<(), Error> {
+    let mut tar = std::process::Command::new("tar");
+    tar.arg("-cf").arg(archive);
+    tar.args([
+        "--sort=name",
+        "--owner=0",
+        "--group=0",
+        "-C",
+        "/usr",
+        "include",
+    ]);
+    lab::run(&mut tar).map(drop)
+}

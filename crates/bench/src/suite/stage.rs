@@ -1,0 +1,267 @@
+//! Where a workload plays: a mounted file system, whose requests are traced from before the first mount to after the
+//! last unmount.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Outcome;
+use crate::Error;
+use crate::capture::Capture;
+use crate::lab::{Lab, Mounted};
+use crate::trace::{Phase, Trace};
+
+/// How a phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With a sync, and mounted anew with cold caches.
+    Remount,
+    /// With a sync.
+    Sync,
+    /// Nothing was changed, and nothing is to be waited for.
+    Nothing,
+}
+
+/// A mounted file system under a workload.
+pub struct Stage<'a> {
+    lab: &'a Lab,
+    mounted: Option<Mounted>,
+    capture: Capture,
+    marks: Vec<(Phase, f64)>,
+    /// Drops by anybody since the system started, when this began.
+    drops_before: u64,
+    /// Our own.
+    drops: u64,
+}
+
+/// Syncs every so many operations.
+pub struct Beat {
+    root: PathBuf,
+    every: u64,
+    count: u64,
+}
+
+impl Beat {
+    /// An operation is done.
+    ///
+    /// # Errors
+    /// If it is time for a sync, and that fails.
+    pub fn tick(&mut self) -> Result<(), Error> {
+        self.count += 1;
+        if self.count.is_multiple_of(self.every) {
+            sync(&self.root)?;
+        }
+        Ok(())
+    }
+
+    /// Another interval.
+    pub const fn every(&mut self, operations: u64) {
+        self.every = operations;
+    }
+
+    /// Operations that do not make a sync due.
+    pub const fn add(&mut self, operations: u64) {
+        self.count += operations;
+    }
+}
+
+/// Operations between syncs.
+const SYNC_EVERY: u64 = 5_000;
+
+impl<'a> Stage<'a> {
+    /// Mounts a new file system.
+    ///
+    /// # Errors
+    /// As [`Lab::mount`], and those of the capture.
+    pub fn new(lab: &'a Lab) -> Result<Stage<'a>, Error> {
+        let mut stage = Stage {
+            lab,
+            mounted: None,
+            capture: Capture::start(lab.device())?,
+            marks: Vec::new(),
+            drops_before: drops()?,
+            drops: 0,
+        };
+        let start = Start::now("setup-mount");
+        stage.remount()?;
+        stage.marks.push(start.end(0));
+        Ok(stage)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &Path {
+        self.lab.root()
+    }
+
+    /// Runs a phase.
+    ///
+    /// # Errors
+    /// Its own, or those of its end.
+    pub fn phase(
+        &mut self,
+        name: &str,
+        end: End,
+        work: impl FnOnce(&Path, &mut Beat) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let start = Start::now(name);
+        let mut beat = Beat {
+            root: self.root().to_owned(),
+            every: SYNC_EVERY,
+            count: 0,
+        };
+        work(self.lab.root(), &mut beat)?;
+        if end != End::Nothing {
+            sync(self.root())?;
+        }
+        if end == End::Remount {
+            self.remount()?;
+        }
+        self.marks.push(start.end(beat.count));
+        Ok(())
+    }
+
+    /// Runs a phase in parts, all caches dropped before each, outside of the phase.
+    ///
+    /// # Errors
+    /// The parts', or those of a drop.
+    pub fn parted_phase<P>(
+        &mut self,
+        name: &str,
+        parts: impl IntoIterator<Item = P>,
+        mut work: impl FnMut(P, &mut Beat) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        for part in parts {
+            let start = Start::now("setup-drop");
+            self.drop_caches()?;
+            self.marks.push(start.end(0));
+            self.phase(name, End::Nothing, |_, beat| work(part, beat))?;
+        }
+        Ok(())
+    }
+
+    /// A phase that has LoamFS bring home what waits in its log, and syncs; elsewhere it only syncs.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn settle_phase(&mut self) -> Result<(), Error> {
+        let start = Start::now("settle");
+        if let Some(mounted) = &self.mounted {
+            mounted.tell("settle")?;
+        }
+        self.remount()?;
+        self.marks.push(start.end(1));
+        Ok(())
+    }
+
+    /// Drops all caches.
+    ///
+    /// # Errors
+    /// Without root.
+    fn drop_caches(&mut self) -> Result<(), Error> {
+        self.drops += 1;
+        match &self.mounted {
+            Some(mounted) => mounted.drop_caches(),
+            None => crate::lab::drop_caches(),
+        }
+    }
+
+    fn remount(&mut self) -> Result<(), Error> {
+        if let Some(mounted) = self.mounted.take() {
+            mounted.unmount()?;
+        }
+        self.drop_caches()?;
+        self.mounted = Some(self.lab.mount()?);
+        Ok(())
+    }
+
+    /// Unmounts, and tells what came of it.
+    ///
+    /// # Errors
+    /// Those of the unmount and of the capture.
+    pub fn finish(mut self) -> Result<Outcome, Error> {
+        let start = Start::now("setup-unmount");
+        if let Some(mounted) = self.mounted.take() {
+            mounted.unmount()?;
+        }
+        self.marks.push(start.end(0));
+        let mut trace = self.capture.stop()?;
+        let origin = self.marks.first().map_or(0, |(phase, _)| phase.micros.0);
+        let mut seconds = Vec::new();
+        for (mut phase, took) in self.marks {
+            let index = |micros| trace.requests.partition_point(|r| r.micros < micros);
+            phase.requests = (index(phase.micros.0), index(phase.micros.1));
+            if !phase.is_setup() {
+                seconds.push(took);
+            }
+            trace.phases.push(phase);
+        }
+        count_from(&mut trace, origin);
+        Ok(Outcome {
+            trace,
+            seconds,
+            disturbed: drops()?.saturating_sub(self.drops_before) != self.drops,
+        })
+    }
+}
+
+/// Lets the clock of a trace begin at `origin`.
+fn count_from(trace: &mut Trace, origin: u64) {
+    for request in &mut trace.requests {
+        request.micros = request.micros.saturating_sub(origin);
+    }
+    for phase in &mut trace.phases {
+        let (start, end) = phase.micros;
+        phase.micros = (start.saturating_sub(origin), end.saturating_sub(origin));
+    }
+}
+
+/// A phase that has begun.
+struct Start {
+    name: String,
+    micros: u64,
+    instant: Instant,
+}
+
+impl Start {
+    fn now(name: &str) -> Start {
+        Start {
+            name: name.to_owned(),
+            micros: micros(),
+            instant: Instant::now(),
+        }
+    }
+
+    fn end(self, operations: u64) -> (Phase, f64) {
+        let phase = Phase {
+            name: self.name,
+            micros: (self.micros, micros()),
+            operations,
+            requests: (0, 0),
+        };
+        (phase, self.instant.elapsed().as_secs_f64())
+    }
+}
+
+/// The clock of the kernel's events.
+fn micros() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
+}
+
+/// Writes everything of a file system back.
+fn sync(root: &Path) -> Result<(), Error> {
+    let synced = File::open(root).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
+    synced.map_err(Error::at("syncing", root))
+}
+
+/// How often anybody dropped names and inodes since the system started.
+fn drops() -> Result<u64, Error> {
+    let path = Path::new("/proc/vmstat");
+    let text = fs::read_to_string(path).map_err(Error::at("reading", path))?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("drop_slab "));
+    Ok(line.and_then(|count| count.parse().ok()).unwrap_or(0))
+}
