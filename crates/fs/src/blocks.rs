@@ -290,7 +290,8 @@ impl Blocks {
 
     /// Keeps bytes that the device has now, as those at `addr` with this checksum.
     pub fn keep(&mut self, addr: FragAddr, checksum: u64, bytes: Arc<[u8]>) {
-        self.cache.insert(Key { addr, checksum }, Block::Bytes(bytes));
+        self.cache
+            .insert(Key { addr, checksum }, Block::Bytes(bytes));
     }
 
     /// No operation waits for what was fetched any more.
