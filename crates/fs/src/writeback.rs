@@ -515,7 +515,7 @@ impl Core {
         if node.homed.is_clean() {
             self.homed.remove(&ino);
         }
-        self.keep_tail(&batch);
+        self.keep_tail(ino, &batch);
         for (block, extent) in &batch.homes {
             self.show_home(ino, *block, *extent)?;
         }
@@ -533,8 +533,11 @@ impl Core {
     }
 
     /// Keeps the last unit of a file that does not end with it: the next append completes it, and would read it back.
-    fn keep_tail(&mut self, batch: &Batch) {
-        let unit = batch.shown / UNIT;
+    fn keep_tail(&mut self, ino: Ino, batch: &Batch) {
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return;
+        };
+        let unit = node.inode.size / UNIT;
         let (unit_frags, per_block) = (self.geometry.unit_frags(), self.geometry.block_units());
         let home = batch.homes.iter().find_map(|(block, extent)| {
             let frags = unit.checked_sub(block * per_block)? * unit_frags;
