@@ -223,3 +223,40 @@ fn an_append_does_not_read_back_what_was_written_before() {
         assert_eq!(end, [[1; 1_000], [2; 1_000]].concat());
     }
 }
+
+#[test]
+fn writing_on_a_thinned_full_volume_costs_what_cleaning_costs() {
+    const SIZE: usize = 6000;
+    let device = made(256 << 20);
+    let volume = open(&device);
+    let make = |dir, i| {
+        let ino = volume.create(dir, &name(i), &NEW)?.ino;
+        volume.write(ino, 0, &vec![i as u8; SIZE]).map(|_| ())
+    };
+    let dirs = (0..).map(|i| volume.mkdir(ROOT_INO, &name(i), &NEW));
+    let dirs: Vec<_> = dirs
+        .map_while(|dir| {
+            let dir = dir.ok()?.ino;
+            (0..100).try_for_each(|i| make(dir, i)).ok().map(|()| dir)
+        })
+        .collect();
+    for dir in &dirs[dirs.len() / 2..] {
+        for i in (0..100).step_by(2) {
+            volume.unlink(*dir, &name(i)).unwrap();
+        }
+    }
+    volume.sync().unwrap();
+    let before = volume.info().device;
+    let dir = volume.mkdir(ROOT_INO, b"new", &NEW).unwrap().ino;
+    (0..4000).for_each(|i| make(dir, i).unwrap());
+    volume.sync().unwrap();
+    let cost = since(&volume, before).total();
+    // Groups that are half empty: two are read and one is written for each that is won. A metadata block or two of every
+    // file, and what is won beyond, take the rest.
+    let content = 4000 * SIZE as u64;
+    assert!(cost.read_bytes > 0, "nothing was cleaned: {cost:?}");
+    assert!(cost.read_bytes <= content * 4, "{cost:?}");
+    assert!(cost.write_bytes <= content * 4, "{cost:?}");
+    assert!(cost.read_bytes / cost.reads >= 128 << 10, "{cost:?}");
+    assert!(cost.write_bytes / cost.writes >= 128 << 10, "{cost:?}");
+}
