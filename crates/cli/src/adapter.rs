@@ -47,6 +47,9 @@ pub fn config() -> fuse::Config {
     fuse::Config {
         zero_message_open: true,
         zero_message_opendir: true,
+        posix_acl: true,
+        dont_mask: true,
+        handle_killpriv: true,
         ..fuse::Config::default()
     }
 }
@@ -151,6 +154,15 @@ impl Adapter {
         self.events.work();
     }
 
+    /// Before a change of a file for which the kernel does not say, as it does for writes, whether it takes set-user-id and
+    /// the like away: all but root's do.
+    fn drop_privileges(&self, caller: Caller, ino: Ino) -> Result<(), Errno> {
+        if caller.uid == 0 {
+            return Ok(());
+        }
+        self.answer("change", ino, self.volume.drop_privileges(ino))
+    }
+
     fn opened() -> OpenReply {
         OpenReply {
             fh: 0,
@@ -158,9 +170,10 @@ impl Adapter {
         }
     }
 
-    fn new_inode(caller: Caller, bits: u32, rdev: u32) -> NewInode {
+    fn new_inode(caller: Caller, new: NewNode, rdev: u32) -> NewInode {
         NewInode {
-            mode: bits & !mode::TYPE,
+            mode: new.mode & !mode::TYPE,
+            umask: new.umask,
             uid: caller.uid,
             gid: caller.gid,
             rdev,
@@ -205,6 +218,16 @@ impl Adapter {
             );
         }
     }
+}
+
+/// Whether a request asks for no change. So the kernel announces a write, fallocate or copy that takes set-user-id and the
+/// like away. It is no order to do so, since anybody may ask in this way (chown(2) with nothing to change).
+fn changes_nothing(set: &fuse::SetAttr) -> bool {
+    let nothing = fuse::SetAttr {
+        fh: set.fh,
+        ..fuse::SetAttr::default()
+    };
+    *set == nothing
 }
 
 impl Filesystem for Adapter {
@@ -262,8 +285,17 @@ impl Filesystem for Adapter {
 
     fn setattr(&self, _: Caller, node: NodeId, set: &fuse::SetAttr) -> Result<AttrReply, Errno> {
         let ino = ino_of(node);
+        if changes_nothing(set) {
+            // The mode is about to change, which the kernel does not expect: it has to ask again.
+            let attr = self.answer("setattr", ino, self.volume.getattr(ino))?;
+            return Ok(AttrReply {
+                attr_ttl: Duration::ZERO,
+                ..self.attr(&attr)
+            });
+        }
         let set = SetAttr {
             mode: set.mode.map(|bits| bits & !mode::TYPE),
+            drop_privileges: set.kill_suidgid,
             uid: set.uid,
             gid: set.gid,
             size: set.size,
@@ -289,7 +321,11 @@ impl Filesystem for Adapter {
         target: &[u8],
     ) -> Result<EntryReply, Errno> {
         let dir = ino_of(parent);
-        let new = Self::new_inode(caller, 0o777, 0);
+        let new = NewNode {
+            mode: 0o777,
+            umask: 0,
+        };
+        let new = Self::new_inode(caller, new, 0);
         let made = self.volume.symlink(dir, name, target, &new);
         Ok(self.entry(&self.answer("symlink", dir, made)?))
     }
@@ -303,7 +339,7 @@ impl Filesystem for Adapter {
         rdev: u32,
     ) -> Result<EntryReply, Errno> {
         let dir = ino_of(parent);
-        let inode = Self::new_inode(caller, new.mode, rdev);
+        let inode = Self::new_inode(caller, new, rdev);
         let made = match new.mode & mode::TYPE {
             mode::REGULAR | 0 => self.volume.create(dir, name, &inode),
             file_type => self.volume.mknod(dir, name, file_type, &inode),
@@ -321,7 +357,7 @@ impl Filesystem for Adapter {
         let dir = ino_of(parent);
         let made = self
             .volume
-            .mkdir(dir, name, &Self::new_inode(caller, new.mode, 0));
+            .mkdir(dir, name, &Self::new_inode(caller, new, 0));
         Ok(self.entry(&self.answer("mkdir", dir, made)?))
     }
 
@@ -351,7 +387,9 @@ impl Filesystem for Adapter {
         let flags = RenameFlags {
             no_replace: flags.no_replace,
             exchange: flags.exchange,
-            whiteout: flags.whiteout.then(|| Self::new_inode(caller, 0, 0)),
+            whiteout: flags
+                .whiteout
+                .then(|| Self::new_inode(caller, NewNode { mode: 0, umask: 0 }, 0)),
         };
         let renamed = self.volume.rename(dir, name, new_dir, new_name, flags);
         self.answer("rename", dir, renamed)
@@ -380,7 +418,7 @@ impl Filesystem for Adapter {
         let dir = ino_of(parent);
         let made = self
             .volume
-            .create(dir, name, &Self::new_inode(caller, new.mode, 0));
+            .create(dir, name, &Self::new_inode(caller, new, 0));
         let attr = match made {
             // The kernel thought that the name was free; nobody else changes it, but a name that
             // was looked up long ago may have been forgotten and made again.
@@ -403,7 +441,7 @@ impl Filesystem for Adapter {
         let dir = ino_of(parent);
         let made = self
             .volume
-            .create_unnamed(dir, &Self::new_inode(caller, new.mode, 0));
+            .create_unnamed(dir, &Self::new_inode(caller, new, 0));
         let attr = self.answer("tmpfile", dir, made)?;
         let entry = self.entry(&attr);
         // The volume holds it already: its first lookup is what holds it.
@@ -435,22 +473,26 @@ impl Filesystem for Adapter {
         _: u64,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
     ) -> Result<u32, Errno> {
         let ino = ino_of(node);
+        if flags.kill_suidgid {
+            self.answer("write", ino, self.volume.drop_privileges(ino))?;
+        }
         let taken = self.answer("write", ino, self.volume.write(ino, offset, data))?;
         u32::try_from(taken).map_err(|_| Errno::IO)
     }
 
     fn fallocate(
         &self,
-        _: Caller,
+        caller: Caller,
         node: NodeId,
         _: u64,
         range: Range<u64>,
         mode: FallocateMode,
     ) -> Result<(), Errno> {
         let (ino, offset, len) = (ino_of(node), range.start, range.end - range.start);
+        self.drop_privileges(caller, ino)?;
         let done = match mode {
             FallocateMode {
                 punch_hole: true,
@@ -488,12 +530,13 @@ impl Filesystem for Adapter {
 
     fn copy_file_range(
         &self,
-        _: Caller,
+        caller: Caller,
         from: CopyEnd,
         to: CopyEnd,
         length: u64,
     ) -> Result<u64, Errno> {
         let (source, target) = (ino_of(from.node), ino_of(to.node));
+        self.drop_privileges(caller, target)?;
         let len = length.min(COPY_MAX);
         let copied = self
             .volume
@@ -606,7 +649,12 @@ impl Filesystem for Adapter {
             SetXattrMode::Create => XattrMode::Create,
             SetXattrMode::Replace => XattrMode::Replace,
         };
-        self.answer("setxattr", ino, self.volume.setxattr(ino, name, value, how))
+        let set = if flags.clear_sgid {
+            self.volume.setxattr_of_stranger(ino, name, value, how)
+        } else {
+            self.volume.setxattr(ino, name, value, how)
+        };
+        self.answer("setxattr", ino, set)
     }
 
     fn getxattr(

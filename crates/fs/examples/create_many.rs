@@ -23,6 +23,7 @@ fn main() {
     let before = device.counters();
     let new = NewInode {
         mode: 0o644,
+        umask: 0,
         uid: 0,
         gid: 0,
         rdev: 0,

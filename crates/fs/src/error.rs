@@ -60,6 +60,9 @@ pub enum Error {
     /// Not permitted on this object.
     #[error("not permitted")]
     NotPermitted,
+    /// Not allowed for this type of file.
+    #[error("permission denied")]
+    Denied,
     /// Not supported.
     #[error("not supported")]
     Unsupported,
@@ -202,6 +205,7 @@ impl Error {
             Error::NoAttribute => 61,
             Error::Range => 34,
             Error::NotPermitted => 1,
+            Error::Denied => 13,
             Error::Unsupported => 95,
             Error::Corrupt(_)
             | Error::Device(_)

@@ -4,6 +4,7 @@
 //! itself, so that the same seed gives the same bytes on disk.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod acls;
 mod admission;
 mod blocks;
 mod commit;
@@ -21,6 +22,7 @@ mod maps;
 mod mkfs;
 mod namespace;
 mod ownership;
+mod permission;
 mod ranges;
 mod reader;
 mod reclaim;

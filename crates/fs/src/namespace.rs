@@ -6,7 +6,9 @@ use crate::core::{Core, dirent_type};
 use crate::dir::{self, Found};
 use crate::error::Error;
 use crate::inodes::Node;
+use crate::permission::{self, Born, Parent};
 use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, SetTime, Timestamp};
+use crate::xattrs::Put;
 use loamfs_format::dirent::{Dirent, NAME_MAX};
 use loamfs_format::inode::{Body, Inode, ROOT_INO, TAIL, mode};
 use loamfs_format::mutant;
@@ -20,6 +22,11 @@ const LINKS_MAX: u32 = 1 << 31;
 const TARGET_MAX: usize = 4095;
 /// What a change of names makes at most, in bytes of the log: nodes of two directories, and inode blocks.
 pub(crate) const NAMES_COST: u64 = 96 << 10;
+
+/// Bytes of the log that setting attributes makes at most.
+fn cost(puts: &[Put]) -> u64 {
+    puts.iter().map(Put::cost).sum()
+}
 
 fn valid_name(name: &[u8]) -> Result<(), Error> {
     if name.len() > NAME_MAX {
@@ -127,9 +134,10 @@ impl Core {
         self.prepare_dirty(dir)?;
         let key = self.prepare_entry(dir, name)?;
         let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
-        self.admit(NAMES_COST + target.len() as u64, 0)?;
+        let (born, lists) = self.prepare_birth(dir, file_type, new)?;
+        self.admit(NAMES_COST + target.len() as u64 + cost(&lists), 0)?;
         // From here on nothing stops.
-        let mut node = self.new_node(dir, ino, file_type, new);
+        let mut node = self.new_node(dir, ino, &born, new);
         let now = node.inode.btime;
         let is_dir = file_type == mode::DIRECTORY;
         node.dir_key = key;
@@ -142,6 +150,9 @@ impl Core {
             node.inode.body = Body::Inline(target.to_vec());
         }
         self.inodes.take_number(dir, node);
+        for list in lists {
+            self.put_xattr(ino, list)?;
+        }
         self.add_entry(dir, key, ino, file_type, name)?;
         if is_dir && let Some(parent) = self.inodes.nodes.get_mut(&dir) {
             parent.inode.nlink += 1;
@@ -158,29 +169,26 @@ impl Core {
             return Err(Error::NotFound.into());
         }
         let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
-        self.admit(NAMES_COST, 0)?;
+        let (born, lists) = self.prepare_birth(dir, mode::REGULAR, new)?;
+        self.admit(NAMES_COST + cost(&lists), 0)?;
         // From here on nothing stops.
-        let mut node = self.new_node(dir, ino, mode::REGULAR, new);
+        let mut node = self.new_node(dir, ino, &born, new);
         node.inode.nlink = 0;
         node.references = 1;
         node.nameless = true;
         self.inodes.take_number(dir, node);
+        for list in lists {
+            self.put_xattr(ino, list)?;
+        }
         self.mark_leftover(ino);
         self.touch(ino);
         self.attr(ino)
     }
 
     /// An empty inode of a number that was found for `dir`, which is in memory.
-    fn new_node(&mut self, dir: Ino, ino: Ino, file_type: u32, new: &NewInode) -> Node {
+    fn new_node(&mut self, dir: Ino, ino: Ino, born: &Born, new: &NewInode) -> Node {
         let now = self.clock.now();
-        let (parent_mode, parent_gid) = self
-            .inodes
-            .nodes
-            .get(&dir)
-            .map_or((0, 0), |parent| (parent.inode.mode, parent.inode.gid));
-        let set_gid = parent_mode & 0o2000 != 0;
-        let is_dir = file_type == mode::DIRECTORY;
-        let inherited = if set_gid && is_dir { 0o2000 } else { 0 };
+        let is_dir = born.mode & mode::TYPE == mode::DIRECTORY;
         let anchor = if is_dir {
             self.choose_anchor(dir)
         } else {
@@ -188,10 +196,10 @@ impl Core {
         };
         let inode = Inode {
             ino,
-            mode: file_type | (new.mode & 0o7777) | inherited,
+            mode: born.mode,
             nlink: if is_dir { 2 } else { 1 },
             uid: new.uid,
-            gid: if set_gid { parent_gid } else { new.gid },
+            gid: born.gid,
             project: 0,
             flags: 0,
             generation: self.random.generation(),
@@ -542,8 +550,14 @@ impl Core {
         ino: Ino,
         new: &NewInode,
     ) -> Result<(), Stop> {
-        let new = NewInode { rdev: 0, ..*new };
-        let mut node = self.new_node(dir, ino, mode::CHARACTER, &new);
+        let (parent, new) = (self.directory(dir)?, NewInode { rdev: 0, ..*new });
+        let parent = Parent {
+            mode: parent.inode.mode,
+            gid: parent.inode.gid,
+            default: None,
+        };
+        let born = permission::born(parent, mode::CHARACTER | new.mode, new.umask, new.gid);
+        let mut node = self.new_node(dir, ino, &born, &new);
         node.dir_key = from.key;
         self.inodes.take_number(dir, node);
         self.replace_entry(dir, from.key, (ino, mode::CHARACTER, &from.name))?;
@@ -622,7 +636,12 @@ impl Core {
     /// Changes attributes.
     pub fn setattr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, Stop> {
         self.prepare_dirty(ino)?;
-        self.admit(NAMES_COST, 0).or_else(|stop| match stop {
+        let list = match set.mode {
+            Some(bits) => self.prepare_chmod(ino, bits)?,
+            None => None,
+        };
+        let cost = NAMES_COST + list.as_ref().map_or(0, Put::cost);
+        self.admit(cost, 0).or_else(|stop| match stop {
             // Shrinking gives space back, so it works on a full volume.
             Stop::Full if set.size.is_some() => self.admit_removal(),
             stop => Err(stop),
@@ -641,12 +660,18 @@ impl Core {
             SetTime::Now => now,
             SetTime::At(t) => t,
         };
+        if let Some(list) = list {
+            self.put_xattr(ino, list)?;
+        }
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return Err(Error::NotFound.into());
         };
         let i = &mut node.inode;
         if let Some(bits) = set.mode {
-            i.mode = i.mode & mode::TYPE | bits & 0o7777;
+            i.mode = i.mode & mode::TYPE | bits & permission::BITS;
+        }
+        if set.drop_privileges && i.file_type() != mode::DIRECTORY {
+            i.mode = permission::without_privileges(i.mode);
         }
         i.uid = set.uid.unwrap_or(i.uid);
         i.gid = set.gid.unwrap_or(i.gid);
@@ -655,6 +680,19 @@ impl Core {
         i.ctime = set.ctime.unwrap_or(now);
         self.touch(ino);
         self.attr(ino)
+    }
+
+    /// Takes set-user-id and the like away where they are set.
+    pub fn drop_privileges(&mut self, ino: Ino) -> Result<(), Stop> {
+        let inode = &self.node(ino)?.inode;
+        if inode.is_dir() || permission::without_privileges(inode.mode) == inode.mode {
+            return Ok(());
+        }
+        let set = SetAttr {
+            drop_privileges: true,
+            ..SetAttr::default()
+        };
+        self.setattr(ino, &set).map(drop)
     }
 
     /// Removes an orphan that nobody holds, or goes on with it; returns whether it is gone.

@@ -105,6 +105,7 @@ impl Volume {
     fn lost_and_found(&self) -> Result<Ino, Error> {
         let new = NewInode {
             mode: 0o700,
+            umask: 0,
             uid: 0,
             gid: 0,
             rdev: 0,

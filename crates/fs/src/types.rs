@@ -37,8 +37,10 @@ pub struct Attr {
 /// Who and what a new inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewInode {
-    /// Permission bits, the umask applied.
+    /// Permission bits.
     pub mode: u32,
+    /// Of those of read, write and execute, what is left out where the directory has no default access list.
+    pub umask: u32,
     /// Owner.
     pub uid: u32,
     /// Group; a setgid directory hands down its own instead.
@@ -59,8 +61,11 @@ pub enum SetTime {
 /// What to change of an inode; `None` leaves a field alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SetAttr {
-    /// Permission bits.
+    /// Permission bits. An access list follows them.
     pub mode: Option<u32>,
+    /// Takes away set-user-id, and set-group-id where the group may execute, as a write or a change of owner does by
+    /// somebody who may not keep them.
+    pub drop_privileges: bool,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.

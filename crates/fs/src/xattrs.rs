@@ -1,4 +1,7 @@
 //! Extended attributes: in the inode's tail while they fit, else in a tree, large values as runs in the log.
+//!
+//! As every operation a change has two phases: [`Core::prepare_put`] and [`Core::prepare_take`] find and read all that it
+//! needs, [`Core::put_xattr`] and [`Core::take_xattr`] carry it out and do not stop.
 
 use crate::blocks::{Stop, What};
 use crate::core::Core;
@@ -18,6 +21,27 @@ const NAMES_MAX: usize = 65_536;
 const INLINE_MAX: usize = TAIL - TreeRoot::SIZE;
 /// Leaves that one step of a removal frees.
 const CLEAR_LEAVES: usize = 16;
+
+/// An attribute that is about to be set.
+pub(crate) struct Put {
+    key: u64,
+    /// What it replaces, and whether that is in the inode.
+    old: Option<(Xattr, bool)>,
+    namespace: u8,
+    /// Name without its namespace.
+    name: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Put {
+    /// Bytes of the log that it makes at most.
+    pub fn cost(&self) -> u64 {
+        self.value.len() as u64 + 32_768
+    }
+}
+
+/// An attribute that is about to go: its key, itself, and whether it is in the inode.
+pub(crate) type Take = (u64, Xattr, bool);
 
 pub(crate) fn tree(inode: &Inode) -> Tree {
     Tree {
@@ -55,7 +79,7 @@ impl Core {
     }
 
     /// The attribute of a name, with its key and whether it is in the inode.
-    fn find_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Option<(u64, Xattr, bool)>, Stop> {
+    fn find_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
         let first = hash_key(&self.sb.hash_key, name);
         self.node(ino)?;
         let Some(node) = self.inodes.nodes.get(&ino) else {
@@ -112,7 +136,7 @@ impl Core {
             .collect())
     }
 
-    /// Sets an attribute.
+    /// Sets an attribute. Access lists are [`Core::set_acl`]'s.
     pub fn setxattr(
         &mut self,
         ino: Ino,
@@ -120,6 +144,21 @@ impl Core {
         value: &[u8],
         how: XattrMode,
     ) -> Result<(), Stop> {
+        let put = self.prepare_put(ino, name, value.to_vec(), how)?;
+        self.admit(put.cost(), 0)?;
+        self.put_xattr(ino, put)?;
+        self.changed_xattrs(ino);
+        Ok(())
+    }
+
+    /// Finds a place for an attribute, and reads what putting it there needs.
+    pub fn prepare_put(
+        &mut self,
+        ino: Ino,
+        name: &[u8],
+        value: Vec<u8>,
+        how: XattrMode,
+    ) -> Result<Put, Stop> {
         let (namespace, short) = Xattr::split_name(name).ok_or(Error::Unsupported)?;
         if short.is_empty() || short.contains(&0) {
             return Err(Error::Invalid("the attribute's name is empty").into());
@@ -138,46 +177,75 @@ impl Core {
             return Err(Error::NoSpace.into());
         }
         self.prepare_dirty(ino)?;
-        let taken = found.as_ref().map(|(key, _, inline)| (*key, *inline));
-        let key = match taken {
-            Some((key, _)) => key,
+        let key = match &found {
+            Some((key, ..)) => *key,
             None => self.free_key(ino, name)?,
         };
-        let in_log = value.len() > TREE_VALUE_MAX;
-        let stored = if in_log {
-            // The pieces get their addresses when the segment is sealed.
-            let pieces = value.len().div_ceil(self.geometry.block_size as usize);
-            Value::Log(vec![Pointer::NONE; pieces])
-        } else {
-            Value::Bytes(value.to_vec())
-        };
-        let xattr = Xattr {
+        let node = self.node(ino)?;
+        let (root, tree) = (node.inode.xattrs, tree(&node.inode));
+        tree.prepare_put(&root, &mut self.blocks, key)?;
+        Ok(Put {
+            key,
+            old: found.map(|(_, xattr, in_inode)| (xattr, in_inode)),
             namespace,
             name: short.to_vec(),
+            value,
+        })
+    }
+
+    /// What [`Core::put_xattr`] needs for an attribute of an inode that is about to be made; `taken` are the keys of
+    /// others that it will have.
+    pub fn put_of_new(
+        &self,
+        name: &[u8],
+        value: Vec<u8>,
+        taken: &[u64],
+    ) -> Result<(u64, Put), Stop> {
+        let (namespace, short) = Xattr::split_name(name).ok_or(Error::Unsupported)?;
+        let first = hash_key(&self.sb.hash_key, name);
+        let key = (first..first + DISCRIMINATORS).find(|key| !taken.contains(key));
+        let key = key.ok_or(Error::NoSpace)?;
+        let put = Put {
+            key,
+            old: None,
+            namespace,
+            name: short.to_vec(),
+            value,
+        };
+        Ok((key, put))
+    }
+
+    /// Sets an attribute that was prepared and admitted. The change of the inode is the caller's to note.
+    pub fn put_xattr(&mut self, ino: Ino, put: Put) -> Result<(), Stop> {
+        let key = put.key;
+        if let Some((old, _)) = &put.old {
+            self.drop_value(ino, key, old);
+        }
+        let block = self.geometry.block_size as usize;
+        let in_log = put.value.len() > TREE_VALUE_MAX;
+        let (stored, value) = if in_log {
+            // The pieces get their addresses when the segment is sealed.
+            let pieces = vec![Pointer::NONE; put.value.len().div_ceil(block)];
+            (Value::Log(pieces), Some(put.value))
+        } else {
+            (Value::Bytes(put.value), None)
+        };
+        let xattr = Xattr {
+            namespace: put.namespace,
+            name: put.name,
             value: stored,
         };
         let bytes = xattr.encode();
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Err(Error::NotFound.into());
-        };
-        let (map, body) = (inline(&node.inode)?, node.inode.body.len());
-        let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
-        let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
-        let fits = size <= INLINE_MAX
-            && size + body <= TAIL
-            && !in_log
-            && taken.is_none_or(|(_, inline)| inline);
-        let root = node.inode.xattrs;
-        tree(&node.inode).prepare_put(&root, &mut self.blocks, key)?;
-        self.admit(value.len() as u64 + 32_768, 0)?;
-        // From here on nothing stops.
-        if let Some((_, xattr, _)) = &found {
-            self.drop_value(ino, key, xattr);
-        }
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return Err(Error::NotFound.into());
         };
-        let mut map = map;
+        let mut map = inline(&node.inode)?;
+        let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
+        let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
+        let fits = size <= INLINE_MAX
+            && size + node.inode.body.len() <= TAIL
+            && !in_log
+            && put.old.is_none_or(|(_, in_inode)| in_inode);
         if fits {
             map.put(key, bytes);
         } else {
@@ -187,11 +255,10 @@ impl Core {
             node.inode.xattrs = root;
         }
         node.inode.inline_xattrs = map.encode();
-        if in_log {
-            node.values.insert(key, value.into());
+        if let Some(value) = value {
             self.small_bytes += value.len() as u64;
+            node.values.insert(key, value.into());
         }
-        self.changed_xattrs(ino);
         Ok(())
     }
 
@@ -203,7 +270,8 @@ impl Core {
         Ok(key.ok_or(Error::NoSpace)?)
     }
 
-    fn changed_xattrs(&mut self, ino: Ino) {
+    /// Notes that an inode's attributes changed.
+    pub fn changed_xattrs(&mut self, ino: Ino) {
         let now = self.clock.now();
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
             node.inode.ctime = now;
@@ -228,28 +296,43 @@ impl Core {
 
     /// Removes an attribute.
     pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), Stop> {
-        let (key, xattr, in_inode) = self.find_xattr(ino, name)?.ok_or(Error::NoAttribute)?;
+        let take = self.prepare_take(ino, name)?.ok_or(Error::NoAttribute)?;
+        self.admit_removal()?;
+        self.take_xattr(ino, &take)?;
+        self.changed_xattrs(ino);
+        Ok(())
+    }
+
+    /// Finds an attribute, and reads what taking it out needs.
+    pub fn prepare_take(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
+        let Some(found) = self.find_xattr(ino, name)? else {
+            return Ok(None);
+        };
         self.prepare_dirty(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
+        let (key, _, in_inode) = &found;
+        let node = self.node(ino)?;
+        let (root, tree) = (node.inode.xattrs, tree(&node.inode));
+        if !in_inode {
+            tree.prepare_remove(&root, &mut self.blocks, *key)?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Takes an attribute out that was prepared. The change of the inode is the caller's to note.
+    pub fn take_xattr(&mut self, ino: Ino, (key, xattr, in_inode): &Take) -> Result<(), Stop> {
+        self.drop_value(ino, *key, xattr);
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return Err(Error::NotFound.into());
         };
-        let (mut map, mut root, tree) =
-            (inline(&node.inode)?, node.inode.xattrs, tree(&node.inode));
-        if !in_inode {
-            tree.prepare_remove(&root, &mut self.blocks, key)?;
-        }
-        self.admit_removal()?;
-        self.drop_value(ino, key, &xattr);
-        if in_inode {
-            map.remove(key);
-        } else {
-            tree.remove(&mut root, &mut self.blocks, key)?;
-        }
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+        if *in_inode {
+            let mut map = inline(&node.inode)?;
+            map.remove(*key);
             node.inode.inline_xattrs = map.encode();
+        } else {
+            let mut root = node.inode.xattrs;
+            tree(&node.inode).remove(&mut root, &mut self.blocks, *key)?;
             node.inode.xattrs = root;
         }
-        self.changed_xattrs(ino);
         Ok(())
     }
 

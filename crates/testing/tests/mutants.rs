@@ -177,6 +177,7 @@ fn after_a_failed_home(use_it: impl Fn(&Volume, &dyn Fn())) -> Result<(), String
 
 const NEW: NewInode = NewInode {
     mode: 0o644,
+    umask: 0,
     uid: 0,
     gid: 0,
     rdev: 0,

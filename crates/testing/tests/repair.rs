@@ -22,6 +22,7 @@ const SMALL: usize = 5_000;
 const LARGE: usize = 100_000;
 const NEW: NewInode = NewInode {
     mode: 0o644,
+    umask: 0,
     uid: 0,
     gid: 0,
     rdev: 0,

@@ -97,6 +97,7 @@ impl PutArgs {
         if source == Path::new("-") {
             let metadata = NewInode {
                 mode: 0o644,
+                umask: 0,
                 uid: rustix::process::geteuid().as_raw(),
                 gid: rustix::process::getegid().as_raw(),
                 rdev: 0,
@@ -185,6 +186,7 @@ impl Put<'_> {
         }
         let new = NewInode {
             mode: metadata.mode() & !mode::TYPE,
+            umask: 0,
             uid: metadata.uid(),
             gid: metadata.gid(),
             rdev: device_number(metadata.rdev()),

@@ -3,6 +3,7 @@
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use crate::error::Error;
+use crate::permission::AclKind;
 use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
@@ -35,6 +36,15 @@ impl Volume {
             self.tidy_after(LEFTOVERS_STEP);
         }
         Ok(attr)
+    }
+
+    /// Takes set-user-id away from what is no directory, and set-group-id where the group may execute it, as a write by
+    /// somebody does who may not keep them.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn drop_privileges(&self, ino: Ino) -> Result<(), Error> {
+        self.run(|core| core.drop_privileges(ino))
     }
 
     /// Makes a regular file.
@@ -211,10 +221,11 @@ impl Volume {
         self.run(|core| core.getxattr(ino, name))
     }
 
-    /// Sets an attribute.
+    /// Sets an attribute. The two POSIX access lists are checked, and the mode follows the one of them that says who may
+    /// do what; a list that the mode says all of is not kept, and an empty one is removed, whatever `how` says.
     ///
     /// # Errors
-    /// [`Error`].
+    /// [`Error`]; [`Error::Invalid`] for what is no list, [`Error::Denied`] for a default list of what is no directory.
     pub fn setxattr(
         &self,
         ino: Ino,
@@ -222,7 +233,36 @@ impl Volume {
         value: &[u8],
         how: XattrMode,
     ) -> Result<(), Error> {
-        self.run(|core| core.setxattr(ino, name, value, how))
+        self.set_attribute(ino, name, value, how, false)
+    }
+
+    /// [`Volume::setxattr`] by somebody who is not in the inode's group: a list that says who may do what takes
+    /// set-group-id away.
+    ///
+    /// # Errors
+    /// Those of [`Volume::setxattr`].
+    pub fn setxattr_of_stranger(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+    ) -> Result<(), Error> {
+        self.set_attribute(ino, name, value, how, true)
+    }
+
+    fn set_attribute(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        how: XattrMode,
+        stranger: bool,
+    ) -> Result<(), Error> {
+        match AclKind::of(name) {
+            Some(kind) => self.run(|core| core.set_acl(ino, kind, value, stranger)),
+            None => self.run(|core| core.setxattr(ino, name, value, how)),
+        }
     }
 
     /// The names of all attributes.
@@ -233,11 +273,14 @@ impl Volume {
         self.run(|core| core.listxattr(ino))
     }
 
-    /// Removes an attribute.
+    /// Removes an attribute. An access list may be missing.
     ///
     /// # Errors
     /// [`Error`].
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
-        self.run(|core| core.removexattr(ino, name))
+        match AclKind::of(name) {
+            Some(kind) => self.run(|core| core.set_acl(ino, kind, b"", false)),
+            None => self.run(|core| core.removexattr(ino, name)),
+        }
     }
 }

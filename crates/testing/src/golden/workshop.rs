@@ -142,6 +142,7 @@ impl Workshop {
 pub(super) fn new(mode: u32) -> NewInode {
     NewInode {
         mode,
+        umask: 0,
         uid: 1000,
         gid: 100,
         rdev: 0,

@@ -19,6 +19,7 @@ const ENTRIES_MAX: usize = 1 << 20;
 const READ: usize = 256 << 10;
 const NEW: NewInode = NewInode {
     mode: 0o755,
+    umask: 0,
     uid: 0,
     gid: 0,
     rdev: 0,

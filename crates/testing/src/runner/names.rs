@@ -99,6 +99,7 @@ impl Runner<'_> {
         let (name, new) = (&making.name[..], &making.new);
         let new = NewInode {
             mode: new.permissions,
+            umask: 0,
             uid: new.uid,
             gid: new.gid,
             rdev: new.rdev,

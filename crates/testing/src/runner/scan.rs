@@ -96,6 +96,7 @@ impl Runner<'_> {
     fn transient(&self, dir: Ino, name: &[u8]) -> Verdict<bool> {
         let new = NewInode {
             mode: 0o600,
+            umask: 0,
             uid: 0,
             gid: 0,
             rdev: 0,

@@ -1,0 +1,59 @@
+#!/bin/bash
+# What becomes of permissions, access lists and privileges: the same steps on ext4 and on a LoamFS mount, compared.
+# Needs root for mounting and changing users.
+#
+#   oracle.sh LOAMFS [SEED [STEPS]]
+set -euo pipefail
+
+loamfs=$(realpath "$1")
+seed=${2:-1}
+steps=${3:-400}
+here=$(dirname "$(realpath "$0")")
+work=$(mktemp -d)
+
+clean_up() {
+    status=$?
+    set +e
+    # Only what this run made: mounts below its own directory, and loop devices of its own images.
+    while read -r _ _ _ _ path _; do
+        case $path in "$work"/*) umount -l "$path" ;; esac
+    done </proc/self/mountinfo
+    for device in /sys/block/loop*/loop/backing_file; do
+        case $(cat "$device" 2>/dev/null) in
+        "$work"/*) losetup -d "/dev/$(basename "$(dirname "$(dirname "$device")")")" ;;
+        esac
+    done
+    [ $status -eq 0 ] || [ ! -s "$work/daemon.log" ] || tail -50 "$work/daemon.log" >&2
+    rm -rf "$work"
+    exit $status
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+chmod 755 "$work"
+mkdir "$work/loamfs" "$work/ext4"
+truncate -s 256M "$work/ext4.img"
+# Inodes and blocks that hold long access lists.
+mkfs.ext4 -q -b 4096 "$work/ext4.img"
+mount -o loop "$work/ext4.img" "$work/ext4"
+"$loamfs" mkfs --size 256M "$work/loamfs.img" >/dev/null
+"$loamfs" mount -o "log=$work/daemon.log" "$work/loamfs.img" "$work/loamfs"
+
+for name in ext4 loamfs; do
+    mkdir "$work/$name/oracle"
+    python3 "$here/oracle.py" "$work/$name/oracle" "$seed" "$steps" >"$work/$name.said"
+done
+diff "$work/ext4.said" "$work/loamfs.said" | head -40
+cmp "$work/ext4.said" "$work/loamfs.said"
+
+# What was there before a remount is there behind it.
+list() {
+    (cd "$work/loamfs/oracle" && find . -printf '%p %M %U:%G\n' | sort)
+}
+before=$(list)
+"$loamfs" unmount "$work/loamfs"
+"$loamfs" check "$work/loamfs.img" >/dev/null
+"$loamfs" mount -o "log=$work/daemon.log" "$work/loamfs.img" "$work/loamfs"
+[ "$before" = "$(list)" ] || { echo "oracle: a remount changed something" >&2; exit 1; }
+"$loamfs" unmount "$work/loamfs"
+echo "oracle: $(wc -l <"$work/ext4.said") lines are the same on ext4 (seed $seed)"

@@ -1,0 +1,101 @@
+//! Access lists as attributes of inodes, and the mode that goes with them.
+
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::{Corrupt, Error};
+use crate::permission::{self, Acl, AclKind, Born, Parent};
+use crate::types::{NewInode, XattrMode};
+use crate::xattrs::Put;
+use loamfs_format::Ino;
+
+impl Core {
+    /// An inode's access list of a kind, if it has one.
+    pub fn acl(&mut self, ino: Ino, kind: AclKind) -> Result<Option<Acl>, Stop> {
+        let value = match self.getxattr(ino, kind.name()) {
+            Err(Stop::Failed(Error::NoAttribute)) => return Ok(None),
+            value => value?,
+        };
+        Ok(Acl::decode(&value).map_err(|_| Corrupt::Xattr { ino })?)
+    }
+
+    /// Sets an access list; an empty one takes it away. The mode follows, and keeps what it can say by itself.
+    /// `clear_sgid` takes set-group-id away along with it.
+    pub fn set_acl(
+        &mut self,
+        ino: Ino,
+        kind: AclKind,
+        value: &[u8],
+        clear_sgid: bool,
+    ) -> Result<(), Stop> {
+        let mode = self.node(ino)?.inode.mode;
+        let acl = Acl::decode(value)?;
+        if acl.is_some() {
+            permission::may_have(kind, mode)?;
+        }
+        let (mode, acl) = match (kind, acl) {
+            (AclKind::Access, Some(acl)) => permission::set_access(mode, acl, clear_sgid),
+            (_, acl) => (mode, acl),
+        };
+        match acl {
+            Some(acl) => {
+                let put = self.prepare_put(ino, kind.name(), acl.encode(), XattrMode::Any)?;
+                self.admit(put.cost(), 0)?;
+                self.put_xattr(ino, put)?;
+            }
+            None => {
+                let take = self.prepare_take(ino, kind.name())?;
+                self.prepare_dirty(ino)?;
+                self.admit_removal()?;
+                if let Some(take) = take {
+                    self.take_xattr(ino, &take)?;
+                }
+            }
+        }
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.inode.mode = mode;
+        }
+        self.changed_xattrs(ino);
+        Ok(())
+    }
+
+    /// The access list as it is after a chmod to these bits, ready to be set; none if there is none.
+    pub fn prepare_chmod(&mut self, ino: Ino, bits: u32) -> Result<Option<Put>, Stop> {
+        let Some(acl) = self.acl(ino, AclKind::Access)? else {
+            return Ok(None);
+        };
+        let (name, acl) = (AclKind::Access.name(), acl.with_mode(bits));
+        let put = self.prepare_put(ino, name, acl.encode(), XattrMode::Any)?;
+        Ok(Some(put))
+    }
+
+    /// What an inode starts with that is made in a directory, and its access lists, ready to be set.
+    pub fn prepare_birth(
+        &mut self,
+        dir: Ino,
+        file_type: u32,
+        new: &NewInode,
+    ) -> Result<(Born, Vec<Put>), Stop> {
+        let default = self.acl(dir, AclKind::Default)?;
+        let inode = &self.directory(dir)?.inode;
+        let parent = Parent {
+            mode: inode.mode,
+            gid: inode.gid,
+            default,
+        };
+        let asked = file_type | new.mode & permission::BITS;
+        let born = permission::born(parent, asked, new.umask, new.gid);
+        let lists = [
+            (AclKind::Access, &born.access),
+            (AclKind::Default, &born.default),
+        ];
+        let (mut keys, mut puts) = (Vec::new(), Vec::new());
+        for (kind, acl) in lists {
+            if let Some(acl) = acl {
+                let (key, put) = self.put_of_new(kind.name(), acl.encode(), &keys)?;
+                keys.push(key);
+                puts.push(put);
+            }
+        }
+        Ok((born, puts))
+    }
+}
