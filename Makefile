@@ -52,8 +52,8 @@ lint: setup
 unit: setup
 	cargo test --workspace
 
-# Unpack, compare, kill, recover and delete on a real mount; permissions and the like beside ext4; the tools, and mounting as administrators do; then random
-# work on files, with kills between.
+# Unpack, compare, kill, recover and delete on a real mount; permissions and the like beside ext4; the tools, and mounting
+# as administrators do; then random work on files, with kills between.
 smoke: build fsx-program
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree

@@ -146,6 +146,9 @@ problems! {
     /// An entry of the IFILE was changed after the last segment.
     #[error("inode block {block} changed in segment {ssn}, after the last one")]
     312 Minor false IfileSsn { block: InodeBlockNo, ssn: Ssn }
+    /// Flags that do not exist, or of another type of file.
+    #[error("inode {ino} has the flags {flags:#x}, of which some mean nothing")]
+    313 Minor false InodeFlags { ino: Ino, flags: u32 }
 
     /// Extents overlap or are out of order.
     #[error("inode {ino}: the extent from block {block} on begins before the one before it ends")]

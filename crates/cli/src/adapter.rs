@@ -9,6 +9,7 @@
 //! What is open is therefore known by the kernel's lookup counts: see [`lookups`].
 
 mod convert;
+mod flags;
 mod lookups;
 mod trim;
 
@@ -561,14 +562,14 @@ impl Filesystem for Adapter {
     fn ioctl(
         &self,
         caller: Caller,
-        _: NodeId,
+        node: NodeId,
         _: u64,
         call: IoctlCall<'_>,
         output: &mut ByteSink<'_>,
     ) -> Result<i32, Errno> {
         match call.command {
             trim::COMMAND => self.trim(caller, call, output),
-            _ => Err(Errno::NOTTY),
+            _ => self.flags_ioctl(ino_of(node), call, output),
         }
     }
 

@@ -1,11 +1,12 @@
-"""What permissions, access lists and privileges become of: does the same on any file system and says what came of it, so
+"""What becomes of permissions, access lists, privileges and flags: does the same on any file system and says what came of it, so
 that one can be compared with another. Needs root.
 
-    oracle.py DIR SEED [STEPS]
+    oracle.py DIR SEED STEPS [without-projects]
 """
 
 import ctypes
 import errno
+import fcntl
 import os
 import random
 import shutil
@@ -18,6 +19,10 @@ OWNER, USER, GROUP, NAMED_GROUP, MASK, OTHER = 1, 2, 4, 8, 16, 32
 LETTERS = {OWNER: "u::", USER: "u:", GROUP: "g::", NAMED_GROUP: "g:", MASK: "m::", OTHER: "o::"}
 NOBODY = 0xFFFFFFFF
 PR_SET_DUMPABLE = 4
+GET_FLAGS, SET_FLAGS, GET_PROJECT, SET_PROJECT = 0x80086601, 0x40086602, 0x801C581F, 0x401C5820
+IMMUTABLE, APPEND, NODUMP, NOATIME, PROJECT_INHERIT = 0x10, 0x20, 0x40, 0x80, 0x20000000
+# ext4 has others beside these.
+FLAGS = IMMUTABLE | APPEND | NODUMP | NOATIME | PROJECT_INHERIT
 USERS, GROUPS = [1001, 1002], [2001, 2002]
 
 libc = ctypes.CDLL(None)
@@ -265,6 +270,142 @@ def groups():
                         print(said, show(path))
 
 
+def ioctl(path, command, data):
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        return fcntl.ioctl(fd, command, data)
+    finally:
+        os.close(fd)
+
+
+def flags_of(path):
+    return struct.unpack("<I", ioctl(path, GET_FLAGS, bytes(4)))[0]
+
+
+def set_flags(path, flags):
+    ioctl(path, SET_FLAGS, struct.pack("<I", flags_of(path) & ~FLAGS | flags))
+
+
+def show_flags(path):
+    """Flags in both forms, and project."""
+    if not os.path.lexists(path):
+        return f"no {path}"
+    numbers, _, _, project, _ = struct.unpack("<5I8x", ioctl(path, GET_PROJECT, bytes(28)))
+    return f"{show(path)} flags {flags_of(path) & FLAGS:x} {numbers:x} project {project}"
+
+
+def set_project(path, numbers, project):
+    ioctl(path, SET_PROJECT, struct.pack("<5I8x", numbers, 0, 0, project, 0))
+
+
+def with_file(path, flags, action):
+    fd = os.open(path, flags)
+    try:
+        action(fd)
+    finally:
+        os.close(fd)
+
+
+def uses(path):
+    """What can be tried on a file or directory, most harmless first."""
+    access = pack([(OWNER, 6, NOBODY), (USER, 4, 5), (GROUP, 4, NOBODY), (MASK, 4, NOBODY), (OTHER, 0, NOBODY)])
+    tries = {
+        "read": lambda: os.close(os.open(path, os.O_RDONLY)),
+        "now": lambda: os.utime(path),
+        "then": lambda: os.utime(path, (1, 1)),
+        "chmod": lambda: os.chmod(path, 0o751),
+        "chown": lambda: os.chown(path, 1, 1),
+        "set": lambda: os.setxattr(path, "user.name", b"value"),
+        "unset": lambda: os.removexattr(path, "user.kept"),
+        "list": lambda: os.setxattr(path, ACCESS, access),
+        "nodump": lambda: set_flags(path, flags_of(path) & FLAGS | NODUMP),
+        "link": lambda: os.link(path, "flags/linked"),
+    }
+    if os.path.isdir(path):
+        for kind in ("file", "dir", "link", "fifo", "unnamed"):
+            tries[f"make {kind}"] = make(f"{path}/{kind}", kind, 0o755)
+        tries["link into"] = lambda: os.link("flags/outside", f"{path}/outside")
+        tries["unlink inside"] = lambda: os.unlink(f"{path}/inside")
+        tries["rmdir inside"] = lambda: os.rmdir(f"{path}/below")
+        tries["move inside"] = lambda: os.rename(f"{path}/inside", f"{path}/renamed")
+        tries["move out"] = lambda: os.rename(f"{path}/inside", "flags/moved")
+        tries["move over"] = lambda: os.rename("flags/outside", f"{path}/inside")
+        tries["move in"] = lambda: os.rename("flags/outside", f"{path}/new")
+        tries["rmdir"] = lambda: os.rmdir(path)
+    else:
+        tries["append"] = lambda: with_file(path, os.O_WRONLY | os.O_APPEND, lambda fd: os.write(fd, b"more"))
+        tries["allocate"] = lambda: with_file(
+            path, os.O_RDWR | os.O_APPEND, lambda fd: os.posix_fallocate(fd, 0, 50_000)
+        )
+        tries["write"] = lambda: with_file(path, os.O_WRONLY, lambda fd: os.pwrite(fd, b"other", 3))
+        tries["open to cut"] = lambda: with_file(path, os.O_WRONLY | os.O_TRUNC, lambda fd: None)
+        tries["truncate"] = lambda: os.truncate(path, 5)
+        tries["lengthen"] = lambda: os.truncate(path, 90_000)
+        tries["move over"] = lambda: os.rename("flags/outside", path)
+        tries["unlink"] = lambda: os.unlink(path)
+    tries["rename"] = lambda: os.rename(path, "flags/renamed")
+    return tries
+
+
+def flags():
+    """What flags forbid, who may set them, and what they hand down."""
+    for bits in (0, IMMUTABLE, APPEND, IMMUTABLE | APPEND, NODUMP | NOATIME):
+        for kind in ("file", "dir"):
+            path = f"flags/{kind}"
+            os.mkdir("flags")
+            make(path, kind, 0o755)()
+            names = list(uses(path))
+            shutil.rmtree("flags")
+            for what in names:
+                os.mkdir("flags")
+                make(path, kind, 0o755)()
+                if kind == "dir":
+                    make(f"{path}/inside", "file", 0o644)()
+                    make(f"{path}/below", "dir", 0o755)()
+                else:
+                    with_file(path, os.O_WRONLY, lambda fd: os.write(fd, b"content" * 1000))
+                make("flags/outside", "file", 0o644)()
+                os.setxattr(path, "user.kept", b"value")
+                set_flags(path, bits)
+                print(f"{kind} {bits:x} {what}: {tried(uses(path)[what])}")
+                print("   ", show_flags(path))
+                for above, _, names in os.walk("flags", topdown=False):
+                    for name in [above, *(f"{above}/{name}" for name in names)]:
+                        if os.path.isdir(name) or os.path.isfile(name) and not os.path.islink(name):
+                            set_flags(name, 0)
+                shutil.rmtree("flags")
+    os.mkdir("flags")
+    make("flags/own", "file", 0o644)()
+    os.chown("flags/own", USERS[0], USERS[0])
+    for user in USERS:
+        for bits in (NODUMP, IMMUTABLE, APPEND, 0):
+            said = as_user(user, user, [], lambda: set_flags("flags/own", bits))
+            print(user, f"{bits:x}", said, show_flags("flags/own"))
+    # The programs that people use.
+    for change in ("+i", "-i", "+a", "=dA"):
+        subprocess.run(["chattr", change, "flags/own"], check=True)
+        said = subprocess.run(["lsattr", "flags/own"], capture_output=True, check=True, text=True).stdout
+        print(change, said.replace("e", "-"), show_flags("flags/own"))
+
+
+def projects():
+    """Project ids, what hands them down, and what they keep apart."""
+    os.mkdir("projects")
+    make("projects/own", "file", 0o644)()
+    for bits in (0x8, 0x10, 0x40, 0x80, 0x200, 0x298, 0):
+        for path in ("projects", "projects/own"):
+            print(f"{bits:x}", tried(lambda: set_project(path, bits, 42)), show_flags(path))
+    set_project("projects", 0x2C0, 43)
+    for kind in ("file", "dir", "fifo", "link", "unnamed"):
+        print(tried(make(f"projects/{kind}", kind, 0o755)))
+    for path in ("projects", "projects/file", "projects/dir", "projects/unnamed", "projects/own"):
+        print(show_flags(path))
+    make("stranger", "file", 0o644)()
+    print(tried(lambda: os.link("stranger", "projects/stranger")))
+    print(tried(lambda: os.rename("stranger", "projects/stranger")))
+    print(tried(lambda: os.rename("projects/own", "projects/moved")))
+
+
 def refusals():
     """Lists that cannot be."""
     os.mkdir("refused")
@@ -301,11 +442,14 @@ def many_entries():
 
 
 os.chdir(sys.argv[1])
-seed, steps = int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else 400
+seed, steps = int(sys.argv[2]), int(sys.argv[3])
 os.umask(0o022)
+if sys.argv[4:] != ["without-projects"]:
+    projects()
 privileges()
 execution()
 groups()
+flags()
 refusals()
 many_entries()
 sequence(random.Random(seed), steps)

@@ -35,6 +35,22 @@ pub mod mode {
     pub const FIFO: u32 = 0o010_000;
 }
 
+/// Flags of an inode, with the numbers that Linux has for them (`FS_*_FL`).
+pub mod flag {
+    /// Nothing of it changes.
+    pub const IMMUTABLE: u32 = 0x10;
+    /// A file only grows; a directory loses no names.
+    pub const APPEND: u32 = 0x20;
+    /// Backups leave it out.
+    pub const NODUMP: u32 = 0x40;
+    /// Its access time stays.
+    pub const NOATIME: u32 = 0x80;
+    /// A directory that hands its project down.
+    pub const PROJECT_INHERIT: u32 = 0x2000_0000;
+    /// All that are defined.
+    pub const ALL: u32 = IMMUTABLE | APPEND | NODUMP | NOATIME | PROJECT_INHERIT;
+}
+
 /// A point in time: seconds since 1970, which may be negative, and nanoseconds below 1,000,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
@@ -96,9 +112,9 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Project. Reserved.
+    /// Project, by which administrators count.
     pub project: u32,
-    /// Flags: immutable and the like. Reserved.
+    /// What is set of [`flag`].
     pub flags: u32,
     /// Random, new at each reuse of the number, never 0.
     pub generation: u32,

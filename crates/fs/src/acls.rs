@@ -3,6 +3,7 @@
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
+use crate::flags::flags_of;
 use crate::permission::{self, Acl, AclKind, Born, Parent};
 use crate::types::{NewInode, XattrMode};
 use crate::xattrs::Put;
@@ -27,6 +28,7 @@ impl Core {
         value: &[u8],
         clear_sgid: bool,
     ) -> Result<(), Stop> {
+        permission::may_change(self.flags(ino)?)?;
         let mode = self.node(ino)?.inode.mode;
         let acl = Acl::decode(value)?;
         if acl.is_some() {
@@ -80,6 +82,7 @@ impl Core {
         let parent = Parent {
             mode: inode.mode,
             gid: inode.gid,
+            flags: flags_of(inode),
             default,
         };
         let asked = file_type | new.mode & permission::BITS;

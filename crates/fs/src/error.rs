@@ -60,6 +60,9 @@ pub enum Error {
     /// Not permitted on this object.
     #[error("not permitted")]
     NotPermitted,
+    /// The directory hands down another project.
+    #[error("the directory is another project's")]
+    CrossDevice,
     /// Not allowed for this type of file.
     #[error("permission denied")]
     Denied,
@@ -206,6 +209,7 @@ impl Error {
             Error::Range => 34,
             Error::NotPermitted => 1,
             Error::Denied => 13,
+            Error::CrossDevice => 18,
             Error::Unsupported => 95,
             Error::Corrupt(_)
             | Error::Device(_)

@@ -5,8 +5,10 @@ use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
+use crate::flags::flags_of;
 use crate::homed::{UNIT, UnitBytes};
 use crate::inodes::Node;
+use crate::permission;
 use loamfs_format::inode::{Body, FileExtent, TAIL};
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::node::TreeRoot;
@@ -251,6 +253,7 @@ impl Core {
             return Ok(());
         }
         let (size, large) = (node.inode.size, node.is_large());
+        permission::may_write(flags_of(&node.inode), offset, size)?;
         let new_size = size.max(end);
         if node.inode.truncating != u64::MAX && end > size {
             return Err(self.wait_for_drain(ino));

@@ -14,6 +14,7 @@ pub mod env;
 pub mod error;
 mod extents;
 mod file;
+mod flags;
 mod grow;
 mod homed;
 mod inodes;

@@ -5,6 +5,7 @@ use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
 use crate::dir::{self, Found};
 use crate::error::Error;
+use crate::flags::flags_of;
 use crate::inodes::Node;
 use crate::permission::{self, Born, Parent};
 use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, SetTime, Timestamp};
@@ -131,6 +132,7 @@ impl Core {
         if file_type == mode::DIRECTORY && parent.inode.nlink >= LINKS_MAX {
             return Err(Error::TooManyLinks.into());
         }
+        permission::may_grow(flags_of(&parent.inode))?;
         self.prepare_dirty(dir)?;
         let key = self.prepare_entry(dir, name)?;
         let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
@@ -165,9 +167,11 @@ impl Core {
     /// Makes a regular file that has no name: it is held once, and gone when nobody holds it and [`Core::link`] gave it
     /// none.
     pub fn make_unnamed(&mut self, dir: Ino, new: &NewInode) -> Result<Attr, Stop> {
-        if self.directory(dir)?.inode.nlink == 0 {
+        let parent = &self.directory(dir)?.inode;
+        if parent.nlink == 0 {
             return Err(Error::NotFound.into());
         }
+        permission::may_grow(flags_of(parent))?;
         let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
         let (born, lists) = self.prepare_birth(dir, mode::REGULAR, new)?;
         self.admit(NAMES_COST + cost(&lists), 0)?;
@@ -200,8 +204,8 @@ impl Core {
             nlink: if is_dir { 2 } else { 1 },
             uid: new.uid,
             gid: born.gid,
-            project: 0,
-            flags: 0,
+            project: born.flags.project,
+            flags: born.flags.bits,
             generation: self.random.generation(),
             version: 0,
             size: 0,
@@ -334,9 +338,14 @@ impl Core {
         if self.find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        if self.directory(dir)?.inode.nlink == 0 {
+        let parent = &self.directory(dir)?.inode;
+        if parent.nlink == 0 {
             return Err(Error::NotFound.into());
         }
+        let into = flags_of(parent);
+        let flags = self.flags(ino)?;
+        permission::may_change(flags)?;
+        permission::may_enter(into, flags)?;
         self.prepare_dirty(ino)?;
         self.prepare_dirty(dir)?;
         let key = self.prepare_entry(dir, name)?;
@@ -361,6 +370,7 @@ impl Core {
     pub fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<(), Stop> {
         valid_name(name)?;
         let found = self.find_existing(dir, name)?;
+        self.refuse_removal(dir, found.ino)?;
         if self.node(found.ino)?.inode.is_dir() {
             return Err(Error::IsDirectory.into());
         }
@@ -373,6 +383,12 @@ impl Core {
         self.changed_names(dir, now);
         self.drop_link(found.ino, now);
         Ok(())
+    }
+
+    /// Flags may forbid that a directory loses a name of an inode.
+    fn refuse_removal(&mut self, dir: Ino, ino: Ino) -> Result<(), Stop> {
+        let flags = self.flags(ino)?;
+        Ok(permission::may_remove(self.flags(dir)?, flags)?)
     }
 
     /// One name less; without any, the inode is an orphan until nobody holds it.
@@ -393,6 +409,7 @@ impl Core {
         }
         valid_name(name)?;
         let found = self.find_existing(dir, name)?;
+        self.refuse_removal(dir, found.ino)?;
         self.prepare_empty(found.ino)?;
         self.prepare_dirty(dir)?;
         self.prepare_dirty(found.ino)?;
@@ -462,6 +479,12 @@ impl Core {
             if to.ino == from.ino {
                 return Ok(());
             }
+        }
+        self.refuse_removal(dir, from.ino)?;
+        let moved = self.flags(from.ino)?;
+        permission::may_enter(self.flags(new_dir)?, moved)?;
+        if let Some(to) = &to {
+            self.refuse_removal(new_dir, to.ino)?;
         }
         for ino in [dir, new_dir, from.ino] {
             self.prepare_dirty(ino)?;
@@ -554,6 +577,7 @@ impl Core {
         let parent = Parent {
             mode: parent.inode.mode,
             gid: parent.inode.gid,
+            flags: flags_of(&parent.inode),
             default: None,
         };
         let born = permission::born(parent, mode::CHARACTER | new.mode, new.umask, new.gid);
@@ -590,6 +614,8 @@ impl Core {
         if b_dir && dir_a != dir_b {
             self.refuse_loop(b.ino, dir_a)?;
         }
+        let flags = self.flags(b.ino)?;
+        permission::may_enter(self.flags(dir_a)?, flags)?;
         self.prepare_dirty(b.ino)?;
         self.prepare_replace_entry(dir_a, a.key)?;
         self.prepare_replace_entry(dir_b, b.key)?;
@@ -635,6 +661,7 @@ impl Core {
 
     /// Changes attributes.
     pub fn setattr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, Stop> {
+        permission::may_set(self.flags(ino)?, set)?;
         self.prepare_dirty(ino)?;
         let list = match set.mode {
             Some(bits) => self.prepare_chmod(ino, bits)?,

@@ -6,7 +6,8 @@ mod acl;
 pub(crate) use acl::Acl;
 
 use crate::error::Error;
-use loamfs_format::inode::mode;
+use crate::types::{InodeFlags, SetAttr, SetTime};
+use loamfs_format::inode::{flag, mode};
 
 /// Runs as its owner.
 const SET_UID: u32 = 0o4000;
@@ -74,6 +75,8 @@ pub(crate) struct Born {
     pub access: Option<Acl>,
     /// Its default list.
     pub default: Option<Acl>,
+    /// Its flags and project.
+    pub flags: InodeFlags,
 }
 
 /// What a directory says of what is made in it.
@@ -81,6 +84,7 @@ pub(crate) struct Born {
 pub(crate) struct Parent {
     pub mode: u32,
     pub gid: u32,
+    pub flags: InodeFlags,
     /// Its default list.
     pub default: Option<Acl>,
 }
@@ -93,12 +97,14 @@ pub(crate) fn born(parent: Parent, asked: u32, umask: u32, gid: u32) -> Born {
     let kept = if is_dir { handed } else { 0 };
     let asked = asked | kept;
     let gid = if handed != 0 { parent.gid } else { gid };
+    let flags = inherited_flags(parent.flags, file_type);
     match parent.default.filter(|_| file_type != mode::SYMLINK) {
         None => Born {
             mode: asked & !(umask & ACCESS),
             gid,
             access: None,
             default: None,
+            flags,
         },
         Some(default) => {
             let (bits, access) = default.clone().narrowed(asked);
@@ -107,8 +113,101 @@ pub(crate) fn born(parent: Parent, asked: u32, umask: u32, gid: u32) -> Born {
                 gid,
                 access,
                 default: is_dir.then_some(default),
+                flags,
             }
         }
+    }
+}
+
+/// Flags and project of what is made in a directory.
+fn inherited_flags(parent: InodeFlags, file_type: u32) -> InodeFlags {
+    let project = if parent.bits & flag::PROJECT_INHERIT != 0 {
+        parent.project
+    } else {
+        0
+    };
+    let handed = flag::NODUMP | flag::NOATIME | flag::PROJECT_INHERIT;
+    InodeFlags {
+        bits: flags_of(file_type, parent.bits & handed),
+        project,
+    }
+}
+
+/// Those of some flags that an inode of this type can have.
+pub(crate) fn flags_of(mode_bits: u32, bits: u32) -> u32 {
+    if mode_bits & mode::TYPE == mode::DIRECTORY {
+        bits
+    } else {
+        bits & !flag::PROJECT_INHERIT
+    }
+}
+
+/// Refuses what a flag of `refusing` forbids.
+fn refuse(flags: InodeFlags, refusing: u32) -> Result<(), Error> {
+    if flags.bits & refusing != 0 {
+        return Err(Error::NotPermitted);
+    }
+    Ok(())
+}
+
+/// Whether an inode may change at all: a directory take in names, a file get space, times become now.
+///
+/// # Errors
+/// [`Error::NotPermitted`], here and below.
+pub(crate) fn may_grow(flags: InodeFlags) -> Result<(), Error> {
+    refuse(flags, flag::IMMUTABLE)
+}
+
+/// Whether what an inode is or has may change in any way.
+pub(crate) fn may_change(flags: InodeFlags) -> Result<(), Error> {
+    refuse(flags, flag::IMMUTABLE | flag::APPEND)
+}
+
+/// Whether a file of `size` bytes may be written from `offset` on.
+pub(crate) fn may_write(flags: InodeFlags, offset: u64, size: u64) -> Result<(), Error> {
+    if offset < size {
+        may_change(flags)
+    } else {
+        may_grow(flags)
+    }
+}
+
+/// Whether a directory may lose a name of an inode, or have it lead elsewhere.
+pub(crate) fn may_remove(dir: InodeFlags, inode: InodeFlags) -> Result<(), Error> {
+    may_change(dir)?;
+    may_change(inode)
+}
+
+/// Whether a directory may take in an inode that exists. One that hands its project down takes its own only.
+///
+/// # Errors
+/// [`Error::NotPermitted`], and [`Error::CrossDevice`] for another project.
+pub(crate) fn may_enter(dir: InodeFlags, inode: InodeFlags) -> Result<(), Error> {
+    may_grow(dir)?;
+    if dir.bits & flag::PROJECT_INHERIT != 0 && dir.project != inode.project {
+        return Err(Error::CrossDevice);
+    }
+    Ok(())
+}
+
+/// Whether flags and project may become others. As long as an inode is to stay immutable its flags are too.
+pub(crate) fn may_set_flags(from: InodeFlags, to: InodeFlags) -> Result<(), Error> {
+    if from == to {
+        return Ok(());
+    }
+    refuse(from, flag::IMMUTABLE & to.bits)
+}
+
+/// Whether an inode's attributes may be set so. Times may become now where only growing is allowed.
+pub(crate) fn may_set(flags: InodeFlags, set: &SetAttr) -> Result<(), Error> {
+    let chosen = |time| matches!(time, Some(SetTime::At(_)));
+    let named = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
+    if named || set.size.is_some() || chosen(set.atime) || chosen(set.mtime) {
+        may_change(flags)
+    } else if set.atime.is_some() || set.mtime.is_some() {
+        may_grow(flags)
+    } else {
+        Ok(())
     }
 }
 

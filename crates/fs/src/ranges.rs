@@ -9,8 +9,10 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
 use crate::file::SIZE_MAX;
+use crate::flags::flags_of;
 use crate::homed::{Homed, UNIT};
 use crate::inodes::Node;
+use crate::permission;
 use loamfs_format::Ino;
 use loamfs_format::inode::FileExtent;
 use std::collections::{BTreeMap, BTreeSet};
@@ -49,6 +51,7 @@ impl Core {
     pub fn zero_edges(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
         let block = u64::from(self.geometry.block_size);
         let node = self.file(ino)?;
+        permission::may_change(flags_of(&node.inode))?;
         let (frees, end) = (frees_blocks(node), range.end.min(node.inode.size));
         if range.start >= end {
             return self.note_change(ino);
@@ -257,7 +260,9 @@ impl Core {
     pub fn fill(&mut self, ino: Ino, range: Range<u64>, grow: bool) -> Result<Option<u64>, Stop> {
         let block = u64::from(self.geometry.block_size);
         let per_block = self.geometry.block_units();
-        let size = self.file(ino)?.inode.size;
+        let inode = &self.file(ino)?.inode;
+        permission::may_grow(flags_of(inode))?;
+        let size = inode.size;
         let end = if grow { range.end } else { range.end.min(size) };
         if range.start >= end {
             return self.note_change(ino).map(|()| None);

@@ -49,6 +49,15 @@ pub struct NewInode {
     pub rdev: u32,
 }
 
+/// What chattr(1) and lsattr(1) show of an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InodeFlags {
+    /// Bits of [`loamfs_format::inode::flag`].
+    pub bits: u32,
+    /// Project; 0 without one.
+    pub project: u32,
+}
+
 /// A time to set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {

@@ -6,6 +6,7 @@
 use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
+use crate::permission;
 use crate::tree::{Aggregate, Tree};
 use crate::types::XattrMode;
 use loamfs_format::dirent::{DISCRIMINATORS, INLINE_OVERHEAD, InlineMap, NAME_MAX, hash_key};
@@ -144,6 +145,7 @@ impl Core {
         value: &[u8],
         how: XattrMode,
     ) -> Result<(), Stop> {
+        permission::may_change(self.flags(ino)?)?;
         let put = self.prepare_put(ino, name, value.to_vec(), how)?;
         self.admit(put.cost(), 0)?;
         self.put_xattr(ino, put)?;
@@ -296,6 +298,7 @@ impl Core {
 
     /// Removes an attribute.
     pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), Stop> {
+        permission::may_change(self.flags(ino)?)?;
         let take = self.prepare_take(ino, name)?.ok_or(Error::NoAttribute)?;
         self.admit_removal()?;
         self.take_xattr(ino, &take)?;

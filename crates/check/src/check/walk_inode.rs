@@ -3,7 +3,7 @@
 use super::walk::Walker;
 use crate::Problem;
 use loamfs_format::Ssn;
-use loamfs_format::inode::{Body, Inode, mode};
+use loamfs_format::inode::{Body, Inode, flag, mode};
 
 impl Walker<'_, '_> {
     /// Checks a live inode of a block whose entry says that it changed last in segment `limit`.
@@ -15,6 +15,15 @@ impl Walker<'_, '_> {
         self.visitor.inode(inode, orphan);
         if inode.generation == 0 {
             self.visitor.problem(Problem::Generation { ino });
+        }
+        let dirs_only = if inode.is_dir() {
+            0
+        } else {
+            flag::PROJECT_INHERIT
+        };
+        if inode.flags & !(flag::ALL & !dirs_only) != 0 {
+            let flags = inode.flags;
+            self.visitor.problem(Problem::InodeFlags { ino, flags });
         }
         if orphan != (inode.nlink == 0) {
             self.visitor.problem(Problem::OrphanBit {

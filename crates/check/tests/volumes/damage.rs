@@ -94,6 +94,11 @@ fn inodes_that_cannot_be() {
     assert_eq!(changed(TINY, |inode| inode.ssn = Ssn(9)), ["InodeSsn"]);
     assert_eq!(changed(LARGE, |inode| inode.frags += 1), ["InodeFrags"]);
     assert_eq!(changed(SMALL, |inode| inode.frags = 0), ["InodeFrags"]);
+    let flags = ["InodeFlags"];
+    assert_eq!(changed(TINY, |inode| inode.flags = 1), flags);
+    assert_eq!(changed(TINY, |inode| inode.flags = 0x2000_0000), flags);
+    assert!(changed(TINY, |inode| inode.flags = 0xf0).is_empty());
+    assert!(changed(ROOT_INO, |inode| inode.flags = 0x2000_00f0).is_empty());
     let no_target = changed(LINK, |inode| inode.body = Body::Empty);
     assert_eq!(no_target, ["Inode"]);
     let typeless = changed(MANY, |inode| inode.mode = 0o030_644);

@@ -38,6 +38,7 @@ fn parent(mode: u32, default: Option<Acl>) -> Parent {
     Parent {
         mode: DIR | mode,
         gid: 50,
+        flags: InodeFlags::default(),
         default,
     }
 }
@@ -161,6 +162,85 @@ fn default_lists_are_for_directories() {
     ));
     let link = may_have(AclKind::Access, mode::SYMLINK);
     assert!(matches!(link, Err(Error::Unsupported)));
+}
+
+const fn flags(bits: u32) -> InodeFlags {
+    InodeFlags { bits, project: 5 }
+}
+
+const PLAIN: InodeFlags = flags(0);
+const IMMUTABLE: InodeFlags = flags(flag::IMMUTABLE);
+const APPEND: InodeFlags = flags(flag::APPEND);
+
+#[test]
+fn what_is_append_only_grows_and_what_is_immutable_does_not() {
+    let times = |time| SetAttr {
+        mtime: Some(time),
+        ..SetAttr::default()
+    };
+    let now = times(SetTime::Now);
+    let then = times(SetTime::At(Default::default()));
+    let chmod = SetAttr {
+        mode: Some(0),
+        ..SetAttr::default()
+    };
+    let allowed = |flags| {
+        [
+            may_grow(flags),
+            may_write(flags, 10, 10),
+            may_set(flags, &now),
+            may_enter(flags, PLAIN),
+            may_change(flags),
+            may_write(flags, 9, 10),
+            may_set(flags, &then),
+            may_set(flags, &chmod),
+            may_remove(flags, PLAIN),
+            may_remove(PLAIN, flags),
+        ]
+        .map(|allowed| allowed.is_ok())
+    };
+    assert_eq!(allowed(PLAIN), [true; 10]);
+    assert_eq!(allowed(IMMUTABLE), [false; 10]);
+    assert_eq!(allowed(APPEND)[..4], [true; 4]);
+    assert_eq!(allowed(APPEND)[4..], [false; 6]);
+}
+
+#[test]
+fn flags_of_what_stays_immutable_stay() {
+    let both = flags(flag::IMMUTABLE | flag::NODUMP);
+    assert!(may_set_flags(IMMUTABLE, both).is_err());
+    assert!(may_set_flags(IMMUTABLE, IMMUTABLE).is_ok());
+    assert!(may_set_flags(both, flags(flag::NODUMP)).is_ok());
+    assert!(may_set_flags(both, APPEND).is_ok());
+    assert!(may_set_flags(APPEND, both).is_ok());
+}
+
+#[test]
+fn a_directory_hands_down_what_concerns_its_children() {
+    let mut above = parent(0o755, None);
+    above.flags = flags(flag::ALL);
+    let dir = born(above.clone(), DIR | 0o755, 0, 1);
+    assert_eq!(
+        dir.flags,
+        flags(flag::NODUMP | flag::NOATIME | flag::PROJECT_INHERIT)
+    );
+    let file = born(above.clone(), FILE | 0o644, 0, 1);
+    assert_eq!(file.flags, flags(flag::NODUMP | flag::NOATIME));
+    above.flags = PLAIN;
+    assert_eq!(born(above, DIR | 0o755, 0, 1).flags, InodeFlags::default());
+}
+
+#[test]
+fn a_project_directory_takes_its_own_only() {
+    let dir = flags(flag::PROJECT_INHERIT);
+    let other = InodeFlags {
+        bits: 0,
+        project: 6,
+    };
+    assert!(may_enter(dir, PLAIN).is_ok());
+    let refused = may_enter(dir, other);
+    assert!(matches!(refused, Err(Error::CrossDevice)), "{refused:?}");
+    assert!(may_enter(PLAIN, other).is_ok());
 }
 
 /// Any list that can be: users and groups only with a mask.

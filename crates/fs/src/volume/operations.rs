@@ -4,7 +4,7 @@ use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use crate::error::Error;
 use crate::permission::AclKind;
-use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, XattrMode};
+use crate::types::{Attr, DirEntry, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 
@@ -36,6 +36,23 @@ impl Volume {
             self.tidy_after(LEFTOVERS_STEP);
         }
         Ok(attr)
+    }
+
+    /// Flags and project.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn flags(&self, ino: Ino) -> Result<InodeFlags, Error> {
+        self.run(|core| core.flags(ino))
+    }
+
+    /// Sets flags and project, without asking who may. What an inode may still do then is refused with
+    /// [`Error::NotPermitted`] by every other operation.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::Unsupported`] for flags that do not exist.
+    pub fn set_flags(&self, ino: Ino, flags: InodeFlags) -> Result<(), Error> {
+        self.run(|core| core.set_flags(ino, flags))
     }
 
     /// Takes set-user-id away from what is no directory, and set-group-id where the group may execute it, as a write by

@@ -1,9 +1,9 @@
 //! Operations on ranges of files: each goes in bounded steps, from the start on.
 
 use super::Volume;
+use super::background::LEFTOVERS_STEP;
 use crate::error::Error;
 use crate::ranges::{Search, end_of};
-use crate::types::SetAttr;
 use loamfs_format::Ino;
 
 /// Bytes that are copied at a time.
@@ -35,14 +35,8 @@ impl Volume {
         let before = self.getattr(ino)?.size;
         let result = self.fill(ino, offset, end, grow);
         if result.is_err() && (before + 1..=end).contains(&self.getattr(ino)?.size) {
-            let size = Some(before);
-            self.setattr(
-                ino,
-                &SetAttr {
-                    size,
-                    ..SetAttr::default()
-                },
-            )?;
+            self.run(|core| core.resize(ino, before))?;
+            self.tidy_after(LEFTOVERS_STEP);
         }
         result
     }
