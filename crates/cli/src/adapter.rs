@@ -247,12 +247,15 @@ impl Filesystem for Adapter {
 
     fn lookup(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<EntryReply, Errno> {
         let dir = ino_of(parent);
-        if matches!(name, b"." | b"..") && parent != NodeId::ROOT {
+        if matches!(name, b"." | b"..") {
             // Only who has a handle from before asks this way, and that may be of an inode whose
-            // number was given away since.
+            // number was given away since. `.` of a file is the file.
             let attr = self.answer("lookup", dir, self.volume.getattr(dir))?;
             if node_of(&attr) != parent {
                 return Err(Errno::STALE);
+            }
+            if name == b"." {
+                return Ok(self.entry(&attr));
             }
         }
         match self.volume.lookup(dir, name) {

@@ -187,6 +187,69 @@ os.unlink("ranges"), os.unlink("copy")
 END
 ok "ranges are freed, zeroed, filled, searched and copied"
 
+# Handles, as NFS servers have them, from before a remount.
+handles() {
+    python3 - "$mnt" "$work/handles" "$1" <<'END'
+import ctypes, errno, json, os, struct, sys
+top, store, when = sys.argv[1:]
+os.chdir(top)
+libc = ctypes.CDLL(None, use_errno=True)
+at = -100
+
+def handle_of(path):
+    handle = ctypes.create_string_buffer(struct.pack("Ii", 128, 0), 136)
+    mount = ctypes.c_int()
+    assert libc.name_to_handle_at(at, path.encode(), handle, ctypes.byref(mount), 0) == 0, path
+    return handle.raw.hex()
+
+def opened(handle):
+    top = os.open(".", os.O_RDONLY)
+    fd = libc.open_by_handle_at(top, bytes.fromhex(handle), os.O_RDONLY)
+    os.close(top)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), "open_by_handle_at")
+    return fd
+
+if when == "before":
+    os.makedirs("handles/deep/below")
+    for path in ("handles/deep/file", "handles/gone", "handles/late"):
+        with open(path, "w") as file:
+            file.write(path)
+    os.symlink("file", "handles/link")
+    paths = ["handles", "handles/deep/below", "handles/deep/file", "handles/link", "handles/gone", "handles/late"]
+    with open(store, "w") as out:
+        json.dump({path: (handle_of(path), os.lstat(path).st_ino) for path in paths}, out)
+    os.unlink("handles/gone")
+    sys.exit()
+with open(store) as file:
+    handles = json.load(file)
+fd = opened(handles["handles/deep/file"][0])
+assert os.read(fd, 100) == b"handles/deep/file"
+assert os.fstat(fd).st_ino == handles["handles/deep/file"][1]
+fd = opened(handles["handles/deep/below"][0])
+assert os.stat("..", dir_fd=fd).st_ino == os.stat("handles/deep").st_ino
+assert os.readlink(f"/proc/self/fd/{fd}").endswith("handles/deep/below")
+assert "link" in os.listdir(opened(handles["handles"][0]))
+os.unlink("handles/late")
+# Numbers are given out again; a handle is of one inode only.
+for number in range(2000):
+    with open(f"handles/{number}", "w"):
+        pass
+for path in ("handles/gone", "handles/late"):
+    try:
+        opened(handles[path][0])
+        raise SystemExit(f"{path} is there again")
+    except OSError as error:
+        assert error.errno == errno.ESTALE, error
+END
+}
+handles before
+unmount_it
+mount_it
+handles after
+rm -r "$mnt/handles"
+ok "handles lead to the same inodes behind a remount, and to no other"
+
 # The daemon dies while a tree is unpacked.
 mkdir "$mnt/second"
 dd if=/dev/urandom of="$mnt/second/marker" bs=64K count=40 conv=fsync status=none

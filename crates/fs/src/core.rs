@@ -67,6 +67,8 @@ pub(crate) struct Core {
     pub dirty_since: Option<Timestamp>,
     /// Most bytes of large files' data that may wait.
     pub homed_max: u64,
+    /// Most links of an inode.
+    pub links_max: u32,
     /// What the mover did.
     pub cleaned: Cleaned,
     /// An operation was admitted while much of what may be dirty was: time for a commit, before one has to wait.

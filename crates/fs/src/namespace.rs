@@ -17,8 +17,6 @@ use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::Record;
 use loamfs_format::{GroupNo, Ino};
 
-/// Most links of a file.
-const LINKS_MAX: u32 = 1 << 31;
 /// Longest target of a symlink.
 const TARGET_MAX: usize = 4095;
 /// What a change of names makes at most, in bytes of the log: nodes of two directories, and inode blocks.
@@ -125,11 +123,12 @@ impl Core {
         if self.find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
+        let links_max = self.links_max;
         let parent = self.directory(dir)?;
         if parent.inode.nlink == 0 {
             return Err(Error::NotFound.into());
         }
-        if file_type == mode::DIRECTORY && parent.inode.nlink >= LINKS_MAX {
+        if file_type == mode::DIRECTORY && parent.inode.nlink >= links_max {
             return Err(Error::TooManyLinks.into());
         }
         permission::may_grow(flags_of(&parent.inode))?;
@@ -332,7 +331,7 @@ impl Core {
         if nlink == 0 && !node.nameless {
             return Err(Error::NotFound.into());
         }
-        if nlink >= LINKS_MAX {
+        if nlink >= self.links_max {
             return Err(Error::TooManyLinks.into());
         }
         if self.find(dir, name)?.is_some() {
@@ -504,7 +503,7 @@ impl Core {
             self.prepare_dirty(to.ino)?;
         }
         let parent_links = self.directory(new_dir)?.inode.nlink;
-        if moved_dir && dir != new_dir && to.is_none() && parent_links >= LINKS_MAX {
+        if moved_dir && dir != new_dir && to.is_none() && parent_links >= self.links_max {
             return Err(Error::TooManyLinks.into());
         }
         let whiteout = match &flags.whiteout {
@@ -616,6 +615,12 @@ impl Core {
         }
         let flags = self.flags(b.ino)?;
         permission::may_enter(self.flags(dir_a)?, flags)?;
+        if dir_a != dir_b && a_dir != b_dir {
+            let gains = if b_dir { dir_a } else { dir_b };
+            if self.directory(gains)?.inode.nlink >= self.links_max {
+                return Err(Error::TooManyLinks.into());
+            }
+        }
         self.prepare_dirty(b.ino)?;
         self.prepare_replace_entry(dir_a, a.key)?;
         self.prepare_replace_entry(dir_b, b.key)?;

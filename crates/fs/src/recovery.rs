@@ -24,11 +24,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+/// Most links of an inode, as the format has it.
+pub(crate) const LINKS_MAX: u32 = 1 << 31;
+
 /// What the caller of [`open`] decides.
 pub(crate) struct Settings {
     pub read_only: bool,
     pub cache_bytes: usize,
     pub homed_max: u64,
+    pub links_max: u32,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
 }
@@ -155,6 +159,7 @@ fn assemble(
     core.slots = slots;
     core.read_only = settings.read_only;
     core.homed_max = settings.homed_max;
+    core.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
     core.inodes.nodes_max = (settings.cache_bytes / 8192).clamp(256, 65_536);
@@ -204,6 +209,7 @@ impl Core {
             small_bytes: 0,
             dirty_since: None,
             homed_max: 64 << 20,
+            links_max: LINKS_MAX,
             cleaned: crate::core::Cleaned::default(),
             pressed: false,
             leftovers: BTreeSet::new(),

@@ -50,6 +50,8 @@ pub struct OpenOptions {
     pub owner: Ownership,
     /// Tell the device at once what was freed, as soon as it may be used again.
     pub discard: bool,
+    /// Most links of an inode; less than the 2^31 of the format for tests only.
+    pub links_max: u32,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
     pub recount: Vec<GroupNo>,
 }
@@ -64,6 +66,7 @@ impl Default for OpenOptions {
             flights: 0,
             owner: Ownership::default(),
             discard: false,
+            links_max: recovery::LINKS_MAX,
             recount: Vec::new(),
         }
     }
@@ -108,6 +111,7 @@ impl Volume {
             cache_bytes: cache_bytes / 2,
             recount: options.recount.clone(),
             homed_max: options.dirty_max.unwrap_or(cache_bytes / 4).max(1 << 20) as u64,
+            links_max: options.links_max.min(recovery::LINKS_MAX),
         };
         let (core, reader) = recovery::open(&device, &settings, &env)?;
         let volume = Volume {

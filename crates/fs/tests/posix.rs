@@ -118,3 +118,48 @@ fn a_swap_leaves_no_whiteout() {
     let renamed = volume.rename(ROOT_INO, b"a", ROOT_INO, b"b", both);
     assert!(matches!(renamed, Err(Error::Invalid(_))), "{renamed:?}");
 }
+
+/// The format's 2^31 links, as a bound of four.
+#[test]
+fn links_end_at_the_most_there_can_be() {
+    let device = made(64 << 20);
+    let options = OpenOptions {
+        links_max: 4,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
+    let full = |result: Result<(), Error>| {
+        assert!(matches!(result, Err(Error::TooManyLinks)), "{result:?}");
+    };
+    let file = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
+    for name in [b"2", b"3", b"4"] {
+        volume.link(file, ROOT_INO, name).unwrap();
+    }
+    full(volume.link(file, ROOT_INO, b"5").map(drop));
+    assert_eq!(volume.getattr(file).unwrap().nlink, 4);
+    volume.unlink(ROOT_INO, b"4").unwrap();
+    volume.link(file, ROOT_INO, b"4").unwrap();
+    // A directory counts itself and its subdirectories.
+    let [dir, other] = [b"a", b"b"].map(|name| volume.mkdir(ROOT_INO, name, &NEW).unwrap().ino);
+    full(volume.mkdir(ROOT_INO, b"c", &NEW).map(drop));
+    for name in [b"1", b"2"] {
+        volume.mkdir(dir, name, &NEW).unwrap();
+    }
+    full(volume.mkdir(dir, b"3", &NEW).map(drop));
+    volume.create(dir, b"file", &NEW).unwrap();
+    volume.mkdir(other, b"sub", &NEW).unwrap();
+    volume.create(other, b"file", &NEW).unwrap();
+    let plain = RenameFlags::default();
+    let exchange = RenameFlags {
+        exchange: true,
+        ..plain
+    };
+    full(volume.rename(other, b"sub", dir, b"3", plain));
+    full(volume.rename(other, b"sub", dir, b"file", exchange));
+    full(volume.rename(dir, b"file", other, b"sub", exchange));
+    // What takes a subdirectory's place adds none.
+    volume.rename(other, b"sub", dir, b"2", plain).unwrap();
+    volume.rename(dir, b"1", dir, b"3", plain).unwrap();
+    assert_eq!(volume.getattr(dir).unwrap().nlink, 4);
+    assert_eq!(volume.getattr(other).unwrap().nlink, 2);
+}
