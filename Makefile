@@ -40,7 +40,7 @@ run: build
 stop:
 	@sh $(SCRIPTS)/demo.sh stop $(WORK) $(LOAMFS)
 
-test: lint unit smoke
+test: lint unit smoke test-posix
 
 lint: setup
 	cargo fmt --all --check

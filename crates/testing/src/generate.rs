@@ -98,11 +98,15 @@ impl Generator {
         let many = model.objects().len() > self.profile.objects_max;
         let much = self.bytes > self.profile.bytes_max;
         match kind {
-            Kind::Create | Kind::Symlink | Kind::Mknod | Kind::Link if many => Kind::Unlink,
+            Kind::Create | Kind::CreateUnnamed | Kind::Symlink | Kind::Mknod | Kind::Link
+                if many =>
+            {
+                Kind::Unlink
+            }
             Kind::Mkdir if many => Kind::Rmdir,
             Kind::Mkdir if self.dirs.len() > self.profile.dirs_max => Kind::Rmdir,
             Kind::Write | Kind::Create if much && self.rng.one_in(2) => Kind::Unlink,
-            Kind::Write | Kind::Allocate | Kind::Copy if much => Kind::Truncate,
+            Kind::Write | Kind::Allocate | Kind::Zero | Kind::Copy if much => Kind::Truncate,
             other => other,
         }
     }
@@ -110,6 +114,7 @@ impl Generator {
     fn op(&mut self, kind: Kind, model: &Model) -> Option<Op> {
         Some(match kind {
             Kind::Create => self.create(model),
+            Kind::CreateUnnamed => self.create_unnamed(model),
             Kind::Mkdir => self.mkdir(model),
             Kind::Mknod => self.mknod(model),
             Kind::Symlink => self.symlink(model),
@@ -119,7 +124,7 @@ impl Generator {
             Kind::Chmod | Kind::Chown | Kind::SetMtime => self.attributes(kind, model)?,
             Kind::Truncate => self.truncate(model)?,
             Kind::Write => self.write(model)?,
-            Kind::Punch | Kind::Allocate | Kind::Seek => self.range(kind, model)?,
+            Kind::Punch | Kind::Allocate | Kind::Zero | Kind::Seek => self.range(kind, model)?,
             Kind::Copy => self.copy(model)?,
             Kind::Read => self.read(model)?,
             Kind::Open => Op::Open {
@@ -247,6 +252,16 @@ impl Generator {
         }
     }
 
+    fn create_unnamed(&mut self, model: &Model) -> Op {
+        let id = self.id();
+        self.files.push(id);
+        Op::CreateUnnamed {
+            dir: self.dir(model),
+            id,
+            permissions: self.permissions(),
+        }
+    }
+
     fn mkdir(&mut self, model: &Model) -> Op {
         let id = self.id();
         let dir = self.dir(model);
@@ -335,6 +350,7 @@ impl Generator {
         let how = match self.rng.below(8) {
             0 => Rename::NoReplace,
             1 => Rename::Exchange,
+            2 => Rename::Whiteout(self.id()),
             _ => Rename::Replace,
         };
         Some(Op::Rename {
@@ -468,6 +484,12 @@ impl Generator {
         Some(match kind {
             Kind::Punch => Op::Punch { id, offset, len },
             Kind::Allocate => Op::Allocate {
+                id,
+                offset,
+                len: len.min(self.profile.file_max),
+                grow: self.rng.one_in(2),
+            },
+            Kind::Zero => Op::Zero {
                 id,
                 offset,
                 len: len.min(self.profile.file_max),

@@ -129,6 +129,10 @@ impl Subject for Mounted {
         Ok(self.volume.create(dir, name, new)?)
     }
 
+    fn create_unnamed(&self, dir: Ino, new: &NewInode) -> Outcome<Attr> {
+        Ok(self.volume.create_unnamed(dir, new)?)
+    }
+
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Outcome<Attr> {
         Ok(self.volume.mkdir(dir, name, new)?)
     }
@@ -194,6 +198,10 @@ impl Subject for Mounted {
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()> {
         Ok(self.volume.allocate(ino, offset, len, grow)?)
+    }
+
+    fn zero(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()> {
+        Ok(self.volume.zero(ino, offset, len, grow)?)
     }
 
     fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Outcome<u64> {

@@ -18,7 +18,7 @@ use loamfs_format::inode::{Timestamp, mode};
 use crate::content::Content;
 use crate::errno::{self, Errno};
 
-pub use rename::Rename;
+pub use rename::{Rename, WHITEOUT};
 
 /// Names an object of a model for good.
 pub type Id = u64;
@@ -153,6 +153,8 @@ pub struct Model {
     objects: BTreeMap<Id, Arc<Object>>,
     /// How often a file is held open.
     opens: BTreeMap<Id, u32>,
+    /// Files that never had a name, and may get one.
+    unnamed: BTreeSet<Id>,
 }
 
 impl Model {
@@ -175,6 +177,7 @@ impl Model {
         Self {
             objects: BTreeMap::from([(ROOT, Arc::new(root))]),
             opens: BTreeMap::new(),
+            unnamed: BTreeSet::new(),
         }
     }
 
@@ -184,6 +187,7 @@ impl Model {
         Self {
             objects,
             opens: BTreeMap::new(),
+            unnamed: BTreeSet::new(),
         }
     }
 
@@ -200,6 +204,11 @@ impl Model {
     /// Whether a file is held open.
     pub fn is_open(&self, id: Id) -> bool {
         self.opens.contains_key(&id)
+    }
+
+    /// Whether a file has no name, and never had one.
+    pub fn is_unnamed(&self, id: Id) -> bool {
+        self.unnamed.contains(&id)
     }
 
     /// The files that are held open.
@@ -229,6 +238,7 @@ impl Model {
     /// What unmounting does: nothing is open any more, and what has no name is gone.
     pub fn remount(&mut self) {
         self.opens.clear();
+        self.unnamed.clear();
         self.objects.retain(|_, object| object.nlink > 0);
     }
 
@@ -268,6 +278,7 @@ impl Model {
         let dead = self.objects.get(&id).is_some_and(|o| o.nlink == 0);
         if dead && !self.opens.contains_key(&id) {
             self.objects.remove(&id);
+            self.unnamed.remove(&id);
         }
     }
 }

@@ -21,6 +21,8 @@ pub enum Op {
         permissions: u32,
         owner: u32,
     },
+    /// Makes a file without a name, held open.
+    CreateUnnamed { dir: Id, id: Id, permissions: u32 },
     /// Makes a directory.
     Mkdir {
         dir: Id,
@@ -77,6 +79,13 @@ pub enum Op {
     Punch { id: Id, offset: u64, len: u64 },
     /// Fills the holes of a range.
     Allocate {
+        id: Id,
+        offset: u64,
+        len: u64,
+        grow: bool,
+    },
+    /// Makes a range zeros that have space.
+    Zero {
         id: Id,
         offset: u64,
         len: u64,

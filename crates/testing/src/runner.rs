@@ -153,6 +153,7 @@ impl<'a> Runner<'a> {
             Op::Create { .. } | Op::Mkdir { .. } | Op::Mknod { .. } | Op::Symlink { .. } => {
                 self.make(op)
             }
+            Op::CreateUnnamed { .. } => self.make_unnamed(op),
             Op::Link { id, dir, name } => self.link(id, dir, name),
             Op::Unlink { dir, name } => self.unlink(dir, name),
             Op::Rmdir { dir, name } => self.rmdir(dir, name),
@@ -167,9 +168,11 @@ impl<'a> Runner<'a> {
                 len,
                 seed,
             } => self.write(id, offset, len, seed),
-            Op::Punch { .. } | Op::Allocate { .. } | Op::Copy { .. } | Op::Seek { .. } => {
-                self.range(op)
-            }
+            Op::Punch { .. }
+            | Op::Allocate { .. }
+            | Op::Zero { .. }
+            | Op::Copy { .. }
+            | Op::Seek { .. } => self.range(op),
             Op::Read { id, offset, len } => self.read(id, offset, len),
             Op::Open { id } => self.open_file(id),
             Op::Release { id } => self.release(id),

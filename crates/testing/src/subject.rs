@@ -110,6 +110,10 @@ pub trait Subject: Send {
     fn getattr(&self, ino: Ino) -> Outcome<Attr>;
     fn setattr(&self, ino: Ino, set: &SetAttr) -> Outcome<Attr>;
     fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Outcome<Attr>;
+    /// EOPNOTSUPP where a subject has no such thing.
+    fn create_unnamed(&self, _dir: Ino, _new: &NewInode) -> Outcome<Attr> {
+        Err(Failure::plain(errno::EOPNOTSUPP))
+    }
     fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Outcome<Attr>;
     fn mknod(&self, dir: Ino, name: &[u8], file_type: u32, new: &NewInode) -> Outcome<Attr>;
     fn symlink(&self, dir: Ino, name: &[u8], target: &[u8], new: &NewInode) -> Outcome<Attr>;
@@ -132,6 +136,10 @@ pub trait Subject: Send {
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Outcome<usize>;
     fn punch(&self, ino: Ino, offset: u64, len: u64) -> Outcome<()>;
     fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()>;
+    fn zero(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()> {
+        self.punch(ino, offset, len)?;
+        self.allocate(ino, offset, len, grow)
+    }
     fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Outcome<u64>;
     fn seek_data(&self, ino: Ino, offset: u64) -> Outcome<u64>;
     fn seek_hole(&self, ino: Ino, offset: u64) -> Outcome<u64>;

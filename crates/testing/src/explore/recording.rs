@@ -265,6 +265,7 @@ impl Replacing {
             Op::Truncate { id, .. }
             | Op::Punch { id, .. }
             | Op::Allocate { id, .. }
+            | Op::Zero { id, .. }
             | Op::Copy { to: id, .. } => self.fresh.retain(|&other| other != id),
             Op::Rename {
                 dir,

@@ -155,6 +155,23 @@ fn making(fresh: Id) -> Vec<Single> {
                 owner: 1,
             }],
         ),
+        single(
+            "create-unnamed",
+            fresh,
+            [
+                Op::CreateUnnamed {
+                    dir: DIR,
+                    id: fresh,
+                    permissions: 0o600,
+                },
+                write(fresh, 0, 3000),
+                Op::Link {
+                    id: fresh,
+                    dir: DIR,
+                    name: name_of(fresh),
+                },
+            ],
+        ),
         single("create-many", DIR, many.collect::<Vec<_>>()),
         single("mkdir", ROOT, [mkdir(ROOT, fresh)]),
         single(
@@ -244,7 +261,7 @@ fn removing(fresh: Id) -> Vec<Single> {
 }
 
 fn renaming(fresh: Id) -> Vec<Single> {
-    use Rename::{Exchange, NoReplace, Replace};
+    use Rename::{Exchange, NoReplace, Replace, Whiteout};
     vec![
         single(
             "rename",
@@ -255,6 +272,16 @@ fn renaming(fresh: Id) -> Vec<Single> {
             "rename-across",
             TINY,
             [rename((ROOT, TINY), (SUBDIR, fresh), NoReplace)],
+        ),
+        single(
+            "whiteout",
+            DIR,
+            [rename((DIR, LARGE), (ROOT, fresh), Whiteout(fresh + 1))],
+        ),
+        single(
+            "whiteout-over",
+            ROOT,
+            [rename((ROOT, TINY), (DIR, BLOCK), Whiteout(fresh))],
         ),
         single(
             "rename-large",

@@ -5,6 +5,7 @@
 #[expect(missing_docs, reason = "named as the operations")]
 pub enum Kind {
     Create,
+    CreateUnnamed,
     Mkdir,
     Mknod,
     Symlink,
@@ -19,6 +20,7 @@ pub enum Kind {
     Write,
     Punch,
     Allocate,
+    Zero,
     Copy,
     Seek,
     Read,
@@ -69,6 +71,7 @@ const BASE: Profile = Profile {
     name: "mixed",
     weights: &[
         (K::Create, 140),
+        (K::CreateUnnamed, 8),
         (K::Mkdir, 25),
         (K::Mknod, 6),
         (K::Symlink, 12),
@@ -83,6 +86,7 @@ const BASE: Profile = Profile {
         (K::Write, 220),
         (K::Punch, 15),
         (K::Allocate, 8),
+        (K::Zero, 8),
         (K::Copy, 10),
         (K::Seek, 10),
         (K::Read, 60),
@@ -154,6 +158,7 @@ pub const LARGE_FILES: Profile = Profile {
         (K::Write, 500),
         (K::Punch, 60),
         (K::Allocate, 30),
+        (K::Zero, 30),
         (K::Copy, 30),
         (K::Seek, 30),
         (K::Read, 120),
@@ -295,6 +300,7 @@ pub const CRASH: Profile = Profile {
         (K::Write, 240),
         (K::Punch, 30),
         (K::Allocate, 12),
+        (K::Zero, 12),
         (K::Copy, 12),
         (K::Open, 8),
         (K::Release, 8),

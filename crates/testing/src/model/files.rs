@@ -69,6 +69,12 @@ impl Model {
         Ok(())
     }
 
+    /// Makes a range zeros that have space.
+    pub fn zero(&mut self, id: Id, offset: u64, len: u64, grow: bool) -> Answer<()> {
+        self.punch(id, offset, len)?;
+        self.allocate(id, offset, len, grow)
+    }
+
     fn range_end(&self, id: Id, offset: u64, len: u64) -> Answer<u64> {
         self.content(id)?;
         if len == 0 {

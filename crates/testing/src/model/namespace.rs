@@ -55,7 +55,18 @@ impl Model {
         body: Body,
     ) -> Answer<()> {
         self.check_free(dir, name)?;
-        let holder = self.object_mut(dir)?;
+        let object = self.born(dir, new, file_type, body)?;
+        if object.is_dir() {
+            self.object_mut(dir)?.nlink += 1;
+        }
+        self.dir_mut(dir)?.insert(name.to_vec(), id);
+        self.objects.insert(id, Arc::new(object));
+        Ok(())
+    }
+
+    /// A new object as a directory makes it.
+    fn born(&self, dir: Id, new: &New, file_type: u32, body: Body) -> Answer<Object> {
+        let holder = self.object(dir)?;
         let handed_down = holder.permissions & SETGID;
         let gid = if handed_down != 0 {
             holder.gid
@@ -63,10 +74,7 @@ impl Model {
             new.gid
         };
         let is_dir = file_type == mode::DIRECTORY;
-        if is_dir {
-            holder.nlink += 1;
-        }
-        let object = Object {
+        Ok(Object {
             file_type,
             permissions: new.permissions | if is_dir { handed_down } else { 0 },
             uid: new.uid,
@@ -76,10 +84,18 @@ impl Model {
             mtime: None,
             xattrs: BTreeMap::new(),
             body,
-        };
-        self.dir_mut(dir)?.insert(name.to_vec(), id);
+        })
+    }
+
+    /// Makes an empty file without a name, held open once.
+    pub fn create_unnamed(&mut self, dir: Id, id: Id, new: &New) -> Answer<()> {
+        self.dir(dir)?;
+        let body = Body::File(Content::default());
+        let mut object = self.born(dir, new, mode::REGULAR, body)?;
+        object.nlink = 0;
         self.objects.insert(id, Arc::new(object));
-        Ok(())
+        self.unnamed.insert(id);
+        self.open(id)
     }
 
     /// Makes an empty file.
@@ -132,6 +148,7 @@ impl Model {
         self.check_free(dir, name)?;
         self.dir_mut(dir)?.insert(name.to_vec(), id);
         self.object_mut(id)?.nlink += 1;
+        self.unnamed.remove(&id);
         Ok(())
     }
 

@@ -1,8 +1,18 @@
 //! Renaming: the operation with the most rules.
 
+use loamfs_format::inode::mode;
+
 use super::namespace::check_name;
-use super::{Answer, Body, Id, Model, ROOT, Refusal};
+use super::{Answer, Body, Id, Model, New, ROOT, Refusal};
 use crate::errno::{EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY};
+
+/// What a whiteout is beside a character device.
+pub const WHITEOUT: New = New {
+    permissions: 0,
+    uid: 0,
+    gid: 0,
+    rdev: 0,
+};
 
 /// How to rename.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +24,8 @@ pub enum Rename {
     NoReplace,
     /// Swap the two names.
     Exchange,
+    /// Replace, and leave a whiteout where the old name was, which is this object.
+    Whiteout(Id),
 }
 
 impl Model {
@@ -47,7 +59,7 @@ impl Model {
         }
         match target {
             Some(target) if how == Rename::Exchange => {
-                self.exchange((dir, name, source), (new_dir, new_name, target))
+                return self.exchange((dir, name, source), (new_dir, new_name, target));
             }
             Some(target) => {
                 self.check_replace(dir, source, target)?;
@@ -57,9 +69,13 @@ impl Model {
                 } else {
                     self.drop_name(target)?;
                 }
-                self.move_name(dir, name, new_dir, new_name, source)
             }
-            None => self.move_name(dir, name, new_dir, new_name, source),
+            None => {}
+        }
+        self.move_name(dir, name, new_dir, new_name, source)?;
+        match how {
+            Rename::Whiteout(id) => self.mknod(dir, name, id, mode::CHARACTER, &WHITEOUT),
+            _ => Ok(()),
         }
     }
 

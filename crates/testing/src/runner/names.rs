@@ -4,11 +4,13 @@ use loamfs_format::inode::mode;
 use loamfs_fs::{NewInode, RenameFlags};
 
 use super::{Runner, Step, is_no_space};
-use crate::errno::ENOENT;
-use crate::model::{Answer, Id, Model, New, Rename};
+use crate::errno::{ENOENT, EOPNOTSUPP};
+use crate::model::{Answer, Id, Model, New, Rename, WHITEOUT};
 use crate::name::Name;
 use crate::ops::{Op, symlink_target};
 use crate::problem::{Problem, Verdict};
+use crate::subject::Outcome;
+use crate::tree::must;
 
 /// What makes an object: the parts that all such operations have.
 struct Making {
@@ -83,6 +85,24 @@ impl Making {
     }
 }
 
+/// What a new object is, as a volume is asked for it.
+fn asked(new: &New) -> NewInode {
+    NewInode {
+        mode: new.permissions,
+        umask: 0,
+        uid: new.uid,
+        gid: new.gid,
+        rdev: new.rdev,
+    }
+}
+
+/// Whether a subject has no such operation.
+fn is_unsupported<T>(outcome: &Outcome<T>) -> bool {
+    outcome
+        .as_ref()
+        .is_err_and(|failure| failure.errno == EOPNOTSUPP)
+}
+
 impl Runner<'_> {
     pub(super) fn make(&mut self, op: &Op) -> Verdict<Step> {
         let Some(making) = Making::of(op) else {
@@ -97,13 +117,7 @@ impl Runner<'_> {
         }
         let subject = self.subject()?;
         let (name, new) = (&making.name[..], &making.new);
-        let new = NewInode {
-            mode: new.permissions,
-            umask: 0,
-            uid: new.uid,
-            gid: new.gid,
-            rdev: new.rdev,
-        };
+        let new = asked(new);
         let outcome = match making.file_type {
             mode::REGULAR => subject.create(dir, name, &new),
             mode::DIRECTORY => subject.mkdir(dir, name, &new),
@@ -119,6 +133,38 @@ impl Runner<'_> {
             self.bind(making.id, attr.ino, attr.generation)?;
             self.expect_attr(making.id, &attr)?;
             self.check_object(making.dir)?;
+        }
+        Ok(Step::Done)
+    }
+
+    pub(super) fn make_unnamed(&mut self, op: &Op) -> Verdict<Step> {
+        let Op::CreateUnnamed {
+            dir,
+            id,
+            permissions,
+        } = *op
+        else {
+            return Ok(Step::Skipped);
+        };
+        let Some(holder) = self.ino(dir).filter(|_| !self.inos.contains_key(&id)) else {
+            return Ok(Step::Skipped);
+        };
+        let new = New {
+            permissions,
+            ..WHITEOUT
+        };
+        let outcome = self.subject()?.create_unnamed(holder, &asked(&new));
+        if is_unsupported(&outcome) {
+            return Ok(Step::Skipped);
+        }
+        if is_no_space(&outcome) {
+            return self.refused_for_space(true, &[dir]);
+        }
+        let answer = self.model.create_unnamed(dir, id, &new);
+        if let Some((attr, ())) = self.agree(outcome, answer)? {
+            self.bind(id, attr.ino, attr.generation)?;
+            self.expect_attr(id, &attr)?;
+            self.check_object(dir)?;
         }
         Ok(Step::Done)
     }
@@ -149,8 +195,9 @@ impl Runner<'_> {
         let (Some(ino), Some(holder)) = (self.ino(id), self.ino(dir)) else {
             return Ok(Step::Skipped);
         };
-        // Whether a file without a name may get one again is left open.
-        if self.model.get(id).is_some_and(|object| object.nlink == 0) {
+        // Whether a file that lost its name may get one again is left open.
+        let nameless = self.model.get(id).is_some_and(|object| object.nlink == 0);
+        if nameless && !self.model.is_unnamed(id) {
             return Ok(Step::Skipped);
         }
         let outcome = self.subject()?.link(ino, holder, &name.bytes());
@@ -213,10 +260,18 @@ impl Runner<'_> {
         let flags = RenameFlags {
             no_replace: how == Rename::NoReplace,
             exchange: how == Rename::Exchange,
-            whiteout: None,
+            whiteout: matches!(how, Rename::Whiteout(_)).then(|| asked(&WHITEOUT)),
         };
+        if let Rename::Whiteout(id) = how
+            && self.inos.contains_key(&id)
+        {
+            return Ok(Step::Skipped);
+        }
         let (name, new_name) = (name.bytes(), new_name.bytes());
         let outcome = self.subject()?.rename(from, &name, to, &new_name, flags);
+        if is_unsupported(&outcome) {
+            return Ok(Step::Skipped);
+        }
         if is_no_space(&outcome) {
             self.still_free(dir, &name)?;
             self.still_free(new_dir, &new_name)?;
@@ -228,6 +283,15 @@ impl Runner<'_> {
         ];
         let answer = self.model.rename(dir, &name, new_dir, &new_name, how);
         self.agree(outcome, answer)?;
+        if let Rename::Whiteout(id) = how
+            && self.model.get(id).is_some()
+        {
+            let left = must(self.subject()?.lookup(from, &name), || {
+                "lookup of a whiteout".to_owned()
+            })?;
+            self.bind(id, left.ino, left.generation)?;
+            self.expect_attr(id, &left)?;
+        }
         for id in moved.into_iter().flatten().chain([dir, new_dir]) {
             self.check_object(id)?;
         }

@@ -18,7 +18,13 @@ impl Runner<'_> {
                 offset,
                 len,
                 grow,
-            } => self.allocate(id, offset, len, grow),
+            } => self.fill(id, offset, len, (grow, false)),
+            Op::Zero {
+                id,
+                offset,
+                len,
+                grow,
+            } => self.fill(id, offset, len, (grow, true)),
             Op::Copy {
                 from,
                 offset,
@@ -47,22 +53,57 @@ impl Runner<'_> {
         Ok(Step::Done)
     }
 
-    fn allocate(&mut self, id: Id, offset: u64, len: u64, grow: bool) -> Verdict<Step> {
+    /// Allocates, or makes zeros.
+    fn fill(&mut self, id: Id, offset: u64, len: u64, (grow, zero): (bool, bool)) -> Verdict<Step> {
         let Some(ino) = self.ino(id) else {
             return Ok(Step::Skipped);
         };
-        let outcome = self.subject()?.allocate(ino, offset, len, grow);
+        let outcome = if zero {
+            self.subject()?.zero(ino, offset, len, grow)
+        } else {
+            self.subject()?.allocate(ino, offset, len, grow)
+        };
         if is_no_space(&outcome) {
+            if zero {
+                // How far it came is left open, but for what stands beside the range.
+                self.adopt_range(id, offset, len)?;
+            }
             self.check_around(id, offset, len)?;
             return self.refused_for_space(true, &[id]);
         }
-        let answer = self.model.allocate(id, offset, len, grow);
+        let answer = if zero {
+            self.model.zero(id, offset, len, grow)
+        } else {
+            self.model.allocate(id, offset, len, grow)
+        };
         if self.agree(outcome, answer)?.is_some() {
             self.check_filled(id, offset, len)?;
         }
         self.check_around(id, offset, len)?;
         self.check_object(id)?;
         Ok(Step::Done)
+    }
+
+    /// Takes over what a range has become: every byte is what it was, or zero.
+    fn adopt_range(&mut self, id: Id, offset: u64, len: u64) -> Verdict {
+        let size = self.model.get(id).and_then(|object| object.size());
+        let (Some(size), Some(ino)) = (size, self.ino(id)) else {
+            return Ok(());
+        };
+        let len = len.min(size.saturating_sub(offset));
+        let outcome = self.subject()?.read(ino, offset, len as usize);
+        let expected = self.model.read(id, offset, len as usize);
+        let Some((found, expected)) = self.agree(outcome, expected)? else {
+            return Ok(());
+        };
+        let fits = |(found, expected): (&u8, &u8)| found == expected || *found == 0;
+        if found.len() != expected.len() || !found.iter().zip(&expected).all(fits) {
+            let detail = format!("{offset} and {len} bytes");
+            return Err(Problem::new("a range that was not zeroed changed", detail));
+        }
+        self.model.forget_mtime(id);
+        let answer = self.model.write(id, offset, &found);
+        self.agree(Ok(()), answer).map(drop)
     }
 
     /// No hole is left in what was filled.

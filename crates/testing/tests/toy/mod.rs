@@ -496,6 +496,9 @@ impl Subject for Open {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Outcome<()> {
+        if flags.whiteout.is_some() {
+            return Err(Failure::plain(loamfs_testing::errno::EOPNOTSUPP));
+        }
         let how = match (flags.no_replace, flags.exchange) {
             (true, _) => Rename::NoReplace,
             (_, true) => Rename::Exchange,
