@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 const NEW: NewInode = NewInode {
     mode: 0o644,
+    umask: 0,
     uid: 0,
     gid: 0,
     rdev: 0,
