@@ -1,5 +1,5 @@
-//! Blocks in memory: clean metadata in one scan-resistant cache, dirty tree nodes beside it, and a list of what an
-//! operation found missing.
+//! Blocks in memory: clean metadata and clean content, each in a scan-resistant cache, so that neither drives out the
+//! other; dirty tree nodes beside them, and a list of what an operation found missing.
 //!
 //! A clean block is known by its address *and* checksum, so a pointer never gets what an earlier tenant of the same
 //! address left behind.
@@ -122,7 +122,8 @@ pub(crate) struct Blocks {
     uuid: [u8; 16],
     total_frags: u64,
     fragment_size: u32,
-    cache: Cache<Key, Block, Weight>,
+    metadata: Cache<Key, Block, Weight>,
+    contents: Cache<Key, Block, Weight>,
     /// Fetched for an operation that has not ended yet, whatever the cache thinks of it.
     pinned: HashMap<Key, Block>,
     /// Sealed into a segment that is not on the device yet, so not to be had from there.
@@ -145,12 +146,14 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub fn new(uuid: [u8; 16], geometry: &loamfs_format::Geometry, cache_bytes: usize) -> Blocks {
-        let bytes = (cache_bytes as u64).max(4 << 20);
+        let half = (cache_bytes as u64 / 2).max(2 << 20);
+        let cache = || Cache::with_weighter((half / 4096) as usize, half, Weight);
         Blocks {
             uuid,
             total_frags: geometry.total_frags,
             fragment_size: geometry.fragment_size,
-            cache: Cache::with_weighter((bytes / 4096) as usize, bytes, Weight),
+            metadata: cache(),
+            contents: cache(),
             pinned: HashMap::new(),
             flying: HashMap::new(),
             sealing: Ssn(0),
@@ -164,14 +167,15 @@ impl Blocks {
         }
     }
 
-    /// Bytes that the cache holds.
+    /// Bytes that the caches hold.
     pub fn cached_bytes(&self) -> u64 {
-        self.cache.weight()
+        self.metadata.weight() + self.contents.weight()
     }
 
     /// Forgets all that the device has, too.
     pub fn forget_all(&mut self) {
-        self.cache.clear();
+        self.metadata.clear();
+        self.contents.clear();
     }
 
     /// Tree nodes that only memory has.
@@ -181,8 +185,9 @@ impl Blocks {
 
     fn find(&self, key: &Key) -> Option<&Block> {
         let flying = || self.flying.get(key).map(|(_, block)| block);
-        self.cache
+        self.metadata
             .get(key)
+            .or_else(|| self.contents.get(key))
             .or_else(|| self.pinned.get(key))
             .or_else(flying)
     }
@@ -240,9 +245,10 @@ impl Blocks {
         }
     }
 
-    /// A block of metadata was superseded: nobody asks for it any more.
+    /// A block was superseded: nobody asks for it any more.
     pub fn forget(&mut self, pointer: &Pointer) {
-        self.cache.remove(&Key::of(pointer));
+        self.metadata.remove(&Key::of(pointer));
+        self.contents.remove(&Key::of(pointer));
     }
 
     /// From here on blocks are sealed into segment `ssn`.
@@ -260,17 +266,17 @@ impl Blocks {
         self.seal_block(pointer, Block::Bytes(bytes));
     }
 
-    /// Takes in content of a file of the segment being sealed. Whoever wrote it has it in the kernel's page cache, so
-    /// that here it would only drive metadata out.
+    /// Takes in content of a file of the segment being sealed: what is appended to or cut next is completed with it.
     pub fn seal_content(&mut self, pointer: &Pointer, bytes: Arc<[u8]>) {
-        let flying = (self.sealing, Block::Bytes(bytes));
-        self.flying.insert(Key::of(pointer), flying);
+        let (key, block) = (Key::of(pointer), Block::Bytes(bytes));
+        self.flying.insert(key, (self.sealing, block.clone()));
+        self.contents.insert(key, block);
     }
 
     fn seal_block(&mut self, pointer: &Pointer, block: Block) {
         let key = Key::of(pointer);
         self.flying.insert(key, (self.sealing, block.clone()));
-        self.cache.insert(key, block);
+        self.metadata.insert(key, block);
     }
 
     /// Takes in what was fetched, after verifying it. The bytes are those of the pointer's whole fragments.
@@ -280,17 +286,18 @@ impl Blocks {
     pub fn fetched(&mut self, fetch: &Fetch, bytes: &[u8]) -> Result<(), Corrupt> {
         let (pointer, ino) = (fetch.pointer, fetch.ino());
         let block = verify(&self.uuid, fetch, bytes)?.ok_or(Corrupt::Checksum { pointer, ino })?;
-        // Content is for the kernel's page cache to keep; here it would only drive metadata out.
-        if matches!(fetch.what, What::Node(_) | What::Meta(_)) {
-            self.cache.insert(fetch.key(), block.clone());
-        }
-        self.pinned.insert(fetch.key(), block);
+        self.pinned.insert(fetch.key(), block.clone());
+        let cache = match fetch.what {
+            What::Node(_) | What::Meta(_) => &mut self.metadata,
+            What::Data(_) | What::Unit { .. } => &mut self.contents,
+        };
+        cache.insert(fetch.key(), block);
         Ok(())
     }
 
     /// Keeps bytes that the device has now, as those at `addr` with this checksum.
     pub fn keep(&mut self, addr: FragAddr, checksum: u64, bytes: Arc<[u8]>) {
-        self.cache
+        self.contents
             .insert(Key { addr, checksum }, Block::Bytes(bytes));
     }
 

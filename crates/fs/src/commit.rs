@@ -370,6 +370,7 @@ impl Core {
                 node.inode.frags = pointer.frags.into();
                 self.blocks.seal_content(&pointer, data);
                 if let Body::Small(old) = old {
+                    self.blocks.forget(&old);
                     self.blocks.frees.push(old.extent());
                 }
             }
@@ -410,7 +411,7 @@ impl Core {
                     checksum: crc.into(),
                     ..placed
                 };
-                self.blocks.seal_bytes(&pointer, bytes);
+                self.blocks.seal_content(&pointer, bytes);
                 let entry = LazyEntry {
                     image: placed.addr,
                     crc,

@@ -298,6 +298,7 @@ impl Core {
         node.inode.size = content.len() as u64;
         if content.len() <= node.inline_max() {
             if let Body::Small(pointer) = node.inode.body {
+                self.blocks.forget(&pointer);
                 freed = Some(pointer.extent());
             }
             node.shown_size = node.inode.size;

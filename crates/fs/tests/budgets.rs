@@ -260,3 +260,29 @@ fn writing_on_a_thinned_full_volume_costs_what_cleaning_costs() {
     assert!(cost.read_bytes / cost.reads >= 128 << 10, "{cost:?}");
     assert!(cost.write_bytes / cost.writes >= 128 << 10, "{cost:?}");
 }
+
+#[test]
+fn versions_that_nobody_asks_for_again_do_not_displace_those_that_live() {
+    let device = made(256 << 20);
+    let options = OpenOptions {
+        cache_bytes: 16 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+    let dir = volume.mkdir(ROOT_INO, b"dir", &NEW).unwrap().ino;
+    let files: Vec<_> = (0..300)
+        .map(|i| volume.create(dir, &name(i), &NEW).unwrap().ino)
+        .collect();
+    // 3 MB live; what is written in all is several times the cache.
+    for round in 0..12 {
+        for ino in &files {
+            volume.write(*ino, 0, &[round; 10_000]).unwrap();
+        }
+        volume.sync().unwrap();
+    }
+    let before = volume.info().device;
+    for ino in &files {
+        assert_eq!(volume.read(*ino, 0, 10_000).unwrap(), [11; 10_000]);
+    }
+    assert_eq!(since(&volume, before).total().reads, 0);
+}
