@@ -12,7 +12,6 @@ const NEW: NewInode = NewInode {
     uid: 0,
     gid: 0,
     rdev: 0,
-    umask: 0,
 };
 
 fn open(memory: &Arc<MemoryDevice>, read_only: bool) -> Volume {

@@ -14,7 +14,6 @@ const NEW: NewInode = NewInode {
     uid: 0,
     gid: 0,
     rdev: 0,
-    umask: 0,
 };
 const UNIT: u64 = 4096;
 const BLOCK: u64 = 16 << 10;

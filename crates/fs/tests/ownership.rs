@@ -14,7 +14,6 @@ const NEW: NewInode = NewInode {
     uid: 7,
     gid: 8,
     rdev: 0,
-    umask: 0,
 };
 
 fn open(device: &Arc<dyn Device>, uid: Option<u32>, gid: Option<u32>) -> Volume {

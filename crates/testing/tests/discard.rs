@@ -17,7 +17,6 @@ const NEW: NewInode = NewInode {
     uid: 0,
     gid: 0,
     rdev: 0,
-    umask: 0,
 };
 const SIZE: u64 = 64 << 20;
 const LARGE: usize = 3 << 20;

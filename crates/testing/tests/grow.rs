@@ -15,7 +15,6 @@ const NEW: NewInode = NewInode {
     uid: 0,
     gid: 0,
     rdev: 0,
-    umask: 0,
 };
 const OLD_SIZE: u64 = 4 << 20;
 const NEW_SIZE: u64 = 12 << 20;
