@@ -228,11 +228,8 @@ impl Core {
 
     fn choose_anchor(&mut self, dir: Ino) -> GroupNo {
         let parent = self.anchor_of(dir);
-        let seed = self.random.next_u64();
         let (size, files) = (self.sb.avg_file_size, self.sb.files_per_dir);
-        let group = self
-            .space
-            .choose_anchor(parent, dir == ROOT_INO, seed, size, files);
+        let group = self.space.choose_anchor(parent, size, files);
         self.space.anchored(group, 1);
         self.records.push(Record::Anchored(group, 1));
         group

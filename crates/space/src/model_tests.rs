@@ -400,10 +400,7 @@ impl World {
 
     fn anchor(&mut self) {
         let parent = GroupNo(self.dice.roll(self.geometry.groups().into()) as u32);
-        let seed = self.dice.roll(u64::MAX);
-        let group = self
-            .space
-            .choose_anchor(parent, self.dice.0 & 1 == 0, seed, 2048, 4);
+        let group = self.space.choose_anchor(parent, 2048, 4);
         assert!(group.0 < self.geometry.groups());
         self.space.anchored(group, 1);
         self.disk.journal.push(Record::Anchored(group, 1));

@@ -1,8 +1,11 @@
 //! Where new directories are anchored (H9; section 3.2 of the hFS paper): dirpref.
 //!
 //! A directory shares its parent's group while that group has room for one more directory of the expected size, so
-//! that a tree stays together; only then does it move on. Directories right under the root are spread, since they
-//! are where unrelated trees begin. Small files and metadata live in the log and count nowhere here.
+//! that a tree stays together; only then does it move on. Other than in the paper, and in FFS, directories right under
+//! the root are not spread over the disk, and what a directory is promised follows from what directories there take: a
+//! volume then fills from one end, and what is written at one time stands together. Files in many directories below
+//! the root, written at once, cost as many seeks as there are directories otherwise. Small files and metadata live in
+//! the log and count nowhere here.
 
 use crate::space::Space;
 use loamfs_format::GroupNo;
@@ -12,15 +15,12 @@ use loamfs_format::group::Role;
 const TRIES: usize = 8;
 
 impl Space {
-    /// Chooses the group near which a new directory's large files will stand, and promises it the directory's
-    /// expected size: the larger of `avg_file_size` bytes x `files_per_dir` and what directories there take so far.
-    /// `parent` is the anchor of the parent; below the root (`top_level`) the `seed` decides where to start.
-    /// The directory counts once [`Space::anchored`] says so.
+    /// Chooses the group near which a new directory's large files will stand, and promises it what directories there
+    /// take so far, at most `avg_file_size` bytes x `files_per_dir`. `parent` is the anchor of the parent. The
+    /// directory counts once [`Space::anchored`] says so.
     pub fn choose_anchor(
         &mut self,
         parent: GroupNo,
-        top_level: bool,
-        seed: u64,
         avg_file_size: u32,
         files_per_dir: u32,
     ) -> GroupNo {
@@ -31,14 +31,11 @@ impl Space {
         let frags = self.geometry.group_frags;
         let bytes = u64::from(avg_file_size).saturating_mul(files_per_dir.into());
         let expected = self.geometry.frags_for(bytes).clamp(1, frags);
-        let index = if top_level {
-            self.spread((seed % count as u64) as usize, expected)
-        } else {
-            self.beside((parent.0 as usize).min(count - 1), expected)
-        };
+        let index = self.beside((parent.0 as usize).min(count - 1), expected);
         let index = index.or_else(|| self.rooms.first(0, self.rooms.max().max(1)));
         let index = index.unwrap_or((parent.0 as usize).min(count - 1));
-        let size = expected.max(self.observed(index)).min(frags);
+        let least = self.geometry.block_frags().min(expected);
+        let size = self.observed(index).clamp(least, expected);
         self.groups[index].promised = (self.groups[index].promised + size).min(frags);
         self.refresh(index);
         GroupNo(index as u32)
@@ -104,11 +101,5 @@ impl Space {
                 .saturating_sub(self.groups[index].used);
             free >= fair && u64::from(self.rooms.get(index)) >= self.observed(index).min(frags)
         })
-    }
-
-    /// Of a few groups with at least average room, the one with the fewest directories.
-    fn spread(&self, start: usize, expected: u64) -> Option<usize> {
-        self.roomy(start, expected.max(self.average_room()))
-            .min_by_key(|&index| self.groups[index].directories)
     }
 }

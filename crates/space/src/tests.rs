@@ -326,28 +326,17 @@ fn empty_groups_are_given_back_but_for_the_last_log_group_and_a_protected_one() 
 #[test]
 fn directories_stay_with_their_parent_while_there_is_room_and_then_move_on() {
     let mut space = volume();
-    // 16 fragments a directory: four to a group of 64.
-    let mut groups = Vec::new();
-    for _ in 0..5 {
-        let group = space.choose_anchor(GroupNo(20), false, 0, 4096, 4);
+    // A directory may take 16 of a group's 64 fragments, and is promised a block of 8 while none took more.
+    let mut anchor = || {
+        let group = space.choose_anchor(GroupNo(20), 4096, 4);
         space.anchored(group, 1);
-        groups.push(group.0);
-    }
-    assert_eq!(groups, [20, 20, 20, 20, 21]);
-    assert_eq!(space.desc(GroupNo(20)).directories, 4);
-    // Those at the top are spread by the seed, and over groups with few directories.
-    let top = space.choose_anchor(GroupNo(20), true, 40, 4096, 4);
-    assert_eq!(top, GroupNo(40));
-    space.anchored(top, 1);
-    assert_eq!(
-        space.choose_anchor(GroupNo(20), true, 40, 4096, 4),
-        GroupNo(41)
-    );
+        group.0
+    };
+    let groups: Vec<u32> = (0..8).map(|_| anchor()).collect();
+    assert_eq!(groups, [&[20; 7][..], &[21]].concat());
+    assert_eq!(space.desc(GroupNo(20)).directories, 7);
     space.anchored(GroupNo(20), -4);
-    assert_eq!(
-        space.choose_anchor(GroupNo(20), false, 0, 4096, 4),
-        GroupNo(20)
-    );
+    assert_eq!(space.choose_anchor(GroupNo(20), 4096, 4), GroupNo(20));
 }
 
 #[test]
