@@ -27,3 +27,39 @@ leave() {
 }
 trap leave EXIT
 trap 'exit 130' INT TERM
+
+# ---- steps ---------------------------------------------------------------------------------------------------
+
+passed=0
+
+ok() {
+    passed=$((passed + 1))
+    echo "ok $passed - $*"
+}
+
+fail() {
+    echo "not ok - $*" >&2
+    exit 1
+}
+
+# Runs a command that must end with this exit code.
+expect() {
+    local code=$1 got=0
+    shift
+    "$@" >"$work/out" 2>&1 || got=$?
+    if [ $got -ne "$code" ]; then
+        cat "$work/out" >&2
+        fail "exit code $got instead of $code: $*"
+    fi
+}
+
+# The last line, by which a script may be judged: its name, and its exit code; behind what the daemons have to say.
+tally() {
+    if [ "$2" -eq 0 ]; then
+        echo "$1: $passed passed, 0 failed"
+    else
+        echo "FAILED after $passed steps" >&2
+        [ ! -s "$work/daemon.log" ] || tail -50 "$work/daemon.log" >&2
+        echo "$1: $passed passed, 1 failed"
+    fi
+}

@@ -9,26 +9,11 @@ loamfs=$(realpath "$1")
 seed=${2:-1}
 steps=${3:-400}
 here=$(dirname "$(realpath "$0")")
-work=$(mktemp -d)
+. "$here/common.sh"
 
-clean_up() {
-    status=$?
-    set +e
-    # Only what this run made: mounts below its own directory, and loop devices of its own images.
-    while read -r _ _ _ _ path _; do
-        case $path in "$work"/*) umount -l "$path" ;; esac
-    done </proc/self/mountinfo
-    for device in /sys/block/loop*/loop/backing_file; do
-        case $(cat "$device" 2>/dev/null) in
-        "$work"/*) losetup -d "/dev/$(basename "$(dirname "$(dirname "$device")")")" ;;
-        esac
-    done
-    [ $status -eq 0 ] || [ ! -s "$work/daemon.log" ] || tail -50 "$work/daemon.log" >&2
-    rm -rf "$work"
-    exit $status
+last_words() {
+    [ "$1" -eq 0 ] || [ ! -s "$work/daemon.log" ] || tail -50 "$work/daemon.log" >&2
 }
-trap clean_up EXIT
-trap 'exit 130' INT TERM
 
 chmod 755 "$work"
 mkdir "$work/loamfs" "$work/ext4"

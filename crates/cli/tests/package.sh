@@ -6,32 +6,12 @@
 set -euo pipefail
 
 package=$(realpath "$1")
-work=$(mktemp -d)
-passed=0
+. "$(dirname "$0")/common.sh"
 installed=
 
-clean_up() {
-    status=$?
-    set +e
-    while read -r _ _ _ _ path _; do
-        case $path in "$work"/*) umount -l "$path" ;; esac
-    done </proc/self/mountinfo
+last_words() {
     [ -n "$installed" ] && dpkg --purge loamfs >/dev/null
-    rm -rf "$work"
-    [ $status -eq 0 ] && echo "package: $passed passed, 0 failed" || echo "package: $passed passed, 1 failed"
-    exit $status
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-
-ok() {
-    passed=$((passed + 1))
-    echo "ok $passed - $*"
-}
-
-fail() {
-    echo "not ok - $*" >&2
-    exit 1
+    tally package "$1"
 }
 
 dpkg-deb -x "$package" "$work/root"

@@ -6,57 +6,17 @@
 set -euo pipefail
 
 loamfs=$(realpath "$1")
-work=$(mktemp -d)
+. "$(dirname "$0")/common.sh"
 image=$work/volume.img
 mnt=$work/mnt
-passed=0
 links=()
 directories=()
 
-clean_up() {
-    status=$?
-    set +e
-    # Only what this run made: mounts below its own directory, loop devices of its own images, its own links.
-    while read -r _ _ _ _ path _; do
-        case $path in "$work"/*) umount -l "$path" ;; esac
-    done </proc/self/mountinfo
-    for device in /sys/block/loop*/loop/backing_file; do
-        case $(cat "$device" 2>/dev/null) in
-        "$work"/*) losetup -d "/dev/$(basename "$(dirname "$(dirname "$device")")")" ;;
-        esac
-    done
+# The links of this run, and what it says.
+last_words() {
     [ ${#links[@]} -gt 0 ] && rm -f "${links[@]}"
     [ ${#directories[@]} -gt 0 ] && rmdir -p --ignore-fail-on-non-empty "${directories[@]}"
-    if [ $status -ne 0 ]; then
-        echo "FAILED after $passed steps; the daemons' log:" >&2
-        cat "$work/daemon.log" >&2
-    fi
-    rm -rf "$work"
-    [ $status -eq 0 ] && echo "tools: $passed passed, 0 failed" || echo "tools: $passed passed, 1 failed"
-    exit $status
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
-
-ok() {
-    passed=$((passed + 1))
-    echo "ok $passed - $*"
-}
-
-fail() {
-    echo "not ok - $*" >&2
-    exit 1
-}
-
-# Runs a command that must end with this exit code.
-expect() {
-    local code=$1 got=0
-    shift
-    "$@" >"$work/out" 2>&1 || got=$?
-    if [ $got -ne "$code" ]; then
-        cat "$work/out" >&2
-        fail "exit code $got instead of $code: $*"
-    fi
+    tally tools "$1"
 }
 
 # A link that is not there yet, for this run.
