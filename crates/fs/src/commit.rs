@@ -286,8 +286,12 @@ impl Core {
             + contents.data.len() as u64 * RECORD_SIZE_MAX
             + roles
             + 64 * RECORD_SIZE_MAX;
-        let for_data = self.groups_for_data(&self.waiting(), 0);
-        self.space.keep_for_data(for_data);
+        let kept = if self.plug_holes {
+            self.space.free_groups()
+        } else {
+            self.groups_for_data(&self.waiting(), 0)
+        };
+        self.space.keep_for_data(kept);
         let result = place(
             &mut self.space,
             &self.geometry,

@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub pressed: bool,
     /// Files to be looked at for leftovers: orphans and pending truncates.
     pub leftovers: BTreeSet<Ino>,
+    /// Segments take holes before they take whole groups: everything is packed, before somebody gets ENOSPC.
+    pub plug_holes: bool,
     /// Free fragments of log groups that segments can use, since the last release.
     pub usable_log: Option<u64>,
     /// Free fragments, held back ones included, when the last fight for space was lost.

@@ -213,6 +213,7 @@ impl Core {
             cleaned: crate::core::Cleaned::default(),
             pressed: false,
             leftovers: BTreeSet::new(),
+            plug_holes: false,
             usable_log: None,
             exhausted: None,
             unfinished: BTreeMap::new(),

@@ -54,7 +54,12 @@ impl Volume {
                 self.checkpoint_locked()?;
                 self.say_reusable()?;
             }
-            _ => self.replenish_locked(Goal::All)?,
+            _ => {
+                self.core().plug_holes = true;
+                let packed = self.replenish_locked(Goal::All);
+                self.core().plug_holes = false;
+                packed?;
+            }
         }
         Ok(())
     }
