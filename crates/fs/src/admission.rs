@@ -257,10 +257,25 @@ impl Core {
 
     /// Whether nothing much was freed since: then the fight would end as before.
     pub fn is_exhausted(&mut self) -> bool {
+        self.exhausted = self.unless_freed(self.exhausted);
+        self.exhausted.is_some()
+    }
+
+    /// Notes that the reserve could not be made whole, which is no reason for ENOSPC: an operation fights harder.
+    pub fn note_reserve_lost(&mut self) {
+        self.reserve_lost = Some(self.freed_frags());
+    }
+
+    /// Whether nothing much was freed since then.
+    pub fn is_reserve_lost(&mut self) -> bool {
+        self.reserve_lost = self.unless_freed(self.reserve_lost);
+        self.reserve_lost.is_some()
+    }
+
+    /// What was free at a moment, or the least since, unless much more is now.
+    fn unless_freed(&self, at: Option<u64>) -> Option<u64> {
         let free = self.freed_frags();
         let worth = (self.geometry.total_frags / 512).min(self.geometry.frags_for(EXHAUSTED_WORTH));
-        let lost_at = self.exhausted.map(|at| at.min(free));
-        self.exhausted = lost_at.filter(|at| free <= at + worth);
-        self.exhausted.is_some()
+        at.map(|at| at.min(free)).filter(|at| free <= at + worth)
     }
 }

@@ -81,6 +81,8 @@ pub(crate) struct Core {
     pub usable_log: Option<u64>,
     /// Free fragments, held back ones included, when the last fight for space was lost.
     pub exhausted: Option<u64>,
+    /// The same, when the reserve could not be made whole.
+    pub reserve_lost: Option<u64>,
     /// Those of them that are damaged, and why they stay as they are until the next mount.
     pub unfinished: BTreeMap<Ino, Error>,
     /// Whether what an earlier mount left over has been found.

@@ -216,6 +216,7 @@ impl Core {
             plug_holes: false,
             usable_log: None,
             exhausted: None,
+            reserve_lost: None,
             unfinished: BTreeMap::new(),
             leftovers_found: false,
             sb,

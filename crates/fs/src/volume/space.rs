@@ -69,7 +69,7 @@ impl Volume {
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
         {
             let mut core = self.core();
-            if core.has_reserve() || core.is_exhausted() {
+            if core.has_reserve() || core.is_reserve_lost() {
                 return Ok(());
             }
         }
@@ -78,7 +78,7 @@ impl Volume {
         self.replenish_locked(Goal::Segments(0))?;
         let mut core = self.core();
         if !core.has_reserve() {
-            core.note_exhausted();
+            core.note_reserve_lost();
         }
         Ok(())
     }

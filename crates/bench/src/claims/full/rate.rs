@@ -1,6 +1,7 @@
 //! What writing small files costs at 90 % full, by the simple disk model, beside an empty volume, and ext4.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use super::used;
@@ -147,8 +148,12 @@ impl Filler {
                 Ok(true)
             }
             Err(error) if error.is_full() => {
-                fs::remove_dir_all(&path).map_err(Error::at("removing", &path))?;
-                Ok(false)
+                match fs::remove_dir_all(&path) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => {
+                        Err(Error::at("removing", &path)(error))
+                    }
+                    _ => Ok(false),
+                }
             }
             Err(error) => Err(error),
         }
