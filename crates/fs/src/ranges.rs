@@ -71,6 +71,24 @@ impl Core {
         self.zero_units(ino, edges)
     }
 
+    /// Makes the bytes `range` of a small file that stays small zeros, in one go as all that is done to small files;
+    /// returns whether it is one. It grows to hold them if `grow` says so.
+    pub fn zero_if_small(&mut self, ino: Ino, range: Range<u64>, grow: bool) -> Result<bool, Stop> {
+        let node = self.file(ino)?;
+        let (size, large) = (node.inode.size, node.is_large());
+        let end = if grow { range.end } else { range.end.min(size) };
+        if large || size.max(end) > self.small_max() {
+            return Ok(false);
+        }
+        if range.start >= end {
+            permission::may_change(flags_of(&self.file(ino)?.inode))?;
+            return self.note_change(ino).map(|()| true);
+        }
+        let zeros = vec![0; (end - range.start) as usize];
+        self.write(ino, range.start, &zeros)?;
+        Ok(true)
+    }
+
     /// Frees a bounded number of the blocks in the bytes `range` of a file, which then read as zeros; returns where to go
     /// on, `None` at the end. Each step is an operation of its own: a crash may leave the range freed in part.
     pub fn punch(&mut self, ino: Ino, range: Range<u64>) -> Result<Option<u64>, Stop> {

@@ -168,3 +168,20 @@ fn a_full_volume_that_nobody_uses_is_left_alone() {
         assert_eq!(after.total(), before.total(), "files of {size} bytes");
     }
 }
+
+#[test]
+fn a_small_file_becomes_zeros_whole_or_not_at_all() {
+    let (_device, volume) = volume(16 << 20);
+    let file = volume.create(ROOT_INO, b"empty", &NEW).unwrap().ino;
+    fill(&volume, 0, 1000);
+    let before = volume.getattr(file).unwrap();
+    let zeroed = volume.zero(file, 0, 12_000, true);
+    let after = volume.getattr(file).unwrap();
+    match zeroed {
+        Ok(()) => assert_eq!(after.size, 12_000),
+        Err(Error::NoSpace) => assert_eq!(after, before),
+        Err(error) => panic!("{error}"),
+    }
+    volume.unlink(ROOT_INO, &name(0)).unwrap();
+    volume.close().unwrap();
+}

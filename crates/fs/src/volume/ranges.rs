@@ -53,8 +53,12 @@ impl Volume {
     /// [`Volume::allocate`] does.
     ///
     /// # Errors
-    /// [`Error`]; part of the range may be zeros then.
+    /// [`Error`]; part of the range of a large file may be zeros then.
     pub fn zero(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
+        let end = end_of(offset, len)?;
+        if self.run(|core| core.zero_if_small(ino, offset..end, grow))? {
+            return Ok(());
+        }
         self.punch(ino, offset, len)?;
         self.allocate(ino, offset, len, grow)
     }

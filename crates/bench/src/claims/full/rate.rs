@@ -147,14 +147,12 @@ impl Filler {
                 self.next += 1;
                 Ok(true)
             }
-            Err(error) if error.is_full() => {
-                match fs::remove_dir_all(&path) {
-                    Err(error) if error.kind() != ErrorKind::NotFound => {
-                        Err(Error::at("removing", &path)(error))
-                    }
-                    _ => Ok(false),
+            Err(error) if error.is_full() => match fs::remove_dir_all(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(Error::at("removing", &path)(error))
                 }
-            }
+                _ => Ok(false),
+            },
             Err(error) => Err(error),
         }
     }
