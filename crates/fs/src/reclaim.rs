@@ -90,7 +90,7 @@ impl Core {
         let least_hole = self.hole_least();
         let (mut won, mut taken) = (0, 0);
         self.space
-            .cheapest_groups(role, hole_max, least_hole, BATCH_MAX + but.len() + 1)
+            .cheapest_groups(role, hole_max, least_hole)
             .into_iter()
             .filter(|cheap| cheap.group != next && !but.contains(&cheap.group))
             .take_while(|cheap| {

@@ -95,11 +95,8 @@ impl Space {
         let frags = self.geometry.group_frags;
         let fair = self.average_room().saturating_sub(frags / 4);
         self.roomy(parent, expected).find(|&index| {
-            let free = self
-                .extent(index)
-                .frags
-                .saturating_sub(self.groups[index].used);
-            free >= fair && u64::from(self.rooms.get(index)) >= self.observed(index).min(frags)
+            self.unused(index) >= fair
+                && u64::from(self.rooms.get(index)) >= self.observed(index).min(frags)
         })
     }
 }

@@ -84,25 +84,16 @@ impl Space {
     /// Free fragments of log groups in holes of at least `least` fragments: what segments can still be placed in.
     /// Groups that are not loaded count with all that is free in them.
     pub fn log_usable(&self, least: u64) -> u64 {
-        let in_group = |number: &u32| match &self.groups[*number as usize].state {
-            State::Loaded(map) => {
-                let holes = map.holes().map(|hole| hole.end - hole.start);
-                holes.filter(|frags| *frags >= least).sum()
-            }
-            _ => 0,
-        };
+        let in_group = |number: &u32| self.groups[*number as usize].state.free_in_holes(least);
         self.log_groups.iter().map(in_group).sum::<u64>() + self.log.unloaded
     }
 
     /// At most `count` log groups whose bitmaps are not in memory, those with most space first.
     pub fn unloaded_log_groups(&self, count: usize) -> Vec<GroupNo> {
         let free = |number: &u32| {
-            let group = &self.groups[*number as usize];
-            let absent = !matches!(group.state, State::Loaded(_));
-            let free = self
-                .extent(*number as usize)
-                .frags
-                .saturating_sub(group.used);
+            let index = *number as usize;
+            let absent = !matches!(self.groups[index].state, State::Loaded(_));
+            let free = self.unused(index);
             (absent && free > 0).then_some((Reverse(free), GroupNo(*number)))
         };
         let mut found: Vec<_> = self.log_groups.iter().filter_map(free).collect();
@@ -114,43 +105,25 @@ impl Space {
             .collect()
     }
 
-    /// The groups of a role that are cheapest to empty, at most `count`: those that hold something, and least for what
+    /// The groups of a role that hold something, those first that are cheapest to empty: that hold least for what
     /// emptying wins, which is what is free in holes shorter than `hole_max` fragments (the others serve as they are).
     /// Meanwhile holes of at least `least` fragments serve nobody. Log groups must be loaded to be known.
-    pub fn cheapest_groups(
-        &self,
-        role: Role,
-        hole_max: u64,
-        least: u64,
-        count: usize,
-    ) -> Vec<Cheap> {
+    pub fn cheapest_groups(&self, role: Role, hole_max: u64, least: u64) -> Vec<Cheap> {
         let mut found: Vec<Cheap> = (0u32..)
             .zip(&self.groups)
             .filter(|(_, group)| group.role == role && group.used > group.reserved)
             .filter(|(_, group)| role != Role::Log || matches!(group.state, State::Loaded(_)))
-            .map(|(number, group)| {
-                let free = self
-                    .extent(number as usize)
-                    .frags
-                    .saturating_sub(group.used);
-                let in_holes_of = |least: u64| match &group.state {
-                    State::Loaded(map) => {
-                        let holes = map.holes().map(|hole| hole.end - hole.start);
-                        holes.filter(|frags| *frags >= least).sum()
-                    }
-                    _ => 0,
-                };
-                Cheap {
-                    group: GroupNo(number),
-                    used: group.used - group.reserved,
-                    won: free.saturating_sub(in_holes_of(hole_max)),
-                    closed: in_holes_of(least),
-                }
+            .map(|(number, group)| Cheap {
+                group: GroupNo(number),
+                used: group.used - group.reserved,
+                won: self
+                    .unused(number as usize)
+                    .saturating_sub(group.state.free_in_holes(hole_max)),
+                closed: group.state.free_in_holes(least),
             })
             .filter(|cheap| cheap.won > 0)
             .collect();
         found.sort_by(|a, b| ratio(a.used, a.won, b.used, b.won).then(a.group.cmp(&b.group)));
-        found.truncate(count);
         found
     }
 }

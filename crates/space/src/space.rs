@@ -116,6 +116,17 @@ pub struct Space {
     pub(crate) loaded_bytes: usize,
 }
 
+impl State {
+    /// Free fragments in holes of at least `least` fragments, as far as the bitmap is in memory.
+    pub(crate) fn free_in_holes(&self, least: u64) -> u64 {
+        let State::Loaded(map) = self else {
+            return 0;
+        };
+        let holes = map.holes().map(|hole| hole.end - hole.start);
+        holes.filter(|frags| *frags >= least).sum()
+    }
+}
+
 impl Space {
     /// The space of a new volume: all groups are free and empty but for the `reserved` extents
     /// ([`loamfs_format::superblock::Superblock::reserved_extents`]), whose chunks and descriptors are dirty.
@@ -312,6 +323,12 @@ impl Space {
     /// The fragments of a group.
     pub(crate) fn extent(&self, index: usize) -> Extent {
         self.geometry.group_extent(GroupNo(index as u32))
+    }
+
+    /// Fragments of a group that nothing uses, and nothing holds back.
+    pub(crate) fn unused(&self, index: usize) -> u64 {
+        let used = self.groups[index].used;
+        self.extent(index).frags.saturating_sub(used)
     }
 
     /// The index of the group that holds an address, that of the last group for addresses behind the volume.

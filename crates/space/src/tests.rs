@@ -354,7 +354,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
         (extent(640, 64), 32, 32)
     );
     let cheapest = |hole_max| {
-        let found = space.cheapest_groups(Role::Log, hole_max, 16, 9);
+        let found = space.cheapest_groups(Role::Log, hole_max, 16);
         found
             .iter()
             .map(|c| (c.group, c.used, c.won, c.closed))
