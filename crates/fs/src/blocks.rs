@@ -36,6 +36,30 @@ impl<E: Into<Error>> From<E> for Stop {
     }
 }
 
+/// Whether blocks are missing of what an operation looks at one by one. It looks at all of it, so that what is missing is
+/// read in one batch.
+#[derive(Debug, Default)]
+pub(crate) struct Missed(bool);
+
+impl Missed {
+    /// What was found, if no block of it is missing.
+    pub fn note<T>(&mut self, found: Result<T, Stop>) -> Result<Option<T>, Stop> {
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(Stop::Missing) => {
+                self.0 = true;
+                Ok(None)
+            }
+            Err(stop) => Err(stop),
+        }
+    }
+
+    /// Whether nothing is missing, else [`Stop::Missing`].
+    pub fn nothing(self) -> Result<(), Stop> {
+        if self.0 { Err(Stop::Missing) } else { Ok(()) }
+    }
+}
+
 /// What a missing block is, and so how it is verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum What {
@@ -245,8 +269,13 @@ impl Blocks {
         }
     }
 
-    /// A block was superseded: nobody asks for it any more.
-    pub fn forget(&mut self, pointer: &Pointer) {
+    /// A block of the log is superseded: the next segment frees its space, and nobody asks for it any more.
+    pub fn supersede(&mut self, pointer: &Pointer) {
+        self.forget(pointer);
+        self.frees.push(pointer.extent());
+    }
+
+    fn forget(&mut self, pointer: &Pointer) {
         self.metadata.remove(&Key::of(pointer));
         self.contents.remove(&Key::of(pointer));
     }
@@ -408,11 +437,11 @@ impl NodeStore for Blocks {
     }
 
     fn retire(&mut self, pointer: &Pointer, identity: &Identity) {
-        self.forget(pointer);
         if identity.kind.is_map() {
+            self.forget(pointer);
             self.retires.push(pointer.extent());
         } else {
-            self.frees.push(pointer.extent());
+            self.supersede(pointer);
         }
     }
 

@@ -348,8 +348,7 @@ impl Core {
                 .ifile_overlay
                 .insert(*block, IfileEntry::default());
             if b.base.pointer.is_some() {
-                self.blocks.forget(&b.base.pointer);
-                self.blocks.frees.push(b.base.pointer.extent());
+                self.blocks.supersede(&b.base.pointer);
             }
         }
         Ok(())
@@ -374,8 +373,7 @@ impl Core {
                 node.inode.frags = pointer.frags.into();
                 self.blocks.seal_content(&pointer, data);
                 if let Body::Small(old) = old {
-                    self.blocks.forget(&old);
-                    self.blocks.frees.push(old.extent());
+                    self.blocks.supersede(&old);
                 }
             }
             Item::Value(ino, key, piece) => {
@@ -618,8 +616,7 @@ impl Core {
         };
         seal.records.push(Record::Ifile(block, entry));
         if b.base.pointer.is_some() {
-            self.blocks.forget(&b.base.pointer);
-            self.blocks.frees.push(b.base.pointer.extent());
+            self.blocks.supersede(&b.base.pointer);
         }
         self.maps.ifile_overlay.insert(block, entry);
         self.blocks.seal_bytes(&pointer, Arc::from(packed));

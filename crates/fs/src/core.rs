@@ -12,7 +12,7 @@ use loamfs_format::inode::{Body, mode};
 use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::superblock::{CheckpointRef, Superblock};
-use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Pointer, Ssn};
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
 use std::collections::{BTreeMap, BTreeSet};
@@ -168,6 +168,14 @@ impl Core {
     pub fn free(&mut self, extent: Extent) {
         if extent.frags > 0 {
             self.blocks.frees.push(extent);
+            self.note_dirty();
+        }
+    }
+
+    /// Frees a block of the log, content that a file no longer has, with the next segment.
+    pub fn free_block(&mut self, pointer: &Pointer) {
+        if pointer.is_some() {
+            self.blocks.supersede(pointer);
             self.note_dirty();
         }
     }

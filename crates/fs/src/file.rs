@@ -1,7 +1,7 @@
 //! Reading, writing and resizing regular files: in the inode, in the log, or at home (H1, H6, H8).
 
 use crate::admission::NODES_COST;
-use crate::blocks::{Stop, What};
+use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
@@ -108,19 +108,16 @@ impl Core {
         }
         let (first, last) = (offset / UNIT, (end - 1) / UNIT);
         let mut bytes = vec![0u8; (end - offset) as usize];
-        let mut missing = false;
+        let mut missed = Missed::default();
         for (unit, source) in self.sources(ino, first, last + 1)? {
             let content = match source {
                 Source::Hole => continue,
                 Source::Memory(content) => content,
                 Source::Device(pointer) => {
-                    match self.blocks.bytes(&pointer, What::Unit { ino, unit }) {
-                        Ok(content) => content,
-                        Err(Stop::Missing) => {
-                            missing = true;
-                            continue;
-                        }
-                        Err(stop) => return Err(stop),
+                    let found = self.blocks.bytes(&pointer, What::Unit { ino, unit });
+                    match missed.note(found)? {
+                        Some(content) => content,
+                        None => continue,
                     }
                 }
             };
@@ -131,11 +128,8 @@ impl Core {
                 bytes[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
             }
         }
-        if missing {
-            Err(Stop::Missing)
-        } else {
-            Ok(bytes)
-        }
+        missed.nothing()?;
+        Ok(bytes)
     }
 
     /// Where the units `first .. end` of a large file are; holes may be left out.
@@ -298,8 +292,7 @@ impl Core {
         node.inode.size = content.len() as u64;
         if content.len() <= node.inline_max() {
             if let Body::Small(pointer) = node.inode.body {
-                self.blocks.forget(&pointer);
-                freed = Some(pointer.extent());
+                freed = Some(pointer);
             }
             node.shown_size = node.inode.size;
             node.inode.frags = 0;
@@ -312,8 +305,8 @@ impl Core {
             self.small_bytes += content.len() as u64;
             node.small = Some(content.into());
         }
-        if let Some(extent) = freed {
-            self.free(extent);
+        if let Some(pointer) = freed {
+            self.free_block(&pointer);
         }
     }
 

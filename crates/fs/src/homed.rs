@@ -71,10 +71,15 @@ impl Homed {
             .or_else(|| self.batch.as_ref()?.units.get(&unit))
     }
 
+    /// The first unit from `from` on that waits and is not on its way yet.
+    pub fn first_dirty(&self, from: u64) -> Option<u64> {
+        self.dirty.range(from..).next().map(|(unit, _)| *unit)
+    }
+
     /// The first unit from `from` on that is not yet where segments show it; images do not count, since the next
     /// segment shows them.
     pub fn first_hidden(&self, from: u64) -> Option<u64> {
-        let dirty = self.dirty.range(from..).next().map(|(unit, _)| *unit);
+        let dirty = self.first_dirty(from);
         let flying = self
             .batch
             .as_ref()

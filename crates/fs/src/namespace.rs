@@ -754,8 +754,7 @@ impl Core {
         };
         self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
         if let Body::Small(pointer) = node.inode.body {
-            self.blocks.forget(&pointer);
-            self.free(pointer.extent());
+            self.free_block(&pointer);
         }
         self.abandon_batch(ino);
         self.homed.remove(&ino);

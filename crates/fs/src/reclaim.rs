@@ -1,7 +1,7 @@
 //! The one mover: `evacuate` makes the live blocks of a range dirty, so that the next segment carries them elsewhere
 //! and frees their places. Policies choose the ranges (DESIGN.md, "One mover").
 
-use crate::blocks::{Stop, What};
+use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::tree::Tree;
@@ -106,34 +106,24 @@ impl Core {
     /// Brings the inodes into memory whose blocks live in `ranges`, all of them at once, so that [`Core::evacuate`]
     /// then reads each range in one sweep.
     pub fn meet_owners(&mut self, ranges: &[Extent]) -> Result<(), Stop> {
-        let mut missing = false;
-        for range in ranges {
-            match self.meet_owners_of(*range) {
-                Err(Stop::Missing) => missing = true,
-                other => other?,
-            }
-        }
-        if missing { Err(Stop::Missing) } else { Ok(()) }
-    }
-
-    fn meet_owners_of(&mut self, range: Extent) -> Result<(), Stop> {
-        let live = self.live_in(range)?;
         let moved_by_inode = |kind: BlockKind| !kind.is_map() && kind != BlockKind::InodeBlock;
-        let inos: BTreeSet<Ino> = live
-            .iter()
-            .filter(|(_, record)| moved_by_inode(record.kind) && record.ino != Ino(0))
-            .map(|(_, record)| record.ino)
-            .collect();
-        let mut missing = false;
+        let mut missed = Missed::default();
+        let mut inos: BTreeSet<Ino> = BTreeSet::new();
+        for range in ranges {
+            let live = missed.note(self.live_in(*range))?.unwrap_or_default();
+            let records = live.into_iter().map(|(_, record)| record);
+            let records =
+                records.filter(|record| moved_by_inode(record.kind) && record.ino != Ino(0));
+            inos.extend(records.map(|record| record.ino));
+        }
         for ino in inos {
-            match self.prepare_dirty(ino) {
-                Err(Stop::Missing) => missing = true,
+            match missed.note(self.prepare_dirty(ino)) {
                 // Whoever moves it says what is wrong with it.
-                Err(Stop::Failed(_)) | Ok(()) => {}
-                Err(stop) => return Err(stop),
+                Err(Stop::Failed(_)) => {}
+                met => drop(met?),
             }
         }
-        if missing { Err(Stop::Missing) } else { Ok(()) }
+        missed.nothing()
     }
 
     /// The blocks of a range that are in use, with their owners.
@@ -158,21 +148,17 @@ impl Core {
     pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
         self.admit_removal()?;
         let owners = self.live_in(range)?;
-        let (mut missing, mut live) = (false, 0);
+        let (mut missed, mut live) = (Missed::default(), 0);
         for (extent, record) in owners {
             // What was made dirty so far stays so; the rest follows after a commit.
             self.admit_removal()?;
             live += extent.frags;
-            match self.move_block(extent, &record, range) {
+            match missed.note(self.move_block(extent, &record, range)) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
-                // The others are looked at all the same, so that what they miss is read along.
-                Err(Stop::Missing) => missing = true,
-                other => other?,
+                moved => drop(moved?),
             }
         }
-        if missing {
-            return Err(Stop::Missing);
-        }
+        missed.nothing()?;
         self.cleaned.frags += range.frags;
         self.cleaned.live += live.min(range.frags);
         Ok(())
@@ -317,7 +303,7 @@ impl Core {
         for piece in pieces.iter() {
             value.extend_from_slice(&self.blocks.bytes(piece, What::Data(ino))?);
         }
-        let old: Vec<Extent> = pieces.iter().map(|piece| piece.extent()).collect();
+        let old = pieces.clone();
         pieces.fill(loamfs_format::Pointer::NONE);
         drop(entry);
         tree.put(&mut root, &mut self.blocks, key, &xattr.encode())?;
@@ -326,7 +312,7 @@ impl Core {
             node.inode.xattrs = root;
             node.values.insert(key, value.into());
         }
-        old.into_iter().for_each(|extent| self.free(extent));
+        old.iter().for_each(|piece| self.free_block(piece));
         self.touch(ino);
         Ok(())
     }
@@ -369,22 +355,16 @@ impl Core {
         let first = block + (start - extent.start.0) / block_frags;
         let count = end.saturating_sub(start).div_ceil(block_frags);
         let homes = self.homes(ino, first * per_block, (first + count) * per_block)?;
-        let mut units = Vec::new();
-        let mut missing = false;
-        for (unit, home) in homes.into_iter().filter(|(_, home)| range.contains(*home)) {
-            let _ = home;
+        let (mut units, mut missed) = (Vec::new(), Missed::default());
+        for (unit, _) in homes.into_iter().filter(|(_, home)| range.contains(*home)) {
             if self.node(ino)?.homed.get(unit).is_some() {
                 continue;
             }
-            match self.shown_unit(ino, unit) {
-                Ok(content) => units.push((unit, content)),
-                Err(Stop::Missing) => missing = true,
-                Err(stop) => return Err(stop),
+            if let Some(content) = missed.note(self.shown_unit(ino, unit))? {
+                units.push((unit, content));
             }
         }
-        if missing {
-            return Err(Stop::Missing);
-        }
+        missed.nothing()?;
         self.prepare_dirty(ino)?;
         if let Some(node) = self.inodes.nodes.get_mut(&ino)
             && !units.is_empty()

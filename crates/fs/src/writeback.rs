@@ -1,6 +1,6 @@
 //! Bringing large files' data home: new homes, images, settling (rules 3, 6 and 7; L7's write-out by age).
 
-use crate::blocks::{Stop, What};
+use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
@@ -70,8 +70,8 @@ impl Core {
             return Ok(None);
         };
         // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
-        let hidden = node.homed.dirty.range(node.hidden_from()..).next();
-        let from = hidden.map_or(from, |(unit, _)| from.min(*unit));
+        let hidden = node.homed.first_dirty(node.hidden_from());
+        let from = hidden.map_or(from, |unit| from.min(unit));
         let waiting = node.homed.dirty.range(from..=to);
         let units: Vec<u64> = waiting
             .map(|(unit, _)| *unit)
@@ -228,24 +228,19 @@ impl Core {
     ) -> Result<BTreeMap<u64, Vec<u8>>, Stop> {
         let per_block = self.geometry.block_units();
         let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-        let mut missing = false;
+        let mut missed = Missed::default();
         let wanted: BTreeSet<u64> = units.iter().map(|unit| unit / per_block).collect();
         for block in wanted {
             let mut content = Vec::with_capacity((per_block * UNIT) as usize);
             for unit in block * per_block..(block + 1) * per_block {
-                match self.unit_content(ino, unit) {
-                    Ok(bytes) => content.extend_from_slice(&bytes),
-                    Err(Stop::Missing) => missing = true,
-                    Err(stop) => return Err(stop),
+                if let Some(bytes) = missed.note(self.unit_content(ino, unit))? {
+                    content.extend_from_slice(&bytes);
                 }
             }
             blocks.insert(block, content);
         }
-        if missing {
-            Err(Stop::Missing)
-        } else {
-            Ok(blocks)
-        }
+        missed.nothing()?;
+        Ok(blocks)
     }
 
     /// Takes space for blocks, in as long extents as there are; nothing is taken when it stops.
@@ -386,7 +381,7 @@ impl Core {
             .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
             .collect();
         node.homed.recount(per_block);
-        let hidden = node.homed.dirty.range(node.hidden_from()..).next();
+        let hidden = node.homed.first_dirty(node.hidden_from());
         let size = node.inode.size;
         node.homed.overtaken = false;
         node.homed.batch = Some(Batch {
@@ -394,7 +389,7 @@ impl Core {
             units: taken,
             homes,
             crcs,
-            shown: hidden.map_or(size, |(unit, _)| size.min(unit * UNIT)),
+            shown: hidden.map_or(size, |unit| size.min(unit * UNIT)),
             landed: false,
         });
         Some(HomeWrite {
@@ -487,7 +482,7 @@ impl Core {
             return Ok(());
         };
         let small = match node.inode.body {
-            Body::Small(pointer) => Some(pointer.extent()),
+            Body::Small(pointer) => Some(pointer),
             _ => None,
         };
         if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
@@ -525,8 +520,8 @@ impl Core {
             }
             self.free_home(home);
         }
-        if let Some(extent) = small {
-            self.free(extent);
+        if let Some(pointer) = small {
+            self.free_block(&pointer);
         }
         self.touch(ino);
         Ok(())
@@ -597,7 +592,7 @@ impl Core {
         &mut self,
         images: &[(FragAddr, LazyEntry)],
     ) -> Result<Vec<ImageUnit>, Stop> {
-        let (mut units, mut missing) = (Vec::new(), false);
+        let (mut units, mut missed) = (Vec::new(), Missed::default());
         for (home, entry) in images {
             if self.maps.lazy_map.get(home) != Some(entry) {
                 continue;
@@ -610,17 +605,13 @@ impl Core {
                 ..Pointer::NONE
             };
             let (ino, unit) = (entry.ino, entry.unit);
-            match self.blocks.bytes(&pointer, What::Unit { ino, unit }) {
-                Ok(bytes) => units.push((*home, entry.image, bytes)),
-                Err(Stop::Missing) => missing = true,
-                Err(stop) => return Err(stop),
+            let found = self.blocks.bytes(&pointer, What::Unit { ino, unit });
+            if let Some(bytes) = missed.note(found)? {
+                units.push((*home, entry.image, bytes));
             }
         }
-        if missing {
-            Err(Stop::Missing)
-        } else {
-            Ok(units)
-        }
+        missed.nothing()?;
+        Ok(units)
     }
 
     /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.

@@ -284,9 +284,7 @@ impl Core {
     /// Frees what an attribute's value takes in the log, or what of it waits in memory.
     fn drop_value(&mut self, ino: Ino, key: u64, xattr: &Xattr) {
         if let Value::Log(pieces) = &xattr.value {
-            for piece in pieces.iter().filter(|piece| piece.is_some()) {
-                self.free(piece.extent());
-            }
+            pieces.iter().for_each(|piece| self.free_block(piece));
         }
         let waiting = self
             .inodes
