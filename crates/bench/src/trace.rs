@@ -155,10 +155,14 @@ impl Trace {
         parts
     }
 
+    /// The sector behind the last one that a request concerns.
+    pub fn end(&self) -> u64 {
+        self.requests.iter().map(Request::end).max().unwrap_or(0)
+    }
+
     /// Bytes of the smallest device that can have got these requests: a power of two, 2 GiB at least.
     pub fn least_size(&self) -> u64 {
-        let end = self.requests.iter().map(Request::end).max().unwrap_or(0);
-        let bytes = end.saturating_mul(SECTOR).max(2 << 30);
+        let bytes = self.end().saturating_mul(SECTOR).max(2 << 30);
         bytes.checked_next_power_of_two().unwrap_or(bytes)
     }
 
