@@ -99,33 +99,14 @@ fn overview(results: &Results) -> String {
                 escape(failed)
             );
         }
-        let [disk, shingled] = row.totals.as_slice() else {
+        let Some(cells) = row.figures(" to ") else {
             continue;
         };
         if last != row.case {
             table.group();
             last.clone_from(&row.case);
         }
-        let seconds = |index: usize, seconds: f64| match row.spread[index] {
-            _ if row.runs < 2 => format!("{seconds:.2}"),
-            (least, most) => format!("{seconds:.2} ({least:.1} to {most:.1})"),
-        };
-        table.row(
-            row.kind == Kind::Loam,
-            &[
-                row.case.clone(),
-                row.kind.name().to_owned(),
-                seconds(0, disk.seconds),
-                seconds(1, shingled.seconds),
-                format!("{:.1}", shingled.owed_seconds),
-                disk.read.requests.to_string(),
-                size(disk.read.bytes),
-                disk.written.requests.to_string(),
-                size(disk.written.bytes),
-                disk.flushes.to_string(),
-                row.runs.to_string(),
-            ],
-        );
+        table.row(row.kind == Kind::Loam, &cells);
     }
     format!("<h2>All workloads</h2>\n{failures}{}", table.html())
 }
