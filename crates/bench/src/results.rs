@@ -97,22 +97,24 @@ impl Run {
                 }),
             }
         }
+        let shown = run == 1
+            && matches!(
+                case.workload,
+                Workload::Makedirs | Workload::Postmark | Workload::Aging | Workload::Fileserver
+            );
+        let mut pictures = BTreeMap::new();
         for preset in Preset::value_variants() {
-            for tally in replay(&outcome.trace, *preset, case.device).phases {
+            let priced = if shown {
+                let (priced, picture) = Picture::of(&outcome.trace, *preset, case.device);
+                pictures.insert(preset.to_string(), picture);
+                priced
+            } else {
+                replay(&outcome.trace, *preset, case.device)
+            };
+            for tally in priced.phases {
                 if let Some(phase) = phases.iter_mut().find(|phase| phase.name == tally.name) {
                     phase.disks.insert(preset.to_string(), tally);
                 }
-            }
-        }
-        let shown = matches!(
-            case.workload,
-            Workload::Makedirs | Workload::Postmark | Workload::Aging | Workload::Fileserver
-        );
-        let mut pictures = BTreeMap::new();
-        if shown && run == 1 {
-            for preset in Preset::value_variants() {
-                let picture = Picture::of(&outcome.trace, *preset, case.device);
-                pictures.insert(preset.to_string(), picture);
             }
         }
         Run {
