@@ -166,14 +166,10 @@ fn pictures(results: &Results) -> String {
             let mut panels = Vec::new();
             let mut every = 1;
             for kind in kinds(results) {
-                let runs = results.of(case, kind);
-                let Some(run) = runs
-                    .iter()
-                    .find(|run| run.pictures.contains_key(preset.name()))
-                else {
-                    continue;
-                };
-                if let Some(picture) = run.pictures.get(preset.name()) {
+                let runs = results.of(case, kind).into_iter();
+                let mut shown =
+                    runs.filter_map(|run| Some((run, run.pictures.get(preset.name())?)));
+                if let Some((run, picture)) = shown.next() {
                     every = every.max(picture.every);
                     let title = format!("{case} on {}, {preset}", kind.name());
                     panels.push(chart::offsets(
