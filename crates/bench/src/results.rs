@@ -138,6 +138,10 @@ impl Run {
             pictures: BTreeMap::new(),
         }
     }
+
+    fn is(&self, case: &Case, kind: Kind, run: u32) -> bool {
+        self.case.name == case.name && self.kind == kind && self.run == run
+    }
 }
 
 impl Results {
@@ -167,17 +171,13 @@ impl Results {
 
     /// Whether a run has been made.
     pub fn has(&self, case: &Case, kind: Kind, run: u32) -> bool {
-        let same = |r: &&Run| r.case.name == case.name && r.kind == kind && r.run == run;
-        self.runs
-            .iter()
-            .find(same)
-            .is_some_and(|r| r.failed.is_none())
+        let mut runs = self.runs.iter();
+        runs.any(|r| r.is(case, kind, run) && r.failed.is_none())
     }
 
     /// Takes in a run, in place of an earlier one that failed.
     pub fn push(&mut self, run: Run) {
-        let same = |r: &Run| r.case.name == run.case.name && r.kind == run.kind && r.run == run.run;
-        self.runs.retain(|r| !same(r));
+        self.runs.retain(|r| !r.is(&run.case, run.kind, run.run));
         self.runs.push(run);
     }
 }
