@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use crate::disk::Preset;
 use crate::lab::Kind;
 use crate::results::{About, Results, summarise};
-use crate::table::size;
+use crate::table::{name, size};
 use html::{Table, escape, figure};
 
 /// The page.
@@ -46,10 +46,7 @@ fn kinds(results: &Results) -> Vec<Kind> {
 }
 
 fn head(about: &About) -> String {
-    let scale = about.scale.to_possible_value();
-    let scale = scale.as_ref().map_or("", |value| value.get_name());
-    let suite = about.suite.to_possible_value();
-    let suite = suite.as_ref().map_or("", |value| value.get_name());
+    let (scale, suite) = (name(&about.scale), name(&about.suite));
     let mut again = format!(
         "loamfs bench run --suite {suite} --scale {scale} --seed {} --out results.json",
         about.seed

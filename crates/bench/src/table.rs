@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// A claim and what was measured.
@@ -105,6 +106,12 @@ pub fn size(bytes: u64) -> String {
         0 => format!("{bytes} B"),
         _ => format!("{value:.1} {}", UNITS[unit]),
     }
+}
+
+/// What a value is called on the command line.
+pub fn name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 #[cfg(test)]
