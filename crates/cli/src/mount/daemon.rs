@@ -249,8 +249,7 @@ fn serve(
     drop(source);
     let result = outcome(spec, &state, served);
     if let Some(server) = server {
-        let told = result.as_ref().map(|&()| ()).map_err(ToString::to_string);
-        server.finish(told.as_ref().map(|&()| ()).map_err(String::as_str));
+        server.finish(result.as_ref().copied().map_err(ToString::to_string));
     }
     result
 }
