@@ -205,6 +205,15 @@ pub fn drop_caches() -> Result<(), Error> {
     fs::write(path, "3").map_err(Error::at("writing to", path))
 }
 
+/// Writes everything of a file system back: syncfs(2).
+///
+/// # Errors
+/// As the system says.
+pub fn sync(root: &Path) -> Result<(), Error> {
+    let synced = File::open(root).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
+    synced.map_err(Error::at("syncing", root))
+}
+
 /// Settings of the queue that every file system gets alike.
 fn pose_as_disk(device: &Path) -> Result<(), Error> {
     let name = device.file_name().unwrap_or_default();

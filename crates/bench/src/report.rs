@@ -12,7 +12,7 @@ use clap::ValueEnum;
 use crate::disk::Preset;
 use crate::lab::Kind;
 use crate::results::{About, Results, summarise};
-use crate::table::size;
+use crate::table::{name, size};
 use html::{Table, escape, figure};
 
 /// The page.
@@ -46,10 +46,7 @@ fn kinds(results: &Results) -> Vec<Kind> {
 }
 
 fn head(about: &About) -> String {
-    let scale = about.scale.to_possible_value();
-    let scale = scale.as_ref().map_or("", |value| value.get_name());
-    let suite = about.suite.to_possible_value();
-    let suite = suite.as_ref().map_or("", |value| value.get_name());
+    let (scale, suite) = (name(&about.scale), name(&about.suite));
     let mut again = format!(
         "loamfs bench run --suite {suite} --scale {scale} --seed {} --out results.json",
         about.seed
@@ -99,33 +96,14 @@ fn overview(results: &Results) -> String {
                 escape(failed)
             );
         }
-        let [disk, shingled] = row.totals.as_slice() else {
+        let Some(cells) = row.figures(" to ") else {
             continue;
         };
         if last != row.case {
             table.group();
             last.clone_from(&row.case);
         }
-        let seconds = |index: usize, seconds: f64| match row.spread[index] {
-            _ if row.runs < 2 => format!("{seconds:.2}"),
-            (least, most) => format!("{seconds:.2} ({least:.1} to {most:.1})"),
-        };
-        table.row(
-            row.kind == Kind::Loam,
-            &[
-                row.case.clone(),
-                row.kind.name().to_owned(),
-                seconds(0, disk.seconds),
-                seconds(1, shingled.seconds),
-                format!("{:.1}", shingled.owed_seconds),
-                disk.read.requests.to_string(),
-                size(disk.read.bytes),
-                disk.written.requests.to_string(),
-                size(disk.written.bytes),
-                disk.flushes.to_string(),
-                row.runs.to_string(),
-            ],
-        );
+        table.row(row.kind == Kind::Loam, &cells);
     }
     format!("<h2>All workloads</h2>\n{failures}{}", table.html())
 }
@@ -185,14 +163,10 @@ fn pictures(results: &Results) -> String {
             let mut panels = Vec::new();
             let mut every = 1;
             for kind in kinds(results) {
-                let runs = results.of(case, kind);
-                let Some(run) = runs
-                    .iter()
-                    .find(|run| run.pictures.contains_key(preset.name()))
-                else {
-                    continue;
-                };
-                if let Some(picture) = run.pictures.get(preset.name()) {
+                let runs = results.of(case, kind).into_iter();
+                let mut shown =
+                    runs.filter_map(|run| Some((run, run.pictures.get(preset.name())?)));
+                if let Some((run, picture)) = shown.next() {
                     every = every.max(picture.every);
                     let title = format!("{case} on {}, {preset}", kind.name());
                     panels.push(chart::offsets(

@@ -97,22 +97,24 @@ impl Run {
                 }),
             }
         }
+        let shown = run == 1
+            && matches!(
+                case.workload,
+                Workload::Makedirs | Workload::Postmark | Workload::Aging | Workload::Fileserver
+            );
+        let mut pictures = BTreeMap::new();
         for preset in Preset::value_variants() {
-            for tally in replay(&outcome.trace, *preset, case.device).phases {
+            let priced = if shown {
+                let (priced, picture) = Picture::of(&outcome.trace, *preset, case.device);
+                pictures.insert(preset.to_string(), picture);
+                priced
+            } else {
+                replay(&outcome.trace, *preset, case.device)
+            };
+            for tally in priced.phases {
                 if let Some(phase) = phases.iter_mut().find(|phase| phase.name == tally.name) {
                     phase.disks.insert(preset.to_string(), tally);
                 }
-            }
-        }
-        let shown = matches!(
-            case.workload,
-            Workload::Makedirs | Workload::Postmark | Workload::Aging | Workload::Fileserver
-        );
-        let mut pictures = BTreeMap::new();
-        if shown && run == 1 {
-            for preset in Preset::value_variants() {
-                let picture = Picture::of(&outcome.trace, *preset, case.device);
-                pictures.insert(preset.to_string(), picture);
             }
         }
         Run {
@@ -135,6 +137,10 @@ impl Run {
             phases: Vec::new(),
             pictures: BTreeMap::new(),
         }
+    }
+
+    fn is(&self, case: &Case, kind: Kind, run: u32) -> bool {
+        self.case.name == case.name && self.kind == kind && self.run == run
     }
 }
 
@@ -165,17 +171,13 @@ impl Results {
 
     /// Whether a run has been made.
     pub fn has(&self, case: &Case, kind: Kind, run: u32) -> bool {
-        let same = |r: &&Run| r.case.name == case.name && r.kind == kind && r.run == run;
-        self.runs
-            .iter()
-            .find(same)
-            .is_some_and(|r| r.failed.is_none())
+        let mut runs = self.runs.iter();
+        runs.any(|r| r.is(case, kind, run) && r.failed.is_none())
     }
 
     /// Takes in a run, in place of an earlier one that failed.
     pub fn push(&mut self, run: Run) {
-        let same = |r: &Run| r.case.name == run.case.name && r.kind == run.kind && r.run == run.run;
-        self.runs.retain(|r| !same(r));
+        self.runs.retain(|r| !r.is(&run.case, run.kind, run.run));
         self.runs.push(run);
     }
 }

@@ -22,9 +22,9 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
 use crate::lab::{Kind, Lab, Tools};
 use crate::trace::Trace;
+use crate::{Error, table};
 
 pub use archive::pack_headers;
 pub use stage::Stage;
@@ -127,8 +127,7 @@ const GIB: u64 = 1 << 30;
 impl Workload {
     /// Its name.
     pub fn name(self) -> String {
-        let value = self.to_possible_value();
-        value.map_or_else(String::new, |value| value.get_name().to_owned())
+        table::name(&self)
     }
 
     /// What belongs to it at a scale.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use clap::ValueEnum;
 use serde::Serialize;
 
 /// A claim and what was measured.
@@ -42,39 +43,29 @@ impl Row {
             holds: None,
         }
     }
-}
 
-/// The rows as text, in columns.
-pub fn text(rows: &[Row]) -> String {
-    let width = |cell: fn(&Row) -> &str, least: usize| {
-        let widest = rows.iter().map(|row| cell(row).chars().count()).max();
-        widest.unwrap_or(0).max(least)
-    };
-    let claims = width(|row| &row.claim, "claim".len());
-    let bounds = width(|row| &row.bound, "bound".len());
-    let mut out = format!(
-        "{:5}  {:claims$}  {:bounds$}  measured\n",
-        "", "claim", "bound"
-    );
-    for row in rows {
-        let holds = match row.holds {
+    fn cells(&self) -> Vec<String> {
+        let holds = match self.holds {
             Some(true) => "holds",
             Some(false) => "FAILS",
             None => "",
         };
-        let Row {
-            claim,
-            bound,
-            measured,
-            ..
-        } = row;
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            out,
-            "{holds:5}  {claim:claims$}  {bound:bounds$}  {measured}"
-        );
+        vec![
+            holds.to_owned(),
+            self.claim.clone(),
+            self.bound.clone(),
+            self.measured.clone(),
+        ]
     }
-    out
+}
+
+/// The rows as text, in columns.
+pub fn text(rows: &[Row]) -> String {
+    // As wide as what stands below it, even where nothing is claimed.
+    let head = ["     ", "claim", "bound", "measured"].map(str::to_owned);
+    let mut cells = vec![head.to_vec()];
+    cells.extend(rows.iter().map(Row::cells));
+    columns(&cells, 4)
 }
 
 /// Rows of cells as text, the first `left` columns aligned to the left and the others to the right.
@@ -115,6 +106,12 @@ pub fn size(bytes: u64) -> String {
         0 => format!("{bytes} B"),
         _ => format!("{value:.1} {}", UNITS[unit]),
     }
+}
+
+/// What a value is called on the command line.
+pub fn name(value: &impl ValueEnum) -> String {
+    let value = value.to_possible_value();
+    value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 mod file;
 pub mod text;
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a sector, the unit of the kernel's counts whatever the device's own is.
@@ -99,6 +101,19 @@ impl Sum {
             None => 0,
         }
     }
+
+    /// Takes in a request.
+    pub const fn count(&mut self, request: &Request) {
+        self.requests += 1;
+        self.bytes += request.bytes();
+    }
+}
+
+impl AddAssign for Sum {
+    fn add_assign(&mut self, other: Sum) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+    }
 }
 
 /// A disk with two costs only: a repositioning for each request that does not continue the one before, and the
@@ -140,10 +155,14 @@ impl Trace {
         parts
     }
 
+    /// The sector behind the last one that a request concerns.
+    pub fn end(&self) -> u64 {
+        self.requests.iter().map(Request::end).max().unwrap_or(0)
+    }
+
     /// Bytes of the smallest device that can have got these requests: a power of two, 2 GiB at least.
     pub fn least_size(&self) -> u64 {
-        let end = self.requests.iter().map(Request::end).max().unwrap_or(0);
-        let bytes = end.saturating_mul(SECTOR).max(2 << 30);
+        let bytes = self.end().saturating_mul(SECTOR).max(2 << 30);
         bytes.checked_next_power_of_two().unwrap_or(bytes)
     }
 
@@ -151,8 +170,7 @@ impl Trace {
     pub fn sum(&self, op: Op) -> Sum {
         let mut sum = Sum::default();
         for request in self.requests.iter().filter(|r| r.op == op) {
-            sum.requests += 1;
-            sum.bytes += request.bytes();
+            sum.count(request);
         }
         sum
     }

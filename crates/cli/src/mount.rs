@@ -10,6 +10,7 @@ mod memory;
 pub mod options;
 mod source;
 pub mod spawn;
+pub mod spec;
 mod stale;
 mod stop;
 mod ticker;

@@ -32,10 +32,13 @@ pub fn find(path: &Path) -> Option<MountEntry> {
 ///
 /// If there is none.
 pub fn mounted(path: &Path) -> Result<MountEntry, Failure> {
-    find(path).ok_or_else(|| {
-        let told = format!("no LoamFS is mounted on {}", path.display());
-        Failure::new(Kind::NoInput, told)
-    })
+    find(path).ok_or_else(|| none_on(path))
+}
+
+/// That there is no mount on `path`.
+pub fn none_on(path: &Path) -> Failure {
+    let told = format!("no LoamFS is mounted on {}", path.display());
+    Failure::new(Kind::NoInput, told)
 }
 
 /// The mount whose volume is on `path`, directly or through a loop device.

@@ -58,9 +58,7 @@ impl ClaimsArgs {
         let mut rows = Vec::new();
         for claim in chosen {
             // Minutes pass; whoever waits wants to know for what.
-            let name = claim.to_possible_value();
-            let name = name.as_ref().map_or("", |value| value.get_name());
-            tell(&format!("{name} ..."));
+            tell(&format!("{} ...", table::name(&claim)));
             rows.extend(claim.run(&tools, scale)?);
         }
         let text = if self.json {

@@ -9,7 +9,7 @@ use super::print;
 use crate::Error;
 use crate::disk::{Preset, Priced, Tally, replay};
 use crate::table::{columns, size};
-use crate::trace::Trace;
+use crate::trace::{SECTOR, Trace};
 
 /// Price a trace on a disk of the model: the time that the disk is busy with it.
 #[derive(Debug, Args)]
@@ -31,9 +31,8 @@ pub struct ReplayArgs {
 impl ReplayArgs {
     pub fn run(self) -> Result<(), Error> {
         let trace = Trace::read(&self.file)?;
-        let least = trace.requests.iter().map(|r| r.end()).max().unwrap_or(0);
         let bytes = self.size.unwrap_or_else(|| trace.least_size());
-        if least > bytes / crate::trace::SECTOR {
+        if trace.end() > bytes / SECTOR {
             return Err(Error::Lacking(format!(
                 "a device of {bytes} bytes is too small for these requests; give a larger --size"
             )));

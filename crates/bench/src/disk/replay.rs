@@ -147,17 +147,12 @@ impl Disk {
 
 impl Tally {
     fn count(&mut self, request: &Request) {
-        let sum = match request.op {
-            Op::Read => &mut self.read,
-            Op::Write => &mut self.written,
-            Op::Discard => &mut self.discarded,
-            Op::Flush => {
-                self.flushes += 1;
-                return;
-            }
-        };
-        sum.requests += 1;
-        sum.bytes += request.bytes();
+        match request.op {
+            Op::Read => self.read.count(request),
+            Op::Write => self.written.count(request),
+            Op::Discard => self.discarded.count(request),
+            Op::Flush => self.flushes += 1,
+        }
     }
 
     fn price(&mut self, busy: &Busy) {
@@ -179,15 +174,10 @@ impl Tally {
         self.cleaning_seconds += other.cleaning_seconds;
         self.positioning_seconds += other.positioning_seconds;
         self.positionings += other.positionings;
+        self.read += other.read;
+        self.written += other.written;
+        self.discarded += other.discarded;
         self.flushes += other.flushes;
-        for (sum, other) in [
-            (&mut self.read, other.read),
-            (&mut self.written, other.written),
-            (&mut self.discarded, other.discarded),
-        ] {
-            sum.requests += other.requests;
-            sum.bytes += other.bytes;
-        }
     }
 }
 

@@ -112,9 +112,7 @@ impl Mounted {
     /// # Errors
     /// As the system says.
     pub fn sync(&self) -> Result<(), Error> {
-        let synced =
-            fs::File::open(&self.path).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
-        synced.map_err(Error::at("syncing", &self.path))
+        super::sync(&self.path)
     }
 
     /// What `loamfs info --json` says of the mount.

@@ -37,78 +37,45 @@ type Column = (&'static str, &'static [&'static str], Figure);
 struct Topic {
     title: &'static str,
     note: &'static str,
-    head: &'static [&'static str],
-    rows: &'static [&'static [&'static str]],
+    /// Headings of the paper's columns, a bar between them; empty if it has no such table.
+    head: &'static str,
+    /// Its rows, likewise.
+    rows: &'static [&'static str],
     workload: Workload,
     columns: &'static [Column],
 }
+
+/// All phases together.
+const WHOLE: &[Column] = &[
+    ("hard disk, s", &[], Figure::Disk),
+    ("requests", &[], Figure::Requests),
+    ("shingled disk, s", &[], Figure::Shingled),
+    ("owed, s", &[], Figure::Owed),
+];
 
 const TOPICS: &[Topic] = &[
     Topic {
         title: "PostMark (hFS, Table 2)",
         note: "The paper's runs: 50,000, 100,000 and 150,000 files.",
-        head: &["paper", "s", "requests", "s", "requests", "s", "requests"],
+        head: "paper | s | requests | s | requests | s | requests",
         rows: &[
-            &[
-                "hFS",
-                "19",
-                "4186 (286+3900)",
-                "45",
-                "9844 (1936+7908)",
-                "74",
-                "15774 (3984+11790)",
-            ],
-            &[
-                "FFS",
-                "51",
-                "54522 (572+53950)",
-                "104",
-                "109165 (1140+108025)",
-                "159",
-                "163604 (1612+161992)",
-            ],
-            &[
-                "LFS",
-                "20",
-                "4801 (1745+3056)",
-                "49",
-                "12931 (6746+6185)",
-                "75",
-                "19930 (10747+9183)",
-            ],
-            &[
-                "yFS",
-                "43",
-                "56237 (1732+54505)",
-                "78",
-                "112390 (3471+108919)",
-                "120",
-                "168577 (5100+163477)",
-            ],
+            "hFS | 19 | 4186 (286+3900) | 45 | 9844 (1936+7908) | 74 | 15774 (3984+11790)",
+            "FFS | 51 | 54522 (572+53950) | 104 | 109165 (1140+108025) | 159 | 163604 (1612+161992)",
+            "LFS | 20 | 4801 (1745+3056) | 49 | 12931 (6746+6185) | 75 | 19930 (10747+9183)",
+            "yFS | 43 | 56237 (1732+54505) | 78 | 112390 (3471+108919) | 120 | 168577 (5100+163477)",
         ],
         workload: Workload::Postmark,
-        columns: &[
-            ("hard disk, s", &[], Figure::Disk),
-            ("requests", &[], Figure::Requests),
-            ("shingled disk, s", &[], Figure::Shingled),
-            ("owed, s", &[], Figure::Owed),
-        ],
+        columns: WHOLE,
     },
     Topic {
         title: "Archive extraction and mass deletion (hFS, Table 3)",
         note: "The paper's archive: FreeBSD's ports, 19 MB packed.",
-        head: &["paper", "extract, s", "requests", "delete, s", "requests"],
+        head: "paper | extract, s | requests | delete, s | requests",
         rows: &[
-            &["hFS", "24", "2696 (3+2693)", "10", "2385 (2157+228)"],
-            &[
-                "FFS",
-                "151",
-                "105333 (507+104826)",
-                "41",
-                "27741 (13691+14050)",
-            ],
-            &["LFS", "13", "2619 (639+1980)", "15", "17868 (17788+80)"],
-            &["yFS", "47", "30509 (1988+28521)", "34", "7817 (2275+5542)"],
+            "hFS | 24 | 2696 (3+2693) | 10 | 2385 (2157+228)",
+            "FFS | 151 | 105333 (507+104826) | 41 | 27741 (13691+14050)",
+            "LFS | 13 | 2619 (639+1980) | 15 | 17868 (17788+80)",
+            "yFS | 47 | 30509 (1988+28521) | 34 | 7817 (2275+5542)",
         ],
         workload: Workload::Archive,
         columns: &[
@@ -123,58 +90,21 @@ const TOPICS: &[Topic] = &[
     Topic {
         title: "Ageing (hFS, Table 4)",
         note: "The paper's runs: 10,000, 20,000 and 40,000 operations. hFS lost here to yFS.",
-        head: &["paper", "s", "requests", "s", "requests", "s", "requests"],
+        head: "paper | s | requests | s | requests | s | requests",
         rows: &[
-            &[
-                "hFS",
-                "68",
-                "12870 (10+12860)",
-                "152",
-                "23833 (81+23752)",
-                "324",
-                "58432 (205+58227)",
-            ],
-            &[
-                "FFS",
-                "73",
-                "16000 (98+15902)",
-                "169",
-                "33888 (248+33640)",
-                "359",
-                "68623 (624+67999)",
-            ],
-            &[
-                "LFS",
-                "21",
-                "4920 (48+4872)",
-                "64",
-                "13782 (292+13490)",
-                "124",
-                "25230 (1510+23720)",
-            ],
-            &[
-                "yFS",
-                "48",
-                "14253 (248+14005)",
-                "119",
-                "30403 (424+29979)",
-                "246",
-                "58525 (768+57757)",
-            ],
+            "hFS | 68 | 12870 (10+12860) | 152 | 23833 (81+23752) | 324 | 58432 (205+58227)",
+            "FFS | 73 | 16000 (98+15902) | 169 | 33888 (248+33640) | 359 | 68623 (624+67999)",
+            "LFS | 21 | 4920 (48+4872) | 64 | 13782 (292+13490) | 124 | 25230 (1510+23720)",
+            "yFS | 48 | 14253 (248+14005) | 119 | 30403 (424+29979) | 246 | 58525 (768+57757)",
         ],
         workload: Workload::Aging,
-        columns: &[
-            ("hard disk, s", &[], Figure::Disk),
-            ("requests", &[], Figure::Requests),
-            ("shingled disk, s", &[], Figure::Shingled),
-            ("owed, s", &[], Figure::Owed),
-        ],
+        columns: WHOLE,
     },
     Topic {
         title: "Small files (LFS, Fig. 3)",
         note: "The paper draws bars without figures: LFS makes and deletes files an order of magnitude faster than SunOS's \
                FFS, and reads them as fast or faster. Ours: files a second.",
-        head: &[],
+        head: "",
         rows: &[],
         workload: Workload::Smallfile,
         columns: &[
@@ -192,7 +122,7 @@ const TOPICS: &[Topic] = &[
         note: "The paper draws bars without figures: LFS writes in order and at random near the disk's rate, and reads in \
                order after random writes slower than FFS. Ours: KiB a second of the hard disk. Before the last column \
                LoamFS brought home what waited in its log (rule H21: within 1.1 of the fresh file).",
-        head: &[],
+        head: "",
         rows: &[],
         workload: Workload::Largefile,
         columns: &[
@@ -210,12 +140,12 @@ const TOPICS: &[Topic] = &[
         title: "Directories (ext4-lazy, Fig. 5 and Table 2)",
         note: "The paper: on a hard disk MakeDirs 1.5 to 2 times, ListDirs, TarDirs and RemoveDirs 3 to 5 times as fast as \
                ext4 with a journal of 10 GiB; 800,000 directories. MiB of metadata read, written back, and to the journal:",
-        head: &["paper", "read", "written back", "journal"],
+        head: "paper | read | written back | journal",
         rows: &[
-            &["MakeDirs, ext4", "143.7", "4631", "4735"],
-            &["MakeDirs, ext4-lazy", "144", "0", "4707"],
-            &["RemoveDirs, ext4", "4066.4", "322.4", "1119"],
-            &["RemoveDirs, ext4-lazy", "4066.4", "0", "472"],
+            "MakeDirs, ext4 | 143.7 | 4631 | 4735",
+            "MakeDirs, ext4-lazy | 144 | 0 | 4707",
+            "RemoveDirs, ext4 | 4066.4 | 322.4 | 1119",
+            "RemoveDirs, ext4-lazy | 4066.4 | 0 | 472",
         ],
         workload: Workload::Makedirs,
         columns: &[
@@ -233,7 +163,7 @@ const TOPICS: &[Topic] = &[
         title: "Files in a deep tree (ext4-lazy, Fig. 5)",
         note: "The paper: on a hard disk CreateFiles 1.5 to 2 times, FindFiles and RemoveFiles 3 to 5 times as fast as ext4 \
                with a journal of 10 GiB, TarFiles not; 600,000 files.",
-        head: &[],
+        head: "",
         rows: &[],
         workload: Workload::Createfiles,
         columns: &[
@@ -246,11 +176,11 @@ const TOPICS: &[Topic] = &[
     Topic {
         title: "Directories on a shingled disk (ext4-lazy, Fig. 7)",
         note: "The paper: seconds of cleaning after the run.",
-        head: &["paper, cleaning", "ext4", "ext4-lazy"],
+        head: "paper, cleaning | ext4 | ext4-lazy",
         rows: &[
-            &["MakeDirs", "846", "0"],
-            &["RemoveDirs", "590", "10"],
-            &["RemoveFiles", "366", "20"],
+            "MakeDirs | 846 | 0",
+            "RemoveDirs | 590 | 10",
+            "RemoveFiles | 366 | 20",
         ],
         workload: Workload::Makedirs,
         columns: &[
@@ -265,7 +195,7 @@ const TOPICS: &[Topic] = &[
     Topic {
         title: "Files in a deep tree on a shingled disk (ext4-lazy, Fig. 7)",
         note: "",
-        head: &[],
+        head: "",
         rows: &[],
         workload: Workload::Createfiles,
         columns: &[
@@ -281,11 +211,8 @@ const TOPICS: &[Topic] = &[
         title: "File server on a shingled disk (ext4-lazy, Figs 8 and 9, Table 3)",
         note: "The paper: ext4-lazy takes 461 s on a partition of 400 GB, ext4 more than twice as long, and 5.4 times as \
                long on all 8 TB. MiB written:",
-        head: &["paper", "data", "metadata", "journal"],
-        rows: &[
-            &["ext4", "32917", "563", "1212"],
-            &["ext4-lazy", "32847", "0", "1069"],
-        ],
+        head: "paper | data | metadata | journal",
+        rows: &["ext4 | 32917 | 563 | 1212", "ext4-lazy | 32847 | 0 | 1069"],
         workload: Workload::Fileserver,
         columns: &[
             ("create, s", &["create"], Figure::Shingled),
@@ -300,12 +227,12 @@ const TOPICS: &[Topic] = &[
     Topic {
         title: "A program copied and built (hFS, Table 1)",
         note: "The paper: FreeBSD's kernel, 4,296 files; seconds of the machine, most of them the compiler's.",
-        head: &["paper", "copy, s", "compile, s", "requests"],
+        head: "paper | copy, s | compile, s | requests",
         rows: &[
-            &["hFS", "21", "207", "4011 (59+3962)"],
-            &["FFS", "27", "203", "12887 (562+12325)"],
-            &["LFS", "17", "204", "1920 (1025+895)"],
-            &["yFS", "23", "203", "8981 (291+8690)"],
+            "hFS | 21 | 207 | 4011 (59+3962)",
+            "FFS | 27 | 203 | 12887 (562+12325)",
+            "LFS | 17 | 204 | 1920 (1025+895)",
+            "yFS | 23 | 203 | 8981 (291+8690)",
         ],
         workload: Workload::Compile,
         columns: &[
@@ -319,7 +246,7 @@ const TOPICS: &[Topic] = &[
     Topic {
         title: "A mail spool (of no paper)",
         note: "Every message is synced, and so is the directory that it is moved to.",
-        head: &[],
+        head: "",
         rows: &[],
         workload: Workload::Mailspool,
         columns: &[
@@ -335,7 +262,7 @@ const TOPICS: &[Topic] = &[
         title: "Single files, read cold and warm (hashFS, Table II)",
         note: "The paper: about 2 block reads (two adjacent halves of one) for a file on hashFS, 1.8 to 28.7 on ext2. Ours: \
                reads for a file; cold means that all caches are dropped every 100 files.",
-        head: &[],
+        head: "",
         rows: &[],
         workload: Workload::Coldread,
         columns: &[
@@ -384,12 +311,16 @@ fn theirs(topic: &Topic) -> String {
     if topic.rows.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(topic.head);
+    let mut table = Table::new(&cells(topic.head));
     for row in topic.rows {
-        let cells: Vec<String> = row.iter().map(|cell| (*cell).to_owned()).collect();
-        table.row(false, &cells);
+        let row: Vec<String> = cells(row).into_iter().map(str::to_owned).collect();
+        table.row(false, &row);
     }
     table.html()
+}
+
+fn cells(row: &str) -> Vec<&str> {
+    row.split(" | ").collect()
 }
 
 fn ours(results: &Results, topic: &Topic, cases: &[&str]) -> String {

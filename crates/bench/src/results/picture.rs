@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Preset, watch};
+use crate::disk::{Preset, Priced, watch};
 use crate::trace::{Op, SECTOR, Trace};
 
 /// Most dots of a picture: more do not make it clearer.
@@ -28,8 +28,8 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// A trace on a disk.
-    pub fn of(trace: &Trace, preset: Preset, size: u64) -> Picture {
+    /// A trace on a disk, priced and drawn in one replay.
+    pub fn of(trace: &Trace, preset: Preset, size: u64) -> (Priced, Picture) {
         let mut seen = Vec::new();
         let priced = watch(trace, preset, size, |request, seconds| {
             let op = match request.op {
@@ -47,14 +47,15 @@ impl Picture {
         }
         let every = seen.len().div_ceil(DOTS).max(1);
         let dots = || seen.iter().step_by(every);
-        Picture {
+        let picture = Picture {
             every,
             millis: dots().map(|dot| (dot.0 * 1e3) as u64).collect(),
             kib: dots().map(|dot| dot.1 * SECTOR / 1024).collect(),
             ops: dots().map(|dot| dot.3).collect(),
             bytes,
             seconds,
-        }
+        };
+        (priced, picture)
     }
 }
 
@@ -68,7 +69,7 @@ mod tests {
             .map(|i| format!("{i} W {} 8", i * 100))
             .collect();
         let trace: Trace = lines.join("\n").parse().unwrap();
-        let picture = Picture::of(&trace, Preset::Reference, 2 << 30);
+        let (_, picture) = Picture::of(&trace, Preset::Reference, 2 << 30);
         assert_eq!(picture.bytes.iter().sum::<u64>(), 10_000 * 4096);
         assert_eq!((picture.every, picture.kib.len()), (4, 2_500));
         assert_eq!(picture.kib[1], 200);

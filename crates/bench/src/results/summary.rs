@@ -137,16 +137,24 @@ pub fn text(rows: &[Summary]) -> String {
 
 impl Summary {
     fn cells(&self) -> Vec<String> {
-        let mut cells = vec![self.case.clone(), self.kind.name().to_owned()];
+        self.figures("-").unwrap_or_else(|| {
+            let (case, kind) = (self.case.clone(), self.kind.name().to_owned());
+            vec![case, kind, "failed".into()]
+        })
+    }
+
+    /// The row's cells, `to` between the least and the most of several runs; `None` if none counts.
+    pub fn figures(&self, to: &str) -> Option<Vec<String>> {
         let [disk, shingled] = self.totals.as_slice() else {
-            cells.push("failed".into());
-            return cells;
+            return None;
         };
         let spread = |index: usize| match self.spread[index] {
             _ if self.runs < 2 => String::new(),
-            (least, most) => format!(" ({least:.1}-{most:.1})"),
+            (least, most) => format!(" ({least:.1}{to}{most:.1})"),
         };
-        cells.extend([
+        Some(vec![
+            self.case.clone(),
+            self.kind.name().to_owned(),
             format!("{:.2}{}", disk.seconds, spread(0)),
             format!("{:.2}{}", shingled.seconds, spread(1)),
             format!("{:.1}", shingled.owed_seconds),
@@ -156,7 +164,6 @@ impl Summary {
             size(disk.written.bytes),
             disk.flushes.to_string(),
             self.runs.to_string(),
-        ]);
-        cells
+        ])
     }
 }

@@ -1,7 +1,7 @@
 //! Where a workload plays: a mounted file system, whose requests are traced from before the first mount to after the
 //! last unmount.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Outcome;
 use crate::Error;
 use crate::capture::Capture;
-use crate::lab::{Lab, Mounted};
+use crate::lab::{Lab, Mounted, drop_caches, sync};
 use crate::trace::{Phase, Trace};
 
 /// How a phase ends.
@@ -163,7 +163,7 @@ impl<'a> Stage<'a> {
         self.drops += 1;
         match &self.mounted {
             Some(mounted) => mounted.drop_caches(),
-            None => crate::lab::drop_caches(),
+            None => drop_caches(),
         }
     }
 
@@ -248,12 +248,6 @@ impl Start {
 fn micros() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
-}
-
-/// Writes everything of a file system back.
-fn sync(root: &Path) -> Result<(), Error> {
-    let synced = File::open(root).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
-    synced.map_err(Error::at("syncing", root))
 }
 
 /// How often anybody dropped names and inodes since the system started.

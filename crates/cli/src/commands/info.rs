@@ -33,12 +33,7 @@ impl InfoArgs {
             std::fs::symlink_metadata(&self.volume).is_ok_and(|metadata| metadata.is_dir());
         let report = match mounts::find(&self.volume) {
             Some(entry) => ask(&entry)?,
-            None if is_dir => {
-                return Err(Failure::new(
-                    Kind::NoInput,
-                    format!("no LoamFS is mounted on {}", self.volume.display()),
-                ));
-            }
+            None if is_dir => return Err(mounts::none_on(&self.volume)),
             None => self.open()?,
         };
         let text = if self.json {

@@ -10,10 +10,10 @@ use rustix::process::geteuid;
 
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
-use crate::mount::daemon::{self, Spec};
 use crate::mount::log::Log;
 use crate::mount::options::Options;
-use crate::mount::{guard, spawn};
+use crate::mount::spec::Spec;
+use crate::mount::{daemon, guard, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
 

@@ -168,7 +168,7 @@ impl Server {
     }
 
     /// Tells those who wait how it ended, and closes the socket's name.
-    pub fn finish(self, result: Result<(), &str>) {
+    pub fn finish(self, result: Result<(), String>) {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }

@@ -12,8 +12,8 @@ use rustix::process::{configure_io_flusher_behavior, geteuid};
 use super::control::{self, Server};
 use super::desk::Desk;
 use super::log::Log;
-use super::options::Options;
 use super::source::Source;
+use super::spec::Spec;
 use super::ticker::Ticker;
 use super::writers::{self, Writers};
 use super::{memory, spawn, stale, stop};
@@ -26,19 +26,6 @@ use crate::size::human;
 
 /// How far the kernel reads ahead in a file.
 const READ_AHEAD: u32 = 1 << 20;
-
-/// What to mount, where and how.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// The device or image, an absolute path.
-    pub device: PathBuf,
-    /// The mount point, an absolute path.
-    pub mountpoint: PathBuf,
-    /// Options.
-    pub options: Options,
-    /// Stay attached to the terminal.
-    pub foreground: bool,
-}
 
 /// What the threads of a daemon share.
 struct State {
@@ -262,8 +249,7 @@ fn serve(
     drop(source);
     let result = outcome(spec, &state, served);
     if let Some(server) = server {
-        let told = result.as_ref().map(|&()| ()).map_err(ToString::to_string);
-        server.finish(told.as_ref().map(|&()| ()).map_err(String::as_str));
+        server.finish(result.as_ref().copied().map_err(ToString::to_string));
     }
     result
 }

@@ -7,7 +7,7 @@ use loamfs_format::Ino;
 use loamfs_fs::Volume;
 
 use super::control::{Answers, Request};
-use super::daemon::Spec;
+use super::spec::Spec;
 use crate::report::{Identity, Report, piece_json};
 
 /// Images that are settled at once.

@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 use loamfs_fuse::{find_mount, is_dead};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
-use super::daemon::Spec;
 use super::log::Log;
+use super::spec::Spec;
 use super::{control, spawn, stale};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
