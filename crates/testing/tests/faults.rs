@@ -404,7 +404,6 @@ fn a_damaged_inode_block_is_the_error_of_its_inodes_alone() {
     }
 }
 
-/// Clauses of rule 12, and the test above that notices when one is left out.
 /// What was synced is durable then.
 #[test]
 fn a_checkpoint_that_fails_behind_an_fsync_is_not_its_error() {
@@ -423,6 +422,7 @@ fn a_checkpoint_that_fails_behind_an_fsync_is_not_its_error() {
     panic!("no checkpoint was due");
 }
 
+/// Clauses of rule 12, and the test above that notices when one is left out.
 const CLAUSES: [(&str, &str); 8] = [
     (
         "no-second-try",
