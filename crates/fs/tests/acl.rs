@@ -10,11 +10,10 @@ use std::sync::Arc;
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 const NEW: NewInode = NewInode {
-    mode: 0o666,
     umask: 0o022,
     uid: 7,
     gid: 8,
-    rdev: 0,
+    ..NewInode::of_mode(0o666)
 };
 
 fn made() -> (Arc<dyn Device>, Volume) {

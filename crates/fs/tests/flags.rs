@@ -10,11 +10,9 @@ use loamfs_fs::{
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode {
-    mode: 0o755,
-    umask: 0,
     uid: 7,
     gid: 8,
-    rdev: 0,
+    ..NewInode::of_mode(0o755)
 };
 
 fn made() -> (Arc<dyn Device>, Volume) {

@@ -9,11 +9,9 @@ use loamfs_fs::{
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode {
-    mode: 0o640,
-    umask: 0,
     uid: 7,
     gid: 8,
-    rdev: 0,
+    ..NewInode::of_mode(0o640)
 };
 
 fn made(bytes: u64) -> Arc<dyn Device> {

@@ -11,13 +11,7 @@ use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const SIZE: u64 = 64 << 20;
 const LARGE: usize = 3 << 20;
 const SMALL: usize = 5_000;

@@ -8,13 +8,7 @@ use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const OLD_SIZE: u64 = 4 << 20;
 const NEW_SIZE: u64 = 12 << 20;
 /// A file that the old size has no room for.

@@ -20,13 +20,7 @@ const FRAG: u64 = 1024;
 const UNIT: u64 = 4;
 const SMALL: usize = 5_000;
 const LARGE: usize = 100_000;
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31) >> 3) as u8).collect()

@@ -141,11 +141,9 @@ impl Workshop {
 /// Who makes new inodes.
 pub(super) fn new(mode: u32) -> NewInode {
     NewInode {
-        mode,
-        umask: 0,
         uid: 1000,
         gid: 100,
-        rdev: 0,
+        ..NewInode::of_mode(mode)
     }
 }
 
