@@ -195,13 +195,7 @@ impl Sample {
         let (old, base) = (reader.group(group).unwrap().0, reader.base());
         let (mut new, mut header) = (old, base.header.clone());
         change(&mut new);
-        let identity = Identity {
-            kind: BlockKind::GroupNode,
-            level: 0,
-            ino: Ino(0),
-            generation: 0,
-            logical: root.low,
-        };
+        let identity = root.identity(BlockKind::GroupNode, Ino(0), 0);
         let at = root.pointer.addr.0 * FRAG;
         let mut page = self.device.peek(at, root.pointer.stored as usize).unwrap();
         let key = u64::from(group.0).to_le_bytes();
