@@ -21,13 +21,7 @@ fn main() {
     mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
     let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2)).unwrap();
     let before = device.counters();
-    let new = NewInode {
-        mode: 0o644,
-        umask: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-    };
+    let new = NewInode::of_mode(0o644);
     let content = vec![7u8; bytes];
     let start = Instant::now();
     let dir = volume.mkdir(ROOT_INO, b"dir", &new).unwrap().ino;

@@ -49,6 +49,19 @@ pub struct NewInode {
     pub rdev: u32,
 }
 
+impl NewInode {
+    /// Of these permissions, whatever the umask; root's, and no device.
+    pub const fn of_mode(mode: u32) -> Self {
+        Self {
+            mode,
+            umask: 0,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+        }
+    }
+}
+
 /// What chattr(1) and lsattr(1) show of an inode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InodeFlags {

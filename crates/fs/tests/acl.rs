@@ -1,32 +1,19 @@
 //! Access lists through the library: kept in step with modes, inherited, and durable, whatever their size.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{
-    Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, XattrMode, mkfs,
-};
-use std::sync::Arc;
+mod common;
+
+use common::{mounted, open};
+use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, SetAttr, Volume, XattrMode};
 
 const ACCESS: &[u8] = b"system.posix_acl_access";
 const DEFAULT: &[u8] = b"system.posix_acl_default";
 const NEW: NewInode = NewInode {
-    mode: 0o666,
     umask: 0o022,
     uid: 7,
     gid: 8,
-    rdev: 0,
+    ..NewInode::of_mode(0o666)
 };
-
-fn made() -> (Arc<dyn Device>, Volume) {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume = open(&device);
-    (device, volume)
-}
-
-fn open(device: &Arc<dyn Device>) -> Volume {
-    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
-}
 
 /// A list that names `users` users, who may read what the mask lets them.
 fn acl(users: u32, [owner, group, mask, other]: [u16; 4]) -> Vec<u8> {
@@ -66,7 +53,7 @@ fn chmod(volume: &Volume, ino: Ino, bits: u32) {
 
 #[test]
 fn mode_and_list_follow_each_other() {
-    let (_, volume) = made();
+    let (_, volume) = mounted(64 << 20);
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     assert_eq!(permissions(&volume, file), 0o644);
     set(&volume, file, ACCESS, &acl(1, [6, 5, 3, 1])).unwrap();
@@ -93,7 +80,7 @@ fn mode_and_list_follow_each_other() {
 
 #[test]
 fn what_is_no_list_is_refused() {
-    let (_, volume) = made();
+    let (_, volume) = mounted(64 << 20);
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     let refused = set(&volume, file, ACCESS, b"text");
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
@@ -107,7 +94,7 @@ fn what_is_no_list_is_refused() {
 #[test]
 fn default_lists_of_any_length_are_inherited() {
     for users in [1, 20, 200, 4000] {
-        let (device, volume) = made();
+        let (device, volume) = mounted(64 << 20);
         let top = volume.mkdir(ROOT_INO, b"top", &NEW).unwrap().ino;
         set(&volume, top, DEFAULT, &acl(users, [7, 5, 6, 0])).unwrap();
         let wide = NewInode { mode: 0o777, ..NEW };
@@ -149,7 +136,7 @@ fn default_lists_of_any_length_are_inherited() {
 
 #[test]
 fn a_small_file_keeps_its_inherited_list_when_it_is_written() {
-    let (device, volume) = made();
+    let (device, volume) = mounted(64 << 20);
     set(&volume, ROOT_INO, DEFAULT, &acl(5, [6, 4, 4, 0])).unwrap();
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     volume.write(file, 0, &[b'x'; 150]).unwrap();
@@ -161,7 +148,7 @@ fn a_small_file_keeps_its_inherited_list_when_it_is_written() {
 
 #[test]
 fn set_user_id_goes_when_it_must() {
-    let (_, volume) = made();
+    let (_, volume) = mounted(64 << 20);
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     for (before, after) in [(0o6755, 0o755), (0o6745, 0o2745), (0o1755, 0o1755)] {
         chmod(&volume, file, before);

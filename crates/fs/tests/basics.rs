@@ -1,30 +1,12 @@
 //! A volume is made, used through the library, closed, opened again and read back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{
-    Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode,
-    mkfs,
-};
-use std::sync::Arc;
+mod common;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+use common::{made, open};
+use loamfs_fs::{NewInode, ROOT_INO, RenameFlags, SetAttr, XattrMode};
 
-fn made(bytes: u64) -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    device
-}
-
-fn open(device: &Arc<dyn Device>) -> Volume {
-    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
-}
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len)

@@ -1,27 +1,14 @@
 //! What operations may cost the device at most, in requests and bytes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod common;
+
+use common::{made, open};
 use loamfs_device::{Counters, Device, Event, IoKind, MemoryDevice, RecordingDevice};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
-
-fn made(bytes: u64) -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    device
-}
-
-fn open(device: &Arc<dyn Device>) -> Volume {
-    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
-}
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 fn name(i: usize) -> Vec<u8> {
     format!("file{i:05}").into_bytes()

@@ -1,32 +1,19 @@
 //! Flags and projects through the library: what they forbid, hand down, and that they are durable.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
+mod common;
+
+use common::{mounted, open};
 use loamfs_format::inode::flag;
 use loamfs_fs::{
-    Env, Error, Ino, InodeFlags, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags,
-    SetAttr, SetTime, Volume, XattrMode, mkfs,
+    Error, Ino, InodeFlags, NewInode, ROOT_INO, RenameFlags, SetAttr, SetTime, Volume, XattrMode,
 };
-use std::sync::Arc;
 
 const NEW: NewInode = NewInode {
-    mode: 0o755,
-    umask: 0,
     uid: 7,
     gid: 8,
-    rdev: 0,
+    ..NewInode::of_mode(0o755)
 };
-
-fn made() -> (Arc<dyn Device>, Volume) {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume = open(&device);
-    (device, volume)
-}
-
-fn open(device: &Arc<dyn Device>) -> Volume {
-    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
-}
 
 fn set(volume: &Volume, ino: Ino, bits: u32) {
     let flags = volume.flags(ino).unwrap();
@@ -95,7 +82,7 @@ fn file(volume: &Volume) -> Ino {
 
 #[test]
 fn an_immutable_file_can_be_read_only() {
-    let (_, volume) = made();
+    let (_, volume) = mounted(64 << 20);
     let file = file(&volume);
     set(&volume, file, flag::IMMUTABLE);
     for (what, allowed) in tries_on_file(&volume, file) {
@@ -107,7 +94,7 @@ fn an_immutable_file_can_be_read_only() {
 
 #[test]
 fn an_append_only_file_only_grows() {
-    let (_, volume) = made();
+    let (_, volume) = mounted(64 << 20);
     let file = file(&volume);
     set(&volume, file, flag::APPEND);
     for (what, allowed) in tries_on_file(&volume, file) {
@@ -119,7 +106,7 @@ fn an_append_only_file_only_grows() {
 
 #[test]
 fn space_that_an_append_only_file_does_not_get_leaves_its_size() {
-    let (_, volume) = made();
+    let (_, volume) = mounted(64 << 20);
     let file = file(&volume);
     set(&volume, file, flag::APPEND);
     let refused = volume.allocate(file, 0, 1 << 30, true);
@@ -130,7 +117,7 @@ fn space_that_an_append_only_file_does_not_get_leaves_its_size() {
 #[test]
 fn directories_keep_their_names() {
     for (bits, adds) in [(flag::IMMUTABLE, false), (flag::APPEND, true)] {
-        let (_, volume) = made();
+        let (_, volume) = mounted(64 << 20);
         let (dir, other) = (b"dir", b"other");
         let dir = volume.mkdir(ROOT_INO, dir, &NEW).unwrap().ino;
         let outside = volume.create(ROOT_INO, other, &NEW).unwrap().ino;
@@ -169,7 +156,7 @@ fn directories_keep_their_names() {
 
 #[test]
 fn flags_and_project_are_handed_down_and_durable() {
-    let (device, volume) = made();
+    let (device, volume) = mounted(64 << 20);
     let bits = flag::NODUMP | flag::NOATIME | flag::PROJECT_INHERIT;
     let flags = InodeFlags { bits, project: 42 };
     let dir = volume.mkdir(ROOT_INO, b"dir", &NEW).unwrap().ino;

@@ -6,13 +6,7 @@ use loamfs_device::{Device, MemoryDevice};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 fn open(memory: &Arc<MemoryDevice>, read_only: bool) -> Volume {
     let options = OpenOptions {

@@ -1,17 +1,14 @@
 //! Full volumes: ENOSPC comes before anything changed, deletes always work, space comes back (rule 10).
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+mod common;
+
+use common::mounted;
+use loamfs_device::Device;
+use loamfs_fs::{Env, Error, NewInode, OpenOptions, ROOT_INO, Volume};
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 fn logs() {
     let _ = tracing_subscriber::fmt().with_test_writer().try_init();
@@ -19,10 +16,7 @@ fn logs() {
 
 fn volume(bytes: u64) -> (Arc<dyn Device>, Volume) {
     logs();
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2)).unwrap();
-    (device, volume)
+    mounted(bytes)
 }
 
 fn name(i: usize) -> Vec<u8> {

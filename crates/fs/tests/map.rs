@@ -8,13 +8,7 @@ use loamfs_fs::{
 };
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const UNIT: u64 = 4096;
 const BLOCK: u64 = 16 << 10;
 

@@ -1,19 +1,14 @@
 //! A volume far larger than its caches.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{
-    Env, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, Volume, mkfs,
-};
+mod common;
+
+use common::made;
+use loamfs_device::Device;
+use loamfs_fs::{Env, Ino, NewInode, OpenOptions, ROOT_INO, RenameFlags, Volume};
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 /// Too small for the inodes below.
 fn open(device: &Arc<dyn Device>) -> Volume {
@@ -24,19 +19,13 @@ fn open(device: &Arc<dyn Device>) -> Volume {
     Volume::open(Arc::clone(device), &options, Env::fixed(2)).unwrap()
 }
 
-fn made() -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(4 << 30));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    device
-}
-
 fn name(kind: &str, i: usize) -> Vec<u8> {
     format!("{kind}{i}").into_bytes()
 }
 
 #[test]
 fn inodes_that_were_made_do_not_stay_in_memory() {
-    let volume = open(&made());
+    let volume = open(&made(4 << 30));
     for i in 0..20_000 {
         volume.create(ROOT_INO, &name("f", i), &NEW).unwrap();
     }
@@ -49,7 +38,7 @@ fn inodes_that_were_made_do_not_stay_in_memory() {
 #[test]
 fn operations_on_several_inodes_keep_them_while_others_are_dropped() {
     const DIRS: usize = 1_200;
-    let device = made();
+    let device = made(4 << 30);
     let volume = open(&device);
     let dirs: Vec<Ino> = (0..DIRS)
         .map(|i| {

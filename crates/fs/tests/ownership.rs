@@ -2,18 +2,17 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{
-    Env, Error, MkfsOptions, NewInode, OpenOptions, Ownership, ROOT_INO, SetAttr, Volume, mkfs,
-};
+mod common;
+
+use common::made;
+use loamfs_device::Device;
+use loamfs_fs::{Env, Error, NewInode, OpenOptions, Ownership, ROOT_INO, SetAttr, Volume};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
     uid: 7,
     gid: 8,
-    rdev: 0,
+    ..NewInode::of_mode(0o644)
 };
 
 fn open(device: &Arc<dyn Device>, uid: Option<u32>, gid: Option<u32>) -> Volume {
@@ -26,8 +25,7 @@ fn open(device: &Arc<dyn Device>, uid: Option<u32>, gid: Option<u32>) -> Volume 
 
 #[test]
 fn everything_is_shown_and_stored_as_its_owners_and_stays_so() {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let device = made(64 << 20);
     let owned = open(&device, Some(1000), Some(1001));
     let root = owned.getattr(ROOT_INO).unwrap();
     assert_eq!((root.uid, root.gid), (1000, 1001));

@@ -1,30 +1,17 @@
 //! What Linux adds to the names and contents of POSIX, through the library.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
+mod common;
+
+use common::{made, open};
 use loamfs_format::inode::mode;
-use loamfs_fs::{
-    Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, Volume, Wait, mkfs,
-};
-use std::sync::Arc;
+use loamfs_fs::{Env, Error, NewInode, OpenOptions, ROOT_INO, RenameFlags, Volume, Wait};
 
 const NEW: NewInode = NewInode {
-    mode: 0o640,
-    umask: 0,
     uid: 7,
     gid: 8,
-    rdev: 0,
+    ..NewInode::of_mode(0o640)
 };
-
-fn made(bytes: u64) -> Arc<dyn Device> {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    device
-}
-
-fn open(device: &Arc<dyn Device>) -> Volume {
-    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
-}
 
 #[test]
 fn a_file_without_a_name_can_be_given_one() {

@@ -1,32 +1,21 @@
 //! Ranges of files: freed, zeroed, filled, searched and copied.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{
-    Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs,
-};
+mod common;
+
+use common::{mounted, open};
+use loamfs_device::Device;
+use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, Volume, Wait};
 use std::ops::Range;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 /// Bytes of a block of these volumes.
 const BLOCK: usize = 16 << 10;
 
-fn open(device: &Arc<dyn Device>) -> Volume {
-    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
-}
-
 /// A volume with a file of `len` bytes.
 fn with_file(len: usize) -> (Arc<dyn Device>, Volume, Ino) {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume = open(&device);
+    let (device, volume) = mounted(64 << 20);
     let ino = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     volume.write(ino, 0, &vec![7; len]).unwrap();
     (device, volume, ino)

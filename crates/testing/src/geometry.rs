@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use loamfs_fs::MkfsOptions;
+
 /// Size and shape of a volume and of the device under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -80,6 +82,19 @@ impl Geometry {
         checkpoint_segments_max: 16,
         ..Self::ROOMY
     };
+
+    /// What mkfs is asked for.
+    pub fn mkfs_options(&self) -> MkfsOptions {
+        MkfsOptions {
+            block_size: self.block,
+            fragment_size: self.fragment,
+            group_size: Some(self.group),
+            segment_max: Some(self.segment_max),
+            checkpoint_segments_max: Some(self.checkpoint_segments_max),
+            checkpoint_nodes_max: self.checkpoint_nodes_max,
+            ..MkfsOptions::default()
+        }
+    }
 }
 
 impl fmt::Display for Geometry {

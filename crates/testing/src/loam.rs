@@ -51,14 +51,8 @@ impl From<Error> for Failure {
 impl System for Loam {
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
         let options = MkfsOptions {
-            block_size: geometry.block,
-            fragment_size: geometry.fragment,
-            group_size: Some(geometry.group),
-            segment_max: Some(geometry.segment_max),
-            checkpoint_segments_max: Some(geometry.checkpoint_segments_max),
-            checkpoint_nodes_max: geometry.checkpoint_nodes_max,
             uuid: Some([0x5a; 16]),
-            ..MkfsOptions::default()
+            ..geometry.mkfs_options()
         };
         Ok(loamfs_fs::mkfs(&device, &options, &env(seed).0)?)
     }

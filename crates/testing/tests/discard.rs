@@ -6,28 +6,18 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{
     Device, Effect, Event, FaultyDevice, Image, MemoryDevice, Op, RecordingDevice, Rule,
 };
-use loamfs_format::{Ino, mutant};
+use loamfs_format::Ino;
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
-use std::process::{Command, Stdio};
+use loamfs_testing::left_out;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const SIZE: u64 = 64 << 20;
 const LARGE: usize = 3 << 20;
 const SMALL: usize = 5_000;
-/// The variable that names the clause to leave out.
-const LEFT_OUT: &str = "LOAMFS_LEFT_OUT";
 
 fn made(discard: bool) -> (Arc<RecordingDevice>, Volume) {
-    if let Ok(clause) = std::env::var(LEFT_OUT) {
-        mutant::set(Some(clause.leak()));
-    }
+    left_out::obey();
     let memory = Arc::new(MemoryDevice::new(SIZE));
     let plain: Arc<dyn Device> = memory.clone();
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
@@ -224,11 +214,7 @@ fn a_device_that_makes_no_use_of_it_is_told_from_one_that_does() {
 
 #[test]
 fn discarding_what_is_held_back_is_noticed() {
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "what_a_crash_brings_back_was_not_discarded"])
-        .env(LEFT_OUT, "discard-held")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    assert!(!status.unwrap().success());
+    let test = "what_a_crash_brings_back_was_not_discarded";
+    let unmissed = left_out::unmissed(&[("discard-held", test)]).unwrap();
+    assert_eq!(unmissed, []);
 }

@@ -16,13 +16,7 @@ use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const EIO: i32 = 5;
 const EROFS: i32 = 30;
 /// A file that is kept at home, and rewritten there rather than through the log.
@@ -404,7 +398,6 @@ fn a_damaged_inode_block_is_the_error_of_its_inodes_alone() {
     }
 }
 
-/// Clauses of rule 12, and the test above that notices when one is left out.
 /// What was synced is durable then.
 #[test]
 fn a_checkpoint_that_fails_behind_an_fsync_is_not_its_error() {
@@ -423,6 +416,7 @@ fn a_checkpoint_that_fails_behind_an_fsync_is_not_its_error() {
     panic!("no checkpoint was due");
 }
 
+/// Clauses of rule 12, and the test above that notices when one is left out.
 const CLAUSES: [(&str, &str); 8] = [
     (
         "no-second-try",

@@ -4,26 +4,17 @@
 
 use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, RecordingDevice};
-use loamfs_format::mutant;
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, grow, mkfs};
-use std::process::{Command, Stdio};
+use loamfs_testing::left_out;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const OLD_SIZE: u64 = 4 << 20;
 const NEW_SIZE: u64 = 12 << 20;
 /// A file that the old size has no room for.
 const MORE: usize = 2 << 20;
 /// Places of the superblock copies below 16 MiB.
 const COPIES: [u64; 2] = [64 << 10, 128 << 10];
-/// The variable that names the clause to leave out.
-const LEFT_OUT: &str = "LOAMFS_LEFT_OUT";
 
 fn open(device: Arc<dyn Device>, seed: u64) -> Volume {
     Volume::open(device, &OpenOptions::default(), Env::fixed(seed)).unwrap()
@@ -48,9 +39,7 @@ fn get(volume: &Volume, name: &str) -> Result<Vec<u8>, Error> {
 
 /// A full volume of `size` bytes on a device of `device`, after a crash; and how many files fill it.
 fn full(size: u64, device: u64) -> (MemoryDevice, usize) {
-    if let Ok(clause) = std::env::var(LEFT_OUT) {
-        mutant::set(Some(clause.leak()));
-    }
+    left_out::obey();
     let memory = Arc::new(MemoryDevice::new(device));
     let plain: Arc<dyn Device> = memory.clone();
     let options = MkfsOptions {
@@ -217,11 +206,7 @@ fn every_crash_leaves_one_label_or_the_other() {
 
 #[test]
 fn the_crashes_miss_that_one_copy_tells_the_old_size() {
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "every_crash_leaves_the_old_size_or_the_new_one"])
-        .env(LEFT_OUT, "one-copy-grown")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status();
-    assert!(!status.unwrap().success());
+    let test = "every_crash_leaves_the_old_size_or_the_new_one";
+    let unmissed = left_out::unmissed(&[("one-copy-grown", test)]).unwrap();
+    assert_eq!(unmissed, []);
 }

@@ -151,15 +151,17 @@ fn a_pending_truncate_of_what_is_no_file_is_damage() {
     assert_eq!(volume.getattr(ino).unwrap_err().errno(), 5);
 }
 
+/// The site of the newest segment's summary.
+fn last_summary(anatomy: &Anatomy) -> usize {
+    let mut sites = anatomy.sites.iter();
+    sites.rposition(|site| site.part == Part::Summary).unwrap()
+}
+
 #[test]
 fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
     const NEXT: usize = 56;
     let mut anatomy = anatomy("sound");
-    let last = anatomy
-        .sites
-        .iter()
-        .rposition(|site| site.part == Part::Summary)
-        .unwrap();
+    let last = last_summary(&anatomy);
     anatomy.put(last, NEXT, &[0xff; 8]);
     let image = anatomy.sealed().unwrap();
     assert!(open(&image, true).is_ok());
@@ -171,11 +173,7 @@ fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
 fn a_segment_that_calls_the_future_durable_hides_no_damage() {
     const DURABLE: usize = 64;
     let mut anatomy = anatomy("sound");
-    let last = anatomy
-        .sites
-        .iter()
-        .rposition(|site| site.part == Part::Summary)
-        .unwrap();
+    let last = last_summary(&anatomy);
     anatomy.put(last, DURABLE, &[0xff; 4]);
     let is_node = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::DirNode);
     let nodes = anatomy.sites.iter().filter(|site| is_node(&site.part));

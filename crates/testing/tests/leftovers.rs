@@ -10,13 +10,7 @@ use loamfs_format::inode::Body;
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const EIO: i32 = 5;
 
 fn made(size: u64) -> MemoryDevice {

@@ -175,13 +175,7 @@ fn after_a_failed_home(use_it: impl Fn(&Volume, &dyn Fn())) -> Result<(), String
     }
 }
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 #[test]
 fn mutant_free_before_show_is_caught() {

@@ -11,13 +11,7 @@ use loamfs_fs::{
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const LARGE: usize = 3 << 20;
 
 fn made(size: u64) -> (Arc<RecordingDevice>, Volume) {

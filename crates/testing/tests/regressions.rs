@@ -11,13 +11,7 @@ use loamfs_fs::{
 };
 use std::sync::{Arc, Mutex};
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 fn made(size: u64, options: &MkfsOptions) -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(size));

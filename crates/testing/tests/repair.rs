@@ -20,13 +20,7 @@ const FRAG: u64 = 1024;
 const UNIT: u64 = 4;
 const SMALL: usize = 5_000;
 const LARGE: usize = 100_000;
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 
 fn content(len: usize) -> Vec<u8> {
     (0..len).map(|i| ((i * 31) >> 3) as u8).collect()
@@ -201,13 +195,7 @@ impl Sample {
         let (old, base) = (reader.group(group).unwrap().0, reader.base());
         let (mut new, mut header) = (old, base.header.clone());
         change(&mut new);
-        let identity = Identity {
-            kind: BlockKind::GroupNode,
-            level: 0,
-            ino: Ino(0),
-            generation: 0,
-            logical: root.low,
-        };
+        let identity = root.identity(BlockKind::GroupNode, Ino(0), 0);
         let at = root.pointer.addr.0 * FRAG;
         let mut page = self.device.peek(at, root.pointer.stored as usize).unwrap();
         let key = u64::from(group.0).to_le_bytes();

@@ -10,13 +10,7 @@ use loamfs_testing::left_out;
 use loamfs_testing::rng::Rng;
 use std::sync::{Arc, Mutex};
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const EIO: i32 = 5;
 
 type Hook = Box<dyn FnOnce() + Send>;

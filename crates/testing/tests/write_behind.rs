@@ -11,13 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-const NEW: NewInode = NewInode {
-    mode: 0o644,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o644);
 const FILES: usize = 200;
 const WRITERS: usize = 4;
 const CUTS: u64 = 12;

@@ -337,14 +337,7 @@ fn roots(inode: &Inode) -> Vec<(Pointer, Identity)> {
         .chain(others)
         .filter(|(_, root)| !root.is_empty());
     all.map(|(kind, root)| {
-        let (ino, generation) = (inode.ino, inode.generation);
-        let identity = Identity {
-            kind,
-            level: root.level,
-            ino,
-            generation,
-            logical: root.low,
-        };
+        let identity = root.identity(kind, inode.ino, inode.generation);
         (root.pointer, identity)
     })
     .collect()

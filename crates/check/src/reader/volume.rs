@@ -229,13 +229,7 @@ impl<'d> Volume<'d> {
             generation,
             root,
         } = spec;
-        let identity = Identity {
-            kind,
-            level: root.level,
-            ino,
-            generation,
-            logical: root.low,
-        };
+        let identity = root.identity(kind, ino, generation);
         // The way down, and once to the left when the leaf has only greater keys; faults end it early.
         let mut nodes = 3 * (usize::from(root.level) + 1);
         if root.is_empty() {

@@ -1,7 +1,8 @@
 //! What points to nodes: the records of inner nodes, and roots.
 
 use super::{LEVEL_MAX, NODE_SIZE, Page, is_temporary};
-use crate::pointer::{Pointer, RawPointer};
+use crate::pointer::{BlockKind, Identity, Pointer, RawPointer};
+use crate::types::Ino;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -97,6 +98,17 @@ impl TreeRoot {
     /// Whether the tree has no node.
     pub const fn is_empty(&self) -> bool {
         !self.pointer.is_some()
+    }
+
+    /// Who the root node is in a tree of this kind and owner.
+    pub const fn identity(&self, kind: BlockKind, ino: Ino, generation: u32) -> Identity {
+        Identity {
+            kind,
+            level: self.level,
+            ino,
+            generation,
+            logical: self.low,
+        }
     }
 
     /// The form on disk.

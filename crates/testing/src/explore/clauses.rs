@@ -667,14 +667,7 @@ fn fsync_of_a_written_segment() -> Directed {
 fn removal_on_a_full_volume() -> Directed {
     let removals = (0..20).map(|i| unlink(700 + i)).chain([Op::Sync]);
     let last: Vec<Op> = crumbs(1200).into_iter().chain(removals).collect();
-    Directed {
-        effort: Effort {
-            states: 3,
-            rot: false,
-            ..EFFORT
-        },
-        ..plain(last).on([fill_up(60), crumbs(1000)].concat())
-    }
+    full_volume(last)
 }
 
 /// Crash after crash on a full volume, each as soon as recovery has ended; then everything can be removed.

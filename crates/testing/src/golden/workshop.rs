@@ -42,13 +42,7 @@ impl Workshop {
         let device = Arc::new(RecordingDevice::new(memory));
         let options = MkfsOptions {
             label: label.to_owned(),
-            block_size: geometry.block,
-            fragment_size: geometry.fragment,
-            group_size: Some(geometry.group),
-            segment_max: Some(geometry.segment_max),
-            checkpoint_segments_max: Some(geometry.checkpoint_segments_max),
-            checkpoint_nodes_max: geometry.checkpoint_nodes_max,
-            ..MkfsOptions::default()
+            ..geometry.mkfs_options()
         };
         let clock = Arc::new(Stopped(AtomicI64::new(EPOCH)));
         let shared: Arc<dyn Device> = device.clone();
@@ -141,11 +135,9 @@ impl Workshop {
 /// Who makes new inodes.
 pub(super) fn new(mode: u32) -> NewInode {
     NewInode {
-        mode,
-        umask: 0,
         uid: 1000,
         gid: 100,
-        rdev: 0,
+        ..NewInode::of_mode(mode)
     }
 }
 

@@ -229,14 +229,7 @@ impl Anatomy {
         let bytes = &self.sites[place.0].bytes[place.1..];
         let root = bytes.get(..TreeRoot::SIZE).and_then(TreeRoot::decode);
         let root = root.ok_or("a root is malformed")?;
-        let identity = Identity {
-            kind,
-            level: root.level,
-            ino,
-            generation,
-            logical: root.low,
-        };
-        self.node(place, identity)
+        self.node(place, root.identity(kind, ino, generation))
     }
 
     fn node(&mut self, place: (usize, usize), identity: Identity) -> Made<()> {

@@ -17,13 +17,7 @@ const LOOKS_MAX: usize = 2_000;
 /// Entries after which a directory never ends.
 const ENTRIES_MAX: usize = 1 << 20;
 const READ: usize = 256 << 10;
-const NEW: NewInode = NewInode {
-    mode: 0o755,
-    umask: 0,
-    uid: 0,
-    gid: 0,
-    rdev: 0,
-};
+const NEW: NewInode = NewInode::of_mode(0o755);
 
 /// Does everything with the volume.
 ///

@@ -94,13 +94,7 @@ impl Runner<'_> {
 
     /// Makes a file; whether there was space for it.
     fn transient(&self, dir: Ino, name: &[u8]) -> Verdict<bool> {
-        let new = NewInode {
-            mode: 0o600,
-            umask: 0,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-        };
+        let new = NewInode::of_mode(0o600);
         let outcome = self.subject()?.create(dir, name, &new);
         if is_no_space(&outcome) {
             return Ok(false);

@@ -1,0 +1,24 @@
+//! Volumes in memory, with the default options.
+#![allow(dead_code, reason = "each test uses a part")]
+
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_fs::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+use std::sync::Arc;
+
+/// An empty volume of so many bytes.
+pub fn made(bytes: u64) -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    device
+}
+
+pub fn open(device: &Arc<dyn Device>) -> Volume {
+    Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
+}
+
+/// An empty volume, opened.
+pub fn mounted(bytes: u64) -> (Arc<dyn Device>, Volume) {
+    let device = made(bytes);
+    let volume = open(&device);
+    (device, volume)
+}
