@@ -4,7 +4,7 @@
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
-use crate::homed::UNIT;
+use crate::homed::{UNIT, Unit};
 use crate::inodes::block_identity;
 use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
 use crate::tree::{self, SealedNode, Tree};
@@ -401,7 +401,7 @@ impl Core {
                 let Some(node) = self.inodes.nodes.get_mut(&ino) else {
                     return Ok(());
                 };
-                let Some((home, bytes)) = node.homed.images.remove(&unit) else {
+                let Some((home, Unit { bytes, .. })) = node.homed.images.remove(&unit) else {
                     return Ok(());
                 };
                 let id = who(BlockKind::Image, &node.inode, unit);
@@ -559,8 +559,8 @@ impl Core {
         if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
             return node.shown_size;
         }
-        match node.homed.first_hidden(node.shown_size / UNIT) {
-            Some(unit) => (unit * UNIT).max(node.shown_size).min(node.inode.size),
+        match node.homed.unshown_end(node.shown_size / UNIT) {
+            Some(end) => end.max(node.shown_size).min(node.inode.size),
             None => node.inode.size,
         }
     }
@@ -797,7 +797,12 @@ impl Core {
         if mutant::active("reuse-home-early") {
             self.space.release_homes();
         }
-        let freed = self.space.release(said, both);
+        // Nobody settles over what is used again (rule 7).
+        let settling = &self.settling;
+        let busy = |range| {
+            settling.range(range).next().is_some() && !mutant::active("reuse-during-settle")
+        };
+        let freed = self.space.release(said, both, busy);
         if let Some(waiting) = &mut self.freed {
             waiting.extend_from_slice(&freed);
         }

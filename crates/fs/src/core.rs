@@ -53,12 +53,14 @@ pub(crate) struct Core {
     pub records: Vec<Record>,
     /// Files with data that segments do not show yet.
     pub homed: BTreeSet<Ino>,
-    /// Files whose data must be on the device before the next segment is sealed: those of renames (rule 3), and small
-    /// files that spilled (H18).
-    pub barrier: BTreeSet<Ino>,
+    /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
+    /// (rule 3), and small files that spilled (H18).
+    pub barrier: BTreeMap<Ino, u64>,
     /// New homes whose files went while they were written, by batch.
     pub abandoned: BTreeMap<u64, Vec<Extent>>,
     pub next_batch: u64,
+    /// Homes to which images are on their way.
+    pub settling: BTreeSet<FragAddr>,
     /// Homes whose images failed to settle; they are left alone until the next mount.
     pub unsettled: BTreeSet<FragAddr>,
     /// Bytes of small files' data and large attributes that the next segment carries.
@@ -155,6 +157,21 @@ impl Core {
         }
         self.leftovers.insert(ino);
         Stop::Crowded
+    }
+
+    /// No segment is sealed before what was put into a file before put number `upto` is at home, or has failed (rule 3).
+    pub fn hold_up(&mut self, ino: Ino, upto: u64) {
+        let held = self.barrier.entry(ino).or_insert(upto);
+        *held = upto.max(*held);
+    }
+
+    /// The files that hold the next segment up.
+    pub fn held_up(&self) -> Vec<Ino> {
+        let waits = |(ino, upto): (&Ino, &u64)| {
+            let homed = &self.inodes.nodes.get(ino)?.homed;
+            homed.waits(*upto).then_some(*ino)
+        };
+        self.barrier.iter().filter_map(waits).collect()
     }
 
     /// Notes that something waits for a segment.

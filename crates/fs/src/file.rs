@@ -275,7 +275,8 @@ impl Core {
             node.inode.ctime = now;
             // A file that spilled is as much up to date as one in the log: the next segment shows it (rule 2).
             if node.inode.size <= small_max && !node.homed.dirty.is_empty() {
-                self.barrier.insert(ino);
+                let upto = node.homed.puts;
+                self.hold_up(ino, upto);
             }
         }
         self.touch(ino);
@@ -321,7 +322,9 @@ impl Core {
         for (unit, bytes) in content.chunks(UNIT as usize).enumerate() {
             let mut whole = vec![0; UNIT as usize];
             whole[..bytes.len()].copy_from_slice(bytes);
-            node.homed.put(unit as u64, whole.into(), per_block);
+            let unit = unit as u64;
+            node.homed
+                .put(unit, whole.into(), Some(unit * UNIT), per_block);
         }
         self.homed.insert(ino);
     }
@@ -372,25 +375,26 @@ impl Core {
         if let Some(content) = small {
             self.leave_small(ino, &content);
         }
-        self.put_units(ino, units);
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.inode.size = size.max(end);
-        }
+        self.put_units(ino, units, size.max(end));
         Ok(())
     }
 
-    /// Takes in new contents of whole units of a large file.
-    pub fn put_units(&mut self, ino: Ino, units: BTreeMap<u64, Vec<u8>>) {
+    /// Takes in new contents of whole units of a large file, which is `size` bytes long with them.
+    pub fn put_units(&mut self, ino: Ino, units: BTreeMap<u64, Vec<u8>>, size: u64) {
+        let per_block = self.geometry.block_units();
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        let old = std::mem::replace(&mut node.inode.size, size);
         if units.is_empty() {
             return;
         }
-        let per_block = self.geometry.block_units();
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            for (unit, bytes) in units {
-                node.homed.put(unit, bytes.into(), per_block);
-            }
-            self.homed.insert(ino);
+        for (unit, bytes) in units {
+            let hides = size > old && (unit + 1) * UNIT > old;
+            let hides = hides.then(|| old.max(unit * UNIT));
+            node.homed.put(unit, bytes.into(), hides, per_block);
         }
+        self.homed.insert(ino);
     }
 
     /// The units that must become zero when a large file grows to reach `offset` or beyond: those from its end to
@@ -457,10 +461,7 @@ impl Core {
                 let content = self.small_content(ino)?;
                 self.leave_small(ino, &content);
             }
-            self.put_units(ino, units);
-            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-                node.inode.size = size;
-            }
+            self.put_units(ino, units, size);
         } else if size < old {
             let small = size <= self.small_max();
             if small && self.inodes.nodes.get(&ino).is_some_and(Node::is_moving) {
@@ -479,7 +480,7 @@ impl Core {
             node.inode.version = node.inode.version.wrapping_add(1);
             // What is written now replaces what was there: no segment shows the cut without it (rule 3).
             if !mutant::active("cut-without-barrier") {
-                self.barrier.insert(ino);
+                self.hold_up(ino, u64::MAX);
             }
         }
         self.changed_content(ino);
@@ -534,7 +535,6 @@ impl Core {
             return;
         };
         node.homed.take_back(batch.units);
-        node.homed.overtaken = true;
         node.homed.recount(self.geometry.block_units());
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
         if batch.landed || mutant::active("reuse-during-write") {

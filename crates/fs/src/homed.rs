@@ -22,12 +22,45 @@ pub(crate) const BATCH_UNITS_MAX: usize = (16 << 20) / UNIT as usize;
 /// One unit's bytes.
 pub(crate) type UnitBytes = Arc<[u8]>;
 
+/// A unit's newest bytes, and what is to be known of them until segments show them.
+#[derive(Debug, Clone)]
+pub(crate) struct Unit {
+    pub bytes: UnitBytes,
+    /// Since which put the unit waits, whatever was put over it later; [`Unit::MOVED`] when nobody wrote it.
+    pub since: u64,
+    /// Bytes of the file that segments may show without it: only what made a file longer hides its end.
+    pub hides: Option<u64>,
+}
+
+impl Unit {
+    /// Stands for no put: the mover brings what is on the device already.
+    const MOVED: u64 = u64::MAX;
+
+    /// What the mover takes along.
+    pub fn moved(bytes: UnitBytes) -> Unit {
+        Unit {
+            bytes,
+            since: Unit::MOVED,
+            hides: None,
+        }
+    }
+
+    /// Takes the place of an older one that no segment shows yet.
+    fn replaces(&mut self, older: &Unit) {
+        self.since = self.since.min(older.since);
+        self.hides = match (self.hides, older.hides) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
 /// Data written to new homes that no segment shows yet.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub id: u64,
     /// What callers wrote; the rest of their blocks stays as it was.
-    pub units: BTreeMap<u64, UnitBytes>,
+    pub units: BTreeMap<u64, Unit>,
     /// New homes, by first block.
     pub homes: Vec<(u64, Extent)>,
     /// Checksums of every unit in those homes.
@@ -42,18 +75,16 @@ pub(crate) struct Batch {
 #[derive(Debug, Default)]
 pub(crate) struct Homed {
     /// Newest.
-    pub dirty: BTreeMap<u64, UnitBytes>,
+    pub dirty: BTreeMap<u64, Unit>,
     /// Blocks that hold a dirty unit: what new homes take at most.
     pub dirty_blocks: u64,
     /// Overwrites that ride in the next segment, with their homes.
-    pub images: BTreeMap<u64, (FragAddr, UnitBytes)>,
+    pub images: BTreeMap<u64, (FragAddr, Unit)>,
     /// On their way to new homes.
     pub batch: Option<Batch>,
     /// Dirty units whose homes are to be given up: they get new ones however short they are.
     pub moving: BTreeSet<u64>,
-    /// The last batch was given up, and nothing was started since: what it held waits as before.
-    pub overtaken: bool,
-    /// Units that were ever put here: tells whether anything new came.
+    /// Units that were ever put here: the number of the next put.
     pub puts: u64,
 }
 
@@ -65,29 +96,34 @@ impl Homed {
 
     /// The newest bytes of a unit that are not yet where segments show them.
     pub fn get(&self, unit: u64) -> Option<&UnitBytes> {
-        self.dirty
+        let unit = self
+            .dirty
             .get(&unit)
-            .or_else(|| self.images.get(&unit).map(|(_, bytes)| bytes))
-            .or_else(|| self.batch.as_ref()?.units.get(&unit))
+            .or_else(|| self.images.get(&unit).map(|(_, image)| image))
+            .or_else(|| self.batch.as_ref()?.units.get(&unit));
+        unit.map(|unit| &unit.bytes)
     }
 
-    /// The first unit from `from` on that waits and is not on its way yet.
-    pub fn first_dirty(&self, from: u64) -> Option<u64> {
-        self.dirty.range(from..).next().map(|(unit, _)| *unit)
+    /// Whether something that was put before put number `upto` is not yet where the next segment shows it; images are.
+    pub fn waits(&self, upto: u64) -> bool {
+        let flying = self.batch.iter().flat_map(|batch| batch.units.values());
+        self.dirty
+            .values()
+            .chain(flying)
+            .any(|unit| unit.since < upto)
     }
 
-    /// The first unit from `from` on that is not yet where segments show it; images do not count, since the next
-    /// segment shows them.
-    pub fn first_hidden(&self, from: u64) -> Option<u64> {
-        let dirty = self.first_dirty(from);
-        let flying = self
-            .batch
-            .as_ref()
-            .and_then(|b| b.units.range(from..).next().map(|(unit, _)| *unit));
-        match (dirty, flying) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+    /// Bytes of the file that segments may show, as far as units from `from` on that wait and are not on their way yet
+    /// hide its end.
+    pub fn hidden_end(&self, from: u64) -> Option<u64> {
+        hidden_end(&self.dirty, from)
+    }
+
+    /// The same, those on their way included.
+    pub fn unshown_end(&self, from: u64) -> Option<u64> {
+        let flying = self.batch.as_ref();
+        let flying = flying.and_then(|batch| hidden_end(&batch.units, from));
+        self.hidden_end(from).into_iter().chain(flying).min()
     }
 
     /// Bytes held.
@@ -96,14 +132,23 @@ impl Homed {
         (self.dirty.len() + self.images.len() + flying) as u64 * UNIT
     }
 
-    /// Takes in a newly written unit, of blocks of `per_block` units.
-    pub fn put(&mut self, unit: u64, bytes: UnitBytes, per_block: u64) {
+    /// Takes in a newly written unit, of blocks of `per_block` units; see [`Unit::hides`].
+    pub fn put(&mut self, unit: u64, bytes: UnitBytes, hides: Option<u64>, per_block: u64) {
         let first = unit / per_block * per_block;
         if self.dirty.range(first..first + per_block).next().is_none() {
             self.dirty_blocks += 1;
         }
+        let since = self.puts;
         self.puts += 1;
-        self.dirty.insert(unit, bytes);
+        let mut new = Unit {
+            bytes,
+            since,
+            hides,
+        };
+        if let Some(older) = self.dirty.get(&unit) {
+            new.replaces(older);
+        }
+        self.dirty.insert(unit, new);
     }
 
     /// Counts the dirty blocks anew after units left.
@@ -118,11 +163,20 @@ impl Homed {
     }
 
     /// Puts what a batch was to write back among the dirty units, where nothing newer is there.
-    pub fn take_back(&mut self, units: BTreeMap<u64, UnitBytes>) {
-        for (unit, bytes) in units {
-            if !self.images.contains_key(&unit) {
-                self.dirty.entry(unit).or_insert(bytes);
+    pub fn take_back(&mut self, units: BTreeMap<u64, Unit>) {
+        for (unit, older) in units {
+            match self.images.get_mut(&unit) {
+                Some((_, image)) => image.replaces(&older),
+                None => self.make_dirty(unit, older),
             }
+        }
+    }
+
+    /// A unit waits again, under what was put over it.
+    fn make_dirty(&mut self, unit: u64, older: Unit) {
+        match self.dirty.get_mut(&unit) {
+            Some(newer) => newer.replaces(&older),
+            None => drop(self.dirty.insert(unit, older)),
         }
     }
 
@@ -130,9 +184,14 @@ impl Homed {
     pub fn unimage(&mut self, from: u64, to: u64) {
         let units: Vec<u64> = self.images.range(from..to).map(|(unit, _)| *unit).collect();
         for unit in units {
-            if let Some((_, bytes)) = self.images.remove(&unit) {
-                self.dirty.entry(unit).or_insert(bytes);
+            if let Some((_, image)) = self.images.remove(&unit) {
+                self.make_dirty(unit, image);
             }
         }
     }
+}
+
+/// The least that units from `from` on let segments show.
+fn hidden_end(units: &BTreeMap<u64, Unit>, from: u64) -> Option<u64> {
+    units.range(from..).find_map(|(_, unit)| unit.hides)
 }

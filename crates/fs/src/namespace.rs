@@ -546,8 +546,12 @@ impl Core {
                 self.drop_link(to.ino, now);
             }
             // A rename over an existing file starts the write-out of what is dirty then (rule 3).
-            if self.homed.contains(&from.ino) && !mutant::active("rename-without-barrier") {
-                self.barrier.insert(from.ino);
+            if let Some(node) = self.inodes.nodes.get(&from.ino)
+                && !node.homed.is_clean()
+                && !mutant::active("rename-without-barrier")
+            {
+                let upto = node.homed.puts;
+                self.hold_up(from.ino, upto);
             }
             self.seal_before_growth(from.ino);
         }

@@ -168,7 +168,8 @@ impl Core {
         let block = u64::from(self.geometry.block_size);
         self.admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
         // From here on nothing stops.
-        self.put_units(ino, units);
+        let size = self.file(ino)?.inode.size;
+        self.put_units(ino, units, size);
         self.changed_content(ino);
         Ok(())
     }
@@ -306,7 +307,7 @@ impl Core {
                 }
             }
         }
-        self.put_units(ino, units);
+        self.put_units(ino, units, size.max(reach));
         self.changed_content(ino);
         Ok(Some(reach).filter(|reach| *reach < end))
     }

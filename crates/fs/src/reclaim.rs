@@ -4,6 +4,7 @@
 use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
+use crate::homed::Unit;
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
 use loamfs_format::group::Role;
@@ -333,7 +334,7 @@ impl Core {
         let content = self.shown_unit(ino, unit)?;
         self.prepare_dirty(ino)?;
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.homed.images.insert(unit, (home, content));
+            node.homed.images.insert(unit, (home, Unit::moved(content)));
             self.homed.insert(ino);
         }
         self.touch(ino);
@@ -372,7 +373,10 @@ impl Core {
             node.homed
                 .moving
                 .extend(units.iter().map(|(unit, _)| *unit));
-            node.homed.dirty.extend(units);
+            let units = units.into_iter();
+            node.homed
+                .dirty
+                .extend(units.map(|(unit, content)| (unit, Unit::moved(content))));
             node.homed.recount(per_block);
             self.homed.insert(ino);
             self.touch(ino);

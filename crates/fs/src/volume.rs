@@ -1,9 +1,10 @@
 //! A volume in use: the state behind one lock, the device beside it, and the steps that bring changes to it.
 //!
-//! Lock order: `commit` before `core`; no device is touched while `core` is held. An operation runs under `core`,
-//! reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it runs
-//! again. Everything that seals a segment or writes anything else to the device holds `commit`; sealed segments are
-//! written without a lock ([`flight`]).
+//! Lock order: `sweeping`, `commit`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
+//! `core`, reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it
+//! runs again. Whoever seals a segment holds `commit`; sealed segments are written without a lock ([`flight`]). Whoever
+//! writes large files' data to their homes shares `homes`, and needs `commit` only to make room in the next segment: so
+//! nobody who waits for a small file waits for a large one (rule 3).
 
 mod background;
 mod commit;
@@ -30,7 +31,9 @@ use crate::recovery::{self, Settings};
 use flight::Flight;
 use loamfs_device::Device;
 use loamfs_format::{GroupNo, Ssn, mutant};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 
 /// How a volume is opened.
 #[derive(Debug, Clone)]
@@ -84,7 +87,14 @@ pub enum Wait {
 /// A volume in use. Dropping it without [`Volume::close`] is a crash.
 pub struct Volume {
     core: Mutex<Core>,
+    /// Held by whoever seals segments.
     commit: Mutex<()>,
+    /// Shared by those who write homes; held alone by whoever must have no such write in flight.
+    homes: RwLock<()>,
+    /// Held by whoever writes all homes out.
+    sweeping: Mutex<()>,
+    /// Told, with `core`, whenever writes of homes are over.
+    landed: Condvar,
     device: Arc<dyn Device>,
     reader: Reader,
     flight: Flight,
@@ -117,6 +127,9 @@ impl Volume {
         let volume = Volume {
             core: Mutex::new(core),
             commit: Mutex::new(()),
+            homes: RwLock::new(()),
+            sweeping: Mutex::new(()),
+            landed: Condvar::new(),
             device,
             reader,
             flight: Flight::default(),
@@ -194,6 +207,14 @@ impl Volume {
 
     fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn homes_shared(&self) -> RwLockReadGuard<'_, ()> {
+        self.homes.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn homes_alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.homes.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn commit_lock(&self) -> MutexGuard<'_, ()> {

@@ -23,6 +23,17 @@ pub(crate) struct HomeWrite {
     pub writes: Vec<(FragAddr, Buffer)>,
 }
 
+/// What became of the wish to bring a file's data home.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// Nothing waits there.
+    Nothing,
+    /// Others are writing data of this file: only when that is over can more follow.
+    Busy,
+    /// The units before this one are on their way, with what the caller is to write.
+    Until(u64, Option<HomeWrite>),
+}
+
 /// Images to be written to their homes.
 #[derive(Debug, Default)]
 pub(crate) struct SettleWrite {
@@ -57,32 +68,29 @@ const HOME_FRAGS_MAX: u64 = 1 << 20;
 
 impl Core {
     /// Starts to bring what waits of a file's units `from ..= to` to where segments can show it: overwrites become
-    /// images for the next segment, the rest gets new homes, which the caller writes. Returns where to go on, `None`
-    /// when nothing waits there.
-    pub fn start_writeback(
-        &mut self,
-        ino: Ino,
-        from: u64,
-        to: u64,
-    ) -> Result<Option<(u64, Option<HomeWrite>)>, Stop> {
+    /// images for the next segment, the rest gets new homes, which the caller writes.
+    pub fn start_writeback(&mut self, ino: Ino, from: u64, to: u64) -> Result<Started, Stop> {
+        if self.read_only {
+            return Err(Error::ReadOnly.into());
+        }
         let Some(node) = self.inodes.nodes.get(&ino) else {
             self.homed.remove(&ino);
-            return Ok(None);
+            return Ok(Started::Nothing);
         };
+        if node.homed.batch.is_some() {
+            return Ok(Started::Busy);
+        }
         // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
-        let hidden = node.homed.first_dirty(node.hidden_from());
-        let from = hidden.map_or(from, |unit| from.min(unit));
-        let waiting = node.homed.dirty.range(from..=to);
+        let hidden = node.homed.hidden_end(node.hidden_from());
+        let from = hidden.map_or(from, |end| from.min(end / UNIT));
+        let waiting = node.homed.dirty.range(from..=to.max(from));
         let units: Vec<u64> = waiting
             .map(|(unit, _)| *unit)
             .take(BATCH_UNITS_MAX)
             .collect();
         let Some(last) = units.last() else {
-            return Ok(None);
+            return Ok(Started::Nothing);
         };
-        if node.homed.batch.is_some() {
-            return Err(Error::Unwritten(ino).into());
-        }
         self.prepare_dirty(ino)?;
         let (mut images, mut fresh) = self.sort_out(ino, &units)?;
         // More images than a segment holds wait for the next, and so does what is behind them.
@@ -91,7 +99,7 @@ impl Core {
         images.truncate(most);
         fresh.split_off(&next);
         if mutant::active("overwrite-shown") && fresh.is_empty() {
-            return Ok(Some((next, self.overwrite_homes(ino, &images))));
+            return Ok(Started::Until(next, self.overwrite_homes(ino, &images)));
         }
         let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
         let old = if mutant::active("free-before-show") {
@@ -103,7 +111,10 @@ impl Core {
         old.into_iter().for_each(|home| self.free_home(home));
         self.make_images(ino, &images);
         self.note_dirty();
-        Ok(Some((next, self.make_batch(ino, &fresh, blocks, homes))))
+        Ok(Started::Until(
+            next,
+            self.make_batch(ino, &fresh, blocks, homes),
+        ))
     }
 
     /// Takes homes for what needs them. Where the log has no room for images, they too get new homes, for which what
@@ -131,12 +142,12 @@ impl Core {
         let node = self.inodes.nodes.get_mut(&ino)?;
         let (mut units, mut crcs, mut writes) = (BTreeMap::new(), Vec::new(), Vec::new());
         for (unit, home) in images {
-            let bytes = node.homed.dirty.remove(unit)?;
-            let mut buffer = Buffer::zeroed(bytes.len());
-            buffer.copy_from_slice(&bytes);
+            let waiting = node.homed.dirty.remove(unit)?;
+            let mut buffer = Buffer::zeroed(waiting.bytes.len());
+            buffer.copy_from_slice(&waiting.bytes);
             writes.push((*home, buffer));
-            crcs.push((*unit, unit_crc(&bytes)));
-            units.insert(*unit, bytes);
+            crcs.push((*unit, unit_crc(&waiting.bytes)));
+            units.insert(*unit, waiting);
         }
         node.homed.recount(self.geometry.block_units());
         node.homed.batch = Some(Batch {
@@ -329,8 +340,8 @@ impl Core {
             return;
         };
         for (unit, home) in images {
-            if let Some(bytes) = node.homed.dirty.remove(unit) {
-                node.homed.images.insert(*unit, (*home, bytes));
+            if let Some(waiting) = node.homed.dirty.remove(unit) {
+                node.homed.images.insert(*unit, (*home, waiting));
             }
         }
         node.homed.recount(self.geometry.block_units());
@@ -381,15 +392,14 @@ impl Core {
             .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
             .collect();
         node.homed.recount(per_block);
-        let hidden = node.homed.first_dirty(node.hidden_from());
+        let hidden = node.homed.hidden_end(node.hidden_from());
         let size = node.inode.size;
-        node.homed.overtaken = false;
         node.homed.batch = Some(Batch {
             id,
             units: taken,
             homes,
             crcs,
-            shown: hidden.map_or(size, |unit| size.min(unit * UNIT)),
+            shown: hidden.map_or(size, |end| size.min(end)),
             landed: false,
         });
         Some(HomeWrite {
@@ -397,17 +407,6 @@ impl Core {
             batch: id,
             writes,
         })
-    }
-
-    /// The data of files that held a segment up were written out, or failed. Those that were cut meanwhile hold it up
-    /// on if `again`.
-    pub fn lift_barrier(&mut self, files: &[Ino], again: bool) {
-        for ino in files {
-            let node = self.inodes.nodes.get(ino);
-            if !(again && node.is_some_and(|node| node.homed.overtaken)) {
-                self.barrier.remove(ino);
-            }
-        }
     }
 
     /// The writes of a batch are over and, if they succeeded, flushed. Returns whether the file has something to show.
@@ -539,10 +538,11 @@ impl Core {
             (frags < extent.frags).then(|| extent.start.checked_add(frags))?
         });
         let crc = batch.crcs.iter().find(|(of, _)| *of == unit);
-        if let (Some(addr), Some((_, crc)), Some(bytes)) = (home, crc, batch.units.get(&unit))
-            && unit_crc(bytes) == *crc
+        if let (Some(addr), Some((_, crc)), Some(tail)) = (home, crc, batch.units.get(&unit))
+            && unit_crc(&tail.bytes) == *crc
         {
-            self.blocks.keep(addr, (*crc).into(), Arc::clone(bytes));
+            self.blocks
+                .keep(addr, (*crc).into(), Arc::clone(&tail.bytes));
         }
     }
 
@@ -576,19 +576,21 @@ impl Core {
         Ok(())
     }
 
-    /// Images that may go home now: durable ones, at most `max`, in the order of their homes.
+    /// Images that may go home now: durable ones whose homes nobody is writing, at most `max`, in the order of their homes.
     pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
         let durable = self.log.durable();
         let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
             (entry.ssn <= durable || mutant::active("settle-early"))
+                && (!self.settling.contains(home) || mutant::active("settle-overlaps"))
                 && !self.unsettled.contains(home)
         };
         let all = self.maps.lazy_map.iter().filter(due);
         all.take(max).map(|(home, entry)| (*home, *entry)).collect()
     }
 
-    /// Reads images; those that were overtaken meanwhile are left out.
-    pub fn read_images(
+    /// Reads images that are then on their way home until [`Core::end_settling`]; those that were overtaken meanwhile are
+    /// left out.
+    pub fn start_settling(
         &mut self,
         images: &[(FragAddr, LazyEntry)],
     ) -> Result<Vec<ImageUnit>, Stop> {
@@ -611,7 +613,15 @@ impl Core {
             }
         }
         missed.nothing()?;
+        self.settling.extend(units.iter().map(|(home, ..)| *home));
         Ok(units)
+    }
+
+    /// The writes of images to their homes are over.
+    pub fn end_settling(&mut self, due: &SettleWrite) {
+        for (home, ..) in &due.units {
+            self.settling.remove(home);
+        }
     }
 
     /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.

@@ -78,8 +78,12 @@ impl Held {
         });
     }
 
-    /// Takes out what need not wait any longer: ranges in order, adjacent ones merged.
-    pub(crate) fn release(&mut self, done: impl Fn(Wait) -> bool) -> Vec<Range<u64>> {
+    /// Takes out what need not wait any longer, but for ranges that are `busy`: in order, adjacent ones merged.
+    pub(crate) fn release(
+        &mut self,
+        done: impl Fn(Wait) -> bool,
+        busy: impl Fn(&Range<u64>) -> bool,
+    ) -> Vec<Range<u64>> {
         // Only a few segments and checkpoints are waited for at any time.
         let waits: Vec<Wait> = self
             .starts
@@ -89,10 +93,16 @@ impl Held {
             .collect();
         let mut out: Vec<Range<u64>> = Vec::new();
         for wait in waits {
+            let mut kept = Vec::new();
             for start in self.starts.remove(&wait).unwrap_or_default() {
-                if self.ranges.at(start).is_some_and(|(_, w)| w == wait) {
-                    out.extend(self.ranges.remove(start).map(|(range, _)| range));
+                match self.ranges.at(start).filter(|(_, w)| *w == wait) {
+                    Some((range, _)) if busy(&range) => kept.push(start),
+                    Some(_) => out.extend(self.ranges.remove(start).map(|(range, _)| range)),
+                    None => {}
                 }
+            }
+            if !kept.is_empty() {
+                self.starts.insert(wait, kept);
             }
         }
         out.sort_unstable_by_key(|range| range.start);
@@ -127,7 +137,7 @@ mod tests {
         let all: Vec<_> = held.iter().collect();
         assert_eq!(all, [(10..16, durable(3)), (16..18, durable(4))]);
         assert_eq!(
-            held.release(|w| w <= durable(4)),
+            held.release(|w| w <= durable(4), |_| false),
             std::iter::once(10..18).collect::<Vec<_>>()
         );
         assert_eq!((held.frags(), held.iter().count()), (0, 0));
@@ -143,7 +153,7 @@ mod tests {
         assert_eq!(dropped, vec![4..6]);
         assert_eq!(held.frags(), 18);
         assert_eq!(
-            held.release(|w| matches!(w, Wait::Durable(_))),
+            held.release(|w| matches!(w, Wait::Durable(_)), |_| false),
             [0..4, 6..10]
         );
         assert_eq!(held.frags(), 10);

@@ -5,7 +5,7 @@ use crate::owners::Owner;
 use crate::space::{Delta, Space, State};
 use loamfs_format::group::Role;
 use loamfs_format::summary::Wait;
-use loamfs_format::{Extent, GroupNo, Ssn};
+use loamfs_format::{Extent, FragAddr, GroupNo, Ssn};
 use std::ops::Range;
 
 impl Space {
@@ -87,19 +87,24 @@ impl Space {
 
     /// Makes reusable what was held back: `said` is the highest `durable` in a durable summary of the chain,
     /// `both_named` the older of the checkpoints that the two superblock copies durably name. Returns what is free
-    /// now, by address, and may be discarded.
-    pub fn release(&mut self, said: Ssn, both_named: Ssn) -> Vec<Extent> {
-        let released = self.held.release(|wait| match wait {
+    /// now, by address, and may be discarded. Ranges that are `busy`, since an older write to them is in flight, are left
+    /// for the next time (rule 7).
+    pub fn release(
+        &mut self,
+        said: Ssn,
+        both_named: Ssn,
+        busy: impl Fn(Range<FragAddr>) -> bool,
+    ) -> Vec<Extent> {
+        let done = |wait| match wait {
             Wait::Durable(by) => by <= said,
             Wait::Checkpoint(by) => by <= both_named,
-        });
+        };
+        let busy = |range: &Range<u64>| busy(FragAddr(range.start)..FragAddr(range.end));
+        let released = self.held.release(done, busy);
         released
             .into_iter()
             .map(|range| {
-                let extent = Extent::new(
-                    loamfs_format::FragAddr(range.start),
-                    range.end - range.start,
-                );
+                let extent = Extent::new(FragAddr(range.start), range.end - range.start);
                 self.clear_used(range);
                 extent
             })
@@ -110,10 +115,7 @@ impl Space {
     pub fn held(&self) -> impl Iterator<Item = (Extent, Wait)> {
         self.held.iter().map(|(range, wait)| {
             (
-                Extent::new(
-                    loamfs_format::FragAddr(range.start),
-                    range.end - range.start,
-                ),
+                Extent::new(FragAddr(range.start), range.end - range.start),
                 wait,
             )
         })
@@ -121,12 +123,9 @@ impl Space {
 
     /// The unshown ranges, by address.
     pub fn unshown(&self) -> impl Iterator<Item = Extent> {
-        self.unshown.iter().map(|(range, ())| {
-            Extent::new(
-                loamfs_format::FragAddr(range.start),
-                range.end - range.start,
-            )
-        })
+        self.unshown
+            .iter()
+            .map(|(range, ())| Extent::new(FragAddr(range.start), range.end - range.start))
     }
 
     // ---- steps -------------------------------------------------------------------------------------------------

@@ -361,7 +361,9 @@ impl World {
         // The segment in the making is not durable yet.
         self.said += self.dice.roll(self.ssn - self.said);
         self.both += self.dice.roll(self.checkpoint - self.both + 1);
-        let released = self.space.release(Ssn(self.said), Ssn(self.both));
+        let released = self
+            .space
+            .release(Ssn(self.said), Ssn(self.both), |_| false);
         assert!(released.windows(2).all(|w| w[0].end() < w[1].start));
         let mut freed: Vec<bool> = vec![false; self.frags.len()];
         for extent in released {
@@ -470,7 +472,7 @@ impl World {
                 Record::Anchored(group, delta) => space.anchored(group, delta),
             }
         }
-        space.release(Ssn(self.said), Ssn(self.both));
+        space.release(Ssn(self.said), Ssn(self.both), |_| false);
         for group in (0..self.geometry.groups()).map(GroupNo) {
             assert_eq!(space.role(group), self.space.role(group));
             assert_eq!(

@@ -111,7 +111,7 @@ fn the_largest_hole_serves_when_nothing_else_is_left() {
     space.free(extent(960, 13), Ssn(2)).unwrap();
     assert_eq!(space.find_log(64, 4, FragAddr(640), false), Found::Full);
     assert_eq!(
-        space.release(Ssn(2), Ssn(0)),
+        space.release(Ssn(2), Ssn(0), |_| false),
         [extent(704, 8), extent(960, 13)]
     );
     assert_eq!(
@@ -220,7 +220,7 @@ fn replay_counts_a_held_range_that_is_allocated_again_once() {
     );
     assert_eq!((space.desc(GroupNo(5)).used, space.used()), (14, 10));
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
-    assert_eq!(space.release(Ssn(3), Ssn(0)), [extent(320, 4)]);
+    assert_eq!(space.release(Ssn(3), Ssn(0), |_| false), [extent(320, 4)]);
     // On disk are 320..328 and 352..354; a bitmap that says otherwise is refused.
     let chunk = |at: usize, bits: u8| {
         let mut bytes = [0u8; CHUNK_BYTES];
@@ -279,7 +279,7 @@ fn owner_records_are_cut_by_later_ones_and_survive_frees() {
     let home = run(space.find_data(4, FragAddr(0), GroupNo(10)));
     space.allocate(home, owner(BlockKind::Homed, 100)).unwrap();
     space.free(extent(648, 8), Ssn(1)).unwrap();
-    space.release(Ssn(1), Ssn(0));
+    space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(space.owner_overlay().count(), 1);
     space
         .allocate(extent(648, 8), owner(BlockKind::Homed, 0))
@@ -307,7 +307,7 @@ fn empty_groups_are_given_back_but_for_the_last_log_group_and_a_protected_one() 
     assert_eq!(space.give_back_empty(Some(GroupNo(11))), [GroupNo(12)]);
     space.free(extent(640, 4), Ssn(1)).unwrap();
     assert_eq!(space.give_back_empty(Some(GroupNo(11))), []);
-    space.release(Ssn(1), Ssn(0));
+    space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(space.give_back_empty(None), [GroupNo(10)]);
     assert_eq!(space.give_back_empty(None), []);
     let changes = space.take_role_changes();
@@ -383,7 +383,7 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
     let mut space = Space::open(geometry, Vec::new(), descs);
     assert_eq!(space.loaded_bytes(), 0);
     space.free(extent(5 << 18, 16), Ssn(1)).unwrap();
-    space.release(Ssn(1), Ssn(0));
+    space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
     assert_eq!(
         space.find_data(64, FragAddr(0), GroupNo(9)),
@@ -401,13 +401,13 @@ fn free_runs_hold_nothing_that_a_crash_may_bring_back() {
     space.free(extent(log.start.0 + 8, 4), Ssn(5)).unwrap();
     let behind = extent(log.start.0 + 20, 44);
     assert_eq!(space.free_runs(log), [behind]);
-    space.release(Ssn(5), Ssn(0));
+    space.release(Ssn(5), Ssn(0), |_| false);
     let hole = extent(log.start.0 + 8, 4);
     assert_eq!(space.free_runs(log), [hole, behind]);
     assert_eq!(space.free_runs(extent(log.start.0 + 9, 1)), [hole]);
     // The rest of the unit goes too.
     space.free(extent(log.start.0 + 16, 2), Ssn(6)).unwrap();
-    space.release(Ssn(6), Ssn(0));
+    space.release(Ssn(6), Ssn(0), |_| false);
     let rest = extent(log.start.0 + 16, 4);
     assert_eq!(space.free_runs(extent(log.start.0 + 17, 1)), [rest]);
     // Superblocks stay, and with them the boot area.

@@ -2,15 +2,24 @@
 
 use std::io;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use crate::watchdog::Watchdog;
 use loamfs_format::mutant;
 
 /// The variable that names the clause to leave out.
 const VARIABLE: &str = "LOAMFS_LEFT_OUT";
 
-/// Leaves out the clause that this process was started to do without, if any.
+/// Without some clauses a test waits for ever; it takes far less with them.
+const HANGS: Duration = Duration::from_secs(20);
+
+/// Leaves out the clause that this process was started to do without, if any. Then a test that hangs fails.
 pub fn obey() {
     if let Ok(clause) = std::env::var(VARIABLE) {
+        let watchdog = Watchdog::start(HANGS);
+        watchdog.enter(Some(format!("without {clause}")));
+        // It watches as long as the process lives.
+        std::mem::forget(watchdog);
         mutant::set(Some(clause.leak()));
     }
 }

@@ -37,8 +37,7 @@ impl Volume {
         };
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.
-            let _commit = self.commit_lock();
-            self.commit_all(Wait::Durable)?;
+            self.write_out(Wait::Durable)?;
         } else if unsaid && self.core().dirty_since.is_none() {
             self.say_durable()?;
         }
@@ -62,7 +61,7 @@ impl Volume {
                 .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > said))
         };
         if frees_wait {
-            self.commit_locked(&[], true, Wait::Durable)?;
+            self.commit_locked(true, Wait::Durable)?;
         }
         Ok(())
     }
@@ -156,7 +155,7 @@ impl Volume {
                 return Ok(value);
             }
             let _commit = self.commit_lock();
-            self.commit_locked(&[], false, Wait::Durable)?;
+            self.commit_locked(false, Wait::Durable)?;
             self.checkpoint_if_due()?;
             self.keep_reserve()?;
         }

@@ -1,10 +1,12 @@
 //! Bringing changes to the device: segments, flushes, checkpoints and the superblocks that name them.
 
-use super::homes::Unwritten;
+use super::homes::{Commit, Unwritten};
 use super::{Volume, Wait};
+use crate::core::Core;
 use crate::error::Error;
 use loamfs_format::{Ino, mutant};
 use loamfs_log::superblocks;
+use std::sync::PoisonError;
 
 /// Bytes of segments that a mount may have to verify, since no flush vouches for them (rule 9).
 const UNDURABLE_MAX: u64 = 32 << 20;
@@ -20,11 +22,11 @@ impl Volume {
     /// [`Error`]; a large file's, if its data could not be written, after all else was. On a volume that became
     /// read-only, that there is something which cannot be committed any more.
     pub fn commit(&self, wait: Wait) -> Result<(), Error> {
-        let _commit = self.commit_lock();
         if self.core().read_only {
             return self.nothing_waits();
         }
-        let unwritten = self.commit_all(wait)?;
+        let unwritten = self.write_out(wait)?;
+        let _commit = self.commit_lock();
         self.checkpoint_if_due()?;
         self.keep_reserve()?;
         all_written(unwritten)
@@ -41,10 +43,28 @@ impl Volume {
         }
     }
 
+    /// Commits everything that waits. While large files' data are on their way home others commit what they wait for
+    /// (rule 3): only the segment is sealed under the lock.
+    pub(super) fn write_out(&self, wait: Wait) -> Result<Unwritten, Error> {
+        let mut unwritten = {
+            // Whoever writes everything out writes in the order of addresses, and is alone therefore.
+            let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
+            self.write_homes(&self.all_homed(), Commit::Free)?
+        };
+        let _commit = self.commit_lock();
+        unwritten.append(&mut self.commit_locked(false, wait)?);
+        Ok(unwritten)
+    }
+
     /// Commits everything that waits, under the lock.
     pub(super) fn commit_all(&self, wait: Wait) -> Result<Unwritten, Error> {
-        let all: Vec<Ino> = self.core().homed.iter().copied().collect();
-        self.commit_locked(&all, false, wait)
+        let mut unwritten = self.write_homes(&self.all_homed(), Commit::Held)?;
+        unwritten.append(&mut self.commit_locked(false, wait)?);
+        Ok(unwritten)
+    }
+
+    fn all_homed(&self) -> Vec<Ino> {
+        self.core().homed.iter().copied().collect()
     }
 
     /// Takes a checkpoint.
@@ -56,51 +76,61 @@ impl Volume {
         self.checkpoint_locked()
     }
 
-    /// Brings the waiting data of `files` to their homes, then seals a segment. Files whose data stay where
-    /// they are do not hold the others up.
-    pub(super) fn commit_locked(
+    /// Seals a segment of what segments can show now. Files whose data stay where they are do not hold the others up.
+    pub(super) fn commit_locked(&self, force: bool, wait: Wait) -> Result<Unwritten, Error> {
+        let (unwritten, ()) = self.commit_and(force, wait, |_| ())?;
+        Ok(unwritten)
+    }
+
+    /// As [`Volume::commit_locked`]; returns what `look` saw when the segment was sealed.
+    pub(super) fn commit_and<T>(
         &self,
-        files: &[Ino],
         force: bool,
         wait: Wait,
-    ) -> Result<Unwritten, Error> {
+        look: impl Fn(&Core) -> T,
+    ) -> Result<(Unwritten, T), Error> {
         if self.core().read_only {
             return Err(Error::ReadOnly);
         }
-        let mut unwritten = self.write_homes(files)?;
         // A rename over an existing file waits for the data that it brings (rule 3).
-        let mut rounds = 0;
-        loop {
+        let (mut unwritten, mut rounds) = (Unwritten::new(), 0);
+        let (segment, seen) = loop {
             let sealed = self.step(|core| {
-                let held_up: Vec<Ino> = core.barrier.intersection(&core.homed).copied().collect();
+                let held_up = core.held_up();
                 if !held_up.is_empty() {
                     return Ok(Err(held_up));
                 }
-                core.seal(force).map(Ok)
+                let segment = core.seal(force)?;
+                Ok(Ok((segment, look(core))))
             })?;
             match sealed {
+                Ok(sealed) => break sealed,
                 Err(files) => {
-                    unwritten.append(&mut self.write_homes(&files)?);
+                    let mut failed = self.write_homes(&files, Commit::Held)?;
                     rounds += 1;
-                    self.core().lift_barrier(&files, rounds < BARRIER_ROUNDS);
+                    let mut core = self.core();
+                    let over = |ino: &Ino| {
+                        rounds >= BARRIER_ROUNDS || failed.iter().any(|(of, _)| of == ino)
+                    };
+                    core.barrier.retain(|ino, _| !over(ino));
+                    unwritten.append(&mut failed);
                 }
-                Ok(Some(segment)) => {
-                    self.launch(segment)?;
-                    break;
-                }
-                Ok(None) => break,
             }
+        };
+        if let Some(segment) = segment {
+            self.launch(segment)?;
         }
         if self.must_flush(wait) {
             self.flush()?;
         }
-        Ok(unwritten)
+        Ok((unwritten, seen))
     }
 
     /// Seals a segment of the images that there are, to make room for more, unless it had to wait for files' data.
-    pub(super) fn seal_early(&self) -> Result<(), Error> {
+    pub(super) fn seal_early(&self, commit: Commit) -> Result<(), Error> {
+        let _commit = (commit == Commit::Free).then(|| self.commit_lock());
         let sealed = self.step(|core| {
-            if core.barrier.is_empty() {
+            if core.held_up().is_empty() {
                 core.seal(false)
             } else {
                 Ok(None)
@@ -157,7 +187,7 @@ impl Volume {
         }
         loop {
             self.step(|core| core.prepare_checkpoint())?;
-            self.commit_locked(&[], false, Wait::Written)?;
+            self.commit_locked(false, Wait::Written)?;
             // Between the commit and here operations may have run; then the round starts again.
             let sealed = self.step(|core| {
                 if core.is_dirty() {

@@ -1,7 +1,7 @@
 //! Telling the device what is free (rule 5): by the clock, what was freed lately; when asked, everything.
 //!
-//! Only what may be written at once may be discarded. Space is given out under `commit` alone, so what is found free
-//! under that lock stays free until the device was told.
+//! Only what may be written at once may be discarded. Space is given out under `commit` or, to large files' data, under
+//! `homes`, so what is found free under both locks stays free until the device was told.
 
 use super::Volume;
 use crate::blocks::Stop;
@@ -41,6 +41,7 @@ impl Volume {
         if self.core().read_only {
             return Err(Error::ReadOnly);
         }
+        let _homes = self.homes_alone();
         let group = self.core().geometry.group_of(range.start);
         let was_loaded = self.core().space.is_loaded(group);
         let clipped = |run: Extent| {
@@ -71,6 +72,10 @@ impl Volume {
             let most = max.min(waiting.len());
             waiting.drain(..most).collect::<Vec<Extent>>()
         };
+        if freed.is_empty() {
+            return;
+        }
+        let _homes = self.homes_alone();
         freed.sort_unstable_by_key(|extent| extent.start);
         let mut runs: Vec<Extent> = Vec::new();
         for extent in freed {

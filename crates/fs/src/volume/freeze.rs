@@ -25,6 +25,7 @@ impl Volume {
             self.checkpoint_locked()?;
             self.discard_freed(usize::MAX);
             commit::all_written(unwritten)?;
+            let _homes = self.homes_alone();
             let mut core = self.core();
             let durable = core.log.durable() == core.log.tail().ssn;
             if durable && !core.is_dirty() && core.homed.is_empty() {

@@ -1,11 +1,13 @@
 //! Writing the data of large files to their homes: in rounds that share a flush, and by settling images.
 
 use super::Volume;
+use crate::core::Core;
 use crate::error::Error;
-use crate::writeback::{HomeWrite, SettleWrite};
+use crate::writeback::{HomeWrite, SettleWrite, Started};
 use loamfs_device::{IoKind, Write};
 use loamfs_format::{FragAddr, Ino, mutant};
 use std::collections::BTreeSet;
+use std::sync::PoisonError;
 
 /// Bytes of homed data that share a flush: memory holds them twice meanwhile.
 const HOME_ROUND: usize = 16 << 20;
@@ -13,68 +15,125 @@ const HOME_ROUND: usize = 16 << 20;
 /// Files whose data are not where the next segment can show them, and why; they wait on.
 pub(super) type Unwritten = Vec<(Ino, Error)>;
 
-/// What of a file is still to be written: the units `from ..= to`.
+/// How often a file is gone over whose data are given up while they are written, since it is cut: whoever does that
+/// without end must not hold others up.
+const PASSES_MAX: u32 = 16;
+
+/// Whether the caller holds the lock `commit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Commit {
+    /// It does: nobody else seals a segment meanwhile.
+    Held,
+    /// It does not, and others go on.
+    Free,
+}
+
+/// What of a file is still to be written: the units `from ..= to`, and all that was put before put number `upto`.
 struct Sweep {
     ino: Ino,
     from: u64,
     to: u64,
+    upto: u64,
+    passes: u32,
+}
+
+impl Sweep {
+    /// What waits of a file now.
+    fn of(core: &Core, ino: Ino) -> Option<Sweep> {
+        let homed = &core.inodes.nodes.get(&ino)?.homed;
+        let last = homed.dirty.last_key_value();
+        let waits = last.is_some() || homed.batch.is_some();
+        waits.then(|| Sweep {
+            ino,
+            from: 0,
+            to: last.map_or(0, |(unit, _)| *unit),
+            upto: homed.puts,
+            passes: 0,
+        })
+    }
+
+    /// This one, or when it is through the next over what of the file waits all the same; `None` when nothing does.
+    fn next(self, core: &Core) -> Option<Sweep> {
+        if self.from <= self.to {
+            return Some(self);
+        }
+        let homed = &core.inodes.nodes.get(&self.ino)?.homed;
+        if !homed.waits(self.upto) {
+            return None;
+        }
+        let again = Sweep::of(core, self.ino)?;
+        Some(Sweep {
+            upto: self.upto,
+            passes: self.passes + 1,
+            ..again
+        })
+    }
+}
+
+/// What is written together, and what is left.
+#[derive(Default)]
+struct Round {
+    writes: Vec<HomeWrite>,
+    rest: Vec<Sweep>,
+    /// Files of which others are writing something.
+    busy: Vec<Sweep>,
 }
 
 impl Volume {
-    /// Settles up to `max` images at their homes. On a read-only volume it does nothing.
+    /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
+    /// image (rule 12), and is not tried again before the next mount. Others commit meanwhile; an fsync never waits for it.
     ///
     /// # Errors
     /// [`Error`].
     pub fn settle(&self, max: usize) -> Result<(), Error> {
-        let _commit = self.commit_lock();
+        let _homes = self.homes_shared();
         if self.core().read_only {
             return Ok(());
         }
-        self.settle_locked(max)
+        let due = self.start_settling(max);
+        if due.units.is_empty() {
+            return Ok(());
+        }
+        let result = self.write_settled(&due);
+        self.core().end_settling(&due);
+        result
     }
 
     /// Writes the data of `files` that waits now to new homes, flushes, and lets the next segment show it. What fails
-    /// is tried once more, elsewhere (rule 12).
-    pub(super) fn write_homes(&self, files: &[Ino]) -> Result<Unwritten, Error> {
-        let failed = self.sweep(files)?;
+    /// is tried once more, elsewhere (rule 12). Files that others are writing are waited for.
+    pub(super) fn write_homes(&self, files: &[Ino], commit: Commit) -> Result<Unwritten, Error> {
+        let failed = self.sweep(files, commit)?;
         let files: BTreeSet<Ino> = failed.iter().map(|(ino, _)| *ino).collect();
         if files.is_empty() || mutant::active("no-second-try") {
             return Ok(failed);
         }
-        self.sweep(&Vec::from_iter(files))
+        self.sweep(&Vec::from_iter(files), commit)
     }
 
-    /// Goes once over all that waits now, whatever is written meanwhile. Files go together, in rounds of bounded size,
-    /// so that many of them share a flush.
-    fn sweep(&self, files: &[Ino]) -> Result<Unwritten, Error> {
-        let mut waiting = self.waiting(files);
+    /// Goes over all that waits now, whatever is written meanwhile. Files go together, in rounds of bounded size, so
+    /// that many of them share a flush.
+    fn sweep(&self, files: &[Ino], commit: Commit) -> Result<Unwritten, Error> {
+        let mut waiting: Vec<Sweep> = {
+            let core = self.core();
+            if core.read_only {
+                return Err(Error::ReadOnly);
+            }
+            files
+                .iter()
+                .filter_map(|ino| Sweep::of(&core, *ino))
+                .collect()
+        };
         let mut failed = Vec::new();
         while !waiting.is_empty() {
-            let (mut started, mut bytes) = (Vec::new(), 0);
-            let mut rest = Vec::new();
-            for mut sweep in waiting {
-                if bytes >= HOME_ROUND || self.is_segment_full() {
-                    rest.push(sweep);
-                    continue;
-                }
-                let (ino, from, to) = (sweep.ino, sweep.from, sweep.to);
-                match self.step(|core| core.start_writeback(ino, from, to)) {
-                    // Removed, or cut below what is left of it.
-                    Err(Error::Stale(_)) | Ok(None) => {}
-                    Err(error) => failed.push((ino, error)),
-                    Ok(Some((next, write))) => {
-                        bytes += write.as_ref().map_or(0, HomeWrite::bytes);
-                        started.extend(write);
-                        sweep.from = next;
-                        rest.extend((next <= to).then_some(sweep));
-                    }
-                }
-            }
-            failed.append(&mut self.write_round(&started)?);
+            let mut round = self.write_round(waiting, &mut failed)?;
             if self.is_segment_full() {
-                self.seal_early()?;
+                self.seal_early(commit)?;
             }
-            waiting = rest;
+            if let ([], Some(sweep)) = (&round.rest[..], round.busy.first()) {
+                self.wait_for_batch(sweep.ino);
+            }
+            round.rest.append(&mut round.busy);
+            waiting = self.go_on(round.rest, &mut failed);
         }
         for (ino, error) in &failed {
             tracing::error!(%error, ino = ino.0, "cannot write a large file's data");
@@ -82,34 +141,84 @@ impl Volume {
         Ok(failed)
     }
 
+    /// What is left after a round. What was given up while it was written waits as before, and is gone over again.
+    fn go_on(&self, rest: Vec<Sweep>, failed: &mut Unwritten) -> Vec<Sweep> {
+        let core = self.core();
+        let mut next = Vec::new();
+        for sweep in rest {
+            let through = sweep.from > sweep.to;
+            if through && failed.iter().any(|(ino, _)| *ino == sweep.ino) {
+                continue;
+            }
+            match sweep.next(&core) {
+                Some(sweep) if sweep.passes >= PASSES_MAX => {
+                    failed.push((sweep.ino, Error::Unwritten(sweep.ino)));
+                }
+                sweep => next.extend(sweep),
+            }
+        }
+        next
+    }
+
+    /// Starts as much as a round may hold.
+    fn start_round(&self, waiting: Vec<Sweep>, failed: &mut Unwritten) -> Round {
+        let (mut round, mut bytes) = (Round::default(), 0);
+        for mut sweep in waiting {
+            if bytes >= HOME_ROUND || self.is_segment_full() {
+                round.rest.push(sweep);
+                continue;
+            }
+            let (ino, from, to) = (sweep.ino, sweep.from, sweep.to);
+            match self.step(|core| core.start_writeback(ino, from, to)) {
+                // Removed meanwhile.
+                Err(Error::Stale(_)) => {}
+                Err(error) => failed.push((ino, error)),
+                Ok(Started::Busy) => round.busy.push(sweep),
+                Ok(Started::Nothing) => {
+                    sweep.from = to + 1;
+                    round.rest.push(sweep);
+                }
+                Ok(Started::Until(next, write)) => {
+                    bytes += write.as_ref().map_or(0, HomeWrite::bytes);
+                    round.writes.extend(write);
+                    sweep.from = next;
+                    round.rest.push(sweep);
+                }
+            }
+        }
+        round
+    }
+
     /// Whether images must wait for another segment. While files must be written out before the next is sealed (rule 3)
     /// it takes them all.
     fn is_segment_full(&self) -> bool {
         let core = self.core();
-        core.barrier.is_empty() && core.segment_estimate() > core.segment_full()
+        core.segment_estimate() > core.segment_full() && core.held_up().is_empty()
     }
 
-    fn waiting(&self, files: &[Ino]) -> Vec<Sweep> {
-        let core = self.core();
-        let sweep = |ino: &Ino| {
-            let (to, _) = core.inodes.nodes.get(ino)?.homed.dirty.last_key_value()?;
-            Some(Sweep {
-                ino: *ino,
-                from: 0,
-                to: *to,
-            })
-        };
-        files.iter().filter_map(sweep).collect()
+    /// Returns when nobody is writing new homes of a file.
+    fn wait_for_batch(&self, ino: Ino) {
+        let mut core = self.core();
+        while let Some(node) = core.inodes.nodes.get(&ino)
+            && node.homed.batch.is_some()
+        {
+            core = self
+                .landed
+                .wait(core)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
-    /// Writes the new homes of some files in the order of their addresses, flushes once, and shows them.
-    fn write_round(&self, round: &[HomeWrite]) -> Result<Unwritten, Error> {
-        if round.is_empty() {
-            return Ok(Vec::new());
+    /// Starts a round, writes its new homes in the order of their addresses, flushes once, and shows them.
+    fn write_round(&self, waiting: Vec<Sweep>, failed: &mut Unwritten) -> Result<Round, Error> {
+        let _homes = self.homes_shared();
+        let round = self.start_round(waiting, failed);
+        if round.writes.is_empty() {
+            return Ok(round);
         }
         let geometry = self.core().geometry;
         let mut requests: Vec<(usize, Write<'_>)> = Vec::new();
-        for (i, home) in round.iter().enumerate() {
+        for (i, home) in round.writes.iter().enumerate() {
             requests.extend(home.writes.iter().map(|(at, bytes)| {
                 let offset = geometry.byte_offset(*at);
                 (i, Write::new(offset, bytes, IoKind::Homed))
@@ -117,7 +226,7 @@ impl Volume {
         }
         requests.sort_by_key(|(_, write)| write.offset);
         let (owners, writes): (Vec<usize>, Vec<Write<'_>>) = requests.into_iter().unzip();
-        let mut results = vec![Ok(()); round.len()];
+        let mut results = vec![Ok(()); round.writes.len()];
         for (i, result) in owners.into_iter().zip(self.device.write(&writes)) {
             results[i] = results[i].clone().and(result);
         }
@@ -126,14 +235,14 @@ impl Volume {
         } else {
             self.flush_device()
         };
-        let mut unwritten = Vec::new();
-        for (home, result) in round.iter().zip(results) {
+        for (home, result) in round.writes.iter().zip(results) {
             let result = result.map_err(Error::from).and(flushed.clone());
             if let Err(error) = self.end_batch(home, result) {
-                unwritten.push((home.ino, error));
+                failed.push((home.ino, error));
             }
         }
-        flushed.map(|()| unwritten)
+        self.landed.notify_all();
+        flushed.map(|()| round)
     }
 
     /// The writes of a file's new homes are over. Unless the file shows them now, its data wait again.
@@ -152,13 +261,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Settles a bounded number of images at their homes (rule 7). One that fails keeps its image (rule 12), and is not
-    /// tried again before the next mount.
-    pub(super) fn settle_locked(&self, max: usize) -> Result<(), Error> {
-        let due = self.read_images(max)?;
-        if due.units.is_empty() {
-            return Ok(());
-        }
+    /// Writes images to their homes, flushes, and lets the next segment say so.
+    fn write_settled(&self, due: &SettleWrite) -> Result<(), Error> {
         let geometry = self.core().geometry;
         let requests: Vec<Write<'_>> = due
             .units
@@ -182,22 +286,22 @@ impl Volume {
     }
 
     /// Reads up to `max` images that may settle, past those that cannot be read.
-    fn read_images(&self, max: usize) -> Result<SettleWrite, Error> {
+    fn start_settling(&self, max: usize) -> SettleWrite {
         let images = self.core().due_images(max);
         let mut due = SettleWrite::default();
         // All at once; one at a time if that fails, to find out which are damaged.
-        match self.step(|core| core.read_images(&images)) {
+        match self.step(|core| core.start_settling(&images)) {
             Ok(mut units) => due.units.append(&mut units),
             Err(_) => {
                 for image in images {
-                    match self.step(|core| core.read_images(&[image])) {
+                    match self.step(|core| core.start_settling(&[image])) {
                         Ok(mut units) => due.units.append(&mut units),
                         Err(error) => self.leave_unsettled(image.0, &error),
                     }
                 }
             }
         }
-        Ok(due)
+        due
     }
 
     fn leave_unsettled(&self, home: FragAddr, error: &Error) {

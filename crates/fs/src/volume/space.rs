@@ -30,8 +30,8 @@ impl Volume {
     /// all the same, if data of large files that cannot be written take most of it.
     pub(super) fn relieve(&self) -> Result<Option<Error>, Error> {
         self.tidy(usize::MAX)?;
+        let unwritten = self.write_out(Wait::Written)?;
         let _commit = self.commit_lock();
-        let unwritten = self.commit_all(Wait::Written)?;
         self.checkpoint_if_due()?;
         self.keep_reserve()?;
         let core = self.core();
@@ -46,7 +46,7 @@ impl Volume {
         self.tidy(usize::MAX)?;
         let _commit = self.commit_lock();
         self.commit_all(Wait::Durable)?;
-        self.commit_locked(&[], true, Wait::Durable)?;
+        self.commit_locked(true, Wait::Durable)?;
         match means {
             0 | 1 => self.replenish_locked(Goal::Segments(WON_AT_ONCE))?,
             2 => {
@@ -170,7 +170,7 @@ impl Volume {
 
     /// A segment that says that everything is durable lets what was freed be reused.
     fn say_reusable(&self) -> Result<(), Error> {
-        self.commit_locked(&[], true, Wait::Durable)?;
+        self.commit_locked(true, Wait::Durable)?;
         self.checkpoint_if_due()
     }
 

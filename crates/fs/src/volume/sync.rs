@@ -1,6 +1,8 @@
 //! Waiting until something is durable (rule 8).
 
+use super::homes::Commit;
 use super::{Volume, Wait};
+use crate::core::Core;
 use crate::error::Error;
 use loamfs_format::{Ino, Ssn, mutant};
 
@@ -10,6 +12,14 @@ struct Due {
     last: Ssn,
     /// Units that had been written to it by then.
     puts: u64,
+}
+
+impl Due {
+    /// Whether the segments that are sealed show it: whatever waits was written since.
+    fn is_shown(&self, core: &Core, ino: Ino) -> bool {
+        let node = core.inodes.nodes.get(&ino);
+        self.last <= core.log.tail().ssn && node.is_none_or(|node| !node.homed.waits(self.puts))
+    }
 }
 
 impl Volume {
@@ -24,12 +34,15 @@ impl Volume {
         let Some(due) = self.due(ino)? else {
             return Ok(());
         };
+        let mut unwritten = self.write_homes(&[ino], Commit::Free)?;
         let _commit = self.commit_lock();
         // Whoever held the lock may have committed this too: fsyncs that wait together share a segment.
         if self.due(ino)?.is_none() {
             return Ok(());
         }
-        let unwritten = self.commit_locked(&[ino], false, Wait::Durable)?;
+        let (mut more, shown) =
+            self.commit_and(false, Wait::Durable, |core| due.is_shown(core, ino))?;
+        unwritten.append(&mut more);
         if mutant::active("home-error-unsaid") {
             return Ok(());
         }
@@ -37,7 +50,7 @@ impl Volume {
         if let Some((_, error)) = failed {
             return Err(error);
         }
-        if !self.has_reached(ino, &due)? {
+        if !shown {
             return Err(Error::Unwritten(ino));
         }
         // What was asked for is durable. A checkpoint that fails makes the log read-only, which whoever changes
@@ -62,16 +75,6 @@ impl Volume {
                 last: node.last,
                 puts: node.homed.puts,
             }))
-        })
-    }
-
-    /// Whether what was due is durable now, after a commit that went over all that waited. Whatever of it waits still
-    /// must have been written since.
-    fn has_reached(&self, ino: Ino, due: &Due) -> Result<bool, Error> {
-        self.step(|core| {
-            let durable = core.log.durable();
-            let homed = &core.node(ino)?.homed;
-            Ok(due.last <= durable && (homed.is_clean() || homed.puts != due.puts))
         })
     }
 
