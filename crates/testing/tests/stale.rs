@@ -3,102 +3,19 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Counters, Device, DeviceError, IoKind, MemoryDevice, Read, Write};
+use loamfs_device::{Device, IoKind, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
+use loamfs_testing::busy::Busy;
 use loamfs_testing::left_out;
 use loamfs_testing::rng::Rng;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 const EIO: i32 = 5;
 
-type Hook = Box<dyn FnOnce() + Send>;
-
-/// A device on which others come first: once, before the request of a kind that is so many requests away.
-struct Busy {
-    memory: MemoryDevice,
-    hook: Mutex<Option<(Option<IoKind>, u64, Hook)>>,
-    /// Batches of reads that come back with a wrong byte each.
-    garbled: Mutex<u32>,
-}
-
-impl Busy {
-    fn at(&self, kind: Option<IoKind>, skip: u64, hook: Hook) {
-        *self.hook.lock().unwrap() = Some((kind, skip, hook));
-    }
-
-    /// Whether the hook was never reached; it is gone then.
-    fn idle(&self) -> bool {
-        self.hook.lock().unwrap().take().is_some()
-    }
-
-    fn meet(&self, kinds: impl Iterator<Item = IoKind>) {
-        let due = {
-            let mut slot = self.hook.lock().unwrap();
-            let Some((kind, skip, hook)) = slot.take() else {
-                return;
-            };
-            let matching = kinds.filter(|k| kind.is_none_or(|kind| kind == *k)).count() as u64;
-            if matching <= skip {
-                *slot = Some((kind, skip - matching, hook));
-                return;
-            }
-            hook
-        };
-        due();
-    }
-}
-
-impl Device for Busy {
-    fn size(&self) -> u64 {
-        self.memory.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.memory.sector_size()
-    }
-
-    fn rotational(&self) -> bool {
-        self.memory.rotational()
-    }
-
-    fn read(&self, batch: &mut [Read]) {
-        self.meet(batch.iter().map(|read| read.kind));
-        self.memory.read(batch);
-        let mut garbled = self.garbled.lock().unwrap();
-        if *garbled > 0 && !batch.is_empty() {
-            *garbled -= 1;
-            for read in batch {
-                read.buffer.iter_mut().for_each(|byte| *byte ^= 1);
-            }
-        }
-    }
-
-    fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
-        self.meet(batch.iter().map(|write| write.kind));
-        self.memory.write(batch)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.memory.flush()
-    }
-
-    fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
-        self.memory.discard(ranges)
-    }
-
-    fn counters(&self) -> Counters {
-        self.memory.counters()
-    }
-}
-
 fn open(memory: MemoryDevice) -> (Arc<Busy>, Arc<Volume>) {
-    let busy = Arc::new(Busy {
-        memory,
-        hook: Mutex::new(None),
-        garbled: Mutex::new(0),
-    });
+    let busy = Arc::new(Busy::new(memory));
     let options = OpenOptions {
         cache_bytes: 8 << 20,
         ..OpenOptions::default()
@@ -177,7 +94,7 @@ fn small() -> MemoryDevice {
         volume.unlink(ROOT_INO, format!("{i}").as_bytes()).unwrap();
     }
     volume.close().unwrap();
-    busy.memory.fork()
+    busy.fork()
 }
 
 /// Everything that was there is written anew, removed, made and checkpointed, over and over.
@@ -252,7 +169,7 @@ fn a_block_that_may_have_been_reused_meanwhile_is_read_again() {
     let (busy, volume) = open(base);
     written(&volume, b"f", 40_000);
     volume.close().unwrap();
-    let (busy, volume) = open(busy.memory.fork());
+    let (busy, volume) = open(busy.fork());
     let ino = volume.lookup(ROOT_INO, b"f").unwrap().ino;
     let (other, device) = (Arc::clone(&volume), Arc::clone(&busy));
     let hook = Box::new(move || {
@@ -263,7 +180,7 @@ fn a_block_that_may_have_been_reused_meanwhile_is_read_again() {
             other.sync().unwrap();
         }
         // The read and its repetition.
-        *device.garbled.lock().unwrap() = 2;
+        device.garble(2);
     });
     busy.at(Some(IoKind::Homed), 0, hook);
     assert!(volume.read(ino, 0, 4096).unwrap() == [5; 4096]);
@@ -277,11 +194,11 @@ fn a_block_that_stands_and_does_not_verify_is_an_error() {
     let (busy, volume) = open(base);
     written(&volume, b"f", 40_000);
     volume.close().unwrap();
-    let (busy, volume) = open(busy.memory.fork());
+    let (busy, volume) = open(busy.fork());
     let ino = volume.lookup(ROOT_INO, b"f").unwrap().ino;
     // Brings what leads there into memory.
     volume.read(ino, 8192, 4096).unwrap();
-    *busy.garbled.lock().unwrap() = 2;
+    busy.garble(2);
     let read = volume.read(ino, 0, 4096).map(|_| ());
     assert_eq!(read.unwrap_err().errno(), EIO);
     assert!(volume.read(ino, 0, 4096).unwrap() == [5; 4096]);
@@ -308,7 +225,7 @@ fn fsync_covers_a_files_end_while_its_start_is_written_again() {
     busy.at(Some(IoKind::Homed), 0, hook);
     volume.fsync(ino, false).unwrap();
     assert!(!busy.idle());
-    let (_, volume) = open(busy.memory.fork());
+    let (_, volume) = open(busy.fork());
     let bytes = volume.read(ino, 0, len).unwrap();
     assert_eq!(bytes.len(), len);
     let old_or_new = |byte: &u8| *byte == 5 || *byte == 6;

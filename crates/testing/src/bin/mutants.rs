@@ -29,13 +29,6 @@ fn main() -> ExitCode {
                 println!("{:24} has a test of its own | {}", clause.name, clause.rule);
                 continue;
             }
-            Missed::Nobody(why) => {
-                println!(
-                    "{:24} cannot be missed: {why} | {}",
-                    clause.name, clause.rule
-                );
-                continue;
-            }
         };
         if show {
             for without in [None, Some(clause.name)] {

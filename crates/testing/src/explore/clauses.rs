@@ -27,10 +27,9 @@ pub struct Clause {
 pub enum Missed {
     /// The explorer, on this history.
     Explorer(fn() -> Directed),
-    /// A test of its own in `tests/mutants.rs`: the history needs a fault, or writes that complete out of order.
+    /// A test of its own: in `tests/mutants.rs` where the history needs a fault, or writes that complete out of order; in
+    /// `tests/beside.rs` where others go on while something is written.
     Test,
-    /// Nobody, and this is why.
-    Nobody(&'static str),
 }
 
 /// All clauses.
@@ -223,30 +222,20 @@ pub const CLAUSES: &[Clause] = &[
         "unshown-in-bitmap",
         "9: a checkpoint counts extents that no segment shows yet",
     ),
-    unmissed(
+    tested(
         "settle-overlaps",
         "7: an image settles while an older one of the same S is in flight",
-        ONE_WRITER,
     ),
-    unmissed(
-        "settled-blindly",
-        "7: settled removes a newer image",
-        ONE_WRITER,
-    ),
-    unmissed(
+    tested("settled-blindly", "7: settled removes a newer image"),
+    tested(
         "reuse-during-write",
         "7: S is reused while the first write to it, abandoned, is in flight",
-        ONE_WRITER,
     ),
-    unmissed(
+    tested(
         "reuse-during-settle",
         "7: S is reused while a settle to it is in flight",
-        ONE_WRITER,
     ),
 ];
-
-/// Why some clauses cannot be missed yet.
-const ONE_WRITER: &str = "whoever writes to homes, or gives out space, holds the lock `commit` until those writes are over";
 
 const fn explored(name: &'static str, rule: &'static str, case: fn() -> Directed) -> Clause {
     let missed = Missed::Explorer(case);
@@ -258,10 +247,6 @@ const fn tested(name: &'static str, rule: &'static str) -> Clause {
     Clause { name, rule, missed }
 }
 
-const fn unmissed(name: &'static str, rule: &'static str, why: &'static str) -> Clause {
-    let missed = Missed::Nobody(why);
-    Clause { name, rule, missed }
-}
 /// Small blocks and groups; checkpoints come when they are asked for.
 const FINE: Geometry = Geometry {
     checkpoint_segments_max: 64,

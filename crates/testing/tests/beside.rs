@@ -1,0 +1,308 @@
+//! What others do while homes are written and images settle: a small file waits for nobody (rule 3), what was promised is
+//! there, and nothing is written over what came to stand there meanwhile (rule 7).
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_check::{Options, check};
+use loamfs_device::{Device, IoKind, MemoryDevice};
+use loamfs_format::Ino;
+use loamfs_fs::{
+    Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, mkfs,
+};
+use loamfs_testing::busy::Busy;
+use loamfs_testing::left_out;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const NEW: NewInode = NewInode::of_mode(0o644);
+const UNIT: usize = 4096;
+/// Bytes of the volumes here: few groups, so that what is freed is soon used again.
+const SIZE: u64 = 4 << 20;
+
+fn made(size: u64) -> MemoryDevice {
+    left_out::obey();
+    let memory = Arc::new(MemoryDevice::new(size).with_rotational(false));
+    let plain: Arc<dyn Device> = memory.clone();
+    let options = MkfsOptions {
+        block_size: 4096,
+        group_size: Some(256 << 10),
+        segment_max: Some(64 << 10),
+        ..MkfsOptions::default()
+    };
+    mkfs(&plain, &options, &Env::fixed(1)).unwrap();
+    memory.fork()
+}
+
+fn open(memory: MemoryDevice) -> (Arc<Busy>, Arc<Volume>) {
+    let busy = Arc::new(Busy::new(memory));
+    let volume = Volume::open(busy.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    (busy, Arc::new(volume))
+}
+
+/// The volume as it is after a crash now; it is whole.
+fn crashed(busy: &Busy) -> Arc<Volume> {
+    let (_, volume) = open(busy.fork());
+    volume.sync().unwrap();
+    let mut options = Options {
+        data: true,
+        ..Options::default()
+    };
+    let (device, after) = open(busy.fork());
+    after.close().unwrap();
+    let report = check(&device.fork(), &mut options);
+    assert!(report.is_clean(), "{report}");
+    volume
+}
+
+fn create(volume: &Volume, name: &str, content: &[u8]) -> Ino {
+    let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+    volume.write(ino, 0, content).unwrap();
+    ino
+}
+
+fn read(volume: &Volume, name: &str) -> Vec<u8> {
+    let attr = volume.lookup(ROOT_INO, name.as_bytes()).unwrap();
+    volume.read(attr.ino, 0, attr.size as usize).unwrap()
+}
+
+fn resize(volume: &Volume, ino: Ino, size: u64) {
+    let set = SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    volume.setattr(ino, &set).unwrap();
+}
+
+fn rename(volume: &Volume, from: &str, to: &str) {
+    let flags = RenameFlags::default();
+    let (from, to) = (from.as_bytes(), to.as_bytes());
+    volume.rename(ROOT_INO, from, ROOT_INO, to, flags).unwrap();
+}
+
+/// A file at home, of which every other unit is an image that may settle.
+fn overwritten(volume: &Volume) -> Ino {
+    let file = create(volume, "f", &[1; 64 * UNIT]);
+    volume.sync().unwrap();
+    overwrite(volume, file, 2);
+    file
+}
+
+fn overwrite(volume: &Volume, file: Ino, byte: u8) {
+    for unit in (0..64).step_by(2) {
+        volume
+            .write(file, unit * UNIT as u64, &[byte; UNIT])
+            .unwrap();
+    }
+    volume.fsync(file, false).unwrap();
+}
+
+/// Whether every other unit of a file is of one byte, and the others of 1.
+fn is_overwritten(content: &[u8], byte: u8) {
+    let units = content.chunks(UNIT).map(|unit| (unit[0], unit[UNIT - 1]));
+    let expected = (0..64).map(|unit| [byte, 1][unit % 2]);
+    assert!(units.eq(expected.map(|byte| (byte, byte))));
+}
+
+#[test]
+fn what_is_overwritten_while_it_settles_is_not_lost() {
+    let (busy, volume) = open(made(SIZE));
+    let file = overwritten(&volume);
+    let other = Arc::clone(&volume);
+    let hook = move || overwrite(&other, file, 3);
+    busy.at(Some(IoKind::Settle), 0, Box::new(hook));
+    volume.settle(usize::MAX).unwrap();
+    assert!(!busy.idle());
+    volume.sync().unwrap();
+    is_overwritten(&read(&crashed(&busy), "f"), 3);
+    volume.settle(usize::MAX).unwrap();
+    volume.sync().unwrap();
+    is_overwritten(&read(&crashed(&busy), "f"), 3);
+}
+
+#[test]
+fn a_home_is_settled_by_one_at_a_time() {
+    let (busy, volume) = open(made(SIZE));
+    let file = overwritten(&volume);
+    let other = Arc::clone(&volume);
+    let hook = move || {
+        overwrite(&other, file, 3);
+        other.settle(usize::MAX).unwrap();
+        other.sync().unwrap();
+    };
+    busy.at(Some(IoKind::Settle), 0, Box::new(hook));
+    volume.settle(usize::MAX).unwrap();
+    assert!(!busy.idle());
+    volume.sync().unwrap();
+    is_overwritten(&read(&crashed(&busy), "f"), 3);
+}
+
+/// Fills what is free with large files; returns their names.
+fn fill(volume: &Volume, byte: u8) -> Vec<String> {
+    let mut names = Vec::new();
+    loop {
+        let name = format!("{byte}-{}", names.len());
+        let ino = match volume.create(ROOT_INO, name.as_bytes(), &NEW) {
+            Ok(attr) => attr.ino,
+            Err(_) => return names,
+        };
+        if volume.write(ino, 0, &[byte; 16 * UNIT]).is_err() {
+            volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+            return names;
+        }
+        names.push(name);
+        if volume.fsync(ino, false).is_err() {
+            return names;
+        }
+    }
+}
+
+fn are_whole(volume: &Volume, names: &[String], byte: u8) {
+    assert!(names.len() > 4, "{} files", names.len());
+    for name in names {
+        assert!(read(volume, name) == [byte; 16 * UNIT], "{name}");
+    }
+}
+
+#[test]
+fn nothing_settles_over_what_is_used_again() {
+    let (busy, volume) = open(made(SIZE));
+    overwritten(&volume);
+    fill(&volume, 4);
+    let (other, (said, names)) = (Arc::clone(&volume), channel());
+    let hook = move || {
+        other.unlink(ROOT_INO, b"f").unwrap();
+        other.sync().unwrap();
+        other.sync().unwrap();
+        said.send(fill(&other, 5)).unwrap();
+    };
+    busy.at(Some(IoKind::Settle), 0, Box::new(hook));
+    volume.settle(usize::MAX).unwrap();
+    let names = names.recv().unwrap();
+    volume.sync().unwrap();
+    let after = crashed(&busy);
+    for name in names {
+        assert!(read(&after, &name) == [5; 16 * UNIT], "{name}");
+    }
+}
+
+#[test]
+fn no_home_is_used_again_before_the_first_write_to_it_is_over() {
+    let (busy, volume) = open(made(SIZE));
+    let file = create(&volume, "f", &[1; 64 * UNIT]);
+    let (other, (said, names)) = (Arc::clone(&volume), channel());
+    let hook = move || {
+        other.unlink(ROOT_INO, b"f").unwrap();
+        said.send(fill(&other, 5)).unwrap();
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    // Whether it says that the file is gone is of no interest here.
+    let _ = volume.fsync(file, false);
+    let names = names.recv().unwrap();
+    volume.sync().unwrap();
+    are_whole(&crashed(&busy), &names, 5);
+}
+
+/// It waited for whoever held the lock of commits, which all homes were written under.
+#[test]
+fn a_small_file_is_synced_while_a_large_one_is_written() {
+    let (busy, volume) = open(made(SIZE));
+    create(&volume, "large", &[1; 200 * UNIT]);
+    let (other, device, (said, done)) = (Arc::clone(&volume), Arc::clone(&busy), channel());
+    let hook = move || {
+        std::thread::spawn(move || {
+            let small = create(&other, "small", b"promised");
+            other.fsync(small, false).unwrap();
+            said.send(device.fork()).unwrap();
+        });
+        // Whoever writes the large file waits here, and would wait for ever.
+        let image = done.recv_timeout(Duration::from_secs(20)).unwrap();
+        let (_, volume) = open(image);
+        assert_eq!(read(&volume, "small"), b"promised");
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    volume.sync().unwrap();
+    assert!(!busy.idle());
+    assert!(read(&crashed(&busy), "large") == [1; 200 * UNIT]);
+}
+
+/// Its data were given up, and nobody wrote them again.
+#[test]
+fn sync_covers_a_file_that_is_cut_while_it_is_written() {
+    let (busy, volume) = open(made(SIZE));
+    let file = create(&volume, "f", &[1; 64 * UNIT]);
+    let other = Arc::clone(&volume);
+    let hook = move || resize(&other, file, 32 * UNIT as u64);
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    volume.sync().unwrap();
+    assert!(!busy.idle());
+    let content = read(&crashed(&busy), "f");
+    assert!(content.len() >= 32 * UNIT);
+    assert!(content[..32 * UNIT] == [1; 32 * UNIT]);
+}
+
+/// The file's end was hidden by what somebody wrote into its last hole meanwhile, though the file was no longer for it.
+#[test]
+fn sync_covers_a_files_length_while_its_holes_are_filled() {
+    let (busy, volume) = open(made(128 << 20));
+    // More than a round writes at once, so that the second file is gone over later.
+    create(&volume, "first", &vec![1; 20 << 20]);
+    let file = create(&volume, "second", &[2; 8 * UNIT]);
+    resize(&volume, file, 1 << 20);
+    let other = Arc::clone(&volume);
+    let hook = move || {
+        other.write(file, 800 << 10, &[3; UNIT]).unwrap();
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    volume.sync().unwrap();
+    assert!(!busy.idle());
+    let content = read(&crashed(&busy), "second");
+    assert_eq!(content.len(), 1 << 20);
+    assert!(content[..8 * UNIT] == [2; 8 * UNIT]);
+}
+
+/// What was renamed and written while it held a commit up held nothing up any more.
+#[test]
+fn a_rename_brings_its_data_though_the_file_is_being_written() {
+    let (busy, volume) = open(made(SIZE));
+    create(&volume, "old", b"old content");
+    volume.sync().unwrap();
+    let file = create(&volume, "new", &[1; 16 * UNIT]);
+    create(&volume, "between", b"");
+    rename(&volume, "new", "between");
+    let other = Arc::clone(&volume);
+    let hook = move || {
+        other
+            .write(file, 16 * UNIT as u64, &[2; 16 * UNIT])
+            .unwrap();
+        rename(&other, "between", "old");
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    volume.checkpoint().unwrap();
+    assert!(!busy.idle());
+    let content = read(&crashed(&busy), "old");
+    assert_eq!(content.len(), 32 * UNIT);
+    assert!(content[16 * UNIT..] == [2; 16 * UNIT]);
+}
+
+/// Clauses of rule 7, and the test above that notices when one is left out.
+const CLAUSES: [(&str, &str); 4] = [
+    (
+        "settled-blindly",
+        "what_is_overwritten_while_it_settles_is_not_lost",
+    ),
+    ("settle-overlaps", "a_home_is_settled_by_one_at_a_time"),
+    (
+        "reuse-during-settle",
+        "nothing_settles_over_what_is_used_again",
+    ),
+    (
+        "reuse-during-write",
+        "no_home_is_used_again_before_the_first_write_to_it_is_over",
+    ),
+];
+
+#[test]
+fn every_clause_is_missed_when_it_is_left_out() {
+    assert_eq!(left_out::unmissed(&CLAUSES).unwrap(), []);
+}
