@@ -5,7 +5,7 @@ mod common;
 
 use common::made;
 use loamfs_check::{Options, Problem, check, dump};
-use loamfs_device::{Device, MemoryDevice};
+use loamfs_device::{Device, MemoryDevice, RecordingDevice};
 use loamfs_format::inode::flag;
 use loamfs_fs::{
     AtimeRule, AtimeWhen, Env, Ino, InodeFlags, ManualClock, MkfsOptions, NewInode, OpenOptions,
@@ -501,4 +501,81 @@ fn damage_of_the_file_is_nobodys_error() {
             .unwrap();
     }
     shop.volume.close().unwrap();
+}
+
+/// What was seen at a moment: events that the device had had, and the access time of each file.
+struct Seen {
+    events: usize,
+    atimes: Vec<Timestamp>,
+    synced: bool,
+}
+
+#[test]
+fn a_crash_at_any_write_leaves_times_that_were() {
+    const FILES: usize = 40;
+    let recording = Arc::new(RecordingDevice::new(MemoryDevice::new(16 << 20)));
+    let device: Arc<dyn Device> = recording.clone();
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let shop = Shop::on(device, rule(ALWAYS));
+    let inos: Vec<Ino> = (0..FILES).map(|i| shop.file(&format!("{i}"))).collect();
+    shop.volume.sync().unwrap();
+    let mut seen = Vec::new();
+    let see = |seen: &mut Vec<Seen>, synced| {
+        seen.push(Seen {
+            events: recording.event_count(),
+            atimes: inos.iter().map(|ino| shop.atime(*ino)).collect(),
+            synced,
+        });
+    };
+    see(&mut seen, true);
+    for round in 0..60u64 {
+        shop.clock.advance(SECOND);
+        let ino = inos[(round * 7) as usize % FILES];
+        match round % 6 {
+            0 | 3 => inos.iter().step_by(3).for_each(|ino| shop.read(*ino)),
+            1 => drop(shop.volume.write(ino, 0, b"changed").unwrap()),
+            2 => {
+                let past = SetTime::At(Timestamp {
+                    seconds: round as i64,
+                    nanos: 0,
+                });
+                let set = SetAttr {
+                    atime: Some(past),
+                    ..SetAttr::default()
+                };
+                shop.volume.setattr(ino, &set).unwrap();
+            }
+            4 => {
+                let file = shop.file("short-lived");
+                shop.volume.fsync(file, false).unwrap();
+                shop.volume.unlink(ROOT_INO, b"short-lived").unwrap();
+            }
+            _ => {
+                see(&mut seen, false);
+                match round % 4 {
+                    1 => shop.volume.sync().unwrap(),
+                    _ => shop.volume.checkpoint().unwrap(),
+                }
+            }
+        }
+        see(&mut seen, round % 6 == 5 && round % 4 == 1);
+    }
+    let mut kept = 0;
+    for events in seen[0].events..=recording.event_count() {
+        let image = recording.image_after(events).unwrap();
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(image));
+        // What the last sync before had, or anything since.
+        let begun = seen.partition_point(|seen| seen.events <= events);
+        let synced = (0..begun).rev().find(|at| seen[*at].synced).unwrap();
+        let after = Shop::on(device, rule(ALWAYS));
+        let may_be = &seen[synced..(begun + 1).min(seen.len())];
+        for (i, ino) in inos.iter().enumerate() {
+            let found = after.atime(*ino);
+            let known = may_be.iter().any(|seen| seen.atimes[i] == found);
+            assert!(known, "file {i} after {events} events: {found:?}");
+        }
+        kept += usize::from(!after.kept().is_empty());
+        after.assert_sound();
+    }
+    assert!(kept > 10, "{kept} crashes found a file of access times");
 }
