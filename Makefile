@@ -63,6 +63,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/oracle.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30
 
 fsx-program: setup

@@ -24,6 +24,7 @@ mod space;
 mod sums;
 mod visitor;
 mod walk;
+mod walk_atime;
 mod walk_dir;
 mod walk_file;
 mod walk_inode;

@@ -8,15 +8,14 @@ mod node;
 mod space;
 mod values;
 
-pub use inode::{checksums, directory, extents, ifile, inode};
+pub use inode::{atimes, checksums, directory, extents, ifile, inode};
 pub use log::{segment, segments, superblock};
 pub use node::node;
 pub use space::{bitmap, groups, lazy, owners};
 
 use std::fmt::{Display, Write};
 use values::{
-    bitmap_chunk, crc_run, dirent, group, hex, ifile_entry, lazy_entry, pointer, text, tree_root,
-    xattr,
+    bitmap_chunk, dirent, group, hex, ifile_entry, lazy_entry, pointer, text, tree_root, xattr,
 };
 
 /// Adds a line; writing to a string cannot fail.

@@ -149,6 +149,12 @@ problems! {
     /// Flags that do not exist, or of another type of file.
     #[error("inode {ino} has the flags {flags:#x}, of which some mean nothing")]
     313 Minor false InodeFlags { ino: Ino, flags: u32 }
+    /// The number of the atime file, but another file.
+    #[error("inode 3 is not what the file of access times is")]
+    314 Major false AtimeFile {}
+    /// Access times of inodes that are gone: somebody who does not know of them removed the inodes, or could not read them.
+    #[error("access times are kept of inode block {block}, in which no inode lives")]
+    315 Note false AtimeStray { block: InodeBlockNo }
 
     /// Extents overlap or are out of order.
     #[error("inode {ino}: the extent from block {block} on begins before the one before it ends")]

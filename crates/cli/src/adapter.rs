@@ -24,7 +24,7 @@ use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply,
+    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadCall, ReadReply,
     SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
 };
 
@@ -146,6 +146,14 @@ impl Adapter {
             .lookups
             .hold(node_of(&victim), || self.volume.open_file(victim.ino));
         self.answer("holding", victim.ino, held)
+    }
+
+    /// Somebody reads, and did not ask that it leave no trace. The kernel, which keeps attributes for long, forgets the
+    /// access time with each of these requests by itself.
+    fn accessed(&self, ino: Ino, call: ReadCall) {
+        if !call.flags.noatime() {
+            self.volume.accessed(ino);
+        }
     }
 
     fn release(&self, ino: Ino) {
@@ -314,6 +322,7 @@ impl Filesystem for Adapter {
     fn readlink(&self, _: Caller, node: NodeId, target: &mut ByteSink<'_>) -> Result<(), Errno> {
         let ino = ino_of(node);
         target.put(&self.answer("readlink", ino, self.volume.readlink(ino))?);
+        self.volume.accessed(ino);
         Ok(())
     }
 
@@ -457,14 +466,13 @@ impl Filesystem for Adapter {
         &self,
         _: Caller,
         node: NodeId,
-        _: u64,
-        offset: u64,
-        size: u32,
+        call: ReadCall,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
         let ino = ino_of(node);
-        let size = usize::try_from(size).unwrap_or(usize::MAX);
-        let data = self.answer("read", ino, self.volume.read(ino, offset, size))?;
+        let size = usize::try_from(call.size).unwrap_or(usize::MAX);
+        let data = self.answer("read", ino, self.volume.read(ino, call.offset, size))?;
+        self.accessed(ino, call);
         let len = data.len();
         reply.append_object(Arc::new(data), 0..len);
         Ok(())
@@ -580,11 +588,12 @@ impl Filesystem for Adapter {
         &self,
         _: Caller,
         node: NodeId,
-        _: u64,
-        offset: u64,
+        call: ReadCall,
         entries: &mut DirSink<'_>,
     ) -> Result<(), Errno> {
-        self.walk(ino_of(node), offset, |entry| {
+        let dir = ino_of(node);
+        self.accessed(dir, call);
+        self.walk(dir, call.offset, |entry| {
             match entries.add(&convert::dir_entry(entry)) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -596,12 +605,12 @@ impl Filesystem for Adapter {
         &self,
         _: Caller,
         node: NodeId,
-        _: u64,
-        offset: u64,
+        call: ReadCall,
         entries: &mut DirPlusSink<'_>,
     ) -> Result<(), Errno> {
         let dir = ino_of(node);
-        self.walk(dir, offset, |entry| {
+        self.accessed(dir, call);
+        self.walk(dir, call.offset, |entry| {
             if !entries.fits(entry.name.len()) {
                 return ControlFlow::Break(());
             }

@@ -3,6 +3,7 @@
 //! `docs/FORMAT.md` describes every structure field by field.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod atime;
 pub mod dirent;
 pub mod group;
 pub mod ifile;

@@ -27,6 +27,8 @@ pub const GROUPS_MAX: u64 = 1 << 20;
 /// Most devices of a volume.
 pub const DEVICES_MAX: usize = 16;
 
+/// Compatible feature: access times are kept in the atime file ([`crate::atime`]).
+pub const COMPATIBLE_ATIME: u64 = 1;
 /// Incompatible features that this code knows: none yet.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
 /// Read-only compatible features that this code knows: none yet.

@@ -1,5 +1,6 @@
 //! The state of a volume behind its lock, and what every operation needs of it.
 
+use crate::atime::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::env::{Clock, Random};
 use crate::error::Error;
@@ -7,6 +8,7 @@ use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
 use crate::ownership::Ownership;
 use crate::types::{Attr, Timestamp};
+use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::mutant;
@@ -34,6 +36,8 @@ pub(crate) struct Core {
     pub maps: Maps,
     pub blocks: Blocks,
     pub inodes: Inodes,
+    /// When inodes were read.
+    pub atimes: Atimes,
     /// The last checkpoint.
     pub base: CheckpointRef,
     /// The checkpoint that each superblock copy names for good.
@@ -106,7 +110,9 @@ impl Core {
     /// # Errors
     /// Missing blocks, damage, or [`Error::Stale`].
     pub fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
-        self.inodes.load(&self.maps, &mut self.blocks, ino)?;
+        if !self.inodes.nodes.contains_key(&ino) {
+            self.load(ino)?;
+        }
         self.inodes
             .nodes
             .get_mut(&ino)
@@ -129,6 +135,10 @@ impl Core {
     pub fn touch(&mut self, ino: Ino) {
         let ssn = self.open_ssn();
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            if !node.dirty {
+                // The inode takes its access time along.
+                self.atimes.forget(ino);
+            }
             node.dirty = true;
             node.last = ssn;
             node.inode.ssn = ssn;
@@ -229,6 +239,10 @@ impl Core {
         let frag = u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
         let owner = self.owner;
+        if ino == ATIME_INO {
+            // It is nobody's file.
+            return Err(Error::Stale(ino).into());
+        }
         let node = self.node(ino)?;
         let i = &node.inode;
         // Homes are whole blocks, of which perhaps only a part waits.

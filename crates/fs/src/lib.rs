@@ -6,6 +6,7 @@
 
 mod acls;
 mod admission;
+mod atime;
 mod blocks;
 mod commit;
 mod core;

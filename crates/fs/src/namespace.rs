@@ -752,7 +752,12 @@ impl Core {
             return Ok(false);
         }
         self.prepare_dirty(ino)?;
+        let times_go = self.prepare_drop_atimes(ino)?;
         self.admit_removal()?;
+        self.atimes.forget(ino);
+        if times_go {
+            self.drop_atimes(ino);
+        }
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return Ok(true);
         };

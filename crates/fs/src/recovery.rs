@@ -1,5 +1,6 @@
 //! Opening a volume: the last checkpoint's maps, then every adopted summary, record by record (H16, L9; rule 4).
 
+use crate::atime::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::core::Core;
 use crate::env::{Env, Random};
@@ -192,6 +193,7 @@ impl Core {
                 nodes_max: 4096,
                 ..Inodes::default()
             },
+            atimes: Atimes::default(),
             base,
             slots: [None; 2],
             owner: Ownership::default(),

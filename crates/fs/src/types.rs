@@ -34,6 +34,36 @@ pub struct Attr {
     pub btime: Timestamp,
 }
 
+/// When reading an inode sets its access time. Times wait in memory and go to the device along with what is committed by
+/// age, at sync and unmount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AtimeRule {
+    /// For which reads.
+    pub when: AtimeWhen,
+    /// For directories too.
+    pub directories: bool,
+}
+
+impl Default for AtimeRule {
+    fn default() -> Self {
+        AtimeRule {
+            when: AtimeWhen::Relative,
+            directories: true,
+        }
+    }
+}
+
+/// For which reads an access time is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtimeWhen {
+    /// For those after a change, and once a day.
+    Relative,
+    /// For each.
+    Always,
+    /// For none.
+    Never,
+}
+
 /// Who and what a new inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewInode {

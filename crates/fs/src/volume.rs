@@ -6,6 +6,7 @@
 //! writes large files' data to their homes shares `homes`, and needs `commit` only to make room in the next segment: so
 //! nobody who waits for a small file waits for a large one (rule 3).
 
+mod atime;
 mod background;
 mod commit;
 mod discard;
@@ -22,12 +23,14 @@ mod sync;
 pub(crate) use drive::load_groups;
 pub use info::Info;
 
+use crate::atime::Atimes;
 use crate::core::Core;
 use crate::env::Env;
 use crate::error::Error;
 use crate::ownership::Ownership;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
+use crate::types::AtimeRule;
 use flight::Flight;
 use loamfs_device::Device;
 use loamfs_format::{GroupNo, Ssn, mutant};
@@ -51,6 +54,8 @@ pub struct OpenOptions {
     pub flights: usize,
     /// To whom everything belongs, whatever is stored.
     pub owner: Ownership,
+    /// When [`Volume::accessed`] sets an access time.
+    pub atime: AtimeRule,
     /// Tell the device at once what was freed, as soon as it may be used again.
     pub discard: bool,
     /// Most links of an inode; less than the 2^31 of the format for tests only.
@@ -68,6 +73,7 @@ impl Default for OpenOptions {
             dirty_max: None,
             flights: 0,
             owner: Ownership::default(),
+            atime: AtimeRule::default(),
             discard: false,
             links_max: recovery::LINKS_MAX,
             recount: Vec::new(),
@@ -137,6 +143,7 @@ impl Volume {
             commit_age_ms: options.commit_age_ms,
         };
         volume.core().owner = options.owner;
+        volume.core().atimes = Atimes::new(options.atime, cache_bytes);
         if !options.read_only {
             volume.core().freed = options.discard.then(Vec::new);
             volume.begin()?;

@@ -2,7 +2,7 @@
 
 use crate::{
     AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadReply, RenameFlags,
+    IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadCall, ReadReply, RenameFlags,
     SeekWhence, SetAttr, SetXattrFlags, StatfsReply, StatxReply, WriteFlags,
 };
 
@@ -235,7 +235,7 @@ pub trait Filesystem: Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// Reads up to `size` bytes into `reply`; fewer mean the end of the file.
+    /// Reads up to `call.size` bytes into `reply`; fewer mean the end of the file.
     ///
     /// # Errors
     ///
@@ -244,9 +244,7 @@ pub trait Filesystem: Send + Sync {
         &self,
         caller: Caller,
         node: NodeId,
-        fh: u64,
-        offset: u64,
-        size: u32,
+        call: ReadCall,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
         Err(Errno::NOSYS)
@@ -308,8 +306,7 @@ pub trait Filesystem: Send + Sync {
         Err(Errno::NOSYS)
     }
 
-    /// Lists a directory from `offset` on: 0, or the `next_offset` of the entry
-    /// that was last seen. Nothing added means the end.
+    /// Lists a directory from `call.offset` on. Nothing added means the end.
     ///
     /// # Errors
     ///
@@ -318,8 +315,7 @@ pub trait Filesystem: Send + Sync {
         &self,
         caller: Caller,
         node: NodeId,
-        fh: u64,
-        offset: u64,
+        call: ReadCall,
         entries: &mut DirSink<'_>,
     ) -> Result<(), Errno> {
         Err(Errno::NOSYS)
@@ -338,8 +334,7 @@ pub trait Filesystem: Send + Sync {
         &self,
         caller: Caller,
         node: NodeId,
-        fh: u64,
-        offset: u64,
+        call: ReadCall,
         entries: &mut DirPlusSink<'_>,
     ) -> Result<(), Errno> {
         Err(Errno::NOSYS)

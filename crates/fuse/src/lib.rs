@@ -55,6 +55,6 @@ pub use rustix::io::Errno;
 pub use session::Session;
 pub use types::{
     AttrReply, Caller, CopyEnd, EntryReply, FallocateMode, FileAttr, FileKind, IoctlCall, NewNode,
-    NodeId, OpenFlags, OpenReply, OpenReplyFlags, RenameFlags, SeekWhence, SetAttr, SetXattrFlags,
-    SetXattrMode, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
+    NodeId, OpenFlags, OpenReply, OpenReplyFlags, ReadCall, RenameFlags, SeekWhence, SetAttr,
+    SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
 };

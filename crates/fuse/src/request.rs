@@ -12,8 +12,8 @@ use zerocopy::FromBytes;
 use crate::wire::header::InHeader;
 use crate::wire::opcode;
 use crate::{
-    Caller, CopyEnd, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags, RenameFlags, SeekWhence,
-    SetAttr, SetXattrFlags, WriteFlags,
+    Caller, CopyEnd, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags, ReadCall, RenameFlags,
+    SeekWhence, SetAttr, SetXattrFlags, WriteFlags,
 };
 
 pub(crate) use decode::decode;
@@ -186,11 +186,7 @@ pub(crate) enum Operation<'a> {
     Open {
         flags: OpenFlags,
     },
-    Read {
-        fh: u64,
-        offset: u64,
-        size: u32,
-    },
+    Read(ReadCall),
     Write {
         fh: u64,
         offset: u64,
@@ -228,16 +224,8 @@ pub(crate) enum Operation<'a> {
     OpenDir {
         flags: OpenFlags,
     },
-    ReadDir {
-        fh: u64,
-        offset: u64,
-        size: u32,
-    },
-    ReadDirPlus {
-        fh: u64,
-        offset: u64,
-        size: u32,
-    },
+    ReadDir(ReadCall),
+    ReadDirPlus(ReadCall),
     ReleaseDir {
         fh: u64,
         flags: OpenFlags,

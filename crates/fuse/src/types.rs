@@ -45,6 +45,19 @@ pub struct NewNode {
     pub umask: u32,
 }
 
+/// What is read of an open file or directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadCall {
+    /// Its handle.
+    pub fh: u64,
+    /// Where to start: a byte of a file; of a directory 0, or the `next_offset` of the entry that was seen last.
+    pub offset: u64,
+    /// Most bytes of the answer.
+    pub size: u32,
+    /// As it was opened.
+    pub flags: OpenFlags,
+}
+
 /// One direction of a copy inside the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CopyEnd {

@@ -8,6 +8,7 @@ mod crashed;
 mod dumps;
 mod fine;
 mod listing;
+mod read;
 mod sound;
 mod wide;
 mod workshop;
@@ -30,7 +31,7 @@ pub struct Golden {
 }
 
 /// The golden volumes.
-pub const ALL: [Golden; 4] = [
+pub const ALL: [Golden; 5] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -50,5 +51,10 @@ pub const ALL: [Golden; 4] = [
     Golden {
         name: "wide",
         make: wide::make,
+    },
+    // Access times beside the inodes.
+    Golden {
+        name: "read",
+        make: read::make,
     },
 ];

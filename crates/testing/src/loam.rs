@@ -163,11 +163,15 @@ impl Subject for Mounted {
     }
 
     fn readlink(&self, ino: Ino) -> Outcome<Vec<u8>> {
-        Ok(self.volume.readlink(ino)?)
+        let target = self.volume.readlink(ino)?;
+        self.volume.accessed(ino);
+        Ok(target)
     }
 
     fn readdir(&self, dir: Ino, position: u64, max: usize) -> Outcome<Vec<DirEntry>> {
-        Ok(self.volume.readdir(dir, position, max)?)
+        let entries = self.volume.readdir(dir, position, max)?;
+        self.volume.accessed(dir);
+        Ok(entries)
     }
 
     fn open_file(&self, ino: Ino) -> Outcome<()> {
@@ -179,7 +183,9 @@ impl Subject for Mounted {
     }
 
     fn read(&self, ino: Ino, offset: u64, len: usize) -> Outcome<Vec<u8>> {
-        Ok(self.volume.read(ino, offset, len)?)
+        let data = self.volume.read(ino, offset, len)?;
+        self.volume.accessed(ino);
+        Ok(data)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Outcome<usize> {

@@ -42,7 +42,8 @@ pub struct Memory {
 impl Mounted {
     pub(super) fn loam(lab: &Lab) -> Result<Mounted, Error> {
         let mut command = lab.loamfs();
-        command.args(["mount", "--foreground"]);
+        // As the others are mounted.
+        command.args(["mount", "--foreground", "-o", "noatime"]);
         if let Some(options) = &lab.tools.options {
             command.args(["-o", options]);
         }

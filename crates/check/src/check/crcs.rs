@@ -26,16 +26,9 @@ pub(super) struct Crcs<'v> {
 
 impl<'v> Crcs<'v> {
     pub(super) fn new(walker: &Walker<'_, 'v>, inode: &Inode, limit: u64) -> Crcs<'v> {
-        let (ino, generation, root) = (inode.ino, inode.generation, inode.checksums);
-        let spec = TreeSpec {
-            kind: BlockKind::ChecksumNode,
-            ino,
-            generation,
-            root,
-        };
-        let walk = TreeWalk::new(walker.volume, spec, 0);
+        let walk = TreeWalk::new(walker.volume, TreeSpec::checksums(inode), 0);
         Crcs {
-            ino,
+            ino: inode.ino,
             walk,
             leaf: None,
             run: None,

@@ -162,6 +162,10 @@ impl Visitor for First<'_, '_> {
         }
     }
 
+    fn reserved(&mut self) {
+        self.report.stats.inodes += 1;
+    }
+
     fn problem(&mut self, problem: Problem) {
         self.report.add(problem);
     }

@@ -56,6 +56,8 @@ pub(crate) trait Visitor {
     fn name(&mut self, _dir: Ino, _entry: &Dirent<'_>) {}
     /// An inode lives.
     fn inode(&mut self, _inode: &Inode, _orphan: bool) {}
+    /// An inode lives that has no name and needs none.
+    fn reserved(&mut self) {}
     /// Something is wrong by itself.
     fn problem(&mut self, _problem: Problem) {}
     /// Something cannot be seen.

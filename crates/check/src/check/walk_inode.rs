@@ -3,6 +3,7 @@
 use super::walk::Walker;
 use crate::Problem;
 use loamfs_format::Ssn;
+use loamfs_format::atime::{ATIME_INO, is_atime_file};
 use loamfs_format::inode::{Body, Inode, flag, mode};
 
 impl Walker<'_, '_> {
@@ -12,7 +13,15 @@ impl Walker<'_, '_> {
         // The bit also marks a file with names while a truncate of it is pending.
         let cut = inode.nlink > 0 && inode.truncating != u64::MAX;
         let orphan = orphan && !cut;
-        self.visitor.inode(inode, orphan);
+        let keeps_atimes = is_atime_file(inode);
+        if keeps_atimes {
+            self.visitor.reserved();
+        } else {
+            self.visitor.inode(inode, orphan);
+        }
+        if ino == ATIME_INO && !keeps_atimes {
+            self.visitor.problem(Problem::AtimeFile {});
+        }
         if inode.generation == 0 {
             self.visitor.problem(Problem::Generation { ino });
         }
@@ -44,6 +53,9 @@ impl Walker<'_, '_> {
                 ino,
                 mode: inode.mode,
             });
+        }
+        if keeps_atimes {
+            return self.atimes(inode);
         }
         self.xattrs(inode);
         match &inode.body {

@@ -1,8 +1,10 @@
 //! Inodes, directories and files.
 
-use super::{crc_run, dirent, ifile_entry, line, pointer, text, tree_root, xattr};
+use super::values::value;
+use super::{dirent, ifile_entry, line, pointer, text, tree_root, xattr};
 use crate::reader::TreeSpec;
 use crate::{CheckError, Volume};
+use loamfs_format::atime::ATIME_INO;
 use loamfs_format::dirent::InlineMap;
 use loamfs_format::inode::{Body, Inode, mode};
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
@@ -167,20 +169,26 @@ pub fn extents(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
 /// When the inode cannot be read.
 pub fn checksums(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
     let inode = volume.inode(ino)?;
-    let spec = TreeSpec {
-        kind: BlockKind::ChecksumNode,
-        ino,
-        generation: inode.generation,
-        root: inode.checksums,
-    };
+    let spec = TreeSpec::checksums(&inode);
     let mut out = String::new();
     for entry in volume.entries(spec, 0) {
         match entry {
-            Ok(entry) => line(&mut out, crc_run(entry.key(), entry.value())),
+            Ok(entry) => line(&mut out, value(spec.kind, ino, entry.key(), entry.value())),
             Err(fault) => line(&mut out, fault),
         }
     }
     Ok(out)
+}
+
+/// The access times that are kept beside the inodes, an inode block a line, with those that do not count any more.
+///
+/// # Errors
+/// When the file that keeps them cannot be read.
+pub fn atimes(volume: &Volume<'_>) -> Result<String, CheckError> {
+    match checksums(volume, ATIME_INO) {
+        Err(CheckError::NoInode { .. }) => Ok(String::new()),
+        kept => kept,
+    }
 }
 
 const fn type_name(inode: &Inode) -> &'static str {

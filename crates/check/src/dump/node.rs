@@ -52,7 +52,7 @@ fn entries(volume: &Volume<'_>, identity: &Identity, page: &Page) -> String {
                     child.aggregate
                 ),
             ),
-            None => line(&mut out, value(identity.kind, key, bytes)),
+            None => line(&mut out, value(identity.kind, identity.ino, key, bytes)),
         }
     }
     out

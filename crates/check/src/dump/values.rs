@@ -1,17 +1,18 @@
 //! What stands in the trees, each value as a piece of a line.
 
+use loamfs_format::atime::{ATIME_INO, AtimeRun};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
-use loamfs_format::ifile::IfileEntry;
+use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::maps::{CrcRun, LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
 use loamfs_format::xattr::{Value, Xattr};
-use loamfs_format::{BlockKind, Extent, FragAddr, Ino, Pointer};
+use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Pointer};
 use zerocopy::FromBytes;
 
-/// An entry of a leaf of a tree of this kind.
-pub(super) fn value(kind: BlockKind, key: u64, bytes: &[u8]) -> String {
+/// An entry of a leaf of a tree of this kind, which belongs to `ino`.
+pub(super) fn value(kind: BlockKind, ino: Ino, key: u64, bytes: &[u8]) -> String {
     let said = match kind {
         BlockKind::IfileNode => {
             IfileEntry::decode(bytes).map(|e| format!("block {key} {}", ifile_entry(&e)))
@@ -28,6 +29,9 @@ pub(super) fn value(kind: BlockKind, key: u64, bytes: &[u8]) -> String {
         BlockKind::ExtentNode => RawPointer::ref_from_bytes(bytes)
             .ok()
             .map(|raw| format!("block {key} at {}", pointer(&Pointer::decode(raw)))),
+        BlockKind::ChecksumNode if ino == ATIME_INO => {
+            AtimeRun::decode(bytes).map(|run| atime_run(key, &run))
+        }
         BlockKind::ChecksumNode => Some(crc_run(key, bytes)),
         BlockKind::XattrNode => Some(xattr(key, bytes)),
         _ => None,
@@ -116,7 +120,20 @@ pub(super) fn dirent(key: u64, ino: Ino, file_type: u8, name: &[u8]) -> String {
 }
 
 /// The checksums of up to 64 units, those without data as a dash.
-pub(super) fn crc_run(key: u64, bytes: &[u8]) -> String {
+/// Access times, each with the low half of the segment with which it counts.
+fn atime_run(key: u64, run: &AtimeRun) -> String {
+    let times = (0u32..).zip(&run.0).filter_map(|(slot, atime)| {
+        let (ino, atime) = (ino_at(InodeBlockNo(key), slot), (*atime)?);
+        let (seconds, nanos) = (atime.time.seconds, atime.time.nanos);
+        Some(format!(
+            " inode {ino} {seconds}.{nanos:09} of segment {};",
+            atime.ssn
+        ))
+    });
+    format!("block {key}:{}", times.collect::<String>())
+}
+
+fn crc_run(key: u64, bytes: &[u8]) -> String {
     let Some(CrcRun(run)) = CrcRun::decode(bytes) else {
         return format!("units of run {key}: malformed: {}", hex(bytes));
     };

@@ -5,6 +5,7 @@
 
 use super::Volume;
 use crate::{BlockFault, MapFault, TreeFault};
+use loamfs_format::inode::Inode;
 use loamfs_format::node::{Page, TreeRoot};
 use loamfs_format::{BlockKind, Identity, Ino, Pointer};
 use std::collections::VecDeque;
@@ -21,6 +22,18 @@ pub struct TreeSpec {
     pub generation: u32,
     /// Its root.
     pub root: TreeRoot,
+}
+
+impl TreeSpec {
+    /// The tree `checksums` of an inode.
+    pub const fn checksums(inode: &Inode) -> TreeSpec {
+        TreeSpec {
+            kind: BlockKind::ChecksumNode,
+            ino: inode.ino,
+            generation: inode.generation,
+            root: inode.checksums,
+        }
+    }
 }
 
 /// A node as its parent describes it.

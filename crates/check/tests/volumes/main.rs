@@ -1,6 +1,7 @@
 //! The checker against volumes that are built, and damaged, by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod atimes;
 mod builder;
 mod clean;
 mod damage;

@@ -57,6 +57,8 @@ enum What {
         /// The file's inode number.
         number: u64,
     },
+    /// When inodes were read, as far as it is kept beside them.
+    Atimes,
     /// Any node of any tree.
     Node {
         /// The number of its first fragment, as pointers to it show it behind the `@`.
@@ -90,6 +92,7 @@ impl DumpArgs {
             What::Dir { number } => dump::directory(&volume, Ino(number)).map_err(failed)?,
             What::Extents { number } => dump::extents(&volume, Ino(number)).map_err(failed)?,
             What::Checksums { number } => dump::checksums(&volume, Ino(number)).map_err(failed)?,
+            What::Atimes => dump::atimes(&volume).map_err(failed)?,
             What::Node { address } => {
                 dump::node(&volume, device.as_ref(), FragAddr(address)).map_err(failed)?
             }

@@ -27,11 +27,17 @@ use crate::output::print_lines;
 /// Options: ro, rw, cache=SIZE (256M), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
 /// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, sync, dirsync,
-/// remount; those of mount(8) and fstab(5) that mean nothing here are ignored. The kernel checks
-/// permissions.
+/// relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
+/// here are ignored. The kernel checks permissions.
+///
+/// A read sets a file's access time if the file has changed since, and once a day (relatime), always
+/// (strictatime) or never (noatime); nodiratime leaves directories out. Access times follow the reads that
+/// reach the daemon: what the kernel has in its page cache, or of a directory's listing, is read without
+/// them. They are written late, as with lazytime: along with what is written by age, at sync and at
+/// unmount. Such as find no space are dropped.
 ///
 /// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
-/// ro, rw, nosuid, nodev, noexec, sync and dirsync.
+/// ro, rw, nosuid, nodev, noexec, sync, dirsync and those for access times.
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// Mount options, separated by commas.
@@ -208,6 +214,9 @@ fn change(spec: &Spec) -> Result<u8, Failure> {
         remount(&entry.path, &daemon::mount_options(spec))
             .map_err(|error| Failure::new(Kind::Io, error.to_string()))
     };
+    if let Some(rule) = spec.options.atime {
+        control::ask(&entry, &Request::Atime(rule))?;
+    }
     // The daemon takes changes whenever the kernel does, so that none that the kernel took is refused.
     if spec.options.read_only {
         kernel()?;

@@ -10,6 +10,7 @@
 //! - `trim START LENGTH LEAST`, in bytes: `done` and how many bytes the device was told to forget;
 //! - `label TEXT`: `done` when the volume has that label;
 //! - `freeze`, `thaw`: `done` when the volume takes no changes any more, or again;
+//! - `atime RULE DIRECTORIES`, words of mount(8): `done`, and reads set access times by that from now on;
 //! - `wait`: `waiting`, then `done` when the daemon is about to exit, the volume closed and the device let go.
 
 use std::fs;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use loamfs_fs::{AtimeRule, AtimeWhen};
 use loamfs_fuse::MountEntry;
 use rustix::process::geteuid;
 
@@ -53,7 +55,16 @@ pub enum Request {
     Freeze,
     /// Take changes again.
     Thaw,
+    /// Which reads set access times from now on.
+    Atime(AtimeRule),
 }
+
+/// The names of the rules for access times.
+const ATIMES: [(&str, AtimeWhen); 3] = [
+    ("relatime", AtimeWhen::Relative),
+    ("strictatime", AtimeWhen::Always),
+    ("noatime", AtimeWhen::Never),
+];
 
 impl Request {
     /// The line that a client sends.
@@ -68,6 +79,15 @@ impl Request {
             Self::Label(label) => format!("label {label}"),
             Self::Freeze => "freeze".to_owned(),
             Self::Thaw => "thaw".to_owned(),
+            Self::Atime(rule) => {
+                let name = ATIMES.iter().find(|(_, when)| *when == rule.when);
+                let directories = if rule.directories {
+                    "diratime"
+                } else {
+                    "nodiratime"
+                };
+                format!("atime {} {directories}", name.map_or("", |(name, _)| name))
+            }
         }
     }
 
@@ -84,6 +104,16 @@ impl Request {
             "label" => Self::Label(rest.to_owned()),
             "freeze" => Self::Freeze,
             "thaw" => Self::Thaw,
+            "atime" => {
+                let (name, directories) = rest.split_once(' ')?;
+                let (_, when) = ATIMES.into_iter().find(|(known, _)| *known == name)?;
+                let directories = match directories {
+                    "diratime" => true,
+                    "nodiratime" => false,
+                    _ => return None,
+                };
+                Self::Atime(AtimeRule { when, directories })
+            }
             _ => return None,
         })
     }
@@ -344,6 +374,11 @@ mod tests {
             Request::Label(String::new()),
             Request::Freeze,
             Request::Thaw,
+            Request::Atime(AtimeRule::default()),
+            Request::Atime(AtimeRule {
+                when: AtimeWhen::Never,
+                directories: false,
+            }),
         ] {
             assert_eq!(Request::parse(&request.line()), Some(request));
         }

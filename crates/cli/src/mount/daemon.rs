@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
-use loamfs_fs::{Env, Error, OpenOptions, Ownership, Volume};
+use loamfs_fs::{AtimeWhen, Env, Error, OpenOptions, Ownership, Volume};
 use loamfs_fuse::{MountEntry, MountOptions, Mounted, Session, find_mount};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
@@ -122,6 +122,7 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
         read_only: spec.options.read_only,
         flights: writers::COUNT,
         discard: spec.options.discard,
+        atime: spec.options.atime.unwrap_or_default(),
         owner: Ownership {
             uid: spec.options.uid,
             gid: spec.options.gid,
@@ -179,6 +180,7 @@ impl Attached {
 /// The options of the mount itself, without a block device.
 pub fn mount_options(spec: &Spec) -> MountOptions {
     let options = &spec.options;
+    let atime = options.atime.unwrap_or_default();
     MountOptions {
         fsname: spec.device.clone().into_os_string(),
         subtype: SUBTYPE.into(),
@@ -188,8 +190,9 @@ pub fn mount_options(spec: &Spec) -> MountOptions {
         nosuid: options.nosuid,
         nodev: options.nodev,
         noexec: options.noexec,
-        // No access times are kept.
-        noatime: true,
+        noatime: atime.when == AtimeWhen::Never,
+        strictatime: atime.when == AtimeWhen::Always,
+        nodiratime: !atime.directories,
         synchronous: options.synchronous,
         dirsync: options.dirsync,
         ..MountOptions::default()

@@ -47,6 +47,10 @@ impl Answers for Desk {
             Request::Label(label) => done(volume.set_label(label.as_bytes()))?,
             Request::Freeze => done(volume.freeze())?,
             Request::Thaw => done(volume.thaw())?,
+            Request::Atime(rule) => {
+                volume.set_atime_rule(*rule);
+                "done".to_owned()
+            }
         };
         // Who hung up does not want to know.
         let _ = writeln!(out, "{last}");

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use loamfs_fs::{AtimeRule, AtimeWhen};
+
 use crate::failure::Failure;
 use crate::size;
 
@@ -40,6 +42,8 @@ pub struct Options {
     pub uid: Option<u32>,
     /// Everything belongs to this group, and to no other.
     pub gid: Option<u32>,
+    /// Which reads set access times, if anything is said of that.
+    pub atime: Option<AtimeRule>,
     /// Bytes of cache.
     pub cache: Option<usize>,
     /// Most seconds between commits.
@@ -101,6 +105,13 @@ impl Options {
                     (false, false, false, false);
                 self.synchronous = false;
             }
+            ("noatime", None) => self.atime().when = AtimeWhen::Never,
+            ("strictatime", None) => self.atime().when = AtimeWhen::Always,
+            ("atime" | "relatime" | "norelatime" | "nostrictatime", None) => {
+                self.atime().when = AtimeWhen::Relative;
+            }
+            ("diratime", None) => self.atime().directories = true,
+            ("nodiratime", None) => self.atime().directories = false,
             ("allow_other", None) => self.allow_other = true,
             ("plain", None) => self.plain = true,
             ("discard", None) => self.discard = true,
@@ -126,12 +137,16 @@ impl Options {
         }
         Ok(())
     }
+
+    fn atime(&mut self) -> &mut AtimeRule {
+        self.atime.get_or_insert_default()
+    }
 }
 
-/// Options that mean something to mount(8) or fstab(5) but nothing here: access times are not
-/// kept, permissions are always checked by the kernel, names of the mount are our own.
+/// Options that mean something to mount(8) or fstab(5) but nothing here: access times are always
+/// written late, permissions are always checked by the kernel, names of the mount are our own.
 fn is_ignored(name: &str, value: Option<&str>) -> bool {
-    const WORDS: [&str; 21] = [
+    const WORDS: [&str; 13] = [
         "auto",
         "noauto",
         "nouser",
@@ -139,14 +154,6 @@ fn is_ignored(name: &str, value: Option<&str>) -> bool {
         "noowner",
         "nogroup",
         "_netdev",
-        "atime",
-        "noatime",
-        "diratime",
-        "nodiratime",
-        "relatime",
-        "norelatime",
-        "strictatime",
-        "nostrictatime",
         "lazytime",
         "nolazytime",
         "default_permissions",
@@ -230,7 +237,7 @@ mod tests {
     #[test]
     fn generic_options_are_taken_or_ignored() {
         let options =
-            parsed("rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,relatime,fsname=x");
+            parsed("rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,lazytime,fsname=x");
         let expected = Options {
             nofail: true,
             ..Options::default()
@@ -251,6 +258,22 @@ mod tests {
         assert!(parsed("rw,ro").read_only);
         let user = parsed("user,exec");
         assert!(user.nosuid && user.nodev && !user.noexec);
+    }
+
+    #[test]
+    fn access_times_go_by_the_last_word() {
+        let rule = |list| {
+            let rule = parsed(list).atime.unwrap();
+            (rule.when, rule.directories)
+        };
+        assert_eq!(parsed("rw,lazytime").atime, None);
+        assert_eq!(rule("noatime"), (AtimeWhen::Never, true));
+        assert_eq!(rule("noatime,atime"), (AtimeWhen::Relative, true));
+        assert_eq!(rule("nodiratime,strictatime"), (AtimeWhen::Always, false));
+        assert_eq!(
+            rule("strictatime,relatime,nodiratime,diratime"),
+            (AtimeWhen::Relative, true)
+        );
     }
 
     #[test]

@@ -52,6 +52,7 @@ impl Volume {
             self.write_homes(&self.all_homed(), Commit::Free)?
         };
         let _commit = self.commit_lock();
+        self.keep_atimes();
         unwritten.append(&mut self.commit_locked(false, wait)?);
         Ok(unwritten)
     }
@@ -59,6 +60,7 @@ impl Volume {
     /// Commits everything that waits, under the lock.
     pub(super) fn commit_all(&self, wait: Wait) -> Result<Unwritten, Error> {
         let mut unwritten = self.write_homes(&self.all_homed(), Commit::Held)?;
+        self.keep_atimes();
         unwritten.append(&mut self.commit_locked(false, wait)?);
         Ok(unwritten)
     }

@@ -70,9 +70,9 @@ pub(super) fn operation(
         Operation::Tmpfile { new, flags } => {
             created(reply, &fs.tmpfile(caller, node, new, flags)?);
         }
-        Operation::Read { fh, offset, size } => {
-            let mut data = ReadReply::new(reply, length(size));
-            fs.read(caller, node, fh, offset, size, &mut data)?;
+        Operation::Read(call) => {
+            let mut data = ReadReply::new(reply, length(call.size));
+            fs.read(caller, node, call, &mut data)?;
         }
         Operation::Write {
             fh,
@@ -92,13 +92,13 @@ pub(super) fn operation(
         Operation::OpenDir { flags } => {
             reply.push(&encode::open(&fs.opendir(caller, node, flags)?));
         }
-        Operation::ReadDir { fh, offset, size } => {
-            let mut entries = DirSink::new(reply, length(size));
-            fs.readdir(caller, node, fh, offset, &mut entries)?;
+        Operation::ReadDir(call) => {
+            let mut entries = DirSink::new(reply, length(call.size));
+            fs.readdir(caller, node, call, &mut entries)?;
         }
-        Operation::ReadDirPlus { fh, offset, size } => {
-            let mut entries = DirPlusSink::new(reply, length(size));
-            fs.readdirplus(caller, node, fh, offset, &mut entries)?;
+        Operation::ReadDirPlus(call) => {
+            let mut entries = DirPlusSink::new(reply, length(call.size));
+            fs.readdirplus(caller, node, call, &mut entries)?;
         }
         Operation::ReleaseDir { fh, flags } => fs.releasedir(node, fh, flags)?,
         Operation::FsyncDir { fh, datasync } => fs.fsyncdir(caller, node, fh, datasync)?,

@@ -9,7 +9,7 @@ use crate::request::build::{self, Builder};
 use crate::wire::header::{OUT_HEADER_LEN, OutHeader};
 use crate::wire::output::{GetxattrOut, IoctlOut, WriteOut};
 use crate::wire::{input, opcode};
-use crate::{ByteSink, Caller, CopyEnd, IoctlCall, NodeId, ReadReply};
+use crate::{ByteSink, Caller, CopyEnd, IoctlCall, NodeId, ReadCall, ReadReply};
 
 /// Implements nothing, counts what is forgotten.
 #[derive(Default)]
@@ -47,9 +47,7 @@ impl Filesystem for Odd {
         &self,
         _: Caller,
         _: NodeId,
-        _: u64,
-        _: u64,
-        _: u32,
+        _: ReadCall,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
         reply.append(b"half");

@@ -40,8 +40,13 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Refuse to execute programs.
     pub noexec: bool,
-    /// Do not update access times.
+    /// What the mount table shows of access times; the kernel leaves them to
+    /// the file system. Without any of these it shows `relatime`.
     pub noatime: bool,
+    /// Likewise.
+    pub strictatime: bool,
+    /// Likewise, of directories.
+    pub nodiratime: bool,
     /// Write everything at once.
     pub synchronous: bool,
     /// Write changes of directories at once.
@@ -81,6 +86,8 @@ impl MountOptions {
         flags.set(MountFlags::NODEV, self.nodev);
         flags.set(MountFlags::NOEXEC, self.noexec);
         flags.set(MountFlags::NOATIME, self.noatime);
+        flags.set(MountFlags::STRICTATIME, self.strictatime);
+        flags.set(MountFlags::NODIRATIME, self.nodiratime);
         flags.set(MountFlags::SYNCHRONOUS, self.synchronous);
         flags.set(MountFlags::DIRSYNC, self.dirsync);
         flags
@@ -102,7 +109,8 @@ impl MountOptions {
         text
     }
 
-    /// The switches of mount(2) by name, for fusermount3.
+    /// The switches of mount(2) by name, for fusermount3, which does not know
+    /// all of them.
     pub(super) fn flag_names(&self) -> impl Iterator<Item = &'static str> {
         [
             (self.read_only, "ro"),

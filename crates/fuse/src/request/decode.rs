@@ -5,7 +5,7 @@ use super::{ForgetList, InitOffer, Operation, RawRequest};
 use crate::wire::flags::{self, fattr};
 use crate::wire::{input, opcode};
 use crate::{
-    Capabilities, CopyEnd, Errno, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags,
+    Capabilities, CopyEnd, Errno, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags, ReadCall,
     RenameFlags, SeekWhence, SetAttr, SetXattrFlags, SetXattrMode, TimeOrNow, Timestamp,
     WriteFlags,
 };
@@ -90,30 +90,9 @@ pub(crate) fn decode<'a>(
         opcode::OPENDIR => Operation::OpenDir {
             flags: open(&args.fixed()?),
         },
-        opcode::READ => {
-            let arg: input::ReadIn = args.fixed()?;
-            Operation::Read {
-                fh: arg.fh,
-                offset: arg.offset,
-                size: arg.size,
-            }
-        }
-        opcode::READDIR => {
-            let arg: input::ReadIn = args.fixed()?;
-            Operation::ReadDir {
-                fh: arg.fh,
-                offset: arg.offset,
-                size: arg.size,
-            }
-        }
-        opcode::READDIRPLUS => {
-            let arg: input::ReadIn = args.fixed()?;
-            Operation::ReadDirPlus {
-                fh: arg.fh,
-                offset: arg.offset,
-                size: arg.size,
-            }
-        }
+        opcode::READ => Operation::Read(read_call(&args.fixed()?)),
+        opcode::READDIR => Operation::ReadDir(read_call(&args.fixed()?)),
+        opcode::READDIRPLUS => Operation::ReadDirPlus(read_call(&args.fixed()?)),
         opcode::WRITE => {
             let arg: input::WriteIn = args.fixed()?;
             Operation::Write {
@@ -231,6 +210,15 @@ fn plain_flags(bits: u32) -> OpenFlags {
     OpenFlags {
         bits,
         kill_suidgid: false,
+    }
+}
+
+fn read_call(arg: &input::ReadIn) -> ReadCall {
+    ReadCall {
+        fh: arg.fh,
+        offset: arg.offset,
+        size: arg.size,
+        flags: plain_flags(arg.flags),
     }
 }
 

@@ -64,6 +64,12 @@ impl OpenFlags {
         self.has(OFlags::DIRECT)
     }
 
+    /// `O_NOATIME`.
+    #[must_use]
+    pub const fn noatime(self) -> bool {
+        self.has(OFlags::NOATIME)
+    }
+
     /// `O_SYNC` or `O_DSYNC`. The kernel follows such a write with an fsync.
     #[must_use]
     pub const fn sync(self) -> bool {

@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, Config, DirEntry, DirPlusSink, DirSink, EntryReply, Errno, Error,
     FileAttr, FileKind, Filesystem, MountOptions, NewNode, NodeId, OpenFlags, OpenReply,
-    OpenReplyFlags, ReadReply, RenameFlags, Session, SetAttr, SetXattrFlags, SetXattrMode,
-    SharedBytes, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
+    OpenReplyFlags, ReadCall, ReadReply, RenameFlags, Session, SetAttr, SetXattrFlags,
+    SetXattrMode, SharedBytes, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
 };
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -407,13 +407,11 @@ impl Filesystem for MemFs {
         &self,
         _: Caller,
         node: NodeId,
-        _: u64,
-        offset: u64,
-        _: u32,
+        call: ReadCall,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
         let data: Arc<dyn SharedBytes> = self.lock().get(node.0)?.data.clone();
-        reply.append_object(data, usize_of(offset)..usize::MAX);
+        reply.append_object(data, usize_of(call.offset)..usize::MAX);
         Ok(())
     }
 
@@ -453,11 +451,10 @@ impl Filesystem for MemFs {
         &self,
         _: Caller,
         node: NodeId,
-        _: u64,
-        offset: u64,
+        call: ReadCall,
         entries: &mut DirSink<'_>,
     ) -> Result<(), Errno> {
-        for (name, next_offset, ino, kind) in self.lock().listing(node, offset)? {
+        for (name, next_offset, ino, kind) in self.lock().listing(node, call.offset)? {
             if entries.add(&DirEntry {
                 ino,
                 next_offset,
@@ -474,13 +471,12 @@ impl Filesystem for MemFs {
         &self,
         _: Caller,
         node: NodeId,
-        _: u64,
-        offset: u64,
+        call: ReadCall,
         entries: &mut DirPlusSink<'_>,
     ) -> Result<(), Errno> {
         count(&self.counts.readdirplus);
         let mut state = self.lock();
-        for (name, next_offset, ino, kind) in state.listing(node, offset)? {
+        for (name, next_offset, ino, kind) in state.listing(node, call.offset)? {
             let found = state.entry(ino)?;
             let entry = DirEntry {
                 ino,

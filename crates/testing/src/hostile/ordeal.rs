@@ -142,6 +142,7 @@ fn look(volume: &Volume, ino: Ino) {
     for at in [0, attr.size / 2, attr.size.saturating_sub(READ as u64 / 2)] {
         let _ = volume.read(ino, at, READ);
     }
+    volume.accessed(ino);
 }
 
 /// Uses the volume as if it were sound.

@@ -1,0 +1,36 @@
+//! When inodes were read.
+
+use super::{Volume, Wait};
+use crate::types::AtimeRule;
+use loamfs_format::{Ino, InodeBlockNo};
+
+impl Volume {
+    /// Notes that somebody read an inode just now: a file's content, a directory's entries, a link's target. It costs
+    /// the device nothing and cannot fail: a time that finds no room in memory, or later on the volume, is dropped.
+    pub fn accessed(&self, ino: Ino) {
+        self.core().accessed(ino);
+    }
+
+    /// Sets which reads count from now on.
+    pub fn set_atime_rule(&self, rule: AtimeRule) {
+        self.core().atimes.rule = rule;
+    }
+
+    /// Has the next segments take along the access times that wait, under the lock. Nobody waits for them, so that
+    /// what fails here is whoever commits next to find.
+    pub(super) fn keep_atimes(&self) {
+        let mut from = Some(InodeBlockNo(0));
+        while let Some(at) = from {
+            let kept = self.step(|core| core.keep_atimes(at)).and_then(|next| {
+                if next.is_some() {
+                    self.commit_locked(false, Wait::Written)?;
+                }
+                Ok(next)
+            });
+            from = kept.unwrap_or_else(|error| {
+                tracing::warn!(%error, "access times are not kept");
+                None
+            });
+        }
+    }
+}
