@@ -117,9 +117,9 @@ impl Volume {
         let volume = Volume {
             core: Mutex::new(core),
             commit: Mutex::new(()),
+            flight: Flight::new(device.rotational()),
             device,
             reader,
-            flight: Flight::default(),
             flights: options.flights,
             commit_age_ms: options.commit_age_ms,
         };
