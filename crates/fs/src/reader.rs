@@ -4,8 +4,8 @@
 use crate::blocks::{Fetch, What};
 use crate::error::{Corrupt, Error};
 use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
-use loamfs_format::Geometry;
-use std::collections::{BTreeMap, HashMap};
+use loamfs_format::{Extent, Geometry};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,6 +15,10 @@ const WINDOW: u64 = 256 << 10;
 const GAP: u64 = 64 << 10;
 /// Most bytes of one request.
 const REQUEST_MAX: u64 = 1 << 20;
+/// Windows that are not worth a seek: as long as one takes, a rotating disk reads four or five.
+const GAP_WINDOWS: u64 = 4;
+/// Windows of one request of a sweep at most.
+const SWEEP_WINDOWS: u64 = 32;
 
 /// A window's worth of the device, as it was read a while ago.
 struct Window {
@@ -116,9 +120,7 @@ impl Reader {
     /// Takes blocks out of windows, and reads the windows that are not there, neighbours with one request.
     fn read_around(&self, wanted: &[Fetch], order: &[usize], results: &mut [Option<Bytes>]) {
         let (mut held, missing) = self.look_up(wanted, order);
-        let size = self
-            .geometry
-            .byte_offset(loamfs_format::FragAddr(self.geometry.total_frags));
+        let size = self.size();
         let mut spans: Vec<(Range<u64>, IoKind)> = Vec::new();
         for (number, kind) in missing {
             let window = number * WINDOW..((number + 1) * WINDOW).min(size);
@@ -155,6 +157,55 @@ impl Reader {
                 None => assemble(&held, range).map(Ok),
             };
         }
+    }
+
+    /// Bytes that may be swept before their blocks are read, so that none is dropped before.
+    pub fn sweep_max(&self) -> u64 {
+        self.windows().max as u64 / 2 * WINDOW
+    }
+
+    /// Reads the windows that `extents` lie in, ahead of whoever reads blocks in them: in the order of their addresses,
+    /// one request after the other, and through short gaps. What cannot be read is left to those who want it.
+    pub fn sweep(&self, extents: &[Extent]) {
+        let mut missing: BTreeSet<u64> = BTreeSet::new();
+        for extent in extents {
+            let start = self.geometry.byte_offset(extent.start);
+            let end = self.geometry.byte_offset(extent.end());
+            missing.extend(start / WINDOW..end.div_ceil(WINDOW));
+        }
+        {
+            let windows = self.windows();
+            missing.retain(|number| !windows.map.contains_key(number));
+        }
+        let mut spans: Vec<Range<u64>> = Vec::new();
+        for number in &missing {
+            match spans.last_mut() {
+                Some(span)
+                    if *number <= span.end + GAP_WINDOWS
+                        && *number < span.start + SWEEP_WINDOWS =>
+                {
+                    span.end = number + 1;
+                }
+                _ => spans.push(*number..number + 1),
+            }
+        }
+        for span in spans {
+            let range = span.start * WINDOW..(span.end * WINDOW).min(self.size());
+            let read = self.requests(std::iter::once((range, IoKind::SmallData)));
+            let Some(Ok(bytes)) = read.into_iter().next() else {
+                continue;
+            };
+            let windows = span.zip(bytes.chunks(WINDOW as usize));
+            let wanted = windows.filter(|(number, _)| missing.contains(number));
+            let read: Held = wanted.map(|(number, part)| (number, part.into())).collect();
+            self.windows().keep(&read);
+        }
+    }
+
+    /// Bytes of the volume.
+    fn size(&self) -> u64 {
+        let end = loamfs_format::FragAddr(self.geometry.total_frags);
+        self.geometry.byte_offset(end)
     }
 
     /// The windows that blocks lie in: those that are held, and those that are not, with what they are first wanted for.
@@ -274,4 +325,58 @@ pub(crate) fn fetch_into(
         }
     }
     failed
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::blocks::Fetch;
+    use loamfs_device::MemoryDevice;
+    use loamfs_format::{FragAddr, Ino, Pointer};
+
+    const MIB: u64 = 1024;
+
+    fn geometry() -> Geometry {
+        Geometry {
+            fragment_size: 1024,
+            block_size: 16 << 10,
+            group_frags: 8 * MIB,
+            total_frags: 64 * MIB,
+            segment_max: 1 << 20,
+            checkpoint_segments_max: 64,
+            checkpoint_summary_max: 1 << 20,
+            checkpoint_nodes_max: 2048,
+        }
+    }
+
+    fn at(start: u64) -> Extent {
+        Extent::new(FragAddr(start), 8)
+    }
+
+    /// What lives in a group that is emptied was read in pieces, and again when something else came in between.
+    #[test]
+    fn what_was_swept_is_read_once_and_through_short_gaps() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let reader = Reader::new(Arc::clone(&device), geometry(), 16 << 20);
+        assert_eq!(reader.sweep_max(), 8 << 20);
+        let requests = || device.counters().total().reads;
+        let live = [at(9 * MIB), at(8 * MIB), at(8 * MIB + 700), at(20 * MIB)];
+        reader.sweep(&live);
+        assert_eq!(requests(), 2, "one for each group");
+        let wanted = live.map(|extent| Fetch {
+            pointer: Pointer {
+                addr: extent.start,
+                frags: 8,
+                stored: 8192,
+                ..Pointer::NONE
+            },
+            what: What::Data(Ino(7)),
+        });
+        assert!(reader.read(&wanted, false).iter().all(Result::is_ok));
+        reader.sweep(&live);
+        assert_eq!(requests(), 2, "nothing is read again");
+        reader.sweep(&[at(8 * MIB + 300)]);
+        assert_eq!(requests(), 3, "what was in a gap is not kept");
+    }
 }

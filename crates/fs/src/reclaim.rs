@@ -91,7 +91,7 @@ impl Core {
         let least_hole = self.hole_least();
         let (mut won, mut taken) = (0, 0);
         self.space
-            .cheapest_groups(role, hole_max, least_hole)
+            .cheapest_groups(role, hole_max, least_hole, &self.summaries)
             .into_iter()
             .filter(|cheap| cheap.group != next && !but.contains(&cheap.group))
             .take_while(|cheap| {
@@ -127,6 +127,24 @@ impl Core {
         missed.nothing()
     }
 
+    /// Begins with moving what lives in `ranges`, and counts it. Returns what of it is read by way of windows.
+    pub fn begin_cleaning(&mut self, ranges: &[Extent]) -> Result<Vec<Extent>, Stop> {
+        let (mut missed, mut live) = (Missed::default(), Vec::new());
+        for range in ranges {
+            live.extend(missed.note(self.live_in(*range))?.unwrap_or_default());
+        }
+        missed.nothing()?;
+        let whole: u64 = ranges.iter().map(|range| range.frags).sum();
+        let used = live
+            .iter()
+            .map(|(extent, _)| self.space.live_frags(*extent));
+        let used: u64 = used.sum();
+        self.cleaned.frags += whole;
+        self.cleaned.live += used.min(whole);
+        live.retain(|(_, record)| !matches!(record.kind, BlockKind::Homed | BlockKind::Summary));
+        Ok(live.into_iter().map(|(extent, _)| extent).collect())
+    }
+
     /// The blocks of a range that are in use, with their owners.
     fn live_in(&mut self, range: Extent) -> Result<Vec<(Extent, OwnerRecord)>, Stop> {
         let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
@@ -141,7 +159,7 @@ impl Core {
             };
             owners.push((extent, record));
         }
-        owners.retain(|(extent, _)| self.space.is_set(extent.start) != Some(false));
+        owners.retain(|(extent, _)| self.space.live_frags(*extent) > 0);
         Ok(owners)
     }
 
@@ -149,20 +167,16 @@ impl Core {
     pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
         self.admit_removal()?;
         let owners = self.live_in(range)?;
-        let (mut missed, mut live) = (Missed::default(), 0);
+        let mut missed = Missed::default();
         for (extent, record) in owners {
             // What was made dirty so far stays so; the rest follows after a commit.
             self.admit_removal()?;
-            live += extent.frags;
             match missed.note(self.move_block(extent, &record, range)) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
                 moved => drop(moved?),
             }
         }
-        missed.nothing()?;
-        self.cleaned.frags += range.frags;
-        self.cleaned.live += live.min(range.frags);
-        Ok(())
+        missed.nothing()
     }
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its

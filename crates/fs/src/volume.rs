@@ -136,9 +136,9 @@ impl Volume {
             homes: RwLock::new(()),
             sweeping: Mutex::new(()),
             landed: Condvar::new(),
+            flight: Flight::new(device.rotational()),
             device,
             reader,
-            flight: Flight::default(),
             flights: options.flights,
             commit_age_ms: options.commit_age_ms,
         };

@@ -12,6 +12,7 @@ use crate::space::{Space, State};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// A chunk as the bitmap tree holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,6 +154,23 @@ impl Space {
         let last = extent.end().0.saturating_sub(1);
         let keys = extent.start.0 / CHUNK_FRAGS..last / CHUNK_FRAGS + 1;
         keys.take_while(move |_| extent.frags > 0)
+    }
+
+    /// Fragments of an extent that are in use and not held back; those of bitmaps that are not in memory may be.
+    pub fn live_frags(&self, extent: Extent) -> u64 {
+        let Ok(range) = self.on_volume(extent) else {
+            return 0;
+        };
+        let used =
+            |(index, bits, piece): (usize, Range<u64>, Extent)| match &self.groups[index].state {
+                State::Absent => piece.frags,
+                State::Empty => 0,
+                State::Loaded(map) => map.used_in(bits),
+            };
+        let used: u64 = self.pieces(range.clone()).map(used).sum();
+        let held = self.held.overlapping(range.clone());
+        let held = held.map(|(held, _)| held.end.min(range.end) - held.start.max(range.start));
+        used.saturating_sub(held.sum())
     }
 
     /// A fragment's bit in memory, if the bitmap of its group is known.

@@ -24,7 +24,7 @@ pub struct Candidate {
 pub struct Cheap {
     /// The group.
     pub group: GroupNo,
-    /// Fragments in use or held back: what moving has to read and write, at most.
+    /// Fragments in use: what moving has to read and write, at most. What is held back comes by itself.
     pub used: u64,
     /// Free fragments that serve nobody as they are: what it wins.
     pub won: u64,
@@ -107,21 +107,34 @@ impl Space {
 
     /// The groups of a role that hold something, those first that are cheapest to empty: that hold least for what
     /// emptying wins, which is what is free in holes shorter than `hole_max` fragments (the others serve as they are).
-    /// Meanwhile holes of at least `least` fragments serve nobody. Log groups must be loaded to be known.
-    pub fn cheapest_groups(&self, role: Role, hole_max: u64, least: u64) -> Vec<Cheap> {
+    /// Meanwhile holes of at least `least` fragments serve nobody. Groups that hold nothing but what cannot be moved, which
+    /// is what is held back, and `fixed`, are not worth it. Log groups must be loaded to be known.
+    pub fn cheapest_groups(
+        &self,
+        role: Role,
+        hole_max: u64,
+        least: u64,
+        fixed: &[Extent],
+    ) -> Vec<Cheap> {
+        let held = self.held.iter().map(|(range, _)| range);
+        let fixed = fixed.iter().map(|extent| extent.start.0..extent.end().0);
+        let mut staying = vec![0; self.groups.len()];
+        for (index, _, extent) in held.chain(fixed).flat_map(|range| self.pieces(range)) {
+            staying[index] += extent.frags;
+        }
         let mut found: Vec<Cheap> = (0u32..)
             .zip(&self.groups)
             .filter(|(_, group)| group.role == role && group.used > group.reserved)
             .filter(|(_, group)| role != Role::Log || matches!(group.state, State::Loaded(_)))
             .map(|(number, group)| Cheap {
                 group: GroupNo(number),
-                used: group.used - group.reserved,
+                used: (group.used - group.reserved).saturating_sub(staying[number as usize]),
                 won: self
                     .unused(number as usize)
                     .saturating_sub(group.state.free_in_holes(hole_max)),
                 closed: group.state.free_in_holes(least),
             })
-            .filter(|cheap| cheap.won > 0)
+            .filter(|cheap| cheap.won > 0 && cheap.used > 0)
             .collect();
         found.sort_by(|a, b| ratio(a.used, a.won, b.used, b.won).then(a.group.cmp(&b.group)));
         found

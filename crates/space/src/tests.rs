@@ -354,7 +354,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
         (extent(640, 64), 32, 32)
     );
     let cheapest = |hole_max| {
-        let found = space.cheapest_groups(Role::Log, hole_max, 16);
+        let found = space.cheapest_groups(Role::Log, hole_max, 16, &[]);
         found
             .iter()
             .map(|c| (c.group, c.used, c.won, c.closed))
@@ -364,6 +364,27 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
     assert_eq!(cheapest(u64::MAX), all);
     // The hole that the eleventh group is but for its beginning serves as it is.
     assert_eq!(cheapest(16), all[1..]);
+}
+
+#[test]
+fn a_group_is_not_emptied_of_what_no_move_frees() {
+    let mut space = volume();
+    run(space.find_log(512, 4, FragAddr(640), false));
+    for unit in [640, 648, 704] {
+        space.allocate(extent(unit, 4), small()).unwrap();
+    }
+    let cheapest = |space: &Space, fixed: &[Extent]| {
+        let found = space.cheapest_groups(Role::Log, u64::MAX, 16, fixed);
+        found.iter().map(|c| (c.group, c.used)).collect::<Vec<_>>()
+    };
+    let (ten, eleven) = (GroupNo(10), GroupNo(11));
+    assert_eq!(cheapest(&space, &[]), [(eleven, 4), (ten, 8)]);
+    assert_eq!(cheapest(&space, &[extent(704, 4)]), [(ten, 8)]);
+    space.free(extent(640, 4), Ssn(1)).unwrap();
+    space.free(extent(704, 4), Ssn(1)).unwrap();
+    assert_eq!(cheapest(&space, &[]), [(ten, 4)]);
+    assert_eq!(space.live_frags(extent(640, 64)), 4);
+    assert_eq!(space.live_frags(extent(704, 64)), 0);
 }
 
 #[test]

@@ -22,6 +22,8 @@ const CUTS: u64 = 12;
 /// A device with a volatile cache: what no flush has covered may be lost.
 struct Cached {
     memory: MemoryDevice,
+    /// On a rotating device segments are written one after the other.
+    rotational: bool,
     volatile: Mutex<Volatile>,
 }
 
@@ -32,10 +34,11 @@ struct Volatile {
 }
 
 impl Cached {
-    fn new(memory: MemoryDevice) -> Self {
+    fn new(memory: MemoryDevice, rotational: bool) -> Self {
         let stable = memory.image();
         Self {
             memory,
+            rotational,
             volatile: Mutex::new(Volatile {
                 stable,
                 pending: Vec::new(),
@@ -64,7 +67,7 @@ impl Device for Cached {
         self.memory.sector_size()
     }
     fn rotational(&self) -> bool {
-        true
+        self.rotational
     }
     fn read(&self, batch: &mut [Read]) {
         self.memory.read(batch);
@@ -143,6 +146,10 @@ fn assert_promised(image: Image, promised: &[(usize, usize)], seed: u64) {
 
 #[test]
 fn what_fsync_promised_survives_a_power_cut_while_segments_are_in_flight() {
+    [false, true].into_iter().for_each(promises_hold);
+}
+
+fn promises_hold(rotational: bool) {
     let memory = Arc::new(MemoryDevice::new(96 << 20));
     let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
     let options = MkfsOptions {
@@ -151,7 +158,7 @@ fn what_fsync_promised_survives_a_power_cut_while_segments_are_in_flight() {
         ..MkfsOptions::default()
     };
     mkfs(&device, &options, &Env::fixed(1)).unwrap();
-    let cached = Arc::new(Cached::new(memory.fork()));
+    let cached = Arc::new(Cached::new(memory.fork(), rotational));
     let options = OpenOptions {
         flights: 3,
         dirty_max: Some(1 << 20),
@@ -302,6 +309,10 @@ fn is_not_behind(image: Image, floors: &[Vec<u64>], seed: u64) {
 
 #[test]
 fn large_files_are_never_behind_their_last_sync_while_all_is_written_and_settled_at_once() {
+    [false, true].into_iter().for_each(files_keep_up);
+}
+
+fn files_keep_up(rotational: bool) {
     let memory = Arc::new(MemoryDevice::new(48 << 20));
     let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
     let options = MkfsOptions {
@@ -310,7 +321,7 @@ fn large_files_are_never_behind_their_last_sync_while_all_is_written_and_settled
         ..MkfsOptions::default()
     };
     mkfs(&device, &options, &Env::fixed(1)).unwrap();
-    let cached = Arc::new(Cached::new(memory.fork()));
+    let cached = Arc::new(Cached::new(memory.fork(), rotational));
     let options = OpenOptions {
         flights: 3,
         dirty_max: Some(2 << 20),

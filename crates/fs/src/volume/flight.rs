@@ -2,8 +2,9 @@
 //!
 //! Who seals a segment puts it into a queue. Threads of the front end take segments from it ([`Volume::write_behind`]);
 //! when more than [`super::OpenOptions::flights`] wait, the one who seals writes the oldest, and a flush first writes
-//! or waits for all of them. So operations go on in memory while the device works. The same threads commit early, when
-//! much is dirty, so that hardly any operation has to.
+//! or waits for all of them. So operations go on in memory while the device works. On a rotating device one is written at
+//! a time, in their order: two would have its head go back and forth. The same threads commit early, when much is dirty,
+//! so that hardly any operation has to.
 
 use super::Volume;
 use crate::error::Error;
@@ -18,6 +19,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(super) struct Flight {
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// No segment is written while another is.
+    one_by_one: bool,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +42,14 @@ enum Work {
 }
 
 impl Flight {
+    /// No segments yet, for a device that is `rotational` or not.
+    pub(super) fn new(rotational: bool) -> Flight {
+        Flight {
+            one_by_one: rotational,
+            ..Flight::default()
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,11 +63,20 @@ impl Flight {
     /// The oldest segment, if more than `allowed` wait. Whoever takes it calls [`Flight::landed`] after writing it.
     fn take(&self, allowed: usize) -> Option<Segment> {
         let mut queue = self.queue();
-        if queue.waiting.len() <= allowed {
-            return None;
+        loop {
+            if queue.waiting.len() <= allowed {
+                return None;
+            }
+            if self.may_write(&queue) {
+                queue.writing += 1;
+                return queue.waiting.pop_front();
+            }
+            queue = self.wait(queue);
         }
-        queue.writing += 1;
-        queue.waiting.pop_front()
+    }
+
+    fn may_write(&self, queue: &Queue) -> bool {
+        queue.writing == 0 || !self.one_by_one
     }
 
     fn landed(&self) {
@@ -76,11 +96,13 @@ impl Flight {
     fn next(&self) -> Option<Work> {
         let mut queue = self.queue();
         loop {
-            if let Some(segment) = queue.waiting.pop_front() {
+            if self.may_write(&queue)
+                && let Some(segment) = queue.waiting.pop_front()
+            {
                 queue.writing += 1;
                 return Some(Work::Write(segment));
             }
-            if queue.closed {
+            if queue.closed && queue.waiting.is_empty() {
                 return None;
             }
             if std::mem::take(&mut queue.pressed) {

@@ -83,10 +83,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Empties groups and compacts the log while it lacks room for the goal in holes that segments fit into. What a
-    /// round leaves may be reused once the segment of the next round says so.
+    /// Empties groups and compacts the log while it lacks room for the goal in holes that segments fit into.
     pub(super) fn replenish_locked(&self, goal: Goal) -> Result<(), Error> {
-        let (mut best, mut idle, mut unsaid, mut last) = (0, 0, false, Vec::new());
+        let (mut best, mut idle, mut drained, mut last) = (0, 0, false, Vec::new());
         for _ in 0..REPLENISH_ROUNDS {
             let (room, enough, whole_groups, usable) = {
                 let mut core = self.core();
@@ -114,23 +113,27 @@ impl Volume {
                 Goal::Segments(_) if enough => Worth::Cheap,
                 Goal::Segments(_) => Worth::Dear,
             };
-            if room && self.move_some(worth, &mut last)? {
-                self.commit_all(Wait::Durable)?;
-                self.checkpoint_if_due()?;
-                unsaid = true;
-                // Summaries and map nodes in the way go with a checkpoint.
-                if idle > 1 {
-                    self.say_reusable()?;
-                    self.checkpoint_locked()?;
+            if !room || !self.move_some(worth, &mut last)? {
+                if goal != Goal::All || drained {
+                    break;
                 }
-            } else if unsaid {
+                // What stays where it is are summaries and maps, until both superblock copies name a later checkpoint.
+                self.checkpoint_locked()?;
+                self.checkpoint_locked()?;
                 self.say_reusable()?;
-                unsaid = false;
-            } else {
-                break;
+                drained = true;
+                continue;
+            }
+            drained = false;
+            // What was won is known, and used, only then; another round costs far more.
+            self.commit_all(Wait::Durable)?;
+            self.say_reusable()?;
+            // Summaries and map nodes in the way go with a checkpoint.
+            if idle > 1 {
+                self.checkpoint_locked()?;
             }
         }
-        if unsaid { self.say_reusable() } else { Ok(()) }
+        Ok(())
     }
 
     /// Moves what is cheapest to move: whole groups, which serve every role then and are read and written without
@@ -160,12 +163,11 @@ impl Volume {
             }
         };
         tracing::debug!(?worth, ?groups, ranges = ranges.len(), "moving");
-        let moved = self
-            .step(|core| core.meet_owners(&ranges))
-            .and_then(|()| self.evacuate_all(&ranges));
+        let moved = self.evacuate_all(&ranges);
         self.core().space.close_groups(&[]);
         *last = groups;
-        moved
+        moved?;
+        Ok(!ranges.is_empty())
     }
 
     /// A segment that says that everything is durable lets what was freed be reused.
@@ -175,19 +177,32 @@ impl Volume {
     }
 
     /// Makes what lives in ranges dirty, committing whenever a segment is full, as long as there is room for it
-    /// elsewhere. Returns whether anything was moved.
-    fn evacuate_all(&self, ranges: &[Extent]) -> Result<bool, Error> {
-        for range in ranges {
-            while self
-                .step_unless_crowded(|core| core.evacuate(*range))?
-                .is_none()
-            {
-                self.commit_all(Wait::Durable)?;
-                if !self.core().may_compact() {
-                    return Ok(true);
+    /// elsewhere. As much as the reader holds is read in one sweep; what its owners are, all at once.
+    fn evacuate_all(&self, ranges: &[Extent]) -> Result<(), Error> {
+        let most = self.core().geometry.frags_for(self.reader.sweep_max());
+        let mut sum = 0;
+        let together = |range: &Extent, next: &Extent| {
+            sum += range.frags;
+            let fits = sum + next.frags <= most;
+            sum = if fits { sum } else { 0 };
+            fits
+        };
+        for ranges in ranges.chunk_by(together) {
+            let content = self.step(|core| core.begin_cleaning(ranges))?;
+            self.reader.sweep(&content);
+            self.step(|core| core.meet_owners(ranges))?;
+            for range in ranges {
+                while self
+                    .step_unless_crowded(|core| core.evacuate(*range))?
+                    .is_none()
+                {
+                    self.commit_all(Wait::Written)?;
+                    if !self.core().may_compact() {
+                        return Ok(());
+                    }
                 }
             }
         }
-        Ok(!ranges.is_empty())
+        Ok(())
     }
 }
