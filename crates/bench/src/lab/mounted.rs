@@ -40,11 +40,13 @@ pub struct Memory {
 }
 
 impl Mounted {
-    pub(super) fn loam(lab: &Lab) -> Result<Mounted, Error> {
+    pub(super) fn loam(lab: &Lab, option: Option<&str>) -> Result<Mounted, Error> {
         let mut command = lab.loamfs();
         command.args(["mount", "--foreground"]);
-        if let Some(options) = &lab.tools.options {
-            command.args(["-o", options]);
+        let given = lab.tools.options.as_deref().into_iter().chain(option);
+        let options: Vec<&str> = given.collect();
+        if !options.is_empty() {
+            command.args(["-o", &options.join(",")]);
         }
         command.args([lab.device(), &lab.mountpoint]);
         let failed = |said: String| Error::Command {
