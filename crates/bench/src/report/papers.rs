@@ -353,8 +353,8 @@ const TOPICS: &[Topic] = &[
     Topic {
         title: "Single files, read cold and warm (hashFS, Table II)",
         note: "The paper: about 2 block reads (two adjacent halves of one) for a file on hashFS, 1.8 to 28.7 on ext2. Ours: \
-               reads for a file; cold means that all caches are dropped every 100 files, warm that half as many files as there \
-               are were read before, within 64 MiB for the kernel's caches and LoamFS's daemon together (XFS's buffers \
+               reads for a file; cold means that all caches are dropped every 100 files, warm that as many reads as there are \
+               files went before, within 48 MiB for the kernel's caches and LoamFS's daemon together (XFS's buffers \
                are charged to nobody).",
         head: "",
         rows: &[],

@@ -1,7 +1,7 @@
 //! hashFS, section IV: single files are read by name. The flat set has few directories, the deep one a hundred times as
 //! many, below each other. Caches are dropped every 100 reads; since hashFS rejects figures from cold caches alone, the
-//! uniform reads are done once more, warm: half as many files as there are have been read before, and memory is so
-//! small that it cannot keep them.
+//! uniform reads are done once more, warm: as many reads as there are files have been made before, and memory is so
+//! small that it cannot keep what they brought.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,11 +20,9 @@ const FILE: usize = 4096;
 /// Files of a directory of the flat set, as the paper's; the deep set has a hundredth.
 const FLAT: u64 = 10_000;
 const DEEP: u64 = 100;
-/// One of so many files is read before the warm reads.
-const EARLIER: u64 = 2;
 /// Bytes that the kernel's caches and LoamFS's daemon may take together while reads are warm: a daemon with its least
-/// cache fits, the files of a set do not.
-const MEMORY: u64 = 64 << 20;
+/// cache fits, what is read of a set does not.
+const MEMORY: u64 = 48 << 20;
 /// Directories below each other in the deep set: six levels in all.
 const FAN: u64 = 4;
 
@@ -110,7 +108,7 @@ impl Set {
 
     /// Reads after many others, memory being bounded.
     fn warm(&mut self, stage: &mut Stage<'_>, numbers: &[u64]) -> Result<(), Error> {
-        let earlier = self.uniform(self.count / EARLIER);
+        let earlier = self.uniform(self.count);
         let name = self.layout.0;
         let read = |numbers: &[u64]| numbers.iter().try_for_each(|n| read_whole(&self.path(*n)));
         stage.with_memory(MEMORY, |stage, bounded| {

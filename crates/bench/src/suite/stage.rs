@@ -69,8 +69,8 @@ impl Beat {
     }
 }
 
-/// Part of a bound on memory that LoamFS's cache gets: the rest is for the daemon itself and the kernel's caches.
-const CACHE: u64 = 4;
+/// One of so many parts of a bound on memory is LoamFS's cache: the rest is for the daemon itself and the kernel.
+const CACHE: u64 = 2;
 /// Operations between syncs.
 const SYNC_EVERY: u64 = 5_000;
 
