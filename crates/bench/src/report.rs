@@ -51,8 +51,14 @@ fn head(about: &About) -> String {
         "loamfs bench run --suite {suite} --scale {scale} --seed {} --out results.json",
         about.seed
     );
-    if let Some(options) = &about.options {
-        again += &format!(" --options {options}");
+    for (name, value) in [
+        ("options", &about.options),
+        ("archive", &about.archive),
+        ("repo", &about.repository),
+    ] {
+        if let Some(value) = value {
+            again += &format!(" --{name} {value}");
+        }
     }
     format!(
         "<h1>LoamFS measured</h1>\n\
