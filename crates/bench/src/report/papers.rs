@@ -300,9 +300,9 @@ const TOPICS: &[Topic] = &[
     },
     Topic {
         title: "A repository of git, pulled and searched (after BetrFS)",
-        note: "BetrFS's authors pulled 10,000 commits of Linux, 100 at a time, and searched all of it with grep now and \
-               then. Ours: pulls, each synced; searches with cold caches after each quarter of them; and a search of a \
-               copy that was made in the end, which is no older than its making.",
+        note: "BetrFS's authors aged file systems by pulling Linux's repository, thousands of commits, and searching all of it \
+               with grep now and then. Ours: pulls, each synced; searches with cold caches after each quarter of them; and \
+               a search of a copy that was made in the end, which is no older than its making.",
         head: "",
         rows: &[],
         workload: Workload::GitAging,
