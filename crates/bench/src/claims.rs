@@ -8,6 +8,7 @@ mod fsync;
 mod full;
 mod million;
 mod scan;
+mod settle;
 
 use clap::ValueEnum;
 
@@ -30,6 +31,8 @@ pub enum Claim {
     Delete,
     /// `tar` and `grep -r` of small files read in large requests.
     Scan,
+    /// A large file overwritten at random, then settled, is read like a fresh one.
+    Settle,
     /// A full volume: deletes work, space returns.
     Full,
     /// What writing to a volume that is 90 % full costs.
@@ -64,6 +67,7 @@ impl Claim {
             Claim::Million => million::run(tools, scale),
             Claim::Delete => delete::run(tools, scale),
             Claim::Scan => scan::run(tools, scale),
+            Claim::Settle => settle::run(tools),
             Claim::Full => full::usable(tools),
             Claim::Rate => full::rate(tools),
             Claim::Directory => directory::run(tools, scale),

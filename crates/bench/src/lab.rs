@@ -4,6 +4,7 @@
 //! every file system on it sees the same device and its requests are its own.
 
 mod kind;
+mod limit;
 mod mounted;
 
 use std::fs::{self, File};
@@ -20,6 +21,7 @@ use crate::cleanup::{Guard, later};
 use crate::trace::Trace;
 
 pub use kind::Kind;
+pub use limit::MemoryLimit;
 pub use mounted::{Memory, Mounted};
 
 /// Where to work, and with what.
@@ -142,8 +144,16 @@ impl Lab {
     /// # Errors
     /// What the system or the program said.
     pub fn mount(&self) -> Result<Mounted, Error> {
+        self.mount_with(None)
+    }
+
+    /// Mounts, LoamFS with an option besides that overrides what the tools say.
+    ///
+    /// # Errors
+    /// As [`Lab::mount`].
+    pub fn mount_with(&self, option: Option<&str>) -> Result<Mounted, Error> {
         match self.kind {
-            Kind::Loam => Mounted::loam(self),
+            Kind::Loam => Mounted::loam(self, option),
             kind => Mounted::kernel(self, kind.mount_type()),
         }
     }
@@ -212,6 +222,27 @@ pub fn drop_caches() -> Result<(), Error> {
 pub fn sync(root: &Path) -> Result<(), Error> {
     let synced = File::open(root).and_then(|directory| Ok(rustix::fs::syncfs(&directory)?));
     synced.map_err(Error::at("syncing", root))
+}
+
+/// The part of a file system that is in use, 0 to 1.
+///
+/// # Errors
+/// As the system says.
+pub fn used(root: &Path) -> Result<f64, Error> {
+    let (used, all) = space(root)?;
+    Ok(used as f64 / all.max(1) as f64)
+}
+
+/// Bytes of a file system that are in use, and all.
+///
+/// # Errors
+/// As the system says.
+pub fn space(root: &Path) -> Result<(u64, u64), Error> {
+    let figures = rustix::fs::statvfs(root);
+    let figures = figures.map_err(|errno| Error::at("looking at", root)(errno.into()))?;
+    let bytes = |blocks: u64| blocks.saturating_mul(figures.f_frsize);
+    let used = figures.f_blocks.saturating_sub(figures.f_bfree);
+    Ok((bytes(used), bytes(figures.f_blocks)))
 }
 
 /// Settings of the queue that every file system gets alike.

@@ -51,8 +51,14 @@ fn head(about: &About) -> String {
         "loamfs bench run --suite {suite} --scale {scale} --seed {} --out results.json",
         about.seed
     );
-    if let Some(options) = &about.options {
-        again += &format!(" --options {options}");
+    for (name, value) in [
+        ("options", &about.options),
+        ("archive", &about.archive),
+        ("repo", &about.repository),
+    ] {
+        if let Some(value) = value {
+            again += &format!(" --{name} {value}");
+        }
     }
     format!(
         "<h1>LoamFS measured</h1>\n\
@@ -205,8 +211,9 @@ fn method(results: &Results) -> String {
          parentheses.</li>\n\
          <li>The papers' figures are of their machines and disks, and of other sizes unless the scale is <i>paper</i>: \
          compare proportions, not seconds.</li>\n\
-         <li>Caches are cold where a phase says so because they were dropped, not because memory was limited: memory \
-         limits do not charge XFS's buffers alike.</li>\n</ul>\n",
+         <li>Caches are cold where a phase says so because they were dropped. Where single files are read warm, memory is \
+         bounded by a memory cgroup, which does not charge XFS's buffers: XFS keeps more metadata than the others may. \
+         On a machine without such groups that phase is called <i>warm-unbounded</i> and stands in no table.</li>\n</ul>\n",
         devices
             .max()
             .map_or_else(String::new, |bytes| format!("up to {}", size(bytes))),

@@ -39,6 +39,9 @@ pub struct About {
     pub options: Option<String>,
     /// The archive that was extracted; the system's C headers without one.
     pub archive: Option<String>,
+    /// The repository of git that was pulled; one made from the seed without one.
+    #[serde(default)]
+    pub repository: Option<String>,
 }
 
 /// All runs.

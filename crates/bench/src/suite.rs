@@ -8,6 +8,9 @@ mod aging;
 mod archive;
 mod coldread;
 mod compile;
+mod full;
+mod gitaging;
+mod history;
 mod largefile;
 mod mailspool;
 mod postmark;
@@ -27,6 +30,7 @@ use crate::trace::Trace;
 use crate::{Error, table};
 
 pub use archive::pack_headers;
+pub use history::make as make_history;
 pub use stage::Stage;
 
 /// A workload.
@@ -55,6 +59,10 @@ pub enum Workload {
     Compile,
     /// Messages are delivered, each synced (not of a paper).
     Mailspool,
+    /// A repository of git is pulled in many steps, and searched (BetrFS's ageing).
+    GitAging,
+    /// PostMark, an archive and single files on a device that is nearly full (of no paper).
+    Full,
 }
 
 /// Several workloads.
@@ -71,8 +79,10 @@ impl Suite {
     /// Its workloads.
     pub fn workloads(self) -> Vec<Workload> {
         let all = Workload::value_variants().iter().copied();
-        let beside =
-            |workload: &Workload| matches!(workload, Workload::Compile | Workload::Mailspool);
+        let beside = |workload: &Workload| {
+            use Workload::{Compile, Full, GitAging, Mailspool};
+            matches!(workload, Compile | Mailspool | GitAging | Full)
+        };
         all.filter(|workload| self == Suite::Full || !beside(workload))
             .collect()
     }
@@ -145,7 +155,7 @@ impl Workload {
                 workload: self,
                 name: format!("{}-{count}", self.name()),
                 count: *count,
-                device: gib * GIB,
+                device: scale.pick(1, 2, gib) * GIB,
             };
             counts.iter().map(case).collect()
         };
@@ -163,6 +173,8 @@ impl Workload {
             (Workload::Fileserver, _) => one(scale.pick(100, 1_000, 10_000), 32),
             (Workload::Compile, _) => one(scale.pick(20, 200, 4_296), 8),
             (Workload::Mailspool, _) => one(scale.pick(100, 1_000, 20_000), 8),
+            (Workload::GitAging, _) => one(scale.pick(20, 400, 10_000), 16),
+            (Workload::Full, _) => several(&[0, 70, 90, 98], 8),
         }
     }
 }
@@ -178,6 +190,8 @@ pub struct Settings {
     pub scale: Scale,
     /// The archive to extract.
     pub archive: PathBuf,
+    /// The repository of git to pull; only where that is done.
+    pub repository: PathBuf,
 }
 
 /// What a run came to.
@@ -207,7 +221,7 @@ impl Case {
                 let transactions = settings.scale.pick(self.count, self.count, 500);
                 postmark::mail(self.count, transactions).run(stage_ref, settings.seed)
             }
-            Workload::Archive => archive::run(stage_ref, &settings.archive, self.count),
+            Workload::Archive => archive::run(stage_ref, &settings.archive, self.count, u64::MAX),
             Workload::Aging => aging::run(stage_ref, self.count, self.device, settings.seed),
             Workload::Makedirs => tree::make_directories(stage_ref, self.count, settings.seed),
             Workload::Createfiles => tree::create_files(stage_ref, self.count, settings.seed),
@@ -217,6 +231,23 @@ impl Case {
             }
             Workload::Compile => compile::run(stage_ref, self.count, settings.seed),
             Workload::Mailspool => mailspool::run(stage_ref, self.count, settings.seed),
+            Workload::GitAging => {
+                let history = gitaging::History {
+                    repository: &settings.repository,
+                    commits: self.count,
+                    step: settings.scale.pick(2, 10, 100),
+                };
+                gitaging::run(stage_ref, history)
+            }
+            Workload::Full => {
+                let place = full::Place {
+                    percent: self.count,
+                    device: self.device,
+                    archive: &settings.archive,
+                    seed: settings.seed,
+                };
+                full::run(stage_ref, place)
+            }
             Workload::Fileserver => {
                 let directories = settings.scale.pick(250, 2_500, 25_000);
                 let transactions = settings.scale.pick(500, 5_000, 100_000);

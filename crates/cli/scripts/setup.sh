@@ -26,6 +26,7 @@ need python3 python3
 if [ "${1:-}" = bench ]; then
     need mkfs.xfs xfsprogs
     need mkfs.btrfs btrfs-progs
+    need git git
 fi
 [ -z "$missing" ] && exit 0
 

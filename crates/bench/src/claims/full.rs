@@ -12,13 +12,6 @@ use crate::Error;
 pub use rate::run as rate;
 pub use usable::run as usable;
 
-/// The part of a file system that is in use, 0 to 1.
-fn used(root: &Path) -> Result<f64, Error> {
-    let figures = rustix::fs::statvfs(root);
-    let figures = figures.map_err(|errno| Error::at("looking at", root)(errno.into()))?;
-    Ok(1.0 - figures.f_bfree as f64 / figures.f_blocks.max(1) as f64)
-}
-
 /// Makes files of `bytes` bytes, `file0000000` and so on, in a directory of its own until there is no space left; the
 /// last file goes again if it is not whole. Returns how many were made.
 ///

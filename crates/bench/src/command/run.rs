@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::{need_root, print, tell, this_program};
 use crate::lab::{Kind, Tools};
 use crate::results::{About, Results, Run, summarise, text};
-use crate::suite::{Case, Outcome, Scale, Settings, Suite, Workload, pack_headers};
+use crate::suite::{Case, Outcome, Scale, Settings, Suite, Workload, make_history, pack_headers};
 use crate::{Error, cleanup};
 
 /// Run the papers' workloads on LoamFS and the kernel's file systems, on loop devices whose requests are traced and
@@ -45,6 +45,9 @@ pub struct RunArgs {
     /// The archive (tar) to extract. Default: the system's C headers.
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
+    /// The repository of git whose last commits are replayed. Default: one made from the seed.
+    #[arg(long, value_name = "PATH")]
+    repo: Option<PathBuf>,
     /// What follows from chance follows from this.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -73,12 +76,15 @@ impl RunArgs {
         if let Some(traces) = &self.traces {
             fs::create_dir_all(traces).map_err(Error::at("making", traces))?;
         }
-        let (settings, _archive) = self.settings(work)?;
         let workloads = match self.only.as_slice() {
             [] => self.suite.workloads(),
             only => only.to_vec(),
         };
         let cases: Vec<Case> = workloads.iter().flat_map(|w| w.cases(self.scale)).collect();
+        let history = cases
+            .iter()
+            .find(|case| case.workload == Workload::GitAging);
+        let (settings, _made) = self.settings(work, history.map(|case| case.count))?;
         let kinds = match self.kinds.as_slice() {
             [] => Kind::value_variants(),
             kinds => kinds,
@@ -109,6 +115,7 @@ impl RunArgs {
             seed: self.seed,
             options: self.options.clone(),
             archive: self.archive.as_ref().map(|path| path.display().to_string()),
+            repository: self.repo.as_ref().map(|path| path.display().to_string()),
         }
     }
 
@@ -122,16 +129,34 @@ impl RunArgs {
         std::path::absolute(work).map_err(Error::at("finding", work))
     }
 
-    /// With what undoes the archive, if one was packed.
-    fn settings(&self, work: PathBuf) -> Result<(Settings, Option<cleanup::Guard>), Error> {
-        let (archive, guard) = match &self.archive {
-            Some(path) => (path.clone(), None),
+    /// With what undoes the archive and the repository, where they were made; the latter with so many commits.
+    fn settings(
+        &self,
+        work: PathBuf,
+        commits: Option<u64>,
+    ) -> Result<(Settings, Vec<cleanup::Guard>), Error> {
+        let name = format!("loamfs-bench-{}", std::process::id());
+        let mut made = Vec::new();
+        let archive = match &self.archive {
+            Some(path) => path.clone(),
             None => {
-                let path = work.join(format!("loamfs-bench-{}.tar", std::process::id()));
+                let path = work.join(&name).with_extension("tar");
                 let gone = path.clone();
-                let guard = cleanup::later(move || drop(fs::remove_file(&gone)));
+                made.push(cleanup::later(move || drop(fs::remove_file(&gone))));
                 pack_headers(&path)?;
-                (path, Some(guard))
+                path
+            }
+        };
+        let repository = match (&self.repo, commits) {
+            (Some(path), _) => std::path::absolute(path).map_err(Error::at("finding", path))?,
+            (None, None) => PathBuf::new(),
+            (None, Some(commits)) => {
+                let path = work.join(&name).with_extension("git");
+                let gone = path.clone();
+                made.push(cleanup::later(move || drop(fs::remove_dir_all(&gone))));
+                tell("making a history of commits");
+                make_history(&path, commits, self.seed)?;
+                path
             }
         };
         let settings = Settings {
@@ -144,8 +169,9 @@ impl RunArgs {
             seed: self.seed,
             scale: self.scale,
             archive,
+            repository,
         };
-        Ok((settings, guard))
+        Ok((settings, made))
     }
 
     /// A run, or why there is none. The others are run all the same.

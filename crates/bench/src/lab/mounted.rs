@@ -40,13 +40,12 @@ pub struct Memory {
 }
 
 impl Mounted {
-    pub(super) fn loam(lab: &Lab) -> Result<Mounted, Error> {
+    pub(super) fn loam(lab: &Lab, option: Option<&str>) -> Result<Mounted, Error> {
         let mut command = lab.loamfs();
         // As the others are mounted.
-        command.args(["mount", "--foreground", "-o", "noatime"]);
-        if let Some(options) = &lab.tools.options {
-            command.args(["-o", options]);
-        }
+        let given = lab.tools.options.as_deref().into_iter().chain(option);
+        let options: Vec<&str> = ["noatime"].into_iter().chain(given).collect();
+        command.args(["mount", "--foreground", "-o", &options.join(",")]);
         command.args([lab.device(), &lab.mountpoint]);
         let failed = |said: String| Error::Command {
             command: format!("{} mount", lab.tools.loamfs.display()),

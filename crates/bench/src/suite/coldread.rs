@@ -1,9 +1,12 @@
 //! hashFS, section IV: single files are read by name. The flat set has few directories, the deep one a hundred times as
 //! many, below each other. Caches are dropped every 100 reads; since hashFS rejects figures from cold caches alone, the
-//! uniform reads are done once more, warm, after as many earlier ones.
+//! uniform reads are done once more, warm: as many reads as there are files have been made before, and memory is so
+//! small that it cannot keep what they brought.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use rand_chacha::ChaCha8Rng;
 
 use super::random::{below, generator, zipf};
 use super::stage::{End, Stage};
@@ -17,14 +20,48 @@ const FILE: usize = 4096;
 /// Files of a directory of the flat set, as the paper's; the deep set has a hundredth.
 const FLAT: u64 = 10_000;
 const DEEP: u64 = 100;
+/// Bytes that the kernel's caches and LoamFS's daemon may take together while reads are warm: a daemon with its least
+/// cache fits, what is read of a set does not.
+const MEMORY: u64 = 48 << 20;
 /// Directories below each other in the deep set: six levels in all.
 const FAN: u64 = 4;
 
-/// `count` files in each set, `reads` reads of each kind.
+/// `count` files in each set, `reads` reads of each kind, cold and warm.
 pub fn run(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
-    for (set, path) in [("flat", flat as fn(u64) -> PathBuf), ("deep", deep)] {
-        let root = stage.root().join(set);
-        stage.phase(&format!("setup-{set}"), End::Remount, |_, beat| {
+    for layout in LAYOUTS {
+        let mut set = Set::make(stage, layout, count, seed)?;
+        let uniform = set.cold(stage, reads)?;
+        set.warm(stage, &uniform)?;
+    }
+    Ok(())
+}
+
+/// The same, cold only.
+pub fn run_cold(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
+    for layout in LAYOUTS {
+        Set::make(stage, layout, count, seed)?.cold(stage, reads)?;
+    }
+    Ok(())
+}
+
+/// The name of a set, and where in it a file is.
+type Layout = (&'static str, fn(u64) -> PathBuf);
+
+const LAYOUTS: [Layout; 2] = [("flat", flat), ("deep", deep)];
+
+/// Files to be read.
+struct Set {
+    layout: Layout,
+    root: PathBuf,
+    count: u64,
+    random: ChaCha8Rng,
+}
+
+impl Set {
+    fn make(stage: &mut Stage<'_>, layout: Layout, count: u64, seed: u64) -> Result<Set, Error> {
+        let (name, path) = layout;
+        let root = stage.root().join(name);
+        stage.phase(&format!("setup-{name}"), End::Remount, |_, beat| {
             let mut content = Content::new(FILE);
             let mut last = PathBuf::new();
             for number in 0..count {
@@ -39,20 +76,53 @@ pub fn run(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(
             }
             Ok(())
         })?;
-        let mut random = generator(seed, set);
-        let uniform: Vec<u64> = (0..reads).map(|_| below(&mut random, count)).collect();
-        let skewed = zipf(&mut random, count, reads);
-        let paths = |numbers: &[u64]| -> Vec<PathBuf> {
-            // Popular files do not lie side by side.
-            let spread = |n: &u64| n.wrapping_mul(0x9e37_79b1) % count;
-            numbers.iter().map(|n| root.join(path(spread(n)))).collect()
-        };
-        let (uniform, skewed) = (paths(&uniform), paths(&skewed));
-        cold(stage, &format!("{set}-uniform"), &uniform)?;
-        cold(stage, &format!("{set}-zipf"), &skewed)?;
-        warm(stage, set, &uniform, &skewed)?;
+        Ok(Set {
+            layout,
+            root,
+            count,
+            random: generator(seed, name),
+        })
     }
-    Ok(())
+
+    /// Popular files do not lie side by side.
+    fn path(&self, number: u64) -> PathBuf {
+        let spread = number.wrapping_mul(0x9e37_79b1) % self.count;
+        self.root.join(self.layout.1(spread))
+    }
+
+    fn uniform(&mut self, reads: u64) -> Vec<u64> {
+        let count = self.count;
+        (0..reads).map(|_| below(&mut self.random, count)).collect()
+    }
+
+    /// Uniform and skewed reads, cold; returns the uniform ones.
+    fn cold(&mut self, stage: &mut Stage<'_>, reads: u64) -> Result<Vec<u64>, Error> {
+        let uniform = self.uniform(reads);
+        let skewed = zipf(&mut self.random, self.count, reads);
+        for (kind, numbers) in [("uniform", &uniform), ("zipf", &skewed)] {
+            let paths: Vec<PathBuf> = numbers.iter().map(|n| self.path(*n)).collect();
+            cold(stage, &format!("{}-{kind}", self.layout.0), &paths)?;
+        }
+        Ok(uniform)
+    }
+
+    /// Reads after many others, memory being bounded.
+    fn warm(&mut self, stage: &mut Stage<'_>, numbers: &[u64]) -> Result<(), Error> {
+        let earlier = self.uniform(self.count);
+        let name = self.layout.0;
+        let read = |numbers: &[u64]| numbers.iter().try_for_each(|n| read_whole(&self.path(*n)));
+        stage.with_memory(MEMORY, |stage, bounded| {
+            stage.phase(&format!("setup-warm-{name}"), End::Nothing, |_, _| {
+                read(&earlier)
+            })?;
+            // Figures that mean something else have another name.
+            let kind = if bounded { "warm" } else { "warm-unbounded" };
+            stage.phase(&format!("{name}-{kind}"), End::Nothing, |_, beat| {
+                beat.add(numbers.len() as u64);
+                read(numbers)
+            })
+        })
+    }
 }
 
 /// Reads, all caches dropped every so often. A phase ends before each drop, so that what the drop itself writes back
@@ -61,23 +131,6 @@ fn cold(stage: &mut Stage<'_>, name: &str, paths: &[PathBuf]) -> Result<(), Erro
     stage.parted_phase(name, paths.chunks(DROP_EVERY), |part, beat| {
         beat.add(part.len() as u64);
         part.iter().try_for_each(|path| read_whole(path))
-    })
-}
-
-/// The uniform reads again, after the skewed ones and nothing dropped.
-fn warm(
-    stage: &mut Stage<'_>,
-    set: &str,
-    uniform: &[PathBuf],
-    skewed: &[PathBuf],
-) -> Result<(), Error> {
-    let read = |paths: &[PathBuf]| paths.iter().try_for_each(|path: &PathBuf| read_whole(path));
-    stage.phase(&format!("setup-warm-{set}"), End::Nothing, |_: &Path, _| {
-        read(skewed)
-    })?;
-    stage.phase(&format!("{set}-warm"), End::Nothing, |_, beat| {
-        beat.add(uniform.len() as u64);
-        read(uniform)
     })
 }
 

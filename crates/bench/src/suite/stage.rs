@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::Outcome;
 use crate::Error;
 use crate::capture::Capture;
-use crate::lab::{Lab, Mounted, drop_caches, sync};
+use crate::lab::{Lab, MemoryLimit, Mounted, drop_caches, sync};
 use crate::trace::{Phase, Trace};
 
 /// How a phase ends.
@@ -30,6 +30,8 @@ pub struct Stage<'a> {
     mounted: Option<Mounted>,
     capture: Capture,
     marks: Vec<(Phase, f64)>,
+    /// What the names of phases begin with.
+    prefix: String,
     /// Drops by anybody since the system started, when this began.
     drops_before: u64,
     /// Our own.
@@ -67,6 +69,8 @@ impl Beat {
     }
 }
 
+/// One of so many parts of a bound on memory is LoamFS's cache: the rest is for the daemon itself and the kernel.
+const CACHE: u64 = 2;
 /// Operations between syncs.
 const SYNC_EVERY: u64 = 5_000;
 
@@ -81,6 +85,7 @@ impl<'a> Stage<'a> {
             mounted: None,
             capture: Capture::start(lab.device())?,
             marks: Vec::new(),
+            prefix: String::new(),
             drops_before: drops()?,
             drops: 0,
         };
@@ -105,7 +110,7 @@ impl<'a> Stage<'a> {
         end: End,
         work: impl FnOnce(&Path, &mut Beat) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let start = Start::now(name);
+        let start = Start::now(&self.named(name));
         let mut beat = Beat {
             root: self.root().to_owned(),
             every: SYNC_EVERY,
@@ -119,6 +124,56 @@ impl<'a> Stage<'a> {
             self.remount()?;
         }
         self.marks.push(start.end(beat.count));
+        Ok(())
+    }
+
+    /// The whole name of a phase; what only prepares is called so.
+    fn named(&self, name: &str) -> String {
+        match self.prefix.as_str() {
+            "" => name.to_owned(),
+            _ if name.starts_with("setup") => name.to_owned(),
+            prefix => format!("{prefix}-{name}"),
+        }
+    }
+
+    /// Runs a workload whose phases get a name before their own.
+    ///
+    /// # Errors
+    /// The workload's.
+    pub fn prefixed(
+        &mut self,
+        prefix: &str,
+        workload: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        prefix.clone_into(&mut self.prefix);
+        let result = workload(self);
+        self.prefix.clear();
+        result
+    }
+
+    /// Runs a workload under a bound on memory, mounted anew before and after it; LoamFS gets a cache that leaves room
+    /// for the kernel's. The workload is told whether there is one: a machine may have no groups for it.
+    ///
+    /// # Errors
+    /// The workload's, those of a mount, or of the bound.
+    pub fn with_memory(
+        &mut self,
+        bytes: u64,
+        workload: impl FnOnce(&mut Self, bool) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let start = Start::now("setup-limit");
+        self.unmount()?;
+        let limit = MemoryLimit::enter(bytes)?;
+        let option = limit.as_ref().map(|_| format!("cache={}", bytes / CACHE));
+        self.mount(option.as_deref())?;
+        self.marks.push(start.end(0));
+        let result = workload(self, limit.is_some());
+        let start = Start::now("setup-limit");
+        let unmounted = self.unmount();
+        drop(limit);
+        result.and(unmounted)?;
+        self.mount(None)?;
+        self.marks.push(start.end(0));
         Ok(())
     }
 
@@ -168,11 +223,21 @@ impl<'a> Stage<'a> {
     }
 
     fn remount(&mut self) -> Result<(), Error> {
-        if let Some(mounted) = self.mounted.take() {
-            mounted.unmount()?;
+        self.unmount()?;
+        self.mount(None)
+    }
+
+    fn unmount(&mut self) -> Result<(), Error> {
+        match self.mounted.take() {
+            Some(mounted) => mounted.unmount(),
+            None => Ok(()),
         }
+    }
+
+    /// Mounts with cold caches.
+    fn mount(&mut self, option: Option<&str>) -> Result<(), Error> {
         self.drop_caches()?;
-        self.mounted = Some(self.lab.mount()?);
+        self.mounted = Some(self.lab.mount_with(option)?);
         Ok(())
     }
 
@@ -182,9 +247,7 @@ impl<'a> Stage<'a> {
     /// Those of the unmount and of the capture.
     pub fn finish(mut self) -> Result<Outcome, Error> {
         let start = Start::now("setup-unmount");
-        if let Some(mounted) = self.mounted.take() {
-            mounted.unmount()?;
-        }
+        self.unmount()?;
         self.marks.push(start.end(0));
         let mut trace = self.capture.stop()?;
         let origin = self.marks.first().map_or(0, |(phase, _)| phase.micros.0);

@@ -4,9 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::used;
 use crate::Error;
-use crate::lab::{Kind, Lab, Measured, Mounted, Tools};
+use crate::lab::{Kind, Lab, Measured, Mounted, Tools, used};
 use crate::table::Row;
 use crate::trace::SimpleDisk;
 use crate::workload::SmallFiles;

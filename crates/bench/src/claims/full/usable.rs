@@ -5,9 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::used;
 use crate::Error;
-use crate::lab::{Kind, Lab, Tools};
+use crate::lab::{Kind, Lab, Tools, used};
 use crate::table::Row;
 
 const VOLUME: u64 = 1 << 30;
