@@ -22,7 +22,7 @@ pub(crate) struct Waiting {
     /// Of them, overwrites that ride in the next segment.
     images: u64,
     /// What new homes may take.
-    blocks: u64,
+    pub blocks: u64,
 }
 
 impl Core {
@@ -177,9 +177,13 @@ impl Core {
 
     /// Free groups that become data groups when all that waits, and `more` bytes, gets new homes.
     pub fn groups_for_data(&self, waiting: &Waiting, more: u64) -> u64 {
-        let room = self.space.log_space().data * u64::from(self.geometry.fragment_size);
-        let short = (waiting.blocks + more).saturating_sub(room);
-        short.div_ceil(self.group_bytes())
+        let (frag, ragged) = (u64::from(self.geometry.fragment_size), self.space.ragged());
+        let room = self.space.log_space().data.saturating_sub(ragged.data);
+        let short = (waiting.blocks + more).saturating_sub(room * frag);
+        if short == 0 {
+            return 0;
+        }
+        (short + ragged.free * frag).div_ceil(self.group_bytes())
     }
 
     /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next

@@ -172,6 +172,19 @@ impl Homed {
         }
     }
 
+    /// Drops what nobody wrote: it is where segments show it, and was to be moved.
+    pub fn leave_unmoved(&mut self, per_block: u64) {
+        let moving = &mut self.moving;
+        self.dirty.retain(|unit, waiting| {
+            let written = waiting.since != Unit::MOVED;
+            if !written {
+                moving.remove(unit);
+            }
+            written
+        });
+        self.recount(per_block);
+    }
+
     /// A unit waits again, under what was put over it.
     fn make_dirty(&mut self, unit: u64, older: Unit) {
         match self.dirty.get_mut(&unit) {

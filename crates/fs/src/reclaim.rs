@@ -74,13 +74,16 @@ impl Core {
             .saturating_sub(self.space.log_space().unloaded);
         let usable = in_log + self.space.free_groups() * g.group_frags;
         let log = usable.saturating_sub(g.frags_for(self.reserve_bytes() / 2));
+        let waiting = self.waiting();
+        // Data that wait were given room before.
+        let given = waiting.blocks / u64::from(g.fragment_size);
         let room = match role {
             Role::Log => log,
-            _ if log > 0 => self.space.log_space().data,
+            _ if log > 0 => self.space.log_space().data.saturating_sub(given),
             _ => 0,
         };
         // Data that wait need whole groups, a segment only holes that are long enough.
-        let hole_max = match self.groups_for_data(&self.waiting(), 0) {
+        let hole_max = match self.groups_for_data(&waiting, 0) {
             0 if role == Role::Log && worth != Worth::Anything => g.frags_for(HOLE_MIN),
             _ => u64::MAX,
         };
@@ -97,7 +100,11 @@ impl Core {
             .take_while(|cheap| {
                 let enough = won >= frags;
                 won += cheap.won;
-                taken += cheap.used + cheap.used / 4 + cheap.closed;
+                // Homes are of whole blocks: all that is free in a data group serves until it is emptied.
+                taken += match role {
+                    Role::Data => cheap.used + cheap.won,
+                    _ => cheap.used + cheap.used / 4 + cheap.closed,
+                };
                 !enough && cheap.used * least <= cheap.won * most && taken <= room
             })
             .take(BATCH_MAX)
@@ -143,6 +150,24 @@ impl Core {
         self.cleaned.live += used.min(whole);
         live.retain(|(_, record)| !matches!(record.kind, BlockKind::Homed | BlockKind::Summary));
         Ok(live.into_iter().map(|(extent, _)| extent).collect())
+    }
+
+    /// Leaves what the mover could not place where it is: it is in the way of nobody's sync.
+    pub fn leave_unmoved(&mut self) {
+        let per_block = self.geometry.block_units();
+        let mut clean = Vec::new();
+        for ino in &self.homed {
+            let Some(node) = self.inodes.nodes.get_mut(ino) else {
+                continue;
+            };
+            node.homed.leave_unmoved(per_block);
+            if node.homed.is_clean() {
+                clean.push(*ino);
+            }
+        }
+        for ino in clean {
+            self.homed.remove(&ino);
+        }
     }
 
     /// The blocks of a range that are in use, with their owners.

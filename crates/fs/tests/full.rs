@@ -179,3 +179,43 @@ fn a_small_file_becomes_zeros_whole_or_not_at_all() {
     volume.unlink(ROOT_INO, &name(0)).unwrap();
     volume.close().unwrap();
 }
+
+/// A fight for space emptied groups into room that had been given to data which waited, and left its own data waiting
+/// where there was none: sync and unmounting were ENOSPC.
+#[test]
+fn what_was_accepted_is_placed() {
+    for seed in 1..=6u64 {
+        let (_device, volume) = volume(64 << 20);
+        let mut random = seed;
+        let mut below = move |bound: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % bound
+        };
+        let mut files: Vec<usize> = Vec::new();
+        for round in 0..4 {
+            for i in round * 1_000_000.. {
+                let size = match below(4) {
+                    0 => below(1 << 20),
+                    1 => below(100_000),
+                    _ => below(10_000),
+                };
+                let attr = volume.create(ROOT_INO, &name(i), &NEW);
+                let done = attr.and_then(|attr| volume.write(attr.ino, 0, &vec![1; size as usize]));
+                match done {
+                    Ok(_) => files.push(i),
+                    Err(Error::NoSpace) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            volume
+                .sync()
+                .unwrap_or_else(|error| panic!("seed {seed}, round {round}: {error}"));
+            files.retain(|i| below(10) > 2 || volume.unlink(ROOT_INO, &name(*i)).is_err());
+        }
+        volume
+            .close()
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}

@@ -47,4 +47,4 @@ pub use find_log::Found;
 pub use loamfs_format::summary::Wait;
 pub use owners::Owner;
 pub use reclaim::{Candidate, Cheap};
-pub use space::{LogSpace, Space};
+pub use space::{LogSpace, Ragged, Space};

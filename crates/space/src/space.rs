@@ -71,6 +71,15 @@ pub struct LogSpace {
     pub data: u64,
 }
 
+/// Free space that no block of data fits into; see [`Space::ragged`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ragged {
+    /// Fragments in data groups, at most.
+    pub data: u64,
+    /// Fragments in free groups.
+    pub free: u64,
+}
+
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
 #[derive(Clone, Debug)]
 pub struct Space {
@@ -98,6 +107,8 @@ pub struct Space {
     /// Groups with deltas.
     pub(crate) pending: BTreeSet<u32>,
     pub(crate) log: LogSpace,
+    /// Groups that have less room than others: a part is reserved, or they are the last and shorter.
+    uneven: Vec<u32>,
     /// Free groups that data never takes.
     pub(crate) kept_for_log: u64,
     /// Free groups that the log takes last: data that wait were admitted for them.
@@ -164,6 +175,7 @@ impl Space {
             idle: BTreeSet::new(),
             pending: BTreeSet::new(),
             log: LogSpace::default(),
+            uneven: Vec::new(),
             kept_for_log: 0,
             kept_for_data: 0,
             closed: BTreeSet::new(),
@@ -177,8 +189,12 @@ impl Space {
             used: 0,
             loaded_bytes: 0,
         };
-        for index in 0..count {
-            space.groups.push(space.pristine_group(index));
+        for (index, number) in (0..count).zip(0u32..) {
+            let group = space.pristine_group(index);
+            if group.pristine < geometry.group_frags {
+                space.uneven.push(number);
+            }
+            space.groups.push(group);
         }
         for (group, desc) in descs {
             let Some(known) = space.groups.get_mut(group.0 as usize) else {
@@ -295,6 +311,23 @@ impl Space {
     /// Groups that have no role and can take one.
     pub fn free_groups(&self) -> u64 {
         self.free.len() as u64
+    }
+
+    /// Fragments that no block of data fits into, of those that [`LogSpace`] counts in data groups, and of free groups as
+    /// if they were whole: at the edges of what is reserved, and of the volume.
+    pub fn ragged(&self) -> Ragged {
+        let mut ragged = Ragged::default();
+        for number in &self.uneven {
+            let group = &self.groups[*number as usize];
+            match group.role {
+                Role::Data => ragged.data += 2 * self.geometry.block_frags(),
+                Role::Free => {
+                    ragged.free += self.geometry.group_frags - group.pristine;
+                }
+                Role::Log | Role::Track | Role::Section => {}
+            }
+        }
+        ragged
     }
 
     /// From now on the last `groups` free groups are left to the log: [`Space::find_data`] does not take them.

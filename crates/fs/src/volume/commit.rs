@@ -49,7 +49,7 @@ impl Volume {
         let mut unwritten = {
             // Whoever writes everything out writes in the order of addresses, and is alone therefore.
             let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
-            self.write_homes(&self.all_homed(), Commit::Free)?
+            self.bring_home(&self.all_homed())?
         };
         let _commit = self.commit_lock();
         self.keep_atimes();

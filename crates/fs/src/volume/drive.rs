@@ -11,7 +11,7 @@ use loamfs_format::{GroupNo, Ssn, mutant};
 /// How often an operation may be sent back.
 const ROUNDS_MAX: u32 = 100_000;
 /// How often space is fought for before an operation gets ENOSPC.
-const TRIES: u32 = 3;
+pub(super) const TRIES: u32 = 3;
 
 /// Runs a step of a core that no volume owns yet, loading groups' bitmaps as it wants them. Such a core has nothing on
 /// a device that could be missing.

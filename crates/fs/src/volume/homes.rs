@@ -1,6 +1,7 @@
 //! Writing the data of large files to their homes: in rounds that share a flush, and by settling images.
 
 use super::Volume;
+use super::drive::TRIES;
 use crate::core::Core;
 use crate::error::Error;
 use crate::writeback::{HomeWrite, SettleWrite, Started};
@@ -97,6 +98,24 @@ impl Volume {
         let result = self.write_settled(&due);
         self.core().end_settling(&due);
         result
+    }
+
+    /// Brings the data of `files` that waits now home. Where none is found for it, since others move what stands in the
+    /// way just now, space is won as for an operation: what was accepted is placed (rule 10).
+    pub(super) fn bring_home(&self, files: &[Ino]) -> Result<Unwritten, Error> {
+        let mut unwritten = self.write_homes(files, Commit::Free)?;
+        for means in 1..=TRIES {
+            let full = |(_, error): &(Ino, Error)| matches!(error, Error::NoSpace);
+            let (full, mut others): (Unwritten, Unwritten) = unwritten.into_iter().partition(full);
+            if full.is_empty() {
+                return Ok(others);
+            }
+            self.win_space(means)?;
+            let files: Vec<Ino> = full.into_iter().map(|(ino, _)| ino).collect();
+            others.append(&mut self.write_homes(&files, Commit::Free)?);
+            unwritten = others;
+        }
+        Ok(unwritten)
     }
 
     /// Writes the data of `files` that waits now to new homes, flushes, and lets the next segment show it. What fails

@@ -126,7 +126,6 @@ impl Volume {
             }
             drained = false;
             // What was won is known, and used, only then; another round costs far more.
-            self.commit_all(Wait::Durable)?;
             self.say_reusable()?;
             // Summaries and map nodes in the way go with a checkpoint.
             if idle > 1 {
@@ -163,11 +162,19 @@ impl Volume {
             }
         };
         tracing::debug!(?worth, ?groups, ranges = ranges.len(), "moving");
-        let moved = self.evacuate_all(&ranges);
-        self.core().space.close_groups(&[]);
+        if ranges.is_empty() {
+            return Ok(false);
+        }
+        let moved = self
+            .evacuate_all(&ranges)
+            .and_then(|()| self.commit_all(Wait::Durable));
+        {
+            let mut core = self.core();
+            core.space.close_groups(&[]);
+            core.leave_unmoved();
+        }
         *last = groups;
-        moved?;
-        Ok(!ranges.is_empty())
+        moved.map(|_| true)
     }
 
     /// A segment that says that everything is durable lets what was freed be reused.

@@ -1,6 +1,5 @@
 //! Waiting until something is durable (rule 8).
 
-use super::homes::Commit;
 use super::{Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
@@ -34,7 +33,7 @@ impl Volume {
         let Some(due) = self.due(ino)? else {
             return Ok(());
         };
-        let mut unwritten = self.write_homes(&[ino], Commit::Free)?;
+        let mut unwritten = self.bring_home(&[ino])?;
         let _commit = self.commit_lock();
         // Whoever held the lock may have committed this too: fsyncs that wait together share a segment.
         if self.due(ino)?.is_none() {
