@@ -68,6 +68,10 @@ impl Core {
                 (whole.end * block).min(end)..end,
             ]
         };
+        if edges.iter().all(Range::is_empty) {
+            // All of it goes with the blocks, in one step where these are few.
+            return Ok(());
+        }
         self.zero_units(ino, edges)
     }
 
