@@ -13,11 +13,14 @@ use loamfs_testing::rng::Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 const FILES: usize = 200;
 const WRITERS: usize = 4;
 const CUTS: u64 = 12;
+/// How long a clock sleeps that has nothing to do.
+const TICK: Duration = Duration::from_millis(1);
 
 /// A device with a volatile cache: what no flush has covered may be lost.
 struct Cached {
@@ -132,6 +135,45 @@ fn work(volume: &Volume, writer: usize, promised: &Mutex<Vec<(usize, usize)>>) {
     }
 }
 
+/// Runs writers, each once, while threads write behind them, `cut` cuts the power with ever new seeds, and `clock` runs
+/// again and again.
+fn at_once(
+    volume: &Volume,
+    work: &(dyn Fn(usize) + Sync),
+    cut: &(dyn Fn(u64) + Sync),
+    clock: &(dyn Fn() + Sync),
+) {
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let behind = [(); 2].map(|()| scope.spawn(|| volume.write_behind()));
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || work(writer)))
+            .collect();
+        let clock = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                clock();
+            }
+        });
+        let cutter = scope.spawn(|| {
+            let mut seed = 0;
+            while seed < CUTS || !done.load(Ordering::Relaxed) && seed < 10 * CUTS {
+                seed += 1;
+                cut(seed);
+            }
+        });
+        let results: Vec<_> = writers
+            .into_iter()
+            .map(thread::ScopedJoinHandle::join)
+            .collect();
+        done.store(true, Ordering::Relaxed);
+        let others = [cutter.join(), clock.join()];
+        volume.end_write_behind();
+        behind.into_iter().for_each(|thread| thread.join().unwrap());
+        let all = results.into_iter().chain(others);
+        all.for_each(|result| result.unwrap());
+    });
+}
+
 fn assert_promised(image: Image, promised: &[(usize, usize)], seed: u64) {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(image));
     let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(seed)).unwrap();
@@ -167,35 +209,13 @@ fn promises_hold(rotational: bool) {
     let device: Arc<dyn Device> = Arc::clone(&cached) as Arc<dyn Device>;
     let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
     let promised = Mutex::new(Vec::new());
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let behind = [(); 2].map(|()| scope.spawn(|| volume.write_behind()));
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                let (volume, promised) = (&volume, &promised);
-                scope.spawn(move || work(volume, writer, promised))
-            })
-            .collect();
-        let cutter = scope.spawn(|| {
-            let mut seed = 0;
-            while seed < CUTS || !done.load(Ordering::Relaxed) && seed < 10 * CUTS {
-                seed += 1;
-                // The promises first: the cut comes after them.
-                let known = promised.lock().unwrap().clone();
-                assert_promised(cached.cut(&mut Rng::new(seed)), &known, seed);
-            }
-        });
-        let results: Vec<_> = writers
-            .into_iter()
-            .map(thread::ScopedJoinHandle::join)
-            .collect();
-        done.store(true, Ordering::Relaxed);
-        let cut = cutter.join();
-        volume.end_write_behind();
-        behind.into_iter().for_each(|thread| thread.join().unwrap());
-        results.into_iter().for_each(|result| result.unwrap());
-        cut.unwrap();
-    });
+    let cut = |seed| {
+        // The promises first: the cut comes after them.
+        let known = promised.lock().unwrap().clone();
+        assert_promised(cached.cut(&mut Rng::new(seed)), &known, seed);
+    };
+    let work = |writer| work(&volume, writer, &promised);
+    at_once(&volume, &work, &cut, &|| thread::sleep(TICK));
     volume.close().unwrap();
     let known = promised.into_inner().unwrap();
     assert_eq!(known.len(), WRITERS * FILES / 2);
@@ -332,42 +352,17 @@ fn files_keep_up(rotational: bool) {
     let device: Arc<dyn Device> = Arc::clone(&cached) as Arc<dyn Device>;
     let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
     let floors: Floors = Mutex::new(vec![vec![0; BASE as usize]; WRITERS]);
-    let done = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let behind = [(); 2].map(|()| scope.spawn(|| volume.write_behind()));
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                let (volume, floors) = (&volume, &floors);
-                scope.spawn(move || churn(volume, writer, floors))
-            })
-            .collect();
-        let clock = scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                volume.tick().unwrap();
-                volume.settle(16).unwrap();
-                thread::yield_now();
-            }
-        });
-        let cutter = scope.spawn(|| {
-            let mut seed = 0;
-            while seed < CUTS || !done.load(Ordering::Relaxed) && seed < 10 * CUTS {
-                seed += 1;
-                let known = floors.lock().unwrap().clone();
-                is_not_behind(cached.cut(&mut Rng::new(seed)), &known, seed);
-            }
-        });
-        let results: Vec<_> = writers
-            .into_iter()
-            .map(thread::ScopedJoinHandle::join)
-            .collect();
-        done.store(true, Ordering::Relaxed);
-        let (cut, ticked) = (cutter.join(), clock.join());
-        volume.end_write_behind();
-        behind.into_iter().for_each(|thread| thread.join().unwrap());
-        results.into_iter().for_each(|result| result.unwrap());
-        cut.unwrap();
-        ticked.unwrap();
-    });
+    let cut = |seed| {
+        let known = floors.lock().unwrap().clone();
+        is_not_behind(cached.cut(&mut Rng::new(seed)), &known, seed);
+    };
+    let clock = || {
+        volume.tick().unwrap();
+        volume.settle(16).unwrap();
+        thread::yield_now();
+    };
+    let churn = |writer| churn(&volume, writer, &floors);
+    at_once(&volume, &churn, &cut, &clock);
     volume.close().unwrap();
     let known = floors.into_inner().unwrap();
     is_not_behind(cached.cut(&mut Rng::new(99)), &known, 99);
