@@ -186,6 +186,40 @@ struct RawInode {
 const _: () = assert!(size_of::<RawInode>() == SIZE);
 
 impl Inode {
+    /// An empty inode of root's with one name, or two for a directory, made at `at`; nothing stands anywhere yet.
+    pub fn new(ino: Ino, mode: u32, generation: u32, at: Timestamp) -> Inode {
+        Inode {
+            ino,
+            mode,
+            nlink: if mode & mode::TYPE == mode::DIRECTORY {
+                2
+            } else {
+                1
+            },
+            uid: 0,
+            gid: 0,
+            project: 0,
+            flags: 0,
+            generation,
+            version: 0,
+            size: 0,
+            atime: at,
+            mtime: at,
+            ctime: at,
+            btime: at,
+            parent: Ino(0),
+            ssn: Ssn(0),
+            anchor: GroupNo(0),
+            rdev: 0,
+            truncating: u64::MAX,
+            frags: 0,
+            checksums: TreeRoot::EMPTY,
+            xattrs: TreeRoot::EMPTY,
+            inline_xattrs: Vec::new(),
+            body: Body::Empty,
+        }
+    }
+
     /// The file's type, as in the mode.
     pub const fn file_type(&self) -> u32 {
         self.mode & mode::TYPE

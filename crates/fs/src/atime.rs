@@ -13,10 +13,10 @@ use crate::tree::Tree;
 use crate::types::{AtimeRule, AtimeWhen};
 use loamfs_format::atime::{ATIME_INO, Atime, AtimeRun, is_atime_file};
 use loamfs_format::ifile::{block_of, ino_at, slot_of};
-use loamfs_format::inode::{Body, Inode, Timestamp, flag, mode};
+use loamfs_format::inode::{Inode, Timestamp, flag, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::superblock::COMPATIBLE_ATIME;
-use loamfs_format::{GroupNo, Ino, InodeBlockNo};
+use loamfs_format::{Ino, InodeBlockNo};
 use std::collections::BTreeMap;
 
 /// A day: relatime's longest wait.
@@ -250,7 +250,9 @@ impl Core {
         self.inodes
             .load_block(&self.maps, &mut self.blocks, block)?;
         let ssn = self.open_ssn();
-        let inode = atime_file(self.random.generation(), self.clock.now());
+        // Who knows nothing of access times takes it for an empty file without a name.
+        let generation = self.random.generation();
+        let inode = Inode::new(ATIME_INO, mode::REGULAR, generation, self.clock.now());
         // Nothing is ever made in it, so that the place for that does not matter.
         self.inodes.take_number(ATIME_INO, Node::new(inode, ssn));
         self.touch(ATIME_INO);
@@ -330,35 +332,5 @@ impl Core {
         {
             self.set_atime_root(root);
         }
-    }
-}
-
-/// The file, when it is new. Who knows nothing of access times takes it for an empty file without a name.
-fn atime_file(generation: u32, now: Timestamp) -> Inode {
-    Inode {
-        ino: ATIME_INO,
-        mode: mode::REGULAR,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        project: 0,
-        flags: 0,
-        generation,
-        version: 0,
-        size: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        parent: Ino(0),
-        ssn: loamfs_format::Ssn(0),
-        anchor: GroupNo(0),
-        rdev: 0,
-        truncating: u64::MAX,
-        frags: 0,
-        checksums: TreeRoot::EMPTY,
-        xattrs: TreeRoot::EMPTY,
-        inline_xattrs: Vec::new(),
-        body: Body::Empty,
     }
 }

@@ -8,12 +8,11 @@ use crate::inodes::Node;
 use crate::volume::load_groups;
 use loamfs_device::{Device, IoKind, Write};
 use loamfs_format::ifile::block_of;
-use loamfs_format::inode::{Body, Inode, ROOT_INO, mode};
-use loamfs_format::node::TreeRoot;
+use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, Geometry, PROBES, SIZE, Superblock, UNIT_SIZE,
 };
-use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};
+use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::segment::Segment;
 use loamfs_log::superblocks;
 use loamfs_log::writer::{LogWriter, Tail};
@@ -261,31 +260,11 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
 
 fn root_directory(core: &mut Core) {
     let now = core.clock.now();
+    let generation = core.random.generation();
     let inode = Inode {
-        ino: ROOT_INO,
-        mode: mode::DIRECTORY | 0o755,
-        nlink: 2,
-        uid: 0,
-        gid: 0,
-        project: 0,
-        flags: 0,
-        generation: core.random.generation(),
-        version: 0,
-        size: 0,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
         parent: ROOT_INO,
         ssn: core.open_ssn(),
-        anchor: GroupNo(0),
-        rdev: 0,
-        truncating: u64::MAX,
-        frags: 0,
-        checksums: TreeRoot::EMPTY,
-        xattrs: TreeRoot::EMPTY,
-        inline_xattrs: Vec::new(),
-        body: Body::Empty,
+        ..Inode::new(ROOT_INO, mode::DIRECTORY | 0o755, generation, now)
     };
     let block = block_of(ROOT_INO);
     // A new volume has no map to load the block from, so this cannot stop.

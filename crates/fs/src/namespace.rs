@@ -13,7 +13,6 @@ use crate::xattrs::Put;
 use loamfs_format::dirent::{Dirent, NAME_MAX};
 use loamfs_format::inode::{Body, Inode, ROOT_INO, TAIL, mode};
 use loamfs_format::mutant;
-use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::Record;
 use loamfs_format::{GroupNo, Ino};
 
@@ -197,31 +196,17 @@ impl Core {
         } else {
             self.anchor_of(dir)
         };
+        let generation = self.random.generation();
         let inode = Inode {
-            ino,
-            mode: born.mode,
-            nlink: if is_dir { 2 } else { 1 },
             uid: new.uid,
             gid: born.gid,
             project: born.flags.project,
             flags: born.flags.bits,
-            generation: self.random.generation(),
-            version: 0,
-            size: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
             parent: dir,
             ssn: self.open_ssn(),
             anchor,
             rdev: new.rdev,
-            truncating: u64::MAX,
-            frags: 0,
-            checksums: TreeRoot::EMPTY,
-            xattrs: TreeRoot::EMPTY,
-            inline_xattrs: Vec::new(),
-            body: Body::Empty,
+            ..Inode::new(ino, born.mode, generation, now)
         };
         Node::new(self.owner.stored(inode), self.open_ssn())
     }
