@@ -115,13 +115,15 @@ for pid in "${pids[@]}"; do wait "$pid"; done
 sync
 peak=$(($(sed -n 's/^VmHWM:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$daemon/status") / 1024))
 # Every inode has a name, or it was leaked: nobody holds one any more.
+# The volume's own file of access times has no name.
+own=1
 for _ in $(seq 100); do
     named=$(find "$mnt" -printf '%i\n' | sort -u | wc -l)
     inodes=$(figure inodes)
-    [ "$inodes" = "$named" ] && break
+    [ "$inodes" = $((named + own)) ] && break
     sleep 0.2
 done
-[ "$inodes" = "$named" ] || { echo "$inodes inodes, $named of them have names"; exit 1; }
+[ "$inodes" = $((named + own)) ] || { echo "$inodes inodes, $named of them have names"; exit 1; }
 [ "$peak" -le $memory_max_mib ] || { echo "the daemon took $peak MiB, over $memory_max_mib"; exit 1; }
 "$loamfs" unmount "$mnt" >/dev/null
 "$loamfs" check "$image" >"$work/check" || { cat "$work/check"; exit 1; }
