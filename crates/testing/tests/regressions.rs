@@ -3,13 +3,12 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_check::{Options, check};
-use loamfs_device::{
-    Counters, Device, DeviceError, IoKind, MemoryDevice, Read, RecordingDevice, Write,
-};
+use loamfs_device::{Device, IoKind, MemoryDevice, RecordingDevice};
 use loamfs_fs::{
     Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, mkfs,
 };
-use std::sync::{Arc, Mutex};
+use loamfs_testing::busy::Busy;
+use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 
@@ -146,56 +145,10 @@ fn an_inode_block_that_empties_is_sealed() {
     assert!(report.is_clean(), "{report}");
 }
 
-/// A device on which a write to a home first lets somebody else do something, once.
-struct Interrupted {
-    memory: MemoryDevice,
-    hook: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-impl Device for Interrupted {
-    fn size(&self) -> u64 {
-        self.memory.size()
-    }
-
-    fn sector_size(&self) -> u32 {
-        self.memory.sector_size()
-    }
-
-    fn rotational(&self) -> bool {
-        self.memory.rotational()
-    }
-
-    fn read(&self, batch: &mut [Read]) {
-        self.memory.read(batch);
-    }
-
-    fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
-        let home = batch.iter().any(|write| write.kind == IoKind::Homed);
-        let hook = self.hook.lock().unwrap().take_if(|_| home);
-        if let Some(hook) = hook {
-            hook();
-        }
-        self.memory.write(batch)
-    }
-
-    fn flush(&self) -> Result<(), DeviceError> {
-        self.memory.flush()
-    }
-
-    fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
-        self.memory.discard(ranges)
-    }
-
-    fn counters(&self) -> Counters {
-        self.memory.counters()
-    }
-}
-
-fn interrupted() -> (Arc<Interrupted>, Arc<Volume>) {
-    let device = Arc::new(Interrupted {
-        memory: made(64 << 20, &MkfsOptions::default()).fork(),
-        hook: Mutex::new(None),
-    });
+/// A volume on a device on which others come first.
+fn busy() -> (Arc<Busy>, Arc<Volume>) {
+    let memory = made(64 << 20, &MkfsOptions::default()).fork();
+    let device = Arc::new(Busy::new(memory));
     let volume = Arc::new(open(device.clone()));
     (device, volume)
 }
@@ -203,7 +156,7 @@ fn interrupted() -> (Arc<Interrupted>, Arc<Volume>) {
 /// A file that took another's name was shown empty when it was cut while its data were on their way home.
 #[test]
 fn a_file_that_took_a_name_and_is_cut_meanwhile_is_not_shown_without_its_data() {
-    let (device, volume) = interrupted();
+    let (device, volume) = busy();
     let make = |name: &[u8], content: &[u8]| {
         let ino = volume.create(ROOT_INO, name, &NEW).unwrap().ino;
         volume.write(ino, 0, content).unwrap();
@@ -226,9 +179,10 @@ fn a_file_that_took_a_name_and_is_cut_meanwhile_is_not_shown_without_its_data() 
     let cut = Box::new(move || {
         cutter.setattr(new, &cut).unwrap();
     });
-    *device.hook.lock().unwrap() = Some(cut);
+    device.at(Some(IoKind::Homed), 0, cut);
     volume.fsync(other, false).unwrap();
-    let after = open(Arc::new(device.memory.fork()));
+    assert!(!device.idle());
+    let after = open(Arc::new(device.fork()));
     let file = after.lookup(ROOT_INO, b"f").unwrap();
     assert!(after.read(file.ino, 0, 1 << 20).unwrap() == [2; 100_000]);
 }
@@ -237,16 +191,17 @@ fn a_file_that_took_a_name_and_is_cut_meanwhile_is_not_shown_without_its_data() 
 /// the extents behind it: a crash lost what was synced, and let old bytes come back when the file grew again.
 #[test]
 fn a_write_before_data_on_their_way_home_hides_nothing_of_them() {
-    let (device, volume) = interrupted();
+    let (device, volume) = busy();
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     volume.write(file, 200_000, &[1; 50_000]).unwrap();
     let other = Arc::clone(&volume);
     let early = Box::new(move || {
         other.write(file, 40_000, &[2; 8_192]).unwrap();
     });
-    *device.hook.lock().unwrap() = Some(early);
+    device.at(Some(IoKind::Homed), 0, early);
     volume.fsync(file, false).unwrap();
-    let crash = device.memory.fork();
+    assert!(!device.idle());
+    let crash = device.fork();
     let report = check(&crash, &mut Options::default());
     assert!(report.is_clean(), "{report}");
     let after = open(Arc::new(crash));
