@@ -3,17 +3,19 @@
 //! The overlays are exactly what the summaries since that checkpoint say, so recovery rebuilds them record by record,
 //! and only a checkpoint changes the trees.
 
-use crate::blocks::{Blocks, Stop};
+use crate::blocks::{Blocks, Missed, Stop};
 use crate::error::Corrupt;
 use crate::tree::{Aggregate, Tree};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS};
 use loamfs_format::ifile::IfileEntry;
-use loamfs_format::maps::{LazyEntry, OwnerRecord};
+use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::{Page, TreeRoot};
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo};
-use loamfs_space::{ChunkValue, Owner, Space};
+use loamfs_format::{BlockKind, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo};
+use loamfs_space::{ChunkValue, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+
+mod owners;
 
 /// Inode blocks to either side that are read along with one.
 const NEIGHBOURS: u64 = 48;
@@ -73,13 +75,6 @@ pub(crate) struct Maps {
 
 /// A bitmap chunk as the tree has it: its key, and its bits unless all are set.
 pub(crate) type Chunk = (u64, Option<[u8; CHUNK_BYTES]>);
-
-/// How the owner tree must change at one place.
-#[derive(Debug, Default)]
-struct OwnerChange {
-    remove: Vec<u64>,
-    put: Vec<(u64, OwnerRecord)>,
-}
 
 impl Maps {
     /// The five trees with their roots.
@@ -210,91 +205,6 @@ impl Maps {
         }
     }
 
-    /// The owner records that overlap `range`, as the last checkpoint has them.
-    pub fn owners_of(
-        &self,
-        blocks: &mut Blocks,
-        range: Extent,
-    ) -> Result<Vec<(Extent, OwnerRecord)>, Stop> {
-        let mut found = Vec::new();
-        let mut bad = None;
-        let mut visit = |key: u64, value: &[u8]| {
-            if key >= range.end().0 {
-                return ControlFlow::Break(());
-            }
-            match OwnerRecord::decode(value) {
-                Some(record) => {
-                    let extent = Extent::new(FragAddr(key), record.frags.into());
-                    if extent.overlaps(range) {
-                        found.push((extent, record));
-                    }
-                }
-                None => bad = Some(key),
-            }
-            ControlFlow::Continue(())
-        };
-        let start = match OWNER.prev(&self.owner, blocks, range.start.0)? {
-            Some(entry) => entry.key(),
-            None => range.start.0,
-        };
-        let _ = OWNER.scan(&self.owner, blocks, start, &mut visit)?;
-        match bad {
-            Some(key) => Err(Corrupt::MapEntry { map: "owner", key }.into()),
-            None => Ok(found),
-        }
-    }
-
-    /// What a new owner record does to the records that it overlaps: all go, and their parts outside come back.
-    fn owner_change(
-        &self,
-        blocks: &mut Blocks,
-        geometry: &Geometry,
-        (extent, owner): (Extent, &Owner),
-        gone: &BTreeSet<u64>,
-    ) -> Result<OwnerChange, Stop> {
-        let mut change = OwnerChange::default();
-        for (old, record) in self.owners_of(blocks, extent)? {
-            if gone.contains(&old.start.0) {
-                continue;
-            }
-            if old.start != extent.start {
-                change.remove.push(old.start.0);
-            }
-            if old.start < extent.start {
-                let frags = (extent.start.0 - old.start.0) as u32;
-                change
-                    .put
-                    .push((old.start.0, OwnerRecord { frags, ..record }));
-                change.remove.pop();
-            }
-            if old.end() > extent.end() {
-                let skipped = extent.end().0 - old.start.0;
-                let logical = match record.kind {
-                    BlockKind::Homed => record.logical + skipped / geometry.block_frags(),
-                    _ => record.logical,
-                };
-                let frags = (old.end().0 - extent.end().0) as u32;
-                change.put.push((
-                    extent.end().0,
-                    OwnerRecord {
-                        frags,
-                        logical,
-                        ..record
-                    },
-                ));
-            }
-        }
-        let record = OwnerRecord {
-            frags: extent.frags as u32,
-            kind: owner.kind,
-            level: owner.level,
-            ino: owner.ino,
-            logical: owner.logical,
-        };
-        change.put.push((extent.start.0, record));
-        Ok(change)
-    }
-
     /// Reads everything that [`Maps::apply`] will need. All that is missing is wanted at once.
     pub fn prepare_apply(
         &self,
@@ -302,48 +212,35 @@ impl Maps {
         space: &Space,
         geometry: &Geometry,
     ) -> Result<(), Stop> {
-        let mut gather = Gather(Ok(()));
+        let mut missed = Missed::default();
         for (block, entry) in &self.ifile_overlay {
-            gather.note(if entry.live == 0 {
+            missed.note(if entry.live == 0 {
                 IFILE.prepare_remove(&self.ifile, blocks, block.0)
             } else {
                 IFILE.prepare_put(&self.ifile, blocks, block.0)
             })?;
         }
         for key in space.dirty_chunks() {
-            gather.note(BITMAP.prepare_put(&self.bitmap, blocks, key))?;
-            gather.note(BITMAP.prepare_remove(&self.bitmap, blocks, key))?;
+            missed.note(BITMAP.prepare_put(&self.bitmap, blocks, key))?;
+            missed.note(BITMAP.prepare_remove(&self.bitmap, blocks, key))?;
         }
         for (kind, key) in &self.moving {
-            if let Some((tree, root)) = self.roots().into_iter().find(|(t, _)| t.kind == *kind) {
-                match tree.next(&root, blocks, *key) {
-                    Ok(Some(entry)) => gather.note(tree.prepare_put(&root, blocks, entry.key()))?,
-                    Ok(None) => {}
-                    Err(stop) => gather.note(Err(stop))?,
-                }
+            let found = self.roots().into_iter().find(|(t, _)| t.kind == *kind);
+            if let Some((tree, root)) = found
+                && let Some(Some(entry)) = missed.note(tree.next(&root, blocks, *key))?
+            {
+                missed.note(tree.prepare_put(&root, blocks, entry.key()))?;
             }
         }
         for (group, _) in space.dirty_groups() {
-            gather.note(GROUP.prepare_put(&self.group, blocks, group.0.into()))?;
+            missed.note(GROUP.prepare_put(&self.group, blocks, group.0.into()))?;
         }
         for home in &self.lazy_dirty {
-            gather.note(LAZY.prepare_put(&self.lazy, blocks, home.0))?;
-            gather.note(LAZY.prepare_remove(&self.lazy, blocks, home.0))?;
+            missed.note(LAZY.prepare_put(&self.lazy, blocks, home.0))?;
+            missed.note(LAZY.prepare_remove(&self.lazy, blocks, home.0))?;
         }
-        for (extent, owner) in space.owner_overlay() {
-            match self.owner_change(blocks, geometry, (extent, &owner), &BTreeSet::new()) {
-                Ok(change) => {
-                    for (key, _) in &change.put {
-                        gather.note(OWNER.prepare_put(&self.owner, blocks, *key))?;
-                    }
-                    for key in &change.remove {
-                        gather.note(OWNER.prepare_remove(&self.owner, blocks, *key))?;
-                    }
-                }
-                Err(stop) => gather.note(Err(stop))?,
-            }
-        }
-        gather.0
+        self.prepare_owners(blocks, space, geometry, &mut missed)?;
+        missed.nothing()
     }
 
     /// Merges the overlays into the trees. Must follow a [`Maps::prepare_apply`] that did not stop.
@@ -406,36 +303,9 @@ impl Maps {
                 LAZY.remove(&mut self.lazy, blocks, home.0)?;
             }
         }
-        // New keys go in before old ones go out, as `tree` demands; until then nobody looks at those in `gone`.
-        let mut gone = BTreeSet::new();
-        for (extent, owner) in space.owner_overlay() {
-            let change = self.owner_change(blocks, geometry, (extent, &owner), &gone)?;
-            for (key, record) in &change.put {
-                OWNER.put(&mut self.owner, blocks, *key, &record.encode())?;
-                gone.remove(key);
-            }
-            gone.extend(change.remove);
-        }
-        for key in gone {
-            OWNER.remove(&mut self.owner, blocks, key)?;
-        }
+        self.apply_owners(blocks, space, geometry)?;
         self.ifile_overlay.clear();
         self.lazy_dirty.clear();
         Ok(())
-    }
-}
-
-/// Goes on past blocks that are missing, so that all are wanted at once.
-struct Gather(Result<(), Stop>);
-
-impl Gather {
-    fn note(&mut self, result: Result<(), Stop>) -> Result<(), Stop> {
-        match result {
-            Err(Stop::Missing) => {
-                self.0 = Err(Stop::Missing);
-                Ok(())
-            }
-            other => other,
-        }
     }
 }

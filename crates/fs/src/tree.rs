@@ -9,7 +9,7 @@
 //!
 //! Functions that read (`get`, `next`, `prev`, `scan`, `descend`, `prepare_*`, ...) need only a [`NodeReader`], stop
 //! at the first node that is not in memory, and change nothing. Functions that change (`put`, `remove`,
-//! `trim_step`) first read all that they need, stop like the others when something is missing, and from then on
+//! `trim_step`, `drop_leaves`) first read all that they need, stop like the others when something is missing, and from then on
 //! cannot fail. So a change is whole or not at all, and after the `prepare_*` of the same name, with the nodes it
 //! read still in memory, it does not stop.
 //!
@@ -35,6 +35,7 @@ use loamfs_format::node::{Page, TreeRoot, is_temporary};
 use loamfs_format::{BlockKind, Identity, Ino, Pointer};
 use std::sync::Arc;
 
+mod drop;
 mod edit;
 mod path;
 mod prepare;

@@ -205,8 +205,8 @@ impl Volume {
         }
         self.find_leftovers();
         self.tidy_after(usize::MAX);
+        let unwritten = self.write_out(Wait::Durable)?;
         let _commit = self.commit_lock();
-        let unwritten = self.commit_all(Wait::Durable)?;
         self.checkpoint_locked()?;
         self.discard_freed(usize::MAX);
         commit::all_written(unwritten)

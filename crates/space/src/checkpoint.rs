@@ -78,6 +78,34 @@ impl Space {
         })
     }
 
+    /// Runs of whole chunks without a bit around those that changed since the last checkpoint, as addresses. None
+    /// leaves its group.
+    ///
+    /// # Errors
+    /// As [`Space::chunk_value`], of the chunks that changed.
+    pub fn cleared(&self) -> Result<Vec<Range<u64>>, SpaceError> {
+        let is_clear = |key| matches!(self.chunk_value(key), Ok(ChunkValue::Clear));
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for &key in &self.dirty_chunks {
+            let known = runs.last().is_some_and(|run| run.contains(&key));
+            if known || self.chunk_value(key)? != ChunkValue::Clear {
+                continue;
+            }
+            let group = self
+                .geometry
+                .group_of(FragAddr(key.saturating_mul(CHUNK_FRAGS)));
+            let chunks = self.chunk_keys(group);
+            let before = (chunks.start..key).rev().take_while(|key| is_clear(*key));
+            let behind = (key + 1..chunks.end).take_while(|key| is_clear(*key));
+            runs.push(before.last().unwrap_or(key)..behind.last().unwrap_or(key) + 1);
+        }
+        let addresses = |keys: Range<u64>| {
+            let end = keys.end.saturating_mul(CHUNK_FRAGS);
+            keys.start.saturating_mul(CHUNK_FRAGS)..end.min(self.geometry.total_frags)
+        };
+        Ok(runs.into_iter().map(addresses).collect())
+    }
+
     /// The groups whose bitmaps a checkpoint needs and lacks: those that changed while they were not loaded, and,
     /// where a chunk covers several groups, the neighbours of those that changed.
     ///

@@ -435,6 +435,19 @@ impl World {
         self.disk.held = self.space.held().collect();
         self.disk.journal.clear();
         // Dirty chunks alone must have brought the disk to the model's state, without what nothing shows yet.
+        let cleared = self.space.cleared().unwrap();
+        assert!(
+            cleared
+                .iter()
+                .cloned()
+                .flatten()
+                .all(|at| !self.on_disk(at))
+        );
+        for key in self.space.dirty_chunks() {
+            let clear = self.disk.chunks[&key] == ChunkValue::Clear;
+            let found = cleared.iter().any(|run| run.contains(&(key * CHUNK_FRAGS)));
+            assert_eq!(found, clear, "chunk {key}");
+        }
         let mut used = BTreeMap::new();
         for at in 0..self.geometry.total_frags {
             let set = !matches!(self.frags[at as usize], State::Clear | State::Unshown);

@@ -28,12 +28,33 @@ impl Tree {
         store: &mut R,
         key: u64,
     ) -> Result<Path, R::Stop> {
+        self.path_down_to(0, root, store, key)
+    }
+
+    /// The path that ends above the leaves; empty when the tree has no inner node.
+    pub(super) fn path_above_leaves<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        key: u64,
+    ) -> Result<Path, R::Stop> {
+        self.path_down_to(1, root, store, key)
+    }
+
+    fn path_down_to<R: NodeReader>(
+        &self,
+        bottom: u8,
+        root: &TreeRoot,
+        store: &mut R,
+        key: u64,
+    ) -> Result<Path, R::Stop> {
         let mut path = Path {
             steps: Vec::new(),
             found: false,
         };
+        let reached = |place: &Place| place.level >= bottom;
         let mut next = Place::root(root).map(|place| (place, true));
-        while let Some((place, rightmost)) = next {
+        while let Some((place, rightmost)) = next.filter(|(place, _)| reached(place)) {
             let page = self.load(store, &place)?;
             let index = if place.level == 0 {
                 path.found = page.find(key).is_ok();

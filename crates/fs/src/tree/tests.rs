@@ -707,6 +707,74 @@ fn trimming_from_a_leafs_low_ends_with_that_leaf() {
 }
 
 #[test]
+fn leaves_are_dropped_unread() {
+    for seed in 0..40 {
+        let _seed = Seed(seed);
+        let mut pair = Pair::new(seed);
+        for _ in 0..2 + 4000 * usize::from(seed > 0) {
+            let key = pair.random.next() % 20_000;
+            let value = pair.random.value(&(1..90));
+            pair.put(key, value);
+        }
+        for _ in 0..6 {
+            if pair.random.one_in(2) {
+                pair.seal();
+            }
+            let (a, b) = (pair.random.next() % 21_000, pair.random.next() % 21_000);
+            let keys = if pair.random.one_in(5) {
+                0..u64::MAX
+            } else {
+                a.min(b)..a.max(b)
+            };
+            let within = pair.model.range(keys.clone()).count();
+            let nodes = pair.nodes();
+            let parents = nodes.iter().filter(|(_, page)| page.level() == 1).count();
+            drop(nodes);
+            pair.store.cache.clear();
+            let root = pair.root;
+            pair.store
+                .drive(|store| TREE.prepare_drop_leaves(&root, store, keys.clone()));
+            assert!(pair.store.cache.values().all(|page| page.level() > 0));
+            let dropped = TREE
+                .drop_leaves(&mut pair.root, &mut pair.store, keys.clone())
+                .unwrap();
+            assert!(
+                pair.store.wanted.is_empty(),
+                "a prepared change misses nothing"
+            );
+
+            let (root, mut left) = (pair.root, BTreeMap::new());
+            let _ = pair.store.drive(|store| {
+                TREE.scan(&root, store, 0, |key, value| {
+                    left.insert(key, value.to_vec());
+                    ControlFlow::Continue(())
+                })
+            });
+            let gone: Vec<u64> = pair
+                .model
+                .keys()
+                .filter(|key| !left.contains_key(key))
+                .copied()
+                .collect();
+            assert!(gone.iter().all(|key| keys.contains(key)));
+            assert_eq!(gone.is_empty(), dropped == 0);
+            // A leaf of values this short holds fewer than 250 entries.
+            assert!(within - gone.len() <= (parents + 2) * 250);
+            pair.model.retain(|key, _| left.contains_key(key));
+            pair.check();
+        }
+        for _ in 0..200 {
+            let key = pair.random.next() % 20_000;
+            pair.put(key, vec![3; 30]);
+            let key = pair.random.next() % 20_000;
+            pair.remove(key);
+        }
+        pair.seal();
+        pair.check();
+    }
+}
+
+#[test]
 fn a_scan_can_be_prepared_in_batches() {
     let mut pair = Pair::new(6);
     for key in 0..3000 {

@@ -1,0 +1,185 @@
+//! The owner records of MFILE: what was written where, and for whom.
+
+use super::{Maps, OWNER};
+use crate::blocks::{Blocks, Missed, Stop};
+use crate::error::Corrupt;
+use loamfs_format::maps::OwnerRecord;
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry};
+use loamfs_space::{Owner, Space};
+use std::collections::BTreeSet;
+use std::ops::{ControlFlow, Range};
+
+/// How the owner tree must change at one place.
+#[derive(Debug, Default)]
+struct OwnerChange {
+    remove: Vec<u64>,
+    put: Vec<(u64, OwnerRecord)>,
+}
+
+impl Maps {
+    /// The owner records that overlap `range`, as the last checkpoint has them.
+    pub fn owners_of(
+        &self,
+        blocks: &mut Blocks,
+        range: Extent,
+    ) -> Result<Vec<(Extent, OwnerRecord)>, Stop> {
+        let mut found = Vec::new();
+        let mut bad = None;
+        let mut visit = |key: u64, value: &[u8]| {
+            if key >= range.end().0 {
+                return ControlFlow::Break(());
+            }
+            match OwnerRecord::decode(value) {
+                Some(record) => {
+                    let extent = Extent::new(FragAddr(key), record.frags.into());
+                    if extent.overlaps(range) {
+                        found.push((extent, record));
+                    }
+                }
+                None => bad = Some(key),
+            }
+            ControlFlow::Continue(())
+        };
+        let start = match OWNER.prev(&self.owner, blocks, range.start.0)? {
+            Some(entry) => entry.key(),
+            None => range.start.0,
+        };
+        let _ = OWNER.scan(&self.owner, blocks, start, &mut visit)?;
+        match bad {
+            Some(key) => Err(Corrupt::MapEntry { map: "owner", key }.into()),
+            None => Ok(found),
+        }
+    }
+
+    /// What a new owner record does to the records that it overlaps: all go, and their parts outside come back.
+    fn owner_change(
+        &self,
+        blocks: &mut Blocks,
+        geometry: &Geometry,
+        (extent, owner): (Extent, &Owner),
+        gone: &BTreeSet<u64>,
+    ) -> Result<OwnerChange, Stop> {
+        let mut change = OwnerChange::default();
+        for (old, record) in self.owners_of(blocks, extent)? {
+            if gone.contains(&old.start.0) {
+                continue;
+            }
+            if old.start != extent.start {
+                change.remove.push(old.start.0);
+            }
+            if old.start < extent.start {
+                let frags = (extent.start.0 - old.start.0) as u32;
+                change
+                    .put
+                    .push((old.start.0, OwnerRecord { frags, ..record }));
+                change.remove.pop();
+            }
+            if old.end() > extent.end() {
+                let skipped = extent.end().0 - old.start.0;
+                let logical = match record.kind {
+                    BlockKind::Homed => record.logical + skipped / geometry.block_frags(),
+                    _ => record.logical,
+                };
+                let frags = (old.end().0 - extent.end().0) as u32;
+                change.put.push((
+                    extent.end().0,
+                    OwnerRecord {
+                        frags,
+                        logical,
+                        ..record
+                    },
+                ));
+            }
+        }
+        let record = OwnerRecord {
+            frags: extent.frags as u32,
+            kind: owner.kind,
+            level: owner.level,
+            ino: owner.ino,
+            logical: owner.logical,
+        };
+        change.put.push((extent.start.0, record));
+        Ok(change)
+    }
+
+    /// Reads everything that [`Maps::apply_owners`] will need.
+    pub(super) fn prepare_owners(
+        &self,
+        blocks: &mut Blocks,
+        space: &Space,
+        geometry: &Geometry,
+        missed: &mut Missed,
+    ) -> Result<(), Stop> {
+        for (extent, owner) in space.owner_overlay() {
+            let change = self.owner_change(blocks, geometry, (extent, &owner), &BTreeSet::new());
+            let Some(change) = missed.note(change)? else {
+                continue;
+            };
+            for (key, _) in &change.put {
+                missed.note(OWNER.prepare_put(&self.owner, blocks, *key))?;
+            }
+            for key in &change.remove {
+                missed.note(OWNER.prepare_remove(&self.owner, blocks, *key))?;
+            }
+        }
+        for range in space.cleared()? {
+            missed.note(OWNER.prepare_drop_leaves(&self.owner, blocks, range.clone()))?;
+            missed.note(self.before_next(blocks, range))?;
+        }
+        Ok(())
+    }
+
+    /// Merges the records since the last checkpoint into the tree, and drops those of chunks without a bit: whole leaves,
+    /// unread, since a record says nothing where no bit is set.
+    pub(super) fn apply_owners(
+        &mut self,
+        blocks: &mut Blocks,
+        space: &Space,
+        geometry: &Geometry,
+    ) -> Result<(), Stop> {
+        let cleared = space.cleared()?.into_iter();
+        let cleared = cleared.map(|range| self.before_next(blocks, range));
+        let cleared: Vec<Range<u64>> = cleared.collect::<Result<_, _>>()?;
+        // New keys go in before old ones go out, as `tree` demands; until then nobody looks at those in `gone`.
+        let mut gone = BTreeSet::new();
+        for (extent, owner) in space.owner_overlay() {
+            let change = self.owner_change(blocks, geometry, (extent, &owner), &gone)?;
+            for (key, record) in &change.put {
+                OWNER.put(&mut self.owner, blocks, *key, &record.encode())?;
+                gone.remove(key);
+            }
+            gone.extend(change.remove);
+        }
+        for key in gone {
+            OWNER.remove(&mut self.owner, blocks, key)?;
+        }
+        for range in cleared {
+            let overlay = space.owner_in_overlay(edge(&range));
+            let end = overlay
+                .first()
+                .map_or(range.end, |(extent, _)| extent.start.0);
+            OWNER.drop_leaves(&mut self.owner, blocks, range.start..end)?;
+        }
+        Ok(())
+    }
+
+    /// The part of a range before the record that reaches beyond its end, if there is one: it may say whose what lies
+    /// behind is.
+    fn before_next(&self, blocks: &mut Blocks, range: Range<u64>) -> Result<Range<u64>, Stop> {
+        let last = self.owners_of(blocks, edge(&range))?;
+        let beyond = last
+            .into_iter()
+            .find(|(extent, _)| extent.end().0 > range.end);
+        let end = beyond.map_or(range.end, |(extent, _)| extent.start.0);
+        Ok(range.start..end)
+    }
+}
+
+/// The last fragment of a range.
+fn edge(range: &Range<u64>) -> Extent {
+    Extent::new(FragAddr(range.end.saturating_sub(1)), 1)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
