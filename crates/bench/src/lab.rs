@@ -3,11 +3,13 @@
 //! The loop device bypasses the page cache of the image, and poses as a rotating disk without a scheduler, so that
 //! every file system on it sees the same device and its requests are its own.
 
+mod journal;
 mod kind;
 mod limit;
 mod mounted;
 
 use std::fs::{self, File};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -132,6 +134,14 @@ impl Lab {
     /// The device.
     pub fn device(&self) -> &Path {
         self.device.path()
+    }
+
+    /// Sectors of the journal of a file system of the kernel.
+    ///
+    /// # Errors
+    /// If its tools fail.
+    pub fn journal(&self) -> Result<Vec<Range<u64>>, Error> {
+        journal::sectors(self.kind, self.device())
     }
 
     /// A call of the `loamfs` program.

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::disk::{Preset, Tally, replay};
 use crate::lab::Kind;
 use crate::suite::{Case, Outcome, Scale, Suite, Workload};
+use crate::trace::Uses;
 
 pub use picture::Picture;
 pub use summary::{Summary, summarise, text};
@@ -79,6 +80,9 @@ pub struct PhaseResult {
     pub machine_seconds: f64,
     /// By the name of the disk.
     pub disks: BTreeMap<String, Tally>,
+    /// What bytes were moved for.
+    #[serde(default)]
+    pub uses: Uses,
 }
 
 impl Run {
@@ -90,13 +94,17 @@ impl Run {
             .phases
             .iter()
             .filter(|phase| !phase.is_setup());
-        for (phase, seconds) in counted.zip(&outcome.seconds) {
+        for (phase, (seconds, uses)) in counted.zip(outcome.seconds.iter().zip(&outcome.uses)) {
             match phases.iter_mut().find(|other| other.name == phase.name) {
-                Some(other) => other.machine_seconds += seconds,
+                Some(other) => {
+                    other.machine_seconds += seconds;
+                    other.uses += *uses;
+                }
                 None => phases.push(PhaseResult {
                     name: phase.name.clone(),
                     machine_seconds: *seconds,
                     disks: BTreeMap::new(),
+                    uses: *uses,
                 }),
             }
         }

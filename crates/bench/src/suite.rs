@@ -26,7 +26,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::{Kind, Lab, Tools};
-use crate::trace::Trace;
+use crate::trace::{Trace, Uses};
 use crate::{Error, table};
 
 pub use archive::pack_headers;
@@ -201,6 +201,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// Seconds of each phase on this machine, whose disk is another one.
     pub seconds: Vec<f64>,
+    /// What each phase moved bytes for.
+    pub uses: Vec<Uses>,
     /// Whether somebody else dropped caches meanwhile: then it does not count.
     pub disturbed: bool,
 }

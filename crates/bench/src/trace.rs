@@ -2,10 +2,13 @@
 
 mod file;
 pub mod text;
+mod uses;
 
 use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
+
+pub use uses::Uses;
 
 /// Bytes of a sector, the unit of the kernel's counts whatever the device's own is.
 pub const SECTOR: u64 = 512;

@@ -129,6 +129,22 @@ impl Mounted {
         })
     }
 
+    /// Bytes of files' data that LoamFS's daemon read and wrote so far, apart from its log; `None` for file systems of
+    /// the kernel.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub fn data(&self) -> Result<Option<(u64, u64)>, Error> {
+        if self.daemon.is_none() {
+            return Ok(None);
+        }
+        let info = self.info()?;
+        let kinds = &info["requests"]["by_kind"];
+        let bytes = |kind: &str, which: &str| kinds[kind][which].as_u64().unwrap_or(0);
+        let read = ["small_data", "homed", "image"].map(|kind| bytes(kind, "read_bytes"));
+        Ok(Some((read.iter().sum(), bytes("homed", "write_bytes"))))
+    }
+
     /// Has LoamFS's daemon do something: `settle`, `drop-caches`. Nothing for file systems of the kernel.
     ///
     /// # Errors

@@ -2,10 +2,11 @@
 
 use clap::ValueEnum;
 
-use super::{Results, Run};
+use super::{PhaseResult, Results, Run};
 use crate::disk::{Preset, Tally};
 use crate::lab::Kind;
 use crate::table::{columns, size};
+use crate::trace::Uses;
 
 /// What runs of a workload on a file system came to.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,13 +29,24 @@ impl Run {
     /// All phases of the run on a disk, or those whose names are `phases`.
     pub fn total(&self, preset: Preset, phases: &[&str]) -> Tally {
         let mut total = Tally::default();
-        let wanted = |name: &str| phases.is_empty() || phases.contains(&name);
-        for phase in self.phases.iter().filter(|phase| wanted(&phase.name)) {
+        for phase in self.chosen(phases) {
             if let Some(tally) = phase.disks.get(preset.name()) {
                 total.add(tally);
             }
         }
         total
+    }
+
+    /// What all phases of the run, or those whose names are `phases`, moved bytes for.
+    pub fn uses(&self, phases: &[&str]) -> Uses {
+        let mut total = Uses::default();
+        self.chosen(phases).for_each(|phase| total += phase.uses);
+        total
+    }
+
+    fn chosen(&self, phases: &[&str]) -> impl Iterator<Item = &PhaseResult> {
+        let wanted = |name: &str| phases.is_empty() || phases.contains(&name);
+        self.phases.iter().filter(move |phase| wanted(&phase.name))
     }
 }
 
@@ -65,12 +77,31 @@ impl Results {
         preset: Preset,
         phases: &[&str],
     ) -> Option<(Tally, f64, f64)> {
-        let runs = self.of(case, kind);
-        let mut totals: Vec<Tally> = runs.iter().map(|run| run.total(preset, phases)).collect();
-        totals.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
-        let (least, most) = (totals.first()?.seconds, totals.last()?.seconds);
-        let middle = totals.swap_remove(totals.len() / 2);
+        let mut totals = self.by_seconds(case, kind, preset, phases);
+        let (least, most) = (totals.first()?.1.seconds, totals.last()?.1.seconds);
+        let (_, middle) = totals.swap_remove(totals.len() / 2);
         Some((middle, least, most))
+    }
+
+    /// What the median run of some phases by the seconds on a disk moved bytes for; nothing without runs.
+    pub fn median_uses(&self, case: &str, kind: Kind, preset: Preset, phases: &[&str]) -> Uses {
+        let totals = self.by_seconds(case, kind, preset, phases);
+        let middle = totals.get(totals.len() / 2);
+        middle.map_or_else(Uses::default, |(run, _)| run.uses(phases))
+    }
+
+    fn by_seconds(
+        &self,
+        case: &str,
+        kind: Kind,
+        preset: Preset,
+        phases: &[&str],
+    ) -> Vec<(&Run, Tally)> {
+        let runs = self.of(case, kind).into_iter();
+        let mut totals: Vec<(&Run, Tally)> =
+            runs.map(|run| (run, run.total(preset, phases))).collect();
+        totals.sort_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
+        totals
     }
 }
 

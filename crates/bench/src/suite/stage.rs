@@ -11,7 +11,7 @@ use super::Outcome;
 use crate::Error;
 use crate::capture::Capture;
 use crate::lab::{Lab, MemoryLimit, Mounted, drop_caches, sync};
-use crate::trace::{Phase, Trace};
+use crate::trace::{Phase, Trace, Uses};
 
 /// How a phase ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +29,22 @@ pub struct Stage<'a> {
     lab: &'a Lab,
     mounted: Option<Mounted>,
     capture: Capture,
-    marks: Vec<(Phase, f64)>,
+    marks: Vec<Mark>,
     /// What the names of phases begin with.
     prefix: String,
     /// Drops by anybody since the system started, when this began.
     drops_before: u64,
     /// Our own.
     drops: u64,
+}
+
+/// A phase that is over.
+struct Mark {
+    phase: Phase,
+    /// Seconds on this machine.
+    seconds: f64,
+    /// Bytes of data that LoamFS says it read and wrote meanwhile.
+    data: Option<(u64, u64)>,
 }
 
 /// Syncs every so many operations.
@@ -110,6 +119,7 @@ impl<'a> Stage<'a> {
         end: End,
         work: impl FnOnce(&Path, &mut Beat) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let before = self.data()?;
         let start = Start::now(&self.named(name));
         let mut beat = Beat {
             root: self.root().to_owned(),
@@ -120,11 +130,17 @@ impl<'a> Stage<'a> {
         if end != End::Nothing {
             sync(self.root())?;
         }
+        let after = self.data()?;
         if end == End::Remount {
             self.remount()?;
         }
-        self.marks.push(start.end(beat.count));
+        self.marks.push(start.end(beat.count).with(before, after));
         Ok(())
+    }
+
+    /// Bytes of data that LoamFS's daemon has read and written.
+    fn data(&self) -> Result<Option<(u64, u64)>, Error> {
+        self.mounted.as_ref().map_or(Ok(None), Mounted::data)
     }
 
     /// The whole name of a phase; what only prepares is called so.
@@ -201,12 +217,14 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// If it fails.
     pub fn settle_phase(&mut self) -> Result<(), Error> {
+        let before = self.data()?;
         let start = Start::now("settle");
         if let Some(mounted) = &self.mounted {
             mounted.tell("settle")?;
         }
+        let after = self.data()?;
         self.remount()?;
-        self.marks.push(start.end(1));
+        self.marks.push(start.end(1).with(before, after));
         Ok(())
     }
 
@@ -250,20 +268,29 @@ impl<'a> Stage<'a> {
         self.unmount()?;
         self.marks.push(start.end(0));
         let mut trace = self.capture.stop()?;
-        let origin = self.marks.first().map_or(0, |(phase, _)| phase.micros.0);
-        let mut seconds = Vec::new();
-        for (mut phase, took) in self.marks {
+        let origin = self.marks.first().map_or(0, |mark| mark.phase.micros.0);
+        let (mut seconds, mut uses) = (Vec::new(), Vec::new());
+        let journal = self.lab.journal()?;
+        for mut mark in self.marks {
             let index = |micros| trace.requests.partition_point(|r| r.micros < micros);
-            phase.requests = (index(phase.micros.0), index(phase.micros.1));
-            if !phase.is_setup() {
-                seconds.push(took);
+            let (start, end) = mark.phase.micros;
+            let range = index(start)..index(end);
+            mark.phase.requests = (range.start, range.end);
+            if !mark.phase.is_setup() {
+                let requests = trace.requests.get(range).unwrap_or_default();
+                seconds.push(mark.seconds);
+                uses.push(match mark.data {
+                    Some(data) => Uses::told(requests, data),
+                    None => Uses::marked(requests, &journal),
+                });
             }
-            trace.phases.push(phase);
+            trace.phases.push(mark.phase);
         }
         count_from(&mut trace, origin);
         Ok(Outcome {
             trace,
             seconds,
+            uses,
             disturbed: drops()?.saturating_sub(self.drops_before) != self.drops,
         })
     }
@@ -296,14 +323,27 @@ impl Start {
         }
     }
 
-    fn end(self, operations: u64) -> (Phase, f64) {
+    fn end(self, operations: u64) -> Mark {
         let phase = Phase {
             name: self.name,
             micros: (self.micros, micros()),
             operations,
             requests: (0, 0),
         };
-        (phase, self.instant.elapsed().as_secs_f64())
+        Mark {
+            phase,
+            seconds: self.instant.elapsed().as_secs_f64(),
+            data: None,
+        }
+    }
+}
+
+impl Mark {
+    /// With what LoamFS's daemon counted before and after.
+    fn with(mut self, before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> Mark {
+        let counts = before.zip(after);
+        self.data = counts.map(|(a, b)| (b.0.saturating_sub(a.0), b.1.saturating_sub(a.1)));
+        self
     }
 }
 
