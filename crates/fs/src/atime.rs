@@ -12,80 +12,22 @@ use crate::inodes::Node;
 use crate::tree::Tree;
 use crate::types::{AtimeRule, AtimeWhen};
 use loamfs_format::atime::{ATIME_INO, Atime, AtimeRun, is_atime_file};
-use loamfs_format::ifile::{block_of, ino_at, slot_of};
+use loamfs_format::ifile::{block_of, slot_of};
 use loamfs_format::inode::{Inode, Timestamp, flag, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::superblock::COMPATIBLE_ATIME;
 use loamfs_format::{Ino, InodeBlockNo};
-use std::collections::BTreeMap;
+
+pub(crate) mod waiting;
+
+use waiting::{Atimes, File};
 
 /// A day: relatime's longest wait.
 const RELATIVE_SECONDS: i64 = 24 * 3600;
-/// Bytes of cache for each time that may wait: they take about a fiftieth of it.
-const CACHE_PER_TIME: usize = 2048;
-/// Most times that wait whatever the cache, and fewest.
-const WAITING_MAX: usize = 1 << 20;
-const WAITING_MIN: usize = 4096;
 /// Inode blocks whose times are looked for together, so that what is missing is read in one batch.
 const TOGETHER: usize = 64;
 /// Bytes of the log that the times of an inode block cost at most: a path of the tree, and the file's own block.
 const PUT_COST: u64 = 32 << 10;
-
-/// What is known of the atime file.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum File {
-    /// Nobody looked yet.
-    #[default]
-    Unknown,
-    /// It is made with the first time that is kept.
-    Absent,
-    There,
-    /// It is damaged: until the next mount there are only the inodes' own times.
-    Unusable,
-}
-
-/// Access times that wait, and what decides of them.
-#[derive(Debug, Default)]
-pub(crate) struct Atimes {
-    pub rule: AtimeRule,
-    /// Of inodes that did not change since the last segment.
-    waiting: BTreeMap<Ino, Atime>,
-    waiting_max: usize,
-    file: File,
-}
-
-impl Atimes {
-    pub fn new(rule: AtimeRule, cache_bytes: usize) -> Atimes {
-        Atimes {
-            rule,
-            waiting_max: (cache_bytes / CACHE_PER_TIME).clamp(WAITING_MIN, WAITING_MAX),
-            ..Atimes::default()
-        }
-    }
-
-    /// The inode took its time along, or is gone.
-    pub fn forget(&mut self, ino: Ino) {
-        self.waiting.remove(&ino);
-    }
-
-    /// The inode blocks from one on that have times waiting, in order.
-    fn blocks(&self, from: InodeBlockNo) -> impl Iterator<Item = InodeBlockNo> {
-        let mut at = from;
-        std::iter::from_fn(move || {
-            let (ino, _) = self.waiting.range(ino_at(at, 0)..).next()?;
-            let block = block_of(*ino);
-            at = InodeBlockNo(block.0 + 1);
-            Some(block)
-        })
-    }
-
-    /// Those of one inode block.
-    fn of_block(&self, block: InodeBlockNo) -> Vec<(Ino, Atime)> {
-        let of_block = ino_at(block, 0)..ino_at(InodeBlockNo(block.0 + 1), 0);
-        let times = self.waiting.range(of_block);
-        times.map(|(ino, time)| (*ino, *time)).collect()
-    }
-}
 
 /// Whether a read at `now` sets the access time of an inode.
 fn is_due(rule: AtimeRule, inode: &Inode, now: Timestamp) -> bool {

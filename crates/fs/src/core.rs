@@ -1,6 +1,6 @@
 //! The state of a volume behind its lock, and what every operation needs of it.
 
-use crate::atime::Atimes;
+use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::env::{Clock, Random};
 use crate::error::Error;

@@ -5,7 +5,7 @@ use crate::core::Core;
 use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::inodes::Node;
-use crate::volume::load_groups;
+use crate::volume::{load_groups, write_segment};
 use loamfs_device::{Device, IoKind, Write};
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
@@ -13,7 +13,6 @@ use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, Geometry, PROBES, SIZE, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
-use loamfs_log::segment::Segment;
 use loamfs_log::superblocks;
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_space::{Found, Owner, Space};
@@ -271,25 +270,4 @@ fn root_directory(core: &mut Core) {
     let _ = core.inodes.load_block(&core.maps, &mut core.blocks, block);
     core.inodes.take_number(ROOT_INO, Node::new(inode, Ssn(1)));
     core.touch(ROOT_INO);
-}
-
-pub(crate) fn write_segment(
-    device: &dyn Device,
-    geometry: &Geometry,
-    segment: &Segment,
-) -> Result<(), Error> {
-    let writes: Vec<Write<'_>> = segment
-        .writes
-        .iter()
-        .map(|(at, bytes)| Write {
-            offset: geometry.byte_offset(*at),
-            data: bytes,
-            kind: IoKind::Segment,
-        })
-        .collect();
-    device
-        .write(&writes)
-        .into_iter()
-        .collect::<Result<(), _>>()?;
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Opening a volume: the last checkpoint's maps, then every adopted summary, record by record (H16, L9; rule 4).
 
-use crate::atime::Atimes;
+use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::core::Core;
 use crate::env::{Env, Random};

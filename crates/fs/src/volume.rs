@@ -21,9 +21,10 @@ mod space;
 mod sync;
 
 pub(crate) use drive::load_groups;
+pub(crate) use flight::write_segment;
 pub use info::Info;
 
-use crate::atime::Atimes;
+use crate::atime::waiting::Atimes;
 use crate::core::Core;
 use crate::env::Env;
 use crate::error::Error;

@@ -1,7 +1,9 @@
 //! One bit a fragment of a window.
 
-use super::scan::WINDOW;
 use loamfs_format::{Extent, FragAddr};
+
+/// Fragments of a window.
+pub(crate) const WINDOW: u64 = 1 << 16;
 
 const WORDS: usize = (WINDOW / 64) as usize;
 

@@ -3,8 +3,8 @@
 //! What is reached there is collected by another walk, as much as fits into memory: the ranges with the lowest
 //! addresses. What did not fit is left to a further walk.
 
-use super::bits::Bits;
-use super::scan::{MapScan, WINDOW, Window};
+use super::bits::{Bits, WINDOW};
+use super::scan::{MapScan, Window};
 use super::visitor::{Lost, Visitor};
 use super::walk::Walker;
 use crate::{Options, Owner, Phase, Problem, Report, Volume};

@@ -1,14 +1,11 @@
 //! The bitmap and the owner records, window by window in the order of addresses.
 
-use super::bits::Bits;
+use super::bits::{Bits, WINDOW};
 use crate::owner::Piece;
 use crate::reader::{Entries, Owners};
 use crate::{MapFault, Owner, Problem, Volume};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
-
-/// Fragments of a window.
-pub(crate) const WINDOW: u64 = 1 << 16;
 
 /// What is recorded of a window of the volume.
 pub(crate) struct Window {

@@ -9,7 +9,7 @@ use loamfs_format::{Extent, FragAddr, Ino};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The least that a region covers, as a power of two: a window of the scan.
-const REGION_SHIFT_MIN: u32 = super::scan::WINDOW.trailing_zeros();
+const REGION_SHIFT_MIN: u32 = super::bits::WINDOW.trailing_zeros();
 /// Regions and ranges that even the smallest check distinguishes.
 const COUNT_MIN: u64 = 64;
 

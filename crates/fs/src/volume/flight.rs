@@ -8,8 +8,8 @@
 
 use super::Volume;
 use crate::error::Error;
-use crate::mkfs::write_segment;
-use loamfs_format::mutant;
+use loamfs_device::{Device, IoKind, Write};
+use loamfs_format::{Geometry, mutant};
 use loamfs_log::segment::Segment;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -215,4 +215,26 @@ impl Volume {
             }
         }
     }
+}
+
+/// Writes a segment and waits for it.
+pub(crate) fn write_segment(
+    device: &dyn Device,
+    geometry: &Geometry,
+    segment: &Segment,
+) -> Result<(), Error> {
+    let writes: Vec<Write<'_>> = segment
+        .writes
+        .iter()
+        .map(|(at, bytes)| Write {
+            offset: geometry.byte_offset(*at),
+            data: bytes,
+            kind: IoKind::Segment,
+        })
+        .collect();
+    device
+        .write(&writes)
+        .into_iter()
+        .collect::<Result<(), _>>()?;
+    Ok(())
 }
