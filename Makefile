@@ -25,7 +25,7 @@ help:
 	@echo "make test   format, lints, documentation, unit tests, and a volume in real use"
 	@echo "make test-posix  the POSIX test suite pjdfstest on a mount, and on ext4 beside it (root)"
 	@echo "make fsx    random work on a mount beside shadow copies, kills between (root); FSX=\"--seed 2 --seconds 600\""
-	@echo "make test-programs  git, rsync, SQLite, PostgreSQL, Samba and others on a mount (root)"
+	@echo "make test-programs  git, rsync, SQLite, PostgreSQL, Samba, NFS and others on a mount (root)"
 	@echo "make stress 64 processes of mixed work for ten minutes, then a check (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make bench  the papers' workloads beside ext2, ext4, XFS and btrfs, and a page of it (root, 5 GiB, ten minutes)"
