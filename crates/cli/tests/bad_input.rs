@@ -294,3 +294,35 @@ fn names_that_are_not_on_the_volume() {
     place.refuses("put IMAGE DIR/none /", NO_INPUT, &["does not exist"]);
     place.refuses("mount IMAGE DIR/none", NOT_MOUNTED, &["does not exist"]);
 }
+
+/// The stress test runs as root and for long; it says at once what is wrong with its arguments.
+#[test]
+fn the_stress_test_refuses_bad_arguments() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stress.sh");
+    let program = env!("CARGO_BIN_EXE_loamfs");
+    for (arguments, words) in [
+        (vec![], "0 arguments"),
+        (vec![program, "1", "1", "1"], "4 arguments"),
+        (vec!["/nowhere"], "`/nowhere` is no program"),
+        (vec!["/tmp"], "`/tmp` is no program"),
+        (vec![program, "ten"], "SECONDS is a whole number"),
+        (vec![program, "0"], "not `0`"),
+        (vec![program, "1.5"], "not `1.5`"),
+        (vec![program, "-1"], "not `-1`"),
+        (vec![program, "99999999999999999999"], "SECONDS"),
+        (vec![program, "1", "many"], "PROCESSES is a whole number"),
+        (vec![program, "1", "5000"], "from 1 to 4096"),
+    ] {
+        let output = Command::new("bash")
+            .arg(script)
+            .args(&arguments)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(USAGE), "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        assert!(said.starts_with("stress: "), "{arguments:?}: {said}");
+        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}

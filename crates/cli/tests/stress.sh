@@ -4,9 +4,25 @@
 #   stress.sh LOAMFS [SECONDS [PROCESSES]]     the program; 600 seconds and 64 processes without more
 set -euo pipefail
 
-loamfs=$(realpath "$1")
+usage() {
+    echo "stress: $*; try \`stress.sh LOAMFS [SECONDS [PROCESSES]]\`" >&2
+    exit 64
+}
+
+# A whole number from 1 to a limit.
+count() {
+    if ! [[ $2 =~ ^[1-9][0-9]{0,8}$ ]] || [ "$2" -gt "$3" ]; then
+        usage "$1 is a whole number from 1 to $3, not \`$2\`"
+    fi
+}
+
+[ $# -ge 1 ] && [ $# -le 3 ] || usage "$# arguments are given, not one to three"
+[ -f "$1" ] && [ -x "$1" ] || usage "\`$1\` is no program"
 seconds=${2:-600}
 processes=${3:-64}
+count SECONDS "$seconds" 100000000
+count PROCESSES "$processes" 4096
+loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
 image=$work/volume.img
 mnt=$work/mnt
