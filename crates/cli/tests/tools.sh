@@ -11,9 +11,12 @@ image=$work/volume.img
 mnt=$work/mnt
 links=()
 directories=()
+# Processes that keep files of a mount.
+holders=()
 
-# The links of this run, and what it says.
+# The links and processes of this run, and what it says.
 last_words() {
+    let_go
     [ ${#links[@]} -gt 0 ] && rm -f "${links[@]}"
     [ ${#directories[@]} -gt 0 ] && rmdir -p --ignore-fail-on-non-empty "${directories[@]}"
     tally tools "$1"
@@ -51,6 +54,14 @@ until_it() {
 
 is_unmounted() {
     ! grep -q " $1 " /proc/self/mountinfo
+}
+
+# Ends the processes that keep files of a mount.
+let_go() {
+    [ ${#holders[@]} -eq 0 ] && return
+    kill "${holders[@]}" 2>/dev/null || true
+    wait "${holders[@]}" 2>/dev/null || true
+    holders=()
 }
 
 mkdir "$mnt"
@@ -261,6 +272,86 @@ done
 is_detached() { ! grep -q "$image" /sys/block/loop*/loop/backing_file 2>/dev/null; }
 until_it is_detached
 ok "the mount of a daemon that died goes by itself"
+
+# Who stands in the dead mount, or has its files open or mapped, keeps it and its loop device; the image is mounted through
+# another one, to which nothing of theirs gets.
+hold() {
+    (cd "$mnt" && exec sleep 600 >/dev/null 2>&1) &
+    holders=($!)
+    python3 - "$mnt/mapped" "$work/mapped" >/dev/null 2>&1 <<'END' &
+import mmap, os, sys, time
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR)
+os.write(fd, b"old" * 4096)
+os.fsync(fd)
+with mmap.mmap(fd, 3 * 4096) as mapped:
+    mapped[0:3] = b"bad"
+    os.close(fd)
+    os.mkdir(sys.argv[2])
+    time.sleep(600)
+END
+    holders+=($!)
+    until_it test -d "$work/mapped"
+    rmdir "$work/mapped"
+}
+loops() { losetup -j "$image" | wc -l; }
+is_alone() { [ "$(loops)" = "$1" ]; }
+
+mount_it
+old=$(findmnt -n -o SOURCE "$mnt")
+hold
+kill -9 "$(figure daemon)"
+until_it is_unmounted "$mnt"
+mount_it
+[ "$(findmnt -n -o SOURCE "$mnt")" != "$old" ] || fail "the dead mount is back"
+[ "$(cat "$mnt/synced")" = synced ] || fail "recovered without what was synced"
+[ "$(head -c 3 "$mnt/mapped")" = old ] || fail "what was never synced is there"
+printf new | dd of="$mnt/mapped" conv=notrunc status=none
+expect 32 "$loamfs" mount "$image" "$work"
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$old" "$work"
+is_alone 2 || fail "$(loops) loop devices"
+let_go
+until_it is_alone 1
+"$loamfs" unmount "$mnt"
+until_it is_detached
+[ "$("$loamfs" cat "$image" /mapped | head -c 3)" = new ] || fail "a dead mount wrote"
+expect 0 "$loamfs" check --data "$image"
+ok "an image is mounted again while others keep its dead mount"
+
+# Not so where the device is in somebody's hands. A daemon inherits none of its caller's files.
+exec 9<"$work"
+mount_it
+readlink "/proc/$(figure daemon)/fd/"* | grep -qx "$work" && fail "the daemon keeps its caller's files"
+exec 9<&-
+old=$(findmnt -n -o SOURCE "$mnt")
+hold
+kill -9 "$(figure daemon)"
+until_it is_unmounted "$mnt"
+exec 8<"$old"
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt" 8<&-
+grep -q "$old and used by process $$ (" "$work/out" || fail "not named: $(cat "$work/out")"
+exec 8<&-
+mount_it
+"$loamfs" unmount "$mnt"
+let_go
+until_it is_detached
+device=$(losetup --show -f "$image")
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt"
+grep -q "$device already" "$work/out" || fail "the loop device is not named"
+other=$(losetup --show -f "$image")
+"$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$other" "$work"
+hold
+kill -9 "$(figure daemon)"
+until_it is_unmounted "$mnt"
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$device" "$mnt"
+grep -q "processes ${holders[0]} (sleep), ${holders[1]} (" "$work/out" || fail "not named: $(cat "$work/out")"
+let_go
+"$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
+"$loamfs" unmount "$mnt"
+losetup -d "$device" "$other"
+until_it is_detached
+expect 0 "$loamfs" check "$image"
+ok "devices that somebody else may write to are left alone, and the users named"
 
 # The same for a user who is not root.
 user="setpriv --reuid=nobody --regid=nogroup --clear-groups env -u XDG_RUNTIME_DIR"

@@ -43,7 +43,7 @@ pub use dispatch::{Dispatcher, Lane, Outcome};
 pub use error::Error;
 pub use filesystem::Filesystem;
 pub use init::{Capabilities, Config, Negotiated, ReadDirPlus};
-pub use loopdev::{LoopDevice, LoopOptions, backing_file, find_loop};
+pub use loopdev::{LoopDevice, LoopOptions, backing_file, find_loops, is_autoclear, whole_image};
 pub use mount::{
     BlockDevice, MountEntry, MountOptions, Mounted, detach, find_mount, is_dead, mount, mounts,
     remount, unmount,

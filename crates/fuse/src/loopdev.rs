@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Stat, fstat, major, minor};
+use rustix::fs::{Stat, fstat, major, minor, stat};
 use rustix::ioctl;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -179,12 +179,12 @@ pub fn backing_file(device: &Path) -> Option<PathBuf> {
     Some(std::ffi::OsString::from_vec(bytes).into())
 }
 
-/// A loop device that is attached to the whole of `image`, by whatever path.
+/// The loop devices that are attached to the whole of `image`, by whatever path.
 ///
 /// # Errors
 ///
 /// [`Error::Loop`] if `image` cannot be looked at.
-pub fn find_loop(image: &Path) -> Result<Option<PathBuf>, Error> {
+pub fn find_loops(image: &Path) -> Result<Vec<PathBuf>, Error> {
     let failed = |source| Error::Loop {
         action: "look for a",
         path: image.to_owned(),
@@ -192,23 +192,41 @@ pub fn find_loop(image: &Path) -> Result<Option<PathBuf>, Error> {
     };
     let image = File::open(image).map_err(failed)?;
     let wanted = fstat(&image).map_err(|errno| failed(errno.into()))?;
+    let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block").map_err(failed)?.flatten() {
         let name = entry.file_name();
         if !name.as_bytes().starts_with(b"loop") || !entry.path().join("loop").exists() {
             continue;
         }
         let path = Path::new("/dev").join(name);
-        let Ok(device) = File::open(&path) else {
-            continue;
-        };
-        // A device that was detached meanwhile answers ENXIO.
-        if let Ok(info) = status(device.as_fd())
-            && is_whole(&info, &wanted)
-        {
-            return Ok(Some(path));
+        if info_of(&path).is_some_and(|info| is_whole(&info, &wanted)) {
+            found.push(path);
         }
     }
-    Ok(None)
+    Ok(found)
+}
+
+/// The image of which a loop device is the whole, if it can be found by the name
+/// under which it was attached.
+#[must_use]
+pub fn whole_image(device: &Path) -> Option<PathBuf> {
+    let image = backing_file(device)?;
+    let found = stat(&image).ok()?;
+    info_of(device)
+        .is_some_and(|info| is_whole(&info, &found))
+        .then_some(image)
+}
+
+/// Whether a loop device is detached when nobody uses it any longer.
+#[must_use]
+pub fn is_autoclear(device: &Path) -> bool {
+    info_of(device).is_some_and(|info| info.flags & FLAG_AUTOCLEAR != 0)
+}
+
+/// What the driver says of a loop device; nothing if it was detached meanwhile.
+fn info_of(device: &Path) -> Option<Info> {
+    let device = File::open(device).ok()?;
+    status(device.as_fd()).ok()
 }
 
 fn is_whole(info: &Info, file: &Stat) -> bool {

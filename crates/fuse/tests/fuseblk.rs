@@ -53,7 +53,7 @@ fn loop_devices_are_attached_found_and_detached() {
     need_mounts!();
     let dir = tempfile::tempdir().unwrap();
     let image = image(dir.path());
-    assert_eq!(loamfs_fuse::find_loop(&image).unwrap(), None);
+    assert!(loamfs_fuse::find_loops(&image).unwrap().is_empty());
     let Some(device) = attach(&image) else { return };
     let path = device.path().to_owned();
     assert_eq!(
@@ -63,7 +63,16 @@ fn loop_devices_are_attached_found_and_detached() {
     // By another name of the same file.
     let alias = dir.path().join("alias");
     fs::hard_link(&image, &alias).unwrap();
-    assert_eq!(loamfs_fuse::find_loop(&alias).unwrap(), Some(path.clone()));
+    assert_eq!(
+        loamfs_fuse::find_loops(&alias).unwrap(),
+        std::slice::from_ref(&path)
+    );
+    assert_eq!(
+        loamfs_fuse::whole_image(&path),
+        Some(image.canonicalize().unwrap())
+    );
+    assert_eq!(loamfs_fuse::whole_image(&image), None);
+    assert!(loamfs_fuse::is_autoclear(&path));
 
     fs::write(&path, b"through the device").unwrap();
     File::open(&path).unwrap().sync_all().unwrap();
@@ -71,7 +80,7 @@ fn loop_devices_are_attached_found_and_detached() {
 
     device.detach().unwrap();
     wait_until_detached(&path);
-    assert_eq!(loamfs_fuse::find_loop(&image).unwrap(), None);
+    assert!(loamfs_fuse::find_loops(&image).unwrap().is_empty());
 }
 
 #[test]

@@ -251,7 +251,10 @@ pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
         ));
     }
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-    if is_file && let Ok(Some(device)) = loamfs_fuse::find_loop(path) {
+    if is_file
+        && let Ok(loops) = loamfs_fuse::find_loops(path)
+        && let Some(device) = loops.first()
+    {
         return Err(Failure::new(
             Kind::Busy,
             format!(

@@ -6,9 +6,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
-use loamfs_fuse::{BlockDevice, LoopDevice, LoopOptions, find_loop};
+use loamfs_fuse::{BlockDevice, LoopDevice, LoopOptions, whole_image};
 use rustix::process::geteuid;
 
+use super::holders::Holders;
+use super::old_loop;
 use super::options::Options;
 use crate::failure::{Failure, Kind};
 
@@ -37,7 +39,7 @@ pub struct Source {
     pub block: Option<PathBuf>,
     /// Why only a plain mount is possible, if it is worth saying.
     pub plain_because: Option<String>,
-    /// The image's own lock, which keeps out who does not know of the loop device.
+    /// The image's own lock, which keeps out who does not know of the loop device, or of this one.
     _image: Option<Arc<FileDevice>>,
     /// Keeps the loop device attached until the mount claims it.
     attached: Option<LoopDevice>,
@@ -61,6 +63,7 @@ impl Source {
                 refuse_claimed(path)?;
             }
             let device = wait_for(path, mode, None)?;
+            let image = lock_behind(path, mode)?;
             let (block, plain_because) = match (root, options.plain) {
                 (true, false) => (Some(path.to_owned()), None),
                 (true, true) => (None, None),
@@ -70,7 +73,7 @@ impl Source {
                 device,
                 block,
                 plain_because,
-                _image: None,
+                _image: image,
                 attached: None,
             });
         }
@@ -81,7 +84,7 @@ impl Source {
                 (!root).then(|| "it was not mounted by root".to_owned()),
             ));
         }
-        wait_for_old_loop(path)?;
+        old_loop::wait_until_harmless(path, patience() / 4)?;
         let loop_options = LoopOptions {
             read_only: options.read_only,
             autoclear: true,
@@ -142,11 +145,37 @@ fn wait_for(path: &Path, mode: Mode, rotational: Option<bool>) -> Result<Arc<Fil
     waiting(path, || FileDevice::open_with(path, &options)).map(Arc::new)
 }
 
+/// Takes the lock of the image behind a loop device, which another loop device of that image has not.
+fn lock_behind(device: &Path, mode: Mode) -> Result<Option<Arc<FileDevice>>, Failure> {
+    let Some(image) = whole_image(device) else {
+        return Ok(None);
+    };
+    match wait_for(&image, mode, None) {
+        Err(failure) if failure.kind == Kind::Busy => Err(failure),
+        // Whoever attached it could open it, and this process need not.
+        other => Ok(other.ok()),
+    }
+}
+
 /// A block device that something else has claimed (another file system, swap, a volume manager) is
 /// not touched. The claim itself is made by the mount.
 fn refuse_claimed(path: &Path) -> Result<(), Failure> {
     let options = FileOptions::new(Mode::ReadWriteExclusive);
-    waiting(path, || FileDevice::open_with(path, &options)).map(drop)
+    let claimed = waiting(path, || FileDevice::open_with(path, &options));
+    claimed.map(drop).map_err(|failure| {
+        let dead = Holders::of(path).dead;
+        if failure.kind != Kind::Busy || dead.is_empty() {
+            return failure;
+        }
+        // The kernel would give the dead mount again, as long as that has the device.
+        let shown = path.display();
+        Failure::new(
+            Kind::Busy,
+            format!(
+                "{shown} is kept by a mount whose daemon died, as {dead} still uses files there; end that first"
+            ),
+        )
+    })
 }
 
 fn waiting<T>(
@@ -167,28 +196,5 @@ fn waiting<T>(
             Err(error) => return Err(Failure::device(path, &error)),
             Ok(device) => return Ok(device),
         }
-    }
-}
-
-/// The loop device of a dead mount goes away with its last user; two on one image would each have
-/// a page cache of their own.
-fn wait_for_old_loop(image: &Path) -> Result<(), Failure> {
-    let start = Instant::now();
-    loop {
-        let Ok(Some(old)) = find_loop(image) else {
-            return Ok(());
-        };
-        if start.elapsed() > patience() / 4 {
-            return Err(Failure::new(
-                Kind::Busy,
-                format!(
-                    "{} is attached to {} already; name that device instead, or end its users and \
-                     detach it with `losetup -d`",
-                    image.display(),
-                    old.display()
-                ),
-            ));
-        }
-        thread::sleep(PAUSE);
     }
 }

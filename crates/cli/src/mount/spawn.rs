@@ -62,12 +62,22 @@ pub fn daemon(arguments: &[OsString]) -> Result<Outcome, Failure> {
     }
 }
 
-/// This program with other arguments.
+/// This program with other arguments, and none of the files that this process was given: a lock or a mount that one of them
+/// keeps would be kept for as long as the new process lives.
 pub fn own(arguments: &[OsString]) -> Command {
+    keep_files_here();
     // By this name the kernel finds the running program even if its file was replaced.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("loamfs").args(arguments).stdin(Stdio::null());
     command
+}
+
+/// Has the kernel close all files but the standard ones in every program that this process starts.
+#[expect(unsafe_code, reason = "nothing else reaches the system call")]
+fn keep_files_here() {
+    let (first, flags) = (3, libc::CLOSE_RANGE_CLOEXEC);
+    // SAFETY: with this flag nothing is closed here. Before Linux 5.11 it is refused, and they are inherited.
+    let _ = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, flags) };
 }
 
 /// In the background: leaves the session, terminal and directory of whoever started it.

@@ -1,0 +1,173 @@
+//! Which processes hold on to a block device, or to files of the file system that is mounted from it.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use loamfs_fuse::is_dead;
+use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, major, minor, stat, statx};
+
+use crate::text::shown;
+
+/// How many processes a sentence names.
+const NAMED_MAX: usize = 5;
+
+/// A process, by number and name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    id: u32,
+    name: String,
+}
+
+/// Processes that a sentence is about.
+#[derive(Debug, Default)]
+pub struct Processes(Vec<Process>);
+
+impl Processes {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Processes {
+    /// `process 12 (cat)`, or `processes 12 (cat), 34 (dd) and 5 more`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named: Vec<String> = self.0.iter().take(NAMED_MAX).map(Process::named).collect();
+        let plural = if self.0.len() == 1 { "" } else { "es" };
+        write!(f, "process{plural} {}", named.join(", "))?;
+        match self.0.len().saturating_sub(NAMED_MAX) {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
+    }
+}
+
+impl Process {
+    fn named(&self) -> String {
+        format!("{} ({})", self.id, self.name)
+    }
+}
+
+/// Who holds what. Only what this process may see of others: root all, in its own process namespace.
+#[derive(Debug, Default)]
+pub struct Holders {
+    /// Those that have the device itself open.
+    pub device: Processes,
+    /// Those that have files on it, of a mount that has its server.
+    pub alive: Processes,
+    /// Those that have files on it, of a mount whose server died.
+    pub dead: Processes,
+}
+
+impl Holders {
+    /// Looks for the holders of the block device at `path`.
+    pub fn of(path: &Path) -> Self {
+        let mut holders = Self::default();
+        let Ok(found) = stat(path) else {
+            return holders;
+        };
+        let device = (major(found.st_rdev), minor(found.st_rdev));
+        for id in others() {
+            let process = || Process {
+                id,
+                name: name_of(id),
+            };
+            let mut holds: Vec<Hold> = held_by(id)
+                .filter_map(|link| Hold::of(&link, device))
+                .collect();
+            holds.sort_unstable();
+            holds.dedup();
+            for hold in holds {
+                let list = match hold {
+                    Hold::Device => &mut holders.device,
+                    Hold::Alive => &mut holders.alive,
+                    Hold::Dead => &mut holders.dead,
+                };
+                list.0.push(process());
+            }
+        }
+        holders
+    }
+}
+
+/// What a process has to do with a device through one of its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Hold {
+    Device,
+    Alive,
+    Dead,
+}
+
+impl Hold {
+    fn of(link: &Path, device: (u32, u32)) -> Option<Self> {
+        // No file system is asked, as one may not answer.
+        let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+        let found = statx(CWD, link, flags, StatxFlags::TYPE).ok()?;
+        let kind = FileType::from_raw_mode(found.stx_mode.into());
+        if kind == FileType::BlockDevice && (found.stx_rdev_major, found.stx_rdev_minor) == device {
+            return Some(Self::Device);
+        }
+        if (found.stx_dev_major, found.stx_dev_minor) != device {
+            return None;
+        }
+        Some(if is_dead(link) {
+            Self::Dead
+        } else {
+            Self::Alive
+        })
+    }
+}
+
+/// All processes but this one.
+fn others() -> impl Iterator<Item = u32> {
+    let numbers = names_in(Path::new("/proc")).filter_map(|path| {
+        let name = path.file_name()?.to_str()?;
+        name.parse().ok()
+    });
+    numbers.filter(|id| *id != std::process::id())
+}
+
+/// The links that lead to what a process has open, mapped, or stands in.
+fn held_by(id: u32) -> impl Iterator<Item = PathBuf> {
+    let process = Path::new("/proc").join(id.to_string());
+    let single = ["cwd", "root", "exe"].map(|name| process.join(name));
+    let open = names_in(&process.join("fd"));
+    let mapped = names_in(&process.join("map_files"));
+    single.into_iter().chain(open).chain(mapped)
+}
+
+/// What is in a directory; nothing where that cannot be read.
+fn names_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    let entries = fs::read_dir(directory).ok();
+    let entries = entries.into_iter().flatten().flatten();
+    entries.map(|entry| entry.path())
+}
+
+fn name_of(id: u32) -> String {
+    let name = fs::read(format!("/proc/{id}/comm")).unwrap_or_default();
+    shown(name.trim_ascii_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_named_in_a_sentence() {
+        let process = |id| Process {
+            id,
+            name: "cat".to_owned(),
+        };
+        let said = |count| Processes((1..=count).map(process).collect()).to_string();
+        assert_eq!(said(1), "process 1 (cat)");
+        assert_eq!(said(2), "processes 1 (cat), 2 (cat)");
+        assert!(said(7).ends_with("5 (cat) and 2 more"));
+    }
+
+    #[test]
+    fn who_holds_nothing_of_a_device_is_not_named() {
+        let holders = Holders::of(Path::new("/nowhere"));
+        assert!(holders.device.is_empty() && holders.alive.is_empty() && holders.dead.is_empty());
+    }
+}

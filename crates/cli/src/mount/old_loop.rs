@@ -1,0 +1,90 @@
+//! Loop devices that an image is attached to before it is mounted.
+//!
+//! Each has a page cache of its own, so that two that are written through would spoil the volume. One that is left from
+//! a mount goes with its last user. That may take long where the daemon died: whoever has a file of the dead mount open,
+//! or stands in it, keeps the mount and with it the device, and need not know. Such a device is harmless, and the image is
+//! mounted through another one, if all of this holds:
+//!
+//! - The daemon is gone: the caller has taken the image's lock, and the device's own is free.
+//! - No process has the device open.
+//! - The mount that has claimed the device answers that its connection is cut: ENOTCONN to whoever holds a file there. A
+//!   device has one claim, that of a file system, so no other one is on it, in whatever mount namespace. The connection
+//!   never comes back. And a FUSE mount, fuseblk too, never writes to its device; it only asks its daemon to. Its pages,
+//!   dirty ones of mapped files too, cannot be written any more.
+//! - What was written to the device and is still in its page cache is written out (fsync), so that nothing is left that
+//!   the kernel could write later.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use loamfs_fuse::{find_loops, is_autoclear};
+use rustix::fs::{FlockOperation, flock};
+
+use super::holders::Holders;
+use crate::failure::{Failure, Kind};
+
+/// How often it is looked.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits until no loop device of `image` can write to it. The caller has the image's lock.
+///
+/// # Errors
+///
+/// If one still can after `patience`; the sentence says who keeps it.
+pub fn wait_until_harmless(image: &Path, patience: Duration) -> Result<(), Failure> {
+    let start = Instant::now();
+    while let Some(old) = attached_to(image).find(|old| !is_harmless(old)) {
+        if start.elapsed() > patience {
+            return Err(refused(image, &old));
+        }
+        thread::sleep(PAUSE);
+    }
+    for old in attached_to(image) {
+        tracing::warn!(
+            "{} stays until the last files of a mount whose daemon died are closed: {}",
+            old.display(),
+            Holders::of(&old).dead
+        );
+    }
+    Ok(())
+}
+
+fn attached_to(image: &Path) -> impl Iterator<Item = PathBuf> {
+    find_loops(image).unwrap_or_default().into_iter()
+}
+
+fn is_harmless(old: &Path) -> bool {
+    // Without autoclear somebody attached it to have it.
+    if !is_autoclear(old) {
+        return false;
+    }
+    let holders = Holders::of(old);
+    let of_the_dead_alone =
+        !holders.dead.is_empty() && holders.alive.is_empty() && holders.device.is_empty();
+    of_the_dead_alone && write_out(old).is_ok()
+}
+
+/// Writes out what the page cache has of a device, unless a daemon was given that and not the image: then it has the
+/// lock.
+fn write_out(old: &Path) -> io::Result<()> {
+    let device = File::open(old)?;
+    flock(&device, FlockOperation::NonBlockingLockExclusive)?;
+    device.sync_all()
+}
+
+fn refused(image: &Path, old: &Path) -> Failure {
+    let holders = Holders::of(old);
+    let users = [&holders.device, &holders.alive, &holders.dead];
+    let advice = match users.into_iter().find(|users| !users.is_empty()) {
+        Some(users) => format!("and used by {users}; end that first, or name the device instead"),
+        None => {
+            "already; name that device instead, or end its users and detach it with `losetup -d`"
+                .to_owned()
+        }
+    };
+    let (image, old) = (image.display(), old.display());
+    Failure::new(Kind::Busy, format!("{image} is attached to {old} {advice}"))
+}
