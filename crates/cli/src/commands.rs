@@ -138,7 +138,9 @@ mod tests {
             "mkfs --size 8G --label L --profile hfs --block-size 16K --fragment-size 1K \
              --avg-file-size 10000 --files-per-dir 20 --force vol.img",
             "mount -o ro,cache=64M --foreground vol.img /mnt",
+            "mount --json vol.img /mnt",
             "unmount /mnt",
+            "unmount --json /mnt",
             "check --repair --json vol.img",
             "info --json /mnt",
             "dump vol.img superblock",

@@ -4,6 +4,7 @@
 pub mod control;
 pub mod daemon;
 mod desk;
+mod greeting;
 pub mod guard;
 mod holders;
 pub mod log;

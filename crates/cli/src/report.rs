@@ -292,8 +292,8 @@ fn info_json(volume: &Volume) -> Value {
     })
 }
 
-/// Requests to the device so far, by kind.
-fn requests_json(counters: &Counters) -> Value {
+/// Requests to a device, by kind.
+pub fn requests_json(counters: &Counters) -> Value {
     let row = |row: KindCounters| {
         json!({
             "reads": row.reads,

@@ -255,6 +255,45 @@ expect 32 mount -o remount,rw "$mnt"
 expect 0 "$loamfs" check "$image"
 ok "remount,ro stops the daemon too, remount,rw starts it again"
 
+# ---- JSON -----------------------------------------------------------------------------------------------------------------
+
+"$loamfs" mount --json -o "log=$work/daemon.log" "$image" "$mnt" >"$work/mounted.json"
+daemon=$(figure daemon)
+echo seen >"$mnt/file"
+"$loamfs" mount --json -o remount,noexec "$image" "$mnt" >"$work/remounted.json"
+"$loamfs" unmount --json "$mnt" >"$work/unmounted.json"
+"$loamfs" mount --json -o nofail "$work/missing.img" "$mnt" >"$work/missing.json"
+mount_it -o plain
+# The process above the daemon goes first, which would clear the mount.
+pid=$(figure daemon)
+kill -9 "$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$pid/status")" "$pid"
+"$loamfs" unmount --json "$mnt" >"$work/died.json" 2>"$work/out"
+"$loamfs" mount --json -o plain,ro,log="$work/daemon.log" "$image" "$mnt" >"$work/plain.json"
+"$loamfs" unmount "$mnt"
+python3 - "$work" "$image" "$mnt" "$daemon" <<'END'
+import json, sys
+work, image, mnt, daemon = sys.argv[1:]
+def read(name):
+    with open(f"{work}/{name}.json") as file:
+        return json.load(file)
+mounted, unmounted, plain = read("mounted"), read("unmounted"), read("plain")
+assert mounted["mounted"] and mounted["device"] == image and mounted["mountpoint"] == mnt, mounted
+assert mounted["loop"].startswith("/dev/loop") and mounted["type"] == "fuseblk.loamfs", mounted
+assert mounted["daemon"] == int(daemon) and mounted["volume"]["label"] == "the third", mounted
+opening = mounted["opening"]
+assert opening["seconds"] > 0 and opening["requests"]["total"]["reads"] > 0, opening
+assert unmounted["device"] == mounted["loop"] and unmounted["mountpoint"] == mnt, unmounted
+assert unmounted["seconds"] > 0 and not unmounted["daemon_died"], unmounted
+# Since the mount began, with its end.
+writes = [it["total"]["writes"] for it in (opening["requests"], unmounted["requests"])]
+assert writes[0] < writes[1], writes
+assert plain["type"] == "fuse.loamfs" and plain["loop"] is None and plain["read_only"], plain
+assert read("remounted")["mounted"] and not read("missing")["mounted"]
+assert read("died")["daemon_died"], read("died")
+END
+grep -q "had died" "$work/out" || fail "a daemon that died is not told of"
+ok "mount and unmount say as JSON what they did"
+
 # ---- a daemon that dies ---------------------------------------------------------------------------------------------------
 
 for how in "" "-o plain"; do

@@ -7,6 +7,7 @@ use clap::Args;
 use loamfs_fuse::{MountEntry, find_mount, remount};
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::geteuid;
+use serde_json::json;
 
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
@@ -55,6 +56,9 @@ pub struct MountArgs {
     /// Ignore unknown options.
     #[arg(long, hide = true)]
     sloppy: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
     /// The device or image file.
     device: PathBuf,
     /// Where to mount it.
@@ -75,6 +79,7 @@ impl MountArgs {
             guard: false,
             daemon: false,
             sloppy,
+            json: false,
             device,
             mountpoint,
         }
@@ -96,11 +101,12 @@ impl MountArgs {
     /// Why it could not be mounted.
     pub fn run_with(self, quiet: bool) -> Result<u8, Failure> {
         if self.parsed_options()?.nofail && !self.device.exists() {
-            return Ok(0);
+            return self.say(false);
         }
         let spec = self.spec()?;
         if spec.options.remount {
-            return change(&spec);
+            change(&spec)?;
+            return self.say(true);
         }
         let log = Log::start();
         if self.guard {
@@ -119,6 +125,19 @@ impl MountArgs {
             }
             spawn::Outcome::Failed(code) => Ok(code),
         }
+    }
+
+    /// With `--json`, what there is to say of a call that has mounted nothing.
+    fn say(&self, mounted: bool) -> Result<u8, Failure> {
+        if !self.json {
+            return Ok(0);
+        }
+        let value = json!({
+            "mounted": mounted,
+            "device": self.device.to_string_lossy(),
+            "mountpoint": self.mountpoint.to_string_lossy(),
+        });
+        print_lines([format!("{value:#}")])
     }
 
     /// Only says whether it could be tried.
@@ -167,6 +186,7 @@ impl MountArgs {
             mountpoint,
             options,
             foreground: self.foreground,
+            json: self.json,
         }
     }
 
@@ -185,6 +205,9 @@ impl MountArgs {
         if self.sloppy {
             arguments.push("--sloppy".into());
         }
+        if self.json {
+            arguments.push("--json".into());
+        }
         for options in &self.options {
             arguments.push("-o".into());
             arguments.push(options.into());
@@ -197,7 +220,7 @@ impl MountArgs {
 }
 
 /// `-o remount`: changes the flags of a mount that is there.
-fn change(spec: &Spec) -> Result<u8, Failure> {
+fn change(spec: &Spec) -> Result<(), Failure> {
     let shown = spec.mountpoint.display();
     if !geteuid().is_root() {
         return Err(Failure::new(
@@ -220,8 +243,7 @@ fn change(spec: &Spec) -> Result<u8, Failure> {
     // The daemon takes changes whenever the kernel does, so that none that the kernel took is refused.
     if spec.options.read_only {
         kernel()?;
-        control::ask(&entry, &Request::Freeze)?;
-        return Ok(0);
+        return control::ask(&entry, &Request::Freeze).map(drop);
     }
     control::ask(&entry, &Request::Thaw).map_err(|failure| {
         let words = "for writing, unmount it and mount it again with rw";
@@ -234,7 +256,7 @@ fn change(spec: &Spec) -> Result<u8, Failure> {
         }
         return Err(failure);
     }
-    Ok(0)
+    Ok(())
 }
 
 /// Whether the kernel refuses changes.

@@ -1,16 +1,17 @@
 //! `loamfs unmount`.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use loamfs_device::{DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_fuse::{MountEntry, find_mount, is_dead, unmount};
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
 use crate::mount::control::Waiter;
 use crate::mounts::SUBTYPE;
-use crate::output::note;
+use crate::output::{note, print_lines};
 
 /// How long a daemon that cannot be asked is waited for.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub struct UnmountArgs {
     /// Where it is mounted.
     mountpoint: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl UnmountArgs {
@@ -32,6 +36,7 @@ impl UnmountArgs {
         let shown = self.mountpoint.display();
         let found = find_mount(&self.mountpoint, SUBTYPE.as_ref())
             .map_err(|error| Failure::usage(format!("{shown} cannot be looked at: {error}")))?;
+        let start = Instant::now();
         let Some(entry) = found else {
             return Err(Failure::usage(format!(
                 "no LoamFS is mounted on {shown}; name the directory that it is mounted on"
@@ -42,18 +47,47 @@ impl UnmountArgs {
             note(&format!(
                 "loamfs: the daemon of {shown} had died; the next mount recovers the volume"
             ));
-            return Ok(0);
+            return self.say(&entry, start, true, None);
         }
         // Before, because afterwards the daemon may be gone too soon.
         let waiter = Waiter::new(&entry);
         unmount(&entry.path).map_err(|error| refused(&self.mountpoint, &error))?;
-        match waiter {
-            Ok(waiter) => waiter
-                .wait()
-                .map_err(|error| Failure::new(Kind::Io, format!("unmounting {shown}: {error}")))?,
-            Err(_) => wait_for_lock(&entry)?,
+        let requests = match waiter {
+            Ok(waiter) => {
+                let said = waiter.wait();
+                let said = said.map_err(|error| {
+                    Failure::new(Kind::Io, format!("unmounting {shown}: {error}"))
+                })?;
+                serde_json::from_str(&said).ok()
+            }
+            Err(_) => {
+                wait_for_lock(&entry)?;
+                None
+            }
+        };
+        self.say(&entry, start, false, requests)
+    }
+
+    /// With `--json`, what was unmounted, how long that took, and the requests since it was mounted.
+    fn say(
+        &self,
+        entry: &MountEntry,
+        start: Instant,
+        died: bool,
+        requests: Option<Value>,
+    ) -> Result<u8, Failure> {
+        if !self.json {
+            return Ok(0);
         }
-        Ok(0)
+        let value = json!({
+            "device": entry.source.to_string_lossy(),
+            "mountpoint": entry.path.to_string_lossy(),
+            "type": entry.fstype.to_string_lossy(),
+            "daemon_died": died,
+            "seconds": start.elapsed().as_secs_f64(),
+            "requests": requests,
+        });
+        print_lines([format!("{value:#}")])
     }
 }
 

@@ -11,7 +11,8 @@
 //! - `label TEXT`: `done` when the volume has that label;
 //! - `freeze`, `thaw`: `done` when the volume takes no changes any more, or again;
 //! - `atime RULE DIRECTORIES`, words of mount(8): `done`, and reads set access times by that from now on;
-//! - `wait`: `waiting`, then `done` when the daemon is about to exit, the volume closed and the device let go.
+//! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
+//!   closed and the device let go.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
@@ -197,13 +198,13 @@ impl Server {
         })
     }
 
-    /// Tells those who wait how it ended, and closes the socket's name.
-    pub fn finish(self, result: Result<(), String>) {
+    /// Tells those who wait how it ended, with a line of words, and closes the socket's name.
+    pub fn finish(self, result: Result<String, String>) {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
         let text = match result {
-            Ok(()) => "done\n".to_owned(),
+            Ok(words) => format!("done {words}\n"),
             Err(error) => format!("failed: {error}\n"),
         };
         for mut stream in self
@@ -319,17 +320,19 @@ impl Waiter {
         }
     }
 
-    /// Waits until the daemon has let go of the device.
+    /// Waits until the daemon has let go of the device. Returns what it says of that.
     ///
     /// # Errors
     ///
     /// What went wrong when it closed the volume, or that it died.
-    pub fn wait(mut self) -> Result<(), String> {
+    pub fn wait(mut self) -> Result<String, String> {
         let mut line = String::new();
-        match self.0.read_line(&mut line) {
-            Ok(_) if line == "done\n" => Ok(()),
-            Ok(_) if !line.is_empty() => {
-                Err(line.trim_start_matches("failed: ").trim_end().to_owned())
+        let read = self.0.read_line(&mut line);
+        let line = line.trim_end();
+        match (read, line.strip_prefix("done")) {
+            (Ok(_), Some(words)) => Ok(words.trim_start().to_owned()),
+            (Ok(_), None) if !line.is_empty() => {
+                Err(line.trim_start_matches("failed: ").to_owned())
             }
             _ => Err("the daemon died before it was done; the next mount recovers".to_owned()),
         }
@@ -355,9 +358,9 @@ mod tests {
         let path = directory.path().join("7-0.sock");
         let first = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
         let second = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
-        first.finish(Ok(()));
+        first.finish(Ok(String::new()));
         assert!(UnixStream::connect(&path).is_ok());
-        second.finish(Ok(()));
+        second.finish(Ok(String::new()));
         assert!(!path.exists());
     }
 

@@ -11,6 +11,7 @@ use rustix::process::{configure_io_flusher_behavior, geteuid};
 
 use super::control::{self, Server};
 use super::desk::Desk;
+use super::greeting::Greeting;
 use super::log::Log;
 use super::source::Source;
 use super::spec::Spec;
@@ -21,8 +22,7 @@ use crate::adapter::{self, Adapter, Events};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
-use crate::report::Identity;
-use crate::size::human;
+use crate::report::{Identity, requests_json};
 
 /// How far the kernel reads ahead in a file.
 const READ_AHEAD: u32 = 1 << 20;
@@ -33,30 +33,30 @@ struct State {
     log: Log,
     foreground: bool,
     /// What to say when the mount is ready; taken then.
-    greeting: Mutex<Option<Greeting>>,
+    ready: Mutex<Option<Ready>>,
     /// How closing the volume ended.
     closed: Mutex<Option<Result<(), Error>>>,
 }
 
-struct Greeting {
-    text: String,
+struct Ready {
+    greeting: String,
     fallback_log: PathBuf,
 }
 
 impl Events for State {
     fn ready(&self) {
-        let greeting = self
-            .greeting
+        let ready = self
+            .ready
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some(greeting) = greeting else { return };
+        let Some(ready) = ready else { return };
         if self.foreground {
             // Nobody may be reading.
-            let _ = print_lines([greeting.text.trim_end().to_owned()]);
+            let _ = print_lines([ready.greeting.trim_end().to_owned()]);
         } else {
-            self.log.leave_stderr(&greeting.fallback_log);
-            spawn::report_ready(&greeting.text);
+            self.log.leave_stderr(&ready.fallback_log);
+            spawn::report_ready(&ready.greeting);
         }
     }
 
@@ -212,14 +212,23 @@ fn serve(
         .as_ref()
         .map_or("mount".to_owned(), control::name_of);
     let greeting = Greeting {
-        text: greeting(spec, &source, &attached, opened),
+        spec,
+        identity: &opened.identity,
+        entry: attached.entry.as_ref(),
+        loop_path: source.loop_path().map(Path::to_owned),
+        plain_because: attached.plain_because.as_deref(),
+        time: opened.time,
+        counters: opened.counters,
+    };
+    let ready = Ready {
+        greeting: greeting.text(),
         fallback_log: control::directory().join(name + ".log"),
     };
     let state = Arc::new(State {
         ticker: Ticker::start(Arc::downgrade(&volume))?,
         log: log.clone(),
         foreground: spec.foreground,
-        greeting: Mutex::new(Some(greeting)),
+        ready: Mutex::new(Some(ready)),
         closed: Mutex::new(None),
     });
     let desk = Arc::new(Desk {
@@ -249,10 +258,15 @@ fn serve(
     let served = session.run(Arc::new(adapter), attached.mounted);
     writers.stop();
     state.ticker.stop();
+    let requests = requests_json(&source.device.counters());
     drop(source);
     let result = outcome(spec, &state, served);
     if let Some(server) = server {
-        server.finish(result.as_ref().copied().map_err(ToString::to_string));
+        let words = match &result {
+            Ok(()) => Ok(requests.to_string()),
+            Err(failure) => Err(failure.to_string()),
+        };
+        server.finish(words);
     }
     result
 }
@@ -282,33 +296,4 @@ fn outcome(
         Err(failure) => tracing::error!("{failure}"),
     }
     result
-}
-
-/// What the command prints: how it was mounted, and what that took.
-fn greeting(spec: &Spec, source: &Source, attached: &Attached, opened: &Opened) -> String {
-    let device = through(&spec.device, source.loop_path());
-    let total = opened.counters.total();
-    let mut text = format!(
-        "{device} is mounted on {}; opening the volume took {:.3} s, {} reads of {} and {} writes of {}\n",
-        spec.mountpoint.display(),
-        opened.time.as_secs_f64(),
-        total.reads,
-        human(total.read_bytes),
-        total.writes,
-        human(total.write_bytes),
-    );
-    if let Some(because) = &attached.plain_because {
-        text.push_str(&format!(
-            "only as a plain FUSE mount ({because}): sync(1) does not reach it, so unmount it with \
-             `loamfs unmount`, and use fsync for what must not be lost\n"
-        ));
-    }
-    text
-}
-
-fn through(device: &Path, loop_path: Option<&Path>) -> String {
-    match loop_path {
-        Some(path) => format!("{} ({})", device.display(), path.display()),
-        None => device.display().to_string(),
-    }
 }

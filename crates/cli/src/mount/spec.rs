@@ -15,4 +15,6 @@ pub struct Spec {
     pub options: Options,
     /// Stay attached to the terminal.
     pub foreground: bool,
+    /// Say as JSON what was done.
+    pub json: bool,
 }

@@ -1,0 +1,84 @@
+//! What a mount says when it is ready.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use loamfs_device::Counters;
+use loamfs_fuse::MountEntry;
+use serde_json::json;
+
+use super::spec::Spec;
+use crate::report::{Identity, requests_json};
+use crate::size::human;
+
+/// How a volume was mounted, and what that took.
+pub struct Greeting<'a> {
+    /// What was asked for.
+    pub spec: &'a Spec,
+    /// Who the volume is.
+    pub identity: &'a Identity,
+    /// The mount, as the kernel has it.
+    pub entry: Option<&'a MountEntry>,
+    /// The loop device of an image file.
+    pub loop_path: Option<PathBuf>,
+    /// Why it is a plain FUSE mount, if that is worth saying.
+    pub plain_because: Option<&'a str>,
+    /// How long opening the volume took.
+    pub time: Duration,
+    /// The requests that it took.
+    pub counters: Counters,
+}
+
+impl Greeting<'_> {
+    /// As it was asked for: for people, or JSON.
+    pub fn text(&self) -> String {
+        if self.spec.json {
+            self.json()
+        } else {
+            self.sentences()
+        }
+    }
+
+    fn sentences(&self) -> String {
+        let mut device = self.spec.device.display().to_string();
+        if let Some(path) = &self.loop_path {
+            device.push_str(&format!(" ({})", path.display()));
+        }
+        let total = self.counters.total();
+        let mut text = format!(
+            "{device} is mounted on {}; opening the volume took {:.3} s, {} reads of {} and {} writes of {}\n",
+            self.spec.mountpoint.display(),
+            self.time.as_secs_f64(),
+            total.reads,
+            human(total.read_bytes),
+            total.writes,
+            human(total.write_bytes),
+        );
+        if let Some(because) = self.plain_because {
+            text.push_str(&format!(
+                "only as a plain FUSE mount ({because}): sync(1) does not reach it, so unmount it with \
+                 `loamfs unmount`, and use fsync for what must not be lost\n"
+            ));
+        }
+        text
+    }
+
+    fn json(&self) -> String {
+        let value = json!({
+            "mounted": true,
+            "device": self.spec.device.to_string_lossy(),
+            "loop": self.loop_path.as_ref().map(|path| path.to_string_lossy()),
+            "mountpoint": self.spec.mountpoint.to_string_lossy(),
+            "type": self.entry.map(|entry| entry.fstype.to_string_lossy()),
+            "plain_because": self.plain_because,
+            "read_only": self.spec.options.read_only,
+            "daemon": std::process::id(),
+            "volume": self.identity.to_json(),
+            "opening": {
+                "seconds": self.time.as_secs_f64(),
+                "requests": requests_json(&self.counters),
+            },
+        });
+        format!("{value:#}\n")
+    }
+}
