@@ -335,18 +335,24 @@ END
 loops() { losetup -j "$image" | wc -l; }
 is_alone() { [ "$(loops)" = "$1" ]; }
 
+mkdir "$work/other"
+# Behind the volume's end, what stays in the device's page cache can be told.
+truncate -s +1M "$image"
+behind=$((256 << 20))
 mount_it
 old=$(findmnt -n -o SOURCE "$mnt")
 hold
 kill -9 "$(figure daemon)"
 until_it is_unmounted "$mnt"
+printf late | dd of="$old" bs=4 seek=$((behind / 4)) conv=notrunc status=none
 mount_it
+[ "$(dd if="$image" bs=4 skip=$((behind / 4)) count=1 status=none)" = late ] || fail "the old device can still write"
 [ "$(findmnt -n -o SOURCE "$mnt")" != "$old" ] || fail "the dead mount is back"
 [ "$(cat "$mnt/synced")" = synced ] || fail "recovered without what was synced"
 [ "$(head -c 3 "$mnt/mapped")" = old ] || fail "what was never synced is there"
 printf new | dd of="$mnt/mapped" conv=notrunc status=none
-expect 32 "$loamfs" mount "$image" "$work"
-expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$old" "$work"
+expect 32 "$loamfs" mount "$image" "$work/other"
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$old" "$work/other"
 is_alone 2 || fail "$(loops) loop devices"
 let_go
 until_it is_alone 1
@@ -378,7 +384,7 @@ expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt"
 grep -q "$device already" "$work/out" || fail "the loop device is not named"
 other=$(losetup --show -f "$image")
 "$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
-expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$other" "$work"
+expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$other" "$work/other"
 hold
 kill -9 "$(figure daemon)"
 until_it is_unmounted "$mnt"

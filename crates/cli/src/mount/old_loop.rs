@@ -6,7 +6,7 @@
 //! mounted through another one, if all of this holds:
 //!
 //! - The daemon is gone: the caller has taken the image's lock, and the device's own is free.
-//! - No process has the device open.
+//! - No process that can be seen has the device open.
 //! - The mount that has claimed the device answers that its connection is cut: ENOTCONN to whoever holds a file there. A
 //!   device has one claim, that of a file system, so no other one is on it, in whatever mount namespace. The connection
 //!   never comes back. And a FUSE mount, fuseblk too, never writes to its device; it only asks its daemon to. Its pages,
