@@ -9,6 +9,7 @@
 //! What stands further left is newer and hides what stands further right.
 
 use loamfs_format::{Extent, FragAddr};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -167,7 +168,7 @@ impl Homed {
         for (unit, older) in units {
             match self.images.get_mut(&unit) {
                 Some((_, image)) => image.replaces(&older),
-                None => self.make_dirty(unit, older),
+                None => drop(self.make_dirty(unit, older)),
             }
         }
     }
@@ -185,22 +186,33 @@ impl Homed {
         self.recount(per_block);
     }
 
-    /// A unit waits again, under what was put over it.
-    fn make_dirty(&mut self, unit: u64, older: Unit) {
-        match self.dirty.get_mut(&unit) {
-            Some(newer) => newer.replaces(&older),
-            None => drop(self.dirty.insert(unit, older)),
+    /// A unit waits again, under what was put over it. Returns whether nothing was.
+    fn make_dirty(&mut self, unit: u64, older: Unit) -> bool {
+        match self.dirty.entry(unit) {
+            Entry::Occupied(mut newer) => {
+                newer.get_mut().replaces(&older);
+                false
+            }
+            Entry::Vacant(room) => {
+                room.insert(older);
+                true
+            }
         }
     }
 
-    /// Makes images of units in blocks that get other homes, or none, plain dirty units again.
-    pub fn unimage(&mut self, from: u64, to: u64) {
+    /// Makes images of units in blocks that get other homes, or none, plain dirty units again. Returns those over which
+    /// nothing was put.
+    pub fn unimage(&mut self, from: u64, to: u64) -> Vec<u64> {
         let units: Vec<u64> = self.images.range(from..to).map(|(unit, _)| *unit).collect();
+        let mut newest = Vec::new();
         for unit in units {
-            if let Some((_, image)) = self.images.remove(&unit) {
-                self.make_dirty(unit, image);
+            if let Some((_, image)) = self.images.remove(&unit)
+                && self.make_dirty(unit, image)
+            {
+                newest.push(unit);
             }
         }
+        newest
     }
 }
 

@@ -386,8 +386,15 @@ impl Core {
                 (extent.start, buffer)
             })
             .collect();
-        node.homed.moving.retain(|unit| !units.contains(unit));
-        let taken = units
+        // Images of these blocks that no segment has taken yet go along: left there, they would come back over what was
+        // written since.
+        let mut taken = units.clone();
+        for (first, extent) in &homes {
+            let end = first + extent.frags / block_frags;
+            taken.extend(node.homed.unimage(first * per_block, end * per_block));
+        }
+        node.homed.moving.retain(|unit| !taken.contains(unit));
+        let taken = taken
             .iter()
             .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
             .collect();

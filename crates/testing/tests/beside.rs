@@ -120,6 +120,29 @@ fn what_is_overwritten_while_it_settles_is_not_lost() {
     is_overwritten(&read(&crashed(&busy), "f"), 3);
 }
 
+/// An overwrite that waited for its segment came back over what was written after it, when that got a new home first.
+#[test]
+fn an_image_that_waits_gives_way_to_what_was_written_since() {
+    let (busy, volume) = open(made(16 << 20));
+    let file = create(&volume, "f", &[1; 300 * UNIT]);
+    let late = create(&volume, "g", &[1; 64 * UNIT]);
+    volume.sync().unwrap();
+    volume.write(file, 5 * UNIT as u64, &[2; UNIT]).unwrap();
+    volume.write(late, 64 * UNIT as u64, &[1; UNIT]).unwrap();
+    let other = Arc::clone(&volume);
+    let hook = move || {
+        other.write(file, 0, &[3; 300 * UNIT]).unwrap();
+        other.fsync(file, false).unwrap();
+        assert!(read(&other, "f").iter().all(|byte| *byte == 3));
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    volume.sync().unwrap();
+    assert!(!busy.idle());
+    assert!(read(&volume, "f").iter().all(|byte| *byte == 3));
+    let after = crashed(&busy);
+    assert!(read(&after, "f").iter().all(|byte| *byte == 3));
+}
+
 #[test]
 fn a_home_is_settled_by_one_at_a_time() {
     let (busy, volume) = open(made(SIZE));

@@ -238,13 +238,19 @@ fn apply(content: &mut Vec<u8>, change: &Change) {
 
 fn wrong(start: u64, place: usize, wanted: &[u8], got: &[u8]) -> Wrong {
     let part = |bytes: &[u8]| format!("{:02x?}", &bytes[place..bytes.len().min(place + 8)]);
-    let different = wanted.iter().zip(got).filter(|(a, b)| a != b).count();
+    let pairs = wanted.iter().zip(got);
+    let differ: Vec<usize> = (0..)
+        .zip(pairs)
+        .filter_map(|(i, (a, b))| (a != b).then_some(i))
+        .collect();
+    let last = start + differ.last().map_or(0, |&last| last as u64);
     Wrong {
         at: Some(start + place as u64),
         what: format!(
-            "{} instead of {}, {different} bytes differ",
+            "{} instead of {}, {} bytes differ, up to {last}",
             part(got),
-            part(wanted)
+            part(wanted),
+            differ.len()
         ),
     }
 }

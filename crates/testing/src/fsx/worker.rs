@@ -282,6 +282,7 @@ impl Worker {
         let done = self.act(index, &op);
         match done {
             Err(Stop::Dead(why)) => Err(Stop::Dead(format!("{op:?}: {why}"))),
+            Err(Stop::Wrong(what)) => Err(Stop::Wrong(format!("{}, {op:?}: {what}", self.count))),
             other => other,
         }
     }
@@ -461,9 +462,22 @@ impl Worker {
 
 impl Subject {
     fn compare(&self, at: u64, bytes: &[u8]) -> Result<(), Stop> {
-        self.shadow
-            .compare(at, bytes)
-            .map_err(|wrong| self.wrong(&wrong))
+        self.shadow.compare(at, bytes).map_err(|mut wrong| {
+            wrong.what += self.again(at, bytes.len());
+            self.wrong(&wrong)
+        })
+    }
+
+    /// Whether what was read wrong is right past the kernel's pages.
+    fn again(&self, at: u64, len: usize) -> &'static str {
+        let mut bytes = vec![0; len];
+        match self.direct.read_at(&mut bytes, at) {
+            Ok(read) if read == len && self.shadow.compare(at, &bytes).is_ok() => {
+                "; right past the page cache"
+            }
+            Ok(_) => "; wrong past the page cache too",
+            Err(_) => "; not to be read past the page cache",
+        }
     }
 
     /// Reads up to `len` bytes, as many as there are, and compares them.
