@@ -30,7 +30,6 @@ pub struct EmulateArgs {
 
 impl EmulateArgs {
     pub fn run(self) -> Result<(), Error> {
-        cleanup::on_signals()?;
         let kinds = match self.plan.kinds.as_slice() {
             [] => &Kind::EMULATED,
             kinds => kinds,
@@ -41,8 +40,9 @@ impl EmulateArgs {
                 kind.name()
             )));
         }
+        cleanup::on_signals()?;
         let machine = Machine::find(&self.kernel, kinds, this_program()?)?;
-        let mut results = self.results(&machine)?;
+        let mut results = self.results(machine.describe())?;
         let cases = self.cases()?;
         let work = self.plan.work_directory()?;
         let (archive, _made) = self.plan.archive(&work)?;
@@ -59,9 +59,9 @@ impl EmulateArgs {
     }
 
     /// Those to add to: what they say of runs on this machine stays.
-    fn results(&self, machine: &Machine) -> Result<Results, Error> {
+    fn results(&self, machine: String) -> Result<Results, Error> {
         let about = About {
-            emulated: Some(machine.describe()),
+            emulated: Some(machine),
             ..self.plan.about()
         };
         let Some(mut earlier) = self.plan.earlier()? else {
@@ -90,5 +90,78 @@ impl EmulateArgs {
                 case.name
             ))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::results::Run;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: EmulateArgs,
+    }
+
+    fn parsed(line: &str) -> EmulateArgs {
+        let words = std::iter::once("emulate").chain(line.split_whitespace());
+        Line::try_parse_from(words).unwrap().args
+    }
+
+    #[test]
+    fn runs_here_and_there_are_in_one_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("results.json");
+        let args = parsed(&format!("--out {}", path.display()));
+        assert_eq!(
+            args.results("a".into()).unwrap().about.emulated.unwrap(),
+            "a"
+        );
+        // As `run` leaves it.
+        let here = About {
+            options: Some("cache=64M".into()),
+            repository: Some("/repository".into()),
+            ..args.plan.about()
+        };
+        let case = &Workload::Smallfile.cases(args.plan.scale)[0];
+        let mut earlier = Results::new(here.clone());
+        earlier.push(Run::failed(case, Kind::Ext4, 1, &Error::NotRoot));
+        earlier.write(&path).unwrap();
+        let both = args.results("a".into()).unwrap();
+        let emulated = Some("a".into());
+        assert_eq!(both.about, About { emulated, ..here });
+        assert_eq!(both.runs, earlier.runs);
+        // Two machines are not mixed, nor two seeds.
+        both.write(&path).unwrap();
+        assert!(args.results("a".into()).is_ok());
+        assert!(args.results("b".into()).is_err());
+        let other = parsed(&format!("--seed 2 --out {}", path.display()));
+        assert!(other.results("a".into()).is_err());
+    }
+
+    #[test]
+    fn what_cannot_run_there_is_refused_by_name() {
+        let said = parsed("--fs ext4 --out x").run().unwrap_err().to_string();
+        assert!(said.starts_with("ext4 does not run"), "{said}");
+        let said = parsed("--only compile --out x").cases().unwrap_err();
+        assert!(
+            said.to_string().starts_with("compile does not run"),
+            "{said}"
+        );
+        let all = parsed("--suite full --out x").cases().unwrap();
+        assert!(all.iter().all(|case| case.workload != Workload::GitAging));
+    }
+
+    #[test]
+    fn sizes_of_ones_own_are_in_the_names() {
+        let line = "--scale paper --only postmark --count 500 --device 8 --out x";
+        let cases = parsed(line).cases().unwrap();
+        assert_eq!(cases.len(), 1);
+        assert_eq!(cases[0].name, "postmark-500-8GiB");
+        assert_eq!((cases[0].count, cases[0].device), (500, 8 << 30));
+        assert!(parsed("--only full --count 500 --out x").cases().is_err());
     }
 }
