@@ -14,10 +14,10 @@ FSX ?= --ops 1000000
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
-# More arguments for "make bench".
+# More arguments for "make bench" and "make bench-emulated".
 BENCH ?=
 
-.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims bench build fsx-program setup man install deb test-deb clean
+.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -29,6 +29,7 @@ help:
 	@echo "make stress 64 processes of mixed work for ten minutes, then a check (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make bench  the papers' workloads beside ext2, ext4, XFS and btrfs, and a page of it (root, 5 GiB, ten minutes)"
+	@echo "make bench-emulated  adds F2FS and NILFS2 in an emulated machine, with Debian's kernel unpacked, not installed (hours)"
 	@echo "make man    manual pages and completions, in target/man"
 	@echo "make deb    a Debian package, in target/deb; make test-deb installs and removes it (root)"
 
@@ -94,6 +95,14 @@ bench: build
 	@sh $(SCRIPTS)/setup.sh bench
 	mkdir -p $(WORK)/bench
 	$(ROOT) $(LOAMFS) bench run --out $(WORK)/bench/results.json $(BENCH)
+	$(LOAMFS) bench report $(WORK)/bench/results.json --html $(WORK)/bench/report.html
+
+# For example: make bench-emulated BENCH="--only postmark --fs f2fs"
+bench-emulated: build
+	@sh $(SCRIPTS)/setup.sh emulate
+	@sh crates/bench/scripts/kernel.sh $(WORK)/kernel
+	mkdir -p $(WORK)/bench
+	$(ROOT) $(LOAMFS) bench emulate --kernel $(WORK)/kernel --out $(WORK)/bench/results.json $(BENCH)
 	$(LOAMFS) bench report $(WORK)/bench/results.json --html $(WORK)/bench/report.html
 
 man: build

@@ -1,7 +1,10 @@
 //! The command line: `loamfs bench`.
 
 mod claims;
+mod emulate;
 mod fill;
+mod guest;
+mod plan;
 mod replay;
 mod report;
 mod run;
@@ -20,11 +23,14 @@ use crate::Error;
 )]
 pub enum Bench {
     Run(run::RunArgs),
+    Emulate(emulate::EmulateArgs),
     Replay(replay::ReplayArgs),
     Report(report::ReportArgs),
     Claims(claims::ClaimsArgs),
     #[command(hide = true)]
     Fill(fill::FillArgs),
+    #[command(hide = true)]
+    Guest(guest::GuestArgs),
 }
 
 impl Bench {
@@ -35,10 +41,12 @@ impl Bench {
     pub fn run(self) -> Result<bool, Error> {
         match self {
             Bench::Run(args) => args.run().map(|()| true),
+            Bench::Emulate(args) => args.run().map(|()| true),
             Bench::Replay(args) => args.run().map(|()| true),
             Bench::Report(args) => args.run().map(|()| true),
             Bench::Claims(args) => args.run(),
             Bench::Fill(args) => args.run().map(|()| true),
+            Bench::Guest(args) => args.run().map(|()| true),
         }
     }
 }

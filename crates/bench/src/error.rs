@@ -32,6 +32,9 @@ pub enum Error {
     /// Loop devices, mounts and the kernel's tracing take root.
     #[error("loop devices, mounts and the kernel's tracing take root")]
     NotRoot,
+    /// What an emulated machine says, or its last words.
+    #[error("in the emulated machine: {0}")]
+    Emulated(String),
     /// A file is not what it should be.
     #[error("{path} is no {what}: {why}")]
     Data {

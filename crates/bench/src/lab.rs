@@ -37,6 +37,8 @@ pub struct Tools {
     pub options: Option<String>,
     /// Directory that keeps the traces, numbered.
     pub traces: Option<PathBuf>,
+    /// A block device that is written over, instead of an image on a loop device.
+    pub device: Option<PathBuf>,
 }
 
 impl Tools {
@@ -55,10 +57,42 @@ impl Tools {
 pub struct Lab {
     tools: Tools,
     kind: Kind,
-    device: LoopDevice,
+    device: Device,
     mountpoint: PathBuf,
     size: u64,
     _files: Guard,
+}
+
+/// What the file system is on.
+enum Device {
+    /// An image.
+    Loop(LoopDevice),
+    /// A device that was given.
+    Whole(PathBuf),
+}
+
+impl Device {
+    /// Its node.
+    fn path(&self) -> &Path {
+        match self {
+            Device::Loop(device) => device.path(),
+            Device::Whole(path) => path,
+        }
+    }
+
+    /// Attaches a sparse image of `size` bytes.
+    fn image(path: &Path, size: u64) -> Result<Device, Error> {
+        let file = File::create(path).map_err(Error::at("making", path))?;
+        file.set_len(size).map_err(Error::at("extending", path))?;
+        drop(file);
+        let options = LoopOptions {
+            // The kernel detaches it when the last user is gone, this process included.
+            autoclear: true,
+            direct_io: true,
+            ..LoopOptions::default()
+        };
+        Ok(Device::Loop(LoopDevice::attach(path, options)?))
+    }
 }
 
 impl Lab {
@@ -75,7 +109,8 @@ impl Lab {
         Lab::with(tools, kind, size, inodes)
     }
 
-    /// Makes a sparse image of `size` bytes, attaches it and formats it as `kind`, with these arguments besides.
+    /// Makes a sparse image of `size` bytes and attaches it, or takes the device that the tools name, which has that size;
+    /// formats it as `kind`, with these arguments besides.
     ///
     /// # Errors
     /// Without root, room, or the programs.
@@ -84,24 +119,16 @@ impl Lab {
         let image = tools.work.join(format!("{name}.img"));
         let mountpoint = tools.work.join(name);
         fs::create_dir_all(&mountpoint).map_err(Error::at("making", &mountpoint))?;
-        let file = File::create(&image).map_err(Error::at("making", &image))?;
         let (gone_image, gone_mountpoint) = (image.clone(), mountpoint.clone());
         let files = later(move || {
             // A mount that is stuck keeps its directory, and is left for a person to look at.
             let _ = fs::remove_file(&gone_image);
             let _ = fs::remove_dir(&gone_mountpoint);
         });
-        file.set_len(size).map_err(Error::at("extending", &image))?;
-        drop(file);
-        let device = LoopDevice::attach(
-            &image,
-            LoopOptions {
-                // The kernel detaches it when the last user is gone, this process included.
-                autoclear: true,
-                direct_io: true,
-                ..LoopOptions::default()
-            },
-        )?;
+        let device = match &tools.device {
+            Some(path) => Device::Whole(path.clone()),
+            None => Device::image(&image, size)?,
+        };
         pose_as_disk(device.path())?;
         let lab = Lab {
             tools: tools.clone(),
@@ -164,7 +191,7 @@ impl Lab {
     pub fn mount_with(&self, option: Option<&str>) -> Result<Mounted, Error> {
         match self.kind {
             Kind::Loam => Mounted::loam(self, option),
-            kind => Mounted::kernel(self, kind.mount_type()),
+            _ => Mounted::kernel(self),
         }
     }
 

@@ -6,6 +6,7 @@
 //! - [`workload`]: trees of small files, made, looked at and read;
 //! - [`disk`]: disks of a model, which price a trace;
 //! - [`suite`]: the papers' workloads, run on each file system;
+//! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
 //! - [`results`]: what they came to, kept between runs;
 //! - [`report`]: a page that shows it beside the papers' figures;
 //! - [`command`]: `loamfs bench`;
@@ -18,6 +19,7 @@ pub mod claims;
 pub mod cleanup;
 pub mod command;
 pub mod disk;
+pub mod emulate;
 mod error;
 pub mod lab;
 pub mod report;

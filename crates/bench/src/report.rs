@@ -2,6 +2,7 @@
 //! screens and for paper. It needs no script and nothing from elsewhere.
 
 mod chart;
+mod emulated;
 mod html;
 mod losses;
 mod papers;
@@ -24,6 +25,7 @@ pub fn page(results: &Results) -> String {
         papers::section(results),
         charts(results),
         pictures(results),
+        emulated::section(results),
         method(results),
     ];
     format!(

@@ -43,6 +43,9 @@ pub struct About {
     /// The repository of git that was pulled; one made from the seed without one.
     #[serde(default)]
     pub repository: Option<String>,
+    /// The emulated machine, if something ran there.
+    #[serde(default)]
+    pub emulated: Option<String>,
 }
 
 /// All runs.
@@ -156,6 +159,14 @@ impl Run {
 }
 
 impl Results {
+    /// None yet.
+    pub const fn new(about: About) -> Results {
+        Results {
+            about,
+            runs: Vec::new(),
+        }
+    }
+
     /// Reads a file.
     ///
     /// # Errors

@@ -140,6 +140,11 @@ impl Workload {
         table::name(&self)
     }
 
+    /// Whether it extracts the archive.
+    pub const fn needs_archive(self) -> bool {
+        matches!(self, Workload::Archive | Workload::Full)
+    }
+
     /// What belongs to it at a scale.
     pub fn cases(self, scale: Scale) -> Vec<Case> {
         let one = |count, gib: u64| {
@@ -208,6 +213,20 @@ pub struct Outcome {
 }
 
 impl Case {
+    /// Of another count, or on a device of so many GiB; its name says so.
+    #[must_use]
+    pub fn resized(mut self, count: Option<u64>, gib: Option<u64>) -> Case {
+        if let Some(count) = count {
+            self.count = count;
+            self.name = format!("{}-{count}", self.workload.name());
+        }
+        if let Some(gib) = gib {
+            self.device = gib * GIB;
+            self.name += &format!("-{gib}GiB");
+        }
+        self
+    }
+
     /// Runs it on a new file system.
     ///
     /// # Errors

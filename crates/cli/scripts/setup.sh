@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing on Debian 12, and says what it cannot install.
 #
-#   setup.sh [bench]
+#   setup.sh [bench|emulate]
 set -eu
 
 command -v cargo >/dev/null || {
@@ -27,6 +27,12 @@ if [ "${1:-}" = bench ]; then
     need mkfs.xfs xfsprogs
     need mkfs.btrfs btrfs-progs
     need git git
+fi
+# The emulated machine, and the file systems that it has.
+if [ "${1:-}" = emulate ]; then
+    need qemu-system-x86_64 qemu-system-x86
+    need mkfs.f2fs f2fs-tools
+    need mkfs.nilfs2 nilfs-tools
 fi
 [ -z "$missing" ] && exit 0
 

@@ -166,6 +166,8 @@ mod tests {
             "settle /mnt",
             "drop-caches /mnt",
             "bench run --suite papers --scale small --out results.json --work /tmp",
+            "bench run --only postmark --count 50000 --device 8 --fs f2fs --out results.json",
+            "bench emulate --kernel /tmp/kernel --only postmark --fs nilfs2 --out results.json",
             "bench replay a.trace.gz --preset reference --json",
             "bench report results.json --html report.html",
             "bench claims --only create --work /tmp",

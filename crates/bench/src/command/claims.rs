@@ -45,6 +45,7 @@ impl ClaimsArgs {
             loamfs: self.loamfs.map_or_else(this_program, Ok)?,
             options: self.options,
             traces: self.traces,
+            device: None,
         };
         let scale = Scale { files: self.files };
         let promises = Claim::value_variants()

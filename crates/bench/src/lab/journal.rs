@@ -11,7 +11,7 @@ use crate::trace::SECTOR;
 /// The sectors of the journal; none where there is no place for one.
 pub fn sectors(kind: Kind, device: &Path) -> Result<Vec<Range<u64>>, Error> {
     match kind {
-        Kind::Ext4 | Kind::Ext4Journal => {
+        Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => {
             let ask = |request| run(Command::new("debugfs").args(["-R", request]).arg(device));
             Ok(ext4(
                 &ask("show_super_stats -h")?,
@@ -32,7 +32,9 @@ pub fn sectors(kind: Kind, device: &Path) -> Result<Vec<Range<u64>>, Error> {
                 .arg(device);
             Ok(xfs(&run(&mut command)?).into_iter().collect())
         }
-        Kind::Loam | Kind::Ext2 | Kind::Btrfs => Ok(Vec::new()),
+        Kind::Loam | Kind::Ext2 | Kind::Btrfs | Kind::F2fs | Kind::F2fsLarge | Kind::Nilfs2 => {
+            Ok(Vec::new())
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 //! All have their defaults, but for what would make figures depend on chance or on time after the measurement: lazy
 //! initialisation is off, seeds of hashes are fixed, nothing is discarded.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
@@ -28,12 +28,42 @@ pub enum Kind {
     Xfs,
     /// btrfs.
     Btrfs,
+    /// F2FS.
+    #[value(name = "f2fs")]
+    #[serde(rename = "f2fs")]
+    F2fs,
+    /// F2FS, doing on any device what it does on those above 16 GiB.
+    #[value(name = "f2fs-large")]
+    #[serde(rename = "f2fs-large")]
+    F2fsLarge,
+    /// NILFS2, without its cleaner.
+    Nilfs2,
+    /// ext4 in the emulated machine, which shows by how much that machine differs from this one.
+    Ext4Emulated,
 }
 
 /// An identity and seed, so that directories hash alike in every run.
 const UUID: &str = "5eed5eed-0000-4000-8000-000000000001";
 
 impl Kind {
+    /// Those that run on this machine when nobody chooses.
+    pub const HERE: [Kind; 6] = [
+        Kind::Loam,
+        Kind::Ext2,
+        Kind::Ext4,
+        Kind::Ext4Journal,
+        Kind::Xfs,
+        Kind::Btrfs,
+    ];
+
+    /// Those that run in the emulated machine: many kernels lack them. The last one is the control.
+    pub const EMULATED: [Kind; 4] = [
+        Kind::F2fs,
+        Kind::F2fsLarge,
+        Kind::Nilfs2,
+        Kind::Ext4Emulated,
+    ];
+
     /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,26 +73,42 @@ impl Kind {
             Kind::Ext4Journal => "ext4-journal",
             Kind::Xfs => "XFS",
             Kind::Btrfs => "btrfs",
+            Kind::F2fs => "F2FS",
+            Kind::F2fsLarge => "F2FS-large",
+            Kind::Nilfs2 => "NILFS2",
+            Kind::Ext4Emulated => "ext4-emulated",
+        }
+    }
+
+    /// The program that formats it; LoamFS does so itself.
+    const fn formatter(self) -> Option<&'static str> {
+        match self {
+            Kind::Loam => None,
+            Kind::Ext2 => Some("mkfs.ext2"),
+            Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => Some("mkfs.ext4"),
+            Kind::Xfs => Some("mkfs.xfs"),
+            Kind::Btrfs => Some("mkfs.btrfs"),
+            Kind::F2fs | Kind::F2fsLarge => Some("mkfs.f2fs"),
+            Kind::Nilfs2 => Some("mkfs.nilfs2"),
         }
     }
 
     /// What formats a device of `size` bytes; its path is to be added.
     pub(super) fn mkfs(self, loamfs: &Path, size: u64) -> Command {
-        let mut command = match self {
-            Kind::Loam => Command::new(loamfs),
-            Kind::Ext2 => Command::new("mkfs.ext2"),
-            Kind::Ext4 | Kind::Ext4Journal => Command::new("mkfs.ext4"),
-            Kind::Xfs => Command::new("mkfs.xfs"),
-            Kind::Btrfs => Command::new("mkfs.btrfs"),
+        let mut command = match self.formatter() {
+            None => Command::new(loamfs),
+            Some(program) => Command::new(program),
         };
         let extended = format!("hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
         match self {
             Kind::Loam => command.args(["mkfs", "--force", "--quiet"]),
-            Kind::Ext2 | Kind::Ext4 | Kind::Ext4Journal => {
+            Kind::Ext2 | Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => {
                 command.args(["-q", "-F", "-U", UUID, "-E", &extended])
             }
-            // Neither hashes by its identity; two btrfs of one identity cannot even be made on the same machine.
-            Kind::Xfs | Kind::Btrfs => command.args(["-q", "-f", "-K"]),
+            // None hashes by its identity; two btrfs of one identity cannot even be made on the same machine.
+            Kind::Xfs | Kind::Btrfs | Kind::Nilfs2 => command.args(["-q", "-f", "-K"]),
+            // Without discarding.
+            Kind::F2fs | Kind::F2fsLarge => command.args(["-q", "-f", "-t", "0"]),
         };
         if self == Kind::Ext4Journal {
             command.args(["-J", &format!("size={}", largest_journal(size))]);
@@ -75,10 +121,20 @@ impl Kind {
         match self {
             Kind::Loam => ("fuse", ""),
             Kind::Ext2 => ("ext2", ""),
-            Kind::Ext4 | Kind::Ext4Journal => ("ext4", "nodiscard"),
+            Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => ("ext4", "nodiscard"),
             Kind::Xfs => ("xfs", "nodiscard"),
             Kind::Btrfs => ("btrfs", "nodiscard"),
+            Kind::F2fs => ("f2fs", "nodiscard"),
+            Kind::F2fsLarge => ("f2fs", "nodiscard,alloc_mode=default"),
+            Kind::Nilfs2 => ("nilfs2", "nodiscard"),
         }
+    }
+
+    /// A setting of the mounted file system on a device of this name, in /sys/fs, that is no mount option.
+    pub(super) fn setting(self, device: &str) -> Option<(PathBuf, &'static str)> {
+        let path = |file| PathBuf::from(format!("/sys/fs/f2fs/{device}/{file}"));
+        // In place only while an fsync waits; up to 16 GiB F2FS always prefers it.
+        (self == Kind::F2fsLarge).then(|| (path("ipu_policy"), "16"))
     }
 }
 
@@ -88,4 +144,26 @@ const fn largest_journal(size: u64) -> u64 {
     let half = (size / 2) >> 20;
     let (room, most) = (half - half / 32, 40_000);
     if room < most { room } else { most }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_runs_here_or_in_the_emulated_machine() {
+        let all = [&Kind::HERE[..], &Kind::EMULATED[..]].concat();
+        assert_eq!(all, Kind::value_variants());
+    }
+
+    #[test]
+    fn only_f2fs_as_on_large_disks_has_a_setting() {
+        let with = Kind::value_variants()
+            .iter()
+            .filter_map(|kind| kind.setting("vda"));
+        let with: Vec<_> = with.collect();
+        assert_eq!(with, [(PathBuf::from("/sys/fs/f2fs/vda/ipu_policy"), "16")]);
+    }
 }

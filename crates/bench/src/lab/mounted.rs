@@ -84,17 +84,23 @@ impl Mounted {
     }
 
     /// A file system of the kernel, of a type and with options of its own.
-    pub(super) fn kernel(lab: &Lab, (name, options): (&str, &str)) -> Result<Mounted, Error> {
+    pub(super) fn kernel(lab: &Lab) -> Result<Mounted, Error> {
+        let (name, options) = lab.kind.mount_type();
         let flags = MountFlags::NOATIME;
         let options = CString::new(options).unwrap_or_default();
         rustix::mount::mount(lab.device(), &lab.mountpoint, name, flags, &*options)
             .map_err(|errno| Error::at("mounting on", &lab.mountpoint)(errno.into()))?;
-        Ok(Mounted {
+        let mounted = Mounted {
             path: lab.mountpoint.clone(),
             loamfs: lab.tools.loamfs.clone(),
             daemon: None,
             undo: Some(later(force_away(lab.mountpoint.clone()))),
-        })
+        };
+        let device = lab.device().file_name().unwrap_or_default();
+        if let Some((path, value)) = lab.kind.setting(&device.to_string_lossy()) {
+            fs::write(&path, value).map_err(Error::at("writing to", &path))?;
+        }
+        Ok(mounted)
     }
 
     /// The root directory.

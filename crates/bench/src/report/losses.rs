@@ -91,7 +91,7 @@ fn find(results: &Results) -> Vec<Loss> {
                 };
                 let peers = kinds(results)
                     .into_iter()
-                    .filter(|kind| *kind != Kind::Loam);
+                    .filter(|kind| !matches!(kind, Kind::Loam | Kind::Ext4Emulated));
                 let best = peers
                     .filter_map(|kind| Some((kind, median(kind)?)))
                     .min_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
