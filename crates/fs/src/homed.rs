@@ -6,10 +6,11 @@
 //! caller ---------> dirty ---+---- new home ----> batch -----------------> landed ---------> extents
 //!                            +---- overwrite ---> images ---- next segment: lazy map ------> settled
 //! ```
-//! What stands further left is newer and hides what stands further right.
+//! What stands further left is newer and hides what stands further right. A batch is newer than images of its units: none
+//! are made while there is one (`start_writeback`), but older ones still ride in the next segment, which somebody may
+//! wait for.
 
 use loamfs_format::{Extent, FragAddr};
-use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -97,11 +98,12 @@ impl Homed {
 
     /// The newest bytes of a unit that are not yet where segments show them.
     pub fn get(&self, unit: u64) -> Option<&UnitBytes> {
+        let flying = self.batch.as_ref();
         let unit = self
             .dirty
             .get(&unit)
-            .or_else(|| self.images.get(&unit).map(|(_, image)| image))
-            .or_else(|| self.batch.as_ref()?.units.get(&unit));
+            .or_else(|| flying?.units.get(&unit))
+            .or_else(|| self.images.get(&unit).map(|(_, image)| image));
         unit.map(|unit| &unit.bytes)
     }
 
@@ -166,10 +168,7 @@ impl Homed {
     /// Puts what a batch was to write back among the dirty units, where nothing newer is there.
     pub fn take_back(&mut self, units: BTreeMap<u64, Unit>) {
         for (unit, older) in units {
-            match self.images.get_mut(&unit) {
-                Some((_, image)) => image.replaces(&older),
-                None => drop(self.make_dirty(unit, older)),
-            }
+            self.make_dirty(unit, older);
         }
     }
 
@@ -186,33 +185,27 @@ impl Homed {
         self.recount(per_block);
     }
 
-    /// A unit waits again, under what was put over it. Returns whether nothing was.
-    fn make_dirty(&mut self, unit: u64, older: Unit) -> bool {
-        match self.dirty.entry(unit) {
-            Entry::Occupied(mut newer) => {
-                newer.get_mut().replaces(&older);
-                false
-            }
-            Entry::Vacant(room) => {
-                room.insert(older);
-                true
-            }
+    /// A unit waits again, under what was put over it.
+    fn make_dirty(&mut self, unit: u64, older: Unit) {
+        match self.dirty.get_mut(&unit) {
+            Some(newer) => newer.replaces(&older),
+            None => drop(self.dirty.insert(unit, older)),
         }
     }
 
-    /// Makes images of units in blocks that get other homes, or none, plain dirty units again. Returns those over which
-    /// nothing was put.
-    pub fn unimage(&mut self, from: u64, to: u64) -> Vec<u64> {
+    /// Drops images of units in blocks that have new homes: these hold what is newest of them.
+    pub fn drop_images(&mut self, from: u64, to: u64) {
+        self.images.retain(|unit, _| !(from..to).contains(unit));
+    }
+
+    /// Makes images of units in blocks that get no homes plain dirty units again.
+    pub fn unimage(&mut self, from: u64, to: u64) {
         let units: Vec<u64> = self.images.range(from..to).map(|(unit, _)| *unit).collect();
-        let mut newest = Vec::new();
         for unit in units {
-            if let Some((_, image)) = self.images.remove(&unit)
-                && self.make_dirty(unit, image)
-            {
-                newest.push(unit);
+            if let Some((_, image)) = self.images.remove(&unit) {
+                self.make_dirty(unit, image);
             }
         }
-        newest
     }
 }
 

@@ -386,15 +386,8 @@ impl Core {
                 (extent.start, buffer)
             })
             .collect();
-        // Images of these blocks that no segment has taken yet go along: left there, they would come back over what was
-        // written since.
-        let mut taken = units.clone();
-        for (first, extent) in &homes {
-            let end = first + extent.frags / block_frags;
-            taken.extend(node.homed.unimage(first * per_block, end * per_block));
-        }
-        node.homed.moving.retain(|unit| !taken.contains(unit));
-        let taken = taken
+        node.homed.moving.retain(|unit| !units.contains(unit));
+        let taken = units
             .iter()
             .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
             .collect();
@@ -498,7 +491,7 @@ impl Core {
         // What was written since the batch was gathered hides nothing of it.
         node.shown_size = node.shown_size.max(batch.shown).min(node.inode.size);
         for (from, to) in &runs {
-            node.homed.unimage(from * per_block, to * per_block);
+            node.homed.drop_images(from * per_block, to * per_block);
         }
         node.homed.recount(per_block);
         extents::apply(&mut node.inode, &mut self.blocks, &change)?;
