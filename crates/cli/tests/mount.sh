@@ -248,6 +248,10 @@ mount_it
 echo kept >"$mnt/kept"
 (cd "$mnt/second" && exec sleep 60) &
 sleeper=$!
+until [ "$(readlink "/proc/$sleeper/cwd")" = "$mnt/second" ]; do
+    kill -0 "$sleeper" || fail "nobody can stand in the mount"
+    sleep 0.1
+done
 pid=$(daemon)
 kill -TERM "$pid"
 for _ in $(seq 100); do
