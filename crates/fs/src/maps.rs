@@ -15,7 +15,7 @@ use loamfs_space::{ChunkValue, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-mod owners;
+pub(crate) mod owners;
 
 /// Inode blocks to either side that are read along with one.
 const NEIGHBOURS: u64 = 48;

@@ -5,6 +5,7 @@ use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::homed::Unit;
+use crate::maps::owners::record_of;
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
 use loamfs_format::group::Role;
@@ -175,14 +176,7 @@ impl Core {
         let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
         for (extent, owner) in self.space.owner_in_overlay(range) {
             owners.retain(|(old, _)| !old.overlaps(extent));
-            let record = OwnerRecord {
-                frags: extent.frags as u32,
-                kind: owner.kind,
-                level: owner.level,
-                ino: owner.ino,
-                logical: owner.logical,
-            };
-            owners.push((extent, record));
+            owners.push((extent, record_of(extent, &owner)));
         }
         owners.retain(|(extent, _)| self.space.live_frags(*extent) > 0);
         Ok(owners)

@@ -1,4 +1,4 @@
-//! What is run and where to it goes, whichever machine does it.
+//! What is run, and where the results go, whichever machine does it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -91,14 +91,7 @@ impl Maps {
                 ));
             }
         }
-        let record = OwnerRecord {
-            frags: extent.frags as u32,
-            kind: owner.kind,
-            level: owner.level,
-            ino: owner.ino,
-            logical: owner.logical,
-        };
-        change.put.push((extent.start.0, record));
+        change.put.push((extent.start.0, record_of(extent, owner)));
         Ok(change)
     }
 
@@ -172,6 +165,17 @@ impl Maps {
             .find(|(extent, _)| extent.end().0 > range.end);
         let end = beyond.map_or(range.end, |(extent, _)| extent.start.0);
         Ok(range.start..end)
+    }
+}
+
+/// The record that says whose a range is.
+pub(crate) fn record_of(extent: Extent, owner: &Owner) -> OwnerRecord {
+    OwnerRecord {
+        frags: extent.frags as u32,
+        kind: owner.kind,
+        level: owner.level,
+        ino: owner.ino,
+        logical: owner.logical,
     }
 }
 

@@ -6,6 +6,9 @@ use super::{NodeReader, NodeStore, Place, Tree, child_place};
 use loamfs_format::node::TreeRoot;
 use std::ops::Range;
 
+/// The level of leaves' parents.
+const ABOVE_LEAVES: u8 = 1;
+
 impl Tree {
     /// Removes leaves whose keys all lie in `keys`, known by their parents alone. A leaf at an edge of the range
     /// stays, and so does the first of each parent: so no parent becomes empty, and none begins elsewhere. Returns
@@ -22,7 +25,7 @@ impl Tree {
         let mut dropped = 0;
         let mut next = Some(keys.start);
         while let Some(key) = next.filter(|key| *key < keys.end) {
-            let path = self.path_above_leaves(root, store, key)?;
+            let path = self.path_down_to(ABOVE_LEAVES, root, store, key)?;
             next = path.steps.last().and_then(|parent| parent.place.end);
             let leaves = path
                 .steps
@@ -46,7 +49,7 @@ impl Tree {
     ) -> Result<(), R::Stop> {
         let mut next = Some(keys.start);
         while let Some(key) = next.filter(|key| *key < keys.end) {
-            let path = self.path_above_leaves(root, store, key)?;
+            let path = self.path_down_to(ABOVE_LEAVES, root, store, key)?;
             next = path.steps.last().and_then(|parent| parent.place.end);
         }
         Ok(())

@@ -31,17 +31,8 @@ impl Tree {
         self.path_down_to(0, root, store, key)
     }
 
-    /// The path that ends above the leaves; empty when the tree has no inner node.
-    pub(super) fn path_above_leaves<R: NodeReader>(
-        &self,
-        root: &TreeRoot,
-        store: &mut R,
-        key: u64,
-    ) -> Result<Path, R::Stop> {
-        self.path_down_to(1, root, store, key)
-    }
-
-    fn path_down_to<R: NodeReader>(
+    /// The path that ends at level `bottom`; empty when the tree is lower than that.
+    pub(super) fn path_down_to<R: NodeReader>(
         &self,
         bottom: u8,
         root: &TreeRoot,
