@@ -95,7 +95,7 @@ impl Core {
         if bytes > self.homed_max {
             return Err(Stop::Crowded);
         }
-        self.pressed |= bytes > self.homed_max / 2;
+        self.pressed |= bytes > self.homed_max / 4 * 3;
         if !self.fits_beside(&waiting, log, data) && !mutant::active("undeclared") {
             return Err(Stop::Full);
         }
