@@ -127,7 +127,8 @@ fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
         )));
     }
     let segment_max = o.segment_max.unwrap_or_else(|| {
-        let most = (size / 64).clamp(128 << 10, 8 << 20) as u32;
+        let small = (size / 64).clamp(128 << 10, 8 << 20);
+        let most = (size / 256).clamp(small, 16 << 20) as u32;
         most / UNIT_SIZE * UNIT_SIZE
     });
     let nodes = (size / 4096 / 64).clamp(16, 2048) as u32;

@@ -80,6 +80,14 @@ struct Round {
     busy: Vec<Sweep>,
 }
 
+fn lacks_space((_, error): &(Ino, Error)) -> bool {
+    matches!(error, Error::NoSpace)
+}
+
+fn tell((ino, error): &(Ino, Error)) {
+    tracing::error!(%error, ino = ino.0, "cannot write a large file's data");
+}
+
 impl Volume {
     /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
     /// image (rule 12), and is not tried again before the next mount. Others commit meanwhile; an fsync never waits for it.
@@ -105,8 +113,8 @@ impl Volume {
     pub(super) fn bring_home(&self, files: &[Ino]) -> Result<Unwritten, Error> {
         let mut unwritten = self.write_homes(files, Commit::Free)?;
         for means in 1..=TRIES {
-            let full = |(_, error): &(Ino, Error)| matches!(error, Error::NoSpace);
-            let (full, mut others): (Unwritten, Unwritten) = unwritten.into_iter().partition(full);
+            let (full, mut others): (Unwritten, Unwritten) =
+                unwritten.into_iter().partition(lacks_space);
             if full.is_empty() {
                 return Ok(others);
             }
@@ -115,6 +123,7 @@ impl Volume {
             others.append(&mut self.write_homes(&files, Commit::Free)?);
             unwritten = others;
         }
+        unwritten.iter().filter(|it| lacks_space(it)).for_each(tell);
         Ok(unwritten)
     }
 
@@ -154,9 +163,8 @@ impl Volume {
             round.rest.append(&mut round.busy);
             waiting = self.go_on(round.rest, &mut failed);
         }
-        for (ino, error) in &failed {
-            tracing::error!(%error, ino = ino.0, "cannot write a large file's data");
-        }
+        // Where space lacks, more is won first: see `bring_home`.
+        failed.iter().filter(|it| !lacks_space(it)).for_each(tell);
         Ok(failed)
     }
 
