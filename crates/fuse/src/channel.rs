@@ -16,7 +16,8 @@ pub trait Transport {
 /// One thread's end of a connection.
 pub trait Channel: Send {
     /// Takes requests, has `lane` carry them out on this thread, and sends the
-    /// replies, until the connection ends.
+    /// replies, until the connection ends. One thread of a connection always
+    /// answers what does not wait ([`RawRequest::may_wait`](crate::RawRequest::may_wait)).
     ///
     /// # Errors
     ///

@@ -1,5 +1,8 @@
 //! The transport over `/dev/fuse`: one descriptor a thread. A request that was
-//! read from a descriptor is answered on the same one, by the same thread.
+//! read from a descriptor is answered on the same one, by the same thread
+//! unless that was the last free one.
+
+mod spare;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +15,7 @@ use crate::wire::READ_BUFFER_MIN;
 use crate::wire::header::IN_HEADER_LEN;
 use crate::wire::input::WriteIn;
 use crate::{Channel, Config, Errno, Lane, Outcome, RawRequest, Reply, Transport};
+use spare::Spare;
 
 /// Where the kernel's FUSE device is.
 pub(crate) const DEVICE: &str = "/dev/fuse";
@@ -29,6 +33,7 @@ const DATA_ALIGN: usize = 4096;
 pub struct DevFuse {
     connection: Arc<OwnedFd>,
     buffer_len: usize,
+    spare: Arc<Spare<Read>>,
 }
 
 impl DevFuse {
@@ -40,6 +45,7 @@ impl DevFuse {
         Self {
             connection,
             buffer_len,
+            spare: Arc::new(Spare::new()),
         }
     }
 
@@ -81,17 +87,27 @@ impl Transport for DevFuse {
             descriptor,
             buffer: RequestBuffer::new(self.buffer_len),
             reply: Reply::new(),
+            spare: Arc::clone(&self.spare),
         }))
     }
+}
+
+/// A request that was read, and where it is answered.
+struct Read {
+    descriptor: Arc<OwnedFd>,
+    buffer: RequestBuffer,
+    len: usize,
 }
 
 struct DevChannel {
     descriptor: Arc<OwnedFd>,
     buffer: RequestBuffer,
     reply: Reply,
+    spare: Arc<Spare<Read>>,
 }
 
 /// What reading or writing the device means for the loop.
+#[derive(Debug, PartialEq, Eq)]
 enum Step {
     Go,
     End,
@@ -99,71 +115,116 @@ enum Step {
 
 impl Channel for DevChannel {
     fn serve(&mut self, lane: &Lane) -> Result<(), Errno> {
-        loop {
-            let len = match read(&self.descriptor, self.buffer.as_mut()) {
-                Ok(len) => len,
-                Err(errno) => match after_read(errno)? {
-                    Step::Go => continue,
-                    Step::End => return Ok(()),
-                },
-            };
-            let raw = match RawRequest::contiguous(self.buffer.filled(len)) {
-                Ok(raw) => raw,
-                Err(error) => {
-                    tracing::error!(%error, len, "dropped");
-                    continue;
-                }
-            };
-            let unique = raw.unique();
-            let step = match lane.handle(&raw, &mut self.reply) {
-                Outcome::Reply => self.answer(unique)?,
-                Outcome::Silent => Step::Go,
-                Outcome::Refused => {
-                    self.answer(unique)?;
-                    Step::End
-                }
-            };
-            if let Step::End = step {
-                return Ok(());
-            }
-            // Shared data must not stay pinned while this thread waits.
-            self.reply.clear();
-        }
+        self.spare.join();
+        let result = self.take_requests(lane);
+        self.spare.leave();
+        result
     }
 }
 
 impl DevChannel {
-    fn answer(&mut self, unique: u64) -> Result<Step, Errno> {
-        loop {
-            let errno = match self.send() {
-                Ok(()) => return Ok(Step::Go),
-                Err(errno) => errno,
+    /// Takes requests until the connection ends.
+    fn take_requests(&mut self, lane: &Lane) -> Result<(), Errno> {
+        let mut step = Step::Go;
+        while step == Step::Go {
+            step = match read(&self.descriptor, self.buffer.as_mut()) {
+                Ok(len) => self.take(lane, len)?,
+                Err(errno) => after_read(errno)?,
             };
-            match errno {
-                Errno::INTR | Errno::AGAIN => {}
-                // The request was given up meanwhile.
-                Errno::NOENT => return Ok(Step::Go),
-                Errno::NODEV | Errno::CONNABORTED => return Ok(Step::End),
-                // The reply did not please the kernel: say so to the caller,
-                // who would else wait for ever, unless this was such an attempt.
-                errno if self.reply.error() == 0 => {
-                    tracing::error!(%errno, "the kernel refused a reply");
-                    self.reply.fail(Errno::IO);
-                    self.reply.finish(unique);
-                }
-                errno => return Err(errno),
-            }
         }
-    }
-
-    fn send(&self) -> Result<(), Errno> {
-        self.reply
-            .with_slices(|slices: &[IoSlice<'_>]| match slices {
-                [whole] => write(&self.descriptor, whole),
-                pieces => writev(&self.descriptor, pieces),
-            })?;
         Ok(())
     }
+
+    /// Takes the request of `len` bytes that was read: carries it out, and what others hand over meanwhile, or hands it
+    /// over itself.
+    fn take(&mut self, lane: &Lane, len: usize) -> Result<Step, Errno> {
+        let Self {
+            descriptor,
+            buffer,
+            reply,
+            spare,
+        } = self;
+        let raw = match RawRequest::contiguous(buffer.filled(len)) {
+            Ok(raw) => raw,
+            Err(error) => {
+                tracing::error!(%error, len, "dropped");
+                return Ok(Step::Go);
+            }
+        };
+        if !raw.may_wait() {
+            return handle(lane, &raw, reply, descriptor);
+        }
+        let hand = || Read {
+            descriptor: Arc::clone(descriptor),
+            buffer: RequestBuffer::of(buffer.filled(len)),
+            len,
+        };
+        if !spare.start(len, hand) {
+            return Ok(Step::Go);
+        }
+        let mut result = handle(lane, &raw, reply, descriptor);
+        while let Some(read) = spare.done() {
+            let Ok(raw) = RawRequest::contiguous(read.buffer.filled(read.len)) else {
+                continue;
+            };
+            let next = handle(lane, &raw, reply, &read.descriptor);
+            if result == Ok(Step::Go) {
+                result = next;
+            }
+        }
+        result
+    }
+}
+
+/// Carries out a request and answers it.
+fn handle(
+    lane: &Lane,
+    raw: &RawRequest<'_>,
+    reply: &mut Reply,
+    descriptor: &OwnedFd,
+) -> Result<Step, Errno> {
+    let step = match lane.handle(raw, reply) {
+        Outcome::Reply => answer(reply, descriptor, raw.unique())?,
+        Outcome::Silent => Step::Go,
+        Outcome::Refused => {
+            answer(reply, descriptor, raw.unique())?;
+            Step::End
+        }
+    };
+    // Shared data must not stay pinned while this thread waits.
+    reply.clear();
+    Ok(step)
+}
+
+fn answer(reply: &mut Reply, descriptor: &OwnedFd, unique: u64) -> Result<Step, Errno> {
+    loop {
+        let errno = match send(reply, descriptor) {
+            Ok(()) => return Ok(Step::Go),
+            Err(errno) => errno,
+        };
+        match errno {
+            Errno::INTR | Errno::AGAIN => {}
+            // The request was given up meanwhile.
+            Errno::NOENT => return Ok(Step::Go),
+            Errno::NODEV | Errno::CONNABORTED => return Ok(Step::End),
+            // The reply did not please the kernel: say so to the caller,
+            // who would else wait for ever, unless this was such an attempt.
+            errno if reply.error() == 0 => {
+                tracing::error!(%errno, "the kernel refused a reply");
+                reply.fail(Errno::IO);
+                reply.finish(unique);
+            }
+            errno => return Err(errno),
+        }
+    }
+}
+
+fn send(reply: &Reply, descriptor: &OwnedFd) -> Result<(), Errno> {
+    reply.with_slices(|slices: &[IoSlice<'_>]| match slices {
+        [whole] => write(descriptor, whole),
+        pieces => writev(descriptor, pieces),
+    })?;
+    Ok(())
 }
 
 fn after_read(errno: Errno) -> Result<Step, Errno> {
@@ -191,6 +252,13 @@ impl RequestBuffer {
         // align_offset may refuse to answer; then it is a slower buffer.
         let start = if start < DATA_ALIGN { start } else { 0 };
         Self { bytes, start }
+    }
+
+    /// A copy of a request, its data aligned likewise.
+    fn of(request: &[u8]) -> Self {
+        let mut buffer = Self::new(request.len());
+        buffer.as_mut()[..request.len()].copy_from_slice(request);
+        buffer
     }
 
     fn as_mut(&mut self) -> &mut [u8] {

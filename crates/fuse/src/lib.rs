@@ -14,7 +14,9 @@
 //!
 //! A request is carried out by the thread that received it: waking another
 //! thread costs more than most requests do. Once the buffers have grown, the
-//! layer allocates nothing for a request.
+//! layer allocates nothing for a request. Only when all threads but one wait,
+//! for a device most likely, does the last one hand requests over, so that
+//! statfs is answered all the same.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -97,6 +97,13 @@ impl<'a> RawRequest<'a> {
         }
     }
 
+    /// Whether it may have to wait for a device. What is not answered from
+    /// memory may.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        !matches!(self.header.opcode, opcode::STATFS | opcode::INTERRUPT)
+    }
+
     /// Whether the kernel waits for an answer.
     #[must_use]
     pub fn wants_reply(&self) -> bool {

@@ -26,9 +26,9 @@ impl Session {
         }
     }
 
-    /// Serves with `count` threads, at least one. By default twice as many as
-    /// there are processors, and at least four, because a request that waits
-    /// for a disk keeps its thread.
+    /// Serves with `count` threads, at least one, and one more that never waits
+    /// for a device. By default twice as many as there are processors, and at
+    /// least four, because a request that waits for a disk keeps its thread.
     #[must_use]
     pub fn workers(mut self, count: usize) -> Self {
         self.workers = Some(count.max(1));
@@ -62,7 +62,7 @@ impl Session {
     ) -> Result<(), Error> {
         thread::scope(|scope| {
             let mut workers = Vec::new();
-            for number in 0..self.worker_count() {
+            for number in 0..=self.worker_count() {
                 let started = transport
                     .channel()
                     .map_err(Error::Connection)

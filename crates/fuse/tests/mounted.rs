@@ -238,6 +238,47 @@ fn truncation_survives_opens_without_messages() {
 }
 
 #[test]
+fn statfs_is_answered_while_all_others_wait_for_the_device() {
+    need_mounts!();
+    let place = tempfile::tempdir().unwrap();
+    let fs = Arc::new(MemFs::default());
+    let served = Served::start(place.path(), fs.clone(), &options(), Config::default());
+    let threads = 2 * thread::available_parallelism().unwrap().get().max(2);
+    // The kernel syncs a file for one caller at a time.
+    let files: Vec<File> = (0..5 * threads)
+        .map(|number| File::create(place.path().join(number.to_string())).unwrap())
+        .collect();
+    thread::scope(|scope| {
+        let stuck = fs.device.write().unwrap();
+        let waiting: Vec<_> = files
+            .iter()
+            .map(|file| scope.spawn(|| file.sync_all()))
+            .collect();
+        while seen(&fs.counts.fsyncs) < threads as u64 {
+            thread::yield_now();
+        }
+        let path = place.path();
+        let (asked, answered) = std::sync::mpsc::channel();
+        scope.spawn(move || {
+            for _ in 0..100 {
+                let _ = asked.send(rustix::fs::statfs(path).is_ok());
+            }
+        });
+        let answers: Vec<bool> = (0..100)
+            .map_while(|_| answered.recv_timeout(Duration::from_secs(60)).ok())
+            .collect();
+        drop(stuck);
+        assert_eq!(answers, [true; 100]);
+        for sync in waiting {
+            sync.join().unwrap().unwrap();
+        }
+    });
+    assert_eq!(seen(&fs.counts.fsyncs), files.len() as u64);
+    drop(files);
+    served.end().unwrap();
+}
+
+#[test]
 fn many_threads_at_once() {
     need_mounts!();
     let place = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
@@ -34,6 +34,8 @@ pub struct Counts {
 pub struct MemFs {
     state: Mutex<State>,
     pub counts: Counts,
+    /// Whoever holds it for writing holds up every fsync, as a device that does not answer does.
+    pub device: RwLock<()>,
     /// How long destroy takes.
     destroy_delay: Duration,
 }
@@ -74,6 +76,7 @@ impl Default for MemFs {
         Self {
             state: Mutex::new(state),
             counts: Counts::default(),
+            device: RwLock::new(()),
             destroy_delay: Duration::ZERO,
         }
     }
@@ -444,6 +447,7 @@ impl Filesystem for MemFs {
 
     fn fsync(&self, _: Caller, _: NodeId, _: u64, _: bool) -> Result<(), Errno> {
         count(&self.counts.fsyncs);
+        drop(self.device.read().unwrap());
         Ok(())
     }
 
