@@ -148,6 +148,9 @@ pub(crate) struct Blocks {
     fragment_size: u32,
     metadata: Cache<Key, Block, Weight>,
     contents: Cache<Key, Block, Weight>,
+    /// The checksum of what `contents` may hold of an address, so that it goes when its space does: the dead would
+    /// push out the ends of files, which each append needs.
+    content_at: BTreeMap<FragAddr, u64>,
     /// Fetched for an operation that has not ended yet, whatever the cache thinks of it.
     pinned: HashMap<Key, Block>,
     /// Sealed into a segment that is not on the device yet, so not to be had from there.
@@ -178,6 +181,7 @@ impl Blocks {
             fragment_size: geometry.fragment_size,
             metadata: cache(),
             contents: cache(),
+            content_at: BTreeMap::new(),
             pinned: HashMap::new(),
             flying: HashMap::new(),
             sealing: Ssn(0),
@@ -200,6 +204,7 @@ impl Blocks {
     pub fn forget_all(&mut self) {
         self.metadata.clear();
         self.contents.clear();
+        self.content_at.clear();
     }
 
     /// Tree nodes that only memory has.
@@ -271,13 +276,54 @@ impl Blocks {
 
     /// A block of the log is superseded: the next segment frees its space, and nobody asks for it any more.
     pub fn supersede(&mut self, pointer: &Pointer) {
-        self.forget(pointer);
-        self.frees.push(pointer.extent());
+        self.metadata.remove(&Key::of(pointer));
+        self.free(pointer.extent());
     }
 
-    fn forget(&mut self, pointer: &Pointer) {
-        self.metadata.remove(&Key::of(pointer));
-        self.contents.remove(&Key::of(pointer));
+    /// Content is superseded, be it at home or in the log: the next segment frees its space.
+    pub fn free(&mut self, extent: Extent) {
+        self.forget_contents(extent);
+        self.frees.push(extent);
+    }
+
+    /// Nobody asks any more for the content that stands there.
+    pub fn forget_contents(&mut self, extent: Extent) {
+        let there = self.content_at.range(extent.start..extent.end());
+        let dead: Vec<Key> = there
+            .map(|(&addr, &checksum)| Key { addr, checksum })
+            .collect();
+        for key in dead {
+            self.contents.remove(&key);
+            self.content_at.remove(&key.addr);
+        }
+    }
+
+    /// The content that stands at `from` stands at `to`, too.
+    pub fn move_content(&mut self, from: FragAddr, to: FragAddr) {
+        if let Some(&checksum) = self.content_at.get(&from)
+            && let Some((_, block)) = self.contents.remove(&Key {
+                addr: from,
+                checksum,
+            })
+        {
+            self.content_at.remove(&from);
+            self.keep_content(Key { addr: to, checksum }, block);
+        }
+    }
+
+    fn keep_content(&mut self, key: Key, block: Block) {
+        self.contents.insert(key, block);
+        self.content_at.insert(key.addr, key.checksum);
+        // The cache does not tell what it lets go.
+        if self.content_at.len() > 2 * self.contents.len() + 1024 {
+            let Self {
+                contents,
+                content_at,
+                ..
+            } = self;
+            content_at
+                .retain(|&addr, &mut checksum| contents.contains_key(&Key { addr, checksum }));
+        }
     }
 
     /// From here on blocks are sealed into segment `ssn`.
@@ -299,7 +345,7 @@ impl Blocks {
     pub fn seal_content(&mut self, pointer: &Pointer, bytes: Arc<[u8]>) {
         let (key, block) = (Key::of(pointer), Block::Bytes(bytes));
         self.flying.insert(key, (self.sealing, block.clone()));
-        self.contents.insert(key, block);
+        self.keep_content(key, block);
     }
 
     fn seal_block(&mut self, pointer: &Pointer, block: Block) {
@@ -316,18 +362,16 @@ impl Blocks {
         let (pointer, ino) = (fetch.pointer, fetch.ino());
         let block = verify(&self.uuid, fetch, bytes)?.ok_or(Corrupt::Checksum { pointer, ino })?;
         self.pinned.insert(fetch.key(), block.clone());
-        let cache = match fetch.what {
-            What::Node(_) | What::Meta(_) => &mut self.metadata,
-            What::Data(_) | What::Unit { .. } => &mut self.contents,
-        };
-        cache.insert(fetch.key(), block);
+        match fetch.what {
+            What::Node(_) | What::Meta(_) => self.metadata.insert(fetch.key(), block),
+            What::Data(_) | What::Unit { .. } => self.keep_content(fetch.key(), block),
+        }
         Ok(())
     }
 
     /// Keeps bytes that the device has now, as those at `addr` with this checksum.
     pub fn keep(&mut self, addr: FragAddr, checksum: u64, bytes: Arc<[u8]>) {
-        self.contents
-            .insert(Key { addr, checksum }, Block::Bytes(bytes));
+        self.keep_content(Key { addr, checksum }, Block::Bytes(bytes));
     }
 
     /// No operation waits for what was fetched any more.
@@ -438,7 +482,7 @@ impl NodeStore for Blocks {
 
     fn retire(&mut self, pointer: &Pointer, identity: &Identity) {
         if identity.kind.is_map() {
-            self.forget(pointer);
+            self.metadata.remove(&Key::of(pointer));
             self.retires.push(pointer.extent());
         } else {
             self.supersede(pointer);

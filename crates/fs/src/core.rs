@@ -194,7 +194,7 @@ impl Core {
     /// Frees a run of the log with the next segment.
     pub fn free(&mut self, extent: Extent) {
         if extent.frags > 0 {
-            self.blocks.frees.push(extent);
+            self.blocks.free(extent);
             self.note_dirty();
         }
     }

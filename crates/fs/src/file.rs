@@ -221,6 +221,11 @@ impl Core {
     /// The content of one unit as a caller would read it, zero behind the file's end.
     pub fn unit_content(&mut self, ino: Ino, unit: u64) -> Result<Vec<u8>, Stop> {
         let size = self.node(ino)?.inode.size;
+        let valid = size.saturating_sub(unit * UNIT).min(UNIT) as usize;
+        // What stands behind the end is nobody's.
+        if valid == 0 {
+            return Ok(vec![0; UNIT as usize]);
+        }
         let mut content = match self.sources(ino, unit, unit + 1)?.pop() {
             Some((_, Source::Memory(bytes))) => bytes.to_vec(),
             Some((_, Source::Device(pointer))) => self
@@ -229,7 +234,6 @@ impl Core {
                 .to_vec(),
             _ => vec![0; UNIT as usize],
         };
-        let valid = size.saturating_sub(unit * UNIT).min(UNIT) as usize;
         if let Some(behind) = content.get_mut(valid..) {
             behind.fill(0);
         }

@@ -648,6 +648,7 @@ impl Core {
         self.maps.lazy_map.remove(&home);
         self.maps.lazy_dirty.insert(home);
         self.records.push(Record::Settled { home, image });
+        self.blocks.move_content(image, home);
         self.free(Extent::new(image, self.geometry.unit_frags()));
         self.touch(ino);
         Ok(())

@@ -273,3 +273,33 @@ fn versions_that_nobody_asks_for_again_do_not_displace_those_that_live() {
     }
     assert_eq!(since(&volume, before).total().reads, 0);
 }
+
+#[test]
+fn ends_of_files_that_are_gone_do_not_displace_those_that_are_appended_to() {
+    let device = made(256 << 20);
+    let options = OpenOptions {
+        cache_bytes: 64 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(3)).unwrap();
+    let (files, rounds) = (400, 24);
+    let mut reads = 0;
+    for round in 0..rounds {
+        let before = volume.info().device;
+        for i in 0..files {
+            // Each file is made anew every fourth round, and appended to in the others.
+            if (round + i) % 4 == 0 || round == 0 {
+                let _ = volume.unlink(ROOT_INO, &name(i));
+                let ino = volume.create(ROOT_INO, &name(i), &NEW).unwrap().ino;
+                volume.write(ino, 0, &[1; 20_001]).unwrap();
+            } else {
+                let entry = volume.lookup(ROOT_INO, &name(i)).unwrap();
+                volume.write(entry.ino, entry.size, &[2; 5_001]).unwrap();
+            }
+        }
+        reads += since(&volume, before).kind(IoKind::Homed).reads;
+        volume.sync().unwrap();
+        volume.tick().unwrap();
+    }
+    assert_eq!(reads, 0, "of {} appends", files * rounds * 3 / 4);
+}

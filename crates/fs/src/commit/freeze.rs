@@ -169,8 +169,9 @@ impl Core {
                     ino,
                     unit,
                 };
+                self.blocks.forget_contents(Extent::new(home, unit_frags));
                 if let Some(old) = self.maps.lazy_map.insert(home, entry) {
-                    self.blocks.frees.push(Extent::new(old.image, unit_frags));
+                    self.blocks.free(Extent::new(old.image, unit_frags));
                 }
                 self.maps.lazy_dirty.insert(home);
                 seal.records.push(Record::Image(home, entry));
