@@ -406,6 +406,29 @@ def projects():
     print(tried(lambda: os.rename("projects/own", "projects/moved")))
 
 
+def attributes():
+    """Who may set, get and remove attributes of what is not theirs, by their names."""
+    os.mkdir("attributes")
+    paths = [make(f"attributes/{kind}", kind, 0o600)() or f"attributes/{kind}" for kind in ("file", "dir", "link", "fifo")]
+    names = ["system.evil", "system.", "system.posix_acl", ACCESS + "x", "System.evil", "foo.bar", "none", "user.", "user.name"]
+    names += ["trusted.name", "security.name"]
+    for user in (0, USERS[0]):
+        for path in [".", *paths]:
+            for name in names:
+                act = lambda action: as_user(user, user, [], lambda: action(path))
+                print(
+                    user,
+                    path,
+                    name,
+                    act(lambda path: os.getxattr(path, name, follow_symlinks=False)),
+                    act(lambda path: os.removexattr(path, name, follow_symlinks=False)),
+                    act(lambda path: os.setxattr(path, name, b"value", follow_symlinks=False)),
+                    act(lambda path: os.getxattr(path, name, follow_symlinks=False)),
+                    act(lambda path: os.removexattr(path, name, follow_symlinks=False)),
+                    act(lambda path: sorted(os.listxattr(path, follow_symlinks=False))),
+                )
+
+
 def refusals():
     """Lists that cannot be."""
     os.mkdir("refused")
@@ -450,6 +473,7 @@ privileges()
 execution()
 groups()
 flags()
+attributes()
 refusals()
 many_entries()
 sequence(random.Random(seed), steps)
