@@ -229,8 +229,9 @@ impl Adapter {
     }
 }
 
-/// Whether a request asks for no change. So the kernel announces a write, fallocate or copy that takes set-user-id and the
-/// like away. It is no order to do so, since anybody may ask in this way (chown(2) with nothing to change).
+/// Whether a request asks for no change but of the time of the last one. So the kernel announces a write, fallocate or copy
+/// that takes set-user-id and the like away. It is no order to do so, since anybody may ask in this way (chown(2) with
+/// nothing to change).
 fn changes_nothing(set: &fuse::SetAttr) -> bool {
     let nothing = fuse::SetAttr {
         fh: set.fh,
@@ -299,7 +300,8 @@ impl Filesystem for Adapter {
         let ino = ino_of(node);
         if changes_nothing(set) {
             // The mode is about to change, which the kernel does not expect: it has to ask again.
-            let attr = self.answer("setattr", ino, self.volume.getattr(ino))?;
+            let attr = self.volume.setattr(ino, &SetAttr::default());
+            let attr = self.answer("setattr", ino, attr)?;
             return Ok(AttrReply {
                 attr_ttl: Duration::ZERO,
                 ..self.attr(&attr)

@@ -13,6 +13,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 
 ACCESS, DEFAULT, CAPABILITY = "system.posix_acl_access", "system.posix_acl_default", "security.capability"
 OWNER, USER, GROUP, NAMED_GROUP, MASK, OTHER = 1, 2, 4, 8, 16, 32
@@ -406,6 +407,41 @@ def projects():
     print(tried(lambda: os.rename("projects/own", "projects/moved")))
 
 
+def times():
+    """Which times of a file what is done to it moves, though much of it changes nothing."""
+    os.mkdir("times")
+    acts = {
+        "truncate to the same": lambda path: os.truncate(path, 7),
+        "ftruncate to the same": lambda path: with_file(path, os.O_RDWR, lambda fd: os.ftruncate(fd, 7)),
+        "truncate to more": lambda path: os.truncate(path, 70_000),
+        "ftruncate to the same again": lambda path: with_file(path, os.O_RDWR, lambda fd: os.ftruncate(fd, 70_000)),
+        "open to cut": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
+        "open to cut nothing": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
+        "chmod to the same": lambda path: os.chmod(path, 0o666),
+        "chown to the same": lambda path: os.chown(path, USERS[0], GROUPS[0]),
+        "chown to nobody": lambda path: os.chown(path, -1, -1),
+        "write nothing": lambda path: with_file(path, os.O_WRONLY, lambda fd: os.write(fd, b"")),
+        "read": lambda path: with_file(path, os.O_RDONLY, lambda fd: os.read(fd, 10)),
+    }
+    for user in (0, *USERS):
+        path = f"times/{user}"
+        with open(path, "w") as file:
+            file.write("content")
+        os.chown(path, USERS[0], GROUPS[0])
+        os.chmod(path, 0o666)
+        for name, act in acts.items():
+            before = os.stat(path)
+            time.sleep(0.02)
+            said = as_user(user, GROUPS[0], [], lambda: act(path))
+            after = os.stat(path)
+            moved = [word for word in ("st_mtime_ns", "st_ctime_ns") if getattr(before, word) != getattr(after, word)]
+            print(user, name, said, *moved, after.st_size)
+    for bits in (IMMUTABLE, APPEND):
+        set_flags(path, bits)
+        print(f"{bits:x}", tried(lambda: os.chown(path, -1, -1)))
+        set_flags(path, 0)
+
+
 def attributes():
     """Who may set, get and remove attributes of what is not theirs, by their names."""
     os.mkdir("attributes")
@@ -473,6 +509,7 @@ privileges()
 execution()
 groups()
 flags()
+times()
 attributes()
 refusals()
 many_entries()
