@@ -1,4 +1,4 @@
-//! The ioctls of chattr(1) and lsattr(1), in both forms that Linux has. Who may set what the kernel has checked.
+//! The ioctls of chattr(1) and lsattr(1), flags in both forms that Linux has. Who may set what the kernel has checked.
 
 use loamfs_format::Ino;
 use loamfs_format::inode::flag;
@@ -13,6 +13,8 @@ const SET_FLAGS: u32 = 0x4008_6602;
 /// `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`: a structure of flags of other numbers, project, and sizes of extents.
 const GET_ATTRIBUTES: u32 = 0x801c_581f;
 const SET_ATTRIBUTES: u32 = 0x401c_5820;
+/// `FS_IOC_GETVERSION`: the generation. Its number promises more bytes than the four that there are.
+const GET_VERSION: u32 = 0x8008_7601;
 /// Bytes of that structure; its flags are the first four.
 const ATTRIBUTES_SIZE: usize = 28;
 /// Where the project stands in it.
@@ -70,6 +72,10 @@ impl Adapter {
                 bits: from_structure(word(call.input)?).ok_or(Errno::OPNOTSUPP)?,
                 project: word(call.input.get(PROJECT).ok_or(Errno::INVAL)?)?,
             })?,
+            GET_VERSION => {
+                let attr = self.answer("reading the generation", ino, self.volume.getattr(ino))?;
+                output.put(&attr.generation.to_ne_bytes());
+            }
             _ => return Err(Errno::NOTTY),
         }
         Ok(0)
