@@ -24,8 +24,8 @@ use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadCall, ReadReply,
-    SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
+    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, Notifier, OpenFlags, OpenReply, ReadCall,
+    ReadReply, SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
 };
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
@@ -72,6 +72,7 @@ pub struct Adapter {
     volume: Arc<Volume>,
     lookups: Lookups,
     events: Arc<dyn Events>,
+    notifier: Notifier,
     /// Preferred size of an I/O, in bytes.
     block_size: u32,
     /// Directory whose gaps were already logged, so that a damaged one does not flood the log.
@@ -80,12 +81,13 @@ pub struct Adapter {
 
 impl Adapter {
     /// An adapter for an open volume.
-    pub fn new(volume: Arc<Volume>, events: Arc<dyn Events>) -> Self {
+    pub fn new(volume: Arc<Volume>, notifier: Notifier, events: Arc<dyn Events>) -> Self {
         Self {
             block_size: volume.statfs().block_size,
             volume,
             lookups: Lookups::default(),
             events,
+            notifier,
             logged: Mutex::new(None),
         }
     }
@@ -493,7 +495,13 @@ impl Filesystem for Adapter {
         if flags.kill_suidgid {
             self.answer("write", ino, self.volume.drop_privileges(ino))?;
         }
-        let taken = self.answer("write", ino, self.volume.write(ino, offset, data))?;
+        let taken = self.volume.write(ino, offset, data);
+        if flags.from_cache && matches!(taken, Err(Error::NotPermitted)) {
+            // Stored through a mapping of what chattr(1) protects: the kernel would go on showing it.
+            let end = offset.saturating_add(data.len() as u64);
+            self.notifier.content(node, offset..end);
+        }
+        let taken = self.answer("write", ino, taken)?;
         u32::try_from(taken).map_err(|_| Errno::IO)
     }
 

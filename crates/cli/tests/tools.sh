@@ -123,6 +123,34 @@ expect 65 "$loamfs" probe /dev/zero
 expect 0 "$loamfs" check "$image"
 ok "labels are read and changed, mounted or not"
 
+mount_it
+python3 - "$mnt/tiny" <<'END' || fail "what is stored through a mapping of an immutable file stays in the page cache"
+import mmap, os, subprocess, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+content = os.pread(fd, 100, 0)
+subprocess.run(["chattr", "+i", sys.argv[1]], check=True)
+for _ in range(3):
+    mapping = mmap.mmap(fd, 100)
+    mapping[:9] = b"elsewhere"
+    try:
+        mapping.flush()
+        sys.exit("it was written")
+    except OSError:
+        pass
+    tries = 0
+    while os.pread(fd, 100, 0) != content or mapping[:] != content:
+        tries += 1
+        assert tries < 100
+        time.sleep(0.1)
+subprocess.run(["chattr", "-i", sys.argv[1]], check=True)
+mapping[:9] = b"elsewhere"
+mapping.flush()
+assert os.pread(fd, 9, 0) == b"elsewhere"
+END
+"$loamfs" unmount "$mnt"
+[ "$("$loamfs" cat "$image" /tiny | head -c 9)" = elsewhere ] || fail "a mapping of what is not immutable any more"
+ok "what a mapping stores of an immutable file is not shown to readers"
+
 # Image files lose what the volume does not need.
 mount_it -o discard
 head -c 60000000 /dev/urandom >"$mnt/much"
