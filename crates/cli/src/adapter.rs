@@ -563,7 +563,12 @@ impl Filesystem for Adapter {
         let copied = self
             .volume
             .copy_range((source, from.offset), (target, to.offset), len);
-        self.answer("copy", target, copied)
+        let copied = self.answer("copy", target, copied)?;
+        if copied > 0 && self.volume.accessed(source) {
+            // Of a copy the kernel expects no such thing.
+            self.notifier.attributes(from.node);
+        }
+        Ok(copied)
     }
 
     fn fsync(&self, _: Caller, node: NodeId, _: u64, datasync: bool) -> Result<(), Errno> {

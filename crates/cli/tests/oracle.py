@@ -407,6 +407,10 @@ def projects():
     print(tried(lambda: os.rename("projects/own", "projects/moved")))
 
 
+def copied(path, target, length):
+    with_file(path, os.O_RDONLY, lambda fd: with_file(target, os.O_WRONLY, lambda to: os.copy_file_range(fd, to, length)))
+
+
 def times():
     """Which times of a file what is done to it moves, though much of it changes nothing."""
     os.mkdir("times")
@@ -436,6 +440,14 @@ def times():
             after = os.stat(path)
             moved = [word for word in ("st_mtime_ns", "st_ctime_ns") if getattr(before, word) != getattr(after, word)]
             print(user, name, said, *moved, after.st_size)
+    with open("times/source", "w") as file:
+        file.write("content" * 10_000)
+    os.utime("times/source", (1, 1))
+    for length in (0, 5, 50_000):
+        before = os.stat("times/source")
+        said = tried(lambda: copied("times/source", path, length))
+        after = os.stat("times/source")
+        print("copy", length, said, *(name for name in dir(after) if name.endswith("_ns") and getattr(before, name) != getattr(after, name)))
     for bits in (IMMUTABLE, APPEND):
         set_flags(path, bits)
         print(f"{bits:x}", tried(lambda: os.chown(path, -1, -1)))
