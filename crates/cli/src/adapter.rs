@@ -595,7 +595,7 @@ impl Filesystem for Adapter {
     ) -> Result<i32, Errno> {
         match call.command {
             trim::COMMAND => self.trim(caller, call, output),
-            _ => self.flags_ioctl(ino_of(node), call, output),
+            _ => self.flags_ioctl(node, call, output),
         }
     }
 

@@ -424,6 +424,8 @@ def times():
         "chmod to the same": lambda path: os.chmod(path, 0o666),
         "chown to the same": lambda path: os.chown(path, USERS[0], GROUPS[0]),
         "chown to nobody": lambda path: os.chown(path, -1, -1),
+        "chattr": lambda path: set_flags(path, NODUMP),
+        "chattr to the same": lambda path: set_flags(path, NODUMP),
         "write nothing": lambda path: with_file(path, os.O_WRONLY, lambda fd: os.write(fd, b"")),
         "read": lambda path: with_file(path, os.O_RDONLY, lambda fd: os.read(fd, 10)),
     }
