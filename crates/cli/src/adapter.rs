@@ -24,8 +24,8 @@ use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
     AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, OpenFlags, OpenReply, ReadCall, ReadReply,
-    SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
+    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, Notifier, OpenFlags, OpenReply, ReadCall,
+    ReadReply, SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
 };
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
@@ -72,6 +72,7 @@ pub struct Adapter {
     volume: Arc<Volume>,
     lookups: Lookups,
     events: Arc<dyn Events>,
+    notifier: Notifier,
     /// Preferred size of an I/O, in bytes.
     block_size: u32,
     /// Directory whose gaps were already logged, so that a damaged one does not flood the log.
@@ -80,12 +81,13 @@ pub struct Adapter {
 
 impl Adapter {
     /// An adapter for an open volume.
-    pub fn new(volume: Arc<Volume>, events: Arc<dyn Events>) -> Self {
+    pub fn new(volume: Arc<Volume>, notifier: Notifier, events: Arc<dyn Events>) -> Self {
         Self {
             block_size: volume.statfs().block_size,
             volume,
             lookups: Lookups::default(),
             events,
+            notifier,
             logged: Mutex::new(None),
         }
     }
@@ -229,8 +231,9 @@ impl Adapter {
     }
 }
 
-/// Whether a request asks for no change. So the kernel announces a write, fallocate or copy that takes set-user-id and the
-/// like away. It is no order to do so, since anybody may ask in this way (chown(2) with nothing to change).
+/// Whether a request asks for no change but of the time of the last one. So the kernel announces a write, fallocate or copy
+/// that takes set-user-id and the like away. It is no order to do so, since anybody may ask in this way (chown(2) with
+/// nothing to change).
 fn changes_nothing(set: &fuse::SetAttr) -> bool {
     let nothing = fuse::SetAttr {
         fh: set.fh,
@@ -299,7 +302,8 @@ impl Filesystem for Adapter {
         let ino = ino_of(node);
         if changes_nothing(set) {
             // The mode is about to change, which the kernel does not expect: it has to ask again.
-            let attr = self.answer("setattr", ino, self.volume.getattr(ino))?;
+            let attr = self.volume.setattr(ino, &SetAttr::default());
+            let attr = self.answer("setattr", ino, attr)?;
             return Ok(AttrReply {
                 attr_ttl: Duration::ZERO,
                 ..self.attr(&attr)
@@ -491,7 +495,13 @@ impl Filesystem for Adapter {
         if flags.kill_suidgid {
             self.answer("write", ino, self.volume.drop_privileges(ino))?;
         }
-        let taken = self.answer("write", ino, self.volume.write(ino, offset, data))?;
+        let taken = self.volume.write(ino, offset, data);
+        if flags.from_cache && matches!(taken, Err(Error::NotPermitted)) {
+            // Stored through a mapping of what chattr(1) protects: the kernel would go on showing it.
+            let end = offset.saturating_add(data.len() as u64);
+            self.notifier.content(node, offset..end);
+        }
+        let taken = self.answer("write", ino, taken)?;
         u32::try_from(taken).map_err(|_| Errno::IO)
     }
 
@@ -553,7 +563,12 @@ impl Filesystem for Adapter {
         let copied = self
             .volume
             .copy_range((source, from.offset), (target, to.offset), len);
-        self.answer("copy", target, copied)
+        let copied = self.answer("copy", target, copied)?;
+        if copied > 0 && self.volume.accessed(source) {
+            // Of a copy the kernel expects no such thing.
+            self.notifier.attributes(from.node);
+        }
+        Ok(copied)
     }
 
     fn fsync(&self, _: Caller, node: NodeId, _: u64, datasync: bool) -> Result<(), Errno> {
@@ -580,7 +595,7 @@ impl Filesystem for Adapter {
     ) -> Result<i32, Errno> {
         match call.command {
             trim::COMMAND => self.trim(caller, call, output),
-            _ => self.flags_ioctl(ino_of(node), call, output),
+            _ => self.flags_ioctl(node, call, output),
         }
     }
 

@@ -5,8 +5,7 @@ use std::io;
 use std::path::Path;
 
 use loamfs_format::Ino;
-use loamfs_format::xattr::Xattr;
-use loamfs_fs::{Volume, XattrMode};
+use loamfs_fs::{Error, Volume, XattrMode};
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -18,7 +17,7 @@ const ANSWER_MAX: usize = 1 << 16;
 
 /// Whether an attribute is taken along: `user.` by everybody, the rest by root.
 fn travels(name: &[u8]) -> bool {
-    name.starts_with(b"user.") || geteuid().is_root() && Xattr::split_name(name).is_some()
+    !name.is_empty() && (name.starts_with(b"user.") || geteuid().is_root())
 }
 
 /// Gives an inode the attributes of a file.
@@ -38,9 +37,11 @@ pub fn put(volume: &Volume, path: &Path, ino: Ino) -> Result<(), Failure> {
             Err(Errno::NODATA | Errno::NOTSUP) => continue,
             value => value.map_err(failed)?,
         };
-        volume
-            .setxattr(ino, name, &value, XattrMode::Any)
-            .map_err(|error| Failure::volume(path, &error))?;
+        match volume.setxattr(ino, name, &value, XattrMode::Any) {
+            // What only the file system that it comes from has.
+            Ok(()) | Err(Error::Unsupported) => {}
+            Err(error) => return Err(Failure::volume(path, &error)),
+        }
     }
     Ok(())
 }

@@ -51,6 +51,11 @@ read_without_trace() {
     python3 -c "import os, sys; os.read(os.open(sys.argv[1], os.O_RDONLY | os.O_NOATIME), 100)" "$mnt/file"
 }
 
+copy_file() {
+    python3 -c "import os, sys
+os.copy_file_range(os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_WRONLY | os.O_CREAT), 100)" "$mnt/file" "$mnt/copy"
+}
+
 mkdir "$mnt"
 "$loamfs" mkfs --size 256M "$image" >"$work/out"
 
@@ -69,6 +74,9 @@ echo more >>"$mnt/file"
 moves file read_file || fail "relatime: a read after another write"
 moves dir ls "$mnt/dir" || fail "relatime: a directory"
 if moves dir ls "$mnt/dir"; then fail "relatime: a directory again"; fi
+touch -a -d '2 days ago' "$mnt/file"
+moves file copy_file || fail "relatime: the source of a copy"
+if moves file copy_file; then fail "relatime: the source of a copy again"; fi
 moves link readlink "$mnt/link" || fail "relatime: a link"
 ok "relatime sets the times of what changed since"
 
@@ -78,6 +86,7 @@ shown rw
 [ "$kept $kept_dir" = "$(atime file) $(atime dir)" ] || fail "not kept over an unmount"
 for _ in 1 2; do
     moves file read_file || fail "strictatime"
+    moves file copy_file || fail "strictatime: the source of a copy"
     moves dir ls "$mnt/dir" || fail "strictatime: a directory"
 done
 if moves file read_without_trace; then fail "O_NOATIME"; fi

@@ -13,6 +13,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 
 ACCESS, DEFAULT, CAPABILITY = "system.posix_acl_access", "system.posix_acl_default", "security.capability"
 OWNER, USER, GROUP, NAMED_GROUP, MASK, OTHER = 1, 2, 4, 8, 16, 32
@@ -406,6 +407,78 @@ def projects():
     print(tried(lambda: os.rename("projects/own", "projects/moved")))
 
 
+def copied(path, target, length):
+    with_file(path, os.O_RDONLY, lambda fd: with_file(target, os.O_WRONLY, lambda to: os.copy_file_range(fd, to, length)))
+
+
+def times():
+    """Which times of a file what is done to it moves, though much of it changes nothing."""
+    os.mkdir("times")
+    acts = {
+        "truncate to the same": lambda path: os.truncate(path, 7),
+        "ftruncate to the same": lambda path: with_file(path, os.O_RDWR, lambda fd: os.ftruncate(fd, 7)),
+        "truncate to more": lambda path: os.truncate(path, 70_000),
+        "ftruncate to the same again": lambda path: with_file(path, os.O_RDWR, lambda fd: os.ftruncate(fd, 70_000)),
+        "open to cut": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
+        "open to cut nothing": lambda path: os.close(os.open(path, os.O_WRONLY | os.O_TRUNC)),
+        "chmod to the same": lambda path: os.chmod(path, 0o666),
+        "chown to the same": lambda path: os.chown(path, USERS[0], GROUPS[0]),
+        "chown to nobody": lambda path: os.chown(path, -1, -1),
+        "chattr": lambda path: set_flags(path, NODUMP),
+        "chattr to the same": lambda path: set_flags(path, NODUMP),
+        "write nothing": lambda path: with_file(path, os.O_WRONLY, lambda fd: os.write(fd, b"")),
+        "read": lambda path: with_file(path, os.O_RDONLY, lambda fd: os.read(fd, 10)),
+    }
+    for user in (0, *USERS):
+        path = f"times/{user}"
+        with open(path, "w") as file:
+            file.write("content")
+        os.chown(path, USERS[0], GROUPS[0])
+        os.chmod(path, 0o666)
+        for name, act in acts.items():
+            before = os.stat(path)
+            time.sleep(0.02)
+            said = as_user(user, GROUPS[0], [], lambda: act(path))
+            after = os.stat(path)
+            moved = [word for word in ("st_mtime_ns", "st_ctime_ns") if getattr(before, word) != getattr(after, word)]
+            print(user, name, said, *moved, after.st_size)
+    with open("times/source", "w") as file:
+        file.write("content" * 10_000)
+    os.utime("times/source", (1, 1))
+    for length in (0, 5, 50_000):
+        before = os.stat("times/source")
+        said = tried(lambda: copied("times/source", path, length))
+        after = os.stat("times/source")
+        print("copy", length, said, *(name for name in dir(after) if name.endswith("_ns") and getattr(before, name) != getattr(after, name)))
+    for bits in (IMMUTABLE, APPEND):
+        set_flags(path, bits)
+        print(f"{bits:x}", tried(lambda: os.chown(path, -1, -1)))
+        set_flags(path, 0)
+
+
+def attributes():
+    """Who may set, get and remove attributes of what is not theirs, by their names."""
+    os.mkdir("attributes")
+    paths = [make(f"attributes/{kind}", kind, 0o600)() or f"attributes/{kind}" for kind in ("file", "dir", "link", "fifo")]
+    names = ["system.evil", "system.", "system.posix_acl", ACCESS + "x", "System.evil", "foo.bar", "none", "user.", "user.name"]
+    names += ["trusted.name", "security.name"]
+    for user in (0, USERS[0]):
+        for path in [".", *paths]:
+            for name in names:
+                act = lambda action: as_user(user, user, [], lambda: action(path))
+                print(
+                    user,
+                    path,
+                    name,
+                    act(lambda path: os.getxattr(path, name, follow_symlinks=False)),
+                    act(lambda path: os.removexattr(path, name, follow_symlinks=False)),
+                    act(lambda path: os.setxattr(path, name, b"value", follow_symlinks=False)),
+                    act(lambda path: os.getxattr(path, name, follow_symlinks=False)),
+                    act(lambda path: os.removexattr(path, name, follow_symlinks=False)),
+                    act(lambda path: sorted(os.listxattr(path, follow_symlinks=False))),
+                )
+
+
 def refusals():
     """Lists that cannot be."""
     os.mkdir("refused")
@@ -450,6 +523,8 @@ privileges()
 execution()
 groups()
 flags()
+times()
+attributes()
 refusals()
 many_entries()
 sequence(random.Random(seed), steps)

@@ -73,7 +73,7 @@ done
 # ---- tools --------------------------------------------------------------------------------------------------------------
 
 mount_it
-head -c 100 /dev/zero >"$mnt/tiny"
+head -c 100 /dev/urandom >"$mnt/tiny"
 head -c 9000 /dev/urandom >"$mnt/small"
 head -c 3000000 /dev/urandom >"$mnt/large"
 truncate -s 10M "$mnt/large"
@@ -83,12 +83,19 @@ for size in tiny:inode small:log large:home; do
 done
 "$loamfs" map "$mnt/large" | tail -1 | grep -q hole || fail "map of a hole"
 expect 64 "$loamfs" map "$work/out"
-"$loamfs" map --json "$mnt/large" >"$work/map"
+for name in tiny large; do
+    "$loamfs" map --json "$mnt/$name" >"$work/$name.map"
+done
+tiny_sum=$(sha256sum <"$mnt/tiny")
 sum=$(sha256sum <"$mnt/large")
+tiny=$(stat -c %i "$mnt/tiny")
+version=$(printf %08x $(($(lsattr -v "$mnt/tiny" | awk '{print $1}') & 0xffffffff)))
 "$loamfs" unmount "$mnt"
-"$loamfs" map --json "$image" /large | diff - "$work/map" || fail "map says something else of an unmounted volume"
+"$loamfs" dump "$image" inode "$tiny" | grep -q "generation $version\b" || fail "lsattr -v says $version"
+"$loamfs" map --json "$image" /large | diff - "$work/large.map" || fail "map says something else of an unmounted volume"
 # Where the map says, there it is.
-python3 - "$work/map" "$image" "${sum%% *}" <<'END'
+for name in "tiny ${tiny_sum%% *}" "large ${sum%% *}"; do
+    python3 - "$work/${name% *}.map" "$image" "${name#* }" <<'END'
 import hashlib, json, sys
 pieces, whole = json.load(open(sys.argv[1])), hashlib.sha256()
 with open(sys.argv[2], "rb") as image:
@@ -100,6 +107,7 @@ with open(sys.argv[2], "rb") as image:
             whole.update(image.read(piece["length"]))
 assert whole.hexdigest() == sys.argv[3]
 END
+done
 ok "map says where a file's bytes are, mounted or not"
 
 [ "$("$loamfs" label "$image")" = first ] || fail "label"
@@ -114,6 +122,34 @@ expect 65 "$loamfs" probe /dev/zero
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
 ok "labels are read and changed, mounted or not"
+
+mount_it
+python3 - "$mnt/tiny" <<'END' || fail "what is stored through a mapping of an immutable file stays in the page cache"
+import mmap, os, subprocess, sys, time
+fd = os.open(sys.argv[1], os.O_RDWR)
+content = os.pread(fd, 100, 0)
+subprocess.run(["chattr", "+i", sys.argv[1]], check=True)
+for _ in range(3):
+    mapping = mmap.mmap(fd, 100)
+    mapping[:9] = b"elsewhere"
+    try:
+        mapping.flush()
+        sys.exit("it was written")
+    except OSError:
+        pass
+    tries = 0
+    while os.pread(fd, 100, 0) != content or mapping[:] != content:
+        tries += 1
+        assert tries < 100
+        time.sleep(0.1)
+subprocess.run(["chattr", "-i", sys.argv[1]], check=True)
+mapping[:9] = b"elsewhere"
+mapping.flush()
+assert os.pread(fd, 9, 0) == b"elsewhere"
+END
+"$loamfs" unmount "$mnt"
+[ "$("$loamfs" cat "$image" /tiny | head -c 9)" = elsewhere ] || fail "a mapping of what is not immutable any more"
+ok "what a mapping stores of an immutable file is not shown to readers"
 
 # Image files lose what the volume does not need.
 mount_it -o discard

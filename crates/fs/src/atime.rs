@@ -46,17 +46,18 @@ fn is_due(rule: AtimeRule, inode: &Inode, now: Timestamp) -> bool {
 }
 
 impl Core {
-    /// An inode was read. One that is not in memory any more, and one for which there is no room, stays as it is.
-    pub fn accessed(&mut self, ino: Ino) {
+    /// An inode was read; returns whether that set its access time. One that is not in memory any more, and one for which
+    /// there is no room, stays as it is.
+    pub fn accessed(&mut self, ino: Ino) -> bool {
         if self.read_only || self.atimes.rule.when == AtimeWhen::Never {
-            return;
+            return false;
         }
         let now = self.clock.now();
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
+            return false;
         };
         if !is_due(self.atimes.rule, &node.inode, now) {
-            return;
+            return false;
         }
         if !node.dirty {
             let Atimes {
@@ -65,7 +66,7 @@ impl Core {
                 ..
             } = &mut self.atimes;
             if waiting.len() >= *waiting_max && !waiting.contains_key(&ino) {
-                return;
+                return false;
             }
             waiting.insert(ino, Atime::new(now, node.inode.ssn));
         }
@@ -73,6 +74,7 @@ impl Core {
         if self.atimes.waiting.len() > self.atimes.waiting_max / 2 {
             self.note_dirty();
         }
+        true
     }
 
     /// Brings an inode into memory, with the access time that counts.

@@ -2,12 +2,12 @@
 
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::error::Error;
+use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::homed::UNIT;
 use crate::inodes::Node;
-use loamfs_format::ifile::block_of;
-use loamfs_format::inode::{Body, FileExtent};
+use loamfs_format::ifile::{block_of, slot_of};
+use loamfs_format::inode::{Body, FileExtent, SIZE, TAIL};
 use loamfs_format::{FragAddr, Ino};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,7 +22,7 @@ pub enum Place {
     Hole,
     /// In memory only; the next commit writes it.
     Memory,
-    /// In the inode, whose block starts at this byte of the device.
+    /// In the inode from this byte on.
     Inode(u64),
     /// In the log from this byte on: a small file.
     Log(u64),
@@ -105,7 +105,12 @@ impl Core {
             Body::Small(pointer) => Place::Log(self.geometry.byte_offset(pointer.addr)),
             Body::Inline(_) => {
                 let entry = self.maps.ifile_entry(&mut self.blocks, block_of(ino))?;
-                Place::Inode(self.geometry.byte_offset(entry.pointer.addr))
+                let missing = Corrupt::Missing {
+                    ino,
+                    what: "its place in the inode block",
+                };
+                let within = entry.offset_of(slot_of(ino)).ok_or(missing)? + (SIZE - TAIL);
+                Place::Inode(self.geometry.byte_offset(entry.pointer.addr) + within as u64)
             }
             _ => Place::Hole,
         })

@@ -694,7 +694,9 @@ impl Core {
         i.uid = set.uid.unwrap_or(i.uid);
         i.gid = set.gid.unwrap_or(i.gid);
         i.atime = set.atime.map_or(i.atime, time);
-        i.mtime = set.mtime.map_or(i.mtime, time);
+        // A size that is set is a change of the content, even to what it was.
+        let changed = set.size.map_or(i.mtime, |_| now);
+        i.mtime = set.mtime.map_or(changed, time);
         i.ctime = set.ctime.unwrap_or(now);
         self.touch(ino);
         self.attr(ino)

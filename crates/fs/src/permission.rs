@@ -198,16 +198,15 @@ pub(crate) fn may_set_flags(from: InodeFlags, to: InodeFlags) -> Result<(), Erro
     refuse(from, flag::IMMUTABLE & to.bits)
 }
 
-/// Whether an inode's attributes may be set so. Times may become now where only growing is allowed.
+/// Whether an inode's attributes may be set so. Times may become now where only growing is allowed, that of the last change
+/// by a request that asks for nothing else.
 pub(crate) fn may_set(flags: InodeFlags, set: &SetAttr) -> Result<(), Error> {
     let chosen = |time| matches!(time, Some(SetTime::At(_)));
     let named = set.mode.is_some() || set.uid.is_some() || set.gid.is_some();
     if named || set.size.is_some() || chosen(set.atime) || chosen(set.mtime) {
         may_change(flags)
-    } else if set.atime.is_some() || set.mtime.is_some() {
-        may_grow(flags)
     } else {
-        Ok(())
+        may_grow(flags)
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
-use crate::permission;
+use crate::permission::{self, AclKind};
 use crate::tree::{Aggregate, Tree};
 use crate::types::XattrMode;
 use loamfs_format::dirent::{DISCRIMINATORS, INLINE_OVERHEAD, InlineMap, NAME_MAX, hash_key};
@@ -51,6 +51,19 @@ pub(crate) fn tree(inode: &Inode) -> Tree {
         generation: inode.generation,
         aggregate: Aggregate::NONE,
     }
+}
+
+/// The number of a name's namespace, and the rest of it. Under `system.` there are the access lists alone: the kernel lets
+/// anybody ask for such a name, and leaves it to the file system which there are.
+fn split(name: &[u8]) -> Result<(u8, &[u8]), Error> {
+    let (namespace, short) = Xattr::split_name(name).ok_or(Error::Unsupported)?;
+    if name.starts_with(b"system.") && AclKind::of(name).is_none() {
+        return Err(Error::Unsupported);
+    }
+    if short.is_empty() || short.contains(&0) {
+        return Err(Error::Invalid("the attribute's name is empty"));
+    }
+    Ok((namespace, short))
 }
 
 fn inline(inode: &Inode) -> Result<InlineMap, Stop> {
@@ -112,6 +125,7 @@ impl Core {
 
     /// The value of an attribute.
     pub fn getxattr(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
+        split(name)?;
         let (key, xattr, _) = self.find_xattr(ino, name)?.ok_or(Error::NoAttribute)?;
         match xattr.value {
             Value::Bytes(bytes) => Ok(bytes),
@@ -128,13 +142,11 @@ impl Core {
         }
     }
 
-    /// The full names of all attributes.
+    /// The full names of all attributes that can be asked for: a volume may hold others (FORMAT.md, section 8).
     pub fn listxattr(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>, Stop> {
-        Ok(self
-            .xattrs(ino)?
-            .into_iter()
-            .map(|(_, xattr)| xattr.full_name())
-            .collect())
+        let all = self.xattrs(ino)?.into_iter();
+        let names = all.map(|(_, xattr)| xattr.full_name());
+        Ok(names.filter(|name| split(name).is_ok()).collect())
     }
 
     /// Sets an attribute. Access lists are [`Core::set_acl`]'s.
@@ -161,10 +173,7 @@ impl Core {
         value: Vec<u8>,
         how: XattrMode,
     ) -> Result<Put, Stop> {
-        let (namespace, short) = Xattr::split_name(name).ok_or(Error::Unsupported)?;
-        if short.is_empty() || short.contains(&0) {
-            return Err(Error::Invalid("the attribute's name is empty").into());
-        }
+        let (namespace, short) = split(name)?;
         if name.len() > NAME_MAX || value.len() > VALUE_MAX {
             return Err(Error::Range.into());
         }
@@ -203,7 +212,7 @@ impl Core {
         value: Vec<u8>,
         taken: &[u64],
     ) -> Result<(u64, Put), Stop> {
-        let (namespace, short) = Xattr::split_name(name).ok_or(Error::Unsupported)?;
+        let (namespace, short) = split(name)?;
         let first = hash_key(&self.sb.hash_key, name);
         let key = (first..first + DISCRIMINATORS).find(|key| !taken.contains(key));
         let key = key.ok_or(Error::NoSpace)?;
@@ -306,6 +315,7 @@ impl Core {
 
     /// Finds an attribute, and reads what taking it out needs.
     pub fn prepare_take(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
+        split(name)?;
         let Some(found) = self.find_xattr(ino, name)? else {
             return Ok(None);
         };

@@ -159,3 +159,33 @@ fn set_user_id_goes_when_it_must() {
     volume.drop_privileges(ROOT_INO).unwrap();
     assert_eq!(permissions(&volume, ROOT_INO), 0o2777);
 }
+
+#[test]
+fn nothing_but_access_lists_is_under_system() {
+    let (_, volume) = mounted(64 << 20);
+    let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
+    let longer = [ACCESS, b"x"].concat();
+    for name in [
+        &b"system."[..],
+        b"system.evil",
+        b"system.posix_acl",
+        &longer,
+        b"System.posix_acl_access",
+        b"foo.bar",
+        b"none",
+    ] {
+        let refused = [
+            set(&volume, file, name, b"value"),
+            volume.getxattr(file, name).map(drop),
+            volume.removexattr(file, name),
+        ];
+        for result in refused {
+            assert!(matches!(result, Err(Error::Unsupported)), "{result:?}");
+        }
+    }
+    let empty = volume.getxattr(file, b"user.");
+    assert!(matches!(empty, Err(Error::Invalid(_))), "{empty:?}");
+    let missing = volume.getxattr(file, b"user.name");
+    assert!(matches!(missing, Err(Error::NoAttribute)), "{missing:?}");
+    assert!(volume.listxattr(file).unwrap().is_empty());
+}

@@ -52,9 +52,9 @@ fn map(volume: &Volume, ino: Ino) -> Vec<Piece> {
 fn is_true(device: &dyn Device, volume: &Volume, ino: Ino) {
     for piece in map(volume, ino) {
         let at = match piece.place {
-            Place::Log(at) | Place::Home(at) => at,
+            Place::Inode(at) | Place::Log(at) | Place::Home(at) => at,
             Place::Image { image, .. } => image,
-            Place::Hole | Place::Memory | Place::Inode(_) => continue,
+            Place::Hole | Place::Memory => continue,
         };
         let there = read_exact(device, at, piece.len as usize, IoKind::Other).unwrap();
         let read = volume.read(ino, piece.offset, piece.len as usize).unwrap();
@@ -89,7 +89,9 @@ fn a_file_is_in_memory_until_it_is_committed() {
     assert_eq!(places(&volume, tiny), [(0, 100, "inode")]);
     assert_eq!(places(&volume, small), [(0, 5_000, "log")]);
     assert_eq!(places(&volume, large), [(0, 3 * BLOCK + 17, "home")]);
-    is_true(device.as_ref(), &volume, small);
+    for ino in [tiny, small, large] {
+        is_true(device.as_ref(), &volume, ino);
+    }
     let nothing = put(&volume, "nothing", b"");
     assert_eq!(places(&volume, nothing), []);
     assert!(matches!(volume.map(ROOT_INO, 0), Err(Error::IsDirectory)));

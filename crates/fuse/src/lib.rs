@@ -9,6 +9,7 @@
 //!   [`Reply`]. They know no transport.
 //! - [`Transport`] and [`Channel`]: where requests come from. [`DevFuse`] reads
 //!   `/dev/fuse`, with a descriptor for each thread.
+//! - [`Notifier`]: what the kernel is told without having asked.
 //! - [`mount()`], [`unmount`], [`find_mount`] and friends: the mount itself, and
 //!   [`LoopDevice`] for image files.
 //!
@@ -29,6 +30,7 @@ mod filesystem;
 mod init;
 mod loopdev;
 mod mount;
+mod notify;
 mod reply;
 mod request;
 mod session;
@@ -50,6 +52,7 @@ pub use mount::{
     BlockDevice, MountEntry, MountOptions, Mounted, detach, find_mount, is_dead, mount, mounts,
     remount, unmount,
 };
+pub use notify::Notifier;
 pub use reply::{ByteSink, DirEntry, DirPlusSink, DirSink, ReadReply, Reply, SharedBytes};
 pub use request::{NotARequest, RawRequest};
 /// The error number that answers a request.

@@ -24,7 +24,9 @@ impl NodeId {
     pub const NONE: Self = Self(0);
 }
 
-/// Who asks. Supplementary groups are not sent by the kernel.
+/// Who asks. Of the supplementary groups the kernel would send one, with requests that make something, if it is also the
+/// directory's (`FUSE_CREATE_SUPP_GROUP`). That is not asked for: the kernel has then decided already whether what is made
+/// keeps set-group-id, which is all that the group is good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// User id used for file access.

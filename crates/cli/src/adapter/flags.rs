@@ -1,11 +1,11 @@
-//! The ioctls of chattr(1) and lsattr(1), in both forms that Linux has. Who may set what the kernel has checked.
+//! The ioctls of chattr(1) and lsattr(1), flags in both forms that Linux has. Who may set what the kernel has checked.
 
-use loamfs_format::Ino;
 use loamfs_format::inode::flag;
 use loamfs_fs::types::InodeFlags;
-use loamfs_fuse::{ByteSink, Errno, IoctlCall};
+use loamfs_fuse::{ByteSink, Errno, IoctlCall, NodeId};
 
 use super::Adapter;
+use super::convert::ino_of;
 
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`: the flags alone.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -13,6 +13,8 @@ const SET_FLAGS: u32 = 0x4008_6602;
 /// `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`: a structure of flags of other numbers, project, and sizes of extents.
 const GET_ATTRIBUTES: u32 = 0x801c_581f;
 const SET_ATTRIBUTES: u32 = 0x401c_5820;
+/// `FS_IOC_GETVERSION`: the generation. Its number promises more bytes than the four that there are.
+const GET_VERSION: u32 = 0x8008_7601;
 /// Bytes of that structure; its flags are the first four.
 const ATTRIBUTES_SIZE: usize = 28;
 /// Where the project stands in it.
@@ -47,12 +49,18 @@ fn word(bytes: &[u8]) -> Result<u32, Errno> {
 impl Adapter {
     pub(super) fn flags_ioctl(
         &self,
-        ino: Ino,
+        node: NodeId,
         call: IoctlCall<'_>,
         output: &mut ByteSink<'_>,
     ) -> Result<i32, Errno> {
+        let ino = ino_of(node);
         let flags = || self.answer("reading flags", ino, self.volume.flags(ino));
-        let set = |flags| self.answer("setting flags", ino, self.volume.set_flags(ino, flags));
+        let set = |flags| {
+            self.answer("setting flags", ino, self.volume.set_flags(ino, flags))?;
+            // The kernel does not expect that this moves the time of the last change.
+            self.notifier.attributes(node);
+            Ok(())
+        };
         match call.command {
             GET_FLAGS => output.put(&flags()?.bits.to_ne_bytes()),
             SET_FLAGS => set(InodeFlags {
@@ -70,6 +78,10 @@ impl Adapter {
                 bits: from_structure(word(call.input)?).ok_or(Errno::OPNOTSUPP)?,
                 project: word(call.input.get(PROJECT).ok_or(Errno::INVAL)?)?,
             })?,
+            GET_VERSION => {
+                let attr = self.answer("reading the generation", ino, self.volume.getattr(ino))?;
+                output.put(&attr.generation.to_ne_bytes());
+            }
             _ => return Err(Errno::NOTTY),
         }
         Ok(0)

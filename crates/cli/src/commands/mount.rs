@@ -39,6 +39,9 @@ use crate::output::print_lines;
 ///
 /// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
 /// ro, rw, nosuid, nodev, noexec, sync, dirsync and those for access times.
+///
+/// FUSE gives no file system FICLONE, FIEMAP, FIFREEZE, swap files, and some more: the README, in
+/// /usr/share/doc/loamfs where a package was installed, has the list (What FUSE does not give).
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// Mount options, separated by commas.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
 use loamfs_fs::{AtimeWhen, Env, Error, OpenOptions, Ownership, Volume};
-use loamfs_fuse::{MountEntry, MountOptions, Mounted, Session, find_mount};
+use loamfs_fuse::{MountEntry, MountOptions, Mounted, Notifier, Session, find_mount};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
 use super::control::{self, Server};
@@ -248,8 +248,10 @@ fn serve(
         spec.foreground,
         Arc::downgrade(&volume),
     )?;
+    let notifier = Notifier::start(&attached.mounted)
+        .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
     let writers = Writers::start(&volume)?;
-    let adapter = Adapter::new(volume, Arc::clone(&state) as Arc<dyn Events>);
+    let adapter = Adapter::new(volume, notifier, Arc::clone(&state) as Arc<dyn Events>);
     let mut session = Session::new(adapter::config());
     if let Some(threads) = spec.options.threads {
         session = session.workers(threads);

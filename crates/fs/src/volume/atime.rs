@@ -6,9 +6,10 @@ use loamfs_format::{Ino, InodeBlockNo};
 
 impl Volume {
     /// Notes that somebody read an inode just now: a file's content, a directory's entries, a link's target. It costs
-    /// the device nothing and cannot fail: a time that finds no room in memory, or later on the volume, is dropped.
-    pub fn accessed(&self, ino: Ino) {
-        self.core().accessed(ino);
+    /// the device nothing and cannot fail: a time that finds no room in memory, or later on the volume, is dropped. Returns
+    /// whether the inode's access time is another now.
+    pub fn accessed(&self, ino: Ino) -> bool {
+        self.core().accessed(ino)
     }
 
     /// Sets which reads count from now on.

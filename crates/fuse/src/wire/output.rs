@@ -109,6 +109,11 @@ output!(InitOut [64] {
 });
 output!(IoctlOut [16] { result: i32, flags: u32, in_iovs: u32, out_iovs: u32 });
 output!(LseekOut [8] { offset: u64 });
+
+/// In the place of a reply's error: what the server tells by itself. `FUSE_NOTIFY_INVAL_INODE`.
+pub(crate) const INVAL_INODE: i32 = 2;
+output!(NotifyInvalInodeOut [24] { ino: u64, off: i64, len: i64 });
+
 output!(
     /// In front of each name in a READDIR reply, which is padded to 8 bytes.
     Dirent [24] { ino: u64, off: u64, namelen: u32, kind: u32 }

@@ -29,7 +29,7 @@ pub(super) fn make() -> Made<Image> {
     files
         .iter()
         .take(3)
-        .for_each(|ino| shop.volume.accessed(*ino));
+        .for_each(|ino| _ = shop.volume.accessed(*ino));
     shop.volume.sync()?;
     shop.pass();
     for ino in files.iter().skip(5).chain(&dirs) {

@@ -79,7 +79,8 @@ fn names(shop: &Workshop) -> Made<()> {
     Ok(())
 }
 
-/// Attributes in the inode, in a tree, and in blocks of their own.
+/// Attributes in the inode, in a tree, and in blocks of their own. The kept volume has one more, `system.in-two`, from when
+/// anybody could set such: it is hidden, and no damage.
 fn attributes(shop: &Workshop) -> Made<()> {
     let dir = shop.dir(ROOT_INO, "attributes")?;
     shop.attribute(dir, "user.of-a-directory", b"")?;
@@ -96,7 +97,6 @@ fn attributes(shop: &Workshop) -> Made<()> {
     }
     shop.attribute(tree, "trusted.longest-in-a-tree", &text("t", 1024))?;
     shop.attribute(tree, "user.in-a-block", &text("block", 1025))?;
-    shop.attribute(tree, "system.in-two", &text("two", 20_000))?;
     Ok(())
 }
 

@@ -1,0 +1,84 @@
+//! Telling the kernel, without being asked, that what it knows is not so any more.
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use rustix::io::write;
+use zerocopy::IntoBytes;
+
+use crate::wire::header::{OUT_HEADER_LEN, OutHeader};
+use crate::wire::output::{INVAL_INODE, NotifyInvalInodeOut};
+use crate::{Errno, Error, Mounted, NodeId};
+
+/// Makes the kernel forget what it knows of inodes. Dropping it ends its thread.
+pub struct Notifier {
+    connection: Arc<OwnedFd>,
+    contents: Sender<(NodeId, Range<u64>)>,
+}
+
+impl Notifier {
+    /// A notifier for a mount.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`].
+    pub fn start(mounted: &Mounted) -> Result<Self, Error> {
+        let connection = Arc::clone(mounted.connection());
+        let (contents, waiting) = channel();
+        let shared = Arc::clone(&connection);
+        thread::Builder::new()
+            .name("notifier".into())
+            .spawn(move || forget_contents(&shared, &waiting))
+            .map_err(Error::Thread)?;
+        Ok(Self {
+            connection,
+            contents,
+        })
+    }
+
+    /// Has the kernel ask for an inode's attributes before it shows them again.
+    pub fn attributes(&self, node: NodeId) {
+        // An offset below zero leaves the content alone, so that there is nothing to wait for.
+        tell(&self.connection, node, -1, 0);
+    }
+
+    /// Has the kernel forget the bytes of a file that it keeps in its page cache, soon: by a thread of its own, as that
+    /// waits for whoever reads or writes those pages, which may be the very request that is being carried out.
+    pub fn content(&self, node: NodeId, range: Range<u64>) {
+        // The thread ends with this.
+        let _ = self.contents.send((node, range));
+    }
+}
+
+fn forget_contents(connection: &OwnedFd, waiting: &Receiver<(NodeId, Range<u64>)>) {
+    for (node, range) in waiting {
+        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let len = signed(range.end.saturating_sub(range.start));
+        tell(connection, node, signed(range.start), len);
+    }
+}
+
+fn tell(connection: &OwnedFd, node: NodeId, off: i64, len: i64) {
+    let body = NotifyInvalInodeOut {
+        ino: node.0,
+        off,
+        len,
+    };
+    let mut message = [0; OUT_HEADER_LEN + size_of::<NotifyInvalInodeOut>()];
+    let header = OutHeader {
+        len: message.len() as u32,
+        error: INVAL_INODE,
+        unique: 0,
+    };
+    let (head, rest) = message.split_at_mut(OUT_HEADER_LEN);
+    head.copy_from_slice(header.as_bytes());
+    rest.copy_from_slice(body.as_bytes());
+    match write(connection, &message) {
+        // It knows nothing of the inode, or the mount is gone.
+        Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}
+        Err(errno) => tracing::warn!(%errno, "the kernel refused a notice"),
+    }
+}
