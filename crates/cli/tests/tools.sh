@@ -43,15 +43,6 @@ import functools, json, sys
 print(functools.reduce(lambda value, name: value[name], '$1'.split('.'), json.load(sys.stdin)))"
 }
 
-# Waits, for half a minute at most, until a command succeeds.
-until_it() {
-    for _ in $(seq 300); do
-        if "$@"; then return; fi
-        sleep 0.1
-    done
-    fail "never: $*"
-}
-
 is_unmounted() {
     ! grep -q " $1 " /proc/self/mountinfo
 }
