@@ -202,6 +202,24 @@ printf '#!/bin/sh\n' >"$mnt/script"
 chmod +x "$mnt/script"
 ! "$mnt/script" 2>/dev/null || fail "noexec"
 "$loamfs" unmount "$mnt"
+# Links are there, and lead nowhere; also where a remount says so.
+follows() { cat "$mnt/link" >/dev/null 2>"$work/out"; }
+leads_nowhere() {
+    [ "$(readlink "$mnt/link")" = script ] || fail "nosymfollow: a link is not there"
+    ! follows || fail "nosymfollow"
+    grep -q "Too many levels" "$work/out" || fail "nosymfollow: $(cat "$work/out")"
+    findmnt -n -o OPTIONS "$mnt" | grep -qw nosymfollow || fail "nosymfollow is not shown"
+}
+mount -t loamfs -o "nosymfollow,iversion,nomand,log=$work/daemon.log" "$image" "$mnt"
+ln -s script "$mnt/link"
+leads_nowhere
+mount -o remount,symfollow "$mnt"
+follows || fail "remount,symfollow"
+mount -o remount,nosymfollow "$mnt"
+leads_nowhere
+umount "$mnt"
+expect 1 "$loamfs" mount -o context=system_u:object_r:tmp_t:s0 "$image" "$mnt"
+grep -q SELinux "$work/out" || fail "context= is refused without a reason"
 for kind in "" plain; do
     mount_it -o uid=1234,gid=4321 -o "$kind"
     touch "$mnt/new$kind"
@@ -213,7 +231,7 @@ for kind in "" plain; do
 done
 "$loamfs" stat --json "$image" /new | grep -q '"uid": 1234' || fail "the owner is not stored"
 "$loamfs" stat --json "$image" / | grep -q '"uid": 0' || fail "the root directory was given away"
-ok "nosuid, nodev, noexec, uid and gid"
+ok "nosuid, nodev, noexec, nosymfollow, uid and gid"
 
 # ---- remount --------------------------------------------------------------------------------------------------------------
 
@@ -422,7 +440,9 @@ if [ -u "$(command -v fusermount3)" ]; then
     kill -9 "$pid"
     until_it is_unmounted "$own/mnt"
     [ "$($user "$loamfs" cat "$own/volume.img" /file)" = mine ] || fail "rootless: what was synced"
-    ok "rootless: uid and gid, map, and a daemon that dies"
+    expect 32 $user "$loamfs" mount -o nosymfollow "$own/volume.img" "$own/mnt"
+    grep -q nosymfollow "$work/out" || fail "rootless: nosymfollow is refused without a reason"
+    ok "rootless: uid and gid, map, a daemon that dies, and no option that is dropped"
 else
     echo "skipped: fusermount3 is not set-user-id"
 fi

@@ -27,8 +27,8 @@ use crate::output::print_lines;
 ///
 /// Options: ro, rw, cache=SIZE (256M), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
-/// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, sync, dirsync,
-/// relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
+/// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, nosymfollow
+/// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
 /// here are ignored. The kernel checks permissions.
 ///
 /// A read sets a file's access time if the file has changed since, and once a day (relatime), always
@@ -38,7 +38,7 @@ use crate::output::print_lines;
 /// unmount. Such as find no space are dropped.
 ///
 /// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
-/// ro, rw, nosuid, nodev, noexec, sync, dirsync and those for access times.
+/// ro, rw, nosuid, nodev, noexec, nosymfollow, sync, dirsync and those for access times.
 #[derive(Debug, Args)]
 pub struct MountArgs {
     /// Mount options, separated by commas.

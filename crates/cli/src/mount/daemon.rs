@@ -190,6 +190,7 @@ pub fn mount_options(spec: &Spec) -> MountOptions {
         nosuid: options.nosuid,
         nodev: options.nodev,
         noexec: options.noexec,
+        nosymfollow: options.nosymfollow,
         noatime: atime.when == AtimeWhen::Never,
         strictatime: atime.when == AtimeWhen::Always,
         nodiratime: !atime.directories,

@@ -28,6 +28,8 @@ pub struct Options {
     pub nodev: bool,
     /// Refuse to execute programs.
     pub noexec: bool,
+    /// Follow no symbolic link.
+    pub nosymfollow: bool,
     /// Write everything at once.
     pub synchronous: bool,
     /// Write changes of directories at once.
@@ -94,6 +96,8 @@ impl Options {
             ("nodev", None) => self.nodev = true,
             ("exec", None) => self.noexec = false,
             ("noexec", None) => self.noexec = true,
+            ("symfollow", None) => self.nosymfollow = false,
+            ("nosymfollow", None) => self.nosymfollow = true,
             ("sync", None) => self.synchronous = true,
             ("async", None) => self.synchronous = false,
             ("dirsync", None) => self.dirsync = true,
@@ -123,6 +127,12 @@ impl Options {
             ("threads", Some(value)) => self.threads = Some(threads(value)?),
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
             (name, value) if is_ignored(name, value) => {}
+            // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
+            ("context" | "fscontext" | "defcontext" | "rootcontext", _) => {
+                return Err(Failure::usage(format!(
+                    "LoamFS has no SELinux labels; leave `{word}` out"
+                )));
+            }
             ("cache" | "commit" | "threads" | "log" | "uid" | "gid", _) => {
                 return Err(Failure::usage(format!(
                     "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
@@ -144,9 +154,10 @@ impl Options {
 }
 
 /// Options that mean something to mount(8) or fstab(5) but nothing here: access times are always
-/// written late, permissions are always checked by the kernel, names of the mount are our own.
+/// written late, permissions are always checked by the kernel, names of the mount are our own, no
+/// kernel has mandatory locks any more, and inodes have no number of changes that could be asked for.
 fn is_ignored(name: &str, value: Option<&str>) -> bool {
-    const WORDS: [&str; 13] = [
+    const WORDS: [&str; 16] = [
         "auto",
         "noauto",
         "nouser",
@@ -159,7 +170,10 @@ fn is_ignored(name: &str, value: Option<&str>) -> bool {
         "default_permissions",
         "silent",
         "loud",
-        "nosymfollow",
+        "mand",
+        "nomand",
+        "iversion",
+        "noiversion",
     ];
     // The last ones are what the mount table shows of any FUSE mount, which mount(8) repeats at a remount.
     const WITH_VALUE: [&str; 9] = [
@@ -236,8 +250,9 @@ mod tests {
 
     #[test]
     fn generic_options_are_taken_or_ignored() {
-        let options =
-            parsed("rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,lazytime,fsname=x");
+        let options = parsed(
+            "rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,lazytime,fsname=x,iversion,nomand",
+        );
         let expected = Options {
             nofail: true,
             ..Options::default()
@@ -256,6 +271,8 @@ mod tests {
     fn later_options_win() {
         assert!(!parsed("ro,rw").read_only);
         assert!(parsed("rw,ro").read_only);
+        assert!(!parsed("nosymfollow,symfollow").nosymfollow);
+        assert!(parsed("symfollow,nosymfollow").nosymfollow);
         let user = parsed("user,exec");
         assert!(user.nosuid && user.nodev && !user.noexec);
     }
