@@ -259,13 +259,17 @@ mount -o remount,rw "$mnt"
 echo after >"$mnt/file"
 mount -o remount,rw,noexec "$mnt"
 grep " $mnt " /proc/self/mountinfo | grep -q noexec || fail "remount,noexec"
+mount -o remount,cache=256M,commit=5,nodiscard "$mnt" 2>"$work/out"
+[ ! -s "$work/out" ] || fail "a remount that changes nothing says $(cat "$work/out")"
+mount -o remount,cache=128M,uid=5,commit=5 "$mnt" 2>"$work/out"
+grep -q "the next mount does: cache, uid\$" "$work/out" || fail "options that a remount leaves alone: $(cat "$work/out")"
 umount "$mnt"
 [ "$("$loamfs" cat "$image" /file)" = after ] || fail "writes after remount,rw"
 mount_it -o ro
 expect 32 mount -o remount,rw "$mnt"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
-ok "remount,ro stops the daemon too, remount,rw starts it again"
+ok "remount,ro stops the daemon too, remount,rw starts it again; what a remount leaves alone is said"
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------------
 
@@ -466,7 +470,8 @@ END
 losetup -d "$device"
 mount -T "$work/fstab" -a
 mountpoint -q "$mnt" || fail "mount -a"
-mount -T "$work/fstab" -o remount,ro "$mnt"
+mount -T "$work/fstab" -o remount,ro "$mnt" 2>"$work/out"
+[ ! -s "$work/out" ] || fail "a remount by fstab says $(cat "$work/out")"
 [ "$(figure read_only)" = True ] || fail "remount by fstab"
 umount "$mnt"
 is_detached_here() { ! losetup -j "$image" | grep -q .; }

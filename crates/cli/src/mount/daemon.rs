@@ -121,7 +121,7 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
     let mut options = OpenOptions {
         read_only: spec.options.read_only,
         flights: writers::COUNT,
-        discard: spec.options.discard,
+        discard: spec.options.discard.unwrap_or_default(),
         atime: spec.options.atime.unwrap_or_default(),
         owner: Ownership {
             uid: spec.options.uid,
