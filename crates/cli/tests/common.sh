@@ -53,6 +53,15 @@ expect() {
     fi
 }
 
+# Waits, for half a minute at most, until a command succeeds.
+until_it() {
+    for _ in $(seq 300); do
+        if "$@"; then return; fi
+        sleep 0.1
+    done
+    fail "never: $*"
+}
+
 # The last line, by which a script may be judged: its name, and its exit code; behind what the daemons have to say.
 tally() {
     if [ "$2" -eq 0 ]; then

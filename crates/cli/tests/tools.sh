@@ -5,6 +5,9 @@
 #   tools.sh LOAMFS
 set -euo pipefail
 
+# Where what is mounted below /dev is this run's alone.
+[ -n "${LOAMFS_PRIVATE-}" ] || exec env LOAMFS_PRIVATE=1 unshare -m bash "$0" "$@"
+
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
 image=$work/volume.img
@@ -41,15 +44,6 @@ figure() {
     "$loamfs" info --json "$mnt" | python3 -c "
 import functools, json, sys
 print(functools.reduce(lambda value, name: value[name], '$1'.split('.'), json.load(sys.stdin)))"
-}
-
-# Waits, for half a minute at most, until a command succeeds.
-until_it() {
-    for _ in $(seq 300); do
-        if "$@"; then return; fi
-        sleep 0.1
-    done
-    fail "never: $*"
 }
 
 is_unmounted() {
@@ -244,6 +238,24 @@ printf '#!/bin/sh\n' >"$mnt/script"
 chmod +x "$mnt/script"
 ! "$mnt/script" 2>/dev/null || fail "noexec"
 "$loamfs" unmount "$mnt"
+# Links are there, and lead nowhere; also where a remount says so.
+follows() { cat "$mnt/link" >/dev/null 2>"$work/out"; }
+leads_nowhere() {
+    [ "$(readlink "$mnt/link")" = script ] || fail "nosymfollow: a link is not there"
+    ! follows || fail "nosymfollow"
+    grep -q "Too many levels" "$work/out" || fail "nosymfollow: $(cat "$work/out")"
+    findmnt -n -o OPTIONS "$mnt" | grep -qw nosymfollow || fail "nosymfollow is not shown"
+}
+mount -t loamfs -o "nosymfollow,iversion,nomand,log=$work/daemon.log" "$image" "$mnt"
+ln -s script "$mnt/link"
+leads_nowhere
+mount -o remount,symfollow "$mnt"
+follows || fail "remount,symfollow"
+mount -o remount,nosymfollow "$mnt"
+leads_nowhere
+umount "$mnt"
+expect 1 "$loamfs" mount -o context=system_u:object_r:tmp_t:s0 "$image" "$mnt"
+grep -q SELinux "$work/out" || fail "context= is refused without a reason"
 for kind in "" plain; do
     mount_it -o uid=1234,gid=4321 -o "$kind"
     touch "$mnt/new$kind"
@@ -255,7 +267,7 @@ for kind in "" plain; do
 done
 "$loamfs" stat --json "$image" /new | grep -q '"uid": 1234' || fail "the owner is not stored"
 "$loamfs" stat --json "$image" / | grep -q '"uid": 0' || fail "the root directory was given away"
-ok "nosuid, nodev, noexec, uid and gid"
+ok "nosuid, nodev, noexec, nosymfollow, uid and gid"
 
 # ---- remount --------------------------------------------------------------------------------------------------------------
 
@@ -283,13 +295,17 @@ mount -o remount,rw "$mnt"
 echo after >"$mnt/file"
 mount -o remount,rw,noexec "$mnt"
 grep " $mnt " /proc/self/mountinfo | grep -q noexec || fail "remount,noexec"
+mount -o remount,cache=256M,commit=5,nodiscard "$mnt" 2>"$work/out"
+[ ! -s "$work/out" ] || fail "a remount that changes nothing says $(cat "$work/out")"
+mount -o remount,cache=128M,uid=5,commit=5 "$mnt" 2>"$work/out"
+grep -q "the next mount does: cache, uid\$" "$work/out" || fail "options that a remount leaves alone: $(cat "$work/out")"
 umount "$mnt"
 [ "$("$loamfs" cat "$image" /file)" = after ] || fail "writes after remount,rw"
 mount_it -o ro
 expect 32 mount -o remount,rw "$mnt"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
-ok "remount,ro stops the daemon too, remount,rw starts it again"
+ok "remount,ro stops the daemon too, remount,rw starts it again; what a remount leaves alone is said"
 
 # ---- JSON -----------------------------------------------------------------------------------------------------------------
 
@@ -440,8 +456,18 @@ own=$work/own
 mkdir "$own"
 chmod 755 "$work"
 chown nobody:nogroup "$own"
+# Everybody may open these devices where udev makes them, which is not everywhere, and here; likewise the program.
+mkdir "$work/dev"
+mount -t tmpfs -o mode=755 tmpfs "$work/dev"
+for node in fuse:10:229 null:1:3; do
+    IFS=: read -r name major minor <<<"$node"
+    mknod -m 666 "$work/dev/$name" c "$major" "$minor"
+    mount --bind "$work/dev/$name" "/dev/$name"
+done
+install -m 755 "$loamfs" "$work/dev/loamfs"
+as_root=$loamfs loamfs=$work/dev/loamfs
 # shellcheck disable=SC2086
-if $user test -x "$loamfs" && $user test -w /dev/fuse && [ -u "$(command -v fusermount3)" ]; then
+if [ -u "$(command -v fusermount3)" ]; then
     $user "$loamfs" mkfs -q --size 64M "$own/volume.img"
     $user mkdir "$own/mnt"
     $user "$loamfs" mount -o log="$own/log,uid=65534,gid=65534" "$own/volume.img" "$own/mnt" >"$work/out"
@@ -454,10 +480,14 @@ if $user test -x "$loamfs" && $user test -w /dev/fuse && [ -u "$(command -v fuse
     kill -9 "$pid"
     until_it is_unmounted "$own/mnt"
     [ "$($user "$loamfs" cat "$own/volume.img" /file)" = mine ] || fail "rootless: what was synced"
-    ok "rootless: uid and gid, map, and a daemon that dies"
+    expect 32 $user "$loamfs" mount -o nosymfollow "$own/volume.img" "$own/mnt"
+    grep -q nosymfollow "$work/out" || fail "rootless: nosymfollow is refused without a reason"
+    ok "rootless: uid and gid, map, a daemon that dies, and no option that is dropped"
 else
-    echo "skipped: the user nobody cannot run $loamfs, open /dev/fuse, or use fusermount3"
+    echo "skipped: fusermount3 is not set-user-id"
 fi
+loamfs=$as_root
+umount -l /dev/fuse /dev/null
 
 # ---- fstab and systemd ------------------------------------------------------------------------------------------------------
 
@@ -476,7 +506,8 @@ END
 losetup -d "$device"
 mount -T "$work/fstab" -a
 mountpoint -q "$mnt" || fail "mount -a"
-mount -T "$work/fstab" -o remount,ro "$mnt"
+mount -T "$work/fstab" -o remount,ro "$mnt" 2>"$work/out"
+[ ! -s "$work/out" ] || fail "a remount by fstab says $(cat "$work/out")"
 [ "$(figure read_only)" = True ] || fail "remount by fstab"
 umount "$mnt"
 is_detached_here() { ! losetup -j "$image" | grep -q .; }

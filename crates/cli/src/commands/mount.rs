@@ -12,11 +12,11 @@ use serde_json::json;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mount::log::Log;
-use crate::mount::options::Options;
+use crate::mount::options::{Fixed, Options};
 use crate::mount::spec::Spec;
 use crate::mount::{daemon, guard, spawn};
 use crate::mounts::SUBTYPE;
-use crate::output::print_lines;
+use crate::output::{note, print_lines};
 
 /// Mount a volume; returns when the mount is usable.
 ///
@@ -27,8 +27,8 @@ use crate::output::print_lines;
 ///
 /// Options: ro, rw, cache=SIZE (256M), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
-/// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, sync, dirsync,
-/// relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
+/// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, nosymfollow
+/// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
 /// here are ignored. The kernel checks permissions.
 ///
 /// A read sets a file's access time if the file has changed since, and once a day (relatime), always
@@ -38,7 +38,8 @@ use crate::output::print_lines;
 /// unmount. Such as find no space are dropped.
 ///
 /// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
-/// ro, rw, nosuid, nodev, noexec, sync, dirsync and those for access times.
+/// ro, rw, nosuid, nodev, noexec, nosymfollow, sync, dirsync and those for access times; it says which of the others the
+/// next mount changes.
 ///
 /// FUSE gives no file system FICLONE, FIEMAP, FIFREEZE, swap files, and some more: the README, in
 /// /usr/share/doc/loamfs where a package was installed, has the list (What FUSE does not give).
@@ -222,7 +223,7 @@ impl MountArgs {
     }
 }
 
-/// `-o remount`: changes the flags of a mount that is there.
+/// `-o remount`: changes the flags of a mount that is there, and says what waits for the next one.
 fn change(spec: &Spec) -> Result<(), Failure> {
     let shown = spec.mountpoint.display();
     if !geteuid().is_root() {
@@ -236,26 +237,51 @@ fn change(spec: &Spec) -> Result<(), Failure> {
     let Some(entry) = found else {
         return Err(Failure::usage(format!("no LoamFS is mounted on {shown}")));
     };
+    change_flags(spec, &entry)?;
+    let late = late_options(&entry, &spec.options);
+    if !late.is_empty() {
+        note(&format!(
+            "loamfs: a remount does not change these options, the next mount does: {}",
+            late.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// Which options are others than those of the mount, and no remount changes them. Those of fstab(5) come along with
+/// every remount, so that the same ones again are nothing to speak of.
+fn late_options(entry: &MountEntry, options: &Options) -> Vec<String> {
+    let mut wanted = options.fixed();
+    if !wanted.is_empty() {
+        // A daemon that is older than this program does not know what is asked; then there is nothing to compare with.
+        let answer = control::ask(entry, &Request::Fixed).unwrap_or_default();
+        let known: Vec<Fixed> = serde_json::from_str(&answer).unwrap_or_default();
+        wanted.retain(|option| !known.contains(option));
+    }
+    wanted.into_iter().map(|(name, _)| name).collect()
+}
+
+fn change_flags(spec: &Spec, entry: &MountEntry) -> Result<(), Failure> {
     let kernel = || {
         remount(&entry.path, &daemon::mount_options(spec))
             .map_err(|error| Failure::new(Kind::Io, error.to_string()))
     };
     if let Some(rule) = spec.options.atime {
-        control::ask(&entry, &Request::Atime(rule))?;
+        control::ask(entry, &Request::Atime(rule))?;
     }
     // The daemon takes changes whenever the kernel does, so that none that the kernel took is refused.
     if spec.options.read_only {
         kernel()?;
-        return control::ask(&entry, &Request::Freeze).map(drop);
+        return control::ask(entry, &Request::Freeze).map(drop);
     }
-    control::ask(&entry, &Request::Thaw).map_err(|failure| {
+    control::ask(entry, &Request::Thaw).map_err(|failure| {
         let words = "for writing, unmount it and mount it again with rw";
         Failure::new(failure.kind, format!("{failure}; {words}"))
     })?;
     if let Err(failure) = kernel() {
         // Where the kernel was rw it still is, and the daemon with it.
-        if is_read_only(&entry) {
-            let _ = control::ask(&entry, &Request::Freeze);
+        if is_read_only(entry) {
+            let _ = control::ask(entry, &Request::Freeze);
         }
         return Err(failure);
     }

@@ -3,6 +3,7 @@
 //! A client sends a line. The daemon answers and hangs up; the last line of its answer is `failed: ` and a sentence if
 //! it could not do what was asked, else:
 //! - `info`: its report as JSON;
+//! - `fixed`: the options of the mount that no remount changes, as JSON: pairs of name and value;
 //! - `map INODE`: a line of JSON for each piece of a file's content, then `done`;
 //! - `sync`: `done` when everything is durable;
 //! - `drop`: `done` when everything is durable, and forgotten that was read;
@@ -40,6 +41,8 @@ const REQUEST_TIME: Duration = Duration::from_secs(5);
 pub enum Request {
     /// The report, as JSON.
     Info,
+    /// The options that no remount changes.
+    Fixed,
     /// Where a file's content is, a line a piece.
     Map(u64),
     /// Make everything durable.
@@ -72,6 +75,7 @@ impl Request {
     pub fn line(&self) -> String {
         match self {
             Self::Info => "info".to_owned(),
+            Self::Fixed => "fixed".to_owned(),
             Self::Map(ino) => format!("map {ino}"),
             Self::Sync => "sync".to_owned(),
             Self::Drop => "drop".to_owned(),
@@ -97,6 +101,7 @@ impl Request {
         let mut numbers = rest.split(' ').map(|number| number.parse().ok());
         Some(match word {
             "info" => Self::Info,
+            "fixed" => Self::Fixed,
             "map" => Self::Map(numbers.next()??),
             "sync" => Self::Sync,
             "drop" => Self::Drop,
@@ -368,6 +373,7 @@ mod tests {
     fn requests_are_read_as_they_were_written() {
         for request in [
             Request::Info,
+            Request::Fixed,
             Request::Map(77),
             Request::Sync,
             Request::Drop,

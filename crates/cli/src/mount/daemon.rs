@@ -121,7 +121,7 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
     let mut options = OpenOptions {
         read_only: spec.options.read_only,
         flights: writers::COUNT,
-        discard: spec.options.discard,
+        discard: spec.options.discard.unwrap_or_default(),
         atime: spec.options.atime.unwrap_or_default(),
         owner: Ownership {
             uid: spec.options.uid,
@@ -190,6 +190,7 @@ pub fn mount_options(spec: &Spec) -> MountOptions {
         nosuid: options.nosuid,
         nodev: options.nodev,
         noexec: options.noexec,
+        nosymfollow: options.nosymfollow,
         noatime: atime.when == AtimeWhen::Never,
         strictatime: atime.when == AtimeWhen::Always,
         nodiratime: !atime.directories,

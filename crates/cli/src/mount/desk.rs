@@ -4,9 +4,10 @@ use std::io::Write;
 use std::sync::{Arc, Weak};
 
 use loamfs_format::Ino;
-use loamfs_fs::Volume;
+use loamfs_fs::{OpenOptions, Volume};
 
 use super::control::{Answers, Request};
+use super::options::Options;
 use super::spec::Spec;
 use crate::report::{Identity, Report, piece_json};
 
@@ -33,6 +34,7 @@ impl Answers for Desk {
         };
         let last = match request {
             Request::Info => self.report(&volume)?,
+            Request::Fixed => self.fixed()?,
             Request::Map(ino) => {
                 map(&volume, Ino(*ino), out)?;
                 "done".to_owned()
@@ -64,6 +66,21 @@ impl Desk {
         Report::new(volume, &self.identity, device, Some(mountpoint))
             .to_json()
             .map_err(|error| error.to_string())
+    }
+
+    /// What was given at the mount, and else the defaults.
+    fn fixed(&self) -> Result<String, String> {
+        let defaults = OpenOptions::default();
+        let given = &self.spec.options;
+        let options = Options {
+            cache: given.cache.or(Some(defaults.cache_bytes)),
+            commit_seconds: given
+                .commit_seconds
+                .or(Some(defaults.commit_age_ms / 1_000)),
+            discard: given.discard.or(Some(defaults.discard)),
+            ..given.clone()
+        };
+        serde_json::to_string(&options.fixed()).map_err(|error| error.to_string())
     }
 }
 

@@ -13,6 +13,9 @@ const COMMIT_SECONDS_MAX: u64 = 3_600;
 /// Smallest cache that may be asked for: below it the log's own buffers would not fit.
 const CACHE_MIN: u64 = 16 << 20;
 
+/// The name of an option, and its value in canonical form.
+pub type Fixed = (String, String);
+
 /// Options of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -28,6 +31,8 @@ pub struct Options {
     pub nodev: bool,
     /// Refuse to execute programs.
     pub noexec: bool,
+    /// Follow no symbolic link.
+    pub nosymfollow: bool,
     /// Write everything at once.
     pub synchronous: bool,
     /// Write changes of directories at once.
@@ -36,8 +41,8 @@ pub struct Options {
     pub allow_other: bool,
     /// No fuseblk and no loop device, even as root.
     pub plain: bool,
-    /// Tell the device at once what was freed.
-    pub discard: bool,
+    /// Tell the device at once what was freed, if anything is said of that.
+    pub discard: Option<bool>,
     /// Everything belongs to this user, and to nobody else.
     pub uid: Option<u32>,
     /// Everything belongs to this group, and to no other.
@@ -78,6 +83,25 @@ impl Options {
         options
     }
 
+    /// Those that were given and that no remount changes, with their values.
+    pub fn fixed(&self) -> Vec<Fixed> {
+        let number = |number: u32| number.to_string();
+        let log = |path: &PathBuf| path.to_string_lossy().into_owned();
+        [
+            ("cache", self.cache.map(|bytes| bytes.to_string())),
+            ("commit", self.commit_seconds.map(|time| time.to_string())),
+            ("threads", self.threads.map(|count| count.to_string())),
+            ("discard", self.discard.map(|on| on.to_string())),
+            ("uid", self.uid.map(number)),
+            ("gid", self.gid.map(number)),
+            ("log", self.log.as_ref().map(log)),
+            ("plain", self.plain.then(|| "true".to_owned())),
+        ]
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+        .collect()
+    }
+
     fn add(&mut self, word: &str) -> Result<(), Failure> {
         let (name, value) = match word.split_once('=') {
             Some((name, value)) => (name, Some(value.trim_matches('"'))),
@@ -94,6 +118,8 @@ impl Options {
             ("nodev", None) => self.nodev = true,
             ("exec", None) => self.noexec = false,
             ("noexec", None) => self.noexec = true,
+            ("symfollow", None) => self.nosymfollow = false,
+            ("nosymfollow", None) => self.nosymfollow = true,
             ("sync", None) => self.synchronous = true,
             ("async", None) => self.synchronous = false,
             ("dirsync", None) => self.dirsync = true,
@@ -114,8 +140,8 @@ impl Options {
             ("nodiratime", None) => self.atime().directories = false,
             ("allow_other", None) => self.allow_other = true,
             ("plain", None) => self.plain = true,
-            ("discard", None) => self.discard = true,
-            ("nodiscard", None) => self.discard = false,
+            ("discard", None) => self.discard = Some(true),
+            ("nodiscard", None) => self.discard = Some(false),
             ("uid", Some(value)) => self.uid = Some(number_of(value, "uid")?),
             ("gid", Some(value)) => self.gid = Some(number_of(value, "gid")?),
             ("cache", Some(value)) => self.cache = Some(cache(value)?),
@@ -123,6 +149,12 @@ impl Options {
             ("threads", Some(value)) => self.threads = Some(threads(value)?),
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
             (name, value) if is_ignored(name, value) => {}
+            // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
+            ("context" | "fscontext" | "defcontext" | "rootcontext", _) => {
+                return Err(Failure::usage(format!(
+                    "LoamFS has no SELinux labels; leave `{word}` out"
+                )));
+            }
             ("cache" | "commit" | "threads" | "log" | "uid" | "gid", _) => {
                 return Err(Failure::usage(format!(
                     "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
@@ -144,9 +176,10 @@ impl Options {
 }
 
 /// Options that mean something to mount(8) or fstab(5) but nothing here: access times are always
-/// written late, permissions are always checked by the kernel, names of the mount are our own.
+/// written late, permissions are always checked by the kernel, names of the mount are our own, no
+/// kernel has mandatory locks any more, and inodes have no number of changes that could be asked for.
 fn is_ignored(name: &str, value: Option<&str>) -> bool {
-    const WORDS: [&str; 13] = [
+    const WORDS: [&str; 16] = [
         "auto",
         "noauto",
         "nouser",
@@ -159,7 +192,10 @@ fn is_ignored(name: &str, value: Option<&str>) -> bool {
         "default_permissions",
         "silent",
         "loud",
-        "nosymfollow",
+        "mand",
+        "nomand",
+        "iversion",
+        "noiversion",
     ];
     // The last ones are what the mount table shows of any FUSE mount, which mount(8) repeats at a remount.
     const WITH_VALUE: [&str; 9] = [
@@ -188,14 +224,23 @@ fn split(list: &str) -> Vec<&str> {
 
 fn cache(value: &str) -> Result<usize, Failure> {
     let bytes = size::parse(value).map_err(Failure::usage)?;
-    let most = u64::try_from(isize::MAX).unwrap_or(u64::MAX);
-    if !(CACHE_MIN..=most).contains(&bytes) {
-        return Err(Failure::usage(format!(
-            "cache={value} is out of range; give at least {}",
-            size::human(CACHE_MIN)
-        )));
+    let memory = memory();
+    match usize::try_from(bytes) {
+        Ok(count) if (CACHE_MIN..=memory).contains(&bytes) => Ok(count),
+        _ => Err(Failure::usage(format!(
+            "cache={value} is out of range; give {} to {}, which is this machine's memory",
+            size::human(CACHE_MIN),
+            size::human(memory)
+        ))),
     }
-    usize::try_from(bytes).map_err(|_| Failure::usage(format!("cache={value} is too large")))
+}
+
+/// Bytes of memory that this machine has.
+fn memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    #[allow(clippy::useless_conversion, reason = "there are machines with 32 bits")]
+    let units = u64::from(info.totalram);
+    units.saturating_mul(info.mem_unit.into())
 }
 
 fn commit(value: &str) -> Result<u64, Failure> {
@@ -236,8 +281,9 @@ mod tests {
 
     #[test]
     fn generic_options_are_taken_or_ignored() {
-        let options =
-            parsed("rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,lazytime,fsname=x");
+        let options = parsed(
+            "rw,auto,nofail,_netdev,x-systemd.automount=\"a,b\",defaults,lazytime,fsname=x,iversion,nomand",
+        );
         let expected = Options {
             nofail: true,
             ..Options::default()
@@ -256,6 +302,8 @@ mod tests {
     fn later_options_win() {
         assert!(!parsed("ro,rw").read_only);
         assert!(parsed("rw,ro").read_only);
+        assert!(!parsed("nosymfollow,symfollow").nosymfollow);
+        assert!(parsed("symfollow,nosymfollow").nosymfollow);
         let user = parsed("user,exec");
         assert!(user.nosuid && user.nodev && !user.noexec);
     }
@@ -282,11 +330,13 @@ mod tests {
         assert_eq!(parsed("commit=30").commit_seconds, Some(30));
         let owned = parsed("uid=1000,gid=0,discard");
         assert_eq!((owned.uid, owned.gid), (Some(1000), Some(0)));
-        assert!(owned.discard && !parsed("discard,nodiscard").discard);
+        assert_eq!(owned.discard, Some(true));
+        assert_eq!(parsed("discard,nodiscard").discard, Some(false));
         for list in [
             "cache",
             "cache=1",
             "cache=x",
+            "cache=99999T",
             "commit=0",
             "commit=-1",
             "threads=0",
@@ -299,6 +349,21 @@ mod tests {
         ] {
             assert!(Options::parse([list]).is_err(), "{list}");
         }
+    }
+
+    #[test]
+    fn what_a_remount_does_not_change_is_what_was_given() {
+        assert_eq!(parsed("ro,nosuid,noatime,remount,nofail").fixed(), []);
+        let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            parsed("uid=0,cache=32M,nodiscard").fixed(),
+            [
+                named("cache", "33554432"),
+                named("discard", "false"),
+                named("uid", "0")
+            ]
+        );
+        assert_eq!(parsed("cache=32M").fixed(), parsed("cache=32768K").fixed());
     }
 
     #[test]

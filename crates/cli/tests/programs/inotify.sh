@@ -5,10 +5,13 @@ inotifywait -m -q --format '%e %f' watched >"$work/events" &
 watcher=$!
 trap 'kill $watcher; wait $watcher || true' EXIT
 # Until it watches: this name is told once it does.
-until grep -q ready "$work/events"; do
+for _ in $(seq 300); do
     touch watched/ready
     sleep 0.1
+    grep -q ready "$work/events" && break
+    kill -0 $watcher || fail "inotifywait has ended"
 done
+grep -q ready "$work/events" || fail "nothing is told"
 echo text >watched/file
 chmod 600 watched/file
 mv watched/file watched/moved

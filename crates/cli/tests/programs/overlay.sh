@@ -30,8 +30,12 @@ fill lower
 fill "$work/plain"
 mount -t tmpfs tmpfs "$work/plain" && mkdir "$work/plain/upper" "$work/plain/work"
 trap 'cd /; umount -l "$work/merged" "$work/plain" 2>/dev/null || true' EXIT
+# Whether there is such a thing, without this mount.
+mkdir "$work/plain/probe" "$work/plain/probe/"{lower,upper,work}
+over "$work/plain/probe/lower" "$work/plain/probe/upper" "$work/plain/probe/work" || skip "this kernel mounts no overlay"
+away
 # Below.
-over "$here/lower" "$work/plain/upper" "$work/plain/work" || skip "this kernel mounts no overlay"
+over "$here/lower" "$work/plain/upper" "$work/plain/work" || fail "it cannot be the lower layer"
 (cd "$work/merged" && change && right)
 away
 fill "$work/plain/lower"

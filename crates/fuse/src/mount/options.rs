@@ -40,6 +40,8 @@ pub struct MountOptions {
     pub nodev: bool,
     /// Refuse to execute programs.
     pub noexec: bool,
+    /// Follow no symbolic link on it.
+    pub nosymfollow: bool,
     /// What the mount table shows of access times; the kernel leaves them to
     /// the file system. Without any of these it shows `relatime`.
     pub noatime: bool,
@@ -85,6 +87,7 @@ impl MountOptions {
         flags.set(MountFlags::NOSUID, self.nosuid);
         flags.set(MountFlags::NODEV, self.nodev);
         flags.set(MountFlags::NOEXEC, self.noexec);
+        flags.set(MountFlags::NOSYMFOLLOW, self.nosymfollow);
         flags.set(MountFlags::NOATIME, self.noatime);
         flags.set(MountFlags::STRICTATIME, self.strictatime);
         flags.set(MountFlags::NODIRATIME, self.nodiratime);
@@ -117,6 +120,7 @@ impl MountOptions {
             (self.nosuid, "nosuid"),
             (self.nodev, "nodev"),
             (self.noexec, "noexec"),
+            (self.nosymfollow, "nosymfollow"),
             (self.noatime, "noatime"),
             (self.synchronous, "sync"),
             (self.dirsync, "dirsync"),
