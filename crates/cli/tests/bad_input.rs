@@ -218,6 +218,33 @@ fn a_device_that_shrank() {
     place.cannot_be_opened(&["12582912", "16777216", "at least as large"]);
 }
 
+/// A file that was cut does not look whole again because a larger one is asked for.
+#[test]
+fn an_image_that_was_cut_does_not_grow() {
+    let words = ["20971520", "67108864", "at least as large"];
+    for size in ["60M", "64M", "80M"] {
+        let place = Place::blank(64 << 20);
+        let made = loamfs(&place.args("mkfs IMAGE"));
+        assert!(made.status.success(), "{made:?}");
+        place.file().set_len(20 << 20).unwrap();
+        place.refuses(&format!("grow --size {size} IMAGE"), DATA, &words);
+        place.refuses("grow IMAGE", DATA, &words);
+    }
+}
+
+/// An image that cannot have the size that is asked for is not even longer.
+#[test]
+fn an_image_that_cannot_grow_stays_as_it_was() {
+    let place = Place::blank(8 << 20);
+    let made = loamfs(&place.args("mkfs IMAGE"));
+    assert!(made.status.success(), "{made:?}");
+    // An odd length, which no device has.
+    place.file().set_len((8 << 20) + 1).unwrap();
+    place.refuses("grow --size 16M IMAGE", USAGE, &["below 16 MiB"]);
+    place.refuses("grow --size 4M IMAGE", USAGE, &["cannot be made smaller"]);
+    Place::blank(100).refuses("grow --size 16M IMAGE", DATA, &["holds no LoamFS volume"]);
+}
+
 #[test]
 fn a_device_that_somebody_uses() {
     let place = Place::volume();
