@@ -66,6 +66,10 @@ fn parse_failed(error: &clap::Error) -> Result<u8, Failure> {
             let _ = error.print();
             Ok(0)
         }
+        // Here clap would print all its help, as if that were an error.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            Err(Failure::usage("a command is missing; see --help"))
+        }
         _ => Err(Failure::usage(sentence(&error.to_string()))),
     }
 }

@@ -16,6 +16,7 @@ const USAGE: i32 = 64;
 const DATA: i32 = 65;
 const NO_INPUT: i32 = 66;
 const CANNOT_CREATE: i32 = 73;
+const IO: i32 = 74;
 const BUSY: i32 = 75;
 /// fsck(8): the check failed; mount(8): the mount failed.
 const NOT_CHECKED: i32 = 8;
@@ -268,6 +269,7 @@ fn options_and_sizes_out_of_range() {
     for (options, word) in [
         ("--size 1M", "at least 2097152"),
         ("--size 100", "at least 2097152"),
+        ("--size 2097151", "would have 2093056"),
         ("--size 12X", "12X"),
         ("--size -1", "-1"),
         ("--block-size 3K", "--block-size must be"),
@@ -291,6 +293,8 @@ fn options_and_sizes_out_of_range() {
     place.refuses("mkfs", USAGE, &["<DEVICE>"]);
     place.refuses("dump IMAGE inode two", USAGE, &["two"]);
     place.refuses("no-such-command", USAGE, &["no-such-command"]);
+    place.refuses("", USAGE, &["a command is missing", "--help"]);
+    place.refuses("dump IMAGE", USAGE, &["a command is missing"]);
     place.refuses("check", 16, &["<DEVICE>"]);
     place.refuses("mount IMAGE", 1, &["<MOUNTPOINT>"]);
 }
@@ -314,12 +318,77 @@ fn names_that_are_not_on_the_volume() {
         "stat IMAGE /none",
         "get IMAGE /none DIR",
     ] {
-        place.refuses(command, NO_INPUT, &["/none", "no such file"]);
+        place.refuses(command, NO_INPUT, &["/none", "no such file", "loamfs tree"]);
     }
     place.refuses("dump IMAGE inode 77", NO_INPUT, &["no inode 77"]);
     place.refuses("dump IMAGE segment 77", NO_INPUT, &["no segment 77"]);
     place.refuses("put IMAGE DIR/none /", NO_INPUT, &["does not exist"]);
     place.refuses("mount IMAGE DIR/none", NOT_MOUNTED, &["does not exist"]);
+}
+
+#[test]
+fn where_nothing_is_mounted() {
+    let place = Place::blank(0);
+    let words = ["no LoamFS is mounted on", "name the directory"];
+    for command in ["info DIR", "settle DIR"] {
+        place.refuses(command, NO_INPUT, &words);
+    }
+    place.refuses("unmount DIR", 1, &words);
+    place.refuses("unmount DIR/none", 1, &["does not exist", "check the path"]);
+    if rustix::process::geteuid().is_root() {
+        place.refuses(
+            "mount -o remount IMAGE DIR",
+            1,
+            &["without `remount` first"],
+        );
+        place.refuses(
+            "mount -o remount IMAGE DIR/none",
+            NOT_MOUNTED,
+            &["does not exist"],
+        );
+    }
+}
+
+/// Sizes that the file system around an image cannot hold; here a limit of the process stands for its.
+#[test]
+fn images_that_the_file_system_around_cannot_hold() {
+    let place = Place::volume();
+    for command in ["mkfs --force --size 300T", "grow --size 300T"] {
+        let limited = format!(
+            "trap '' XFSZ; ulimit -f 65536; exec {} {command} {}",
+            env!("CARGO_BIN_EXE_loamfs"),
+            place.image.display()
+        );
+        let output = Command::new("bash")
+            .args(["-c", &limited])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(IO), "{command}: {said}");
+        assert!(said.contains("takes no file of that size"), "{said}");
+        assert_eq!(
+            place.file().metadata().unwrap().len(),
+            16 << 20,
+            "{command}"
+        );
+    }
+    assert!(loamfs(&place.args("check IMAGE")).status.success());
+}
+
+/// In whole units of 4 KiB.
+#[test]
+fn odd_sizes_are_rounded_down() {
+    let place = Place::blank(0);
+    let length = || place.file().metadata().unwrap().len();
+    let made = loamfs(&place.args("mkfs --size 16777217 IMAGE"));
+    assert!(made.status.success(), "{made:?}");
+    assert_eq!(length(), 16 << 20);
+    let same = loamfs(&place.args("grow --size 16777217 IMAGE"));
+    assert!(same.status.success(), "{same:?}");
+    assert_eq!(length(), 16 << 20);
+    let grown = loamfs(&place.args("grow --size 20971521 IMAGE"));
+    assert!(grown.status.success(), "{grown:?}");
+    assert_eq!(length(), 20 << 20);
 }
 
 /// The stress test runs as root and for long; it says at once what is wrong with its arguments.

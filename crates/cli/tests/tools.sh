@@ -233,6 +233,11 @@ exec 7>&-
 mount -o remount,ro "$mnt"
 ! touch "$mnt/no" 2>/dev/null || fail "a mount that became ro took a write"
 [ "$(figure read_only)" = True ] || fail "the daemon was not told"
+for command in "label $mnt other" "trim $mnt"; do
+    # shellcheck disable=SC2086
+    expect 74 "$loamfs" $command
+    grep -q "read-only; remount it with" "$work/out" || fail "no advice: $(cat "$work/out")"
+done
 writes=$(figure requests.total.writes)
 cat "$mnt"/* >/dev/null
 sync
@@ -345,6 +350,9 @@ hold
 kill -9 "$(figure daemon)"
 until_it is_unmounted "$mnt"
 printf late | dd of="$old" bs=4 seek=$((behind / 4)) conv=notrunc status=none
+expect 75 "$loamfs" mkfs --force "$image"
+grep -q "$old and used by processes ${holders[0]} (sleep), .*daemon died; end that first" "$work/out" \
+    || fail "not named: $(cat "$work/out")"
 mount_it
 [ "$(dd if="$image" bs=4 skip=$((behind / 4)) count=1 status=none)" = late ] || fail "the old device can still write"
 [ "$(findmnt -n -o SOURCE "$mnt")" != "$old" ] || fail "the dead mount is back"
@@ -382,6 +390,8 @@ until_it is_detached
 device=$(losetup --show -f "$image")
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt"
 grep -q "$device already" "$work/out" || fail "the loop device is not named"
+expect 75 "$loamfs" mkfs --force "$image"
+grep -q "losetup -d $device" "$work/out" || fail "no advice: $(cat "$work/out")"
 other=$(losetup --show -f "$image")
 "$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$other" "$work/other"

@@ -14,7 +14,7 @@ use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::report::Identity;
-use crate::size::{human, parse};
+use crate::size::{human, parse_units};
 use crate::volume::{Access, open_device};
 
 /// Make an unmounted volume larger.
@@ -22,8 +22,8 @@ use crate::volume::{Access, open_device};
 /// A crash meanwhile leaves the old size or the new one. A volume of less than 16M cannot reach 16M.
 #[derive(Debug, Args)]
 pub struct GrowArgs {
-    /// The new size; an image file is extended to it. Default: the device's.
-    #[arg(long, value_parser = parse)]
+    /// The new size, in whole units of 4K; an image file is extended to it. Default: the device's.
+    #[arg(long, value_parser = parse_units)]
     size: Option<u64>,
     /// Print JSON.
     #[arg(long)]

@@ -29,7 +29,7 @@ impl Answers for Desk {
         let done = |result: Result<(), loamfs_fs::Error>| {
             result
                 .map(|()| "done".to_owned())
-                .map_err(|e| e.to_string())
+                .map_err(|error| sentence(&error))
         };
         let last = match request {
             Request::Info => self.report(&volume)?,
@@ -42,7 +42,7 @@ impl Answers for Desk {
             Request::Settle => done(settle(&volume))?,
             Request::Trim([start, len, least]) => {
                 let told = volume.trim(*start, *len, *least);
-                format!("done {}", told.map_err(|error| error.to_string())?)
+                format!("done {}", told.map_err(|error| sentence(&error))?)
             }
             Request::Label(label) => done(volume.set_label(label.as_bytes()))?,
             Request::Freeze => done(volume.freeze())?,
@@ -64,6 +64,16 @@ impl Desk {
         Report::new(volume, &self.identity, device, Some(mountpoint))
             .to_json()
             .map_err(|error| error.to_string())
+    }
+}
+
+/// What is wrong, and what to do about it.
+fn sentence(error: &loamfs_fs::Error) -> String {
+    match error {
+        loamfs_fs::Error::ReadOnly => format!(
+            "{error}; remount it with `-o remount,rw`, or see the log for why it takes no changes"
+        ),
+        error => error.to_string(),
     }
 }
 
