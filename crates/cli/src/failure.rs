@@ -187,7 +187,9 @@ impl Failure {
                 let (have, need) = (*have, *need);
                 return Self::volume(path, &LogError::Shrunk { have, need }.into());
             }
-            CheckError::NoInode { .. } | CheckError::NoSegment { .. } => Kind::NoInput,
+            CheckError::NoInode { .. }
+            | CheckError::NoSegment { .. }
+            | CheckError::NoNode { .. } => Kind::NoInput,
             _ => Kind::Data,
         };
         Self::new(kind, format!("{}: {error}", path.display()))

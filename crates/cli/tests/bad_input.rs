@@ -270,6 +270,10 @@ fn options_and_sizes_out_of_range() {
         ("--size 1M", "at least 2097152"),
         ("--size 100", "at least 2097152"),
         ("--size 2097151", "would have 2093056"),
+        (
+            "--uuid 00000000-0000-0000-0000-000000000000",
+            "UUID of zeros",
+        ),
         ("--size 12X", "12X"),
         ("--size -1", "-1"),
         ("--block-size 3K", "--block-size must be"),
@@ -322,6 +326,7 @@ fn names_that_are_not_on_the_volume() {
     }
     place.refuses("dump IMAGE inode 77", NO_INPUT, &["no inode 77"]);
     place.refuses("dump IMAGE segment 77", NO_INPUT, &["no segment 77"]);
+    place.refuses("dump IMAGE node 5", NO_INPUT, &["no node at 5"]);
     place.refuses("put IMAGE DIR/none /", NO_INPUT, &["does not exist"]);
     place.refuses("mount IMAGE DIR/none", NOT_MOUNTED, &["does not exist"]);
 }
@@ -389,6 +394,39 @@ fn odd_sizes_are_rounded_down() {
     let grown = loamfs(&place.args("grow --size 20971521 IMAGE"));
     assert!(grown.status.success(), "{grown:?}");
     assert_eq!(length(), 20 << 20);
+}
+
+#[test]
+fn labels_have_no_control_characters() {
+    let place = Place::volume();
+    let image = place.image.to_str().unwrap();
+    for args in [
+        &["mkfs", "--force", "-L", "two\nlines", image][..],
+        &["label", image, "two\nlines"],
+    ] {
+        let output = loamfs(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(USAGE), "{args:?}: {said}");
+        assert!(said.contains("control characters"), "{args:?}: {said}");
+    }
+    assert_eq!(loamfs(&["label", image]).stdout, b"\n");
+}
+
+/// udev may ask about anything; a fifo would be waited for.
+#[test]
+fn what_is_no_device_is_not_opened() {
+    let place = Place::blank(0);
+    let fifo = place.dir.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    for command in ["probe", "label", "info"] {
+        let command = format!("{command} {}", fifo.display());
+        place.refuses(
+            &command,
+            NO_INPUT,
+            &["neither a regular file nor a block device"],
+        );
+    }
 }
 
 /// The stress test runs as root and for long; it says at once what is wrong with its arguments.

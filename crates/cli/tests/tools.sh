@@ -110,7 +110,7 @@ mount_it
 [ "$("$loamfs" label "$image")" = "the third" ] || fail "label of what is mounted"
 [ "$(figure volume.label)" = "the third" ] || fail "label in the report"
 "$loamfs" probe "$image" | grep -qx 'ID_FS_LABEL_ENC=the\\x20third' || fail "probe of a device in use"
-expect 65 "$loamfs" probe /dev/zero
+expect 66 "$loamfs" probe /dev/zero
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
 ok "labels are read and changed, mounted or not"

@@ -12,6 +12,7 @@ use loamfs_fs::types::SetAttr;
 use loamfs_fs::{Env, Error, MkfsOptions, OpenOptions, ROOT_INO, Volume};
 use rustix::process::{getegid, geteuid};
 
+use super::label;
 use crate::dry::DryDevice;
 use crate::failure::{Failure, Kind};
 use crate::mount::refuse_attached;
@@ -19,9 +20,6 @@ use crate::output::print_lines;
 use crate::report::Identity;
 use crate::size::{parse, parse_u32, parse_units};
 use crate::{mounts, signatures};
-
-/// Longest label, in bytes.
-const LABEL_MAX: usize = 64;
 
 /// Make a volume on a device or in a file.
 ///
@@ -87,11 +85,11 @@ impl MkfsArgs {
     }
 
     fn options(&self) -> Result<MkfsOptions, Failure> {
-        if self.label.len() > LABEL_MAX {
-            return Err(Failure::usage(format!(
-                "the label has {} bytes; give at most {LABEL_MAX}",
-                self.label.len()
-            )));
+        label::check(&self.label)?;
+        if self.uuid.is_some_and(|uuid| uuid.is_nil()) {
+            return Err(Failure::usage(
+                "a UUID of zeros tells no volume from another; give another one, or none",
+            ));
         }
         let default = MkfsOptions::default();
         Ok(MkfsOptions {
