@@ -115,6 +115,27 @@ expect 66 "$loamfs" probe /dev/zero
 expect 0 "$loamfs" check "$image"
 ok "labels are read and changed, mounted or not"
 
+# Parts of a large file that were overwritten wait in the log, until they settle.
+mount_it
+head -c 8000000 /dev/urandom >"$mnt/parts"
+sync
+for part in $(seq 0 9); do
+    printf part | dd of="$mnt/parts" bs=1 seek=$((part * 700000)) conv=notrunc status=none
+done
+sync
+images=$(figure log.unsettled_images)
+[ "$images" -gt 0 ] || fail "overwritten parts do not wait in the log"
+parts=$(sha256sum <"$mnt/parts")
+"$loamfs" settle --json "$mnt" | python3 -c "
+import json, sys
+assert json.load(sys.stdin) == {'settled': $images, 'left': 0}" || fail "settle says something else than $images"
+[ "$(figure log.unsettled_images)" = 0 ] || fail "parts are left in the log"
+"$loamfs" settle "$mnt" | grep -q ": 0 parts settled, 0 left" || fail "settle a second time"
+[ "$(sha256sum <"$mnt/parts")" = "$parts" ] || fail "settling changed a file"
+rm "$mnt/parts"
+"$loamfs" unmount "$mnt"
+ok "parts that were overwritten settle, and are counted"
+
 # Image files lose what the volume does not need.
 mount_it -o discard
 head -c 60000000 /dev/urandom >"$mnt/much"

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use loamfs_format::Ino;
 use loamfs_fs::Volume;
 
-use super::control::{Answers, Request};
+use super::control::{Answers, Request, tell_progress};
 use super::spec::Spec;
 use crate::report::{Identity, Report, piece_json};
 
@@ -39,9 +39,15 @@ impl Answers for Desk {
             }
             Request::Sync => done(volume.sync())?,
             Request::Drop => done(volume.drop_caches())?,
-            Request::Settle => done(settle(&volume))?,
+            Request::Settle => {
+                let settled = settle(&volume, &mut |done, total| tell_progress(out, done, total));
+                let (settled, left) = settled.map_err(|error| sentence(&error))?;
+                format!("done {settled} {left}")
+            }
             Request::Trim([start, len, least]) => {
-                let told = volume.trim(*start, *len, *least);
+                let told = volume.trim_telling(*start, *len, *least, &mut |done, total| {
+                    tell_progress(out, done, total)
+                });
                 format!("done {}", told.map_err(|error| sentence(&error))?)
             }
             Request::Label(label) => done(volume.set_label(label.as_bytes()))?,
@@ -77,16 +83,19 @@ fn sentence(error: &loamfs_fs::Error) -> String {
     }
 }
 
-/// Settles all that can be.
-fn settle(volume: &Volume) -> Result<(), loamfs_fs::Error> {
+/// Settles all that can be. Returns how many images were settled, and how many are left.
+fn settle(volume: &Volume, tell: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64), loamfs_fs::Error> {
     volume.sync()?;
+    let total = volume.info().images;
     let mut before = u64::MAX;
     loop {
         let images = volume.info().images;
         // What cannot be settled waits on.
         if images == 0 || images >= before {
-            return volume.sync();
+            volume.sync()?;
+            return Ok((total.saturating_sub(images), images));
         }
+        tell(total.saturating_sub(images), total);
         before = images;
         volume.settle(SETTLE_STEP)?;
     }
