@@ -429,6 +429,27 @@ fn what_is_no_device_is_not_opened() {
     }
 }
 
+/// Who reads JSON reads failures as JSON too, in one line beside the output proper.
+#[test]
+fn failures_as_json() {
+    let place = Place::volume();
+    fs::remove_file(&place.image).unwrap();
+    for (command, code) in [
+        ("info --json IMAGE", NO_INPUT),
+        ("check --json IMAGE", NOT_CHECKED),
+        ("mount --json IMAGE DIR", NOT_MOUNTED),
+        ("grow --json --size x IMAGE", USAGE),
+    ] {
+        let output = loamfs(&place.args(command));
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert!(output.stdout.is_empty(), "{command}");
+        let said: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(said["exit_code"], code, "{command}: {said}");
+        assert!(said["error"].is_string(), "{command}: {said}");
+    }
+    place.refuses("info -- --json", NO_INPUT, &["--json does not exist"]);
+}
+
 /// The stress test runs as root and for long; it says at once what is wrong with its arguments.
 #[test]
 fn the_stress_test_refuses_bad_arguments() {
