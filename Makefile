@@ -109,7 +109,9 @@ bench-emulated: build
 man: build
 	$(LOAMFS) generate-man $(TARGET)/man
 	for shell in bash fish zsh; do \
-	    $(LOAMFS) completions $$shell >$(TARGET)/man/loamfs.$$shell || exit 1; \
+	    for name in loamfs mkfs.loamfs fsck.loamfs mount.loamfs; do \
+	        $(LOAMFS) completions $$shell $$name >$(TARGET)/man/$$name.$$shell || exit 1; \
+	    done; \
 	done
 
 # mount(8) and fsck(8) look for their helpers below /usr only; the names with "fuse" are for changing a mount.
@@ -121,9 +123,11 @@ install: man
 	for name in $(HELPERS); do ln -sf loamfs $(DESTDIR)$(PREFIX)/sbin/$$name || exit 1; done
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(TARGET)/man/*.8
-	install -D -m 644 $(TARGET)/man/loamfs.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loamfs
-	install -D -m 644 $(TARGET)/man/loamfs.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_loamfs
-	install -D -m 644 $(TARGET)/man/loamfs.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/loamfs.fish
+	for name in loamfs mkfs.loamfs fsck.loamfs mount.loamfs; do \
+	    install -D -m 644 $(TARGET)/man/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name && \
+	    install -D -m 644 $(TARGET)/man/$$name.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_$$name && \
+	    install -D -m 644 $(TARGET)/man/$$name.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish || exit 1; \
+	done
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d crates/cli/data/61-loamfs.rules
 
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)

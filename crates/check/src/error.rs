@@ -50,6 +50,12 @@ pub enum CheckError {
     /// The segment is not one of the adopted ones.
     #[error("there is no segment {ssn} in the chain")]
     NoSegment { ssn: Ssn },
+    /// No tree's node begins there.
+    #[error("there is no node at {addr}")]
+    NoNode { addr: FragAddr },
+    /// What is there says that it is a node, and is none.
+    #[error("the node at {addr}: {fault}")]
+    Node { addr: FragAddr, fault: NodeError },
     /// The inode does not live.
     #[error("there is no inode {ino}")]
     NoInode { ino: Ino },

@@ -163,7 +163,7 @@ mod tests {
             "map /mnt/file",
             "map --json vol.img /file",
             "probe vol.img",
-            "settle /mnt",
+            "settle --json /mnt",
             "drop-caches /mnt",
             "bench run --suite papers --scale small --out results.json --work /tmp",
             "bench run --only postmark --count 50000 --device 8 --fs f2fs --out results.json",

@@ -99,7 +99,16 @@ impl Failure {
             Kind::CannotCreate => {
                 format!("{shown} exists already; remove it, or name something else")
             }
-            _ => format!("{shown}: {error}"),
+            _ => match error.kind() {
+                io::ErrorKind::FileTooLarge => format!(
+                    "{shown}: the file system that it is on takes no file of that size; choose a smaller one, or \
+                     another place"
+                ),
+                io::ErrorKind::StorageFull => format!(
+                    "{shown}: the file system that it is on is full; make room, or choose another place"
+                ),
+                _ => format!("{shown}: {error}"),
+            },
         };
         Self::new(kind, message)
     }
@@ -157,8 +166,10 @@ impl Failure {
             }
             Error::Options(_) | Error::Invalid(_) => told(Kind::Usage, ""),
             Error::NotPermitted => told(Kind::NoPermission, ""),
-            Error::NotFound => told(Kind::NoInput, ""),
+            Error::NotFound => told(Kind::NoInput, "; `loamfs tree` shows what there is"),
             Error::Exists => told(Kind::CannotCreate, ""),
+            // It was opened for writing.
+            Error::ReadOnly => told(Kind::Io, "; its device has failed, so look at that first"),
             Error::NoSpace => told(Kind::Io, "; delete something, or use a larger device"),
             _ => told(Kind::Io, ""),
         }
@@ -176,7 +187,9 @@ impl Failure {
                 let (have, need) = (*have, *need);
                 return Self::volume(path, &LogError::Shrunk { have, need }.into());
             }
-            CheckError::NoInode { .. } | CheckError::NoSegment { .. } => Kind::NoInput,
+            CheckError::NoInode { .. }
+            | CheckError::NoSegment { .. }
+            | CheckError::NoNode { .. } => Kind::NoInput,
             _ => Kind::Data,
         };
         Self::new(kind, format!("{}: {error}", path.display()))

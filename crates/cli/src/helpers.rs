@@ -4,7 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use clap::{ArgAction, Parser};
+use clap::{ArgAction, Command, CommandFactory, Parser};
 
 use crate::commands::check::CheckArgs;
 use crate::commands::mkfs::MkfsArgs;
@@ -35,17 +35,23 @@ pub struct MkfsHelper {
 ///
 /// A volume that was not unmounted cleanly needs no repair: mounting it recovers it. So with -a or
 /// -p this only makes sure that there is a volume that can be mounted, unless -f asks for more.
+///
+/// Exit codes are those of fsck(8): 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong
+/// call.
 #[derive(Debug, Parser)]
 #[command(name = "fsck.loamfs", version)]
 pub struct FsckHelper {
     /// Repair without asking; does little without -f (see above).
-    #[arg(short = 'a', short_alias = 'p')]
+    #[arg(short = 'a')]
     auto: bool,
+    /// The same as -a.
+    #[arg(short = 'p')]
+    preen: bool,
     /// Repair whatever can be repaired.
     #[arg(short = 'y')]
     yes: bool,
     /// Change nothing.
-    #[arg(short = 'n', conflicts_with_all = ["auto", "yes"])]
+    #[arg(short = 'n', conflicts_with_all = ["auto", "preen", "yes"])]
     no: bool,
     /// Check everything, though nothing seems wrong.
     #[arg(short = 'f')]
@@ -112,9 +118,21 @@ impl Helper {
         {
             return Some(Self::Mount);
         }
-        [Self::Mkfs, Self::Fsck, Self::Mount]
+        Self::ALL
             .into_iter()
             .find(|helper| OsStr::new(helper.name()) == name)
+    }
+
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Mkfs, Self::Fsck, Self::Mount];
+
+    /// What it takes.
+    pub fn definition(self) -> Command {
+        match self {
+            Self::Mkfs => MkfsHelper::command(),
+            Self::Fsck => FsckHelper::command(),
+            Self::Mount => MountHelper::command(),
+        }
     }
 
     /// Its name.
@@ -175,8 +193,9 @@ fn with_descriptor(arguments: &[OsString]) -> Vec<OsString> {
 impl FsckHelper {
     fn run(self) -> Result<u8, Failure> {
         let pipe = self.progress.filter(|descriptor| *descriptor > 0);
-        let check = CheckArgs::for_fsck(self.device, self.auto || self.yes, pipe);
-        if self.auto && !self.force {
+        let auto = self.auto || self.preen;
+        let check = CheckArgs::for_fsck(self.device, auto || self.yes, pipe);
+        if auto && !self.force {
             check.look()
         } else {
             check.run()
@@ -205,8 +224,6 @@ impl MountHelper {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -221,9 +238,18 @@ mod tests {
 
     #[test]
     fn the_definitions_are_sound() {
-        MkfsHelper::command().debug_assert();
-        FsckHelper::command().debug_assert();
-        MountHelper::command().debug_assert();
+        for helper in Helper::ALL {
+            helper.definition().debug_assert();
+        }
+    }
+
+    /// The manual page is made from the same.
+    #[test]
+    fn fsck_tells_its_switches_and_exit_codes() {
+        let help = FsckHelper::command().render_long_help().to_string();
+        for words in ["  -a\n", "  -p\n", "  -C <", "4 errors left"] {
+            assert!(help.contains(words), "no {words:?} in {help}");
+        }
     }
 
     #[test]

@@ -30,6 +30,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 
 use failure::{Failure, Front};
+use serde_json::json;
 
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
@@ -41,11 +42,23 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
+            let code = failure.kind.code(front);
+            let told = if asks_for_json(&arguments) {
+                json!({ "error": failure.to_string(), "exit_code": code }).to_string()
+            } else {
+                format!("loamfs: {failure}")
+            };
             // Nobody may be listening; the exit code still says it.
-            let _ = writeln!(std::io::stderr(), "loamfs: {failure}");
-            ExitCode::from(failure.kind.code(front))
+            let _ = writeln!(std::io::stderr(), "{told}");
+            ExitCode::from(code)
         }
     }
+}
+
+/// Whether `--json` was given: of a command line that makes no sense that can be known too.
+fn asks_for_json(arguments: &[OsString]) -> bool {
+    let mut switches = arguments.iter().take_while(|word| *word != "--");
+    switches.any(|word| word == "--json")
 }
 
 fn own(arguments: &[OsString]) -> (Front, Result<u8, Failure>) {
@@ -65,6 +78,10 @@ fn parse_failed(error: &clap::Error) -> Result<u8, Failure> {
             // If nobody listens, the exit code still says it.
             let _ = error.print();
             Ok(0)
+        }
+        // Here clap would print all its help, as if that were an error.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            Err(Failure::usage("a command is missing; see --help"))
         }
         _ => Err(Failure::usage(sentence(&error.to_string()))),
     }

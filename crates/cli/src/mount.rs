@@ -19,4 +19,5 @@ mod stop;
 mod ticker;
 mod writers;
 
+pub use old_loop::refused as refuse_attached;
 pub use stale::clear_one as clear_dead;

@@ -37,7 +37,10 @@ pub fn mounted(path: &Path) -> Result<MountEntry, Failure> {
 
 /// That there is no mount on `path`.
 pub fn none_on(path: &Path) -> Failure {
-    let told = format!("no LoamFS is mounted on {}", path.display());
+    let told = format!(
+        "no LoamFS is mounted on {}; name the directory that it is mounted on",
+        path.display()
+    );
     Failure::new(Kind::NoInput, told)
 }
 

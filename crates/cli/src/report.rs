@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
@@ -43,6 +43,13 @@ impl Identity {
             errno: error.raw_os_error().unwrap_or(0),
             message: error.to_string(),
         };
+        let kind = std::fs::metadata(path).map_err(failed)?.file_type();
+        // Opening a fifo would wait, and opening a tape would wind it.
+        if !kind.is_file() && !kind.is_block_device() {
+            return Err(Error::Device(DeviceError::NotADevice {
+                path: path.to_owned(),
+            }));
+        }
         let mut file = File::open(path).map_err(failed)?;
         // A block device has no length of its own.
         let size = file.seek(SeekFrom::End(0)).map_err(failed)?;

@@ -1,5 +1,7 @@
 //! Sizes on the command line, such as `8G`, and sizes for people to read.
 
+use loamfs_format::superblock::UNIT_SIZE;
+
 /// Reads a size in bytes, with an optional unit K, M, G, T or P (powers of 1,024; `KiB` and so on
 /// mean the same).
 ///
@@ -29,6 +31,16 @@ pub fn parse(text: &str) -> Result<u64, String> {
     number
         .checked_mul(1 << shift)
         .ok_or_else(|| format!("`{text}` is larger than any size can be"))
+}
+
+/// As [`parse`], for a volume or an image file, which are made of whole units of 4 KiB: rounded down.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_units(text: &str) -> Result<u64, String> {
+    let unit = u64::from(UNIT_SIZE);
+    parse(text).map(|bytes| bytes / unit * unit)
 }
 
 /// As [`parse`], for sizes that have to fit in 32 bits.
@@ -67,6 +79,7 @@ mod tests {
         assert_eq!(parse("8g"), Ok(8 << 30));
         assert_eq!(parse("1MiB"), Ok(1 << 20));
         assert_eq!(parse("7B"), Ok(7));
+        assert_eq!(parse_units("8195"), Ok(8192));
     }
 
     #[test]

@@ -16,6 +16,7 @@ const USAGE: i32 = 64;
 const DATA: i32 = 65;
 const NO_INPUT: i32 = 66;
 const CANNOT_CREATE: i32 = 73;
+const IO: i32 = 74;
 const BUSY: i32 = 75;
 /// fsck(8): the check failed; mount(8): the mount failed.
 const NOT_CHECKED: i32 = 8;
@@ -218,6 +219,33 @@ fn a_device_that_shrank() {
     place.cannot_be_opened(&["12582912", "16777216", "at least as large"]);
 }
 
+/// A file that was cut does not look whole again because a larger one is asked for.
+#[test]
+fn an_image_that_was_cut_does_not_grow() {
+    let words = ["20971520", "67108864", "at least as large"];
+    for size in ["60M", "64M", "80M"] {
+        let place = Place::blank(64 << 20);
+        let made = loamfs(&place.args("mkfs IMAGE"));
+        assert!(made.status.success(), "{made:?}");
+        place.file().set_len(20 << 20).unwrap();
+        place.refuses(&format!("grow --size {size} IMAGE"), DATA, &words);
+        place.refuses("grow IMAGE", DATA, &words);
+    }
+}
+
+/// An image that cannot have the size that is asked for is not even longer.
+#[test]
+fn an_image_that_cannot_grow_stays_as_it_was() {
+    let place = Place::blank(8 << 20);
+    let made = loamfs(&place.args("mkfs IMAGE"));
+    assert!(made.status.success(), "{made:?}");
+    // An odd length, which no device has.
+    place.file().set_len((8 << 20) + 1).unwrap();
+    place.refuses("grow --size 16M IMAGE", USAGE, &["below 16 MiB"]);
+    place.refuses("grow --size 4M IMAGE", USAGE, &["cannot be made smaller"]);
+    Place::blank(100).refuses("grow --size 16M IMAGE", DATA, &["holds no LoamFS volume"]);
+}
+
 #[test]
 fn a_device_that_somebody_uses() {
     let place = Place::volume();
@@ -241,6 +269,11 @@ fn options_and_sizes_out_of_range() {
     for (options, word) in [
         ("--size 1M", "at least 2097152"),
         ("--size 100", "at least 2097152"),
+        ("--size 2097151", "would have 2093056"),
+        (
+            "--uuid 00000000-0000-0000-0000-000000000000",
+            "UUID of zeros",
+        ),
         ("--size 12X", "12X"),
         ("--size -1", "-1"),
         ("--block-size 3K", "--block-size must be"),
@@ -264,6 +297,8 @@ fn options_and_sizes_out_of_range() {
     place.refuses("mkfs", USAGE, &["<DEVICE>"]);
     place.refuses("dump IMAGE inode two", USAGE, &["two"]);
     place.refuses("no-such-command", USAGE, &["no-such-command"]);
+    place.refuses("", USAGE, &["a command is missing", "--help"]);
+    place.refuses("dump IMAGE", USAGE, &["a command is missing"]);
     place.refuses("check", 16, &["<DEVICE>"]);
     place.refuses("mount IMAGE", 1, &["<MOUNTPOINT>"]);
 }
@@ -287,12 +322,132 @@ fn names_that_are_not_on_the_volume() {
         "stat IMAGE /none",
         "get IMAGE /none DIR",
     ] {
-        place.refuses(command, NO_INPUT, &["/none", "no such file"]);
+        place.refuses(command, NO_INPUT, &["/none", "no such file", "loamfs tree"]);
     }
     place.refuses("dump IMAGE inode 77", NO_INPUT, &["no inode 77"]);
     place.refuses("dump IMAGE segment 77", NO_INPUT, &["no segment 77"]);
+    place.refuses("dump IMAGE node 5", NO_INPUT, &["no node at 5"]);
     place.refuses("put IMAGE DIR/none /", NO_INPUT, &["does not exist"]);
     place.refuses("mount IMAGE DIR/none", NOT_MOUNTED, &["does not exist"]);
+}
+
+#[test]
+fn where_nothing_is_mounted() {
+    let place = Place::blank(0);
+    let words = ["no LoamFS is mounted on", "name the directory"];
+    for command in ["info DIR", "settle DIR"] {
+        place.refuses(command, NO_INPUT, &words);
+    }
+    place.refuses("unmount DIR", 1, &words);
+    place.refuses("unmount DIR/none", 1, &["does not exist", "check the path"]);
+    if rustix::process::geteuid().is_root() {
+        place.refuses(
+            "mount -o remount IMAGE DIR",
+            1,
+            &["without `remount` first"],
+        );
+        place.refuses(
+            "mount -o remount IMAGE DIR/none",
+            NOT_MOUNTED,
+            &["does not exist"],
+        );
+    }
+}
+
+/// Sizes that the file system around an image cannot hold; here a limit of the process stands for its.
+#[test]
+fn images_that_the_file_system_around_cannot_hold() {
+    let place = Place::volume();
+    for command in ["mkfs --force --size 300T", "grow --size 300T"] {
+        let limited = format!(
+            "trap '' XFSZ; ulimit -f 65536; exec {} {command} {}",
+            env!("CARGO_BIN_EXE_loamfs"),
+            place.image.display()
+        );
+        let output = Command::new("bash")
+            .args(["-c", &limited])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(IO), "{command}: {said}");
+        assert!(said.contains("takes no file of that size"), "{said}");
+        assert_eq!(
+            place.file().metadata().unwrap().len(),
+            16 << 20,
+            "{command}"
+        );
+    }
+    assert!(loamfs(&place.args("check IMAGE")).status.success());
+}
+
+/// In whole units of 4 KiB.
+#[test]
+fn odd_sizes_are_rounded_down() {
+    let place = Place::blank(0);
+    let length = || place.file().metadata().unwrap().len();
+    let made = loamfs(&place.args("mkfs --size 16777217 IMAGE"));
+    assert!(made.status.success(), "{made:?}");
+    assert_eq!(length(), 16 << 20);
+    let same = loamfs(&place.args("grow --size 16777217 IMAGE"));
+    assert!(same.status.success(), "{same:?}");
+    assert_eq!(length(), 16 << 20);
+    let grown = loamfs(&place.args("grow --size 20971521 IMAGE"));
+    assert!(grown.status.success(), "{grown:?}");
+    assert_eq!(length(), 20 << 20);
+}
+
+#[test]
+fn labels_have_no_control_characters() {
+    let place = Place::volume();
+    let image = place.image.to_str().unwrap();
+    for args in [
+        &["mkfs", "--force", "-L", "two\nlines", image][..],
+        &["label", image, "two\nlines"],
+    ] {
+        let output = loamfs(args);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(USAGE), "{args:?}: {said}");
+        assert!(said.contains("control characters"), "{args:?}: {said}");
+    }
+    assert_eq!(loamfs(&["label", image]).stdout, b"\n");
+}
+
+/// udev may ask about anything; a fifo would be waited for.
+#[test]
+fn what_is_no_device_is_not_opened() {
+    let place = Place::blank(0);
+    let fifo = place.dir.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    for command in ["probe", "label", "info"] {
+        let command = format!("{command} {}", fifo.display());
+        place.refuses(
+            &command,
+            NO_INPUT,
+            &["neither a regular file nor a block device"],
+        );
+    }
+}
+
+/// Who reads JSON reads failures as JSON too, in one line beside the output proper.
+#[test]
+fn failures_as_json() {
+    let place = Place::volume();
+    fs::remove_file(&place.image).unwrap();
+    for (command, code) in [
+        ("info --json IMAGE", NO_INPUT),
+        ("check --json IMAGE", NOT_CHECKED),
+        ("mount --json IMAGE DIR", NOT_MOUNTED),
+        ("grow --json --size x IMAGE", USAGE),
+    ] {
+        let output = loamfs(&place.args(command));
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert!(output.stdout.is_empty(), "{command}");
+        let said: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(said["exit_code"], code, "{command}: {said}");
+        assert!(said["error"].is_string(), "{command}: {said}");
+    }
+    place.refuses("info -- --json", NO_INPUT, &["--json does not exist"]);
 }
 
 /// The stress test runs as root and for long; it says at once what is wrong with its arguments.

@@ -70,7 +70,7 @@ ok "$(find "$mnt" -type f | wc -l) files unpacked and equal"
 
 "$loamfs" info --json "$mnt" >"$work/info.json"
 grep -q '"durable_segment"' "$work/info.json" || fail "no report"
-"$loamfs" settle "$mnt" || fail "settle failed"
+"$loamfs" settle "$mnt" >"$work/out" || fail "settle failed"
 "$loamfs" drop-caches "$mnt" || fail "drop-caches failed"
 diff -r --no-dereference "$tree" "$mnt"
 ok "equal when settled, and read again from the device"

@@ -17,7 +17,7 @@ last_words() {
 dpkg-deb -x "$package" "$work/root"
 for path in usr/sbin/loamfs usr/sbin/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs \
     usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map}.1.gz usr/share/man/man8/{mkfs,fsck,mount}.loamfs.8.gz \
-    usr/share/bash-completion/completions/loamfs usr/share/zsh/vendor-completions/_loamfs \
+    usr/share/bash-completion/completions/{,mkfs.,fsck.,mount.}loamfs usr/share/zsh/vendor-completions/_loamfs \
     usr/lib/udev/rules.d/61-loamfs.rules usr/share/doc/loamfs/{copyright,changelog.gz}; do
     [ -e "$work/root/$path" ] || fail "/$path is missing"
 done

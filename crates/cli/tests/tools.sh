@@ -112,7 +112,7 @@ mount_it
 [ "$("$loamfs" label "$image")" = "the third" ] || fail "label of what is mounted"
 [ "$(figure volume.label)" = "the third" ] || fail "label in the report"
 "$loamfs" probe "$image" | grep -qx 'ID_FS_LABEL_ENC=the\\x20third' || fail "probe of a device in use"
-expect 65 "$loamfs" probe /dev/zero
+expect 66 "$loamfs" probe /dev/zero
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
 ok "labels are read and changed, mounted or not"
@@ -144,6 +144,26 @@ END
 "$loamfs" unmount "$mnt"
 [ "$("$loamfs" cat "$image" /tiny | head -c 9)" = elsewhere ] || fail "a mapping of what is not immutable any more"
 ok "what a mapping stores of an immutable file is not shown to readers"
+# Parts of a large file that were overwritten wait in the log, until they settle.
+mount_it
+head -c 8000000 /dev/urandom >"$mnt/parts"
+sync
+for part in $(seq 0 9); do
+    printf part | dd of="$mnt/parts" bs=1 seek=$((part * 700000)) conv=notrunc status=none
+done
+sync
+images=$(figure log.unsettled_images)
+[ "$images" -gt 0 ] || fail "overwritten parts do not wait in the log"
+parts=$(sha256sum <"$mnt/parts")
+"$loamfs" settle --json "$mnt" | python3 -c "
+import json, sys
+assert json.load(sys.stdin) == {'settled': $images, 'left': 0}" || fail "settle says something else than $images"
+[ "$(figure log.unsettled_images)" = 0 ] || fail "parts are left in the log"
+"$loamfs" settle "$mnt" | grep -q ": 0 parts settled, 0 left" || fail "settle a second time"
+[ "$(sha256sum <"$mnt/parts")" = "$parts" ] || fail "settling changed a file"
+rm "$mnt/parts"
+"$loamfs" unmount "$mnt"
+ok "parts that were overwritten settle, and are counted"
 
 # Image files lose what the volume does not need.
 mount_it -o discard
@@ -281,6 +301,11 @@ exec 7>&-
 mount -o remount,ro "$mnt"
 ! touch "$mnt/no" 2>/dev/null || fail "a mount that became ro took a write"
 [ "$(figure read_only)" = True ] || fail "the daemon was not told"
+for command in "label $mnt other" "trim $mnt"; do
+    # shellcheck disable=SC2086
+    expect 74 "$loamfs" $command
+    grep -q "read-only; remount it with" "$work/out" || fail "no advice: $(cat "$work/out")"
+done
 writes=$(figure requests.total.writes)
 cat "$mnt"/* >/dev/null
 sync
@@ -397,6 +422,9 @@ hold
 kill -9 "$(figure daemon)"
 until_it is_unmounted "$mnt"
 printf late | dd of="$old" bs=4 seek=$((behind / 4)) conv=notrunc status=none
+expect 75 "$loamfs" mkfs --force "$image"
+grep -q "$old and used by processes ${holders[0]} (sleep), .*daemon died; end that first" "$work/out" \
+    || fail "not named: $(cat "$work/out")"
 mount_it
 [ "$(dd if="$image" bs=4 skip=$((behind / 4)) count=1 status=none)" = late ] || fail "the old device can still write"
 [ "$(findmnt -n -o SOURCE "$mnt")" != "$old" ] || fail "the dead mount is back"
@@ -434,6 +462,8 @@ until_it is_detached
 device=$(losetup --show -f "$image")
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt"
 grep -q "$device already" "$work/out" || fail "the loop device is not named"
+expect 75 "$loamfs" mkfs --force "$image"
+grep -q "losetup -d $device" "$work/out" || fail "no advice: $(cat "$work/out")"
 other=$(losetup --show -f "$image")
 "$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$other" "$work/other"

@@ -47,7 +47,7 @@ impl FileDevice {
     /// Opens and locks the device at `path`.
     pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self, DeviceError> {
         let raw = open::open(path.as_ref(), options, None)?;
-        Ok(Self::from_raw(raw, options))
+        Ok(Self::from_raw(raw, options.threads.map_or(1, NonZero::get)))
     }
 
     /// Opens an image file for writing, created if it is not there, and extended
@@ -63,7 +63,15 @@ impl FileDevice {
         options: &FileOptions,
     ) -> Result<Self, DeviceError> {
         let raw = open::open(path.as_ref(), options, Some(size))?;
-        Ok(Self::from_raw(raw, options))
+        Ok(Self::from_raw(raw, options.threads.map_or(1, NonZero::get)))
+    }
+
+    /// The same device under the same lock, measured again: whoever holds it has
+    /// made it longer. The lock ends with the last of the two.
+    pub fn measured_again(&self) -> Result<Self, DeviceError> {
+        let raw = open::measured_again(&self.raw)
+            .map_err(|errno| DeviceError::io(Op::Read, 0, 0, errno.raw_os_error()))?;
+        Ok(Self::from_raw(raw, self.threads))
     }
 
     /// Whether requests bypass the page cache.
@@ -76,8 +84,7 @@ impl FileDevice {
         self.raw.block
     }
 
-    fn from_raw(raw: RawFile, options: &FileOptions) -> Self {
-        let threads = options.threads.map_or(1, NonZero::get);
+    fn from_raw(raw: RawFile, threads: usize) -> Self {
         Self {
             raw: Arc::new(raw),
             // The calling thread works too.

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// # Errors
 /// [`Error::Options`] for a size that it cannot have; that the volume cannot be opened, or the device's.
 pub fn grow(device: &Arc<dyn Device>, size: Option<u64>, env: &Env) -> Result<(u64, u64), Error> {
+    // A size that it cannot have is refused before anything is written.
+    let newest = superblocks::read(device.as_ref())?.newest;
+    resized(&newest, size, device.size())?;
     // Recovered and closed, it stands on one checkpoint, which one copy names at least.
     let options = OpenOptions::default();
     Volume::open(Arc::clone(device), &options, env.clone())?.close()?;

@@ -45,6 +45,14 @@ pub enum Error {
         /// Which one.
         what: &'static str,
     },
+    /// A path cannot be followed to what might be mounted there.
+    #[error("{path} cannot be looked at: {source}", path = path.display())]
+    Path {
+        /// The path as given.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
     /// The kernel's mount table could not be read.
     #[error("cannot read /proc/self/mountinfo: {0}")]
     MountInfo(#[source] io::Error),

@@ -162,7 +162,10 @@ pub fn remount(path: &Path, options: &MountOptions) -> Result<(), Error> {
 ///
 /// If the mount table cannot be read, or the way to `path` does not exist.
 pub fn find_mount(path: &Path, subtype: &OsStr) -> Result<Option<MountEntry>, Error> {
-    let path = resolve(path).map_err(Error::MountInfo)?;
+    let path = resolve(path).map_err(|source| Error::Path {
+        path: path.to_owned(),
+        source,
+    })?;
     let entry = info::topmost(&path)?;
     Ok(entry.filter(|entry| entry.subtype() == Some(subtype)))
 }

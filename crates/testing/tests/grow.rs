@@ -164,6 +164,7 @@ fn sizes_that_a_volume_cannot_have_are_refused() {
     let (memory, files) = full(OLD_SIZE, 20 << 20);
     let memory = Arc::new(memory);
     let device: Arc<dyn Device> = memory.clone();
+    let writes = memory.counters().total().writes;
     for size in [OLD_SIZE - 4096, 16 << 20, 21 << 20] {
         let refused = grow(&device, Some(size), &Env::fixed(3));
         assert!(
@@ -171,6 +172,7 @@ fn sizes_that_a_volume_cannot_have_are_refused() {
             "{size}: {refused:?}"
         );
     }
+    assert_eq!(memory.counters().total().writes, writes);
     let before = memory.counters().kind(IoKind::Superblock).writes;
     let same = grow(&device, Some(OLD_SIZE + 4095), &Env::fixed(3)).unwrap();
     assert_eq!(same, (OLD_SIZE, OLD_SIZE));

@@ -16,12 +16,11 @@ pub fn node(volume: &Volume<'_>, device: &dyn Device, at: FragAddr) -> Result<St
     let offset = volume.geometry().byte_offset(at);
     let bytes = read_exact(device, offset, NODE_SIZE, IoKind::Check)?;
     let Some(identity) = claimed_identity(&bytes) else {
-        return Ok(format!("{at}: no node\n"));
+        return Err(CheckError::NoNode { addr: at });
     };
-    Ok(match Page::from_bytes(&bytes, &identity) {
-        Ok(page) => entries(volume, &identity, &page),
-        Err(fault) => format!("{at}: {fault}\n"),
-    })
+    let page = Page::from_bytes(&bytes, &identity)
+        .map_err(|fault| CheckError::Node { addr: at, fault })?;
+    Ok(entries(volume, &identity, &page))
 }
 
 fn entries(volume: &Volume<'_>, identity: &Identity, page: &Page) -> String {

@@ -35,7 +35,7 @@ pub struct CheckArgs {
     /// Verify the contents of large files too.
     #[arg(long)]
     data: bool,
-    /// Most memory to use.
+    /// Most memory to use; at least 16K are.
     #[arg(long, default_value = "256M", value_parser = parse)]
     memory: u64,
     /// List at most this many problems; all are counted.

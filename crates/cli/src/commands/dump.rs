@@ -11,6 +11,8 @@ use crate::output::print_lines;
 use crate::volume::{Access, open_device};
 
 /// Show any structure on the device as text.
+///
+/// A file that has the name of a structure is given with its directory: `loamfs dump ./dir superblock`.
 #[derive(Debug, Args)]
 pub struct DumpArgs {
     /// The device or image file.

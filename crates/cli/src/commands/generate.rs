@@ -1,6 +1,7 @@
 //! `loamfs generate-man` and `loamfs completions`: made from the definitions themselves, so that
 //! they cannot fall behind.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use clap_mangen::Man;
 
 use super::Cli;
 use crate::failure::Failure;
-use crate::helpers::{FsckHelper, MkfsHelper, MountHelper};
+use crate::helpers::Helper;
 use crate::output::print_lines;
 
 /// Write the manual pages into a directory.
@@ -25,6 +26,9 @@ pub struct ManArgs {
 pub struct CompletionArgs {
     /// Which shell.
     shell: Shell,
+    /// For which name of the program.
+    #[arg(default_value = "loamfs", value_parser = ["loamfs", "mkfs.loamfs", "fsck.loamfs", "mount.loamfs"])]
+    name: String,
 }
 
 impl ManArgs {
@@ -38,9 +42,9 @@ impl ManArgs {
             .map_err(|error| Failure::io(&self.directory, &error))?;
         let root = Cli::command();
         pages(&self.directory, root, &["loamfs"])?;
-        page(&self.directory, MkfsHelper::command(), "mkfs.loamfs", "8")?;
-        page(&self.directory, FsckHelper::command(), "fsck.loamfs", "8")?;
-        page(&self.directory, MountHelper::command(), "mount.loamfs", "8")?;
+        for helper in Helper::ALL {
+            page(&self.directory, helper.definition(), helper.name(), "8")?;
+        }
         Ok(0)
     }
 }
@@ -67,6 +71,24 @@ fn page(directory: &Path, command: Command, name: &str, section: &str) -> Result
         .map_err(|error| Failure::io(&path, &error))
 }
 
+/// A command without what is hidden, which the generators would offer.
+fn visible(command: &Command) -> Command {
+    let own = command.get_subcommands().filter(|own| !own.is_hide_set());
+    // As above: clap wants a name that lives on.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let mut copy = Command::new(name)
+        .disable_help_subcommand(true)
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()))
+        .subcommands(own.map(visible));
+    if let Some(about) = command.get_about() {
+        copy = copy.about(about.clone());
+    }
+    match command.get_version() {
+        Some(_) => copy.version(env!("CARGO_PKG_VERSION")),
+        None => copy,
+    }
+}
+
 impl CompletionArgs {
     /// Carries it out.
     ///
@@ -74,9 +96,34 @@ impl CompletionArgs {
     ///
     /// If standard output cannot be written.
     pub fn run(self) -> Result<u8, Failure> {
+        let helper = Helper::from_name(Some(&OsString::from(&self.name)));
+        let mut command = visible(&helper.map_or_else(Cli::command, Helper::definition));
         // Into memory first: the generator panics when it cannot write.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "loamfs", &mut script);
+        clap_complete::generate(self.shell, &mut command, self.name, &mut script);
         print_lines([String::from_utf8_lossy(&script).trim_end().to_owned()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(command: &Command) -> Vec<String> {
+        let own = command.get_subcommands().flat_map(names);
+        let arguments = command.get_arguments().map(|arg| arg.get_id().to_string());
+        let name = command.get_name().to_owned();
+        own.chain(arguments).chain([name]).collect()
+    }
+
+    #[test]
+    fn what_is_hidden_is_not_completed() {
+        let names = names(&visible(&Cli::command()));
+        for hidden in ["probe", "generate-man", "guest", "daemon", "guard"] {
+            assert!(!names.iter().any(|name| name == hidden), "{hidden}");
+        }
+        for shown in ["mkfs", "foreground", "replay", "inode"] {
+            assert!(names.iter().any(|name| name == shown), "{shown}");
+        }
     }
 }

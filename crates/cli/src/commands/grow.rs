@@ -5,15 +5,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use loamfs_device::{Device, FileDevice, FileOptions, Mode};
-use loamfs_fs::Env;
+use loamfs_device::{Device, FileDevice};
+use loamfs_fs::{Env, OpenOptions, Volume};
 use serde_json::json;
 
 use super::mkfs::refuse_mounted;
 use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::output::print_lines;
-use crate::size::{human, parse};
+use crate::report::Identity;
+use crate::size::{human, parse_units};
 use crate::volume::{Access, open_device};
 
 /// Make an unmounted volume larger.
@@ -21,8 +22,8 @@ use crate::volume::{Access, open_device};
 /// A crash meanwhile leaves the old size or the new one. A volume of less than 16M cannot reach 16M.
 #[derive(Debug, Args)]
 pub struct GrowArgs {
-    /// The new size; an image file is extended to it. Default: the device's.
-    #[arg(long, value_parser = parse)]
+    /// The new size, in whole units of 4K; an image file is extended to it. Default: the device's.
+    #[arg(long, value_parser = parse_units)]
     size: Option<u64>,
     /// Print JSON.
     #[arg(long)]
@@ -49,16 +50,7 @@ impl GrowArgs {
             ));
         }
         refuse_mounted(&self.device)?;
-        let (device, extended_from) = self.open()?;
-        let grown = loamfs_fs::grow(&device, self.size, &Env::system());
-        drop(device);
-        let (before, after) = match grown {
-            Ok(sizes) => sizes,
-            Err(error) => {
-                self.cut_again(extended_from);
-                return Err(Failure::volume(&self.device, &error));
-            }
-        };
+        let (before, after) = self.grow()?;
         if self.json {
             let sizes = json!({ "bytes_before": before, "bytes": after });
             return print_lines([format!("{sizes:#}")]);
@@ -73,28 +65,61 @@ impl GrowArgs {
         }])
     }
 
-    /// Opens the device, an image file extended; returns the length that it had, if that is another now.
-    fn open(&self) -> Result<(Arc<dyn Device>, Option<u64>), Failure> {
+    /// Makes it larger; returns its size before and after.
+    fn grow(&self) -> Result<(u64, u64), Failure> {
         let device = open_device(&self.device, Access::Write)?;
-        let (Some(size), false) = (self.size, device.is_block_device()) else {
-            return Ok((device, None));
+        let metadata =
+            fs::metadata(&self.device).map_err(|error| Failure::io(&self.device, &error))?;
+        let length = metadata.len();
+        let (Some(size), true) = (self.size, metadata.is_file()) else {
+            return self.grow_on(device);
         };
-        let length = device.size();
         if size <= length {
-            return Ok((device, None));
+            return self.grow_on(device);
         }
-        drop(device);
-        let options = FileOptions::new(Mode::ReadWriteExclusive);
-        let device = FileDevice::create_with(&self.device, size, &options)
-            .map_err(|error| Failure::device(&self.device, &error))?;
-        Ok((Arc::new(device), Some(length)))
+        self.refuse_cut(&device)?;
+        let grown = self.extend(size).and_then(|()| {
+            let longer = device
+                .measured_again()
+                .map_err(|error| Failure::device(&self.device, &error))?;
+            self.grow_on(Arc::new(longer))
+        });
+        if grown.is_err() {
+            self.cut_again(length);
+        }
+        grown
+    }
+
+    fn grow_on(&self, device: Arc<FileDevice>) -> Result<(u64, u64), Failure> {
+        loamfs_fs::grow(&(device as Arc<dyn Device>), self.size, &Env::system())
+            .map_err(|error| Failure::volume(&self.device, &error))
+    }
+
+    /// A file that was cut must not look whole again: what it lacks would read as zeros.
+    fn refuse_cut(&self, device: &Arc<FileDevice>) -> Result<(), Failure> {
+        let options = OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        };
+        let device: Arc<dyn Device> = Arc::<FileDevice>::clone(device);
+        Volume::open(device, &options, Env::system())
+            .map(drop)
+            .map_err(|error| Failure::volume(&self.device, &error))
+    }
+
+    /// Extends an image file with a hole.
+    fn extend(&self, size: u64) -> Result<(), Failure> {
+        let file = fs::File::options().write(true).open(&self.device);
+        file.and_then(|file| {
+            file.set_len(size)?;
+            file.sync_all()
+        })
+        .map_err(|error| Failure::io(&self.device, &error))
     }
 
     /// Takes the extension of an image file back. Superblocks that tell the new size need it.
-    fn cut_again(&self, length: Option<u64>) {
-        let Some(length) = length else { return };
-        let is_old = crate::report::Identity::probe(&self.device)
-            .is_ok_and(|identity| identity.bytes() <= length);
+    fn cut_again(&self, length: u64) {
+        let is_old = Identity::probe(&self.device).is_ok_and(|identity| identity.bytes() <= length);
         if is_old {
             // The failure that led here is the one to report.
             let _ = fs::File::options()

@@ -13,6 +13,29 @@ use crate::report::Identity;
 use crate::text;
 use crate::volume::{Access, Opened};
 
+/// Longest label, in bytes.
+const LABEL_MAX: usize = 64;
+
+/// Makes sure that a volume can have this label.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn check(label: &str) -> Result<(), Failure> {
+    if label.contains(char::is_control) {
+        return Err(Failure::usage(
+            "the label has control characters; give it without",
+        ));
+    }
+    if label.len() > LABEL_MAX {
+        return Err(Failure::usage(format!(
+            "the label has {} bytes; give at most {LABEL_MAX}",
+            label.len()
+        )));
+    }
+    Ok(())
+}
+
 /// Print a volume's label, or give it another one.
 ///
 /// It may be mounted. A label is what `LABEL=` in /etc/fstab means.
@@ -61,9 +84,7 @@ impl LabelArgs {
     }
 
     fn set(&self, label: &str) -> Result<(), Failure> {
-        if label.contains(char::is_control) {
-            return Err(Failure::usage("a label has no control characters"));
-        }
+        check(label)?;
         if let Some(entry) = mounts::find(&self.volume) {
             return control::ask(&entry, &Request::Label(label.to_owned())).map(drop);
         }

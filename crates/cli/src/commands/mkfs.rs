@@ -12,15 +12,14 @@ use loamfs_fs::types::SetAttr;
 use loamfs_fs::{Env, Error, MkfsOptions, OpenOptions, ROOT_INO, Volume};
 use rustix::process::{getegid, geteuid};
 
+use super::label;
 use crate::dry::DryDevice;
 use crate::failure::{Failure, Kind};
+use crate::mount::refuse_attached;
 use crate::output::print_lines;
 use crate::report::Identity;
-use crate::size::{human, parse, parse_u32};
+use crate::size::{parse, parse_u32, parse_units};
 use crate::{mounts, signatures};
-
-/// Longest label, in bytes.
-const LABEL_MAX: usize = 64;
 
 /// Make a volume on a device or in a file.
 ///
@@ -28,8 +27,8 @@ const LABEL_MAX: usize = 64;
 /// in use in any case.
 #[derive(Debug, Args)]
 pub struct MkfsArgs {
-    /// Size of the volume; an image file is made or extended to it. Default: the device's.
-    #[arg(long, value_parser = parse)]
+    /// Size of the volume, in whole units of 4K; an image file is made or extended to it. Default: the device's.
+    #[arg(long, value_parser = parse_units)]
     size: Option<u64>,
     /// A name for the volume.
     #[arg(long, short = 'L', default_value = "")]
@@ -86,11 +85,11 @@ impl MkfsArgs {
     }
 
     fn options(&self) -> Result<MkfsOptions, Failure> {
-        if self.label.len() > LABEL_MAX {
-            return Err(Failure::usage(format!(
-                "the label has {} bytes; give at most {LABEL_MAX}",
-                self.label.len()
-            )));
+        label::check(&self.label)?;
+        if self.uuid.is_some_and(|uuid| uuid.is_nil()) {
+            return Err(Failure::usage(
+                "a UUID of zeros tells no volume from another; give another one, or none",
+            ));
         }
         let default = MkfsOptions::default();
         Ok(MkfsOptions {
@@ -115,8 +114,8 @@ impl MkfsArgs {
             && size > device.size()
         {
             return Err(Failure::usage(format!(
-                "{shown} has {}; give at most that as --size",
-                human(device.size())
+                "{shown} has {} bytes; give at most that as --size",
+                device.size()
             )));
         }
         let found = signatures::find(&device).map_err(failed)?;
@@ -255,14 +254,7 @@ pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
         && let Ok(loops) = loamfs_fuse::find_loops(path)
         && let Some(device) = loops.first()
     {
-        return Err(Failure::new(
-            Kind::Busy,
-            format!(
-                "{} is attached to {}; detach it with `losetup -d` first",
-                path.display(),
-                device.display()
-            ),
-        ));
+        return Err(refuse_attached(path, device));
     }
     Ok(())
 }

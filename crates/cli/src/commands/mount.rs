@@ -232,10 +232,14 @@ fn change(spec: &Spec) -> Result<(), Failure> {
             format!("only root can change the options of the mount on {shown}"),
         ));
     }
-    let found = find_mount(&spec.mountpoint, SUBTYPE.as_ref())
-        .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+    let found = find_mount(&spec.mountpoint, SUBTYPE.as_ref()).map_err(|error| match error {
+        loamfs_fuse::Error::Path { source, .. } => Failure::io(&spec.mountpoint, &source),
+        error => Failure::new(Kind::Io, error.to_string()),
+    })?;
     let Some(entry) = found else {
-        return Err(Failure::usage(format!("no LoamFS is mounted on {shown}")));
+        return Err(Failure::usage(format!(
+            "no LoamFS is mounted on {shown}; mount it without `remount` first"
+        )));
     };
     change_flags(spec, &entry)?;
     let late = late_options(&entry, &spec.options);

@@ -3,16 +3,21 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use serde_json::json;
 
 use crate::failure::Failure;
 use crate::mount::control::{self, Request};
 use crate::mounts;
+use crate::output::print_lines;
 
 /// Bring overwritten parts of large files from the log to their places now, instead of when there are many.
 #[derive(Debug, Args)]
 pub struct SettleArgs {
     /// Where the volume is mounted.
     mountpoint: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl SettleArgs {
@@ -22,7 +27,14 @@ impl SettleArgs {
     ///
     /// If no LoamFS is mounted there, or its daemon could not do it.
     pub fn run(self) -> Result<u8, Failure> {
-        control::ask(&mounts::mounted(&self.mountpoint)?, &Request::Settle)?;
-        Ok(0)
+        let entry = mounts::mounted(&self.mountpoint)?;
+        let answer = control::ask_showing(&entry, &Request::Settle, "settling")?;
+        let [settled, left] = control::figures(&answer)?;
+        if self.json {
+            let figures = json!({ "settled": settled, "left": left });
+            return print_lines([format!("{figures:#}")]);
+        }
+        let shown = self.mountpoint.display();
+        print_lines([format!("{shown}: {settled} parts settled, {left} left")])
     }
 }

@@ -5,12 +5,16 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
+use crate::progress::StepProgress;
 use crate::size::{human, parse};
 use crate::volume::{Access, Opened};
+
+/// What is counted while it is done.
+const NAME: &str = "looking at groups";
 
 /// Tell the device which of its space is free.
 ///
@@ -44,12 +48,9 @@ impl TrimArgs {
         let range = [self.offset, self.length.unwrap_or(u64::MAX), self.minimum];
         let bytes = match mounts::find(&self.volume) {
             Some(entry) => {
-                let answer = control::ask(&entry, &Request::Trim(range))?;
-                let told = answer.trim().strip_prefix("done ").map(str::parse);
-                match told {
-                    Some(Ok(bytes)) => bytes,
-                    _ => return Err(Failure::new(Kind::Io, "the daemon does not say how much")),
-                }
+                let answer = control::ask_showing(&entry, &Request::Trim(range), NAME)?;
+                let [bytes] = control::figures(&answer)?;
+                bytes
             }
             None => self.unmounted(range)?,
         };
@@ -62,10 +63,11 @@ impl TrimArgs {
 
     fn unmounted(&self, [start, len, least]: [u64; 3]) -> Result<u64, Failure> {
         let opened = Opened::open(&self.volume, Access::Write)?;
-        let told = opened
-            .volume
-            .trim(start, len, least)
-            .map_err(|error| Failure::volume(&self.volume, &error))?;
+        let mut bar = StepProgress::new();
+        let mut tell = |done, total| bar.step(1, NAME, done, total);
+        let told = opened.volume.trim_telling(start, len, least, &mut tell);
+        bar.finish();
+        let told = told.map_err(|error| Failure::volume(&self.volume, &error))?;
         opened.finish()?;
         Ok(told)
     }

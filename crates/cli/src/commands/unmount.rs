@@ -35,7 +35,7 @@ impl UnmountArgs {
     pub fn run(self) -> Result<u8, Failure> {
         let shown = self.mountpoint.display();
         let found = find_mount(&self.mountpoint, SUBTYPE.as_ref())
-            .map_err(|error| Failure::usage(format!("{shown} cannot be looked at: {error}")))?;
+            .map_err(|error| Failure::usage(cannot_find(&self.mountpoint, &error)))?;
         let start = Instant::now();
         let Some(entry) = found else {
             return Err(Failure::usage(format!(
@@ -88,6 +88,14 @@ impl UnmountArgs {
             "requests": requests,
         });
         print_lines([format!("{value:#}")])
+    }
+}
+
+/// Why it cannot be told what is mounted there.
+fn cannot_find(mountpoint: &Path, error: &loamfs_fuse::Error) -> String {
+    match error {
+        loamfs_fuse::Error::Path { source, .. } => Failure::io(mountpoint, source).to_string(),
+        error => error.to_string(),
     }
 }
 

@@ -7,8 +7,10 @@
 //! - `map INODE`: a line of JSON for each piece of a file's content, then `done`;
 //! - `sync`: `done` when everything is durable;
 //! - `drop`: `done` when everything is durable, and forgotten that was read;
-//! - `settle`: `done` when what waited in the log is at home, and durable;
-//! - `trim START LENGTH LEAST`, in bytes: `done` and how many bytes the device was told to forget;
+//! - `settle`: `progress DONE TOTAL` now and then; `done`, the number of images that were settled and of those that are
+//!   left when what waited in the log is at home, and durable;
+//! - `trim START LENGTH LEAST`, in bytes: `progress DONE TOTAL` now and then; `done` and how many bytes the device was
+//!   told to forget;
 //! - `label TEXT`: `done` when the volume has that label;
 //! - `freeze`, `thaw`: `done` when the volume takes no changes any more, or again;
 //! - `atime RULE DIRECTORIES`, words of mount(8): `done`, and reads set access times by that from now on;
@@ -29,12 +31,16 @@ use loamfs_fuse::MountEntry;
 use rustix::process::geteuid;
 
 use crate::failure::{Failure, Kind};
+use crate::progress::StepProgress;
 
 /// Longest request, in bytes.
 const REQUEST_MAX: u64 = 256;
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
+
+/// What a line begins with that tells how far the daemon is.
+const PROGRESS: &str = "progress ";
 
 /// What a client may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -269,17 +275,42 @@ fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStre
     };
 }
 
+/// Tells a client that waits how much of its request is done.
+pub fn tell_progress(out: &mut dyn Write, done: u64, total: u64) {
+    // Who hung up does not want to know.
+    let _ = writeln!(out, "{PROGRESS}{done} {total}").and_then(|()| out.flush());
+}
+
+fn progress_of(line: &str) -> Option<(u64, u64)> {
+    let (done, total) = line.strip_prefix(PROGRESS)?.split_once(' ')?;
+    Some((done.parse().ok()?, total.parse().ok()?))
+}
+
 /// Asks the daemon of a mount, and reads all that it answers.
 ///
 /// # Errors
 ///
 /// If no daemon listens, the caller may not ask it, or it says why it cannot.
 pub fn ask(entry: &MountEntry, request: &Request) -> Result<String, Failure> {
+    ask_telling(entry, request, &mut |_, _| {})
+}
+
+fn ask_telling(
+    entry: &MountEntry,
+    request: &Request,
+    tell: &mut dyn FnMut(u64, u64),
+) -> Result<String, Failure> {
     let shown = entry.path.display();
     let asked = UnixStream::connect(socket_of(entry)).and_then(|mut stream| {
         writeln!(stream, "{}", request.line())?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
+        for line in BufReader::new(stream).lines() {
+            let line = line?;
+            match progress_of(&line) {
+                Some((done, total)) => tell(done, total),
+                None => answer = answer + &line + "\n",
+            }
+        }
         Ok(answer)
     });
     let answer = asked.map_err(|error| match error.kind() {
@@ -301,6 +332,40 @@ pub fn ask(entry: &MountEntry, request: &Request) -> Result<String, Failure> {
         )),
         None => Ok(answer),
     }
+}
+
+/// As [`ask`], showing how far the daemon is with what is called `name`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn ask_showing(
+    entry: &MountEntry,
+    request: &Request,
+    name: &'static str,
+) -> Result<String, Failure> {
+    let mut bar = StepProgress::new();
+    let answer = ask_telling(entry, request, &mut |done, total| {
+        bar.step(1, name, done, total)
+    });
+    bar.finish();
+    answer
+}
+
+/// The numbers behind `done`.
+///
+/// # Errors
+///
+/// If they are not as many.
+pub fn figures<const COUNT: usize>(answer: &str) -> Result<[u64; COUNT], Failure> {
+    let numbers = answer
+        .trim_end()
+        .strip_prefix("done ")
+        .and_then(|words| words.split(' ').map(|word| word.parse().ok()).collect());
+    let numbers: Option<Vec<u64>> = numbers;
+    numbers
+        .and_then(|numbers| numbers.try_into().ok())
+        .ok_or_else(|| Failure::new(Kind::Io, "the daemon does not say how much"))
 }
 
 /// A client that waits for the end of a daemon.
@@ -391,6 +456,10 @@ mod tests {
         ] {
             assert_eq!(Request::parse(&request.line()), Some(request));
         }
+        assert_eq!(progress_of("progress 3 12"), Some((3, 12)));
+        assert_eq!(progress_of("done 3 12"), None);
+        assert_eq!(figures("done 3 12\n").unwrap(), [3, 12]);
+        assert!(figures::<2>("done 3\n").is_err() && figures::<1>("done\n").is_err());
         for line in ["", "map", "map x", "trim 1 2", "frobnicate"] {
             assert_eq!(Request::parse(line), None, "{line}");
         }

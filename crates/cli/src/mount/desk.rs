@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use loamfs_format::Ino;
 use loamfs_fs::{OpenOptions, Volume};
 
-use super::control::{Answers, Request};
+use super::control::{Answers, Request, tell_progress};
 use super::options::Options;
 use super::spec::Spec;
 use crate::report::{Identity, Report, piece_json};
@@ -30,7 +30,7 @@ impl Answers for Desk {
         let done = |result: Result<(), loamfs_fs::Error>| {
             result
                 .map(|()| "done".to_owned())
-                .map_err(|e| e.to_string())
+                .map_err(|error| sentence(&error))
         };
         let last = match request {
             Request::Info => self.report(&volume)?,
@@ -41,10 +41,16 @@ impl Answers for Desk {
             }
             Request::Sync => done(volume.sync())?,
             Request::Drop => done(volume.drop_caches())?,
-            Request::Settle => done(settle(&volume))?,
+            Request::Settle => {
+                let settled = settle(&volume, &mut |done, total| tell_progress(out, done, total));
+                let (settled, left) = settled.map_err(|error| sentence(&error))?;
+                format!("done {settled} {left}")
+            }
             Request::Trim([start, len, least]) => {
-                let told = volume.trim(*start, *len, *least);
-                format!("done {}", told.map_err(|error| error.to_string())?)
+                let told = volume.trim_telling(*start, *len, *least, &mut |done, total| {
+                    tell_progress(out, done, total)
+                });
+                format!("done {}", told.map_err(|error| sentence(&error))?)
             }
             Request::Label(label) => done(volume.set_label(label.as_bytes()))?,
             Request::Freeze => done(volume.freeze())?,
@@ -84,16 +90,29 @@ impl Desk {
     }
 }
 
-/// Settles all that can be.
-fn settle(volume: &Volume) -> Result<(), loamfs_fs::Error> {
+/// What is wrong, and what to do about it.
+fn sentence(error: &loamfs_fs::Error) -> String {
+    match error {
+        loamfs_fs::Error::ReadOnly => format!(
+            "{error}; remount it with `-o remount,rw`, or see the log for why it takes no changes"
+        ),
+        error => error.to_string(),
+    }
+}
+
+/// Settles all that can be. Returns how many images were settled, and how many are left.
+fn settle(volume: &Volume, tell: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64), loamfs_fs::Error> {
     volume.sync()?;
+    let total = volume.info().images;
     let mut before = u64::MAX;
     loop {
         let images = volume.info().images;
         // What cannot be settled waits on.
         if images == 0 || images >= before {
-            return volume.sync();
+            volume.sync()?;
+            return Ok((total.saturating_sub(images), images));
         }
+        tell(total.saturating_sub(images), total);
         before = images;
         volume.settle(SETTLE_STEP)?;
     }

@@ -75,15 +75,33 @@ fn write_out(old: &Path) -> io::Result<()> {
     device.sync_all()
 }
 
-fn refused(image: &Path, old: &Path) -> Failure {
+/// That `image` is not touched, because it is attached to the loop device `old`; who keeps that, and what to do.
+pub fn refused(image: &Path, old: &Path) -> Failure {
     let holders = Holders::of(old);
-    let users = [&holders.device, &holders.alive, &holders.dead];
-    let advice = match users.into_iter().find(|users| !users.is_empty()) {
-        Some(users) => format!("and used by {users}; end that first, or name the device instead"),
-        None => {
-            "already; name that device instead, or end its users and detach it with `losetup -d`"
-                .to_owned()
-        }
+    let advice = if !holders.device.is_empty() {
+        format!(
+            "and used by {}; end that first, or name the device instead",
+            holders.device
+        )
+    } else if !holders.alive.is_empty() {
+        format!(
+            "and used by {}, with files of its mount; unmount it first",
+            holders.alive
+        )
+    } else if !holders.dead.is_empty() {
+        format!(
+            "and used by {}, with files of a mount whose daemon died; end that first",
+            holders.dead
+        )
+    } else if is_autoclear(old) {
+        // losetup(8) could not detach it sooner.
+        "already, until its last user lets go, who cannot be seen from here; look as root, and in other containers"
+            .to_owned()
+    } else {
+        format!(
+            "already; name that device instead, or detach it with `losetup -d {}`",
+            old.display()
+        )
     };
     let (image, old) = (image.display(), old.display());
     Failure::new(Kind::Busy, format!("{image} is attached to {old} {advice}"))

@@ -108,6 +108,17 @@ pub(super) fn open(
     })
 }
 
+/// Another descriptor of the same opening, which shares its lock and its flags.
+pub(super) fn measured_again(raw: &RawFile) -> Result<RawFile, Errno> {
+    let file = raw
+        .file
+        .try_clone()
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    let end = rustix::fs::seek(&file, SeekFrom::End(0))?;
+    let size = end - end % u64::from(raw.align);
+    Ok(RawFile { file, size, ..*raw })
+}
+
 fn open_file(path: &Path, mode: Mode, create: bool) -> Result<File, DeviceError> {
     let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
     flags |= match mode {

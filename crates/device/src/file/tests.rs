@@ -1,6 +1,6 @@
 //! An image file behaves as a device, with and without direct I/O.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -224,6 +224,29 @@ fn creating_extends_and_never_cuts() {
     let bytes = fs::read(&fixture.path).unwrap();
     assert_eq!(bytes[..8192], pattern(8192, 8));
     assert!(bytes[8192..].iter().all(|&byte| byte == 0));
+}
+
+#[test]
+fn a_file_that_was_extended_is_measured_again_under_the_same_lock() {
+    let fixture = fixture();
+    let device = FileDevice::create(&fixture.path, SIZE).unwrap();
+    let file = File::options().write(true).open(&fixture.path).unwrap();
+    file.set_len(2 * SIZE).unwrap();
+    assert_eq!(device.size(), SIZE);
+    let longer = device.measured_again().unwrap();
+    assert_eq!(longer.size(), 2 * SIZE);
+    drop(device);
+    let other = FileDevice::open(&fixture.path, Mode::ReadOnly);
+    assert!(matches!(other, Err(DeviceError::Busy { .. })));
+    let data = pattern(4096, 1);
+    let write = Write {
+        offset: SIZE,
+        data: &data,
+        kind: IoKind::Homed,
+    };
+    longer.write(&[write]).remove(0).unwrap();
+    drop(longer);
+    assert!(FileDevice::open(&fixture.path, Mode::ReadOnly).is_ok());
 }
 
 #[test]

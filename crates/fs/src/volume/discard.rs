@@ -18,12 +18,27 @@ impl Volume {
     /// # Errors
     /// [`Error::ReadOnly`]; [`Error::Unsupported`] by the device; that a bitmap is damaged, or that the device failed.
     pub fn trim(&self, start: u64, len: u64, least: u64) -> Result<u64, Error> {
+        self.trim_telling(start, len, least, &mut |_, _| {})
+    }
+
+    /// As [`trim`](Self::trim); calls `tell` with the number of groups that are done, and of all.
+    ///
+    /// # Errors
+    /// As [`trim`](Self::trim).
+    pub fn trim_telling(
+        &self,
+        start: u64,
+        len: u64,
+        least: u64,
+        tell: &mut dyn FnMut(u64, u64),
+    ) -> Result<u64, Error> {
         let geometry = self.core().geometry;
         let size = u64::from(geometry.fragment_size);
         let first = start.div_ceil(size);
         let end = (start.saturating_add(len) / size).min(geometry.total_frags);
         let mut told = 0;
         for group in 0..geometry.groups() {
+            tell(group.into(), geometry.groups().into());
             let group = geometry.group_extent(GroupNo(group));
             let from = group.start.0.max(first);
             let to = group.end().0.min(end);
