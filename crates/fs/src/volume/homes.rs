@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 /// Bytes of homed data that share a flush: memory holds them twice meanwhile.
-const HOME_ROUND: usize = 32 << 20;
+const HOME_ROUND: usize = 16 << 20;
 
 /// Files whose data are not where the next segment can show them, and why; they wait on.
 pub(super) type Unwritten = Vec<(Ino, Error)>;
