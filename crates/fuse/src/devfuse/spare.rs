@@ -12,7 +12,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Bytes of requests that wait for a thread; a thread that would hand over more of them waits for the device itself.
-const WAITING_MAX: usize = 32 << 20;
+const WAITING_MAX: usize = 8 << 20;
 
 /// What the threads of a mount share; `T` is a request that was read.
 pub(super) struct Spare<T> {
