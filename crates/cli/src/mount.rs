@@ -1,6 +1,7 @@
 //! Everything behind `loamfs mount`: its options, the daemon that serves a mount, and how others
 //! talk to that daemon.
 
+mod cache;
 pub mod control;
 pub mod daemon;
 mod desk;

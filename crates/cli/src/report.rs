@@ -225,8 +225,9 @@ impl Report {
                 size("/log/held_bytes"),
             ),
             format!(
-                "memory    {} cached and {} inodes, {} dirty for the log, {} for homes, {} of bitmaps",
+                "memory    {} cached of cache={}, and {} inodes; {} dirty for the log, {} for homes, {} of bitmaps",
                 size("/memory/cached_bytes"),
+                size("/memory/cache_bytes"),
                 number("/memory/cached_inodes"),
                 size("/memory/dirty_log_bytes"),
                 size("/memory/dirty_home_bytes"),
@@ -289,7 +290,9 @@ fn info_json(volume: &Volume) -> Value {
             "held_bytes": bytes(info.held_frags),
         },
         "memory": {
+            "cache_bytes": info.cache_bytes,
             "cached_bytes": info.cached_bytes,
+            "pinned_blocks": info.pinned_blocks,
             "cached_inodes": info.cached_inodes,
             "dirty_log_bytes": info.dirty_log_bytes,
             "dirty_home_bytes": info.dirty_home_bytes,

@@ -142,6 +142,17 @@ impl Weighter<Key, Block> for Weight {
     }
 }
 
+/// What was fetched for an operation, and stays in memory until it ends.
+#[must_use = "what is not unpinned stays for ever"]
+#[derive(Default)]
+pub(crate) struct Pins(Vec<Key>);
+
+impl Pins {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 pub(crate) struct Blocks {
     uuid: [u8; 16],
     total_frags: u64,
@@ -151,14 +162,12 @@ pub(crate) struct Blocks {
     /// The checksum of what `contents` may hold of an address, so that it goes when its space does: the dead would
     /// push out the ends of files, which each append needs.
     content_at: BTreeMap<FragAddr, u64>,
-    /// Fetched for an operation that has not ended yet, whatever the cache thinks of it.
-    pinned: HashMap<Key, Block>,
+    /// Fetched for operations that have not ended yet, so many of them, whatever the cache thinks of it.
+    pinned: HashMap<Key, (Block, usize)>,
     /// Sealed into a segment that is not on the device yet, so not to be had from there.
     flying: HashMap<Key, (Ssn, Block)>,
     /// The segment being sealed.
     sealing: Ssn,
-    /// Operations that were sent back and have not ended.
-    pub retrying: usize,
     dirty: BTreeMap<FragAddr, Arc<Page>>,
     next_temporary: u64,
     /// What operations found missing.
@@ -185,7 +194,6 @@ impl Blocks {
             pinned: HashMap::new(),
             flying: HashMap::new(),
             sealing: Ssn(0),
-            retrying: 0,
             dirty: BTreeMap::new(),
             next_temporary: 1,
             wanted: Vec::new(),
@@ -198,6 +206,11 @@ impl Blocks {
     /// Bytes that the caches hold.
     pub fn cached_bytes(&self) -> u64 {
         self.metadata.weight() + self.contents.weight()
+    }
+
+    /// Blocks that operations under way fetched.
+    pub fn pinned_count(&self) -> usize {
+        self.pinned.len()
     }
 
     /// Forgets all that the device has, too.
@@ -213,11 +226,12 @@ impl Blocks {
     }
 
     fn find(&self, key: &Key) -> Option<&Block> {
+        let pinned = || self.pinned.get(key).map(|(block, _)| block);
         let flying = || self.flying.get(key).map(|(_, block)| block);
         self.metadata
             .get(key)
             .or_else(|| self.contents.get(key))
-            .or_else(|| self.pinned.get(key))
+            .or_else(pinned)
             .or_else(flying)
     }
 
@@ -354,17 +368,21 @@ impl Blocks {
         self.metadata.insert(key, block);
     }
 
-    /// Takes in what was fetched, after verifying it. The bytes are those of the pointer's whole fragments.
+    /// Takes in what was fetched for an operation, after verifying it. The bytes are those of the pointer's whole
+    /// fragments.
     ///
     /// # Errors
     /// Why they are not what the pointer names.
-    pub fn fetched(&mut self, fetch: &Fetch, bytes: &[u8]) -> Result<(), Corrupt> {
+    pub fn fetched(&mut self, fetch: &Fetch, bytes: &[u8], pins: &mut Pins) -> Result<(), Corrupt> {
         let (pointer, ino) = (fetch.pointer, fetch.ino());
+        let key = fetch.key();
         let block = verify(&self.uuid, fetch, bytes)?.ok_or(Corrupt::Checksum { pointer, ino })?;
-        self.pinned.insert(fetch.key(), block.clone());
+        let (_, operations) = self.pinned.entry(key).or_insert_with(|| (block.clone(), 0));
+        *operations += 1;
+        pins.0.push(key);
         match fetch.what {
-            What::Node(_) | What::Meta(_) => self.metadata.insert(fetch.key(), block),
-            What::Data(_) | What::Unit { .. } => self.keep_content(fetch.key(), block),
+            What::Node(_) | What::Meta(_) => self.metadata.insert(key, block),
+            What::Data(_) | What::Unit { .. } => self.keep_content(key, block),
         }
         Ok(())
     }
@@ -374,10 +392,15 @@ impl Blocks {
         self.keep_content(Key { addr, checksum }, Block::Bytes(bytes));
     }
 
-    /// No operation waits for what was fetched any more.
-    pub fn unpin(&mut self) {
-        if self.retrying == 0 {
-            self.pinned.clear();
+    /// The operation for which these were fetched has ended.
+    pub fn unpin(&mut self, pins: Pins) {
+        for key in pins.0 {
+            if let Some((_, operations)) = self.pinned.get_mut(&key) {
+                *operations -= 1;
+                if *operations == 0 {
+                    self.pinned.remove(&key);
+                }
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Opening a volume: the last checkpoint's maps, then every adopted summary, record by record (H16, L9; rule 4).
 
 use crate::atime::waiting::Atimes;
-use crate::blocks::{Blocks, Stop};
+use crate::blocks::{Blocks, Fetch, Pins, Stop};
 use crate::core::Core;
 use crate::env::{Env, Random};
 use crate::error::{Corrupt, Error};
@@ -342,22 +342,22 @@ fn with_tree<T>(
     blocks: &mut Blocks,
     mut scan: impl FnMut(&mut Blocks) -> Result<T, Stop>,
 ) -> Result<T, Error> {
-    blocks.retrying += 1;
+    let mut pins = Pins::default();
     let result = loop {
         match scan(blocks) {
             Ok(value) => break Ok(value),
             Err(Stop::Failed(error)) => break Err(error),
             Err(_) => {
                 let wanted = std::mem::take(&mut blocks.wanted);
-                let mut failed = fetch_into(reader, &wanted, |f, bytes| blocks.fetched(f, bytes));
+                let take = |fetch: &Fetch, bytes: &[u8]| blocks.fetched(fetch, bytes, &mut pins);
+                let mut failed = fetch_into(reader, &wanted, take);
                 if let Some((_, error)) = failed.pop() {
                     break Err(error);
                 }
             }
         }
     };
-    blocks.retrying -= 1;
-    blocks.unpin();
+    blocks.unpin(pins);
     result
 }
 

@@ -107,6 +107,7 @@ pub struct Volume {
     flight: Flight,
     flights: usize,
     commit_age_ms: u64,
+    cache_bytes: usize,
 }
 
 impl std::fmt::Debug for Volume {
@@ -142,6 +143,7 @@ impl Volume {
             reader,
             flights: options.flights,
             commit_age_ms: options.commit_age_ms,
+            cache_bytes,
         };
         volume.core().owner = options.owner;
         volume.core().atimes = Atimes::new(options.atime, cache_bytes);

@@ -11,7 +11,7 @@ use crate::table::{Row, size};
 use crate::trace::Op;
 use crate::workload::{SmallFiles, write_new};
 
-/// The daemon's default `cache=`.
+/// The daemon's `cache=`, in bytes.
 const CACHE: u64 = 256 << 20;
 /// What it may take besides.
 const BESIDES: u64 = 64 << 20;
@@ -33,7 +33,7 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
 
 /// Makes, looks at and reads files, the daemon living on from one to the other.
 fn memory(lab: &Lab, files: &SmallFiles) -> Result<Vec<Row>, Error> {
-    let mounted = lab.mount()?;
+    let mounted = lab.mount_with(Some(&format!("cache={CACHE}")))?;
     let (result, most) = watched(&mounted, || -> Result<_, Error> {
         files.create(mounted.path())?;
         mounted.sync()?;

@@ -25,7 +25,7 @@ use crate::output::{note, print_lines};
 /// Other users get a plain FUSE mount through fusermount3, which lacks both: unmount it with
 /// `loamfs unmount`.
 ///
-/// Options: ro, rw, cache=SIZE (256M), commit=SECONDS (5), discard (tell the device what was freed),
+/// Options: ro, rw, cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
 /// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, nosymfollow
 /// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing

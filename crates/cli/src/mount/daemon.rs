@@ -119,6 +119,7 @@ struct Opened {
 
 fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
     let mut options = OpenOptions {
+        cache_bytes: spec.options.cache_bytes(),
         read_only: spec.options.read_only,
         flights: writers::COUNT,
         discard: spec.options.discard.unwrap_or_default(),
@@ -129,9 +130,6 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
         },
         ..OpenOptions::default()
     };
-    if let Some(bytes) = spec.options.cache {
-        options.cache_bytes = bytes;
-    }
     if let Some(seconds) = spec.options.commit_seconds {
         options.commit_age_ms = seconds.saturating_mul(1_000);
     }

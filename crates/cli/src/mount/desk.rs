@@ -79,7 +79,7 @@ impl Desk {
         let defaults = OpenOptions::default();
         let given = &self.spec.options;
         let options = Options {
-            cache: given.cache.or(Some(defaults.cache_bytes)),
+            cache: Some(given.cache_bytes()),
             commit_seconds: given
                 .commit_seconds
                 .or(Some(defaults.commit_age_ms / 1_000)),

@@ -4,14 +4,12 @@ use std::path::PathBuf;
 
 use loamfs_fs::{AtimeRule, AtimeWhen};
 
+use super::cache;
 use crate::failure::Failure;
 use crate::size;
 
 /// Longest time between commits that may be asked for.
 const COMMIT_SECONDS_MAX: u64 = 3_600;
-
-/// Smallest cache that may be asked for: below it the log's own buffers would not fit.
-const CACHE_MIN: u64 = 16 << 20;
 
 /// The name of an option, and its value in canonical form.
 pub type Fixed = (String, String);
@@ -49,7 +47,7 @@ pub struct Options {
     pub gid: Option<u32>,
     /// Which reads set access times, if anything is said of that.
     pub atime: Option<AtimeRule>,
-    /// Bytes of cache.
+    /// Bytes of cache, if any are asked for.
     pub cache: Option<usize>,
     /// Most seconds between commits.
     pub commit_seconds: Option<u64>,
@@ -81,6 +79,13 @@ impl Options {
             let _ = options.add(word);
         }
         options
+    }
+
+    /// Bytes of cache, asked for or by the memory there is.
+    pub fn cache_bytes(&self) -> usize {
+        let by_memory = || usize::try_from(cache::default_bytes(cache::memory()));
+        self.cache
+            .unwrap_or_else(|| by_memory().unwrap_or(usize::MAX))
     }
 
     /// Those that were given and that no remount changes, with their values.
@@ -144,7 +149,7 @@ impl Options {
             ("nodiscard", None) => self.discard = Some(false),
             ("uid", Some(value)) => self.uid = Some(number_of(value, "uid")?),
             ("gid", Some(value)) => self.gid = Some(number_of(value, "gid")?),
-            ("cache", Some(value)) => self.cache = Some(cache(value)?),
+            ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
             ("commit", Some(value)) => self.commit_seconds = Some(commit(value)?),
             ("threads", Some(value)) => self.threads = Some(threads(value)?),
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
@@ -222,25 +227,17 @@ fn split(list: &str) -> Vec<&str> {
     .collect()
 }
 
-fn cache(value: &str) -> Result<usize, Failure> {
+fn cache_of(value: &str) -> Result<usize, Failure> {
     let bytes = size::parse(value).map_err(Failure::usage)?;
-    let memory = memory();
+    let memory = cache::memory();
     match usize::try_from(bytes) {
-        Ok(count) if (CACHE_MIN..=memory).contains(&bytes) => Ok(count),
+        Ok(count) if (cache::MIN..=memory).contains(&bytes) => Ok(count),
         _ => Err(Failure::usage(format!(
-            "cache={value} is out of range; give {} to {}, which is this machine's memory",
-            size::human(CACHE_MIN),
+            "cache={value} is out of range; give {} to {}, which is the memory there is",
+            size::human(cache::MIN),
             size::human(memory)
         ))),
     }
-}
-
-/// Bytes of memory that this machine has.
-fn memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    #[allow(clippy::useless_conversion, reason = "there are machines with 32 bits")]
-    let units = u64::from(info.totalram);
-    units.saturating_mul(info.mem_unit.into())
 }
 
 fn commit(value: &str) -> Result<u64, Failure> {

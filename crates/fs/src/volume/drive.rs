@@ -2,7 +2,7 @@
 //! again.
 
 use super::Volume;
-use crate::blocks::{Damage, Fetch, Stop};
+use crate::blocks::{Damage, Fetch, Pins, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::reader::fetch_into;
@@ -60,7 +60,7 @@ impl Volume {
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
         may_commit: bool,
     ) -> Result<T, Error> {
-        let mut retrying = false;
+        let mut pins = Pins::default();
         let (mut tries, mut rounds) = (0, 0);
         // Why there was no room in memory after a commit.
         let mut stuck = None;
@@ -88,10 +88,6 @@ impl Volume {
                 Err(stop) => stop,
             };
             let asked = core.open_ssn();
-            if !retrying {
-                core.blocks.retrying += 1;
-                retrying = true;
-            }
             drop(core);
             let helped = match stop {
                 // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
@@ -105,7 +101,7 @@ impl Volume {
                     Err(error)
                 }
                 Stop::Missing => {
-                    damaged.extend(self.fetch(&wanted, asked));
+                    damaged.extend(self.fetch(&wanted, asked, &mut pins));
                     unquestioned(&damaged)
                 }
                 Stop::Load(groups) => self.load(&groups),
@@ -129,17 +125,15 @@ impl Volume {
                 break Err(error);
             }
         };
-        if retrying {
-            let mut core = self.core();
-            core.blocks.retrying = core.blocks.retrying.saturating_sub(1);
-            core.blocks.unpin();
+        if !pins.is_empty() {
+            self.core().blocks.unpin(pins);
         }
         result
     }
 
     /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
-    fn fetch(&self, wanted: &[Fetch], asked: Ssn) -> Vec<Damage> {
-        let take = |fetch: &Fetch, bytes: &[u8]| self.core().blocks.fetched(fetch, bytes);
+    fn fetch(&self, wanted: &[Fetch], asked: Ssn, pins: &mut Pins) -> Vec<Damage> {
+        let take = |fetch: &Fetch, bytes: &[u8]| self.core().blocks.fetched(fetch, bytes, pins);
         let failed = fetch_into(&self.reader, wanted, take).into_iter();
         let damage = |(fetch, error)| Damage {
             fetch,

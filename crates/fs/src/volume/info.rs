@@ -47,8 +47,12 @@ pub struct Info {
     pub cleaned_frags: u64,
     /// See above.
     pub cleaned_live_frags: u64,
+    /// Bytes for caches and dirty data together ([`OpenOptions::cache_bytes`](super::OpenOptions::cache_bytes)).
+    pub cache_bytes: u64,
     /// Bytes in the block cache.
     pub cached_bytes: u64,
+    /// Blocks that were fetched for operations under way, and stay until these end.
+    pub pinned_blocks: u64,
     /// Bytes that wait for a segment, estimated, and of large files' data.
     pub dirty_log_bytes: u64,
     /// See above.
@@ -140,7 +144,9 @@ impl Volume {
             images: core.maps.lazy_map.len() as u64,
             cleaned_frags: core.cleaned.frags,
             cleaned_live_frags: core.cleaned.live,
+            cache_bytes: self.cache_bytes as u64,
             cached_bytes: core.blocks.cached_bytes(),
+            pinned_blocks: core.blocks.pinned_count() as u64,
             dirty_log_bytes: core.segment_estimate(),
             dirty_home_bytes: core.waiting().bytes,
             bitmap_bytes: core.space.loaded_bytes() as u64,

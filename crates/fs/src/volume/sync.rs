@@ -85,11 +85,8 @@ impl Volume {
         self.sync()?;
         {
             let mut core = self.core();
-            // An operation that was sent back for more counts on what it has.
-            if core.blocks.retrying == 0 {
-                core.inodes.forget();
-                core.blocks.forget_all();
-            }
+            core.inodes.forget();
+            core.blocks.forget_all();
         }
         self.reader.forget();
         Ok(())
