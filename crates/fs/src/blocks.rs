@@ -1,5 +1,5 @@
-//! Blocks in memory: clean metadata and clean content, each in a scan-resistant cache, so that neither drives out the
-//! other; dirty tree nodes beside them, and a list of what an operation found missing.
+//! Blocks in memory: clean metadata and clean content, each in a scan-resistant cache, so that content never drives out
+//! metadata; dirty tree nodes beside them, and a list of what an operation found missing.
 //!
 //! A clean block is known by its address *and* checksum, so a pointer never gets what an earlier tenant of the same
 //! address left behind.
@@ -153,11 +153,19 @@ impl Pins {
     }
 }
 
+/// The part of the cache that metadata and content each have at least.
+const LEAST: u64 = 4;
+/// The part by which their shares change at once.
+const STEP: u64 = 64;
+
 pub(crate) struct Blocks {
     uuid: [u8; 16],
     total_frags: u64,
     fragment_size: u32,
+    /// What clean metadata and clean content may take together.
+    cache_bytes: u64,
     metadata: Cache<Key, Block, Weight>,
+    /// Gets what metadata leaves.
     contents: Cache<Key, Block, Weight>,
     /// The checksum of what `contents` may hold of an address, so that it goes when its space does: the dead would
     /// push out the ends of files, which each append needs.
@@ -182,12 +190,14 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     pub fn new(uuid: [u8; 16], geometry: &loamfs_format::Geometry, cache_bytes: usize) -> Blocks {
-        let half = (cache_bytes as u64 / 2).max(2 << 20);
-        let cache = || Cache::with_weighter((half / 4096) as usize, half, Weight);
+        let cache_bytes = (cache_bytes as u64).max(4 << 20);
+        let most = cache_bytes - cache_bytes / LEAST;
+        let cache = || Cache::with_weighter((most / 4096) as usize, most, Weight);
         Blocks {
             uuid,
             total_frags: geometry.total_frags,
             fragment_size: geometry.fragment_size,
+            cache_bytes,
             metadata: cache(),
             contents: cache(),
             content_at: BTreeMap::new(),
@@ -200,6 +210,15 @@ impl Blocks {
             damaged: Vec::new(),
             frees: Vec::new(),
             retires: Vec::new(),
+        }
+    }
+
+    fn keep_metadata(&mut self, key: Key, block: Block) {
+        self.metadata.insert(key, block);
+        let taken = self.metadata.weight().max(self.cache_bytes / LEAST);
+        let left = self.cache_bytes - taken;
+        if left.abs_diff(self.contents.capacity()) > self.cache_bytes / STEP {
+            self.contents.set_capacity(left);
         }
     }
 
@@ -365,7 +384,7 @@ impl Blocks {
     fn seal_block(&mut self, pointer: &Pointer, block: Block) {
         let key = Key::of(pointer);
         self.flying.insert(key, (self.sealing, block.clone()));
-        self.metadata.insert(key, block);
+        self.keep_metadata(key, block);
     }
 
     /// Takes in what was fetched for an operation, after verifying it. The bytes are those of the pointer's whole
@@ -381,7 +400,7 @@ impl Blocks {
         *operations += 1;
         pins.0.push(key);
         match fetch.what {
-            What::Node(_) | What::Meta(_) => self.metadata.insert(key, block),
+            What::Node(_) | What::Meta(_) => self.keep_metadata(key, block),
             What::Data(_) | What::Unit { .. } => self.keep_content(key, block),
         }
         Ok(())

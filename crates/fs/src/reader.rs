@@ -5,6 +5,7 @@ use crate::blocks::{Fetch, What};
 use crate::error::{Corrupt, Error};
 use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
 use loamfs_format::{Extent, Geometry};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,9 +21,15 @@ const GAP_WINDOWS: u64 = 4;
 /// Windows of one request of a sweep at most.
 const SWEEP_WINDOWS: u64 = 32;
 
+/// Windows that a seek takes as long as: it may save that many to read one in vain.
+const SEEK_WINDOWS: u32 = 8;
+/// Windows that are remembered of how they did.
+const LATELY: u32 = 64;
+
 /// A window's worth of the device, as it was read a while ago.
 struct Window {
-    bytes: Arc<[u8]>,
+    /// Nothing, where only a block was read of it.
+    bytes: Option<Arc<[u8]>>,
     /// When it was last used, in look-ups.
     used: u64,
 }
@@ -33,6 +40,34 @@ struct Windows {
     map: HashMap<u64, Window>,
     clock: u64,
     max: usize,
+    /// What those of metadata and of small files' data gave.
+    metadata: Yield,
+    data: Yield,
+}
+
+/// What windows gave lately: those that were read for a block, or would have been, and how often another block was asked
+/// for that lies in one.
+struct Yield {
+    asked: u32,
+    again: u32,
+}
+
+impl Default for Yield {
+    /// Until they were tried, windows pay.
+    fn default() -> Self {
+        let again = LATELY / SEEK_WINDOWS;
+        Self { asked: 0, again }
+    }
+}
+
+/// What to do about a window in which a block lies.
+enum Around {
+    /// Take it.
+    Held(Arc<[u8]>),
+    /// Read it.
+    Whole,
+    /// Read the block alone.
+    Alone,
 }
 
 /// Bytes of windows by number.
@@ -117,12 +152,28 @@ impl Reader {
         }
     }
 
-    /// Takes blocks out of windows, and reads the windows that are not there, neighbours with one request.
+    /// Takes blocks out of windows, and reads the windows that are not there, neighbours with one request, where that
+    /// paid lately.
     fn read_around(&self, wanted: &[Fetch], order: &[usize], results: &mut [Option<Bytes>]) {
-        let (mut held, missing) = self.look_up(wanted, order);
+        let around = self.look_up(wanted, order);
+        let is_alone = |i: &usize| {
+            let mut numbers = self.numbers(&wanted[*i]);
+            numbers.any(|number| matches!(around.get(&number), Some((Around::Alone, _))))
+        };
+        let (alone, order): (Vec<usize>, Vec<usize>) = order.iter().partition(|i| is_alone(i));
+        self.read_exactly(wanted, &alone, results);
+        let mut held = Held::new();
+        let mut whole = Vec::new();
+        for (number, (around, kind)) in around {
+            match around {
+                Around::Held(bytes) => drop(held.insert(number, bytes)),
+                Around::Whole => whole.push((number, kind)),
+                Around::Alone => {}
+            }
+        }
         let size = self.size();
         let mut spans: Vec<(Range<u64>, IoKind)> = Vec::new();
-        for (number, kind) in missing {
+        for (number, kind) in whole {
             let window = number * WINDOW..((number + 1) * WINDOW).min(size);
             if let Some((span, _)) = spans.last_mut()
                 && span.end == window.start
@@ -147,7 +198,7 @@ impl Reader {
             }
         }
         self.windows().keep(&held);
-        for &i in order {
+        for i in order {
             let range = self.range(&wanted[i]);
             let error = failed
                 .iter()
@@ -175,7 +226,7 @@ impl Reader {
         }
         {
             let windows = self.windows();
-            missing.retain(|number| !windows.map.contains_key(number));
+            missing.retain(|number| !windows.holds(*number));
         }
         let mut spans: Vec<Range<u64>> = Vec::new();
         for number in &missing {
@@ -208,20 +259,31 @@ impl Reader {
         self.geometry.byte_offset(end)
     }
 
-    /// The windows that blocks lie in: those that are held, and those that are not, with what they are first wanted for.
-    fn look_up(&self, wanted: &[Fetch], order: &[usize]) -> (Held, BTreeMap<u64, IoKind>) {
-        let (mut held, mut missing) = (BTreeMap::new(), BTreeMap::new());
+    /// The numbers of the windows that a block lies in.
+    fn numbers(&self, fetch: &Fetch) -> Range<u64> {
+        let range = self.range(fetch);
+        range.start / WINDOW..range.end.div_ceil(WINDOW)
+    }
+
+    /// What to do about the windows that blocks lie in, with what they are first wanted for.
+    fn look_up(&self, wanted: &[Fetch], order: &[usize]) -> BTreeMap<u64, (Around, IoKind)> {
+        let mut found: BTreeMap<u64, (Around, IoKind)> = BTreeMap::new();
         let mut windows = self.windows();
         for &i in order {
-            let range = self.range(&wanted[i]);
-            for number in range.start / WINDOW..range.end.div_ceil(WINDOW) {
-                match windows.get(number) {
-                    Some(bytes) => drop(held.insert(number, bytes)),
-                    None => drop(missing.entry(number).or_insert(kind(&wanted[i]))),
+            let kind = kind(&wanted[i]);
+            for number in self.numbers(&wanted[i]) {
+                match found.entry(number) {
+                    Entry::Vacant(entry) => drop(entry.insert((windows.ask(number, kind), kind))),
+                    Entry::Occupied(mut entry) => {
+                        windows.yields(kind).found();
+                        if let (around @ Around::Alone, _) = entry.get_mut() {
+                            *around = Around::Whole;
+                        }
+                    }
                 }
             }
         }
-        (held, missing)
+        found
     }
 
     /// Reads ranges of the device in one batch.
@@ -255,31 +317,70 @@ impl Reader {
 }
 
 impl Windows {
-    fn get(&mut self, number: u64) -> Option<Arc<[u8]>> {
+    /// What to do about a window in which a block of a kind lies.
+    fn ask(&mut self, number: u64, kind: IoKind) -> Around {
         self.clock += 1;
-        let window = self.map.get_mut(&number)?;
-        window.used = self.clock;
-        Some(Arc::clone(&window.bytes))
+        if let Some(window) = self.map.get_mut(&number) {
+            window.used = self.clock;
+            let bytes = window.bytes.clone();
+            self.yields(kind).found();
+            return bytes.map_or(Around::Whole, Around::Held);
+        }
+        if self.yields(kind).ask() {
+            return Around::Whole;
+        }
+        self.insert(number, None);
+        Around::Alone
     }
 
-    /// Keeps windows, in place of those that were not used for longest.
+    fn yields(&mut self, kind: IoKind) -> &mut Yield {
+        match kind {
+            IoKind::SmallData => &mut self.data,
+            _ => &mut self.metadata,
+        }
+    }
+
+    /// Keeps windows.
     fn keep(&mut self, windows: &Held) {
         for (number, bytes) in windows {
-            if self.map.contains_key(number) {
-                continue;
+            if !self.holds(*number) {
+                self.insert(*number, Some(Arc::clone(bytes)));
             }
-            while self.map.len() >= self.max {
-                let oldest = self.map.iter().min_by_key(|(_, w)| w.used);
-                if let Some(number) = oldest.map(|(number, _)| *number) {
-                    self.map.remove(&number);
-                }
-            }
-            let window = Window {
-                bytes: Arc::clone(bytes),
-                used: self.clock,
-            };
-            self.map.insert(*number, window);
         }
+    }
+
+    fn holds(&self, number: u64) -> bool {
+        let window = self.map.get(&number);
+        window.is_some_and(|window| window.bytes.is_some())
+    }
+
+    /// Inserts a window, in place of those that were not used for longest.
+    fn insert(&mut self, number: u64, bytes: Option<Arc<[u8]>>) {
+        while self.map.len() >= self.max && !self.map.contains_key(&number) {
+            let oldest = self.map.iter().min_by_key(|(_, w)| w.used);
+            if let Some(number) = oldest.map(|(number, _)| *number) {
+                self.map.remove(&number);
+            }
+        }
+        let used = self.clock;
+        self.map.insert(number, Window { bytes, used });
+    }
+}
+
+impl Yield {
+    /// One more window would be read. Returns whether that paid lately.
+    fn ask(&mut self) -> bool {
+        self.asked += 1;
+        if self.asked == LATELY {
+            self.asked /= 2;
+            self.again /= 2;
+        }
+        self.again * SEEK_WINDOWS >= self.asked
+    }
+
+    /// Another block was asked for that lies in one.
+    fn found(&mut self) {
+        self.again = LATELY.min(self.again + 1);
     }
 }
 
@@ -378,5 +479,42 @@ mod tests {
         assert_eq!(requests(), 2, "nothing is read again");
         reader.sweep(&[at(8 * MIB + 300)]);
         assert_eq!(requests(), 3, "what was in a gap is not kept");
+    }
+
+    /// Small files that are read at random have nothing in common but their windows, each of which takes as long as an
+    /// eighth of a seek, and the place of another.
+    #[test]
+    fn windows_are_read_as_long_as_that_pays() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let reader = Reader::new(Arc::clone(&device), geometry(), 1 << 20);
+        let read = |at: u64| {
+            let pointer = Pointer {
+                addr: FragAddr(at),
+                frags: 4,
+                stored: 4096,
+                ..Pointer::NONE
+            };
+            let what = What::Data(Ino(7));
+            let before = device.counters().total();
+            assert!(reader.read(&[Fetch { pointer, what }], false)[0].is_ok());
+            let now = device.counters().total();
+            (now.reads - before.reads, now.read_bytes - before.read_bytes)
+        };
+        let window = WINDOW >> 10;
+        let (alone, whole) = ((1, 4 << 10), (1, WINDOW));
+        assert_eq!(read(8 * window), whole, "until they were tried");
+        let far = |i: u64| read((16 + i * 37 % 200) * window);
+        for i in 0..100 {
+            far(i);
+        }
+        assert_eq!(far(100), alone);
+        let next = 240 * window;
+        assert_eq!(read(next), alone);
+        assert_eq!(read(next + 8), whole, "it is asked for again");
+        assert_eq!(read(next + 16), (0, 0));
+        for i in 0..u64::from(LATELY) {
+            read(next + i % 32);
+        }
+        assert_eq!(read(next + window), whole, "they pay again");
     }
 }

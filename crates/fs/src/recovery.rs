@@ -57,7 +57,7 @@ pub(crate) fn open(
     let slots = copies
         .slots
         .map(|slot| slot.filter(|ssn| *ssn <= sb.checkpoint.ssn));
-    let reader = Reader::new(Arc::clone(device), sb.geometry, settings.cache_bytes / 2);
+    let reader = Reader::new(Arc::clone(device), sb.geometry, settings.cache_bytes / 5);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, settings.cache_bytes);
     let mut maps = Maps::default();
     let base = &chain.links[chain.base];
@@ -163,7 +163,7 @@ fn assemble(
     core.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
-    core.inodes.nodes_max = (settings.cache_bytes / 8192).clamp(256, 65_536);
+    core.inodes.nodes_max = (settings.cache_bytes / 10240).clamp(256, 65_536);
     Ok(core)
 }
 

@@ -126,7 +126,7 @@ impl Volume {
         let cache_bytes = options.cache_bytes.max(8 << 20);
         let settings = Settings {
             read_only: options.read_only,
-            cache_bytes: cache_bytes / 2,
+            cache_bytes: cache_bytes / 8 * 5,
             recount: options.recount.clone(),
             homed_max: options.dirty_max.unwrap_or(cache_bytes / 4).max(1 << 20) as u64,
             links_max: options.links_max.min(recovery::LINKS_MAX),

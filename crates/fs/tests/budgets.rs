@@ -303,3 +303,32 @@ fn ends_of_files_that_are_gone_do_not_displace_those_that_are_appended_to() {
     }
     assert_eq!(reads, 0, "of {} appends", files * rounds * 3 / 4);
 }
+
+#[test]
+fn small_files_read_at_random_push_no_metadata_out() {
+    const FILES: usize = 10_000;
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, FILES, 4096);
+    volume.close().unwrap();
+    // The inodes take 5 MiB, and the data 40.
+    let options = OpenOptions {
+        cache_bytes: 16 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(4)).unwrap();
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let read = |i: usize| {
+        let i = i * 7_919 % FILES;
+        let ino = volume.lookup(dir, &name(i)).unwrap().ino;
+        assert_eq!(volume.read(ino, 0, 4096).unwrap(), [i as u8; 4096]);
+    };
+    (0..3_000).for_each(read);
+    let before = volume.info().device;
+    (3_000..4_000).for_each(read);
+    let cost = since(&volume, before);
+    assert_eq!(cost.kind(IoKind::Metadata).reads, 0, "{cost}");
+    let data = cost.kind(IoKind::SmallData);
+    assert!(data.reads <= 1_010, "{cost}");
+    assert!(data.read_bytes / data.reads <= 16 << 10, "{cost}");
+}

@@ -1,8 +1,8 @@
 //! Which threads may wait for a device: all but the last that is free.
 //!
 //! However long a device keeps the others, the last free thread goes on reading requests. It answers what takes memory
-//! alone, so that `df` never hangs; the rest it hands over to whoever gets free. Since a thread that handed a request
-//! over costs a copy and a wake, it waits a moment before it does.
+//! alone, so that `df` never hangs; the rest it hands over to whoever gets free. Since handing over costs a copy and
+//! a wake, it waits a moment first.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
