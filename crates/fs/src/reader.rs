@@ -16,14 +16,13 @@ const WINDOW: u64 = 256 << 10;
 const GAP: u64 = 64 << 10;
 /// Most bytes of one request.
 const REQUEST_MAX: u64 = 1 << 20;
-/// Windows that are not worth a seek: as long as one takes, a rotating disk reads four or five.
+/// Windows that are not worth a short seek: as long as one takes, a rotating disk reads four or five.
 const GAP_WINDOWS: u64 = 4;
 /// Windows of one request of a sweep at most.
 const SWEEP_WINDOWS: u64 = 32;
-
-/// Windows that a seek takes as long as: it may save that many to read one in vain.
+/// Windows of which one must save a seek: as long as one from anywhere takes, a rotating disk reads eight to ten.
 const SEEK_WINDOWS: u32 = 8;
-/// Windows that are remembered of how they did.
+/// Over so many windows is it told whether they pay.
 const LATELY: u32 = 64;
 
 /// A window's worth of the device, as it was read a while ago.
