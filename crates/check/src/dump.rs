@@ -1,6 +1,15 @@
-//! Any structure of a volume as text, one thing a line.
+//! Any structure of a volume, as text and as JSON.
 //!
-//! What cannot be read is said in the place where it would stand, so that a damaged volume can be looked at too.
+//! A [`View`] is made of sentences and the facts in them: `Display` tells the sentences, one thing a line, `Serialize`
+//! the same facts by name. What cannot be read is said in the place where it would stand, so that a damaged volume can
+//! be looked at too.
+#![allow(
+    non_camel_case_types,
+    reason = "in what `view!` makes, the type of a fact has the fact's name"
+)]
+
+#[macro_use]
+mod view;
 
 mod inode;
 mod log;
@@ -12,13 +21,4 @@ pub use inode::{atimes, checksums, directory, extents, ifile, inode};
 pub use log::{segment, segments, superblock};
 pub use node::node;
 pub use space::{bitmap, groups, lazy, owners};
-
-use std::fmt::{Display, Write};
-use values::{
-    bitmap_chunk, dirent, group, hex, ifile_entry, lazy_entry, pointer, text, tree_root, xattr,
-};
-
-/// Adds a line; writing to a string cannot fail.
-pub(crate) fn line(out: &mut String, text: impl Display) {
-    let _ = writeln!(out, "{text}");
-}
+pub use view::View;

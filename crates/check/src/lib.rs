@@ -6,7 +6,7 @@
 //! - [`reader`]: [`Volume`] follows the log's chain, replays it, and reads inodes, directories, files and maps.
 //! - [`check()`]: verifies a whole volume in bounded memory and says in a [`Report`] what is wrong with it.
 //! - [`Plan`]: what a repair would have to change; another crate does it.
-//! - [`dump`]: any structure as text.
+//! - [`dump`]: any structure as text and as JSON.
 //!
 //! Nothing is ever written, and bytes of the volume are never trusted: damage of any kind ends in a [`Problem`] or a
 //! [`CheckError`].

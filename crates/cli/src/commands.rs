@@ -150,6 +150,8 @@ mod tests {
             "dump vol.img ifile",
             "dump vol.img inode 32",
             "dump vol.img dir 2",
+            "dump --json vol.img atimes",
+            "dump vol.img node 17 --json",
             "ls -l vol.img /a",
             "tree vol.img",
             "cat vol.img /a",

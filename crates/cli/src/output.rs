@@ -10,12 +10,21 @@ use crate::failure::{Failure, Kind};
 ///
 /// If they cannot be written.
 pub fn print_lines(lines: impl IntoIterator<Item = String>) -> Result<u8, Failure> {
+    print(|out| {
+        lines
+            .into_iter()
+            .try_for_each(|line| writeln!(out, "{line}"))
+    })
+}
+
+/// Prints what `write` writes, as [`print_lines`] does.
+///
+/// # Errors
+///
+/// If it cannot be written.
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
-    let written = lines
-        .into_iter()
-        .try_for_each(|line| writeln!(out, "{line}"))
-        .and_then(|()| out.flush());
-    match written {
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::new(Kind::Io, format!("standard output: {error}")))
         }

@@ -1,31 +1,10 @@
 //! Names and modes as text.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 
 use loamfs_format::inode::mode;
-
-/// A name that can be shown: bytes that would disturb a terminal or a line are written as `\x1b`.
-pub fn shown(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for letter in chunk.valid().chars() {
-            match letter {
-                '\\' => text.push_str("\\\\"),
-                letter if letter.is_control() => {
-                    // Writing to a String cannot fail.
-                    let _ = write!(text, "\\x{:02x}", u32::from(letter));
-                }
-                letter => text.push(letter),
-            }
-        }
-        for byte in chunk.invalid() {
-            let _ = write!(text, "\\x{byte:02x}");
-        }
-    }
-    text
-}
+pub use loamfs_format::text::shown;
 
 /// The bytes of an argument.
 pub fn bytes(argument: &OsStr) -> &[u8] {
@@ -84,12 +63,6 @@ pub fn type_name(bits: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hostile_names_cannot_move_the_cursor() {
-        assert_eq!(shown(b"plain \xc3\xa9"), "plain é");
-        assert_eq!(shown(b"\x1b[2J\n\xff\\"), "\\x1b[2J\\x0a\\xff\\\\");
-    }
 
     #[test]
     fn letters_of_a_mode() {

@@ -93,6 +93,17 @@ impl Place {
         assert!(fs::read(&self.image).ok() == before, "{command}: changed");
     }
 
+    /// Runs a command with `--json`, of which the failure must be JSON too.
+    #[track_caller]
+    fn fails_in_json(&self, command: &str, code: i32) {
+        let output = loamfs(&self.args(command));
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert!(output.stdout.is_empty(), "{command}");
+        let said: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+        assert_eq!(said["exit_code"], code, "{command}: {said}");
+        assert!(said["error"].is_string(), "{command}: {said}");
+    }
+
     fn args<'a>(&'a self, command: &'a str) -> Vec<&'a str> {
         let path = |path: &'a Path| path.to_str().unwrap();
         let words = command.split_whitespace();
@@ -433,19 +444,18 @@ fn what_is_no_device_is_not_opened() {
 #[test]
 fn failures_as_json() {
     let place = Place::volume();
+    place.fails_in_json("dump --json IMAGE inode 77", NO_INPUT);
+    place.fails_in_json("dump IMAGE node 5 --json", NO_INPUT);
+    place.fails_in_json("dump --json IMAGE", USAGE);
     fs::remove_file(&place.image).unwrap();
     for (command, code) in [
         ("info --json IMAGE", NO_INPUT),
         ("check --json IMAGE", NOT_CHECKED),
+        ("dump --json IMAGE superblock", NO_INPUT),
         ("mount --json IMAGE DIR", NOT_MOUNTED),
         ("grow --json --size x IMAGE", USAGE),
     ] {
-        let output = loamfs(&place.args(command));
-        assert_eq!(output.status.code(), Some(code), "{command}");
-        assert!(output.stdout.is_empty(), "{command}");
-        let said: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
-        assert_eq!(said["exit_code"], code, "{command}: {said}");
-        assert!(said["error"].is_string(), "{command}: {said}");
+        place.fails_in_json(command, code);
     }
     place.refuses("info -- --json", NO_INPUT, &["--json does not exist"]);
 }

@@ -83,10 +83,31 @@ done
 tiny_sum=$(sha256sum <"$mnt/tiny")
 sum=$(sha256sum <"$mnt/large")
 tiny=$(stat -c %i "$mnt/tiny")
+large=$(stat -c %i "$mnt/large")
 version=$(printf %08x $(($(lsattr -v "$mnt/tiny" | awk '{print $1}') & 0xffffffff)))
 "$loamfs" unmount "$mnt"
 "$loamfs" dump "$image" inode "$tiny" | grep -q "generation $version\b" || fail "lsattr -v says $version"
 "$loamfs" map --json "$image" /large | diff - "$work/large.map" || fail "map says something else of an unmounted volume"
+# So does the dump, which has the bytes of tiny files too.
+for what in superblock "inode $tiny" "extents $large"; do
+    "$loamfs" dump --json "$image" $what
+    echo ,
+done >"$work/dumps"
+python3 - "$work" "${tiny_sum%% *}" <<'END' || fail "dump --json says something else"
+import hashlib, json, re, sys
+work, tiny_sum = sys.argv[1:]
+with open(f"{work}/dumps") as dumps, open(f"{work}/large.map") as pieces:
+    superblock, tiny, extents = json.loads(f"[{dumps.read().strip().rstrip(',')}]")
+    homes = [piece for piece in json.load(pieces) if piece["place"] == "home"]
+escaped = re.compile(rb"\\(\\|x[0-9a-f]{2})")
+byte = lambda found: b"\\" if found[1] == b"\\" else bytes.fromhex(found[1][1:].decode())
+content = escaped.sub(byte, tiny["content"]["inline"].encode())
+assert hashlib.sha256(content).hexdigest() == tiny_sum, tiny
+frag = superblock["fragment_size"]
+homes = {(piece["at"], piece["offset"]) for piece in homes}
+blocks = {(e["pointer"]["extent"]["at"] * frag, e["block"] * superblock["block_size"]) for e in extents}
+assert homes and homes <= blocks, (homes, blocks)
+END
 # Where the map says, there it is.
 for name in "tiny ${tiny_sum%% *}" "large ${sum%% *}"; do
     python3 - "$work/${name% *}.map" "$image" "${name#* }" <<'END'
@@ -102,7 +123,7 @@ with open(sys.argv[2], "rb") as image:
 assert whole.hexdigest() == sys.argv[3]
 END
 done
-ok "map says where a file's bytes are, mounted or not"
+ok "map says where a file's bytes are, mounted or not, and dump says so too"
 
 [ "$("$loamfs" label "$image")" = first ] || fail "label"
 "$loamfs" label "$image" second

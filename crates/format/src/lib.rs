@@ -14,6 +14,7 @@ pub mod node;
 pub mod pointer;
 pub mod summary;
 pub mod superblock;
+pub mod text;
 pub mod types;
 pub mod xattr;
 

@@ -116,7 +116,8 @@ impl Shop {
     }
 
     fn kept(&self) -> String {
-        dump::atimes(&loamfs_check::Volume::open(self.device.as_ref()).unwrap()).unwrap()
+        let volume = loamfs_check::Volume::open(self.device.as_ref()).unwrap();
+        dump::atimes(&volume).unwrap().to_string()
     }
 
     fn problems(&self) -> Vec<Problem> {

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 use super::{Scale, image_bytes};
 use crate::Error;
 use crate::lab::{Kind, Lab, Measured, Memory, Mounted, Tools, drop_caches, run as run_program};
@@ -199,16 +201,21 @@ impl std::fmt::Display for Log {
 
 /// Reads it from what `loamfs dump` prints.
 fn log(lab: &Lab) -> Result<Log, Error> {
-    let dump = run_program(lab.loamfs().arg("dump").arg(lab.device()).arg("segments"))?;
+    let dump = run_program(
+        lab.loamfs()
+            .args(["dump", "--json"])
+            .arg(lab.device())
+            .arg("segments"),
+    )?;
     let fragment = fragment_size(lab)?;
-    let read = dump.lines().filter_map(segment).collect::<Vec<_>>();
+    let read = segments(&dump);
     let durable = read.iter().map(|s| s.durable).max().unwrap_or(0);
     let mut log = Log::default();
     for segment in read {
         log.segments += 1;
-        log.summary_bytes += segment.records;
-        log.summary_requests += segment.records.div_ceil(1 << 20).max(1);
-        if segment.ssn > durable {
+        log.summary_bytes += segment.record_bytes;
+        log.summary_requests += segment.record_bytes.div_ceil(1 << 20).max(1);
+        if segment.segment > durable {
             log.beyond += segment.fragments * fragment;
         }
     }
@@ -218,27 +225,23 @@ fn log(lab: &Lab) -> Result<Log, Error> {
     Ok(log)
 }
 
-/// A line of `loamfs dump DEVICE segments`.
+/// A segment, as `loamfs dump --json DEVICE segments` shows it.
+#[derive(Deserialize)]
 struct Segment {
-    ssn: u64,
+    segment: u64,
     durable: u64,
-    records: u64,
+    record_bytes: u64,
     fragments: u64,
 }
 
-fn segment(line: &str) -> Option<Segment> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let at = |mark: &str, offset: isize| {
-        let index = words.iter().position(|word| word.starts_with(mark))?;
-        let word = words.get(index.checked_add_signed(offset)?)?;
-        word.trim_end_matches(',').parse().ok()
-    };
-    Some(Segment {
-        ssn: at("segment", 1)?,
-        durable: at("durable", 1)?,
-        records: at("bytes", -1)?,
-        fragments: at("fragments", -1)?,
-    })
+fn segments(dump: &str) -> Vec<Segment> {
+    #[derive(Default, Deserialize)]
+    struct Dump {
+        segments: Vec<Segment>,
+    }
+    serde_json::from_str::<Dump>(dump)
+        .unwrap_or_default()
+        .segments
 }
 
 fn fragment_size(lab: &Lab) -> Result<u64, Error> {
@@ -261,12 +264,16 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_the_dump_is_read() {
-        let line = "segment 339 Normal at 4294: durable 337, 4120 bytes of records, 40 fragments in 1 extents, \
-                    next 77  <- replay starts here";
-        let read = segment(line).unwrap();
-        assert_eq!((read.ssn, read.durable), (339, 337));
-        assert_eq!((read.records, read.fragments), (4120, 40));
-        assert!(segment("2 more that do not count").is_none());
+    fn segments_are_read_from_the_dump() {
+        let dump = r#"{ "segments": [{ "segment": 339, "kind": "Normal", "at": 4294, "durable": 337,
+            "record_bytes": 4120, "fragments": 40, "extents": 1, "next": 77, "replay_starts_here": true }],
+            "dropped": 2 }"#;
+        let read = segments(dump);
+        let [read] = read.as_slice() else {
+            panic!("{} segments", read.len());
+        };
+        assert_eq!((read.segment, read.durable), (339, 337));
+        assert_eq!((read.record_bytes, read.fragments), (4120, 40));
+        assert!(segments("no segments").is_empty());
     }
 }

@@ -1,192 +1,159 @@
 //! Inodes, directories and files.
 
-use super::values::value;
-use super::{dirent, ifile_entry, line, pointer, text, tree_root, xattr};
+use super::values::{dirent, entries, file_extent, ifile_entry, pointer, time, tree_root, value};
+use super::view::{View, Worded, hash32, lines, lines_or_faults, text, worded};
 use crate::reader::TreeSpec;
 use crate::{CheckError, Volume};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::dirent::InlineMap;
 use loamfs_format::inode::{Body, Inode, mode};
+use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 
-/// The IFILE's entries, one a line.
-pub fn ifile(volume: &Volume<'_>) -> String {
-    let mut out = String::new();
-    for item in volume.ifile(InodeBlockNo(0)) {
-        match item {
-            Ok((block, entry)) => {
-                line(
-                    &mut out,
-                    format_args!("block {block} {}", ifile_entry(&entry)),
-                );
-            }
-            Err(fault) => line(&mut out, fault),
-        }
-    }
-    out
+/// The IFILE's entries.
+pub fn ifile(volume: &Volume<'_>) -> Box<dyn View> {
+    let entries = volume.ifile(InodeBlockNo(0));
+    Box::new(lines_or_faults(entries, |(block, entry)| {
+        ifile_entry(block, &entry)
+    }))
 }
 
 /// One inode: its fields, its attributes, and where its content is.
 ///
 /// # Errors
 /// When it does not live, or cannot be read.
-pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
+pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError> {
     let inode = volume.inode(ino)?;
-    let mut out = String::new();
-    line(
-        &mut out,
-        format_args!(
-            "inode {ino} {} mode {:o} links {} size {} fragments {}",
-            type_name(&inode),
-            inode.mode,
-            inode.nlink,
-            inode.size,
-            inode.frags
+    let truncating = Some(inode.truncating).filter(|size| *size != u64::MAX);
+    Ok(view!(
+        "inode {inode} {type} mode {mode} links {links} size {size} fragments {fragments}\n\
+         owner {owner}:{group} project {project} flags {flags} device {device}\n\
+         generation {generation} version {version} segment {segment} parent {parent} anchor \
+         {anchor}\n\
+         access {access}\nmodify {modify}\nchange {change}\nbirth {birth}\n\
+         {truncating}{content}\n{checksums}{attributes}",
+        inode = ino.0,
+        r#type = type_name(&inode),
+        mode = format!("{:o}", inode.mode),
+        links = inode.nlink,
+        size = inode.size,
+        fragments = inode.frags,
+        owner = inode.uid,
+        group = inode.gid,
+        project = inode.project,
+        flags = format!("{:#x}", inode.flags),
+        device = format!("{:#x}", inode.rdev),
+        generation = hash32(inode.generation),
+        version = inode.version,
+        segment = inode.ssn.0,
+        parent = inode.parent.0,
+        anchor = inode.anchor.0,
+        access = time(inode.atime),
+        modify = time(inode.mtime),
+        change = time(inode.ctime),
+        birth = time(inode.btime),
+        truncating = worded(
+            truncating,
+            truncating.map_or(String::new(), |size| format!("being cut to {size} bytes\n")),
         ),
-    );
-    line(
-        &mut out,
-        format_args!(
-            "owner {}:{} project {} flags {:#x} device {:#x}",
-            inode.uid, inode.gid, inode.project, inode.flags, inode.rdev
-        ),
-    );
-    line(
-        &mut out,
-        format_args!(
-            "generation {:08x} version {} segment {} parent {} anchor {}",
-            inode.generation, inode.version, inode.ssn, inode.parent, inode.anchor
-        ),
-    );
-    for (name, time) in [
-        ("access", inode.atime),
-        ("modify", inode.mtime),
-        ("change", inode.ctime),
-        ("birth", inode.btime),
-    ] {
-        line(
-            &mut out,
-            format_args!("{name} {}.{:09}", time.seconds, time.nanos),
-        );
-    }
-    if inode.truncating != u64::MAX {
-        line(
-            &mut out,
-            format_args!("being cut to {} bytes", inode.truncating),
-        );
-    }
-    body(&mut out, &inode);
-    if !inode.checksums.is_empty() {
-        line(
-            &mut out,
-            format_args!("checksum {}", tree_root(&inode.checksums)),
-        );
-    }
-    xattrs(&mut out, volume, &inode);
-    Ok(out)
+        content = content(&inode.body),
+        checksums = tree_line("checksum", BlockKind::ChecksumNode, &inode.checksums),
+        attributes = attributes(volume, &inode),
+    ))
 }
 
-fn body(out: &mut String, inode: &Inode) {
-    match &inode.body {
-        Body::Empty => line(out, "no content"),
-        Body::Inline(data) => line(out, format_args!("inline \"{}\"", text(data))),
-        Body::InlineDir(data) => line(
-            out,
-            format_args!("inline directory of {} bytes", data.len()),
+fn content(body: &Body) -> Box<dyn View> {
+    match body {
+        Body::Empty => Box::new(worded((), "no content")),
+        Body::Inline(data) => view!("inline \"{inline}\"", inline = text(data)),
+        Body::InlineDir(data) => view!(
+            "inline directory of {inline_directory} bytes",
+            inline_directory = data.len(),
         ),
-        Body::Small(data) => line(out, format_args!("data at {}", pointer(data))),
-        Body::Extents(extents) => line(out, format_args!("{} extents", extents.len())),
-        Body::ExtentTree(tree) => line(out, format_args!("extent {}", tree_root(tree))),
-        Body::DirTree(tree) => line(out, format_args!("directory {}", tree_root(tree))),
+        Body::Small(data) => view!("data at {data}", data = pointer(data)),
+        Body::Extents(extents) => view!("{extents} extents", extents = extents.len()),
+        Body::ExtentTree(tree) => view!(
+            "extent {extent_tree}",
+            extent_tree = tree_root(BlockKind::ExtentNode, tree),
+        ),
+        Body::DirTree(tree) => view!(
+            "directory {directory_tree}",
+            directory_tree = tree_root(BlockKind::DirNode, tree),
+        ),
     }
 }
 
-fn xattrs(out: &mut String, volume: &Volume<'_>, inode: &Inode) {
-    let (ino, generation) = (inode.ino, inode.generation);
+/// The root of a tree as a line of its own, if there is one.
+fn tree_line(what: &str, kind: BlockKind, root: &TreeRoot) -> Worded<Option<Box<dyn View>>> {
+    let tree = (!root.is_empty()).then(|| tree_root(kind, root));
+    let words = tree.as_ref().map(|tree| format!("{what} {tree}\n"));
+    worded(tree, words.unwrap_or_default())
+}
+
+/// The attributes in the inode, the root of the tree of the others, and those.
+fn attributes(volume: &Volume<'_>, inode: &Inode) -> Box<dyn View> {
     let spec = TreeSpec {
         kind: BlockKind::XattrNode,
-        ino,
-        generation,
+        ino: inode.ino,
+        generation: inode.generation,
         root: inode.xattrs,
     };
+    let attribute = |key, bytes: &[u8]| -> Box<dyn View> {
+        let attribute = value(spec.kind, spec.ino, key, bytes);
+        let words = format!("attribute {attribute}");
+        Box::new(worded(attribute, words))
+    };
     let InlineMap(inline) = InlineMap::decode(&inode.inline_xattrs).unwrap_or_default();
-    for (key, value) in &inline {
-        line(out, format_args!("attribute {}", xattr(*key, value)));
-    }
-    if !inode.xattrs.is_empty() {
-        line(out, format_args!("attribute {}", tree_root(&inode.xattrs)));
-    }
-    for entry in volume.entries(spec, 0) {
-        match entry {
-            Ok(entry) => line(
-                out,
-                format_args!("attribute {}", xattr(entry.key(), entry.value())),
-            ),
-            Err(fault) => line(out, fault),
-        }
-    }
+    view!(
+        "{inline}{tree}{in_tree}",
+        inline = lines(inline.iter().map(|(key, bytes)| attribute(*key, bytes))),
+        tree = tree_line("attribute", spec.kind, &spec.root),
+        in_tree = lines_or_faults(volume.entries(spec, 0), |entry| attribute(
+            entry.key(),
+            entry.value()
+        )),
+    )
 }
 
 /// The entries of a directory, by key.
 ///
 /// # Errors
 /// When the inode is no directory, or cannot be read.
-pub fn directory(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
-    let mut out = String::new();
-    for entry in volume.directory(&volume.inode(ino)?)? {
-        match entry {
-            Ok(entry) => line(
-                &mut out,
-                dirent(entry.key, entry.ino, entry.file_type, &entry.name),
-            ),
-            Err(fault) => line(&mut out, fault),
-        }
-    }
-    Ok(out)
+pub fn directory(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError> {
+    let entries = volume.directory(&volume.inode(ino)?)?;
+    Ok(Box::new(lines_or_faults(entries, |entry| {
+        dirent(entry.key, entry.ino, entry.file_type, &entry.name)
+    })))
 }
 
 /// The extents of a large file, by block.
 ///
 /// # Errors
 /// When the inode cannot be read.
-pub fn extents(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
-    let mut out = String::new();
-    for extent in volume.extents(&volume.inode(ino)?) {
-        match extent {
-            Ok(extent) => line(
-                &mut out,
-                format_args!("block {} at {}", extent.block, pointer(&extent.pointer)),
-            ),
-            Err(fault) => line(&mut out, fault),
-        }
-    }
-    Ok(out)
+pub fn extents(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError> {
+    let inode = volume.inode(ino)?;
+    let extents = volume.extents(&inode);
+    Ok(Box::new(lines_or_faults(extents, |extent| {
+        file_extent(extent.block, &extent.pointer)
+    })))
 }
 
 /// The checksums of a large file's units.
 ///
 /// # Errors
 /// When the inode cannot be read.
-pub fn checksums(volume: &Volume<'_>, ino: Ino) -> Result<String, CheckError> {
+pub fn checksums(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError> {
     let inode = volume.inode(ino)?;
-    let spec = TreeSpec::checksums(&inode);
-    let mut out = String::new();
-    for entry in volume.entries(spec, 0) {
-        match entry {
-            Ok(entry) => line(&mut out, value(spec.kind, ino, entry.key(), entry.value())),
-            Err(fault) => line(&mut out, fault),
-        }
-    }
-    Ok(out)
+    Ok(Box::new(entries(volume, TreeSpec::checksums(&inode))))
 }
 
-/// The access times that are kept beside the inodes, an inode block a line, with those that do not count any more.
+/// The access times that are kept beside the inodes, by inode block, with those that do not count any more.
 ///
 /// # Errors
 /// When the file that keeps them cannot be read.
-pub fn atimes(volume: &Volume<'_>) -> Result<String, CheckError> {
+pub fn atimes(volume: &Volume<'_>) -> Result<Box<dyn View>, CheckError> {
     match checksums(volume, ATIME_INO) {
-        Err(CheckError::NoInode { .. }) => Ok(String::new()),
+        Err(CheckError::NoInode { .. }) => Ok(Box::new(lines([]))),
         kept => kept,
     }
 }

@@ -1,195 +1,218 @@
 //! The superblock, the chain, and single segments.
 
-use super::{hex, ifile_entry, lazy_entry, line, text, tree_root};
+use super::values::{extent, ifile_entry, lazy_entry, tree_root};
+use super::view::{Key, View, hash, hash32, hex, lines, mark, name, text, worded};
+use crate::reader::CopyState;
 use crate::{CheckError, Volume};
 use loamfs_format::Ssn;
 use loamfs_format::summary::{Allocation, Record, Wait};
 
 /// The newest superblock, and the state of both copies.
-pub fn superblock(volume: &Volume<'_>) -> String {
+pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
     let (sb, geometry) = (volume.superblock(), volume.geometry());
-    let mut out = String::new();
-    line(
-        &mut out,
-        format_args!(
-            "uuid {}, label \"{}\", profile {}",
-            hex(&sb.uuid),
-            text(&sb.label),
-            text(&sb.profile)
+    let features = |bits: u64| format!("{bits:#x}");
+    view!(
+        "uuid {uuid}, label \"{label}\", profile {profile}\n\
+         made at {created} s, membership epoch {membership_epoch}, copy of device {device}, \
+         checksum algorithm {checksum_algorithm}\n\
+         directory hash key {hash_key}, files of {file_size} bytes and {files_per_dir} of them \
+         a directory expected\n\
+         features: compatible {compatible}, read-only compatible {ro_compatible}, \
+         incompatible {incompatible}\n\
+         {fragments} fragments of {fragment_size} bytes, blocks of {block_size}, \
+         {groups} groups of {group_fragments} fragments\n\
+         segments up to {segment_max} bytes; \
+         a checkpoint after {checkpoint_segments_max} segments, \
+         {checkpoint_summary_max} bytes of summaries or {checkpoint_nodes_max} nodes\n\
+         {devices}{checkpoint}\n{copies}",
+        uuid = hex(&sb.uuid),
+        label = text(&sb.label),
+        profile = text(&sb.profile),
+        created = sb.created,
+        membership_epoch = sb.membership_epoch,
+        device = sb.device,
+        checksum_algorithm = sb.checksum_algorithm,
+        hash_key = hex(&sb.hash_key),
+        file_size = sb.avg_file_size,
+        files_per_dir = sb.files_per_dir,
+        compatible = features(sb.compatible),
+        ro_compatible = features(sb.ro_compatible),
+        incompatible = features(sb.incompatible),
+        fragments = geometry.total_frags,
+        fragment_size = geometry.fragment_size,
+        block_size = geometry.block_size,
+        groups = geometry.groups(),
+        group_fragments = geometry.group_frags,
+        segment_max = geometry.segment_max,
+        checkpoint_segments_max = geometry.checkpoint_segments_max,
+        checkpoint_summary_max = geometry.checkpoint_summary_max,
+        checkpoint_nodes_max = geometry.checkpoint_nodes_max,
+        devices = lines(sb.devices.iter().map(|device| view!(
+            "device {device}: {fragments} fragments from {from} on, at byte {offset}",
+            device = device.device,
+            fragments = device.frags,
+            from = device.addr.0,
+            offset = device.offset,
+        ))),
+        checkpoint = view!(
+            "checkpoint {segment} at {at}, token {token}",
+            segment = sb.checkpoint.ssn.0,
+            at = sb.checkpoint.addr.0,
+            token = hash(sb.checkpoint.token.0),
         ),
-    );
-    line(
-        &mut out,
-        format_args!(
-            "made at {} s, membership epoch {}, copy of device {}, checksum algorithm {}",
-            sb.created, sb.membership_epoch, sb.device, sb.checksum_algorithm
-        ),
-    );
-    line(
-        &mut out,
-        format_args!(
-            "directory hash key {}, files of {} bytes and {} of them a directory expected",
-            hex(&sb.hash_key),
-            sb.avg_file_size,
-            sb.files_per_dir
-        ),
-    );
-    line(
-        &mut out,
-        format_args!(
-            "features: compatible {:#x}, read-only compatible {:#x}, incompatible {:#x}",
-            sb.compatible, sb.ro_compatible, sb.incompatible
-        ),
-    );
-    line(
-        &mut out,
-        format_args!(
-            "{} fragments of {} bytes, blocks of {}, {} groups of {} fragments",
-            geometry.total_frags,
-            geometry.fragment_size,
-            geometry.block_size,
-            geometry.groups(),
-            geometry.group_frags
-        ),
-    );
-    line(
-        &mut out,
-        format_args!(
-            "segments up to {} bytes; a checkpoint after {} segments, {} bytes of summaries or {} nodes",
-            geometry.segment_max,
-            geometry.checkpoint_segments_max,
-            geometry.checkpoint_summary_max,
-            geometry.checkpoint_nodes_max
-        ),
-    );
-    for device in &sb.devices {
-        line(
-            &mut out,
-            format_args!(
-                "device {}: {} fragments from {} on, at byte {}",
-                device.device, device.frags, device.addr, device.offset
-            ),
-        );
-    }
-    let checkpoint = &sb.checkpoint;
-    line(
-        &mut out,
-        format_args!(
-            "checkpoint {} at {}, token {:016x}",
-            checkpoint.ssn, checkpoint.addr, checkpoint.token.0
-        ),
-    );
-    for (offset, state) in &volume.copies().places {
-        line(&mut out, format_args!("copy at byte {offset}: {state:?}"));
-    }
-    out
+        copies = lines(volume.copies().places.iter().map(|(offset, state)| view!(
+            "copy at byte {offset}: {state}",
+            offset = *offset,
+            state = match state {
+                CopyState::Valid(ssn) => view!("Valid(S{checkpoint})", checkpoint = ssn.0),
+                state => view!("{fault}", fault = name(state)),
+            },
+        ))),
+    )
 }
 
-/// The adopted segments, one a line.
-pub fn segments(volume: &Volume<'_>) -> String {
-    let mut out = String::new();
-    for link in volume.segments() {
+/// The adopted segments, and how many behind them do not count.
+pub fn segments(volume: &Volume<'_>) -> Box<dyn View> {
+    let segments = volume.segments().iter().map(|link| {
         let header = &link.header;
-        line(
-            &mut out,
-            format_args!(
-                "segment {} {:?} at {}: durable {}, {} bytes of records, {} fragments in {} extents, next {}{}",
-                header.ssn,
-                header.kind,
-                link.at,
-                header.durable,
-                header.records_len,
-                header
-                    .extents
-                    .iter()
-                    .map(|extent| u128::from(extent.frags))
-                    .sum::<u128>(),
-                header.extents.len(),
-                header.next,
-                if link == volume.base() {
-                    "  <- replay starts here"
-                } else {
-                    ""
-                }
-            ),
-        );
-    }
-    if volume.dropped_segments() > 0 {
-        line(
-            &mut out,
-            format_args!("{} more that do not count", volume.dropped_segments()),
-        );
-    }
-    out
+        let frags = header.extents.iter().map(|extent| extent.frags);
+        view!(
+            "segment {segment} {kind} at {at}: durable {durable}, \
+             {record_bytes} bytes of records, {fragments} fragments in {extents} extents, \
+             next {next}{replay_starts_here}",
+            segment = header.ssn.0,
+            kind = name(header.kind),
+            at = link.at.0,
+            durable = header.durable.0,
+            record_bytes = header.records_len,
+            fragments = frags.fold(0u64, u64::saturating_add),
+            extents = header.extents.len(),
+            next = header.next.0,
+            replay_starts_here = mark(link == volume.base(), "  <- replay starts here"),
+        )
+    });
+    let dropped = volume.dropped_segments();
+    view!(
+        "{segments}{dropped}",
+        segments = lines(segments),
+        dropped = worded(
+            dropped,
+            match dropped {
+                0 => String::new(),
+                more => format!("{more} more that do not count\n"),
+            }
+        ),
+    )
 }
 
 /// One segment of the chain: its header and all its records.
 ///
 /// # Errors
 /// When it is not in the chain, or cannot be read.
-pub fn segment(volume: &Volume<'_>, ssn: Ssn) -> Result<String, CheckError> {
+pub fn segment(volume: &Volume<'_>, ssn: Ssn) -> Result<Box<dyn View>, CheckError> {
     let records = volume.records(ssn)?;
-    let mut out = String::new();
-    if let Some(link) = volume.segments().iter().find(|link| link.header.ssn == ssn) {
-        let header = &link.header;
-        line(
-            &mut out,
-            format_args!("segment {ssn} {:?} at {}", header.kind, link.at),
-        );
-        line(
-            &mut out,
-            format_args!(
-                "previous {:016x}, token {:016x}",
-                header.previous.0, header.token.0
-            ),
-        );
-        line(
-            &mut out,
-            format_args!("durable {}, next {}", header.durable, header.next),
-        );
-        line(&mut out, format_args!("{:?}", header.dynamic));
-        line(&mut out, format_args!("extents {:?}", header.extents));
-    }
-    for (index, item) in records.iter().enumerate() {
-        line(&mut out, format_args!("{index:6} {}", record(item)));
-    }
-    Ok(out)
+    let mut links = volume.segments().iter();
+    let Some(link) = links.find(|link| link.header.ssn == ssn) else {
+        return Err(CheckError::NoSegment { ssn });
+    };
+    let header = &link.header;
+    let extents: Vec<_> = header.extents.iter().map(|e| extent(*e)).collect();
+    Ok(view!(
+        "segment {segment} {kind} at {at}\nprevious {previous}, token {token}\n\
+         durable {durable}, next {next}\n{dynamic}\nextents {extents}\n{records}",
+        segment = ssn.0,
+        kind = name(header.kind),
+        at = link.at.0,
+        previous = hash(header.previous.0),
+        token = hash(header.token.0),
+        durable = header.durable.0,
+        next = header.next.0,
+        dynamic = view!(
+            "Dynamic {{ inodes: {inodes}, next_inode_block: ib{next_inode_block}, \
+             sealed: {sealed} }}",
+            inodes = header.dynamic.inodes,
+            next_inode_block = header.dynamic.next_inode_block.0,
+            sealed = header.dynamic.sealed,
+        ),
+        extents = worded(extents, name(&header.extents)),
+        records = lines(records.iter().enumerate().map(|(index, item)| view!(
+            "{index:6} {record}",
+            index = index,
+            record = record(item),
+        ))),
+    ))
 }
 
-fn record(record: &Record) -> String {
+/// What a record says, under the name of its kind.
+fn record(record: &Record) -> Box<dyn View> {
     match record {
-        Record::Allocate(a) => allocation(a),
-        Record::Free(extent) => format!("free {extent:?}"),
-        Record::Retire(extent) => format!("retire {extent:?}"),
-        Record::Ifile(block, entry) => format!("inode block {block} {}", ifile_entry(entry)),
-        Record::Image(home, entry) => format!("home {home} {}", lazy_entry(entry)),
-        Record::Revoke(extent) => format!("revoke {extent:?}"),
-        Record::Settled { home, image } => format!("settled {image} at {home}"),
-        Record::Role(group, role) => format!("group {group} is {role:?}"),
-        Record::Anchored(group, delta) => format!("group {group} anchors {delta:+} directories"),
-        Record::Root(kind, root) if root.is_empty() => format!("{kind:?}: no tree"),
-        Record::Root(kind, root) => format!("{kind:?} {}", tree_root(root)),
-        Record::Held(extent, Wait::Durable(ssn)) => {
-            format!("held {extent:?} until segment {ssn} is durable")
+        Record::Allocate(a) => view!("allocate {allocate}", allocate = allocation(a)),
+        Record::Free(range) => view!("free {free}", free = extent(*range)),
+        Record::Retire(range) => view!("retire {retire}", retire = extent(*range)),
+        Record::Ifile(block, entry) => view!("inode {ifile}", ifile = ifile_entry(block.0, entry)),
+        Record::Image(home, entry) => view!("{image}", image = lazy_entry(home.0, entry)),
+        Record::Revoke(range) => view!("revoke {revoke}", revoke = extent(*range)),
+        Record::Settled { home, image } => view!(
+            "settled {settled}",
+            settled = view!("{image} at {home}", image = image.0, home = home.0),
+        ),
+        Record::Role(group, role) => view!(
+            "group {role}",
+            role = view!("{group} is {role}", group = group.0, role = name(role)),
+        ),
+        Record::Anchored(group, delta) => view!(
+            "group {anchored}",
+            anchored = view!(
+                "{group} anchors {directories:+} directories",
+                group = group.0,
+                directories = *delta,
+            ),
+        ),
+        Record::Root(kind, root) => {
+            let tree = (!root.is_empty()).then(|| tree_root(*kind, root));
+            let words = tree
+                .as_ref()
+                .map_or(": no tree".to_owned(), |tree| format!(" {tree}"));
+            view!(
+                "{root}",
+                root = view!(
+                    "{kind}{tree}",
+                    kind = name(kind),
+                    tree = worded(tree, words)
+                ),
+            )
         }
-        Record::Held(extent, Wait::Checkpoint(ssn)) => {
-            format!("held {extent:?} until both superblocks name checkpoint {ssn}")
-        }
+        Record::Held(range, wait) => view!(
+            "held {held}",
+            held = match wait {
+                Wait::Durable(ssn) => view!(
+                    "{extent} until segment {durable} is durable",
+                    extent = extent(*range),
+                    durable = ssn.0,
+                ),
+                Wait::Checkpoint(ssn) => view!(
+                    "{extent} until both superblocks name checkpoint {checkpoint}",
+                    extent = extent(*range),
+                    checkpoint = ssn.0,
+                ),
+            },
+        ),
     }
 }
 
-fn allocation(a: &Allocation) -> String {
-    format!(
-        "allocate {:?} {:?} level {} inode {} generation {:08x} version {} logical {} stored {} checksum {:016x}{}",
-        a.extent,
-        a.kind,
-        a.level,
-        a.ino,
-        a.generation,
-        a.version,
-        a.logical,
-        a.stored,
-        a.checksum,
-        if a.in_body { " in body" } else { "" }
+fn allocation(a: &Allocation) -> Box<dyn View> {
+    view!(
+        "{extent} {kind} level {level} inode {inode} generation {generation} version {version} \
+         logical {logical} stored {stored} checksum {checksum}{in_body}",
+        extent = extent(a.extent),
+        kind = name(a.kind),
+        level = a.level,
+        inode = a.ino.0,
+        generation = hash32(a.generation),
+        version = a.version,
+        logical = Key(a.kind, a.logical),
+        stored = a.stored,
+        checksum = hash(a.checksum),
+        in_body = mark(a.in_body, " in body"),
     )
 }

@@ -1,10 +1,11 @@
 //! Any node of any tree, found by its address alone.
 
-use super::values::value;
-use super::{line, pointer};
+use super::values::{pointer, value};
+use super::view::{Key, View, hash, hash32, lines, name, worded};
 use crate::{CheckError, Volume};
 use loamfs_device::{Device, IoKind, read_exact};
 use loamfs_format::node::{NODE_SIZE, Page};
+use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino};
 
 /// Any node by its address: what its header says it is, and its entries. Its checksum is not verified, as that
@@ -12,7 +13,11 @@ use loamfs_format::{BlockKind, FragAddr, Identity, Ino};
 ///
 /// # Errors
 /// When the device cannot read it.
-pub fn node(volume: &Volume<'_>, device: &dyn Device, at: FragAddr) -> Result<String, CheckError> {
+pub fn node(
+    volume: &Volume<'_>,
+    device: &dyn Device,
+    at: FragAddr,
+) -> Result<Box<dyn View>, CheckError> {
     let offset = volume.geometry().byte_offset(at);
     let bytes = read_exact(device, offset, NODE_SIZE, IoKind::Check)?;
     let Some(identity) = claimed_identity(&bytes) else {
@@ -20,41 +25,31 @@ pub fn node(volume: &Volume<'_>, device: &dyn Device, at: FragAddr) -> Result<St
     };
     let page = Page::from_bytes(&bytes, &identity)
         .map_err(|fault| CheckError::Node { addr: at, fault })?;
-    Ok(entries(volume, &identity, &page))
-}
-
-fn entries(volume: &Volume<'_>, identity: &Identity, page: &Page) -> String {
-    let mut out = String::new();
     let uuid = &volume.superblock().uuid;
-    line(
-        &mut out,
-        format_args!(
-            "{:?} level {} inode {} generation {:08x} from {} on: {} entries, {} bytes used, {} garbage, checksum {:016x}",
-            identity.kind,
-            identity.level,
-            identity.ino,
-            identity.generation,
-            identity.logical,
-            page.count(),
-            page.used_bytes(),
-            page.garbage(),
-            loamfs_format::pointer::metadata_checksum(uuid, identity, page.as_bytes())
-        ),
-    );
-    for (index, (key, bytes)) in page.iter().enumerate() {
-        match page.child(index).filter(|_| identity.level > 0) {
-            Some(child) => line(
-                &mut out,
-                format_args!(
-                    "from {key} on: {} says {:?}",
-                    pointer(&child.pointer),
-                    child.aggregate
+    Ok(view!(
+        "{kind} level {level} inode {inode} generation {generation} from {from} on: {count} entries, \
+         {used} bytes used, {garbage} garbage, checksum {checksum}\n{entries}",
+        kind = name(identity.kind),
+        level = identity.level,
+        inode = identity.ino.0,
+        generation = hash32(identity.generation),
+        from = Key(identity.kind, identity.logical),
+        count = page.count(),
+        used = page.used_bytes(),
+        garbage = page.garbage(),
+        checksum = hash(metadata_checksum(uuid, &identity, page.as_bytes())),
+        entries = lines(page.iter().enumerate().map(|(index, (key, bytes))| {
+            match page.child(index).filter(|_| identity.level > 0) {
+                Some(child) => view!(
+                    "from {from} on: {pointer} says {says}",
+                    from = Key(identity.kind, key),
+                    pointer = pointer(&child.pointer),
+                    says = worded(child.aggregate, name(child.aggregate)),
                 ),
-            ),
-            None => line(&mut out, value(identity.kind, identity.ino, key, bytes)),
-        }
-    }
-    out
+                None => value(identity.kind, identity.ino, key, bytes),
+            }
+        })),
+    ))
 }
 
 /// Who the header of a node says that it is.

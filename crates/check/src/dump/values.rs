@@ -1,9 +1,13 @@
-//! What stands in the trees, each value as a piece of a line.
+//! What stands in the trees.
 
+use super::view::{Each, Key, View, hash, hash32, hex, lines_or_faults, name, row, text, worded};
+use crate::Volume;
+use crate::reader::TreeSpec;
 use loamfs_format::atime::{ATIME_INO, AtimeRun};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
 use loamfs_format::ifile::{IfileEntry, ino_at};
+use loamfs_format::inode::Timestamp;
 use loamfs_format::maps::{CrcRun, LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
@@ -11,163 +15,231 @@ use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Pointer};
 use zerocopy::FromBytes;
 
+/// The entries of a tree.
+pub(super) fn entries(volume: &Volume<'_>, spec: TreeSpec) -> Each {
+    lines_or_faults(volume.entries(spec, 0), |entry| {
+        value(spec.kind, spec.ino, entry.key(), entry.value())
+    })
+}
+
 /// An entry of a leaf of a tree of this kind, which belongs to `ino`.
-pub(super) fn value(kind: BlockKind, ino: Ino, key: u64, bytes: &[u8]) -> String {
+pub(super) fn value(kind: BlockKind, ino: Ino, key: u64, bytes: &[u8]) -> Box<dyn View> {
     let said = match kind {
-        BlockKind::IfileNode => {
-            IfileEntry::decode(bytes).map(|e| format!("block {key} {}", ifile_entry(&e)))
-        }
-        BlockKind::BitmapNode => Some(bitmap_chunk(key, bytes)),
-        BlockKind::OwnerNode => OwnerRecord::decode(bytes).map(|o| owner(key, &o)),
+        BlockKind::IfileNode => IfileEntry::decode(bytes).map(|e| ifile_entry(key, &e)),
+        BlockKind::BitmapNode => bitmap_chunk(key, bytes),
+        BlockKind::OwnerNode => OwnerRecord::decode(bytes).map(|o| {
+            let extent = Extent::new(FragAddr(key), o.frags.into());
+            owner(extent, o.kind, o.level, o.ino, o.logical)
+        }),
         BlockKind::GroupNode => GroupDesc::decode(bytes).map(|d| group(key, &d)),
-        BlockKind::LazyNode => {
-            LazyEntry::decode(bytes).map(|e| format!("home {key} {}", lazy_entry(&e)))
-        }
+        BlockKind::LazyNode => LazyEntry::decode(bytes).map(|e| lazy_entry(key, &e)),
         BlockKind::DirNode => {
             Dirent::decode(bytes).map(|d| dirent(key, d.ino, d.file_type, d.name))
         }
         BlockKind::ExtentNode => RawPointer::ref_from_bytes(bytes)
             .ok()
-            .map(|raw| format!("block {key} at {}", pointer(&Pointer::decode(raw)))),
+            .map(|raw| file_extent(key, &Pointer::decode(raw))),
         BlockKind::ChecksumNode if ino == ATIME_INO => {
             AtimeRun::decode(bytes).map(|run| atime_run(key, &run))
         }
-        BlockKind::ChecksumNode => Some(crc_run(key, bytes)),
-        BlockKind::XattrNode => Some(xattr(key, bytes)),
+        BlockKind::ChecksumNode => CrcRun::decode(bytes).map(|run| crc_run(key, &run)),
+        BlockKind::XattrNode => Xattr::decode(bytes).map(|x| xattr(key, &x)),
         _ => None,
     };
-    said.unwrap_or_else(|| format!("key {key}: malformed: {}", hex(bytes)))
+    said.unwrap_or_else(|| malformed(kind, key, bytes))
 }
 
-pub(super) fn pointer(p: &Pointer) -> String {
-    format!(
-        "{:?} stored {} birth {} checksum {:016x}",
-        p.extent(),
-        p.stored,
-        p.birth,
-        p.checksum
+pub(super) fn malformed(kind: BlockKind, key: u64, bytes: &[u8]) -> Box<dyn View> {
+    view!(
+        "key {key}: malformed: {malformed}",
+        key = Key(kind, key),
+        malformed = hex(bytes),
     )
 }
 
-pub(super) fn tree_root(root: &TreeRoot) -> String {
-    format!(
-        "tree at {} level {} from {} on",
-        pointer(&root.pointer),
-        root.level,
-        root.low
+pub(super) fn extent(extent: Extent) -> Box<dyn View> {
+    view!(
+        "@{at}+{fragments}",
+        at = extent.start.0,
+        fragments = extent.frags,
     )
 }
 
-pub(super) fn ifile_entry(entry: &IfileEntry) -> String {
-    format!(
-        "at {} live {:08x} orphan {:08x} segment {}",
-        pointer(&entry.pointer),
-        entry.live,
-        entry.orphan,
-        entry.ssn
+pub(super) fn pointer(p: &Pointer) -> Box<dyn View> {
+    view!(
+        "{extent} stored {stored} birth {birth} checksum {checksum}",
+        extent = extent(p.extent()),
+        stored = p.stored,
+        birth = p.birth.0,
+        checksum = hash(p.checksum),
     )
 }
 
-pub(super) fn lazy_entry(entry: &LazyEntry) -> String {
-    format!(
-        "image {} crc {:08x} inode {} unit {} segment {}",
-        entry.image, entry.crc, entry.ino, entry.unit, entry.ssn
+pub(super) fn tree_root(kind: BlockKind, root: &TreeRoot) -> Box<dyn View> {
+    view!(
+        "tree at {pointer} level {level} from {from} on",
+        pointer = pointer(&root.pointer),
+        level = root.level,
+        from = Key(kind, root.low),
     )
 }
 
-fn owner(start: u64, owner: &OwnerRecord) -> String {
-    format!(
-        "{:?} {:?} level {} inode {}, logical {}",
-        Extent::new(FragAddr(start), owner.frags.into()),
-        owner.kind,
-        owner.level,
-        owner.ino,
-        owner.logical
+pub(super) fn ifile_entry(block: u64, entry: &IfileEntry) -> Box<dyn View> {
+    view!(
+        "block {block} at {pointer} live {live} orphan {orphan} segment {segment}",
+        block = block,
+        pointer = pointer(&entry.pointer),
+        live = hash32(entry.live),
+        orphan = hash32(entry.orphan),
+        segment = entry.ssn.0,
     )
 }
 
-pub(super) fn group(number: u64, desc: &GroupDesc) -> String {
-    format!(
-        "group {number} {:?}: {} fragments set, {} directories",
-        desc.role, desc.used, desc.directories
+pub(super) fn lazy_entry(home: u64, entry: &LazyEntry) -> Box<dyn View> {
+    view!(
+        "home {home} image {image} crc {crc} inode {inode} unit {unit} segment {segment}",
+        home = home,
+        image = entry.image.0,
+        crc = hash32(entry.crc),
+        inode = entry.ino.0,
+        unit = entry.unit,
+        segment = entry.ssn.0,
+    )
+}
+
+pub(super) fn owner(
+    range: Extent,
+    kind: BlockKind,
+    level: u8,
+    ino: Ino,
+    logical: u64,
+) -> Box<dyn View> {
+    view!(
+        "{extent} {kind} level {level} inode {inode}, logical {logical}",
+        extent = extent(range),
+        kind = name(kind),
+        level = level,
+        inode = ino.0,
+        logical = Key(kind, logical),
+    )
+}
+
+pub(super) fn group(number: u64, desc: &GroupDesc) -> Box<dyn View> {
+    view!(
+        "group {group} {role}: {used} fragments set, {directories} directories",
+        group = number,
+        role = name(desc.role),
+        used = desc.used,
+        directories = desc.directories,
     )
 }
 
 /// A chunk of the bitmap: the runs of set bits.
-pub(super) fn bitmap_chunk(key: u64, bytes: &[u8]) -> String {
+fn bitmap_chunk(key: u64, bytes: &[u8]) -> Option<Box<dyn View>> {
+    let whole = [u8::MAX; CHUNK_BYTES];
+    let bytes = match bytes.len() {
+        0 => &whole,
+        CHUNK_BYTES => bytes,
+        _ => return None,
+    };
     let start = key.saturating_mul(CHUNK_FRAGS);
-    if bytes.is_empty() {
-        return format!("chunk {key}: @{start}+{CHUNK_FRAGS}");
-    }
-    if bytes.len() != CHUNK_BYTES {
-        return format!("chunk {key}: malformed: {}", hex(bytes));
-    }
     let is_set = |bit: u64| bytes[(bit / 8) as usize] & (1 << (bit % 8)) != 0;
     let mut runs = Vec::new();
     let mut bit = 0;
     while bit < CHUNK_FRAGS {
         let len = (bit..CHUNK_FRAGS).take_while(|at| is_set(*at)).count() as u64;
         if len > 0 {
-            runs.push(format!(" @{}+{len}", start.saturating_add(bit)));
+            let at = FragAddr(start.saturating_add(bit));
+            runs.push(extent(Extent::new(at, len)));
         }
         bit += len + 1;
     }
-    format!("chunk {key}:{}", runs.concat())
+    Some(view!(
+        "chunk {chunk}:{used}",
+        chunk = key,
+        used = row(runs, "")
+    ))
 }
 
-pub(super) fn dirent(key: u64, ino: Ino, file_type: u8, name: &[u8]) -> String {
-    format!("{key:016x} inode {ino} type {file_type} {}", text(name))
-}
-
-/// The checksums of up to 64 units, those without data as a dash.
-/// Access times, each with the low half of the segment with which it counts.
-fn atime_run(key: u64, run: &AtimeRun) -> String {
-    let times = (0u32..).zip(&run.0).filter_map(|(slot, atime)| {
-        let (ino, atime) = (ino_at(InodeBlockNo(key), slot), (*atime)?);
-        let (seconds, nanos) = (atime.time.seconds, atime.time.nanos);
-        Some(format!(
-            " inode {ino} {seconds}.{nanos:09} of segment {};",
-            atime.ssn
-        ))
-    });
-    format!("block {key}:{}", times.collect::<String>())
-}
-
-fn crc_run(key: u64, bytes: &[u8]) -> String {
-    let Some(CrcRun(run)) = CrcRun::decode(bytes) else {
-        return format!("units of run {key}: malformed: {}", hex(bytes));
-    };
-    let used = run.iter().rposition(|crc| *crc != 0).map_or(0, |at| at + 1);
-    let crcs = run[..used].iter().map(|crc| match crc {
-        0 => " -".to_owned(),
-        crc => format!(" {crc:08x}"),
-    });
-    format!(
-        "units from {} on:{}",
-        key.saturating_mul(run.len() as u64),
-        crcs.collect::<String>()
+pub(super) fn dirent(key: u64, ino: Ino, file_type: u8, name: &[u8]) -> Box<dyn View> {
+    view!(
+        "{key} inode {inode} type {type} {name}",
+        key = hash(key),
+        inode = ino.0,
+        r#type = file_type,
+        name = text(name),
     )
 }
 
-pub(super) fn xattr(key: u64, bytes: &[u8]) -> String {
-    let Some(xattr) = Xattr::decode(bytes) else {
-        return format!("{key:016x} malformed: {}", hex(bytes));
-    };
-    let name = text(&xattr.full_name());
+pub(super) fn file_extent(block: u64, p: &Pointer) -> Box<dyn View> {
+    view!(
+        "block {block} at {pointer}",
+        block = block,
+        pointer = pointer(p),
+    )
+}
+
+pub(super) fn time(time: Timestamp) -> Box<dyn View> {
+    view!(
+        "{seconds}.{nanos:09}",
+        seconds = time.seconds,
+        nanos = time.nanos,
+    )
+}
+
+/// Access times, each with the low half of the segment with which it counts.
+fn atime_run(key: u64, run: &AtimeRun) -> Box<dyn View> {
+    let times = (0u32..).zip(&run.0).filter_map(|(slot, atime)| {
+        let (ino, atime) = (ino_at(InodeBlockNo(key), slot), (*atime)?);
+        Some(view!(
+            "inode {inode} {time} of segment {segment}",
+            inode = ino.0,
+            time = time(atime.time),
+            segment = atime.ssn,
+        ))
+    });
+    view!(
+        "block {block}:{times}",
+        block = key,
+        times = row(times, ";")
+    )
+}
+
+/// The checksums of up to 64 units, those without data as a dash.
+fn crc_run(key: u64, CrcRun(run): &CrcRun) -> Box<dyn View> {
+    let used = run.iter().rposition(|crc| *crc != 0).map_or(0, |at| at + 1);
+    let crcs = run[..used].iter().map(|crc| -> Box<dyn View> {
+        match crc {
+            0 => Box::new(worded((), "-")),
+            crc => Box::new(hash32(*crc)),
+        }
+    });
+    view!(
+        "units from {from} on:{checksums}",
+        from = key.saturating_mul(run.len() as u64),
+        checksums = row(crcs, ""),
+    )
+}
+
+fn xattr(key: u64, xattr: &Xattr) -> Box<dyn View> {
+    let (key, name) = (hash(key), text(&xattr.full_name()));
     match &xattr.value {
-        Value::Bytes(bytes) => format!("{key:016x} {name} = \"{}\"", text(bytes)),
+        Value::Bytes(bytes) => view!(
+            "{key} {name} = \"{value}\"",
+            key = key,
+            name = name,
+            value = text(bytes),
+        ),
         Value::Log(pieces) => {
-            let pieces: Vec<String> = pieces.iter().map(pointer).collect();
-            format!("{key:016x} {name} at {}", pieces.join(", "))
+            let pieces: Vec<_> = pieces.iter().map(pointer).collect();
+            let words: Vec<_> = pieces.iter().map(ToString::to_string).collect();
+            let pieces = worded(pieces, words.join(", "));
+            view!(
+                "{key} {name} at {pieces}",
+                key = key,
+                name = name,
+                pieces = pieces
+            )
         }
     }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Bytes as text, with what is not printable escaped.
-pub(super) fn text(bytes: &[u8]) -> String {
-    bytes.escape_ascii().to_string()
 }

@@ -7,6 +7,7 @@ use loamfs_format::atime::{ATIME_INO, Atime, AtimeRun};
 use loamfs_format::ifile::{block_of, slot_of};
 use loamfs_format::inode::{Body, ROOT_INO, Timestamp, mode};
 use loamfs_format::{BlockKind, Ino, Ssn};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Access times of one inode, as the tree has them.
@@ -37,11 +38,20 @@ fn sample(runs: impl IntoIterator<Item = (u64, Vec<u8>)>) -> Builder {
 fn a_sound_file_is_sound_and_shown() {
     let device = sample([run_of(ROOT_INO, Ssn(1)), run_of(SMALL, Ssn(9))]).finish();
     assert_eq!(kinds(&device), Vec::<&str>::new());
-    let text = dump::atimes(&Volume::open(&device).unwrap()).unwrap();
+    let kept = dump::atimes(&Volume::open(&device).unwrap()).unwrap();
     let expected = format!("inode {ROOT_INO} 77.000000005 of segment 1;");
-    assert!(text.contains(&expected), "{text}");
-    let none = Builder::sample().finish();
-    assert_eq!(dump::atimes(&Volume::open(&none).unwrap()).unwrap(), "");
+    assert!(kept.to_string().contains(&expected), "{kept}");
+    let run = |ino: Ino, segment: u64| {
+        let time = json!({ "seconds": 77, "nanos": 5 });
+        let times = [json!({ "inode": ino.0, "time": time, "segment": segment })];
+        json!({ "block": block_of(ino).0, "times": times })
+    };
+    let said = serde_json::to_value(&kept).unwrap();
+    assert_eq!(said, json!([run(ROOT_INO, 1), run(SMALL, 9)]));
+    let device = Builder::sample().finish();
+    let none = dump::atimes(&Volume::open(&device).unwrap()).unwrap();
+    assert_eq!(none.to_string(), "");
+    assert_eq!(serde_json::to_value(&none).unwrap(), json!([]));
 }
 
 #[test]

@@ -2,10 +2,10 @@
 
 use crate::builder::*;
 use crate::report;
-use loamfs_check::{CheckError, Volume, dump};
+use loamfs_check::{CheckError, Volume};
 use loamfs_device::MemoryDevice;
-use loamfs_format::inode::{Body, ROOT_INO};
-use loamfs_format::{BlockKind, FragAddr, Ino, Ssn};
+use loamfs_format::inode::ROOT_INO;
+use loamfs_format::{Ino, Ssn};
 
 #[test]
 fn a_sound_volume_has_no_problems() {
@@ -74,73 +74,6 @@ fn directories_and_files_are_read() {
         volume.inode(Ino(50)),
         Err(CheckError::NoInode { ino: Ino(50) })
     );
-}
-
-#[test]
-fn every_structure_can_be_dumped() {
-    let device = Builder::sample().finish();
-    let volume = Volume::open(&device).unwrap();
-    assert!(dump::superblock(&volume).contains("checkpoint 2 at 1024"));
-    assert!(dump::segments(&volume).contains("segment 2 Checkpoint at 1024"));
-    assert!(
-        dump::segment(&volume, Ssn(3))
-            .unwrap()
-            .contains("inode block 1 at")
-    );
-    assert!(dump::segment(&volume, Ssn(9)).is_err());
-    assert!(dump::ifile(&volume).contains("block 1"));
-    assert!(dump::groups(&volume).contains("group 4 Data"));
-    assert!(dump::owners(&volume).contains("Homed of inode 36, logical 5"));
-    assert!(dump::lazy(&volume).contains("inode 36 unit 3"));
-    assert!(
-        dump::inode(&volume, ATTRS)
-            .unwrap()
-            .contains(" user.long at @")
-    );
-    assert!(
-        dump::inode(&volume, SMALL)
-            .unwrap()
-            .contains(" user.tag = \"x\"")
-    );
-    assert!(dump::directory(&volume, SUB).unwrap().contains("symlink"));
-    assert_eq!(dump::extents(&volume, TREE).unwrap().lines().count(), 6);
-    assert!(dump::bitmap(&volume).starts_with("chunk 0: @"));
-    assert!(
-        dump::checksums(&volume, TREE)
-            .unwrap()
-            .starts_with("units from 0 on: ")
-    );
-}
-
-#[test]
-fn any_node_can_be_dumped_by_its_address() {
-    let device = Builder::sample().finish();
-    let volume = Volume::open(&device).unwrap();
-    let node = |at| dump::node(&volume, &device, at).unwrap();
-    for (kind, value) in [
-        (BlockKind::IfileNode, "block 0 at @"),
-        (BlockKind::BitmapNode, "chunk 0: @"),
-        (BlockKind::OwnerNode, ", logical "),
-        (BlockKind::GroupNode, "group 4 Data: "),
-        (BlockKind::LazyNode, " inode 36 unit 3 "),
-    ] {
-        let root = volume.map(kind).root;
-        let text = node(root.pointer.addr);
-        assert!(
-            text.starts_with(&format!("{kind:?} level {} ", root.level)),
-            "{text}"
-        );
-        assert!(text.contains(&format!("checksum {:016x}", root.pointer.checksum)));
-        assert!(root.level > 0 || text.contains(value), "{text}");
-    }
-    let tree = volume.inode(TREE).unwrap();
-    let Body::ExtentTree(root) = tree.body else {
-        panic!("{tree:?}");
-    };
-    assert!(node(root.pointer.addr).starts_with("ExtentNode level "));
-    assert!(node(tree.checksums.pointer.addr).contains("units from 0 on: "));
-    let none = dump::node(&volume, &device, FragAddr(1));
-    assert!(matches!(none, Err(CheckError::NoNode { .. })), "{none:?}");
 }
 
 #[test]

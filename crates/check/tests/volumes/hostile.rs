@@ -26,32 +26,33 @@ fn survive(device: &MemoryDevice) -> bool {
     let Ok(volume) = Volume::open(device) else {
         return false;
     };
-    let _ = (
+    let mut views = vec![
         dump::superblock(&volume),
         dump::segments(&volume),
         dump::ifile(&volume),
-    );
-    let _ = (
         dump::groups(&volume),
+        dump::bitmap(&volume),
         dump::owners(&volume),
         dump::lazy(&volume),
-    );
-    let _ = (
-        dump::segment(&volume, Ssn(2)),
-        dump::segment(&volume, Ssn(3)),
-    );
+    ];
+    views.extend(dump::segment(&volume, Ssn(2)));
+    views.extend(dump::segment(&volume, Ssn(3)));
+    views.extend(dump::atimes(&volume));
     for ino in (2..3).chain(33..43).map(Ino) {
-        let _ = (
-            dump::inode(&volume, ino),
-            dump::directory(&volume, ino),
-            dump::extents(&volume, ino),
-        );
+        views.extend(dump::inode(&volume, ino));
+        views.extend(dump::directory(&volume, ino));
+        views.extend(dump::extents(&volume, ino));
+        views.extend(dump::checksums(&volume, ino));
         if let Ok(inode) = volume.inode(ino) {
             let _ = volume.read(&inode, 10, &mut [0; 100_000]);
             let _ = volume.read(&inode, u64::MAX - 5, &mut [0; 100]);
         }
     }
-    let _ = dump::node(&volume, device, FragAddr(CHECKPOINT + 16));
+    views.extend(dump::node(&volume, device, FragAddr(CHECKPOINT + 16)));
+    for view in views {
+        let _ = view.to_string();
+        serde_json::to_string(&view).unwrap();
+    }
     report.is_clean()
 }
 

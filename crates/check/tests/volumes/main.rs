@@ -6,6 +6,7 @@ mod builder;
 mod clean;
 mod damage;
 mod document;
+mod dumps;
 mod hostile;
 mod names;
 mod space;

@@ -7,16 +7,19 @@ use loamfs_check::{CheckError, Volume, dump};
 use loamfs_format::{FragAddr, Ino, Ssn};
 
 use crate::failure::Failure;
-use crate::output::print_lines;
+use crate::output::print;
 use crate::volume::{Access, open_device};
 
-/// Show any structure on the device as text.
+/// Show any structure on the device.
 ///
 /// A file that has the name of a structure is given with its directory: `loamfs dump ./dir superblock`.
 #[derive(Debug, Args)]
 pub struct DumpArgs {
     /// The device or image file.
     device: PathBuf,
+    /// Print JSON.
+    #[arg(long, global = true)]
+    json: bool,
     /// Which structure.
     #[command(subcommand)]
     what: What,
@@ -84,7 +87,7 @@ impl DumpArgs {
         let device = open_device(&self.device, Access::Read)?;
         let failed = |error: CheckError| Failure::check(&self.device, &error);
         let volume = Volume::open(&device).map_err(failed)?;
-        let text = match self.what {
+        let view = match self.what {
             What::Superblock => dump::superblock(&volume),
             What::Groups => dump::groups(&volume),
             What::Segments => dump::segments(&volume),
@@ -102,6 +105,12 @@ impl DumpArgs {
             What::Owners => dump::owners(&volume),
             What::Lazy => dump::lazy(&volume),
         };
-        print_lines(text.lines().map(str::to_owned))
+        print(|out| {
+            if !self.json {
+                return write!(out, "{view}");
+            }
+            serde_json::to_writer_pretty(&mut *out, &view)?;
+            writeln!(out)
+        })
     }
 }

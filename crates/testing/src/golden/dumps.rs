@@ -1,6 +1,7 @@
 //! Every structure of a volume as text, as `loamfs dump` shows it.
 
-use loamfs_check::{Volume, dump};
+use loamfs_check::Volume;
+use loamfs_check::dump::{self, View};
 use loamfs_device::Device;
 use loamfs_format::inode::Body;
 use loamfs_format::node::TreeRoot;
@@ -12,40 +13,35 @@ use super::Made;
 pub fn dumps(device: &dyn Device) -> Made<String> {
     let volume = Volume::open(device)?;
     let mut out = String::new();
-    let mut add = |what: &str, text: &str| {
-        out.push_str("== ");
-        out.push_str(what);
-        out.push('\n');
-        out.push_str(text);
-    };
-    add("superblock", &dump::superblock(&volume));
-    add("groups", &dump::groups(&volume));
-    add("bitmap", &dump::bitmap(&volume));
-    add("owners", &dump::owners(&volume));
-    add("lazy", &dump::lazy(&volume));
-    add("segments", &dump::segments(&volume));
+    let mut add = |what: &str, view: Box<dyn View>| out += &format!("== {what}\n{view}");
+    add("superblock", dump::superblock(&volume));
+    add("groups", dump::groups(&volume));
+    add("bitmap", dump::bitmap(&volume));
+    add("owners", dump::owners(&volume));
+    add("lazy", dump::lazy(&volume));
+    add("segments", dump::segments(&volume));
     for link in volume.segments() {
         let ssn = link.header.ssn;
-        add(&format!("segment {ssn}"), &dump::segment(&volume, ssn)?);
+        add(&format!("segment {ssn}"), dump::segment(&volume, ssn)?);
     }
     let mut roots: Vec<TreeRoot> = BlockKind::ALL
         .into_iter()
         .filter(|kind| kind.is_map())
         .map(|kind| volume.map(kind).root)
         .collect();
-    add("ifile", &dump::ifile(&volume));
+    add("ifile", dump::ifile(&volume));
     for entry in volume.ifile(InodeBlockNo(0)) {
         let (block, entry) = entry?;
         for slot in (0..32).filter(|slot| entry.live & 1 << slot != 0) {
             let ino = ifile::ino_at(InodeBlockNo(block), slot);
-            add(&format!("inode {ino}"), &dump::inode(&volume, ino)?);
+            add(&format!("inode {ino}"), dump::inode(&volume, ino)?);
             let inode = volume.inode(ino)?;
             if inode.is_dir() {
-                add(&format!("dir {ino}"), &dump::directory(&volume, ino)?);
+                add(&format!("dir {ino}"), dump::directory(&volume, ino)?);
             }
             if !inode.checksums.is_empty() {
-                add(&format!("extents {ino}"), &dump::extents(&volume, ino)?);
-                add(&format!("checksums {ino}"), &dump::checksums(&volume, ino)?);
+                add(&format!("extents {ino}"), dump::extents(&volume, ino)?);
+                add(&format!("checksums {ino}"), dump::checksums(&volume, ino)?);
             }
             roots.extend([inode.checksums, inode.xattrs]);
             if let Body::ExtentTree(root) | Body::DirTree(root) = inode.body {
@@ -55,7 +51,7 @@ pub fn dumps(device: &dyn Device) -> Made<String> {
     }
     for root in roots.iter().filter(|root| !root.is_empty()) {
         let at = root.pointer.addr;
-        add(&format!("node {at}"), &dump::node(&volume, device, at)?);
+        add(&format!("node {at}"), dump::node(&volume, device, at)?);
     }
     Ok(out)
 }

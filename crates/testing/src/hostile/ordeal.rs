@@ -55,7 +55,7 @@ fn dumped(device: &dyn Device) {
     let Ok(volume) = loamfs_check::Volume::open(device) else {
         return;
     };
-    let mut text = vec![
+    let mut views = vec![
         dump::superblock(&volume),
         dump::groups(&volume),
         dump::bitmap(&volume),
@@ -65,24 +65,26 @@ fn dumped(device: &dyn Device) {
         dump::ifile(&volume),
     ];
     for link in volume.segments() {
-        text.extend(dump::segment(&volume, link.header.ssn));
+        views.extend(dump::segment(&volume, link.header.ssn));
     }
     for entry in volume.ifile(InodeBlockNo(0)).flatten().take(LOOKS_MAX / 32) {
         let (block, entry) = entry;
         for slot in (0..32).filter(|slot| entry.live & 1 << slot != 0) {
             let ino = ifile::ino_at(InodeBlockNo(block), slot);
-            text.extend(dump::inode(&volume, ino));
-            text.extend(dump::directory(&volume, ino));
-            text.extend(dump::extents(&volume, ino));
-            text.extend(dump::checksums(&volume, ino));
+            views.extend(dump::inode(&volume, ino));
+            views.extend(dump::directory(&volume, ino));
+            views.extend(dump::extents(&volume, ino));
+            views.extend(dump::checksums(&volume, ino));
             if let Ok(inode) = volume.inode(ino) {
                 let _ = volume.read(&inode, inode.size.saturating_sub(10), &mut [0; 5000]);
             }
         }
-        text.extend(dump::node(&volume, device, entry.pointer.addr));
+        views.extend(dump::node(&volume, device, entry.pointer.addr));
     }
-    text.extend(dump::node(&volume, device, FragAddr(u64::MAX)));
-    drop(text);
+    views.extend(dump::node(&volume, device, FragAddr(u64::MAX)));
+    for view in views {
+        let _ = (view.to_string(), serde_json::to_string(&view));
+    }
 }
 
 fn open(device: &Arc<dyn Device>, read_only: bool) -> Option<Volume> {
