@@ -1,17 +1,18 @@
 //! Reading blocks for operations that were sent back: one batch, neighbours together, with read-around in the log
 //! (DESIGN.md section 8).
 
+mod windows;
+
 use crate::blocks::{Fetch, What};
 use crate::error::{Corrupt, Error};
 use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
 use loamfs_format::{Extent, Geometry};
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use windows::{Around, Held, WINDOW, Windows};
 
-/// Bytes read around a block of the log: a small part of what a seek costs on a rotating disk.
-const WINDOW: u64 = 256 << 10;
 /// Homed units this close together are read with one request.
 const GAP: u64 = 64 << 10;
 /// Most bytes of one request.
@@ -20,58 +21,6 @@ const REQUEST_MAX: u64 = 1 << 20;
 const GAP_WINDOWS: u64 = 4;
 /// Windows of one request of a sweep at most.
 const SWEEP_WINDOWS: u64 = 32;
-/// Windows of which one must save a seek: as long as one from anywhere takes, a rotating disk reads eight to ten.
-const SEEK_WINDOWS: u32 = 8;
-/// Over so many windows is it told whether they pay.
-const LATELY: u32 = 64;
-
-/// A window's worth of the device, as it was read a while ago.
-struct Window {
-    /// Nothing, where only a block was read of it.
-    bytes: Option<Arc<[u8]>>,
-    /// When it was last used, in look-ups.
-    used: u64,
-}
-
-/// Windows by number: offset / [`WINDOW`].
-#[derive(Default)]
-struct Windows {
-    map: HashMap<u64, Window>,
-    clock: u64,
-    max: usize,
-    /// What those of metadata and of small files' data gave.
-    metadata: Yield,
-    data: Yield,
-}
-
-/// What windows gave lately: those that were read for a block, or would have been, and how often another block was asked
-/// for that lies in one.
-struct Yield {
-    asked: u32,
-    again: u32,
-}
-
-impl Default for Yield {
-    /// Until they were tried, windows pay.
-    fn default() -> Self {
-        let again = LATELY / SEEK_WINDOWS;
-        Self { asked: 0, again }
-    }
-}
-
-/// What to do about a window in which a block lies.
-enum Around {
-    /// Take it.
-    Held(Arc<[u8]>),
-    /// Read it.
-    Whole,
-    /// Read the block alone.
-    Alone,
-}
-
-/// Bytes of windows by number.
-type Held = BTreeMap<u64, Arc<[u8]>>;
-
 /// Reads blocks of a volume.
 pub(crate) struct Reader {
     device: Arc<dyn Device>,
@@ -85,16 +34,16 @@ pub(crate) type Bytes = Result<Vec<u8>, DeviceError>;
 impl Reader {
     /// A reader that keeps up to `bytes` bytes of windows.
     pub fn new(device: Arc<dyn Device>, geometry: Geometry, bytes: usize) -> Reader {
-        let max = (bytes as u64 / WINDOW).max(4) as usize;
-        let windows = Windows {
-            max,
-            ..Windows::default()
-        };
         Reader {
             device,
             geometry,
-            windows: Mutex::new(windows),
+            windows: Mutex::new(Windows::new(bytes as u64)),
         }
+    }
+
+    /// Keeps up to `bytes` bytes of windows from now on.
+    pub fn resize(&self, bytes: u64) {
+        self.windows().resize(bytes);
     }
 
     /// Reads blocks, in the order given. What comes from a window may be stale; `fresh` forbids that.
@@ -161,13 +110,15 @@ impl Reader {
         };
         let (alone, order): (Vec<usize>, Vec<usize>) = order.iter().partition(|i| is_alone(i));
         self.read_exactly(wanted, &alone, results);
+        let numbers = order.iter().flat_map(|i| self.numbers(&wanted[*i]));
+        let needed: BTreeSet<u64> = numbers.collect();
         let mut held = Held::new();
         let mut whole = Vec::new();
         for (number, (around, kind)) in around {
             match around {
                 Around::Held(bytes) => drop(held.insert(number, bytes)),
-                Around::Whole => whole.push((number, kind)),
-                Around::Alone => {}
+                Around::Whole if needed.contains(&number) => whole.push((number, kind)),
+                Around::Whole | Around::Alone => {}
             }
         }
         let size = self.size();
@@ -211,7 +162,7 @@ impl Reader {
 
     /// Bytes that may be swept before their blocks are read, so that none is dropped before.
     pub fn sweep_max(&self) -> u64 {
-        self.windows().max as u64 / 2 * WINDOW
+        self.windows().max() as u64 / 2 * WINDOW
     }
 
     /// Reads the windows that `extents` lie in, ahead of whoever reads blocks in them: in the order of their addresses,
@@ -226,6 +177,10 @@ impl Reader {
         {
             let windows = self.windows();
             missing.retain(|number| !windows.holds(*number));
+            // What has no room is left to those who want it, too.
+            if let Some(&rest) = missing.iter().nth(windows.max() / 2) {
+                missing.split_off(&rest);
+            }
         }
         let mut spans: Vec<Range<u64>> = Vec::new();
         for number in &missing {
@@ -274,7 +229,7 @@ impl Reader {
                 match found.entry(number) {
                     Entry::Vacant(entry) => drop(entry.insert((windows.ask(number, kind), kind))),
                     Entry::Occupied(mut entry) => {
-                        windows.yields(kind).found();
+                        windows.asked_again(kind);
                         if let (around @ Around::Alone, _) = entry.get_mut() {
                             *around = Around::Whole;
                         }
@@ -303,83 +258,22 @@ impl Reader {
 
     /// Forgets all windows.
     pub fn forget(&self) {
-        self.windows().map.clear();
+        self.windows().forget_all();
+    }
+
+    fn forget_around(&self, fetch: &Fetch) {
+        let mut windows = self.windows();
+        for number in self.numbers(fetch) {
+            windows.forget(number);
+        }
     }
 
     /// Forgets every window that overlaps what was just written.
     pub fn written(&self, offset: u64, len: u64) {
         let mut windows = self.windows();
         for number in offset / WINDOW..(offset + len).div_ceil(WINDOW) {
-            windows.map.remove(&number);
+            windows.forget(number);
         }
-    }
-}
-
-impl Windows {
-    /// What to do about a window in which a block of a kind lies.
-    fn ask(&mut self, number: u64, kind: IoKind) -> Around {
-        self.clock += 1;
-        if let Some(window) = self.map.get_mut(&number) {
-            window.used = self.clock;
-            let bytes = window.bytes.clone();
-            self.yields(kind).found();
-            return bytes.map_or(Around::Whole, Around::Held);
-        }
-        if self.yields(kind).ask() {
-            return Around::Whole;
-        }
-        self.insert(number, None);
-        Around::Alone
-    }
-
-    fn yields(&mut self, kind: IoKind) -> &mut Yield {
-        match kind {
-            IoKind::SmallData => &mut self.data,
-            _ => &mut self.metadata,
-        }
-    }
-
-    /// Keeps windows.
-    fn keep(&mut self, windows: &Held) {
-        for (number, bytes) in windows {
-            if !self.holds(*number) {
-                self.insert(*number, Some(Arc::clone(bytes)));
-            }
-        }
-    }
-
-    fn holds(&self, number: u64) -> bool {
-        let window = self.map.get(&number);
-        window.is_some_and(|window| window.bytes.is_some())
-    }
-
-    /// Inserts a window, in place of those that were not used for longest.
-    fn insert(&mut self, number: u64, bytes: Option<Arc<[u8]>>) {
-        while self.map.len() >= self.max && !self.map.contains_key(&number) {
-            let oldest = self.map.iter().min_by_key(|(_, w)| w.used);
-            if let Some(number) = oldest.map(|(number, _)| *number) {
-                self.map.remove(&number);
-            }
-        }
-        let used = self.clock;
-        self.map.insert(number, Window { bytes, used });
-    }
-}
-
-impl Yield {
-    /// One more window would be read. Returns whether that paid lately.
-    fn ask(&mut self) -> bool {
-        self.asked += 1;
-        if self.asked == LATELY {
-            self.asked /= 2;
-            self.again /= 2;
-        }
-        self.again * SEEK_WINDOWS >= self.asked
-    }
-
-    /// Another block was asked for that lies in one.
-    fn found(&mut self) {
-        self.again = LATELY.min(self.again + 1);
     }
 }
 
@@ -419,6 +313,8 @@ pub(crate) fn fetch_into(
         if take(fetch, bytes).is_ok() {
             continue;
         }
+        // Written while its window was read, perhaps: the rest of that is stale, too.
+        reader.forget_around(fetch);
         for bytes in reader.read(std::slice::from_ref(fetch), true) {
             let again = take(fetch, bytes);
             failed.extend(again.err().map(|error| (*fetch, error)));
@@ -432,7 +328,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::blocks::Fetch;
-    use loamfs_device::MemoryDevice;
+    use loamfs_device::{MemoryDevice, Write};
     use loamfs_format::{FragAddr, Ino, Pointer};
 
     const MIB: u64 = 1024;
@@ -478,7 +374,33 @@ mod tests {
         assert_eq!(requests(), 2, "nothing is read again");
         reader.sweep(&[at(8 * MIB + 300)]);
         assert_eq!(requests(), 3, "what was in a gap is not kept");
+        let before = device.counters().total().read_bytes;
+        reader.sweep(&[Extent::new(FragAddr(32 * MIB), 16 * MIB)]);
+        let read = device.counters().total().read_bytes - before;
+        assert_eq!(read, reader.sweep_max(), "no more than is kept");
     }
+
+    fn data(at: u64, frags: u32) -> Fetch {
+        let pointer = Pointer {
+            addr: FragAddr(at),
+            frags,
+            stored: frags << 10,
+            ..Pointer::NONE
+        };
+        let what = What::Data(Ino(7));
+        Fetch { pointer, what }
+    }
+
+    /// Requests and bytes that reading a block takes.
+    fn cost(reader: &Reader, fetch: Fetch) -> (u64, u64) {
+        let before = reader.device.counters().total();
+        assert!(reader.read(&[fetch], false)[0].is_ok());
+        let now = reader.device.counters().total();
+        (now.reads - before.reads, now.read_bytes - before.read_bytes)
+    }
+
+    /// Fragments of a window.
+    const FRAGS: u64 = WINDOW >> 10;
 
     /// Small files that are read at random have nothing in common but their windows, each of which takes as long as an
     /// eighth of a seek, and the place of another.
@@ -486,34 +408,43 @@ mod tests {
     fn windows_are_read_as_long_as_that_pays() {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
         let reader = Reader::new(Arc::clone(&device), geometry(), 1 << 20);
-        let read = |at: u64| {
-            let pointer = Pointer {
-                addr: FragAddr(at),
-                frags: 4,
-                stored: 4096,
-                ..Pointer::NONE
-            };
-            let what = What::Data(Ino(7));
-            let before = device.counters().total();
-            assert!(reader.read(&[Fetch { pointer, what }], false)[0].is_ok());
-            let now = device.counters().total();
-            (now.reads - before.reads, now.read_bytes - before.read_bytes)
-        };
-        let window = WINDOW >> 10;
+        let read = |at: u64| cost(&reader, data(at, 4));
         let (alone, whole) = ((1, 4 << 10), (1, WINDOW));
-        assert_eq!(read(8 * window), whole, "until they were tried");
-        let far = |i: u64| read((16 + i * 37 % 200) * window);
+        assert_eq!(read(8 * FRAGS), whole, "until they were tried");
         for i in 0..100 {
-            far(i);
+            read((16 + i * 37 % 200) * FRAGS);
         }
-        assert_eq!(far(100), alone);
-        let next = 240 * window;
+        let (last, next) = (230 * FRAGS, 240 * FRAGS);
+        assert_eq!(read(last), alone);
+        let over_two = cost(&reader, data(last + FRAGS - 8, 16));
+        assert_eq!(over_two, (1, 16 << 10), "nobody would take of the first");
         assert_eq!(read(next), alone);
         assert_eq!(read(next + 8), whole, "it is asked for again");
         assert_eq!(read(next + 16), (0, 0));
-        for i in 0..u64::from(LATELY) {
+        for i in 0..u64::from(windows::LATELY) {
             read(next + i % 32);
         }
-        assert_eq!(read(next + window), whole, "they pay again");
+        assert_eq!(read(next + FRAGS), whole, "they pay again");
+    }
+
+    /// It was written while it was read around another block.
+    #[test]
+    fn a_window_that_is_stale_is_read_again() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        let reader = Reader::new(Arc::clone(&device), geometry(), 1 << 20);
+        cost(&reader, data(8 * FRAGS, 4));
+        let new = vec![7; WINDOW as usize];
+        device.write(&[Write::new(8 * WINDOW, &new, IoKind::Segment)]);
+        let before = device.counters().total().reads;
+        for at in (8 * FRAGS..9 * FRAGS).step_by(4) {
+            let failed = fetch_into(&reader, &[data(at, 4)], |fetch, bytes| {
+                let (addr, ino) = (fetch.pointer.addr, fetch.ino());
+                let is_new = bytes.iter().all(|byte| *byte == 7);
+                is_new.then_some(()).ok_or(Corrupt::Pointer { addr, ino })
+            });
+            assert!(failed.is_empty());
+        }
+        let reads = device.counters().total().reads - before;
+        assert_eq!(reads, 2, "the block that did not fit, and the window");
     }
 }

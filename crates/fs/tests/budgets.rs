@@ -332,3 +332,26 @@ fn small_files_read_at_random_push_no_metadata_out() {
     assert!(data.reads <= 1_010, "{cost}");
     assert!(data.read_bytes / data.reads <= 16 << 10, "{cost}");
 }
+
+#[test]
+fn files_that_lie_close_are_read_together_in_whatever_order() {
+    const FILES: usize = 900;
+    let device = made(256 << 20);
+    let volume = open(&device);
+    populate(&volume, FILES, 8000);
+    volume.close().unwrap();
+    // The files take 7 MiB.
+    let options = OpenOptions {
+        cache_bytes: 32 << 20,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(5)).unwrap();
+    let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
+    let before = volume.info().device;
+    for i in 0..FILES {
+        let ino = volume.lookup(dir, &name(i)).unwrap().ino;
+        volume.write(ino, 8000, b"more").unwrap();
+    }
+    let data = since(&volume, before).kind(IoKind::SmallData);
+    assert!(data.reads <= 40, "{data:?}");
+}

@@ -31,7 +31,7 @@ fn inodes_that_were_made_do_not_stay_in_memory() {
     }
     volume.sync().unwrap();
     volume.getattr(ROOT_INO).unwrap();
-    // 8 KiB of the caches' half an inode.
+    // An inode for 16 KiB of the caches.
     assert!(volume.info().cached_inodes <= 512 + 1);
 }
 

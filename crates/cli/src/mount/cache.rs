@@ -24,14 +24,19 @@ pub fn default_bytes(memory: u64) -> u64 {
         .max(MIN)
 }
 
-/// Bytes of memory that this process may use: the machine's, or what a control group leaves of it.
-pub fn memory() -> u64 {
+/// Bytes of memory that this machine has.
+pub fn machine() -> u64 {
     let info = rustix::system::sysinfo();
     #[allow(clippy::useless_conversion, reason = "there are machines with 32 bits")]
     let units = u64::from(info.totalram);
-    let machine = units.saturating_mul(info.mem_unit.into());
+    units.saturating_mul(info.mem_unit.into())
+}
+
+/// Bytes of memory that this process may use: the machine's, or what a control group leaves of it.
+pub fn memory() -> u64 {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    least_limit(&groups, Path::new("/sys/fs/cgroup")).map_or(machine, |limit| limit.min(machine))
+    let limit = least_limit(&groups, Path::new("/sys/fs/cgroup"));
+    limit.unwrap_or(u64::MAX).min(machine())
 }
 
 /// The least limit of memory of the control groups that a process is in, as its `cgroup` file names them, and of those

@@ -17,7 +17,7 @@ use super::source::Source;
 use super::spec::Spec;
 use super::ticker::Ticker;
 use super::writers::{self, Writers};
-use super::{memory, spawn, stale, stop};
+use super::{cache, memory, spawn, stale, stop};
 use crate::adapter::{self, Adapter, Events};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
@@ -130,6 +130,9 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
         },
         ..OpenOptions::default()
     };
+    if options.cache_bytes as u64 > cache::memory() {
+        tracing::warn!("cache= is more than the daemon's control group allows");
+    }
     if let Some(seconds) = spec.options.commit_seconds {
         options.commit_age_ms = seconds.saturating_mul(1_000);
     }

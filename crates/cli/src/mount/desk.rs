@@ -34,7 +34,7 @@ impl Answers for Desk {
         };
         let last = match request {
             Request::Info => self.report(&volume)?,
-            Request::Fixed => self.fixed()?,
+            Request::Fixed => self.fixed(&volume)?,
             Request::Map(ino) => {
                 map(&volume, Ino(*ino), out)?;
                 "done".to_owned()
@@ -75,11 +75,11 @@ impl Desk {
     }
 
     /// What was given at the mount, and else the defaults.
-    fn fixed(&self) -> Result<String, String> {
+    fn fixed(&self, volume: &Volume) -> Result<String, String> {
         let defaults = OpenOptions::default();
         let given = &self.spec.options;
         let options = Options {
-            cache: Some(given.cache_bytes()),
+            cache: usize::try_from(volume.info().cache_bytes).ok(),
             commit_seconds: given
                 .commit_seconds
                 .or(Some(defaults.commit_age_ms / 1_000)),

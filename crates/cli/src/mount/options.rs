@@ -229,11 +229,11 @@ fn split(list: &str) -> Vec<&str> {
 
 fn cache_of(value: &str) -> Result<usize, Failure> {
     let bytes = size::parse(value).map_err(Failure::usage)?;
-    let memory = cache::memory();
+    let memory = cache::machine();
     match usize::try_from(bytes) {
         Ok(count) if (cache::MIN..=memory).contains(&bytes) => Ok(count),
         _ => Err(Failure::usage(format!(
-            "cache={value} is out of range; give {} to {}, which is the memory there is",
+            "cache={value} is out of range; give {} to {}, which is this machine's memory",
             size::human(cache::MIN),
             size::human(memory)
         ))),

@@ -133,6 +133,7 @@ impl Volume {
 
     /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
     fn fetch(&self, wanted: &[Fetch], asked: Ssn, pins: &mut Pins) -> Vec<Damage> {
+        self.share_cache();
         let take = |fetch: &Fetch, bytes: &[u8]| self.core().blocks.fetched(fetch, bytes, pins);
         let failed = fetch_into(&self.reader, wanted, take).into_iter();
         let damage = |(fetch, error)| Damage {
@@ -141,6 +142,13 @@ impl Volume {
             asked,
         };
         failed.map(damage).collect()
+    }
+
+    /// Windows get what blocks leave of three quarters of the caches, and an eighth at least.
+    pub(super) fn share_cache(&self) {
+        let all = self.cache_bytes as u64;
+        let left = (all / 4 * 3).saturating_sub(self.core().blocks.cached_bytes());
+        self.reader.resize(left.max(all / 8));
     }
 
     pub(super) fn load(&self, groups: &[GroupNo]) -> Result<(), Error> {

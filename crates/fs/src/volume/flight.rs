@@ -154,6 +154,8 @@ impl Volume {
     /// # Errors
     /// A write failed; the volume is read-only (rule 12).
     pub(super) fn launch(&self, segment: Segment) -> Result<(), Error> {
+        // What was sealed is in the caches.
+        self.share_cache();
         self.flight.queue().waiting.push_back(segment);
         self.flight.changed.notify_one();
         while let Some(oldest) = self.flight.take(self.flights) {
