@@ -679,11 +679,11 @@ impl Core {
         }
     }
 
-    /// Moves a large file that has shrunk to a block or less back to the log.
+    /// Moves a large file that has shrunk to a block or less back to the log, unless it is about to go.
     fn return_to_log(&mut self, ino: Ino) -> Result<(), Stop> {
         let small_max = self.small_max();
         let node = self.file(ino)?;
-        if !node.is_large() || node.inode.size > small_max {
+        if !node.is_large() || node.inode.size > small_max || node.inode.nlink == 0 {
             return Ok(());
         }
         let size = node.inode.size as usize;

@@ -355,3 +355,37 @@ fn files_that_lie_close_are_read_together_in_whatever_order() {
     let data = since(&volume, before).kind(IoKind::SmallData);
     assert!(data.reads <= 40, "{data:?}");
 }
+
+/// When the log is nearly full the content of small files goes to data groups; from there it comes back to the log after
+/// a file was cut, but not when it was removed while somebody knows it.
+#[test]
+fn removing_small_files_that_are_held_reads_no_data() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let make = |name: &[u8], size: usize| {
+        let ino = volume.create(ROOT_INO, name, &NEW)?.ino;
+        volume.write(ino, 0, &vec![1; size]).map(|_| ino)
+    };
+    // Room between large files.
+    let large = |i: usize| format!("large{i}").into_bytes();
+    (0..400).for_each(|i| drop(make(&large(i), 100_000)));
+    volume.sync().unwrap();
+    for i in (0..400).step_by(2) {
+        volume.unlink(ROOT_INO, &large(i)).unwrap();
+    }
+    volume.sync().unwrap();
+    let files: Vec<_> = (0..).map_while(|i| make(&name(i), 9000).ok()).collect();
+    volume.sync().unwrap();
+    volume.drop_caches().unwrap();
+    let before = volume.info().device;
+    for (i, ino) in files.iter().enumerate() {
+        volume.open_file(*ino).unwrap();
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+        if i % 50 == 0 {
+            volume.tick().unwrap();
+        }
+    }
+    volume.tick().unwrap();
+    let cost = since(&volume, before);
+    assert_eq!(cost.kind(IoKind::Homed).reads, 0, "{cost}");
+}
