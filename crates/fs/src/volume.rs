@@ -48,7 +48,7 @@ pub struct OpenOptions {
     pub cache_bytes: usize,
     /// Age at which changes are committed, milliseconds.
     pub commit_age_ms: u64,
-    /// Bytes of large files' data that may wait; a quarter of the cache without it.
+    /// Bytes of large files' data that may wait; without it a quarter of the cache, and an eighth of the volume at most.
     pub dirty_max: Option<usize>,
     /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
@@ -81,6 +81,9 @@ impl Default for OpenOptions {
         }
     }
 }
+
+/// The part of a volume that may wait in memory.
+const WAITING_PART: u64 = 8;
 
 /// How far a commit goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,11 +127,15 @@ impl Volume {
     /// Why it is no volume, or not one that can be used.
     pub fn open(device: Arc<dyn Device>, options: &OpenOptions, env: Env) -> Result<Volume, Error> {
         let cache_bytes = options.cache_bytes.max(8 << 20);
+        let waiting_max = (cache_bytes as u64 / 4).min(device.size() / WAITING_PART);
         let settings = Settings {
             read_only: options.read_only,
             cache_bytes: cache_bytes / 8 * 5,
             recount: options.recount.clone(),
-            homed_max: options.dirty_max.unwrap_or(cache_bytes / 4).max(1 << 20) as u64,
+            homed_max: options
+                .dirty_max
+                .map_or(waiting_max, |bytes| bytes as u64)
+                .max(1 << 20),
             links_max: options.links_max.min(recovery::LINKS_MAX),
         };
         let (core, reader) = recovery::open(&device, &settings, &env)?;

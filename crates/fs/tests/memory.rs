@@ -167,3 +167,18 @@ fn an_operation_that_waits_keeps_nothing_of_the_others_in_memory() {
     assert_eq!(volume.info().pinned_blocks, 0);
     volume.close().unwrap();
 }
+
+#[test]
+fn an_eighth_of_a_small_volume_waits_however_large_the_caches_are() {
+    let options = OpenOptions {
+        cache_bytes: 1 << 30,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(made(256 << 20), &options, Env::fixed(3)).unwrap();
+    for i in 0..100 {
+        let file = volume.create(ROOT_INO, &name("f", i), &NEW).unwrap().ino;
+        volume.write(file, 0, &vec![1; 1 << 20]).unwrap();
+        assert!(volume.info().dirty_home_bytes <= 32 << 20);
+    }
+    volume.close().unwrap();
+}
