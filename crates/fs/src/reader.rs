@@ -11,7 +11,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use windows::{Around, Held, WINDOW, Windows};
+use windows::{Around, Held, WINDOW, Windows, numbers};
 
 /// Homed units this close together are read with one request.
 const GAP: u64 = 64 << 10;
@@ -33,11 +33,11 @@ pub(crate) type Bytes = Result<Vec<u8>, DeviceError>;
 
 impl Reader {
     /// A reader that keeps up to `bytes` bytes of windows.
-    pub fn new(device: Arc<dyn Device>, geometry: Geometry, bytes: usize) -> Reader {
+    pub fn new(device: Arc<dyn Device>, geometry: Geometry, bytes: u64) -> Reader {
         Reader {
             device,
             geometry,
-            windows: Mutex::new(Windows::new(bytes as u64)),
+            windows: Mutex::new(Windows::new(bytes)),
         }
     }
 
@@ -172,7 +172,7 @@ impl Reader {
         for extent in extents {
             let start = self.geometry.byte_offset(extent.start);
             let end = self.geometry.byte_offset(extent.end());
-            missing.extend(start / WINDOW..end.div_ceil(WINDOW));
+            missing.extend(numbers(start..end));
         }
         {
             let windows = self.windows();
@@ -215,8 +215,7 @@ impl Reader {
 
     /// The numbers of the windows that a block lies in.
     fn numbers(&self, fetch: &Fetch) -> Range<u64> {
-        let range = self.range(fetch);
-        range.start / WINDOW..range.end.div_ceil(WINDOW)
+        numbers(self.range(fetch))
     }
 
     /// What to do about the windows that blocks lie in, with what they are first wanted for.
@@ -261,19 +260,10 @@ impl Reader {
         self.windows().forget_all();
     }
 
-    fn forget_around(&self, fetch: &Fetch) {
+    /// Forgets every window that overlaps a range: it was written, or is stale.
+    pub fn forget_around(&self, range: Range<u64>) {
         let mut windows = self.windows();
-        for number in self.numbers(fetch) {
-            windows.forget(number);
-        }
-    }
-
-    /// Forgets every window that overlaps what was just written.
-    pub fn written(&self, offset: u64, len: u64) {
-        let mut windows = self.windows();
-        for number in offset / WINDOW..(offset + len).div_ceil(WINDOW) {
-            windows.forget(number);
-        }
+        numbers(range).for_each(|number| windows.forget(number));
     }
 }
 
@@ -314,7 +304,7 @@ pub(crate) fn fetch_into(
             continue;
         }
         // Written while its window was read, perhaps: the rest of that is stale, too.
-        reader.forget_around(fetch);
+        reader.forget_around(reader.range(fetch));
         for bytes in reader.read(std::slice::from_ref(fetch), true) {
             let again = take(fetch, bytes);
             failed.extend(again.err().map(|error| (*fetch, error)));

@@ -9,6 +9,7 @@ use crate::inodes::Inodes;
 use crate::maps::{GROUP, LAZY, Maps};
 use crate::ownership::Ownership;
 use crate::reader::{Reader, fetch_into};
+use crate::shares::Shares;
 use loamfs_device::Device;
 use loamfs_format::group::GroupDesc;
 use loamfs_format::maps::LazyEntry;
@@ -31,7 +32,7 @@ pub(crate) const LINKS_MAX: u32 = 1 << 31;
 /// What the caller of [`open`] decides.
 pub(crate) struct Settings {
     pub read_only: bool,
-    pub cache_bytes: usize,
+    pub shares: Shares,
     pub homed_max: u64,
     pub links_max: u32,
     /// Groups whose descriptors count wrongly.
@@ -57,8 +58,10 @@ pub(crate) fn open(
     let slots = copies
         .slots
         .map(|slot| slot.filter(|ssn| *ssn <= sb.checkpoint.ssn));
-    let reader = Reader::new(Arc::clone(device), sb.geometry, settings.cache_bytes / 5);
-    let mut blocks = Blocks::new(sb.uuid, &sb.geometry, settings.cache_bytes);
+    let blocks = settings.shares.blocks();
+    let windows = settings.shares.windows(blocks as u64);
+    let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
+    let mut blocks = Blocks::new(sb.uuid, &sb.geometry, blocks);
     let mut maps = Maps::default();
     let base = &chain.links[chain.base];
     for kind in crate::commit::MAPS.map(|tree| tree.kind) {
@@ -163,7 +166,7 @@ fn assemble(
     core.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
-    core.inodes.nodes_max = (settings.cache_bytes / 10240).clamp(256, 65_536);
+    core.inodes.nodes_max = settings.shares.idle_inodes();
     Ok(core)
 }
 

@@ -31,6 +31,7 @@ use crate::error::Error;
 use crate::ownership::Ownership;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
+use crate::shares::Shares;
 use crate::types::AtimeRule;
 use flight::Flight;
 use loamfs_device::Device;
@@ -82,9 +83,6 @@ impl Default for OpenOptions {
     }
 }
 
-/// The part of a volume that may wait in memory.
-const WAITING_PART: u64 = 8;
-
 /// How far a commit goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
@@ -110,7 +108,7 @@ pub struct Volume {
     flight: Flight,
     flights: usize,
     commit_age_ms: u64,
-    cache_bytes: usize,
+    shares: Shares,
 }
 
 impl std::fmt::Debug for Volume {
@@ -126,11 +124,11 @@ impl Volume {
     /// # Errors
     /// Why it is no volume, or not one that can be used.
     pub fn open(device: Arc<dyn Device>, options: &OpenOptions, env: Env) -> Result<Volume, Error> {
-        let cache_bytes = options.cache_bytes.max(8 << 20);
-        let waiting_max = (cache_bytes as u64 / 4).min(device.size() / WAITING_PART);
+        let shares = Shares::new(options.cache_bytes);
+        let waiting_max = shares.waiting(device.size());
         let settings = Settings {
             read_only: options.read_only,
-            cache_bytes: cache_bytes / 8 * 5,
+            shares,
             recount: options.recount.clone(),
             homed_max: options
                 .dirty_max
@@ -150,10 +148,10 @@ impl Volume {
             reader,
             flights: options.flights,
             commit_age_ms: options.commit_age_ms,
-            cache_bytes,
+            shares,
         };
         volume.core().owner = options.owner;
-        volume.core().atimes = Atimes::new(options.atime, cache_bytes);
+        volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
             volume.core().freed = options.discard.then(Vec::new);
             volume.begin()?;

@@ -3,9 +3,9 @@
 
 mod common;
 
-use common::{made, open};
+use common::{made, open, open_cached};
 use loamfs_device::{Counters, Device, Event, IoKind, MemoryDevice, RecordingDevice};
-use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use loamfs_fs::{Env, MkfsOptions, NewInode, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -251,11 +251,7 @@ fn writing_on_a_thinned_full_volume_costs_what_cleaning_costs() {
 #[test]
 fn versions_that_nobody_asks_for_again_do_not_displace_those_that_live() {
     let device = made(256 << 20);
-    let options = OpenOptions {
-        cache_bytes: 16 << 20,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+    let volume = open_cached(&device, 16 << 20);
     let dir = volume.mkdir(ROOT_INO, b"dir", &NEW).unwrap().ino;
     let files: Vec<_> = (0..300)
         .map(|i| volume.create(dir, &name(i), &NEW).unwrap().ino)
@@ -277,11 +273,7 @@ fn versions_that_nobody_asks_for_again_do_not_displace_those_that_live() {
 #[test]
 fn ends_of_files_that_are_gone_do_not_displace_those_that_are_appended_to() {
     let device = made(256 << 20);
-    let options = OpenOptions {
-        cache_bytes: 64 << 20,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(3)).unwrap();
+    let volume = open_cached(&device, 64 << 20);
     let (files, rounds) = (400, 24);
     let mut reads = 0;
     for round in 0..rounds {
@@ -312,11 +304,7 @@ fn small_files_read_at_random_push_no_metadata_out() {
     populate(&volume, FILES, 4096);
     volume.close().unwrap();
     // The inodes take 5 MiB, and the data 40.
-    let options = OpenOptions {
-        cache_bytes: 16 << 20,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(4)).unwrap();
+    let volume = open_cached(&device, 16 << 20);
     let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
     let read = |i: usize| {
         let i = i * 7_919 % FILES;
@@ -341,11 +329,7 @@ fn files_that_lie_close_are_read_together_in_whatever_order() {
     populate(&volume, FILES, 8000);
     volume.close().unwrap();
     // The files take 7 MiB.
-    let options = OpenOptions {
-        cache_bytes: 32 << 20,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(5)).unwrap();
+    let volume = open_cached(&device, 32 << 20);
     let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
     let before = volume.info().device;
     for i in 0..FILES {

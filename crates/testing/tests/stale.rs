@@ -1,5 +1,6 @@
 //! Reads that run without the lock while what they read is freed and its place used for something else (rule 13), and
-//! write-out while more is written. A device lets others go first, at a read or write that the test chooses.
+//! write-out while more is written; and what a read that waits keeps in memory. A device lets others go first, at a read or
+//! write that the test chooses.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -10,6 +11,7 @@ use loamfs_testing::busy::Busy;
 use loamfs_testing::left_out;
 use loamfs_testing::rng::Rng;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 const EIO: i32 = 5;
@@ -248,4 +250,33 @@ const CLAUSES: [(&str, &str); 2] = [
 #[test]
 fn every_clause_is_missed_when_it_is_left_out() {
     assert_eq!(left_out::unmissed(&CLAUSES).unwrap(), []);
+}
+
+/// Under load some operation always waits for the device; what the others read meanwhile is not kept for it.
+#[test]
+fn a_read_that_waits_keeps_nothing_of_the_others_in_memory() {
+    const FILES: usize = 2_000;
+    let (busy, volume) = open(made(256 << 20, &MkfsOptions::default()));
+    let name = |i: usize| format!("f{i}").into_bytes();
+    for i in 0..FILES {
+        let file = volume.create(ROOT_INO, &name(i), &NEW).unwrap().ino;
+        volume.write(file, 0, &[i as u8; 10_000]).unwrap();
+    }
+    volume.close().unwrap();
+    let (busy, volume) = open(busy.fork());
+    let read = move |volume: &Volume, i: usize| {
+        let file = volume.lookup(ROOT_INO, &name(i)).unwrap().ino;
+        assert_eq!(volume.read(file, 9_999, 1).unwrap(), [i as u8]);
+    };
+    let (tell, told) = channel();
+    let others = Arc::clone(&volume);
+    let hook = move || {
+        (1..FILES).for_each(|i| read(&others, i));
+        tell.send(others.info().pinned_blocks).unwrap();
+    };
+    busy.at(None, 0, Box::new(hook));
+    read(&volume, 0);
+    assert!(!busy.idle());
+    assert_eq!(told.recv().unwrap(), 0);
+    assert_eq!(volume.info().pinned_blocks, 0);
 }

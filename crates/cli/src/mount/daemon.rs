@@ -130,7 +130,7 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
         },
         ..OpenOptions::default()
     };
-    if options.cache_bytes as u64 > cache::memory() {
+    if (spec.options.cache).is_some_and(|bytes| bytes as u64 > cache::memory()) {
         tracing::warn!("cache= is more than the daemon's control group allows");
     }
     if let Some(seconds) = spec.options.commit_seconds {

@@ -2,6 +2,7 @@
 
 use loamfs_device::IoKind;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of a window: a small part of what a seek costs on a rotating disk.
@@ -15,6 +16,11 @@ pub(super) const LATELY: u32 = 64;
 
 /// Bytes of windows by number: offset / [`WINDOW`].
 pub(super) type Held = BTreeMap<u64, Arc<[u8]>>;
+
+/// The numbers of the windows that a range of the device lies in.
+pub(super) fn numbers(range: Range<u64>) -> Range<u64> {
+    range.start / WINDOW..range.end.div_ceil(WINDOW)
+}
 
 /// What to do about a window in which a block lies.
 pub(super) enum Around {

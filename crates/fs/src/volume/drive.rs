@@ -144,11 +144,10 @@ impl Volume {
         failed.map(damage).collect()
     }
 
-    /// Windows get what blocks leave of three quarters of the caches, and an eighth at least.
+    /// Gives windows what blocks leave them.
     pub(super) fn share_cache(&self) {
-        let all = self.cache_bytes as u64;
-        let left = (all / 4 * 3).saturating_sub(self.core().blocks.cached_bytes());
-        self.reader.resize(left.max(all / 8));
+        let blocks = self.core().blocks.cached_bytes();
+        self.reader.resize(self.shares.windows(blocks));
     }
 
     pub(super) fn load(&self, groups: &[GroupNo]) -> Result<(), Error> {

@@ -201,8 +201,9 @@ impl Volume {
         };
         let result = write_segment(self.device.as_ref(), &geometry, segment);
         for (at, bytes) in &segment.writes {
-            self.reader
-                .written(geometry.byte_offset(*at), bytes.len() as u64);
+            let start = geometry.byte_offset(*at);
+            let end = start + bytes.len() as u64;
+            self.reader.forget_around(start..end);
         }
         let mut core = self.core();
         match result {

@@ -144,7 +144,7 @@ impl Volume {
             images: core.maps.lazy_map.len() as u64,
             cleaned_frags: core.cleaned.frags,
             cleaned_live_frags: core.cleaned.live,
-            cache_bytes: self.cache_bytes as u64,
+            cache_bytes: self.shares.bytes as u64,
             cached_bytes: core.blocks.cached_bytes(),
             pinned_blocks: core.blocks.pinned_count() as u64,
             dirty_log_bytes: core.segment_estimate(),

@@ -16,6 +16,15 @@ pub fn open(device: &Arc<dyn Device>) -> Volume {
     Volume::open(Arc::clone(device), &OpenOptions::default(), Env::fixed(2)).unwrap()
 }
 
+/// Opens a volume with caches of so many bytes.
+pub fn open_cached(device: &Arc<dyn Device>, cache_bytes: usize) -> Volume {
+    let options = OpenOptions {
+        cache_bytes,
+        ..OpenOptions::default()
+    };
+    Volume::open(Arc::clone(device), &options, Env::fixed(2)).unwrap()
+}
+
 /// An empty volume, opened.
 pub fn mounted(bytes: u64) -> (Arc<dyn Device>, Volume) {
     let device = made(bytes);
