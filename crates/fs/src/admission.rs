@@ -11,6 +11,9 @@ use loamfs_format::summary::EXTENTS_MAX;
 /// Bytes freed after which a lost fight for space is worth another one, at most.
 const EXHAUSTED_WORTH: u64 = 1 << 20;
 
+/// Bytes of a node.
+const NODE: u64 = 4096;
+
 /// What a change of a large file makes at most beside its data, in bytes of the log: nodes of its trees.
 pub(crate) const NODES_COST: u64 = 16 << 10;
 
@@ -23,6 +26,8 @@ pub(crate) struct Waiting {
     images: u64,
     /// What new homes may take.
     pub blocks: u64,
+    /// Nodes that show them.
+    nodes: u64,
 }
 
 impl Core {
@@ -57,6 +62,7 @@ impl Core {
         for homed in nodes.map(|node| &node.homed) {
             waiting.bytes += homed.bytes();
             waiting.images += homed.images.len() as u64 * UNIT;
+            waiting.nodes += NODE;
             waiting.blocks += homed.dirty_blocks * u64::from(self.geometry.block_size);
         }
         waiting
@@ -150,18 +156,26 @@ impl Core {
     fn fits_beside(&mut self, waiting: &Waiting, log: u64, data: u64) -> bool {
         let frag = u64::from(self.geometry.fragment_size);
         let for_data = self.groups_for_data(waiting, data);
-        let dirty = log + self.segment_with(waiting);
+        let dirty = log + self.segment_with(waiting) + waiting.nodes;
         // Blocks are not split, so that the ends of holes are lost.
-        let need_log = dirty + dirty / 2 + self.reserve_bytes();
+        let dirty = dirty + dirty / 2;
         let in_log = self.log_room(for_data) * frag;
-        let for_log = need_log.saturating_sub(in_log).div_ceil(self.group_bytes());
-        // Data never takes the last groups, whatever room the log has besides.
-        let kept = if for_data > 0 {
-            self.reserve_groups()
+        let groups = |bytes: u64| bytes.saturating_sub(in_log).div_ceil(self.group_bytes());
+        // Data never takes the last groups, whatever room the log has besides: the log takes others before.
+        let for_log = if for_data > 0 {
+            groups(dirty) + self.reserve_groups()
         } else {
-            0
+            groups(dirty + self.reserve_bytes())
         };
-        for_log.max(kept) + for_data <= self.space.free_groups()
+        for_log + for_data <= self.space.free_groups()
+    }
+
+    /// Free groups that the log takes last: those that data which wait get, behind those that data never take.
+    pub fn groups_kept_for_data(&self) -> u64 {
+        match self.groups_for_data(&self.waiting(), 0) {
+            0 => 0,
+            groups => groups + self.reserve_groups(),
+        }
     }
 
     /// Fragments of log groups to be counted on. Once the reserve's groups are all that is left, these are holes that
