@@ -271,6 +271,7 @@ impl<'a> Stage<'a> {
         let origin = self.marks.first().map_or(0, |mark| mark.phase.micros.0);
         let (mut seconds, mut uses) = (Vec::new(), Vec::new());
         let journal = self.lab.journal()?;
+        close_gaps(&mut self.marks);
         for mut mark in self.marks {
             let index = |micros| trace.requests.partition_point(|r| r.micros < micros);
             let (start, end) = mark.phase.micros;
@@ -293,6 +294,20 @@ impl<'a> Stage<'a> {
             uses,
             disturbed: drops()?.saturating_sub(self.drops_before) != self.drops,
         })
+    }
+}
+
+/// What file systems do of themselves between two phases, having been mounted, counts for the one that follows; before
+/// one that only prepares, for the one that is over.
+fn close_gaps(marks: &mut [Mark]) {
+    let mut before: Option<&mut Phase> = None;
+    for Mark { phase, .. } in marks {
+        match before {
+            Some(before) if phase.is_setup() => before.micros.1 = phase.micros.0,
+            Some(before) => phase.micros.0 = before.micros.1,
+            None => {}
+        }
+        before = Some(phase);
     }
 }
 
@@ -361,4 +376,32 @@ fn drops() -> Result<u64, Error> {
         .lines()
         .find_map(|line| line.strip_prefix("drop_slab "));
     Ok(line.and_then(|count| count.parse().ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_lies_between_phases_and_setups_take_nothing() {
+        let mark = |name: &str, start, end| Mark {
+            phase: Phase {
+                name: name.to_owned(),
+                micros: (start, end),
+                operations: 0,
+                requests: (0, 0),
+            },
+            seconds: 0.0,
+            data: None,
+        };
+        let mut marks = [
+            mark("setup", 0, 1),
+            mark("a", 3, 4),
+            mark("b", 6, 7),
+            mark("setup", 8, 9),
+        ];
+        close_gaps(&mut marks);
+        let bounds = marks.map(|mark| mark.phase.micros);
+        assert_eq!(bounds, [(0, 1), (1, 4), (4, 8), (8, 9)]);
+    }
 }
