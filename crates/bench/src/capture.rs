@@ -60,6 +60,7 @@ impl Capture {
     pub fn stop(self) -> Result<Trace, Error> {
         self.instance.switch(false)?;
         let counted = Stat::read(self.device)?.since(&self.before);
+        let size = stat::size(self.device)?;
         self.done.store(true, Ordering::Release);
         let bytes = self
             .reader
@@ -69,22 +70,27 @@ impl Capture {
         // Processors' buffers are read one after the other.
         trace.requests.sort_by_key(|request| request.micros);
         agree(&trace, &counted)?;
-        Ok(trace)
+        Ok(Trace {
+            size: Some(size),
+            ..trace
+        })
     }
 }
 
 /// Compares a trace with the counters; flushes apart, which kernels count in different ways.
 fn agree(trace: &Trace, counted: &Stat) -> Result<(), Error> {
     let (read, written) = (trace.sum(Op::Read), trace.sum(Op::Write));
+    let given_up = trace.sum(Op::Discard);
     let flushes = trace.sum(Op::Flush).requests;
     let same = (read.requests, read.bytes, written.bytes)
         == (counted.reads, counted.read_bytes, counted.write_bytes)
+        && (given_up.requests, given_up.bytes) == (counted.discards, counted.discard_bytes)
         && (written.requests..=written.requests + flushes).contains(&counted.writes);
     if same {
         return Ok(());
     }
     Err(Error::Trace(format!(
-        "it has {read:?} read, {written:?} written and {flushes} flushes, the device counted {counted:?}"
+        "it has {read:?} read, {written:?} written, {given_up:?} discarded and {flushes} flushes, the device counted {counted:?}"
     )))
 }
 

@@ -45,6 +45,11 @@ pub enum Error {
         /// Why it is not.
         why: String,
     },
+    /// Runs of a series; the others were made.
+    #[error(
+        "{0} of the runs failed, as the table says; run the same command again to repeat these alone"
+    )]
+    Failed(u64),
     /// The machine or the call lacks something.
     #[error("{0}")]
     Lacking(String),

@@ -81,6 +81,8 @@ impl Phase {
 /// Requests in the order in which they were issued.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
+    /// Bytes of the device, where that is known.
+    pub size: Option<u64>,
     /// The requests.
     pub requests: Vec<Request>,
     /// The phases, which follow each other; there may be requests outside of any.

@@ -1,12 +1,12 @@
 //! A device's own counters: `/sys/dev/block/MAJOR:MINOR/stat`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::trace::SECTOR;
 
-/// Requests that have completed, and their bytes.
+/// Requests that have completed, and their bytes; flushes apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Read requests.
@@ -17,6 +17,32 @@ pub struct Stat {
     pub writes: u64,
     /// Their bytes.
     pub write_bytes: u64,
+    /// Requests that gave sectors up.
+    pub discards: u64,
+    /// Their bytes.
+    pub discard_bytes: u64,
+}
+
+/// Bytes of a device.
+///
+/// # Errors
+/// If there is no such device.
+pub fn size(device: (u32, u32)) -> Result<u64, Error> {
+    let (path, text) = file(device, "size")?;
+    let sectors: Option<u64> = text.trim().parse().ok();
+    let bytes = sectors.and_then(|sectors| sectors.checked_mul(SECTOR));
+    bytes.ok_or_else(|| not_understood(&path, &text))
+}
+
+/// A file that says something of a device, and what it says.
+fn file((major, minor): (u32, u32), name: &str) -> Result<(PathBuf, String), Error> {
+    let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/{name}"));
+    let text = fs::read_to_string(&path).map_err(Error::at("reading", &path))?;
+    Ok((path, text))
+}
+
+fn not_understood(path: &Path, text: &str) -> Error {
+    Error::Trace(format!("{} is not understood: {text}", path.display()))
 }
 
 impl Stat {
@@ -24,11 +50,9 @@ impl Stat {
     ///
     /// # Errors
     /// If there is no such device.
-    pub fn read((major, minor): (u32, u32)) -> Result<Stat, Error> {
-        let path = PathBuf::from(format!("/sys/dev/block/{major}:{minor}/stat"));
-        let text = fs::read_to_string(&path).map_err(Error::at("reading", &path))?;
-        Stat::parse(&text)
-            .ok_or_else(|| Error::Trace(format!("{} is not understood: {text}", path.display())))
+    pub fn read(device: (u32, u32)) -> Result<Stat, Error> {
+        let (path, text) = file(device, "stat")?;
+        Stat::parse(&text).ok_or_else(|| not_understood(&path, &text))
     }
 
     fn parse(text: &str) -> Option<Stat> {
@@ -39,6 +63,8 @@ impl Stat {
             read_bytes: next(1)?.checked_mul(SECTOR)?,
             writes: next(1)?,
             write_bytes: next(1)?.checked_mul(SECTOR)?,
+            discards: next(4)?,
+            discard_bytes: next(1)?.checked_mul(SECTOR)?,
         })
     }
 
@@ -49,6 +75,8 @@ impl Stat {
             read_bytes: self.read_bytes.wrapping_sub(before.read_bytes),
             writes: self.writes.wrapping_sub(before.writes),
             write_bytes: self.write_bytes.wrapping_sub(before.write_bytes),
+            discards: self.discards.wrapping_sub(before.discards),
+            discard_bytes: self.discard_bytes.wrapping_sub(before.discard_bytes),
         }
     }
 }
@@ -65,6 +93,8 @@ mod tests {
             read_bytes: 13 * 512,
             writes: 15,
             write_bytes: 17 * 512,
+            discards: 22,
+            discard_bytes: 24 * 512,
         };
         assert_eq!(Stat::parse(text), Some(stat));
         assert_eq!(Stat::parse("1 2 3"), None);

@@ -25,7 +25,7 @@ pub struct Plan {
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Runs of each; the median counts. Default: 1, or 5 at the papers' sizes.
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: Option<u32>,
     /// Only these workloads.
     #[arg(long, value_name = "NAME")]
@@ -147,7 +147,13 @@ impl Plan {
                 }
             }
         }
-        print(&text(&summarise(results)))
+        print(&text(&summarise(results)))?;
+        let asked = |run: &&Run| kinds.contains(&run.kind) && cases.contains(&run.case);
+        let asked = results.runs.iter().filter(asked);
+        match asked.filter(|run| run.failed.is_some()).count() as u64 {
+            0 => Ok(()),
+            count => Err(Error::Failed(count)),
+        }
     }
 
     /// A run, or why there is none. The others are run all the same.

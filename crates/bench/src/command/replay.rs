@@ -19,8 +19,8 @@ pub struct ReplayArgs {
     /// The disk.
     #[arg(long, value_name = "NAME", default_value = "reference")]
     preset: Preset,
-    /// Bytes of the device that was traced; it fills the disk's whole stroke. Default: the smallest power of two that
-    /// holds all requests, 2 GiB at least.
+    /// Bytes of the device that was traced; it fills the disk's whole stroke. Default: what the trace says; if it does
+    /// not, the smallest power of two that holds all requests, 2 GiB at least.
     #[arg(long, value_name = "BYTES")]
     size: Option<u64>,
     /// Print JSON.
@@ -31,7 +31,8 @@ pub struct ReplayArgs {
 impl ReplayArgs {
     pub fn run(self) -> Result<(), Error> {
         let trace = Trace::read(&self.file)?;
-        let bytes = self.size.unwrap_or_else(|| trace.least_size());
+        let known = self.size.or(trace.size);
+        let bytes = known.unwrap_or_else(|| trace.least_size());
         if trace.end() > bytes / SECTOR {
             return Err(Error::Lacking(format!(
                 "a device of {bytes} bytes is too small for these requests; give a larger --size"

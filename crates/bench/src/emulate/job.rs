@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::lab::Kind;
 use crate::suite::{Case, Outcome, Scale};
-use crate::trace::Uses;
 use crate::trace::text::ParseError;
+use crate::trace::{Trace, Uses};
 
 /// A run of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,7 @@ pub struct Job {
 #[derive(Debug, Serialize, Deserialize)]
 struct Answer {
     trace: String,
+    size: Option<u64>,
     seconds: Vec<f64>,
     uses: Vec<Uses>,
     disturbed: bool,
@@ -39,6 +40,7 @@ pub fn write_answer(outcome: &Result<Outcome, Error>, path: &Path) -> Result<(),
     let answer = match outcome {
         Ok(outcome) => Ok(Answer {
             trace: outcome.trace.to_string(),
+            size: outcome.trace.size,
             seconds: outcome.seconds.clone(),
             uses: outcome.uses.clone(),
             disturbed: outcome.disturbed,
@@ -61,8 +63,12 @@ pub fn read_answer(path: &Path) -> Option<Result<Outcome, Error>> {
     let answer: Result<Answer, String> = values.next()?.ok()?;
     Some(answer.map_err(Error::Emulated).and_then(|answer| {
         let trace = answer.trace.parse();
+        let trace = trace.map_err(|error: ParseError| Error::Trace(error.to_string()))?;
         Ok(Outcome {
-            trace: trace.map_err(|error: ParseError| Error::Trace(error.to_string()))?,
+            trace: Trace {
+                size: answer.size,
+                ..trace
+            },
             seconds: answer.seconds,
             uses: answer.uses,
             disturbed: answer.disturbed,
@@ -73,7 +79,6 @@ pub fn read_answer(path: &Path) -> Option<Result<Outcome, Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::Trace;
 
     /// A disk of 1 MiB on which an answer was written.
     fn disk(outcome: Option<Result<Outcome, Error>>) -> tempfile::NamedTempFile {
@@ -88,7 +93,10 @@ mod tests {
     #[test]
     fn an_outcome_arrives_as_it_was_sent() {
         let text = "P 1 make -1\n2 Ws 0 8\n3 F 0 0\nP 4 make 7\n";
-        let trace: Trace = text.parse().unwrap();
+        let trace = Trace {
+            size: Some(1 << 20),
+            ..text.parse().unwrap()
+        };
         let uses = vec![Uses::marked(&trace.requests, &[])];
         let sent = Outcome {
             trace: trace.clone(),

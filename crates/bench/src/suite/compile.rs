@@ -6,6 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use rand_chacha::ChaCha8Rng;
+
 use super::random::{below, generator};
 use super::stage::{End, Stage};
 use crate::Error;
@@ -13,32 +15,24 @@ use crate::lab;
 use crate::workload::write_new;
 
 const PER_DIRECTORY: u64 = 40;
+/// The paper's files, and those of them above 16 KiB.
+const FILES: u64 = 4_296;
+const LARGE: u64 = 836;
 const HEADER: &str = "common.h";
 
-/// A program of `files` source files.
+/// A program of `files` files: a header, and sources with numbers from 1 on.
 pub fn run(stage: &mut Stage<'_>, files: u64, seed: u64) -> Result<(), Error> {
     let mut random = generator(seed, "compile");
     stage.phase("copy", End::Remount, |root, beat| {
-        let mut header = String::from("#include <stdio.h>\n");
-        for number in 0..files {
-            // Writing to a string does not fail.
-            let _ = writeln!(header, "int f{number}(int);");
-        }
-        write_new(&root.join(HEADER), header.as_bytes())?;
-        for number in 0..files {
-            let large = below(&mut random, 4_296) < 836;
-            let (least, span) = if large {
-                (16 << 10, 48 << 10)
-            } else {
-                (512, 15 << 10)
-            };
-            let size = least + below(&mut random, span) as usize;
+        write_new(&root.join(HEADER), header(files).as_bytes())?;
+        for number in 1..files {
             let path = root.join(source(number));
-            if number.is_multiple_of(PER_DIRECTORY)
+            if (number - 1).is_multiple_of(PER_DIRECTORY)
                 && let Some(directory) = path.parent()
             {
                 fs::create_dir_all(directory).map_err(Error::at("making", directory))?;
             }
+            let size = size(number, &mut random);
             write_new(&path, text(number, files, size).as_bytes())?;
             beat.tick()?;
         }
@@ -47,7 +41,7 @@ pub fn run(stage: &mut Stage<'_>, files: u64, seed: u64) -> Result<(), Error> {
     stage.phase("build", End::Remount, |root, beat| {
         let mut link = cc(root);
         link.args(["-o", "program"]);
-        for number in 0..files {
+        for number in 1..files {
             let object = format!("{}.o", source(number));
             let mut compile = cc(root);
             compile.args(["-I.", "-c", "-O0", "-o", &object, &source(number)]);
@@ -59,6 +53,31 @@ pub fn run(stage: &mut Stage<'_>, files: u64, seed: u64) -> Result<(), Error> {
     })
 }
 
+/// Whether a file is larger than 16 KiB: of every 4,296 as many as of the paper's, evenly spread. So is the header, number
+/// 0, which declares a function of each.
+const fn is_large(number: u64) -> bool {
+    number * LARGE % FILES < LARGE
+}
+
+/// The least bytes of a source.
+fn size(number: u64, random: &mut ChaCha8Rng) -> usize {
+    let (least, span) = if is_large(number) {
+        (16 << 10, 48 << 10)
+    } else {
+        (512, 15 << 10)
+    };
+    least + below(random, span) as usize
+}
+
+fn header(files: u64) -> String {
+    let mut header = String::from("#include <stdio.h>\n");
+    for number in 1..files {
+        // Writing to a string does not fail.
+        let _ = writeln!(header, "int f{number}(int);");
+    }
+    header
+}
+
 fn cc(root: &Path) -> Command {
     let mut command = Command::new("cc");
     command.current_dir(root);
@@ -66,10 +85,10 @@ fn cc(root: &Path) -> Command {
 }
 
 fn source(number: u64) -> String {
-    format!("part{}/f{number}.c", number / PER_DIRECTORY)
+    format!("part{}/f{number}.c", (number - 1) / PER_DIRECTORY)
 }
 
-/// A file of about `size` bytes that calls the next one's function.
+/// A file of at least `size` bytes that calls the next one's function.
 fn text(number: u64, files: u64, size: usize) -> String {
     let next = number + 1;
     let call = if next < files {
@@ -78,8 +97,8 @@ fn text(number: u64, files: u64, size: usize) -> String {
         "x".into()
     };
     let mut text = format!("#include \"{HEADER}\"\nint f{number}(int x) {{ return {call}; }}\n");
-    if number == 0 {
-        text += "int main(void) { printf(\"%d\\n\", f0(0)); return 0; }\n";
+    if number == 1 {
+        text += "int main(void) { printf(\"%d\\n\", f1(0)); return 0; }\n";
     }
     let mut line = 0;
     while text.len() < size {
@@ -90,4 +109,18 @@ fn text(number: u64, files: u64, size: usize) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_files_are_large_as_in_the_paper() {
+        let mut random = generator(1, "test");
+        let sources = (1..FILES).map(|number| text(number, FILES, size(number, &mut random)));
+        let all = sources.chain([header(FILES)]);
+        let large = all.filter(|text| text.len() > 16 << 10).count();
+        assert_eq!(large as u64, LARGE);
+    }
 }
