@@ -1,6 +1,7 @@
 //! A page that shows results beside the papers' figures: one file of HTML with its pictures in it, for light and dark
 //! screens and for paper. It needs no script and nothing from elsewhere.
 
+mod again;
 mod chart;
 mod emulated;
 mod html;
@@ -12,14 +13,14 @@ use clap::ValueEnum;
 
 use crate::disk::Preset;
 use crate::lab::Kind;
-use crate::results::{About, Results, summarise};
+use crate::results::{Results, summarise};
 use crate::table::{name, size};
 use html::{Table, escape, figure};
 
 /// The page.
 pub fn page(results: &Results) -> String {
     let sections = [
-        head(&results.about),
+        head(results),
         overview(results),
         losses::section(results),
         papers::section(results),
@@ -47,34 +48,25 @@ fn kinds(results: &Results) -> Vec<Kind> {
         .collect()
 }
 
-fn head(about: &About) -> String {
-    let (scale, suite) = (name(&about.scale), name(&about.suite));
-    let mut again = format!(
-        "loamfs bench run --suite {suite} --scale {scale} --seed {} --out results.json",
-        about.seed
-    );
-    for (name, value) in [
-        ("options", &about.options),
-        ("archive", &about.archive),
-        ("repo", &about.repository),
-    ] {
-        if let Some(value) = value {
-            again += &format!(" --{name} {value}");
-        }
-    }
+fn head(results: &Results) -> String {
+    let about = &results.about;
+    let again: String = again::commands(results)
+        .iter()
+        .map(|command| format!("<code>{}</code><br>\n", escape(command)))
+        .collect();
     format!(
         "<h1>LoamFS measured</h1>\n\
          <p>The papers' workloads on LoamFS and on file systems of the kernel. Each ran through a mounted directory on a \
          loop device; every request that reached the device was traced, compared with the device's own counters, and \
          priced by one instrument: simulated disks whose busy time counts. Seconds on this page are seconds of those \
          disks, not of the machine.</p>\n\
-         <p>loamfs {}, Linux {}, {} processors, begun {} (UTC), scale <b>{scale}</b>. To run it again: \
-         <code>{}</code>, then <code>loamfs bench report results.json --html report.html</code>.</p>\n",
+         <p>loamfs {}, Linux {}, {} processors, begun {} (UTC), scale <b>{}</b>. To run it again:</p>\n\
+         <p>{again}<code>loamfs bench report results.json --html report.html</code></p>\n",
         escape(&about.version),
         escape(&about.kernel),
         about.processors,
         date(about.began),
-        escape(&again)
+        name(&about.scale),
     )
 }
 

@@ -191,6 +191,43 @@ impl Results {
         fs::rename(&aside, path).map_err(Error::at("writing", path))
     }
 
+    /// These and others, whose runs replace the same ones here; `None` if they are not of one machine, scale and seed, or
+    /// ran with other options.
+    pub fn join(mut self, other: Results) -> Option<Results> {
+        let emulated = |run: &Run| Kind::EMULATED.contains(&run.kind);
+        // Emulated runs have neither.
+        let (options, repository) = if other.runs.iter().all(emulated) {
+            (&self.about.options, &self.about.repository)
+        } else {
+            (&other.about.options, &other.about.repository)
+        };
+        let about = About {
+            began: other.about.began.min(self.about.began),
+            suite: match (self.about.suite, other.about.suite) {
+                (Suite::Papers, Suite::Papers) => Suite::Papers,
+                (Suite::Full, _) | (_, Suite::Full) => Suite::Full,
+            },
+            options: options.clone(),
+            repository: repository.clone(),
+            emulated: self.about.emulated.clone().or(other.about.emulated.clone()),
+            ..other.about.clone()
+        };
+        let same = About {
+            began: about.began,
+            suite: about.suite,
+            emulated: about.emulated.clone(),
+            ..self.about.clone()
+        };
+        let of_another_machine =
+            other.about.emulated.is_some() && other.about.emulated != about.emulated;
+        if same != about || of_another_machine {
+            return None;
+        }
+        self.about = about;
+        other.runs.into_iter().for_each(|run| self.push(run));
+        Some(self)
+    }
+
     /// Whether a run has been made.
     pub fn has(&self, case: &Case, kind: Kind, run: u32) -> bool {
         let mut runs = self.runs.iter();

@@ -140,6 +140,11 @@ impl Workload {
         table::name(&self)
     }
 
+    /// Whether the emulated machine has the programs for it: it lacks a compiler and git.
+    pub const fn runs_emulated(self) -> bool {
+        !matches!(self, Workload::Compile | Workload::GitAging)
+    }
+
     /// Whether it extracts the archive.
     pub const fn needs_archive(self) -> bool {
         matches!(self, Workload::Archive | Workload::Full)

@@ -9,7 +9,7 @@ use super::this_program;
 use crate::emulate::{Job, Machine};
 use crate::lab::Kind;
 use crate::results::{About, Results};
-use crate::suite::{Case, Workload};
+use crate::suite::Case;
 use crate::{Error, cleanup};
 
 /// Run the same workloads on F2FS and NILFS2 in an emulated machine, whose kernel has them, and add what comes of it
@@ -80,9 +80,9 @@ impl EmulateArgs {
 
     /// Those that the machine has the programs for.
     fn cases(&self) -> Result<Vec<Case>, Error> {
-        let there = |case: &Case| !matches!(case.workload, Workload::Compile | Workload::GitAging);
+        let all = self.plan.cases()?.into_iter();
         let (cases, without): (Vec<Case>, Vec<Case>) =
-            self.plan.cases()?.into_iter().partition(there);
+            all.partition(|case| case.workload.runs_emulated());
         match without.first().filter(|_| !self.plan.only.is_empty()) {
             None => Ok(cases),
             Some(case) => Err(Error::Lacking(format!(
@@ -99,6 +99,7 @@ mod tests {
 
     use super::*;
     use crate::results::Run;
+    use crate::suite::Workload;
 
     #[derive(Parser)]
     struct Line {

@@ -369,18 +369,20 @@ const TOPICS: &[Topic] = &[
         title: "Single files, read cold and warm (hashFS, Table II)",
         note: "The paper: about 2 block reads (two adjacent halves of one) for a file on hashFS, 1.8 to 28.7 on ext2. Ours: \
                reads for a file; cold means that all caches are dropped every 100 files, warm that as many reads as there are \
-               files went before, within 48 MiB for the kernel's caches and LoamFS's daemon together (XFS's buffers \
-               are charged to nobody).",
+               files went before. The kernel's caches and LoamFS's daemon have 48 MiB together (XFS's buffers are charged to \
+               nobody).",
         head: "",
         rows: &[],
         workload: Workload::Coldread,
         columns: &[
             ("flat", &["flat-uniform"], Figure::ReadsEach),
             ("flat, Zipf", &["flat-zipf"], Figure::ReadsEach),
-            ("flat, warm", &["flat-warm"], Figure::ReadsEach),
+            ("flat, warm", &["flat-uniform-warm"], Figure::ReadsEach),
+            ("flat, Zipf, warm", &["flat-zipf-warm"], Figure::ReadsEach),
             ("deep", &["deep-uniform"], Figure::ReadsEach),
             ("deep, Zipf", &["deep-zipf"], Figure::ReadsEach),
-            ("deep, warm", &["deep-warm"], Figure::ReadsEach),
+            ("deep, warm", &["deep-uniform-warm"], Figure::ReadsEach),
+            ("deep, Zipf, warm", &["deep-zipf-warm"], Figure::ReadsEach),
             ("hard disk, s", &[], Figure::Disk),
         ],
     },

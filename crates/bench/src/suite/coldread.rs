@@ -1,7 +1,7 @@
 //! hashFS, section IV: single files are read by name. The flat set has few directories, the deep one a hundred times as
 //! many, below each other. Caches are dropped every 100 reads; since hashFS rejects figures from cold caches alone, the
-//! uniform reads are done once more, warm: as many reads as there are files have been made before, and memory is so
-//! small that it cannot keep what they brought.
+//! same reads are done once more, warm: as many reads as there are files have been made before. Memory is so small that it
+//! cannot keep what they brought.
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ const FILE: usize = 4096;
 /// Files of a directory of the flat set, as the paper's; the deep set has a hundredth.
 const FLAT: u64 = 10_000;
 const DEEP: u64 = 100;
-/// Bytes that the kernel's caches and LoamFS's daemon may take together while reads are warm: a daemon with its least
+/// Bytes that the kernel's caches and LoamFS's daemon may take together: a daemon with its least
 /// cache fits, what is read of a set does not.
 const MEMORY: u64 = 48 << 20;
 /// Directories below each other in the deep set: six levels in all.
@@ -30,13 +30,15 @@ const FAN: u64 = 4;
 pub fn run(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
     for layout in LAYOUTS {
         let mut set = Set::make(stage, layout, count, seed)?;
-        let uniform = set.cold(stage, reads)?;
-        set.warm(stage, &uniform)?;
+        stage.with_memory(MEMORY, |stage, bounded| {
+            let asked = set.cold(stage, reads)?;
+            set.warm(stage, &asked, bounded)
+        })?;
     }
     Ok(())
 }
 
-/// The same, cold only.
+/// The same, cold only, with all memory.
 pub fn run_cold(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
     for layout in LAYOUTS {
         Set::make(stage, layout, count, seed)?.cold(stage, reads)?;
@@ -48,6 +50,27 @@ pub fn run_cold(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Res
 type Layout = (&'static str, fn(u64) -> PathBuf);
 
 const LAYOUTS: [Layout; 2] = [("flat", flat), ("deep", deep)];
+
+/// Which files are asked for.
+#[derive(Clone, Copy, Debug)]
+enum Popularity {
+    /// All alike.
+    Uniform,
+    /// Few often, most seldom.
+    Zipf,
+}
+
+impl Popularity {
+    const fn name(self) -> &'static str {
+        match self {
+            Popularity::Uniform => "uniform",
+            Popularity::Zipf => "zipf",
+        }
+    }
+}
+
+/// Numbers of files that are read.
+type Asked = (Popularity, Vec<u64>);
 
 /// Files to be read.
 struct Set {
@@ -90,28 +113,33 @@ impl Set {
         self.root.join(self.layout.1(spread))
     }
 
-    fn uniform(&mut self, reads: u64) -> Vec<u64> {
+    fn draw(&mut self, popularity: Popularity, reads: u64) -> Vec<u64> {
         let count = self.count;
-        (0..reads).map(|_| below(&mut self.random, count)).collect()
-    }
-
-    /// Uniform and skewed reads, cold; returns the uniform ones.
-    fn cold(&mut self, stage: &mut Stage<'_>, reads: u64) -> Result<Vec<u64>, Error> {
-        let uniform = self.uniform(reads);
-        let skewed = zipf(&mut self.random, self.count, reads);
-        for (kind, numbers) in [("uniform", &uniform), ("zipf", &skewed)] {
-            let paths: Vec<PathBuf> = numbers.iter().map(|n| self.path(*n)).collect();
-            cold(stage, &format!("{}-{kind}", self.layout.0), &paths)?;
+        match popularity {
+            Popularity::Uniform => (0..reads).map(|_| below(&mut self.random, count)).collect(),
+            Popularity::Zipf => zipf(&mut self.random, count, reads),
         }
-        Ok(uniform)
     }
 
-    /// Reads after many others, memory being bounded.
-    fn warm(&mut self, stage: &mut Stage<'_>, numbers: &[u64]) -> Result<(), Error> {
-        let earlier = self.uniform(self.count);
-        let name = self.layout.0;
-        let read = |numbers: &[u64]| numbers.iter().try_for_each(|n| read_whole(&self.path(*n)));
-        stage.with_memory(MEMORY, |stage, bounded| {
+    /// Reads with cold caches, of each kind; returns the numbers of the files.
+    fn cold(&mut self, stage: &mut Stage<'_>, reads: u64) -> Result<Vec<Asked>, Error> {
+        let asked = [Popularity::Uniform, Popularity::Zipf]
+            .map(|popularity| (popularity, self.draw(popularity, reads)));
+        for (popularity, numbers) in &asked {
+            let paths: Vec<PathBuf> = numbers.iter().map(|n| self.path(*n)).collect();
+            let name = format!("{}-{}", self.layout.0, popularity.name());
+            cold(stage, &name, &paths)?;
+        }
+        Ok(asked.into())
+    }
+
+    /// The same reads after many others of their kind.
+    fn warm(&mut self, stage: &mut Stage<'_>, asked: &[Asked], bounded: bool) -> Result<(), Error> {
+        for (popularity, numbers) in asked {
+            let earlier = self.draw(*popularity, self.count);
+            let name = format!("{}-{}", self.layout.0, popularity.name());
+            let read =
+                |numbers: &[u64]| numbers.iter().try_for_each(|n| read_whole(&self.path(*n)));
             stage.phase(&format!("setup-warm-{name}"), End::Nothing, |_, _| {
                 read(&earlier)
             })?;
@@ -120,8 +148,9 @@ impl Set {
             stage.phase(&format!("{name}-{kind}"), End::Nothing, |_, beat| {
                 beat.add(numbers.len() as u64);
                 read(numbers)
-            })
-        })
+            })?;
+        }
+        Ok(())
     }
 }
 

@@ -28,7 +28,7 @@ pub fn run(stage: &mut Stage<'_>, deliveries: u64, seed: u64) -> Result<(), Erro
         }
         Ok(())
     })?;
-    stage.phase("deliver", End::Sync, |root, beat| {
+    stage.phase("deliver", End::Remount, |root, beat| {
         let mut content = Content::new(BYTES.1 as usize);
         let mut waiting: VecDeque<PathBuf> = VecDeque::new();
         for number in 0..deliveries {
