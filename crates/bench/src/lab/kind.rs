@@ -142,7 +142,7 @@ impl Kind {
 /// bitmaps and descriptors; mke2fs takes 510 MiB of 1 GiB, 1,020 of 2 and 16,359 of 32.
 const fn largest_journal(size: u64) -> u64 {
     let half = (size / 2) >> 20;
-    let (room, most) = (half - half / 200 - 2, 40_000);
+    let (room, most) = (half.saturating_sub(half / 200 + 2), 40_000);
     if room < most { room } else { most }
 }
 
