@@ -35,6 +35,11 @@ impl Shares {
         (self.bytes as u64 / 4).min(volume / WAITING_PART)
     }
 
+    /// Bytes of large files' data that are written together, and flushed once: memory holds them twice meanwhile.
+    pub fn round(self) -> usize {
+        (self.bytes / 16).clamp(16 << 20, 128 << 20)
+    }
+
     /// Inodes that stay although nobody needs them.
     pub fn idle_inodes(self) -> usize {
         (self.bytes / 16384).clamp(256, 65_536)

@@ -373,3 +373,20 @@ fn removing_small_files_that_are_held_reads_no_data() {
     let cost = since(&volume, before);
     assert_eq!(cost.kind(IoKind::Homed).reads, 0, "{cost}");
 }
+
+/// Data of large files are durable before a segment shows them: a flush for each round of them, and the larger the
+/// caches the larger a round.
+#[test]
+fn what_waits_in_large_caches_goes_home_with_few_flushes() {
+    let volume = open_cached(&made(2 << 30), 1 << 30);
+    let dir = volume.mkdir(ROOT_INO, b"dir", &NEW).unwrap().ino;
+    for i in 0..120 {
+        let file = volume.create(dir, &name(i), &NEW).unwrap().ino;
+        volume.write(file, 0, &vec![i as u8; 1 << 20]).unwrap();
+    }
+    let before = volume.info().device.flushes;
+    volume.sync().unwrap();
+    let flushes = volume.info().device.flushes - before;
+    // Two rounds of 64 MiB, the segment that shows them, and one that says so.
+    assert!(flushes <= 4, "{flushes} flushes");
+}

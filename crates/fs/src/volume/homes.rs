@@ -10,9 +10,6 @@ use loamfs_format::{FragAddr, Ino, mutant};
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
-/// Bytes of homed data that share a flush: memory holds them twice meanwhile.
-const HOME_ROUND: usize = 16 << 20;
-
 /// Files whose data are not where the next segment can show them, and why; they wait on.
 pub(super) type Unwritten = Vec<(Ino, Error)>;
 
@@ -191,7 +188,7 @@ impl Volume {
     fn start_round(&self, waiting: Vec<Sweep>, failed: &mut Unwritten) -> Round {
         let (mut round, mut bytes) = (Round::default(), 0);
         for mut sweep in waiting {
-            if bytes >= HOME_ROUND || self.is_segment_full() {
+            if bytes >= self.shares.round() || self.is_segment_full() {
                 round.rest.push(sweep);
                 continue;
             }
