@@ -6,6 +6,9 @@ use crate::space::{Space, State};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 
+/// Bytes of the smallest hole that is used while half of the groups are free, and the part of a group that it is at most.
+const WORTH_A_SEEK: (u64, u64) = (1 << 20, 8);
+
 /// Where a run may be found: the nearest first, and at the same distance the surest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
@@ -20,7 +23,8 @@ impl Space {
     /// group's size limits no extent.
     ///
     /// In this order: on from `goal`, where the file's last extent ends (address 0: nowhere), however short; the
-    /// group nearest to `anchor` that has, or may have, a run of the wanted length, or is free; the largest run.
+    /// group nearest to `anchor` that has, or may have, a run of the wanted length, and of a mebibyte while half of the
+    /// groups are free, or is free itself; the largest run.
     pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> Found {
         let block = self.geometry.block_frags();
         let want = blocks.clamp(1, self.geometry.total_frags / block + 1) * block;
@@ -28,7 +32,7 @@ impl Space {
             return found;
         }
         let anchor = (anchor.0 as usize).min(self.groups.len().saturating_sub(1));
-        let cap = want.min(self.geometry.group_frags) as u32;
+        let cap = want.max(self.least_hole()).min(self.geometry.group_frags) as u32;
         while let Some((source, index)) = self.nearest_source(anchor, cap) {
             match source {
                 Source::Loaded => return self.data_run_in(index, goal, cap.into(), want),
@@ -46,6 +50,19 @@ impl Space {
             }
         }
         self.largest_data_run(anchor, goal, cap, want)
+    }
+
+    /// Fragments of the smallest hole that is used. While there is plenty, what is written into small ones costs more in
+    /// seeks than in transfer, and what is written together lies apart.
+    fn least_hole(&self) -> u64 {
+        let plenty = self.free_groups() > self.groups.len() as u64 / 2;
+        let (bytes, part) = WORTH_A_SEEK;
+        let worth = bytes / u64::from(self.geometry.fragment_size);
+        if plenty {
+            worth.min(self.geometry.group_frags / part)
+        } else {
+            0
+        }
     }
 
     fn continue_at(&mut self, goal: FragAddr, want: u64) -> Option<Found> {

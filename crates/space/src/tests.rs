@@ -141,6 +141,36 @@ fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
     assert_eq!(space.find_data(1, FragAddr(832), GroupNo(10)), Found::Full);
 }
 
+/// Small files that filled the holes which others had left were each a seek, though half of the volume was free.
+#[test]
+fn small_holes_are_used_once_half_of_the_groups_are_taken() {
+    let geometry = Geometry {
+        group_frags: 1024,
+        total_frags: 64 * 1024,
+        ..geometry()
+    };
+    let mut space = Space::new(geometry, vec![extent(0, 8)]);
+    let take = |space: &mut Space, group: u32| {
+        let whole = extent(u64::from(group) * 1024, 1024);
+        let found = run(space.find_data(128, FragAddr(0), GroupNo(group)));
+        assert_eq!(found, whole);
+        space
+            .allocate(whole, owner(BlockKind::Homed, group.into()))
+            .unwrap();
+    };
+    take(&mut space, 10);
+    // A hole of two blocks, and one of an eighth of the group.
+    space.free(extent(10 * 1024 + 64, 16), Ssn(1)).unwrap();
+    space.free(extent(10 * 1024 + 512, 128), Ssn(1)).unwrap();
+    space.release(Ssn(1), Ssn(0), |_| false);
+    let found = |space: &mut Space| run(space.find_data(2, FragAddr(0), GroupNo(10)));
+    assert_eq!(found(&mut space), extent(10 * 1024 + 512, 16));
+    for group in 11..43 {
+        take(&mut space, group);
+    }
+    assert_eq!(found(&mut space), extent(10 * 1024 + 64, 16));
+}
+
 #[test]
 fn data_groups_take_whole_blocks_and_never_those_that_a_superblock_cuts() {
     let mut space = volume();
