@@ -161,21 +161,13 @@ impl Core {
         let dirty = dirty + dirty / 2;
         let in_log = self.log_room(for_data) * frag;
         let groups = |bytes: u64| bytes.saturating_sub(in_log).div_ceil(self.group_bytes());
-        // Data never takes the last groups, whatever room the log has besides: the log takes others before.
+        // Data never takes the last groups, whatever room the log has besides: the log takes others for what is dirty.
         let for_log = if for_data > 0 {
             groups(dirty) + self.reserve_groups()
         } else {
             groups(dirty + self.reserve_bytes())
         };
         for_log + for_data <= self.space.free_groups()
-    }
-
-    /// Free groups that the log takes last: those that data which wait get, behind those that data never take.
-    pub fn groups_kept_for_data(&self) -> u64 {
-        match self.groups_for_data(&self.waiting(), 0) {
-            0 => 0,
-            groups => groups + self.reserve_groups(),
-        }
     }
 
     /// Fragments of log groups to be counted on. Once the reserve's groups are all that is left, these are holes that

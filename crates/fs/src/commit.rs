@@ -159,7 +159,7 @@ impl Core {
         let kept = if self.plug_holes {
             self.space.free_groups()
         } else {
-            self.groups_kept_for_data()
+            self.groups_for_data(&self.waiting(), 0)
         };
         self.space.keep_for_data(kept);
         let result = place(
