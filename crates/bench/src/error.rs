@@ -61,6 +61,11 @@ impl Error {
         matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull)
     }
 
+    /// Whether there was no such file.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// For `map_err`: what was tried on `path`.
     pub fn at(verb: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io {

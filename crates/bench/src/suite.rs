@@ -6,8 +6,10 @@
 
 mod aging;
 mod archive;
+mod clock;
 mod coldread;
 mod compile;
+mod files;
 mod full;
 mod gitaging;
 mod history;
@@ -18,6 +20,7 @@ mod random;
 mod remove;
 mod smallfile;
 mod stage;
+mod target;
 mod tree;
 
 use std::path::PathBuf;
@@ -29,9 +32,11 @@ use crate::lab::{Kind, Lab, Tools};
 use crate::trace::{Trace, Uses};
 use crate::{Error, table};
 
+use stage::Stage;
+use target::OnDevice;
+
 pub use archive::pack_headers;
 pub use history::make as make_history;
-pub use stage::Stage;
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -238,32 +243,37 @@ impl Case {
     /// If the file system or the machine refuses.
     pub fn run(&self, settings: &Settings, kind: Kind) -> Result<Outcome, Error> {
         let lab = Lab::with(&settings.tools, kind, self.device, &[])?;
-        let mut stage = Stage::new(&lab)?;
-        let stage_ref = &mut stage;
+        let mut stage = Stage::new(OnDevice::new(lab)?)?;
+        self.play(&mut stage, settings)?;
+        stage.finish()
+    }
+
+    /// Plays it on a stage.
+    fn play(&self, stage: &mut Stage, settings: &Settings) -> Result<(), Error> {
         match self.workload {
-            Workload::Smallfile => smallfile::run(stage_ref, self.count),
-            Workload::Largefile => largefile::run(stage_ref, self.count, settings.seed),
+            Workload::Smallfile => smallfile::run(stage, self.count),
+            Workload::Largefile => largefile::run(stage, self.count, settings.seed),
             Workload::Postmark => {
                 let transactions = settings.scale.pick(self.count, self.count, 500);
-                postmark::mail(self.count, transactions).run(stage_ref, settings.seed)
+                postmark::mail(self.count, transactions).run(stage, settings.seed)
             }
-            Workload::Archive => archive::run(stage_ref, &settings.archive, self.count, u64::MAX),
-            Workload::Aging => aging::run(stage_ref, self.count, self.device, settings.seed),
-            Workload::Makedirs => tree::make_directories(stage_ref, self.count, settings.seed),
-            Workload::Createfiles => tree::create_files(stage_ref, self.count, settings.seed),
+            Workload::Archive => archive::run(stage, &settings.archive, self.count, u64::MAX),
+            Workload::Aging => aging::run(stage, self.count, self.device, settings.seed),
+            Workload::Makedirs => tree::make_directories(stage, self.count, settings.seed),
+            Workload::Createfiles => tree::create_files(stage, self.count, settings.seed),
             Workload::Coldread => {
                 let reads = settings.scale.pick(200, 500, 10_000);
-                coldread::run(stage_ref, self.count, reads, settings.seed)
+                coldread::run(stage, self.count, reads, settings.seed)
             }
-            Workload::Compile => compile::run(stage_ref, self.count, settings.seed),
-            Workload::Mailspool => mailspool::run(stage_ref, self.count, settings.seed),
+            Workload::Compile => compile::run(stage, self.count, settings.seed),
+            Workload::Mailspool => mailspool::run(stage, self.count, settings.seed),
             Workload::GitAging => {
                 let history = gitaging::History {
                     repository: &settings.repository,
                     commits: self.count,
                     step: settings.scale.pick(2, 10, 100),
                 };
-                gitaging::run(stage_ref, history)
+                gitaging::run(stage, history)
             }
             Workload::Full => {
                 let place = full::Place {
@@ -272,15 +282,13 @@ impl Case {
                     archive: &settings.archive,
                     seed: settings.seed,
                 };
-                full::run(stage_ref, place)
+                full::run(stage, place)
             }
             Workload::Fileserver => {
                 let directories = settings.scale.pick(250, 2_500, 25_000);
                 let transactions = settings.scale.pick(500, 5_000, 100_000);
-                postmark::server(self.count, directories, transactions)
-                    .run(stage_ref, settings.seed)
+                postmark::server(self.count, directories, transactions).run(stage, settings.seed)
             }
-        }?;
-        stage.finish()
+        }
     }
 }

@@ -3,15 +3,15 @@
 //! are made: the chance of a creation is the free part of it, by the bytes that were written.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::PathBuf;
 
 use rand_chacha::ChaCha8Rng;
 
+use super::files::Files;
 use super::random::{Sizes, below, generator};
 use super::stage::{Beat, End, Stage};
 use crate::Error;
-use crate::workload::{Content, write_new};
+use crate::workload::Content;
 
 /// Mean files of a directory.
 const FILES_PER_DIRECTORY: u64 = 64;
@@ -34,7 +34,7 @@ struct Aging {
 }
 
 /// `operations` operations on a device of `device` bytes.
-pub fn run(stage: &mut Stage<'_>, operations: u64, device: u64, seed: u64) -> Result<(), Error> {
+pub fn run(stage: &mut Stage, operations: u64, device: u64, seed: u64) -> Result<(), Error> {
     let Some(sizes) = Sizes::new() else {
         return Err(Error::Lacking("sizes cannot be drawn".into()));
     };
@@ -43,29 +43,34 @@ pub fn run(stage: &mut Stage<'_>, operations: u64, device: u64, seed: u64) -> Re
         sizes,
         content: Content::new(PIECE),
         directories: vec![Directory {
-            path: stage.root().to_owned(),
+            path: PathBuf::new(),
             files: BTreeSet::new(),
         }],
         used: 0,
         device,
     };
-    stage.phase("aging", End::Remount, |_, beat| {
+    stage.phase("aging", End::Remount, |files, beat| {
         beat.every(1_000);
-        (0..operations).try_for_each(|number| aging.operation(number, beat))
+        (0..operations).try_for_each(|number| aging.operation(number, files, beat))
     })
 }
 
 impl Aging {
-    fn operation(&mut self, number: u64, beat: &mut Beat) -> Result<(), Error> {
+    fn operation(
+        &mut self,
+        number: u64,
+        files: &dyn Files,
+        beat: &mut Beat<'_>,
+    ) -> Result<(), Error> {
         let index = below(&mut self.random, self.directories.len() as u64) as usize;
         let free = self.device.saturating_sub(self.used);
         let creates = below(&mut self.random, self.device) < free;
         if !creates && !self.directories[index].files.is_empty() {
-            self.delete(index)?;
+            self.delete(index, files)?;
         } else if below(&mut self.random, FILES_PER_DIRECTORY) == 0 {
-            self.create_directory(index)?;
+            self.create_directory(index, files)?;
         } else {
-            self.create(index, number)?;
+            self.create(index, number, files)?;
         }
         beat.tick()
     }
@@ -75,10 +80,10 @@ impl Aging {
         (0..12).map(|_| letter(&mut self.random)).collect()
     }
 
-    fn create_directory(&mut self, index: usize) -> Result<(), Error> {
+    fn create_directory(&mut self, index: usize, files: &dyn Files) -> Result<(), Error> {
         let name = self.name();
         let path = self.directories[index].path.join(name);
-        fs::create_dir(&path).map_err(Error::at("making", &path))?;
+        files.make_directory(&path)?;
         self.directories.push(Directory {
             path,
             files: BTreeSet::new(),
@@ -86,16 +91,16 @@ impl Aging {
         Ok(())
     }
 
-    fn create(&mut self, index: usize, number: u64) -> Result<(), Error> {
+    fn create(&mut self, index: usize, number: u64, files: &dyn Files) -> Result<(), Error> {
         let size = self.sizes.draw(&mut self.random);
         let name = self.name();
         let path = self.directories[index].path.join(&name);
-        let mut file = write_new(&path, &[])?;
+        let mut file = files.create(&path, &[])?;
         let mut left = size;
         while left > 0 {
             let piece = left.min(PIECE);
             let bytes = self.content.of(number ^ (left as u64) << 32, piece);
-            std::io::Write::write_all(&mut file, bytes).map_err(Error::at("writing", &path))?;
+            file.write(bytes)?;
             left -= piece;
         }
         self.used += size as u64;
@@ -103,14 +108,13 @@ impl Aging {
         Ok(())
     }
 
-    fn delete(&mut self, index: usize) -> Result<(), Error> {
+    fn delete(&mut self, index: usize, files: &dyn Files) -> Result<(), Error> {
         let directory = &mut self.directories[index];
         let victim = below(&mut self.random, directory.files.len() as u64) as usize;
         let Some(victim) = directory.files.iter().nth(victim).cloned() else {
             return Ok(());
         };
-        let path = directory.path.join(&victim.0);
-        fs::remove_file(&path).map_err(Error::at("removing", &path))?;
+        files.remove_file(&directory.path.join(&victim.0))?;
         self.used -= victim.1;
         directory.files.remove(&victim);
         Ok(())

@@ -1,8 +1,8 @@
 //! hFS, Table 3: an archive of many small files is extracted, and after a remount all of it is deleted.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::BufReader;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::remove::remove_tree;
 use super::stage::{End, Stage};
@@ -13,13 +13,13 @@ use crate::lab;
 const BLOCK: u64 = 4 << 10;
 
 /// Extracts `archive`, or the first `most` bytes of what it holds, `copies` times side by side, and deletes all.
-pub fn run(stage: &mut Stage<'_>, archive: &Path, copies: u64, most: u64) -> Result<(), Error> {
-    let directory = |root: &Path, copy: u64| root.join(format!("copy{copy}"));
-    stage.phase("extract", End::Remount, |root, beat| {
+pub fn run(stage: &mut Stage, archive: &Path, copies: u64, most: u64) -> Result<(), Error> {
+    let directory = |copy: u64| PathBuf::from(format!("copy{copy}"));
+    stage.phase("extract", End::Remount, |files, beat| {
         for copy in 0..copies {
             let failed = || Error::at("extracting", archive);
-            let directory = directory(root, copy);
-            fs::create_dir(&directory).map_err(Error::at("making", &directory))?;
+            let directory = directory(copy);
+            files.make_directory(&directory)?;
             let file = File::open(archive).map_err(failed())?;
             let mut archive = tar::Archive::new(BufReader::new(file));
             let mut left = most;
@@ -29,14 +29,14 @@ pub fn run(stage: &mut Stage<'_>, archive: &Path, copies: u64, most: u64) -> Res
                     Some(rest) => left = rest,
                     None => break,
                 }
-                entry.unpack_in(&directory).map_err(failed())?;
+                files.unpack(&mut entry, &directory)?;
                 beat.tick()?;
             }
         }
         Ok(())
     })?;
-    stage.phase("delete", End::Remount, |root, beat| {
-        (0..copies).try_for_each(|copy| remove_tree(&directory(root, copy), beat))
+    stage.phase("delete", End::Remount, |files, beat| {
+        (0..copies).try_for_each(|copy| remove_tree(files, &directory(copy), beat))
     })
 }
 

@@ -3,15 +3,15 @@
 //! same reads are done once more, warm: as many reads as there are files have been made before. Memory is so small that it
 //! cannot keep what they brought.
 
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rand_chacha::ChaCha8Rng;
 
+use super::files::Files;
 use super::random::{below, generator, zipf};
 use super::stage::{End, Stage};
 use crate::Error;
-use crate::workload::{Content, read_whole, write_new};
+use crate::workload::Content;
 
 /// Reads between drops of all caches.
 const DROP_EVERY: usize = 100;
@@ -27,7 +27,7 @@ const MEMORY: u64 = 48 << 20;
 const FAN: u64 = 4;
 
 /// `count` files in each set, `reads` reads of each kind, cold and warm.
-pub fn run(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
+pub fn run(stage: &mut Stage, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
     for layout in LAYOUTS {
         let mut set = Set::make(stage, layout, count, seed)?;
         stage.with_memory(MEMORY, |stage, bounded| {
@@ -39,7 +39,7 @@ pub fn run(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(
 }
 
 /// The same, cold only, with all memory.
-pub fn run_cold(stage: &mut Stage<'_>, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
+pub fn run_cold(stage: &mut Stage, count: u64, reads: u64, seed: u64) -> Result<(), Error> {
     for layout in LAYOUTS {
         Set::make(stage, layout, count, seed)?.cold(stage, reads)?;
     }
@@ -75,33 +75,30 @@ type Asked = (Popularity, Vec<u64>);
 /// Files to be read.
 struct Set {
     layout: Layout,
-    root: PathBuf,
     count: u64,
     random: ChaCha8Rng,
 }
 
 impl Set {
-    fn make(stage: &mut Stage<'_>, layout: Layout, count: u64, seed: u64) -> Result<Set, Error> {
+    fn make(stage: &mut Stage, layout: Layout, count: u64, seed: u64) -> Result<Set, Error> {
         let (name, path) = layout;
-        let root = stage.root().join(name);
-        stage.phase(&format!("setup-{name}"), End::Remount, |_, beat| {
+        stage.phase(&format!("setup-{name}"), End::Remount, |files, beat| {
             let mut content = Content::new(FILE);
             let mut last = PathBuf::new();
             for number in 0..count {
-                let path = root.join(path(number));
-                let directory = path.parent().unwrap_or(&root);
+                let path = Path::new(name).join(path(number));
+                let directory = path.parent().unwrap_or(Path::new(name));
                 if directory != last {
-                    fs::create_dir_all(directory).map_err(Error::at("making", directory))?;
+                    files.make_directories(directory)?;
                     last = directory.to_owned();
                 }
-                write_new(&path, content.of(number, FILE))?;
+                files.create(&path, content.of(number, FILE))?;
                 beat.tick()?;
             }
             Ok(())
         })?;
         Ok(Set {
             layout,
-            root,
             count,
             random: generator(seed, name),
         })
@@ -110,7 +107,7 @@ impl Set {
     /// Popular files do not lie side by side.
     fn path(&self, number: u64) -> PathBuf {
         let spread = number.wrapping_mul(0x9e37_79b1) % self.count;
-        self.root.join(self.layout.1(spread))
+        Path::new(self.layout.0).join(self.layout.1(spread))
     }
 
     fn draw(&mut self, popularity: Popularity, reads: u64) -> Vec<u64> {
@@ -122,7 +119,7 @@ impl Set {
     }
 
     /// Reads with cold caches, of each kind; returns the numbers of the files.
-    fn cold(&mut self, stage: &mut Stage<'_>, reads: u64) -> Result<Vec<Asked>, Error> {
+    fn cold(&mut self, stage: &mut Stage, reads: u64) -> Result<Vec<Asked>, Error> {
         let asked = [Popularity::Uniform, Popularity::Zipf]
             .map(|popularity| (popularity, self.draw(popularity, reads)));
         for (popularity, numbers) in &asked {
@@ -134,20 +131,22 @@ impl Set {
     }
 
     /// The same reads after many others of their kind.
-    fn warm(&mut self, stage: &mut Stage<'_>, asked: &[Asked], bounded: bool) -> Result<(), Error> {
+    fn warm(&mut self, stage: &mut Stage, asked: &[Asked], bounded: bool) -> Result<(), Error> {
         for (popularity, numbers) in asked {
             let earlier = self.draw(*popularity, self.count);
             let name = format!("{}-{}", self.layout.0, popularity.name());
-            let read =
-                |numbers: &[u64]| numbers.iter().try_for_each(|n| read_whole(&self.path(*n)));
-            stage.phase(&format!("setup-warm-{name}"), End::Nothing, |_, _| {
-                read(&earlier)
+            let read = |files: &dyn Files, numbers: &[u64]| {
+                let mut paths = numbers.iter().map(|number| self.path(*number));
+                paths.try_for_each(|path| files.read_whole(&path))
+            };
+            stage.phase(&format!("setup-warm-{name}"), End::Nothing, |files, _| {
+                read(files, &earlier)
             })?;
             // Figures that mean something else have another name.
             let kind = if bounded { "warm" } else { "warm-unbounded" };
-            stage.phase(&format!("{name}-{kind}"), End::Nothing, |_, beat| {
+            stage.phase(&format!("{name}-{kind}"), End::Nothing, |files, beat| {
                 beat.add(numbers.len() as u64);
-                read(numbers)
+                read(files, numbers)
             })?;
         }
         Ok(())
@@ -156,10 +155,10 @@ impl Set {
 
 /// Reads, all caches dropped every so often. A phase ends before each drop, so that what the drop itself writes back
 /// is not counted as reading.
-fn cold(stage: &mut Stage<'_>, name: &str, paths: &[PathBuf]) -> Result<(), Error> {
-    stage.parted_phase(name, paths.chunks(DROP_EVERY), |part, beat| {
+fn cold(stage: &mut Stage, name: &str, paths: &[PathBuf]) -> Result<(), Error> {
+    stage.parted_phase(name, paths.chunks(DROP_EVERY), |part, files, beat| {
         beat.add(part.len() as u64);
-        part.iter().try_for_each(|path| read_whole(path))
+        part.iter().try_for_each(|path| files.read_whole(path))
     })
 }
 

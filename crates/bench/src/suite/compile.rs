@@ -21,9 +21,9 @@ const LARGE: u64 = 836;
 const HEADER: &str = "common.h";
 
 /// A program of `files` files: a header, and sources with numbers from 1 on.
-pub fn run(stage: &mut Stage<'_>, files: u64, seed: u64) -> Result<(), Error> {
+pub fn run(stage: &mut Stage, files: u64, seed: u64) -> Result<(), Error> {
     let mut random = generator(seed, "compile");
-    stage.phase("copy", End::Remount, |root, beat| {
+    stage.program_phase("copy", End::Remount, |root, beat| {
         write_new(&root.join(HEADER), header(files).as_bytes())?;
         for number in 1..files {
             let path = root.join(source(number));
@@ -38,7 +38,7 @@ pub fn run(stage: &mut Stage<'_>, files: u64, seed: u64) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    stage.phase("build", End::Remount, |root, beat| {
+    stage.program_phase("build", End::Remount, |root, beat| {
         let mut link = cc(root);
         link.args(["-o", "program"]);
         for number in 1..files {

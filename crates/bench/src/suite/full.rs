@@ -5,20 +5,18 @@
 //! free lies all over the device, as after a long life. The workloads together need less than 1 % of the device, so that it
 //! stays as full as it is. The same sizes run on an empty device, to compare with.
 
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use rand_chacha::ChaCha8Rng;
 
+use super::files::Files;
 use super::random::{Sizes, below, generator};
 use super::stage::{End, Stage};
 use super::{archive, coldread, postmark};
 use crate::Error;
-use crate::lab::{space, sync};
-use crate::workload::{Content, write_new};
+use crate::workload::Content;
 
 /// How far below the mark the deletions may end, in per cent.
 const OFF: u64 = 2;
@@ -52,15 +50,15 @@ pub struct Place<'a> {
 }
 
 /// Fills the device and plays.
-pub fn run(stage: &mut Stage<'_>, place: Place<'_>) -> Result<(), Error> {
+pub fn run(stage: &mut Stage, place: Place<'_>) -> Result<(), Error> {
     let Place {
         device,
         archive,
         seed,
         ..
     } = place;
-    stage.phase("setup-fill", End::Remount, |root, _| {
-        fill(root, place.percent, seed)
+    stage.phase("setup-fill", End::Remount, |files, _| {
+        fill(files, place.percent, seed)
     })?;
     let share = device / SHARE;
     let mails = share / MAIL;
@@ -79,7 +77,7 @@ struct File {
 }
 
 /// Fills the file system, then makes room until no more than `percent` of what went in is in use.
-fn fill(root: &Path, percent: u64, seed: u64) -> Result<(), Error> {
+fn fill(files: &dyn Files, percent: u64, seed: u64) -> Result<(), Error> {
     if percent == 0 {
         return Ok(());
     }
@@ -87,25 +85,26 @@ fn fill(root: &Path, percent: u64, seed: u64) -> Result<(), Error> {
         return Err(Error::Lacking("sizes cannot be drawn".into()));
     };
     let mut random = generator(seed, "fill");
-    let mut files = make(root, &sizes, &mut random)?;
+    let mut made = make(files, &sizes, &mut random)?;
     // One that took more than it has room for says so late: what is too much goes.
-    while let Err(error) = sync(root) {
+    while let Err(error) = files.sync() {
         if !error.is_full() {
             return Err(error);
         }
-        delete(&mut files, TOO_MUCH, &mut random)?;
+        delete(files, &mut made, TOO_MUCH, &mut random)?;
     }
-    let full = in_use(root)?;
+    let full = in_use(files)?;
     let mark = full / 100 * percent;
     let mut now = full;
     // What a file takes besides its bytes is seen afterwards only: rounds come nearer.
     while now > mark {
         delete(
-            &mut files,
+            files,
+            &mut made,
             ((now - mark) / 4 * 3).max(full / 200),
             &mut random,
         )?;
-        now = in_use(root)?;
+        now = in_use(files)?;
     }
     if now < full / 100 * (percent - OFF) {
         return Err(Error::Lacking(format!(
@@ -117,34 +116,32 @@ fn fill(root: &Path, percent: u64, seed: u64) -> Result<(), Error> {
 }
 
 /// Bytes in use, when all is written back and what was deleted is free: some file systems do that behind.
-fn in_use(root: &Path) -> Result<u64, Error> {
+fn in_use(files: &dyn Files) -> Result<u64, Error> {
     loop {
-        sync(root)?;
-        let (before, _) = space(root)?;
+        files.sync()?;
+        let before = files.used()?;
         thread::sleep(BEHIND);
-        if space(root)?.0 == before {
+        if files.used()? == before {
             return Ok(before);
         }
     }
 }
 
 /// Makes files, as many as go in.
-fn make(root: &Path, sizes: &Sizes, random: &mut ChaCha8Rng) -> Result<Vec<File>, Error> {
-    let mut files: Vec<File> = Vec::new();
+fn make(files: &dyn Files, sizes: &Sizes, random: &mut ChaCha8Rng) -> Result<Vec<File>, Error> {
+    let mut made: Vec<File> = Vec::new();
     let mut content = Content::new(LARGEST);
     loop {
-        let number = files.len() as u64;
+        let number = made.len() as u64;
         let size = sizes.draw(random).min(LARGEST);
-        let directory = root.join(format!("old/d{}", number / PER_DIRECTORY));
+        let directory = PathBuf::from(format!("old/d{}", number / PER_DIRECTORY));
         let path = directory.join(format!("f{number}"));
-        match write_whole(&path, content.of(number, size)) {
-            Ok(()) => files.push(File { path, size }),
+        match write_whole(files, &path, content.of(number, size)) {
+            Ok(()) => made.push(File { path, size }),
             Err(error) if error.is_full() => {
-                return match fs::remove_file(&path) {
-                    Err(error) if error.kind() != ErrorKind::NotFound => {
-                        Err(Error::at("removing", &path)(error))
-                    }
-                    _ => Ok(files),
+                return match files.remove_file(&path) {
+                    Err(error) if !error.is_not_found() => Err(error),
+                    _ => Ok(made),
                 };
             }
             Err(error) => return Err(error),
@@ -152,25 +149,30 @@ fn make(root: &Path, sizes: &Sizes, random: &mut ChaCha8Rng) -> Result<Vec<File>
     }
 }
 
-fn write_whole(path: &Path, content: &[u8]) -> Result<(), Error> {
+fn write_whole(files: &dyn Files, path: &Path, content: &[u8]) -> Result<(), Error> {
     if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).map_err(Error::at("making", directory))?;
+        files.make_directories(directory)?;
     }
-    write_new(path, content).map(drop)
+    files.create(path, content).map(drop)
 }
 
 /// Deletes files of chance that together have at least so many bytes, or all.
-fn delete(files: &mut Vec<File>, bytes: u64, random: &mut ChaCha8Rng) -> Result<(), Error> {
+fn delete(
+    files: &dyn Files,
+    made: &mut Vec<File>,
+    bytes: u64,
+    random: &mut ChaCha8Rng,
+) -> Result<(), Error> {
     let mut freed = 0;
     while freed < bytes {
-        if files.is_empty() {
+        if made.is_empty() {
             return Err(Error::Lacking(
                 "the device stays full though all is deleted".into(),
             ));
         }
-        let index = below(random, files.len() as u64) as usize;
-        let file = files.swap_remove(index);
-        fs::remove_file(&file.path).map_err(Error::at("removing", &file.path))?;
+        let index = below(random, made.len() as u64) as usize;
+        let file = made.swap_remove(index);
+        files.remove_file(&file.path)?;
         freed += file.size as u64;
     }
     Ok(())
@@ -179,24 +181,26 @@ fn delete(files: &mut Vec<File>, bytes: u64, random: &mut ChaCha8Rng) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suite::files::MountedFiles;
     use tempfile::TempDir;
 
     #[test]
     fn files_of_chance_go_until_enough_is_free() {
         let dir = TempDir::new().unwrap();
-        let mut files: Vec<File> = (0..100)
+        let files = MountedFiles::new(dir.path().to_owned());
+        let mut made: Vec<File> = (0..100)
             .map(|number: usize| {
-                let path = dir.path().join(number.to_string());
-                fs::write(&path, vec![0; 10]).unwrap();
+                let path = PathBuf::from(number.to_string());
+                files.create(&path, &[0; 10]).unwrap();
                 File { path, size: 10 }
             })
             .collect();
-        delete(&mut files, 295, &mut generator(1, "test")).unwrap();
-        assert_eq!(files.len(), 70);
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 70);
-        assert!(files.iter().all(|file| file.path.exists()));
-        assert!(files.iter().any(|file| file.path.ends_with("99")));
+        delete(&files, &mut made, 295, &mut generator(1, "test")).unwrap();
+        assert_eq!(made.len(), 70);
+        assert_eq!(files.list(Path::new("")).unwrap().len(), 70);
+        assert!(made.iter().all(|file| files.size(&file.path).is_ok()));
+        assert!(made.iter().any(|file| file.path.ends_with("99")));
         // More than there is: all go, and that is told.
-        assert!(delete(&mut files, 10_000, &mut generator(1, "test")).is_err());
+        assert!(delete(&files, &mut made, 10_000, &mut generator(1, "test")).is_err());
     }
 }

@@ -28,10 +28,10 @@ pub struct History<'a> {
 }
 
 /// Pulls and searches.
-pub fn run(stage: &mut Stage<'_>, history: History<'_>) -> Result<(), Error> {
+pub fn run(stage: &mut Stage, history: History<'_>) -> Result<(), Error> {
     let clone = Clone {
         repository: history.repository,
-        path: stage.root().join("clone"),
+        path: stage.root()?.join("clone"),
     };
     let pulls = history.pulls()?;
     stage.phase("setup-init", End::Sync, |_, _| {
@@ -47,15 +47,15 @@ pub fn run(stage: &mut Stage<'_>, history: History<'_>) -> Result<(), Error> {
         })?;
         search(stage, &format!("grep-{}", number + 1), "clone")?;
     }
-    stage.phase("setup-copy", End::Remount, |root, _| {
+    stage.program_phase("setup-copy", End::Remount, |root, _| {
         let mut copy = Command::new("cp");
         lab::run(copy.current_dir(root).args(["-a", "clone", "copy"])).map(drop)
     })?;
     search(stage, "grep-copy", "copy")
 }
 
-fn search(stage: &mut Stage<'_>, name: &str, directory: &str) -> Result<(), Error> {
-    stage.phase(name, End::Nothing, |root, beat| {
+fn search(stage: &mut Stage, name: &str, directory: &str) -> Result<(), Error> {
+    stage.program_phase(name, End::Nothing, |root, beat| {
         beat.add(1);
         drain("grep", &["-r", PATTERN, directory], root, &[0, 1]).map(drop)
     })
@@ -97,7 +97,7 @@ impl Clone<'_> {
         git(&self.path, arguments).map(drop)
     }
 
-    fn pull(&self, commit: &str, beat: &mut Beat) -> Result<(), Error> {
+    fn pull(&self, commit: &str, beat: &mut Beat<'_>) -> Result<(), Error> {
         let repository = self.repository.display().to_string();
         // It gets none of our settings, being on the other side.
         let other = SETTINGS.map(|setting| format!("-c '{setting}' "));

@@ -1,16 +1,15 @@
 //! PostMark 1.5's algorithm (Katcher, TR3022, 1997): files of random sizes are made; a transaction reads a file or
 //! appends to it, and makes or deletes one; in the end all are deleted. Both biases are 5 of 10.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rand_chacha::ChaCha8Rng;
 
+use super::files::Files;
 use super::random::{below, generator};
 use super::stage::{Beat, End, Stage};
 use crate::Error;
-use crate::workload::{Content, read_whole, write_new};
+use crate::workload::Content;
 
 /// A run of PostMark.
 pub struct Postmark {
@@ -55,46 +54,42 @@ struct State<'a> {
     postmark: &'a Postmark,
     random: ChaCha8Rng,
     content: Content,
-    root: PathBuf,
     live: Vec<Live>,
     made: u64,
 }
 
 impl Postmark {
     /// Plays it.
-    pub fn run(&self, stage: &mut Stage<'_>, seed: u64) -> Result<(), Error> {
+    pub fn run(&self, stage: &mut Stage, seed: u64) -> Result<(), Error> {
         let mut state = State {
             postmark: self,
             random: generator(seed, self.name),
             content: Content::new(self.bytes.1 as usize),
-            root: stage.root().to_owned(),
             live: Vec::new(),
             made: 0,
         };
-        stage.phase("create", End::Sync, |root, beat| {
+        stage.phase("create", End::Sync, |files, beat| {
             for number in 0..self.directories {
-                let path = directory(root, number);
-                fs::create_dir(&path).map_err(Error::at("making", &path))?;
+                files.make_directory(&directory(number))?;
                 beat.tick()?;
             }
             for _ in 0..self.files {
-                state.create(beat)?;
+                state.create(files, beat)?;
             }
             Ok(())
         })?;
-        stage.phase("transactions", End::Sync, |_, beat| {
+        stage.phase("transactions", End::Sync, |files, beat| {
             for _ in 0..self.transactions {
-                state.transaction(beat)?;
+                state.transaction(files, beat)?;
             }
             Ok(())
         })?;
-        stage.phase("delete", End::Sync, |root, beat| {
+        stage.phase("delete", End::Sync, |files, beat| {
             while !state.live.is_empty() {
-                state.delete(state.live.len() - 1, beat)?;
+                state.delete(state.live.len() - 1, files, beat)?;
             }
             for number in 0..self.directories {
-                let path = directory(root, number);
-                fs::remove_dir(&path).map_err(Error::at("removing", &path))?;
+                files.remove_directory(&directory(number))?;
                 beat.tick()?;
             }
             Ok(())
@@ -102,56 +97,57 @@ impl Postmark {
     }
 }
 
-fn directory(root: &Path, number: u64) -> PathBuf {
-    root.join(format!("s{number}"))
+fn directory(number: u64) -> PathBuf {
+    PathBuf::from(format!("s{number}"))
 }
 
 impl State<'_> {
-    fn create(&mut self, beat: &mut Beat) -> Result<(), Error> {
+    fn create(&mut self, files: &dyn Files, beat: &mut Beat<'_>) -> Result<(), Error> {
         let (least, most) = self.postmark.bytes;
         let size = least + below(&mut self.random, most - least + 1);
         let parent = match self.postmark.directories {
-            0 => self.root.clone(),
-            count => directory(&self.root, below(&mut self.random, count)),
+            0 => PathBuf::new(),
+            count => directory(below(&mut self.random, count)),
         };
         let path = parent.join(self.made.to_string());
-        write_new(&path, self.content.of(self.made, size as usize))?;
+        files.create(&path, self.content.of(self.made, size as usize))?;
         self.made += 1;
         self.live.push(Live { path, size });
         beat.tick()
     }
 
-    fn delete(&mut self, index: usize, beat: &mut Beat) -> Result<(), Error> {
+    fn delete(
+        &mut self,
+        index: usize,
+        files: &dyn Files,
+        beat: &mut Beat<'_>,
+    ) -> Result<(), Error> {
         let file = self.live.swap_remove(index);
-        fs::remove_file(&file.path).map_err(Error::at("removing", &file.path))?;
+        files.remove_file(&file.path)?;
         beat.tick()
     }
 
-    fn transaction(&mut self, beat: &mut Beat) -> Result<(), Error> {
+    fn transaction(&mut self, files: &dyn Files, beat: &mut Beat<'_>) -> Result<(), Error> {
         let index = below(&mut self.random, self.live.len() as u64) as usize;
         let reads = below(&mut self.random, 10) < 5;
         match self.live.get_mut(index) {
-            Some(file) if reads => read_whole(&file.path)?,
+            Some(file) if reads => files.read_whole(&file.path)?,
             Some(file) => {
                 // At least a byte, and no further than the largest size.
                 let room = self.postmark.bytes.1.saturating_sub(file.size);
                 let more = below(&mut self.random, room) + 1;
                 let bytes = self.content.of(self.made, more.min(room) as usize);
-                let appended = OpenOptions::new()
-                    .append(true)
-                    .open(&file.path)
-                    .and_then(|mut open| open.write_all(bytes));
-                appended.map_err(Error::at("appending to", &file.path))?;
+                files.append(&file.path, bytes)?;
                 file.size += bytes.len() as u64;
             }
             None => {}
         }
         beat.tick()?;
         if below(&mut self.random, 10) < 5 || self.live.is_empty() {
-            self.create(beat)
+            self.create(files, beat)
         } else {
             let index = below(&mut self.random, self.live.len() as u64) as usize;
-            self.delete(index, beat)
+            self.delete(index, files, beat)
         }
     }
 }

@@ -1,27 +1,22 @@
 //! `rm -r`, with syncs in between.
 
-use std::fs;
 use std::path::Path;
 
+use super::files::Files;
 use super::stage::Beat;
 use crate::Error;
 
 /// Removes a tree, each directory's entries in the order in which the file system tells them.
-pub fn remove_tree(directory: &Path, beat: &mut Beat) -> Result<(), Error> {
-    let entries = fs::read_dir(directory).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    for entry in entries.map_err(Error::at("listing", directory))? {
-        let path = entry.path();
-        let is_directory = entry
-            .file_type()
-            .map_err(Error::at("looking at", &path))?
-            .is_dir();
-        if is_directory {
-            remove_tree(&path, beat)?;
+pub fn remove_tree(files: &dyn Files, directory: &Path, beat: &mut Beat<'_>) -> Result<(), Error> {
+    for entry in files.list(directory)? {
+        let path = directory.join(&entry.name);
+        if entry.is_directory {
+            remove_tree(files, &path, beat)?;
         } else {
-            fs::remove_file(&path).map_err(Error::at("removing", &path))?;
+            files.remove_file(&path)?;
             beat.tick()?;
         }
     }
-    fs::remove_dir(directory).map_err(Error::at("removing", directory))?;
+    files.remove_directory(directory)?;
     beat.tick()
 }

@@ -1,16 +1,13 @@
-//! Where a workload plays: a mounted file system, whose requests are traced from before the first mount to after the
-//! last unmount.
+//! Where a workload plays: a target, in phases.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::Outcome;
+use super::clock::micros;
+use super::files::Files;
+use super::target::Target;
 use crate::Error;
-use crate::capture::Capture;
-use crate::lab::{Lab, MemoryLimit, Mounted, drop_caches, sync};
 use crate::trace::{Phase, Trace, Uses};
 
 /// How a phase ends.
@@ -24,18 +21,12 @@ pub enum End {
     Nothing,
 }
 
-/// A mounted file system under a workload.
-pub struct Stage<'a> {
-    lab: &'a Lab,
-    mounted: Option<Mounted>,
-    capture: Capture,
+/// A file system under a workload.
+pub struct Stage {
+    target: Box<dyn Target>,
     marks: Vec<Mark>,
     /// What the names of phases begin with.
     prefix: String,
-    /// Drops by anybody since the system started, when this began.
-    drops_before: u64,
-    /// Our own.
-    drops: u64,
 }
 
 /// A phase that is over.
@@ -48,13 +39,13 @@ struct Mark {
 }
 
 /// Syncs every so many operations.
-pub struct Beat {
-    root: PathBuf,
+pub struct Beat<'a> {
+    files: &'a dyn Files,
     every: u64,
     count: u64,
 }
 
-impl Beat {
+impl Beat<'_> {
     /// An operation is done.
     ///
     /// # Errors
@@ -62,7 +53,7 @@ impl Beat {
     pub fn tick(&mut self) -> Result<(), Error> {
         self.count += 1;
         if self.count.is_multiple_of(self.every) {
-            sync(&self.root)?;
+            self.files.sync()?;
         }
         Ok(())
     }
@@ -78,35 +69,24 @@ impl Beat {
     }
 }
 
-/// One of so many parts of a bound on memory is LoamFS's cache: the rest is for the daemon itself and the kernel.
-const CACHE: u64 = 2;
 /// Operations between syncs.
 const SYNC_EVERY: u64 = 5_000;
 
-impl<'a> Stage<'a> {
-    /// Mounts a new file system.
+impl Stage {
+    /// Mounts a target.
     ///
     /// # Errors
-    /// As [`Lab::mount`], and those of the capture.
-    pub fn new(lab: &'a Lab) -> Result<Stage<'a>, Error> {
+    /// As [`Target::remount`].
+    pub fn new(target: impl Target + 'static) -> Result<Stage, Error> {
         let mut stage = Stage {
-            lab,
-            mounted: None,
-            capture: Capture::start(lab.device())?,
+            target: Box::new(target),
             marks: Vec::new(),
             prefix: String::new(),
-            drops_before: drops()?,
-            drops: 0,
         };
         let start = Start::now("setup-mount");
-        stage.remount()?;
+        stage.target.remount()?;
         stage.marks.push(start.end(0));
         Ok(stage)
-    }
-
-    /// The root directory.
-    pub fn root(&self) -> &Path {
-        self.lab.root()
     }
 
     /// Runs a phase.
@@ -117,30 +97,52 @@ impl<'a> Stage<'a> {
         &mut self,
         name: &str,
         end: End,
-        work: impl FnOnce(&Path, &mut Beat) -> Result<(), Error>,
+        work: impl FnOnce(&dyn Files, &mut Beat<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let before = self.data()?;
+        let before = self.target.data()?;
         let start = Start::now(&self.named(name));
+        let files = self.target.files();
         let mut beat = Beat {
-            root: self.root().to_owned(),
+            files,
             every: SYNC_EVERY,
             count: 0,
         };
-        work(self.lab.root(), &mut beat)?;
+        work(files, &mut beat)?;
         if end != End::Nothing {
-            sync(self.root())?;
+            files.sync()?;
         }
-        let after = self.data()?;
+        let operations = beat.count;
+        let after = self.target.data()?;
         if end == End::Remount {
-            self.remount()?;
+            self.target.remount()?;
         }
-        self.marks.push(start.end(beat.count).with(before, after));
+        self.marks.push(start.end(operations).with(before, after));
         Ok(())
     }
 
-    /// Bytes of data that LoamFS's daemon has read and written.
-    fn data(&self) -> Result<Option<(u64, u64)>, Error> {
-        self.mounted.as_ref().map_or(Ok(None), Mounted::data)
+    /// Runs a phase in which programs work in the directory where the files are mounted.
+    ///
+    /// # Errors
+    /// Where they are not mounted; else as [`Stage::phase`].
+    pub fn program_phase(
+        &mut self,
+        name: &str,
+        end: End,
+        work: impl FnOnce(&Path, &mut Beat<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let root = self.root()?;
+        self.phase(name, end, |_, beat| work(&root, beat))
+    }
+
+    /// The directory where the files are mounted.
+    ///
+    /// # Errors
+    /// Where they are not.
+    pub fn root(&self) -> Result<PathBuf, Error> {
+        let root = self.target.root().map(Path::to_owned);
+        root.ok_or_else(|| {
+            Error::Lacking("programs need a mounted file system; choose others by --only".into())
+        })
     }
 
     /// The whole name of a phase; what only prepares is called so.
@@ -167,28 +169,23 @@ impl<'a> Stage<'a> {
         result
     }
 
-    /// Runs a workload under a bound on memory, mounted anew before and after it; LoamFS gets a cache that leaves room
-    /// for the kernel's. The workload is told whether there is one: a machine may have no groups for it.
+    /// Runs a workload under a bound on memory, mounted anew before and after it. The workload is told whether there is
+    /// one.
     ///
     /// # Errors
-    /// The workload's, those of a mount, or of the bound.
+    /// The workload's, or those of [`Target::bound_memory`].
     pub fn with_memory(
         &mut self,
         bytes: u64,
         workload: impl FnOnce(&mut Self, bool) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let start = Start::now("setup-limit");
-        self.unmount()?;
-        let limit = MemoryLimit::enter(bytes)?;
-        let option = limit.as_ref().map(|_| format!("cache={}", bytes / CACHE));
-        self.mount(option.as_deref())?;
+        let bounded = self.target.bound_memory(Some(bytes))?;
         self.marks.push(start.end(0));
-        let result = workload(self, limit.is_some());
+        let result = workload(self, bounded);
         let start = Start::now("setup-limit");
-        let unmounted = self.unmount();
-        drop(limit);
-        result.and(unmounted)?;
-        self.mount(None)?;
+        let unbound = self.target.bound_memory(None);
+        result.and(unbound)?;
         self.marks.push(start.end(0));
         Ok(())
     }
@@ -201,13 +198,13 @@ impl<'a> Stage<'a> {
         &mut self,
         name: &str,
         parts: impl IntoIterator<Item = P>,
-        mut work: impl FnMut(P, &mut Beat) -> Result<(), Error>,
+        mut work: impl FnMut(P, &dyn Files, &mut Beat<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for part in parts {
             let start = Start::now("setup-drop");
-            self.drop_caches()?;
+            self.target.drop_caches()?;
             self.marks.push(start.end(0));
-            self.phase(name, End::Nothing, |_, beat| work(part, beat))?;
+            self.phase(name, End::Nothing, |files, beat| work(part, files, beat))?;
         }
         Ok(())
     }
@@ -217,60 +214,27 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// If it fails.
     pub fn settle_phase(&mut self) -> Result<(), Error> {
-        let before = self.data()?;
+        let before = self.target.data()?;
         let start = Start::now("settle");
-        if let Some(mounted) = &self.mounted {
-            mounted.tell("settle")?;
-        }
-        let after = self.data()?;
-        self.remount()?;
+        self.target.settle()?;
+        let after = self.target.data()?;
+        self.target.remount()?;
         self.marks.push(start.end(1).with(before, after));
-        Ok(())
-    }
-
-    /// Drops all caches.
-    ///
-    /// # Errors
-    /// Without root.
-    fn drop_caches(&mut self) -> Result<(), Error> {
-        self.drops += 1;
-        match &self.mounted {
-            Some(mounted) => mounted.drop_caches(),
-            None => drop_caches(),
-        }
-    }
-
-    fn remount(&mut self) -> Result<(), Error> {
-        self.unmount()?;
-        self.mount(None)
-    }
-
-    fn unmount(&mut self) -> Result<(), Error> {
-        match self.mounted.take() {
-            Some(mounted) => mounted.unmount(),
-            None => Ok(()),
-        }
-    }
-
-    /// Mounts with cold caches.
-    fn mount(&mut self, option: Option<&str>) -> Result<(), Error> {
-        self.drop_caches()?;
-        self.mounted = Some(self.lab.mount_with(option)?);
         Ok(())
     }
 
     /// Unmounts, and tells what came of it.
     ///
     /// # Errors
-    /// Those of the unmount and of the capture.
+    /// Those of the unmount, and of [`Target::seen`].
     pub fn finish(mut self) -> Result<Outcome, Error> {
         let start = Start::now("setup-unmount");
-        self.unmount()?;
+        self.target.unmount()?;
         self.marks.push(start.end(0));
-        let mut trace = self.capture.stop()?;
+        let seen = self.target.seen()?;
+        let mut trace = seen.trace;
         let origin = self.marks.first().map_or(0, |mark| mark.phase.micros.0);
         let (mut seconds, mut uses) = (Vec::new(), Vec::new());
-        let journal = self.lab.journal()?;
         close_gaps(&mut self.marks);
         for mut mark in self.marks {
             let index = |micros| trace.requests.partition_point(|r| r.micros < micros);
@@ -282,7 +246,7 @@ impl<'a> Stage<'a> {
                 seconds.push(mark.seconds);
                 uses.push(match mark.data {
                     Some(data) => Uses::told(requests, data),
-                    None => Uses::marked(requests, &journal),
+                    None => Uses::marked(requests, &seen.journal),
                 });
             }
             trace.phases.push(mark.phase);
@@ -292,7 +256,7 @@ impl<'a> Stage<'a> {
             trace,
             seconds,
             uses,
-            disturbed: drops()?.saturating_sub(self.drops_before) != self.drops,
+            disturbed: seen.disturbed,
         })
     }
 }
@@ -360,22 +324,6 @@ impl Mark {
         self.data = counts.map(|(a, b)| (b.0.saturating_sub(a.0), b.1.saturating_sub(a.1)));
         self
     }
-}
-
-/// The clock of the kernel's events.
-fn micros() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1_000
-}
-
-/// How often anybody dropped names and inodes since the system started.
-fn drops() -> Result<u64, Error> {
-    let path = Path::new("/proc/vmstat");
-    let text = fs::read_to_string(path).map_err(Error::at("reading", path))?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("drop_slab "));
-    Ok(line.and_then(|count| count.parse().ok()).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! ext4-lazy, Fig. 5: deep trees of directories, and of files. Trees are made depth first; each directory has about as
 //! many subdirectories as make `count` in `depth` levels.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use rand_chacha::ChaCha8Rng;
 
+use super::files::Walk;
 use super::random::{below, generator};
 use super::remove::remove_tree;
 use super::stage::{End, Stage};
 use crate::Error;
-use crate::workload::{Content, drain, write_new};
+use crate::workload::Content;
 
 /// A depth of 10, as the paper's.
 const DIRECTORIES_DEPTH: u32 = 10;
@@ -19,66 +19,64 @@ const FILES_DEPTH: u32 = 20;
 /// Files of a directory; the paper does not say.
 const FILES_PER_DIRECTORY: u64 = 10;
 const FILE: usize = 4096;
+/// The tree's own root.
+const TREE: &str = "tree";
 
 /// MakeDirs, ListDirs, TarDirs, RemoveDirs.
-pub fn make_directories(stage: &mut Stage<'_>, count: u64, seed: u64) -> Result<(), Error> {
+pub fn make_directories(stage: &mut Stage, count: u64, seed: u64) -> Result<(), Error> {
     let plan = plan(count, DIRECTORIES_DEPTH, &mut generator(seed, "makedirs"));
-    stage.phase("make", End::Remount, |root, beat| {
+    stage.phase("make", End::Remount, |files, beat| {
         for directory in &plan {
-            let path = root.join("tree").join(directory);
-            fs::create_dir(&path).map_err(Error::at("making", &path))?;
+            files.make_directory(&Path::new(TREE).join(directory))?;
             beat.tick()?;
         }
         Ok(())
     })?;
-    read(stage, "list", count, "ls", &["-lR", "tree"])?;
-    read(stage, "tar", count, "tar", &["-cf", "-", "tree"])?;
-    stage.phase("remove", End::Remount, |root, beat| {
-        remove_tree(&root.join("tree"), beat)
-    })
+    read(stage, "list", count, Walk::List)?;
+    read(stage, "tar", count, Walk::Pack)?;
+    remove(stage)
 }
 
 /// CreateFiles, FindFiles, TarFiles, RemoveFiles.
-pub fn create_files(stage: &mut Stage<'_>, count: u64, seed: u64) -> Result<(), Error> {
+pub fn create_files(stage: &mut Stage, count: u64, seed: u64) -> Result<(), Error> {
     let directories = count.div_ceil(FILES_PER_DIRECTORY);
     let plan = plan(
         directories,
         FILES_DEPTH,
         &mut generator(seed, "createfiles"),
     );
-    stage.phase("create", End::Remount, |root, beat| {
+    stage.phase("create", End::Remount, |files, beat| {
         let mut content = Content::new(FILE);
         let mut number = 0;
         for directory in &plan {
-            let directory = root.join("tree").join(directory);
-            fs::create_dir(&directory).map_err(Error::at("making", &directory))?;
+            let directory = Path::new(TREE).join(directory);
+            files.make_directory(&directory)?;
             for _ in 0..FILES_PER_DIRECTORY.min(count - number) {
                 let path = directory.join(format!("file{number:07}"));
-                write_new(&path, content.of(number, FILE))?;
+                files.create(&path, content.of(number, FILE))?;
                 number += 1;
                 beat.tick()?;
             }
         }
         Ok(())
     })?;
-    read(stage, "find", count, "find", &["tree"])?;
-    read(stage, "tar", count, "tar", &["-cf", "-", "tree"])?;
-    stage.phase("remove", End::Remount, |root, beat| {
-        remove_tree(&root.join("tree"), beat)
+    read(stage, "find", count, Walk::Find)?;
+    read(stage, "tar", count, Walk::Pack)?;
+    remove(stage)
+}
+
+/// A phase in which all of it is gone over.
+fn read(stage: &mut Stage, name: &str, count: u64, walk: Walk) -> Result<(), Error> {
+    stage.phase(name, End::Remount, |files, beat| {
+        beat.add(count);
+        files.walk(walk, Path::new(TREE))
     })
 }
 
-/// A phase in which a program reads all of it.
-fn read(
-    stage: &mut Stage<'_>,
-    name: &str,
-    count: u64,
-    program: &str,
-    arguments: &[&str],
-) -> Result<(), Error> {
-    stage.phase(name, End::Remount, |root: &Path, beat| {
-        beat.add(count);
-        drain(program, arguments, root, &[0]).map(drop)
+/// The phase in which it is removed.
+fn remove(stage: &mut Stage) -> Result<(), Error> {
+    stage.phase("remove", End::Remount, |files, beat| {
+        remove_tree(files, Path::new(TREE), beat)
     })
 }
 

@@ -1,0 +1,114 @@
+//! A file system of its own on a device, whose requests are traced from before the first mount to after the last unmount.
+
+use std::path::Path;
+
+use super::{Drops, Seen, Target};
+use crate::Error;
+use crate::capture::Capture;
+use crate::lab::{Lab, MemoryLimit, Mounted, drop_caches};
+use crate::suite::files::{Files, MountedFiles};
+
+/// One of so many parts of a bound on memory is LoamFS's cache: the rest is for the daemon itself and the kernel.
+const CACHE: u64 = 2;
+
+/// A new file system on a device.
+pub struct OnDevice {
+    // Unmounted before the device goes, and before the bound on memory does.
+    mounted: Option<Mounted>,
+    limit: Option<MemoryLimit>,
+    capture: Capture,
+    drops: Drops,
+    files: MountedFiles,
+    lab: Lab,
+}
+
+impl OnDevice {
+    /// That of a lab.
+    ///
+    /// # Errors
+    /// Those of the capture.
+    pub fn new(lab: Lab) -> Result<OnDevice, Error> {
+        Ok(OnDevice {
+            mounted: None,
+            limit: None,
+            capture: Capture::start(lab.device())?,
+            drops: Drops::new()?,
+            files: MountedFiles::new(lab.root().to_owned()),
+            lab,
+        })
+    }
+
+    /// Mounts with cold caches.
+    fn mount(&mut self, option: Option<&str>) -> Result<(), Error> {
+        self.drop_caches()?;
+        self.mounted = Some(self.lab.mount_with(option)?);
+        Ok(())
+    }
+}
+
+impl Target for OnDevice {
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
+    fn root(&self) -> Option<&Path> {
+        Some(self.files.root())
+    }
+
+    fn remount(&mut self) -> Result<(), Error> {
+        self.unmount()?;
+        self.mount(None)
+    }
+
+    /// LoamFS gets a cache that leaves room for the kernel's.
+    fn bound_memory(&mut self, bytes: Option<u64>) -> Result<bool, Error> {
+        let unmounted = self.unmount();
+        self.limit = None;
+        unmounted?;
+        let mut option = None;
+        if let Some(bytes) = bytes {
+            self.limit = MemoryLimit::enter(bytes)?;
+            option = self
+                .limit
+                .as_ref()
+                .map(|_| format!("cache={}", bytes / CACHE));
+        }
+        self.mount(option.as_deref())?;
+        Ok(self.limit.is_some())
+    }
+
+    fn drop_caches(&mut self) -> Result<(), Error> {
+        self.drops.count();
+        match &self.mounted {
+            Some(mounted) => mounted.drop_caches(),
+            None => drop_caches(),
+        }
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        match &self.mounted {
+            Some(mounted) => mounted.tell("settle"),
+            None => Ok(()),
+        }
+    }
+
+    fn data(&self) -> Result<Option<(u64, u64)>, Error> {
+        self.mounted.as_ref().map_or(Ok(None), Mounted::data)
+    }
+
+    fn unmount(&mut self) -> Result<(), Error> {
+        match self.mounted.take() {
+            Some(mounted) => mounted.unmount(),
+            None => Ok(()),
+        }
+    }
+
+    fn seen(self: Box<Self>) -> Result<Seen, Error> {
+        let trace = self.capture.stop()?;
+        Ok(Seen {
+            trace,
+            journal: self.lab.journal()?,
+            disturbed: self.drops.disturbed()?,
+        })
+    }
+}
