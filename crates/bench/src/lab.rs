@@ -6,6 +6,7 @@
 mod journal;
 mod kind;
 mod limit;
+mod mount;
 mod mounted;
 
 use std::fs::{self, File};
@@ -24,6 +25,7 @@ use crate::trace::Trace;
 
 pub use kind::Kind;
 pub use limit::MemoryLimit;
+pub use mount::Mount;
 pub use mounted::{Memory, Mounted};
 
 /// Where to work, and with what.

@@ -13,7 +13,7 @@ use clap::ValueEnum;
 
 use crate::disk::Preset;
 use crate::lab::Kind;
-use crate::results::{Results, summarise};
+use crate::results::{About, MACHINE_AT, Place, Results, shows_machine, summarise};
 use crate::table::{name, size};
 use html::{Table, escape, figure};
 
@@ -24,10 +24,10 @@ pub fn page(results: &Results) -> String {
         overview(results),
         losses::section(results),
         papers::section(results),
-        charts(results),
-        pictures(results),
+        where_traced(results, charts),
+        where_traced(results, pictures),
         emulated::section(results),
-        method(results),
+        where_traced(results, method),
     ];
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -48,6 +48,21 @@ fn kinds(results: &Results) -> Vec<Kind> {
         .collect()
 }
 
+/// Those of them that stand beside each other, on devices alike.
+fn compared(results: &Results) -> Vec<Kind> {
+    let kinds = kinds(results).into_iter();
+    kinds.filter(|kind| kind.is_compared()).collect()
+}
+
+/// A section about requests, if there are any.
+fn where_traced(results: &Results, section: fn(&Results) -> String) -> String {
+    if kinds(results).into_iter().any(Kind::is_traced) {
+        section(results)
+    } else {
+        String::new()
+    }
+}
+
 fn head(results: &Results) -> String {
     let about = &results.about;
     let again: String = again::commands(results)
@@ -55,13 +70,10 @@ fn head(results: &Results) -> String {
         .map(|command| format!("<code>{}</code><br>\n", escape(command)))
         .collect();
     format!(
-        "<h1>LoamFS measured</h1>\n\
-         <p>The papers' workloads on LoamFS and on file systems of the kernel. Each ran through a mounted directory on a \
-         loop device; every request that reached the device was traced, compared with the device's own counters, and \
-         priced by one instrument: simulated disks whose busy time counts. Seconds on this page are seconds of those \
-         disks, not of the machine.</p>\n\
+        "<h1>LoamFS measured</h1>\n<p>{}</p>\n\
          <p>loamfs {}, Linux {}, {} processors, begun {} (UTC), scale <b>{}</b>. To run it again:</p>\n\
          <p>{again}<code>loamfs bench report results.json --html report.html</code></p>\n",
+        escape(&what(about)),
         escape(&about.version),
         escape(&about.kernel),
         about.processors,
@@ -70,11 +82,27 @@ fn head(results: &Results) -> String {
     )
 }
 
+/// What was measured, in words.
+fn what(about: &About) -> String {
+    match &about.place {
+        None => "The papers' workloads on LoamFS and on file systems of the kernel. Each ran through a mounted directory on \
+                 a loop device; every request that reached the device was traced, compared with the device's own counters, \
+                 and priced by one instrument: simulated disks whose busy time counts. Seconds on this page are seconds of \
+                 those disks, not of the machine."
+            .to_owned(),
+        Some(place @ Place::Directory(_)) => format!(
+            "The papers' workloads in a directory. {place} Nothing was traced; seconds are those of the machine."
+        ),
+    }
+}
+
 /// All phases of each workload together.
 fn overview(results: &Results) -> String {
-    let mut table = Table::new(&[
+    let rows = summarise(results);
+    let mut heads = vec![
         "workload",
         "file system",
+        "machine, s",
         "hard disk, s",
         "shingled disk, s",
         "cleaning owed, s",
@@ -84,21 +112,29 @@ fn overview(results: &Results) -> String {
         "bytes written",
         "flushes",
         "runs",
-    ]);
+    ];
+    let machine = shows_machine(&rows);
+    if !machine {
+        heads.remove(MACHINE_AT);
+    }
+    let mut table = Table::new(&heads);
     let mut failures = String::new();
     let mut last = String::new();
-    for row in summarise(results) {
+    for row in rows {
         if let Some(failed) = &row.failed {
             failures += &format!(
                 "<p class=\"loss\">{} on {} failed: {}</p>\n",
                 escape(&row.case),
-                row.kind.name(),
+                escape(&row.name),
                 escape(failed)
             );
         }
-        let Some(cells) = row.figures(" to ") else {
+        let Some(mut cells) = row.figures(" to ") else {
             continue;
         };
+        if !machine {
+            cells.remove(MACHINE_AT);
+        }
         if last != row.case {
             table.group();
             last.clone_from(&row.case);

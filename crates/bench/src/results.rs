@@ -1,6 +1,7 @@
 //! What runs came to, as a file of JSON that grows from run to run.
 
 mod picture;
+mod place;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ use crate::suite::{Case, Outcome, Scale, Suite, Workload};
 use crate::trace::Uses;
 
 pub use picture::Picture;
-pub use summary::{Summary, summarise, text};
+pub use place::Place;
+pub use summary::{MACHINE_AT, Summary, shows_machine, summarise, text};
 
 /// What was run, where and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +48,9 @@ pub struct About {
     /// The emulated machine, if something ran there.
     #[serde(default)]
     pub emulated: Option<String>,
+    /// Where it ran, if not on loop devices.
+    #[serde(default)]
+    pub place: Option<Place>,
 }
 
 /// All runs.
@@ -117,7 +122,8 @@ impl Run {
                 Workload::Makedirs | Workload::Postmark | Workload::Aging | Workload::Fileserver
             );
         let mut pictures = BTreeMap::new();
-        for preset in Preset::value_variants() {
+        let presets = Preset::value_variants().iter();
+        for preset in presets.filter(|_| kind.is_traced()) {
             let priced = if shown {
                 let (priced, picture) = Picture::of(&outcome.trace, *preset, case.device);
                 pictures.insert(preset.to_string(), picture);

@@ -33,7 +33,7 @@ use crate::trace::{Trace, Uses};
 use crate::{Error, table};
 
 use stage::Stage;
-use target::OnDevice;
+use target::{InDirectory, OnDevice};
 
 pub use archive::pack_headers;
 pub use history::make as make_history;
@@ -150,6 +150,11 @@ impl Workload {
         !matches!(self, Workload::Compile | Workload::GitAging)
     }
 
+    /// Whether it can play beside what is somebody's own: `full` takes a whole file system.
+    pub const fn runs_in_directory(self) -> bool {
+        !matches!(self, Workload::Full)
+    }
+
     /// Whether it extracts the archive.
     pub const fn needs_archive(self) -> bool {
         matches!(self, Workload::Archive | Workload::Full)
@@ -207,6 +212,8 @@ pub struct Settings {
     pub archive: PathBuf,
     /// The repository of git to pull; only where that is done.
     pub repository: PathBuf,
+    /// A directory of the user's own to work in; for [`Kind::Directory`].
+    pub directory: Option<PathBuf>,
 }
 
 /// What a run came to.
@@ -242,8 +249,15 @@ impl Case {
     /// # Errors
     /// If the file system or the machine refuses.
     pub fn run(&self, settings: &Settings, kind: Kind) -> Result<Outcome, Error> {
-        let lab = Lab::with(&settings.tools, kind, self.device, &[])?;
-        let mut stage = Stage::new(OnDevice::new(lab)?)?;
+        let mut stage = match (kind, &settings.directory) {
+            (Kind::Directory, Some(directory)) => {
+                Stage::new(InDirectory::new(directory, &settings.tools.loamfs)?)?
+            }
+            _ => {
+                let lab = Lab::with(&settings.tools, kind, self.device, &[])?;
+                Stage::new(OnDevice::new(lab)?)?
+            }
+        };
         self.play(&mut stage, settings)?;
         stage.finish()
     }

@@ -83,13 +83,8 @@ impl EmulateArgs {
         let all = self.plan.cases()?.into_iter();
         let (cases, without): (Vec<Case>, Vec<Case>) =
             all.partition(|case| case.workload.runs_emulated());
-        match without.first().filter(|_| !self.plan.only.is_empty()) {
-            None => Ok(cases),
-            Some(case) => Err(Error::Lacking(format!(
-                "{} does not run in the emulated machine, which has no compiler and no git",
-                case.name
-            ))),
-        }
+        let place = "in the emulated machine, which has no compiler and no git";
+        self.plan.unless_named(cases, without, place)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use clap::builder::{EnumValueParser, TypedValueParser};
 
 use super::{print, tell};
 use crate::lab::Kind;
@@ -37,7 +38,7 @@ pub struct Plan {
     #[arg(long, value_name = "GIB", requires = "only", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
     device: Option<u64>,
     /// Only these file systems.
-    #[arg(long = "fs", value_name = "NAME")]
+    #[arg(long = "fs", value_name = "NAME", value_parser = EnumValueParser::<Kind>::new().try_map(on_a_device))]
     pub kinds: Vec<Kind>,
     /// Keep the traces in this directory.
     #[arg(long, value_name = "DIR")]
@@ -70,6 +71,7 @@ impl Plan {
             archive: self.archive.as_ref().map(|path| path.display().to_string()),
             repository: None,
             emulated: None,
+            place: None,
         }
     }
 
@@ -100,6 +102,22 @@ impl Plan {
         // Several sizes of a workload may have become one.
         cases.dedup();
         Ok(cases)
+    }
+
+    /// The workloads that run in some place, if those that do not were not asked for by name.
+    pub fn unless_named(
+        &self,
+        cases: Vec<Case>,
+        without: Vec<Case>,
+        place: &str,
+    ) -> Result<Vec<Case>, Error> {
+        match without.first().filter(|_| !self.only.is_empty()) {
+            None => Ok(cases),
+            Some(case) => Err(Error::Lacking(format!(
+                "{} does not run {place}",
+                case.name
+            ))),
+        }
     }
 
     /// The directory to work in, made if it must.
@@ -180,6 +198,15 @@ impl Plan {
                 Run::failed(case, kind, run, &error)
             }
         }
+    }
+}
+
+/// A file system that can be made on a device.
+fn on_a_device(kind: Kind) -> Result<Kind, &'static str> {
+    if kind.is_compared() {
+        Ok(kind)
+    } else {
+        Err("it has an option of its own")
     }
 }
 

@@ -99,6 +99,7 @@ mod tests {
             archive: None,
             repository: None,
             emulated: (kind == Kind::F2fs).then(|| "a machine".into()),
+            place: None,
         });
         let case = &Workload::Smallfile.cases(Scale::Tiny)[0];
         results.push(Run::failed(case, kind, 1, &Error::NotRoot));

@@ -7,15 +7,16 @@ use clap::Args;
 
 use super::plan::{Plan, go_on};
 use super::{need_root, tell, this_program};
-use crate::lab::{Kind, Tools};
-use crate::results::{About, Results};
+use crate::lab::{Kind, Mount, Tools};
+use crate::results::{About, Place, Results};
 use crate::suite::{Case, Outcome, Settings, Workload, make_history};
 use crate::{Error, cleanup};
 
 /// Run the papers' workloads on LoamFS and the kernel's file systems, on loop devices whose requests are traced and
 /// priced on disks of a model (root).
 ///
-/// What is in the file of results already is not run again.
+/// What is in the file of results already is not run again. In a directory of your own (`--directory`) nothing is traced:
+/// there this machine's seconds count.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -26,6 +27,10 @@ pub struct RunArgs {
     /// Mount options for LoamFS.
     #[arg(short, long)]
     options: Option<String>,
+    /// Work in a new directory in this one, on whatever file system is mounted there, and remove it afterwards. Without
+    /// root caches stay warm.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["kinds", "device", "traces", "options"])]
+    directory: Option<PathBuf>,
 }
 
 /// How often a run is repeated that somebody disturbed.
@@ -33,17 +38,36 @@ const ATTEMPTS: u32 = 5;
 
 impl RunArgs {
     pub fn run(self) -> Result<(), Error> {
-        need_root()?;
+        if self.directory.is_none() {
+            need_root()?;
+        } else if need_root().is_err() {
+            tell("only root can drop caches: they stay warm between phases");
+        }
         cleanup::on_signals()?;
         let mut results = self.results()?;
-        let cases = self.plan.cases()?;
+        let cases = self.cases()?;
         let (settings, _made) = self.settings(&cases)?;
         let kinds = match self.plan.kinds.as_slice() {
-            [] => &Kind::HERE,
+            _ if self.directory.is_some() => &[Kind::Directory],
+            [] => &Kind::HERE[..],
             kinds => kinds,
         };
         let run = |case: &Case, kind| undisturbed(&settings, case, kind);
         self.plan.carry_out(&mut results, &cases, kinds, run)
+    }
+
+    /// Those that can be run there.
+    fn cases(&self) -> Result<Vec<Case>, Error> {
+        let there = |case: &Case| self.directory.is_none() || case.workload.runs_in_directory();
+        let (cases, without) = self.plan.cases()?.into_iter().partition(there);
+        self.plan
+            .unless_named(cases, without, "in a directory, which it would fill")
+    }
+
+    /// Where it runs, if not on loop devices.
+    fn place(&self) -> Result<Option<Place>, Error> {
+        let mount = self.directory.as_deref().map(Mount::of).transpose()?;
+        Ok(mount.map(Place::Directory))
     }
 
     /// Those to add to.
@@ -56,6 +80,7 @@ impl RunArgs {
             emulated: earlier
                 .as_ref()
                 .and_then(|results| results.about.emulated.clone()),
+            place: self.place()?,
             ..self.plan.about()
         };
         match earlier {
@@ -97,6 +122,7 @@ impl RunArgs {
             scale: self.plan.scale,
             archive,
             repository,
+            directory: self.directory.clone(),
         };
         Ok((settings, made))
     }
@@ -114,4 +140,45 @@ fn undisturbed(settings: &Settings, case: &Case, kind: Kind) -> Result<Outcome, 
     Err(Error::Lacking(format!(
         "caches were dropped by somebody else during each of {ATTEMPTS} runs"
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: RunArgs,
+    }
+
+    fn parsed(line: &str) -> Result<RunArgs, clap::Error> {
+        let words = std::iter::once("run").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.args)
+    }
+
+    #[test]
+    fn what_makes_no_sense_together_is_refused() {
+        for line in [
+            "--out x --directory d --fs ext4",
+            "--out x --directory d --options cache=1G",
+            "--out x --directory d --traces t",
+            "--out x --directory d --only aging --device 4",
+            "--out x --fs directory",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_not_filled() {
+        let all = parsed("--out x --directory d --suite full").unwrap();
+        let full = |case: &Case| case.workload == Workload::Full;
+        assert!(!all.cases().unwrap().iter().any(full));
+        let named = parsed("--out x --directory d --only full").unwrap();
+        let said = named.cases().unwrap_err().to_string();
+        assert!(said.contains("does not run in a directory"), "{said}");
+    }
 }

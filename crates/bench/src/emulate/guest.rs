@@ -98,6 +98,7 @@ fn work() -> Result<Outcome, Error> {
         scale: job.scale,
         archive: ARCHIVE.into(),
         repository: PathBuf::new(),
+        directory: None,
     };
     job.case.run(&settings, job.kind)
 }

@@ -32,9 +32,13 @@ pub fn sectors(kind: Kind, device: &Path) -> Result<Vec<Range<u64>>, Error> {
                 .arg(device);
             Ok(xfs(&run(&mut command)?).into_iter().collect())
         }
-        Kind::Loam | Kind::Ext2 | Kind::Btrfs | Kind::F2fs | Kind::F2fsLarge | Kind::Nilfs2 => {
-            Ok(Vec::new())
-        }
+        Kind::Loam
+        | Kind::Ext2
+        | Kind::Btrfs
+        | Kind::F2fs
+        | Kind::F2fsLarge
+        | Kind::Nilfs2
+        | Kind::Directory => Ok(Vec::new()),
     }
 }
 

@@ -40,6 +40,9 @@ pub enum Kind {
     Nilfs2,
     /// ext4 in the emulated machine, which shows by how much that machine differs from this one.
     Ext4Emulated,
+    /// Whatever is mounted where a directory of the user's own is.
+    #[value(hide = true)]
+    Directory,
 }
 
 /// An identity and seed, so that directories hash alike in every run.
@@ -64,6 +67,19 @@ impl Kind {
         Kind::Ext4Emulated,
     ];
 
+    /// That of the user's own, which no device is made for.
+    pub const OWN: [Kind; 1] = [Kind::Directory];
+
+    /// Whether requests to its device are traced, and priced.
+    pub const fn is_traced(self) -> bool {
+        !matches!(self, Kind::Directory)
+    }
+
+    /// Whether it stands beside others on devices like theirs.
+    pub fn is_compared(self) -> bool {
+        !Kind::OWN.contains(&self)
+    }
+
     /// Its name in tables.
     pub const fn name(self) -> &'static str {
         match self {
@@ -77,13 +93,14 @@ impl Kind {
             Kind::F2fsLarge => "F2FS-large",
             Kind::Nilfs2 => "NILFS2",
             Kind::Ext4Emulated => "ext4-emulated",
+            Kind::Directory => "directory",
         }
     }
 
     /// The program that formats it; LoamFS does so itself.
     const fn formatter(self) -> Option<&'static str> {
         match self {
-            Kind::Loam => None,
+            Kind::Loam | Kind::Directory => None,
             Kind::Ext2 => Some("mkfs.ext2"),
             Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => Some("mkfs.ext4"),
             Kind::Xfs => Some("mkfs.xfs"),
@@ -101,7 +118,7 @@ impl Kind {
         };
         let extended = format!("hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
         match self {
-            Kind::Loam => command.args(["mkfs", "--force", "--quiet"]),
+            Kind::Loam | Kind::Directory => command.args(["mkfs", "--force", "--quiet"]),
             Kind::Ext2 | Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => {
                 command.args(["-q", "-F", "-U", UUID, "-E", &extended])
             }
@@ -119,7 +136,7 @@ impl Kind {
     /// Type and options of a mount by the kernel.
     pub(super) const fn mount_type(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Loam => ("fuse", ""),
+            Kind::Loam | Kind::Directory => ("fuse", ""),
             Kind::Ext2 => ("ext2", ""),
             Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => ("ext4", "nodiscard"),
             Kind::Xfs => ("xfs", "nodiscard"),
@@ -153,8 +170,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_runs_here_or_in_the_emulated_machine() {
-        let all = [&Kind::HERE[..], &Kind::EMULATED[..]].concat();
+    fn every_kind_runs_somewhere() {
+        let all = [&Kind::HERE[..], &Kind::EMULATED[..], &Kind::OWN[..]].concat();
         assert_eq!(all, Kind::value_variants());
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 
 use crate::lab::Kind;
-use crate::results::Results;
+use crate::results::{Place, Results};
 use crate::suite::{Case, Workload};
 use crate::table::name;
 
@@ -13,7 +13,12 @@ use crate::table::name;
 /// machine.
 pub fn commands(results: &Results) -> Vec<String> {
     let mut commands = Vec::new();
-    for (verb, kinds) in [("run", &Kind::HERE[..]), ("emulate", &Kind::EMULATED[..])] {
+    let groups = [
+        ("run", &Kind::HERE[..]),
+        ("emulate", &Kind::EMULATED[..]),
+        ("run", &Kind::OWN[..]),
+    ];
+    for (verb, kinds) in groups {
         let runs = results.runs.iter().filter(|run| kinds.contains(&run.kind));
         let (mut usual, mut resized): (Vec<&Case>, Vec<&Case>) = runs
             .map(|run| &run.case)
@@ -26,12 +31,10 @@ pub fn commands(results: &Results) -> Vec<String> {
             commands.push(command + &only(results, verb, &usual));
         }
         for case in resized {
-            let size = format!(
-                " --only {} --count {} --device {}",
-                name(&case.workload),
-                case.count,
-                case.device >> 30
-            );
+            let mut size = format!(" --only {} --count {}", name(&case.workload), case.count);
+            if results.about.place.is_none() {
+                size += &format!(" --device {}", case.device >> 30);
+            }
             commands.push(command(results, verb, kinds, &[case]) + &size);
         }
     }
@@ -57,7 +60,12 @@ fn command(results: &Results, verb: &str, kinds: &[Kind], cases: &[&Case]) -> St
         command += &format!(" --runs {runs}");
     }
     let ran = |kind: &&Kind| of_these(**kind).next().is_some();
-    if !kinds.iter().all(|kind| ran(&kind)) {
+    if verb == "run"
+        && let Some(place) = &about.place
+    {
+        command += &place.arguments();
+    }
+    if kinds != Kind::OWN && !kinds.iter().all(|kind| ran(&kind)) {
         for kind in kinds.iter().filter(ran) {
             command += &format!(" --fs {}", name(kind));
         }
@@ -80,7 +88,11 @@ fn only(results: &Results, verb: &str, cases: &[&Case]) -> String {
     let ran: BTreeSet<Workload> = cases.iter().map(|case| case.workload).collect();
     let suite = results.about.suite.workloads().into_iter();
     let all: BTreeSet<Workload> = suite
-        .filter(|workload| verb == "run" || workload.runs_emulated())
+        .filter(|workload| match (verb, &results.about.place) {
+            ("emulate", _) => workload.runs_emulated(),
+            (_, Some(Place::Directory(_))) => workload.runs_in_directory(),
+            _ => true,
+        })
         .collect();
     if ran == all {
         return String::new();
@@ -111,6 +123,7 @@ mod tests {
             archive: None,
             repository: None,
             emulated: None,
+            place: None,
         })
     }
 

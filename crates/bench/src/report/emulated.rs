@@ -79,6 +79,7 @@ mod tests {
             archive: None,
             repository: None,
             emulated: emulated.map(str::to_owned),
+            place: None,
         };
         Results::new(about)
     }

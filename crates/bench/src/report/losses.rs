@@ -2,8 +2,8 @@
 
 use clap::ValueEnum;
 
+use super::compared;
 use super::html::{Table, escape};
-use super::kinds;
 use crate::disk::{Preset, Tally};
 use crate::lab::Kind;
 use crate::results::Results;
@@ -23,6 +23,9 @@ struct Loss {
 
 /// The section.
 pub fn section(results: &Results) -> String {
+    if compared(results).is_empty() {
+        return String::new();
+    }
     let losses = find(results);
     let mut out = String::from("<h2>Where LoamFS loses</h2>\n");
     if losses.is_empty() {
@@ -89,7 +92,7 @@ fn find(results: &Results) -> Vec<Loss> {
                     let median = results.median(case, kind, *preset, &[&phase.name]);
                     median.map(|(tally, ..)| tally)
                 };
-                let peers = kinds(results)
+                let peers = compared(results)
                     .into_iter()
                     .filter(|kind| !matches!(kind, Kind::Loam | Kind::Ext4Emulated));
                 let best = peers
@@ -117,7 +120,12 @@ fn find(results: &Results) -> Vec<Loss> {
 
 /// Workloads for which there is nothing to compare.
 fn missing(results: &Results) -> String {
-    let without = |case: &&str| results.of(case, Kind::Loam).is_empty();
+    let peers = |case: &str| {
+        compared(results)
+            .iter()
+            .any(|kind| !results.of(case, *kind).is_empty())
+    };
+    let without = |case: &&str| results.of(case, Kind::Loam).is_empty() && peers(case);
     let cases: Vec<&str> = results.cases().into_iter().filter(without).collect();
     if cases.is_empty() {
         return String::new();

@@ -1,7 +1,7 @@
 //! The papers' tables beside ours. Their figures are of their machines, disks and sizes.
 
+use super::compared;
 use super::html::{Table, escape};
-use super::kinds;
 use crate::disk::{Preset, Tally};
 use crate::lab::Kind;
 use crate::results::Results;
@@ -390,6 +390,9 @@ const TOPICS: &[Topic] = &[
 
 /// The section.
 pub fn section(results: &Results) -> String {
+    if compared(results).is_empty() {
+        return String::new();
+    }
     let mut out = String::from("<h2>The papers' tables, and ours</h2>\n");
     for topic in TOPICS {
         let cases: Vec<&str> = results
@@ -415,7 +418,7 @@ pub fn section(results: &Results) -> String {
 
 fn is_of(results: &Results, case: &str, workload: Workload) -> bool {
     let mut runs = results.runs.iter();
-    runs.any(|run| run.case.name == case && run.case.workload == workload)
+    runs.any(|run| run.kind.is_compared() && run.case.name == case && run.case.workload == workload)
 }
 
 fn theirs(topic: &Topic) -> String {
@@ -440,7 +443,7 @@ fn ours(results: &Results, topic: &Topic, cases: &[&str]) -> String {
     let mut table = Table::new(&headings);
     for case in cases {
         table.group();
-        for kind in kinds(results) {
+        for kind in compared(results) {
             let Some(run) = results.of(case, kind).first().copied() else {
                 continue;
             };

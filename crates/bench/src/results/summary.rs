@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-use super::{PhaseResult, Results, Run};
+use super::{PhaseResult, Place, Results, Run};
 use crate::disk::{Preset, Tally};
 use crate::lab::Kind;
 use crate::table::{columns, size};
@@ -15,7 +15,11 @@ pub struct Summary {
     pub case: String,
     /// The file system.
     pub kind: Kind,
-    /// The run with the median time on the first disk, all its phases together; by disk.
+    /// Its name.
+    pub name: String,
+    /// Median, least and most seconds of the machine, where that is the user's own.
+    pub machine: Option<(f64, f64, f64)>,
+    /// The run with the median time on the first disk, all its phases together; by disk. Empty where nothing was traced.
     pub totals: Vec<Tally>,
     /// Least and most seconds on each disk.
     pub spread: Vec<(f64, f64)>,
@@ -90,6 +94,14 @@ impl Results {
         middle.map_or_else(Uses::default, |(run, _)| run.uses(phases))
     }
 
+    /// The median run by the seconds of this machine, with the least and the most; `None` without runs.
+    pub fn median_machine(&self, case: &str, kind: Kind) -> Option<(f64, f64, f64)> {
+        let seconds = |run: &Run| run.phases.iter().map(|phase| phase.machine_seconds).sum();
+        let mut all: Vec<f64> = self.of(case, kind).into_iter().map(seconds).collect();
+        all.sort_by(f64::total_cmp);
+        Some((*all.get(all.len() / 2)?, *all.first()?, *all.last()?))
+    }
+
     fn by_seconds(
         &self,
         case: &str,
@@ -97,7 +109,7 @@ impl Results {
         preset: Preset,
         phases: &[&str],
     ) -> Vec<(&Run, Tally)> {
-        let runs = self.of(case, kind).into_iter();
+        let runs = self.of(case, kind).into_iter().filter(|_| kind.is_traced());
         let mut totals: Vec<(&Run, Tally)> =
             runs.map(|run| (run, run.total(preset, phases))).collect();
         totals.sort_by(|a, b| a.1.seconds.total_cmp(&b.1.seconds));
@@ -127,9 +139,16 @@ pub fn summarise(results: &Results) -> Vec<Summary> {
                 .iter()
                 .filter(of_kind)
                 .find_map(|run| run.failed.clone());
+            let place = results.about.place.as_ref();
+            let own_name = place.filter(|_| *kind == Kind::Directory);
+            let machine = place.and_then(|_| results.median_machine(case, *kind));
             rows.push(Summary {
                 case: case.to_owned(),
                 kind: *kind,
+                name: own_name
+                    .and_then(Place::file_system)
+                    .unwrap_or_else(|| kind.name().to_owned()),
+                machine,
                 totals,
                 spread,
                 runs: results.of(case, *kind).len(),
@@ -140,61 +159,93 @@ pub fn summarise(results: &Results) -> Vec<Summary> {
     rows
 }
 
+/// Headings of [`Summary::figures`]. The machine's seconds stand there if some row has them.
+const HEAD: [&str; 12] = [
+    "workload",
+    "file system",
+    MACHINE,
+    "disk s",
+    "shingled s",
+    "owed s",
+    "reads",
+    "of",
+    "writes",
+    "of",
+    "flushes",
+    "runs",
+];
+
+/// The heading of the machine's seconds.
+const MACHINE: &str = "machine s";
+/// The place of the machine's seconds in [`Summary::figures`].
+pub const MACHINE_AT: usize = 2;
+
 /// The rows as text.
 pub fn text(rows: &[Summary]) -> String {
-    let head = [
-        "workload",
-        "file system",
-        "disk s",
-        "shingled s",
-        "owed s",
-        "reads",
-        "of",
-        "writes",
-        "of",
-        "flushes",
-        "runs",
-    ];
-    let mut cells = vec![head.map(str::to_owned).to_vec()];
+    let mut cells = vec![HEAD.map(str::to_owned).to_vec()];
     let mut failures = String::new();
     for row in rows {
         cells.push(row.cells());
         if let Some(failed) = &row.failed {
-            failures += &format!("{} on {} failed: {failed}\n", row.case, row.kind.name());
+            failures += &format!("{} on {} failed: {failed}\n", row.case, row.name);
         }
     }
+    if !shows_machine(rows) {
+        cells
+            .iter_mut()
+            .filter(|row| row.len() == HEAD.len())
+            .for_each(|row| drop(row.remove(MACHINE_AT)));
+    }
     columns(&cells, 2) + &failures
+}
+
+/// Whether some row has seconds of the machine to show.
+pub fn shows_machine(rows: &[Summary]) -> bool {
+    rows.iter().any(|row| row.machine.is_some())
 }
 
 impl Summary {
     fn cells(&self) -> Vec<String> {
         self.figures("-").unwrap_or_else(|| {
-            let (case, kind) = (self.case.clone(), self.kind.name().to_owned());
-            vec![case, kind, "failed".into()]
+            let (case, name) = (self.case.clone(), self.name.clone());
+            vec![case, name, "failed".into()]
         })
     }
 
-    /// The row's cells, `to` between the least and the most of several runs; `None` if none counts.
+    /// The row's cells, `to` between the least and the most of several runs, the machine's seconds the third of them;
+    /// `None` if no run counts.
     pub fn figures(&self, to: &str) -> Option<Vec<String>> {
-        let [disk, shingled] = self.totals.as_slice() else {
+        if self.runs == 0 {
             return None;
+        }
+        let spread = |least: f64, most: f64| match self.runs {
+            0 | 1 => String::new(),
+            _ => format!(" ({least:.1}{to}{most:.1})"),
         };
-        let spread = |index: usize| match self.spread[index] {
-            _ if self.runs < 2 => String::new(),
-            (least, most) => format!(" ({least:.1}{to}{most:.1})"),
-        };
-        Some(vec![
-            self.case.clone(),
-            self.kind.name().to_owned(),
-            format!("{:.2}{}", disk.seconds, spread(0)),
-            format!("{:.2}{}", shingled.seconds, spread(1)),
-            format!("{:.1}", shingled.owed_seconds),
-            disk.read.requests.to_string(),
-            size(disk.read.bytes),
-            disk.written.requests.to_string(),
-            size(disk.written.bytes),
-            disk.flushes.to_string(),
-            self.runs.to_string(),
-        ])
+        let machine = self
+            .machine
+            .map(|(seconds, least, most)| format!("{seconds:.2}{}", spread(least, most)));
+        let mut cells = vec![self.case.clone(), self.name.clone()];
+        cells.push(machine.unwrap_or_default());
+        match (self.totals.as_slice(), self.spread.as_slice()) {
+            ([disk, shingled], [of_disk, of_shingled]) => cells.extend([
+                format!("{:.2}{}", disk.seconds, spread(of_disk.0, of_disk.1)),
+                format!(
+                    "{:.2}{}",
+                    shingled.seconds,
+                    spread(of_shingled.0, of_shingled.1)
+                ),
+                format!("{:.1}", shingled.owed_seconds),
+                disk.read.requests.to_string(),
+                size(disk.read.bytes),
+                disk.written.requests.to_string(),
+                size(disk.written.bytes),
+                disk.flushes.to_string(),
+            ]),
+            // Nothing was traced.
+            _ => cells.extend(std::iter::repeat_n("-".to_owned(), HEAD.len() - 4)),
+        }
+        cells.push(self.runs.to_string());
+        Some(cells)
     }
 }

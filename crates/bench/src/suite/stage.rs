@@ -78,15 +78,20 @@ impl Stage {
     /// # Errors
     /// As [`Target::remount`].
     pub fn new(target: impl Target + 'static) -> Result<Stage, Error> {
-        let mut stage = Stage {
-            target: Box::new(target),
-            marks: Vec::new(),
-            prefix: String::new(),
-        };
+        let mut stage = Stage::mounted(target);
         let start = Start::now("setup-mount");
         stage.target.remount()?;
         stage.marks.push(start.end(0));
         Ok(stage)
+    }
+
+    /// A stage on a target that is mounted already.
+    pub fn mounted(target: impl Target + 'static) -> Stage {
+        Stage {
+            target: Box::new(target),
+            marks: Vec::new(),
+            prefix: String::new(),
+        }
     }
 
     /// Runs a phase.

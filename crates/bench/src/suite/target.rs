@@ -1,6 +1,7 @@
 //! What workloads are run on: files, and what stands below them.
 
 mod device;
+mod directory;
 
 use std::fs;
 use std::ops::Range;
@@ -11,6 +12,7 @@ use crate::Error;
 use crate::trace::Trace;
 
 pub use device::OnDevice;
+pub use directory::InDirectory;
 
 /// A file system under a workload. It is not mounted before the first [`Target::remount`].
 ///

@@ -24,6 +24,10 @@ pub struct MountEntry {
     pub fstype: OsString,
     /// What is mounted: a device, or the name the mounter chose.
     pub source: OsString,
+    /// Options of the mount, a comma between them.
+    pub options: OsString,
+    /// Options of the file system, likewise.
+    pub super_options: OsString,
     /// The mount, or the file system, refuses writes.
     pub read_only: bool,
 }
@@ -85,6 +89,8 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
         path: path.into(),
         fstype,
         source,
+        options: unescape(options),
+        super_options: unescape(super_options),
         read_only: is_read_only(options) || is_read_only(super_options),
     })
 }
@@ -138,6 +144,8 @@ mod tests {
         assert_eq!(entry.subtype(), Some(OsStr::new("loamfs")));
         assert!(entry.is_block());
         assert_eq!(entry.source, "/dev/loop0");
+        assert_eq!(entry.options, "rw,noatime");
+        assert_eq!(entry.super_options, "ro,user_id=0");
         assert!(entry.read_only);
     }
 

@@ -1,0 +1,141 @@
+//! A place of the user's own that workloads ran in, instead of loop devices.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::lab::Mount;
+
+/// A place of the user's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// A directory on a file system that was mounted already.
+    Directory(Mount),
+}
+
+impl Place {
+    /// How `loamfs bench run` is told.
+    pub fn arguments(&self) -> String {
+        match self {
+            Place::Directory(mount) => format!(" --directory {}", mount.directory.display()),
+        }
+    }
+
+    /// The file system's name in tables; `None` where there were several.
+    pub fn file_system(&self) -> Option<String> {
+        match self {
+            Place::Directory(mount) => Some(format!(
+                "{} at {}",
+                mount.file_system,
+                mount.directory.display()
+            )),
+        }
+    }
+}
+
+/// In a sentence.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Directory(mount) => write!(
+                f,
+                "In {} on {} ({}), mounted from {} with {}.",
+                mount.directory.display(),
+                mount.mountpoint.display(),
+                mount.file_system,
+                mount.source,
+                mount.options
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::Kind;
+    use crate::report::page;
+    use crate::results::{About, Results, Run, summarise, text};
+    use crate::suite::{Outcome, Scale, Suite, Workload};
+    use crate::trace::Uses;
+
+    fn results(place: Option<Place>, kind: Kind, trace: &str) -> Results {
+        let mut results = Results::new(About {
+            version: String::new(),
+            kernel: String::new(),
+            processors: 1,
+            began: 0,
+            suite: Suite::Papers,
+            scale: Scale::Tiny,
+            seed: 1,
+            options: None,
+            archive: None,
+            repository: None,
+            emulated: None,
+            place,
+        });
+        let outcome = Outcome {
+            trace: trace.parse().unwrap(),
+            seconds: vec![1.25],
+            uses: vec![Uses::default()],
+            disturbed: false,
+        };
+        let case = &Workload::Smallfile.cases(Scale::Tiny)[0];
+        results.push(Run::new(case, kind, 1, &outcome));
+        results
+    }
+
+    fn directory() -> Place {
+        Place::Directory(Mount {
+            directory: "/srv/data/try".into(),
+            mountpoint: "/srv/data".into(),
+            file_system: "ext4".into(),
+            source: "/dev/sdx1".into(),
+            options: "rw,noatime".into(),
+        })
+    }
+
+    #[test]
+    fn in_a_directory_the_seconds_of_the_machine_stand_in_place_of_the_disks() {
+        let results = results(
+            Some(directory()),
+            Kind::Directory,
+            "P 1 make -1\nP 2 make 1\n",
+        );
+        assert!(results.runs[0].phases[0].disks.is_empty());
+        let rows = text(&summarise(&results));
+        let words = |line: &str| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        let lines: Vec<_> = rows.lines().map(words).collect();
+        assert_eq!(lines[0][3..6], ["machine", "s", "disk"]);
+        assert_eq!(
+            lines[1][..6],
+            ["smallfile", "ext4", "at", "/srv/data/try", "1.25", "-"]
+        );
+        let page = page(&results);
+        assert!(
+            page.contains("(ext4), mounted from /dev/sdx1 with rw,noatime"),
+            "{page}"
+        );
+        assert!(page.contains("--directory /srv/data/try"), "{page}");
+        assert!(
+            !page.contains("<svg") && !page.contains("hFS, Table"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn on_loop_devices_the_machine_has_no_column() {
+        let results = results(None, Kind::Ext4, "P 1 make -1\n2 W 0 8\nP 3 make 1\n");
+        let rows = text(&summarise(&results));
+        assert!(
+            !rows.contains("machine") && !rows.contains("1.25"),
+            "{rows}"
+        );
+        assert!(page(&results).contains("<svg"));
+    }
+}
