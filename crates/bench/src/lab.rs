@@ -1,13 +1,14 @@
 //! An image file on a loop device: formatted, mounted, measured, and taken away again whatever happens. Needs root.
 //!
 //! The loop device bypasses the page cache of the image, and poses as a rotating disk without a scheduler, so that
-//! every file system on it sees the same device and its requests are its own.
+//! every file system on it sees the same device and its requests are its own. A device of the user's own stays as it is.
 
 mod journal;
 mod kind;
 mod limit;
 mod mount;
 mod mounted;
+mod whole;
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -27,6 +28,7 @@ pub use kind::Kind;
 pub use limit::MemoryLimit;
 pub use mount::Mount;
 pub use mounted::{Memory, Mounted};
+pub use whole::WholeDevice;
 
 /// Where to work, and with what.
 #[derive(Clone, Debug)]
@@ -39,7 +41,7 @@ pub struct Tools {
     pub options: Option<String>,
     /// Directory that keeps the traces, numbered.
     pub traces: Option<PathBuf>,
-    /// A block device that is written over, instead of an image on a loop device.
+    /// A block device that is written over, instead of an image on a loop device. Its settings stay as they are.
     pub device: Option<PathBuf>,
 }
 
@@ -93,7 +95,9 @@ impl Device {
             direct_io: true,
             ..LoopOptions::default()
         };
-        Ok(Device::Loop(LoopDevice::attach(path, options)?))
+        let device = LoopDevice::attach(path, options)?;
+        pose_as_disk(device.path())?;
+        Ok(Device::Loop(device))
     }
 }
 
@@ -131,7 +135,6 @@ impl Lab {
             Some(path) => Device::Whole(path.clone()),
             None => Device::image(&image, size)?,
         };
-        pose_as_disk(device.path())?;
         let lab = Lab {
             tools: tools.clone(),
             kind,
@@ -284,8 +287,11 @@ pub fn space(root: &Path) -> Result<(u64, u64), Error> {
     Ok((bytes(used), bytes(figures.f_blocks)))
 }
 
-/// Settings of the queue that every file system gets alike.
-fn pose_as_disk(device: &Path) -> Result<(), Error> {
+/// Gives a device's queue the settings of a rotating disk, the same for every file system.
+///
+/// # Errors
+/// Without root.
+pub fn pose_as_disk(device: &Path) -> Result<(), Error> {
     let name = device.file_name().unwrap_or_default();
     let queue = Path::new("/sys/block").join(name).join("queue");
     for (file, value) in [

@@ -90,6 +90,11 @@ fn what(about: &About) -> String {
                  and priced by one instrument: simulated disks whose busy time counts. Seconds on this page are seconds of \
                  those disks, not of the machine."
             .to_owned(),
+        Some(place @ Place::Device(_)) => format!(
+            "The papers' workloads on LoamFS and on file systems of the kernel. {place} Each was made there in turn; every \
+             request that reached the device was traced, compared with the device's own counters, and priced by one \
+             instrument: simulated disks whose busy time counts. The seconds of the machine itself stand beside them."
+        ),
         Some(place @ Place::Directory(_)) => format!(
             "The papers' workloads in a directory. {place} Nothing was traced; seconds are those of the machine."
         ),
@@ -226,11 +231,21 @@ fn pictures(results: &Results) -> String {
 }
 
 fn method(results: &Results) -> String {
-    let devices = results.runs.iter().map(|run| run.case.device);
+    let devices = match &results.about.place {
+        Some(_) => "<li>The device kept the settings of its queue;".to_owned(),
+        None => {
+            let devices = results.runs.iter().map(|run| run.case.device);
+            format!(
+                "<li>Devices of {} on loop devices with direct I/O, rotational, scheduler none, read-ahead 128 KiB;",
+                devices
+                    .max()
+                    .map_or_else(String::new, |bytes| format!("up to {}", size(bytes)))
+            )
+        }
+    };
     format!(
         "<h2>How it was measured</h2>\n<ul>\n\
-         <li>Devices of {} on loop devices with direct I/O, rotational, scheduler none, read-ahead 128 KiB; no discard, \
-         noatime. mkfs defaults, but for lazy initialisation off and fixed hash seeds; ext4-journal has the largest \
+         {devices} no discard, noatime. mkfs defaults, but for lazy initialisation off and fixed hash seeds; ext4-journal has the largest \
          journal that the device allows. mkfs is not traced.</li>\n\
          <li>A phase includes its write-back: sync, unmount, all caches dropped, mount (PostMark and the file server: \
          sync). A sync every 5,000 operations, in ageing every 1,000.</li>\n\
@@ -243,10 +258,7 @@ fn method(results: &Results) -> String {
          compare proportions, not seconds.</li>\n\
          <li>Caches are cold where a phase says so because they were dropped. Where single files are read warm, memory is \
          bounded by a memory cgroup, which does not charge XFS's buffers: XFS keeps more metadata than the others may. \
-         On a machine without such groups that phase is called <i>warm-unbounded</i> and stands in no table.</li>\n</ul>\n",
-        devices
-            .max()
-            .map_or_else(String::new, |bytes| format!("up to {}", size(bytes))),
+         On a machine without such groups that phase is called <i>warm-unbounded</i> and stands in no table.</li>\n</ul>\n"
     )
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::plan::{Plan, go_on};
 use super::{need_root, tell, this_program};
-use crate::lab::{Kind, Mount, Tools};
+use crate::lab::{Kind, Mount, Tools, WholeDevice};
 use crate::results::{About, Place, Results};
 use crate::suite::{Case, Outcome, Settings, Workload, make_history};
 use crate::{Error, cleanup};
@@ -16,7 +16,7 @@ use crate::{Error, cleanup};
 /// priced on disks of a model (root).
 ///
 /// What is in the file of results already is not run again. In a directory of your own (`--directory`) nothing is traced:
-/// there this machine's seconds count.
+/// there this machine's seconds count. On a device of your own (`--on`) they stand beside the disks'.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -31,6 +31,12 @@ pub struct RunArgs {
     /// root caches stay warm.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["kinds", "device", "traces", "options"])]
     directory: Option<PathBuf>,
+    /// Make each file system on this whole device in turn, in place of loop devices. All on it is lost.
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["directory", "device"])]
+    on: Option<PathBuf>,
+    /// What is on the device may be lost.
+    #[arg(long, requires = "on")]
+    force: bool,
 }
 
 /// How often a run is repeated that somebody disturbed.
@@ -44,8 +50,9 @@ impl RunArgs {
             tell("only root can drop caches: they stay warm between phases");
         }
         cleanup::on_signals()?;
-        let mut results = self.results()?;
-        let cases = self.cases()?;
+        let place = self.place()?;
+        let mut results = self.results(place.clone())?;
+        let cases = self.cases(place.as_ref())?;
         let (settings, _made) = self.settings(&cases)?;
         let kinds = match self.plan.kinds.as_slice() {
             _ if self.directory.is_some() => &[Kind::Directory],
@@ -57,21 +64,28 @@ impl RunArgs {
     }
 
     /// Those that can be run there.
-    fn cases(&self) -> Result<Vec<Case>, Error> {
+    fn cases(&self, place: Option<&Place>) -> Result<Vec<Case>, Error> {
         let there = |case: &Case| self.directory.is_none() || case.workload.runs_in_directory();
-        let (cases, without) = self.plan.cases()?.into_iter().partition(there);
+        let mut cases = self.plan.cases()?;
+        if let Some(Place::Device(device)) = place {
+            cases.iter_mut().for_each(|case| case.device = device.size);
+        }
+        let (cases, without) = cases.into_iter().partition(there);
         self.plan
             .unless_named(cases, without, "in a directory, which it would fill")
     }
 
     /// Where it runs, if not on loop devices.
     fn place(&self) -> Result<Option<Place>, Error> {
-        let mount = self.directory.as_deref().map(Mount::of).transpose()?;
-        Ok(mount.map(Place::Directory))
+        Ok(match (&self.directory, &self.on) {
+            (Some(directory), _) => Some(Place::Directory(Mount::of(directory)?)),
+            (None, Some(device)) => Some(Place::Device(WholeDevice::find(device, self.force)?)),
+            (None, None) => None,
+        })
     }
 
     /// Those to add to.
-    fn results(&self) -> Result<Results, Error> {
+    fn results(&self, place: Option<Place>) -> Result<Results, Error> {
         let earlier = self.plan.earlier()?;
         let about = About {
             options: self.options.clone(),
@@ -80,7 +94,7 @@ impl RunArgs {
             emulated: earlier
                 .as_ref()
                 .and_then(|results| results.about.emulated.clone()),
-            place: self.place()?,
+            place,
             ..self.plan.about()
         };
         match earlier {
@@ -116,7 +130,7 @@ impl RunArgs {
                 loamfs: this_program()?,
                 options: self.options.clone(),
                 traces: None,
-                device: None,
+                device: self.on.clone(),
             },
             seed: self.plan.seed,
             scale: self.plan.scale,
@@ -167,6 +181,9 @@ mod tests {
             "--out x --directory d --traces t",
             "--out x --directory d --only aging --device 4",
             "--out x --fs directory",
+            "--out x --directory d --on /dev/sdx",
+            "--out x --on /dev/sdx --only aging --device 4",
+            "--out x --force",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }
@@ -176,9 +193,9 @@ mod tests {
     fn a_directory_is_not_filled() {
         let all = parsed("--out x --directory d --suite full").unwrap();
         let full = |case: &Case| case.workload == Workload::Full;
-        assert!(!all.cases().unwrap().iter().any(full));
+        assert!(!all.cases(None).unwrap().iter().any(full));
         let named = parsed("--out x --directory d --only full").unwrap();
-        let said = named.cases().unwrap_err().to_string();
+        let said = named.cases(None).unwrap_err().to_string();
         assert!(said.contains("does not run in a directory"), "{said}");
     }
 }

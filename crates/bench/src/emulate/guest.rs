@@ -9,7 +9,7 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 
 use super::job::{Job, write_answer};
 use crate::Error;
-use crate::lab::Tools;
+use crate::lab::{Tools, pose_as_disk};
 use crate::suite::{Outcome, Settings};
 
 /// Where things are in the machine.
@@ -100,5 +100,6 @@ fn work() -> Result<Outcome, Error> {
         repository: PathBuf::new(),
         directory: None,
     };
+    pose_as_disk(Path::new(DISK))?;
     job.case.run(&settings, job.kind)
 }

@@ -22,7 +22,7 @@ pub fn commands(results: &Results) -> Vec<String> {
         let runs = results.runs.iter().filter(|run| kinds.contains(&run.kind));
         let (mut usual, mut resized): (Vec<&Case>, Vec<&Case>) = runs
             .map(|run| &run.case)
-            .partition(|case| case.workload.cases(results.about.scale).contains(case));
+            .partition(|case| is_usual(results, case));
         usual.dedup();
         resized.sort_by_key(|case| &case.name);
         resized.dedup();
@@ -39,6 +39,17 @@ pub fn commands(results: &Results) -> Vec<String> {
         }
     }
     commands
+}
+
+/// Whether a case is one of the scale's own. A device of the user's has the size that it has.
+fn is_usual(results: &Results, case: &Case) -> bool {
+    let mut cases = case.workload.cases(results.about.scale).into_iter();
+    cases.any(|mut usual| {
+        if results.about.place.is_some() {
+            usual.device = case.device;
+        }
+        usual == *case
+    })
 }
 
 /// A command without its workloads.
@@ -60,15 +71,15 @@ fn command(results: &Results, verb: &str, kinds: &[Kind], cases: &[&Case]) -> St
         command += &format!(" --runs {runs}");
     }
     let ran = |kind: &&Kind| of_these(**kind).next().is_some();
-    if verb == "run"
-        && let Some(place) = &about.place
-    {
-        command += &place.arguments();
-    }
     if kinds != Kind::OWN && !kinds.iter().all(|kind| ran(&kind)) {
         for kind in kinds.iter().filter(ran) {
             command += &format!(" --fs {}", name(kind));
         }
+    }
+    if verb == "run"
+        && let Some(place) = &about.place
+    {
+        command += &place.arguments();
     }
     let here = verb == "run";
     for (option, value) in [

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::lab::Mount;
+use crate::lab::{Mount, WholeDevice};
+use crate::table::size;
 
 /// A place of the user's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +13,8 @@ use crate::lab::Mount;
 pub enum Place {
     /// A directory on a file system that was mounted already.
     Directory(Mount),
+    /// A whole device, on which each file system was made in turn.
+    Device(WholeDevice),
 }
 
 impl Place {
@@ -19,6 +22,7 @@ impl Place {
     pub fn arguments(&self) -> String {
         match self {
             Place::Directory(mount) => format!(" --directory {}", mount.directory.display()),
+            Place::Device(device) => format!(" --on {} --force", device.path.display()),
         }
     }
 
@@ -30,6 +34,7 @@ impl Place {
                 mount.file_system,
                 mount.directory.display()
             )),
+            Place::Device(_) => None,
         }
     }
 }
@@ -47,6 +52,9 @@ impl fmt::Display for Place {
                 mount.source,
                 mount.options
             ),
+            Place::Device(device) => {
+                write!(f, "On {} of {}.", device.path.display(), size(device.size))
+            }
         }
     }
 }
@@ -123,7 +131,29 @@ mod tests {
         );
         assert!(page.contains("--directory /srv/data/try"), "{page}");
         assert!(
-            !page.contains("<svg") && !page.contains("hFS, Table"),
+            !page.contains("<svg") && !page.contains("LFS, Fig. 3"),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn on_a_device_of_ones_own_both_are_told() {
+        let device = Place::Device(WholeDevice {
+            path: "/dev/sdx".into(),
+            size: 3 << 30,
+        });
+        let trace = "P 1 make -1\n2 W 0 8\nP 3 make 1\n";
+        let mut results = results(Some(device), Kind::Ext4, trace);
+        results.runs[0].case.device = 3 << 30;
+        let rows = text(&summarise(&results));
+        let row: Vec<&str> = rows.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(row[..3], ["smallfile", "ext4", "1.25"]);
+        assert_eq!(row[6..11], ["0", "0", "B", "1", "4.0"]);
+        let page = page(&results);
+        let again = "--fs ext4 --on /dev/sdx --force --only smallfile</code>";
+        assert!(page.contains(again), "{page}");
+        assert!(
+            page.contains("On /dev/sdx of 3.0 GiB") && page.contains("LFS, Fig. 3"),
             "{page}"
         );
     }
