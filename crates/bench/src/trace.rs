@@ -1,6 +1,7 @@
 //! Requests to a block device, as they were issued to its driver after the kernel had merged them, in phases.
 
 mod file;
+mod issued;
 pub mod text;
 mod uses;
 
@@ -74,8 +75,13 @@ pub struct Phase {
 impl Phase {
     /// Whether it only prepares what is measured.
     pub fn is_setup(&self) -> bool {
-        self.name.starts_with("setup")
+        is_setup(&self.name)
     }
+}
+
+/// Whether a phase of this name only prepares what is measured.
+pub fn is_setup(name: &str) -> bool {
+    name.starts_with("setup")
 }
 
 /// Requests in the order in which they were issued.

@@ -6,6 +6,8 @@
 //! - [`FileDevice`]: an image file or a block device,
 //! - [`MemoryDevice`]: a sparse [`Image`] in memory that is cheap to copy,
 //! - [`RecordingDevice`]: keeps every write and flush, for crash exploration,
+//! - [`TracingDevice`]: keeps every request as it goes down, by an
+//!   [`ObservedDevice`] that tells an [`Observer`] of each,
 //! - [`FaultyDevice`]: fails, tears, misdirects or corrupts on a fixed plan.
 //!
 //! What a device promises is little: a write that completed may sit in a
@@ -24,10 +26,12 @@ mod faulty;
 mod file;
 mod image;
 mod memory;
+mod observe;
 mod pool;
 mod record;
 mod request;
 mod sys;
+mod trace;
 mod transfer;
 
 pub use buffer::Buffer;
@@ -38,8 +42,10 @@ pub use faulty::{Effect, FaultyDevice, Request, Rule};
 pub use file::{FileDevice, FileOptions, Mode};
 pub use image::Image;
 pub use memory::MemoryDevice;
+pub use observe::{Issued, ObservedDevice, Observer};
 pub use record::{Event, RecordingDevice};
 pub use request::{IoKind, Read, Write};
+pub use trace::{Tracer, TracingDevice};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
