@@ -5,17 +5,20 @@
 //! - [`queue`]: writes that wait, merged and taken nearest first;
 //! - [`conventional`] and [`shingled`]: what is done with a request that has its turn;
 //! - [`mod@replay`]: a trace priced, phase by phase;
+//! - [`device`]: a device of ours priced while it is used;
 //! - [`preset`]: the disks that have names.
 //!
 //! A zoned disk or a flash device would be another [`Surface`] and another [`Preset`].
 
 pub mod conventional;
+pub mod device;
 pub mod mechanics;
 pub mod preset;
 pub mod queue;
 pub mod replay;
 pub mod shingled;
 
+pub use device::{PricedDevice, VirtualDisk};
 pub use mechanics::{Arm, Mechanics};
 pub use preset::Preset;
 pub use replay::{Priced, Tally, replay, watch};
@@ -50,7 +53,7 @@ impl Span {
 }
 
 /// What a disk does with a request that has its turn.
-pub trait Surface {
+pub trait Surface: Send {
     /// Where on the platters the arm would go for this write.
     fn target(&self, span: Span) -> u64;
     /// Writes.

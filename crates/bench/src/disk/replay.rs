@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::mechanics::Busy;
 use super::preset::Disk;
 use super::{Preset, Span};
-use crate::trace::{Op, Phase, Request, SECTOR, Sum, Trace};
+use crate::trace::{Op, Request, SECTOR, Sum, Trace, is_setup};
 
 /// What a phase came to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -72,48 +72,114 @@ pub fn watch(
     size: u64,
     mut show: impl FnMut(&Request, f64),
 ) -> Priced {
-    let mut disk = preset.disk(size / SECTOR);
-    let mut phases: Vec<Tally> = Vec::new();
-    let mut passed = 0.0;
+    let mut meter = Meter::new(preset, size);
     for (phase, requests) in trace.parts() {
-        let mut tally = Tally {
-            name: phase.map_or_else(String::new, |phase| phase.name.clone()),
-            operations: phase.map_or(0, |phase| phase.operations),
+        if let Some(phase) = phase {
+            meter.begin(&phase.name);
+        }
+        for request in requests {
+            if let Some(seconds) = meter.take(request) {
+                show(request, seconds);
+            }
+        }
+        meter.end(phase.map_or(0, |phase| phase.operations));
+    }
+    meter.priced()
+}
+
+/// A disk that is charged request by request.
+pub struct Meter {
+    preset: Preset,
+    size: u64,
+    disk: Disk,
+    /// Counted phases that are over, and their seconds.
+    phases: Vec<Tally>,
+    passed: f64,
+    /// The phase that goes on, or what is outside of any, and what the arm had spent before it.
+    tally: Tally,
+    before: Busy,
+}
+
+impl Meter {
+    /// A new disk under a device of `size` bytes.
+    pub fn new(preset: Preset, size: u64) -> Meter {
+        Meter {
+            preset,
+            size,
+            disk: preset.disk(size / SECTOR),
+            phases: Vec::new(),
+            passed: 0.0,
+            tally: Tally::default(),
+            before: Busy::default(),
+        }
+    }
+
+    /// Begins a phase.
+    pub fn begin(&mut self, name: &str) {
+        self.end(0);
+        name.clone_into(&mut self.tally.name);
+    }
+
+    /// Does a request, or lets it wait. If it counts, returns the counted seconds so far.
+    pub fn take(&mut self, request: &Request) -> Option<f64> {
+        self.tally.count(request);
+        self.disk.take(request);
+        let spent = self.disk.arm.busy.since(&self.before).seconds();
+        (!is_setup(&self.tally.name)).then_some(self.passed + spent)
+    }
+
+    /// Ends the phase that goes on, or what is outside of any.
+    pub fn end(&mut self, operations: u64) {
+        let mut tally = std::mem::take(&mut self.tally);
+        // Outside of phases there need not be anything.
+        if tally == Tally::default() {
+            return;
+        }
+        tally.operations = operations;
+        self.disk.drain();
+        let busy = self.disk.arm.busy;
+        tally.price(&busy.since(&self.before));
+        self.before = busy;
+        tally.owed_seconds = self.owed();
+        if !is_setup(&tally.name) {
+            self.passed += tally.seconds;
+            match self
+                .phases
+                .iter_mut()
+                .find(|other| other.name == tally.name)
+            {
+                Some(other) => other.add(&tally),
+                None => self.phases.push(tally),
+            }
+        }
+    }
+
+    /// Seconds that the disk has been busy so far, whether they count or not. What waits in its queue is still to come.
+    pub fn seconds(&self) -> f64 {
+        self.disk.arm.busy.seconds()
+    }
+
+    /// What it came to so far; a phase that goes on ends.
+    pub fn priced(&mut self) -> Priced {
+        self.end(0);
+        let mut total = Tally {
+            name: "total".into(),
             ..Tally::default()
         };
-        let before = disk.arm.busy;
-        let counted = !phase.is_some_and(Phase::is_setup);
-        for request in requests {
-            tally.count(request);
-            disk.take(request);
-            if counted {
-                show(request, passed + disk.arm.busy.since(&before).seconds());
-            }
+        for phase in &self.phases {
+            total.add(phase);
         }
-        disk.drain();
-        tally.price(&disk.arm.busy.since(&before));
-        tally.owed_seconds = disk.surface.owed(&disk.arm);
-        if counted {
-            passed += tally.seconds;
-            match phases.iter_mut().find(|other| other.name == tally.name) {
-                Some(other) => other.add(&tally),
-                None => phases.push(tally),
-            }
+        total.owed_seconds = self.owed();
+        Priced {
+            preset: self.preset.to_string(),
+            size: self.size,
+            phases: self.phases.clone(),
+            total,
         }
     }
-    let mut total = Tally {
-        name: "total".into(),
-        ..Tally::default()
-    };
-    for phase in &phases {
-        total.add(phase);
-    }
-    total.owed_seconds = disk.surface.owed(&disk.arm);
-    Priced {
-        preset: preset.to_string(),
-        size,
-        phases,
-        total,
+
+    fn owed(&self) -> f64 {
+        self.disk.surface.owed(&self.disk.arm)
     }
 }
 
