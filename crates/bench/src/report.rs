@@ -231,6 +231,12 @@ fn pictures(results: &Results) -> String {
 }
 
 fn method(results: &Results) -> String {
+    let library = if kinds(results).contains(&Kind::Library) {
+        "<li>LoamFS-library: the library itself, without kernel, mount and daemon, traced by its own device layer. It shows \
+         what LoamFS asks of a disk when nothing happens beside, and stands in no comparison.</li>\n"
+    } else {
+        ""
+    };
     let devices = match &results.about.place {
         Some(_) => "<li>The device kept the settings of its queue;".to_owned(),
         None => {
@@ -258,7 +264,7 @@ fn method(results: &Results) -> String {
          compare proportions, not seconds.</li>\n\
          <li>Caches are cold where a phase says so because they were dropped. Where single files are read warm, memory is \
          bounded by a memory cgroup, which does not charge XFS's buffers: XFS keeps more metadata than the others may. \
-         On a machine without such groups that phase is called <i>warm-unbounded</i> and stands in no table.</li>\n</ul>\n"
+         On a machine without such groups that phase is called <i>warm-unbounded</i> and stands in no table.</li>\n{library}</ul>\n"
     )
 }
 

@@ -33,7 +33,7 @@ use crate::trace::{Trace, Uses};
 use crate::{Error, table};
 
 use stage::Stage;
-use target::{InDirectory, OnDevice};
+use target::{InDirectory, InLibrary, OnDevice};
 
 pub use archive::pack_headers;
 pub use history::make as make_history;
@@ -150,6 +150,11 @@ impl Workload {
         !matches!(self, Workload::Compile | Workload::GitAging)
     }
 
+    /// Whether it needs no programs, which know mounted files only.
+    pub const fn runs_in_library(self) -> bool {
+        !matches!(self, Workload::Compile | Workload::GitAging)
+    }
+
     /// Whether it can play beside what is somebody's own: `full` takes a whole file system.
     pub const fn runs_in_directory(self) -> bool {
         !matches!(self, Workload::Full)
@@ -214,6 +219,8 @@ pub struct Settings {
     pub repository: PathBuf,
     /// A directory of the user's own to work in; for [`Kind::Directory`].
     pub directory: Option<PathBuf>,
+    /// A file to make the device in, instead of in memory; for [`Kind::Library`].
+    pub image: Option<PathBuf>,
 }
 
 /// What a run came to.
@@ -250,6 +257,10 @@ impl Case {
     /// If the file system or the machine refuses.
     pub fn run(&self, settings: &Settings, kind: Kind) -> Result<Outcome, Error> {
         let mut stage = match (kind, &settings.directory) {
+            (Kind::Library, _) => {
+                let image = settings.image.as_deref();
+                Stage::new(InLibrary::new(self.device, image, settings.seed)?)?
+            }
             (Kind::Directory, Some(directory)) => {
                 Stage::new(InDirectory::new(directory, &settings.tools.loamfs)?)?
             }

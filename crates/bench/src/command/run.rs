@@ -16,7 +16,8 @@ use crate::{Error, cleanup};
 /// priced on disks of a model (root).
 ///
 /// What is in the file of results already is not run again. In a directory of your own (`--directory`) nothing is traced:
-/// there this machine's seconds count. On a device of your own (`--on`) they stand beside the disks'.
+/// there this machine's seconds count. On a device of your own (`--on`) they stand beside the disks'. In the library (`--library`) LoamFS alone runs, without a mount
+/// and without root; it is traced and priced, and stands in no comparison.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -37,6 +38,12 @@ pub struct RunArgs {
     /// What is on the device may be lost.
     #[arg(long, requires = "on")]
     force: bool,
+    /// Use LoamFS as a library, on a device in memory.
+    #[arg(long, conflicts_with_all = ["directory", "on", "kinds", "options", "repo"])]
+    library: bool,
+    /// The library's device is a file, made here for each workload and removed afterwards.
+    #[arg(long, value_name = "FILE", requires = "library")]
+    image: Option<PathBuf>,
 }
 
 /// How often a run is repeated that somebody disturbed.
@@ -44,9 +51,9 @@ const ATTEMPTS: u32 = 5;
 
 impl RunArgs {
     pub fn run(self) -> Result<(), Error> {
-        if self.directory.is_none() {
+        if self.directory.is_none() && !self.library {
             need_root()?;
-        } else if need_root().is_err() {
+        } else if self.directory.is_some() && need_root().is_err() {
             tell("only root can drop caches: they stay warm between phases");
         }
         cleanup::on_signals()?;
@@ -55,6 +62,7 @@ impl RunArgs {
         let cases = self.cases(place.as_ref())?;
         let (settings, _made) = self.settings(&cases)?;
         let kinds = match self.plan.kinds.as_slice() {
+            _ if self.library => &[Kind::Library],
             _ if self.directory.is_some() => &[Kind::Directory],
             [] => &Kind::HERE[..],
             kinds => kinds,
@@ -65,14 +73,21 @@ impl RunArgs {
 
     /// Those that can be run there.
     fn cases(&self, place: Option<&Place>) -> Result<Vec<Case>, Error> {
-        let there = |case: &Case| self.directory.is_none() || case.workload.runs_in_directory();
+        let (library, directory) = (self.library, self.directory.is_some());
+        let there = |case: &Case| {
+            let workload = case.workload;
+            (!library || workload.runs_in_library()) && (!directory || workload.runs_in_directory())
+        };
         let mut cases = self.plan.cases()?;
         if let Some(Place::Device(device)) = place {
             cases.iter_mut().for_each(|case| case.device = device.size);
         }
         let (cases, without) = cases.into_iter().partition(there);
-        self.plan
-            .unless_named(cases, without, "in a directory, which it would fill")
+        let place = match self.library {
+            true => "in the library, where programs find no files",
+            false => "in a directory, which it would fill",
+        };
+        self.plan.unless_named(cases, without, place)
     }
 
     /// Where it runs, if not on loop devices.
@@ -87,20 +102,22 @@ impl RunArgs {
     /// Those to add to.
     fn results(&self, place: Option<Place>) -> Result<Results, Error> {
         let earlier = self.plan.earlier()?;
-        let about = About {
+        let mut about = About {
             options: self.options.clone(),
             repository: self.repo.as_ref().map(|path| path.display().to_string()),
-            // What ran in an emulated machine stays.
-            emulated: earlier
-                .as_ref()
-                .and_then(|results| results.about.emulated.clone()),
             place,
             ..self.plan.about()
         };
-        match earlier {
-            Some(earlier) => go_on(earlier, &about, &self.plan.out),
-            None => Ok(Results::new(about)),
+        let Some(earlier) = earlier else {
+            return Ok(Results::new(about));
+        };
+        // What ran in an emulated machine stays, and beside the library what was mounted.
+        about.emulated.clone_from(&earlier.about.emulated);
+        if self.library {
+            about.options.clone_from(&earlier.about.options);
+            about.repository.clone_from(&earlier.about.repository);
         }
+        go_on(earlier, &about, &self.plan.out)
     }
 
     /// With what undoes the archive and the repository, where they were made.
@@ -137,6 +154,7 @@ impl RunArgs {
             archive,
             repository,
             directory: self.directory.clone(),
+            image: self.image.clone(),
         };
         Ok((settings, made))
     }
@@ -184,6 +202,11 @@ mod tests {
             "--out x --directory d --on /dev/sdx",
             "--out x --on /dev/sdx --only aging --device 4",
             "--out x --force",
+            "--out x --library --fs loamfs",
+            "--out x --library --directory d",
+            "--out x --library --on /dev/sdx --force",
+            "--out x --library --options cache=1G",
+            "--out x --image f",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }
@@ -197,5 +220,8 @@ mod tests {
         let named = parsed("--out x --directory d --only full").unwrap();
         let said = named.cases(None).unwrap_err().to_string();
         assert!(said.contains("does not run in a directory"), "{said}");
+        let named = parsed("--out x --library --only compile").unwrap();
+        let said = named.cases(None).unwrap_err().to_string();
+        assert!(said.contains("does not run in the library"), "{said}");
     }
 }

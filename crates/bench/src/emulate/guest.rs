@@ -99,6 +99,7 @@ fn work() -> Result<Outcome, Error> {
         archive: ARCHIVE.into(),
         repository: PathBuf::new(),
         directory: None,
+        image: None,
     };
     pose_as_disk(Path::new(DISK))?;
     job.case.run(&settings, job.kind)

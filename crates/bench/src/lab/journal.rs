@@ -38,6 +38,7 @@ pub fn sectors(kind: Kind, device: &Path) -> Result<Vec<Range<u64>>, Error> {
         | Kind::F2fs
         | Kind::F2fsLarge
         | Kind::Nilfs2
+        | Kind::Library
         | Kind::Directory => Ok(Vec::new()),
     }
 }

@@ -40,6 +40,10 @@ pub enum Kind {
     Nilfs2,
     /// ext4 in the emulated machine, which shows by how much that machine differs from this one.
     Ext4Emulated,
+    /// LoamFS's library, without a mount.
+    #[value(name = "loamfs-library", hide = true)]
+    #[serde(rename = "loamfs-library")]
+    Library,
     /// Whatever is mounted where a directory of the user's own is.
     #[value(hide = true)]
     Directory,
@@ -67,8 +71,8 @@ impl Kind {
         Kind::Ext4Emulated,
     ];
 
-    /// That of the user's own, which no device is made for.
-    pub const OWN: [Kind; 1] = [Kind::Directory];
+    /// Those that are not mounted on devices like the others', and have options of their own.
+    pub const APART: [Kind; 2] = [Kind::Library, Kind::Directory];
 
     /// Whether requests to its device are traced, and priced.
     pub const fn is_traced(self) -> bool {
@@ -77,7 +81,7 @@ impl Kind {
 
     /// Whether it stands beside others on devices like theirs.
     pub fn is_compared(self) -> bool {
-        !Kind::OWN.contains(&self)
+        !Kind::APART.contains(&self)
     }
 
     /// Its name in tables.
@@ -93,6 +97,7 @@ impl Kind {
             Kind::F2fsLarge => "F2FS-large",
             Kind::Nilfs2 => "NILFS2",
             Kind::Ext4Emulated => "ext4-emulated",
+            Kind::Library => "LoamFS-library",
             Kind::Directory => "directory",
         }
     }
@@ -100,7 +105,7 @@ impl Kind {
     /// The program that formats it; LoamFS does so itself.
     const fn formatter(self) -> Option<&'static str> {
         match self {
-            Kind::Loam | Kind::Directory => None,
+            Kind::Loam | Kind::Library | Kind::Directory => None,
             Kind::Ext2 => Some("mkfs.ext2"),
             Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => Some("mkfs.ext4"),
             Kind::Xfs => Some("mkfs.xfs"),
@@ -118,7 +123,9 @@ impl Kind {
         };
         let extended = format!("hash_seed={UUID},lazy_itable_init=0,lazy_journal_init=0,nodiscard");
         match self {
-            Kind::Loam | Kind::Directory => command.args(["mkfs", "--force", "--quiet"]),
+            Kind::Loam | Kind::Library | Kind::Directory => {
+                command.args(["mkfs", "--force", "--quiet"])
+            }
             Kind::Ext2 | Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => {
                 command.args(["-q", "-F", "-U", UUID, "-E", &extended])
             }
@@ -136,7 +143,7 @@ impl Kind {
     /// Type and options of a mount by the kernel.
     pub(super) const fn mount_type(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Loam | Kind::Directory => ("fuse", ""),
+            Kind::Loam | Kind::Library | Kind::Directory => ("fuse", ""),
             Kind::Ext2 => ("ext2", ""),
             Kind::Ext4 | Kind::Ext4Journal | Kind::Ext4Emulated => ("ext4", "nodiscard"),
             Kind::Xfs => ("xfs", "nodiscard"),
@@ -171,7 +178,7 @@ mod tests {
 
     #[test]
     fn every_kind_runs_somewhere() {
-        let all = [&Kind::HERE[..], &Kind::EMULATED[..], &Kind::OWN[..]].concat();
+        let all = [&Kind::HERE[..], &Kind::EMULATED[..], &Kind::APART[..]].concat();
         assert_eq!(all, Kind::value_variants());
     }
 

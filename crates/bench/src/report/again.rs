@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 
 use crate::lab::Kind;
-use crate::results::{Place, Results};
+use crate::results::Results;
 use crate::suite::{Case, Workload};
 use crate::table::name;
 
@@ -16,7 +16,8 @@ pub fn commands(results: &Results) -> Vec<String> {
     let groups = [
         ("run", &Kind::HERE[..]),
         ("emulate", &Kind::EMULATED[..]),
-        ("run", &Kind::OWN[..]),
+        ("run", &[Kind::Library]),
+        ("run", &[Kind::Directory]),
     ];
     for (verb, kinds) in groups {
         let runs = results.runs.iter().filter(|run| kinds.contains(&run.kind));
@@ -28,7 +29,7 @@ pub fn commands(results: &Results) -> Vec<String> {
         resized.dedup();
         if !usual.is_empty() {
             let command = command(results, verb, kinds, &usual);
-            commands.push(command + &only(results, verb, &usual));
+            commands.push(command + &only(results, verb, kinds, &usual));
         }
         for case in resized {
             let mut size = format!(" --only {} --count {}", name(&case.workload), case.count);
@@ -71,7 +72,7 @@ fn command(results: &Results, verb: &str, kinds: &[Kind], cases: &[&Case]) -> St
         command += &format!(" --runs {runs}");
     }
     let ran = |kind: &&Kind| of_these(**kind).next().is_some();
-    if kinds != Kind::OWN && !kinds.iter().all(|kind| ran(&kind)) {
+    if !kinds.iter().all(|kind| ran(&kind)) {
         for kind in kinds.iter().filter(ran) {
             command += &format!(" --fs {}", name(kind));
         }
@@ -81,7 +82,10 @@ fn command(results: &Results, verb: &str, kinds: &[Kind], cases: &[&Case]) -> St
     {
         command += &place.arguments();
     }
-    let here = verb == "run";
+    if kinds == [Kind::Library] {
+        command += " --library";
+    }
+    let here = verb == "run" && kinds != [Kind::Library];
     for (option, value) in [
         ("options", about.options.as_ref().filter(|_| here)),
         ("archive", about.archive.as_ref()),
@@ -95,14 +99,14 @@ fn command(results: &Results, verb: &str, kinds: &[Kind], cases: &[&Case]) -> St
 }
 
 /// Names workloads, unless they are all that the command runs by itself.
-fn only(results: &Results, verb: &str, cases: &[&Case]) -> String {
+fn only(results: &Results, verb: &str, kinds: &[Kind], cases: &[&Case]) -> String {
     let ran: BTreeSet<Workload> = cases.iter().map(|case| case.workload).collect();
     let suite = results.about.suite.workloads().into_iter();
     let all: BTreeSet<Workload> = suite
-        .filter(|workload| match (verb, &results.about.place) {
-            ("emulate", _) => workload.runs_emulated(),
-            (_, Some(Place::Directory(_))) => workload.runs_in_directory(),
-            _ => true,
+        .filter(|workload| match kinds {
+            [Kind::Library] => workload.runs_in_library(),
+            [Kind::Directory] => workload.runs_in_directory(),
+            _ => verb == "run" || workload.runs_emulated(),
         })
         .collect();
     if ran == all {
@@ -153,6 +157,19 @@ mod tests {
             }
         }
         let whole = "loamfs bench run --suite papers --scale small --seed 7 --out results.json --options cache=1G";
+        assert_eq!(commands(&results), [whole]);
+    }
+
+    #[test]
+    fn what_ran_in_the_library_has_a_command_of_its_own() {
+        let mut results = results(Scale::Small);
+        for workload in Suite::Papers.workloads() {
+            for case in workload.cases(Scale::Small) {
+                ran(&mut results, &case, Kind::Library, 1);
+            }
+        }
+        let whole =
+            "loamfs bench run --suite papers --scale small --seed 7 --out results.json --library";
         assert_eq!(commands(&results), [whole]);
     }
 

@@ -1,5 +1,6 @@
 //! What workloads ask of a file system. Paths are relative to the directory that they play in.
 
+mod library;
 mod mounted;
 
 use std::ffi::OsString;
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use crate::Error;
 
+pub use library::LibraryFiles;
 pub use mounted::MountedFiles;
 
 /// A file system, as workloads see it.

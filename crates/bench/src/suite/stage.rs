@@ -238,6 +238,10 @@ impl Stage {
         self.marks.push(start.end(0));
         let seen = self.target.seen()?;
         let mut trace = seen.trace;
+        // What reached the device before is the first mount's.
+        if let (Some(mark), Some(request)) = (self.marks.first_mut(), trace.requests.first()) {
+            mark.phase.micros.0 = mark.phase.micros.0.min(request.micros);
+        }
         let origin = self.marks.first().map_or(0, |mark| mark.phase.micros.0);
         let (mut seconds, mut uses) = (Vec::new(), Vec::new());
         close_gaps(&mut self.marks);

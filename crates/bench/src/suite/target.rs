@@ -2,6 +2,7 @@
 
 mod device;
 mod directory;
+mod library;
 
 use std::fs;
 use std::ops::Range;
@@ -13,6 +14,10 @@ use crate::trace::Trace;
 
 pub use device::OnDevice;
 pub use directory::InDirectory;
+pub use library::InLibrary;
+
+/// One of so many parts of a bound on memory is LoamFS's cache: the rest is for the daemon itself and the kernel.
+const CACHE: u64 = 2;
 
 /// A file system under a workload. It is not mounted before the first [`Target::remount`].
 ///

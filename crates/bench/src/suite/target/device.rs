@@ -2,14 +2,11 @@
 
 use std::path::Path;
 
-use super::{Drops, Seen, Target};
+use super::{CACHE, Drops, Seen, Target};
 use crate::Error;
 use crate::capture::Capture;
 use crate::lab::{Lab, MemoryLimit, Mounted, drop_caches};
 use crate::suite::files::{Files, MountedFiles};
-
-/// One of so many parts of a bound on memory is LoamFS's cache: the rest is for the daemon itself and the kernel.
-const CACHE: u64 = 2;
 
 /// A new file system on a device.
 pub struct OnDevice {

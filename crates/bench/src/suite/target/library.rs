@@ -1,0 +1,280 @@
+//! A volume of LoamFS without kernel, mount or daemon: the library on a device that is traced by our own device layer.
+//! Nothing happens beside the workload, and time is that of a clock that is moved by looks, so that the same seed makes
+//! the same requests on every machine.
+
+use std::fs;
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::Arc;
+
+use loamfs_device::{Device, FileDevice, FileOptions, MemoryDevice, Mode, TracingDevice};
+use loamfs_fs::{AtimeRule, AtimeWhen, Env, MkfsOptions, OpenOptions, Volume, mkfs};
+
+use super::{CACHE, Seen, Target};
+use crate::Error;
+use crate::cleanup::{Guard, later};
+use crate::suite::clock::micros;
+use crate::suite::files::{Files, LibraryFiles};
+use crate::trace::Trace;
+
+/// Images that one step settles.
+const SETTLE: usize = 1024;
+
+/// A new volume, on a new device.
+pub struct InLibrary {
+    device: Arc<TracingDevice<Arc<dyn Device>>>,
+    files: LibraryFiles,
+    /// Whether the volume is open.
+    open: bool,
+    env: Env,
+    /// Bytes of cache; the library's own choice without it.
+    cache: Option<usize>,
+    _image: Option<Guard>,
+}
+
+impl InLibrary {
+    /// One of `size` bytes in memory, or in the file `image`, which must not be there and is removed afterwards.
+    ///
+    /// # Errors
+    /// Those of the file and of mkfs.
+    pub fn new(size: u64, image: Option<&Path>, seed: u64) -> Result<InLibrary, Error> {
+        let (device, guard): (Arc<dyn Device>, _) = match image {
+            None => (
+                Arc::new(MemoryDevice::new(size).with_rotational(true)),
+                None,
+            ),
+            Some(path) => {
+                let (device, guard) = in_file(path, size)?;
+                (Arc::new(device), Some(guard))
+            }
+        };
+        let env = Env::fixed(seed);
+        mkfs(&device, &MkfsOptions::default(), &env).map_err(volume_failed("making"))?;
+        InLibrary::on(device, env, guard)
+    }
+
+    /// On a volume that is made already.
+    fn on(device: Arc<dyn Device>, mut env: Env, image: Option<Guard>) -> Result<InLibrary, Error> {
+        let device = Arc::new(TracingDevice::traced(device, micros));
+        let volume = open(&device, &mut env, None)?;
+        Ok(InLibrary {
+            device,
+            files: LibraryFiles::new(volume),
+            open: true,
+            env,
+            cache: None,
+            _image: image,
+        })
+    }
+}
+
+/// A sparse image, which poses as a rotating disk as loop devices do, and what removes it.
+fn in_file(path: &Path, size: u64) -> Result<(FileDevice, Guard), Error> {
+    let file = fs::File::create_new(path).map_err(Error::at("making", path))?;
+    let gone = path.to_owned();
+    let guard = later(move || drop(fs::remove_file(&gone)));
+    file.set_len(size).map_err(Error::at("extending", path))?;
+    let options = FileOptions {
+        rotational: Some(true),
+        threads: NonZero::new(1),
+        ..FileOptions::new(Mode::ReadWriteExclusive)
+    };
+    let device = FileDevice::open_with(path, &options);
+    let device = device.map_err(|error| Error::Lacking(error.to_string()))?;
+    Ok((device, guard))
+}
+
+fn open(
+    device: &Arc<TracingDevice<Arc<dyn Device>>>,
+    env: &mut Env,
+    cache: Option<usize>,
+) -> Result<Volume, Error> {
+    let mut options = OpenOptions {
+        // As the others are mounted.
+        atime: AtimeRule {
+            when: AtimeWhen::Never,
+            ..AtimeRule::default()
+        },
+        ..OpenOptions::default()
+    };
+    options.cache_bytes = cache.unwrap_or(options.cache_bytes);
+    // No two openings have the same tokens.
+    env.seed = env.seed.wrapping_add(1);
+    let device: Arc<dyn Device> = Arc::clone(device) as _;
+    Volume::open(device, &options, env.clone()).map_err(volume_failed("opening"))
+}
+
+fn volume_failed(verb: &'static str) -> impl Fn(loamfs_fs::Error) -> Error {
+    move |error| Error::Io {
+        what: format!("{verb} the volume"),
+        source: std::io::Error::other(error),
+    }
+}
+
+impl Target for InLibrary {
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
+    fn root(&self) -> Option<&Path> {
+        None
+    }
+
+    fn remount(&mut self) -> Result<(), Error> {
+        self.unmount()?;
+        let volume = open(&self.device, &mut self.env, self.cache)?;
+        self.files = LibraryFiles::new(volume);
+        self.open = true;
+        Ok(())
+    }
+
+    /// The caches of the volume are all there is.
+    fn bound_memory(&mut self, bytes: Option<u64>) -> Result<bool, Error> {
+        self.cache = bytes.map(|bytes| (bytes / CACHE) as usize);
+        self.remount()?;
+        Ok(bytes.is_some())
+    }
+
+    fn drop_caches(&mut self) -> Result<(), Error> {
+        let dropped = self.files.volume().drop_caches();
+        dropped.map_err(volume_failed("dropping the caches of"))
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        let volume = self.files.volume();
+        let settle = || {
+            volume.sync()?;
+            let mut before = u64::MAX;
+            loop {
+                let images = volume.info().images;
+                // What cannot be settled waits on.
+                if images == 0 || images >= before {
+                    return volume.sync();
+                }
+                before = images;
+                volume.settle(SETTLE)?;
+            }
+        };
+        settle().map_err(volume_failed("settling"))
+    }
+
+    fn data(&self) -> Result<Option<(u64, u64)>, Error> {
+        use loamfs_device::IoKind::{Homed, Image, SmallData};
+        let counters = self.device.counters();
+        let read = [SmallData, Homed, Image].map(|kind| counters.kind(kind).read_bytes);
+        let written = counters.kind(Homed).write_bytes;
+        Ok(Some((read.iter().sum(), written)))
+    }
+
+    fn unmount(&mut self) -> Result<(), Error> {
+        if std::mem::take(&mut self.open) {
+            let closed = self.files.volume().close();
+            closed.map_err(volume_failed("closing"))?;
+        }
+        Ok(())
+    }
+
+    fn seen(self: Box<Self>) -> Result<Seen, Error> {
+        let requests = self.device.observer().take();
+        Ok(Seen {
+            trace: Trace::of_device(self.device.size(), &requests),
+            ..Seen::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Preset, PricedDevice, VirtualDisk, replay};
+    use crate::suite::stage::{End, Stage};
+    use crate::suite::{postmark, smallfile};
+    use crate::trace::{Op, Request};
+
+    const SIZE: u64 = 64 << 20;
+
+    fn smallfile(image: Option<&Path>) -> Trace {
+        let target = InLibrary::new(SIZE, image, 1).unwrap();
+        let mut stage = Stage::new(target).unwrap();
+        smallfile::run(&mut stage, 200).unwrap();
+        stage.finish().unwrap().trace
+    }
+
+    /// Requests without their times.
+    fn requests(trace: &Trace) -> Vec<Request> {
+        let mut requests = trace.requests.clone();
+        requests.iter_mut().for_each(|request| request.micros = 0);
+        requests
+    }
+
+    #[test]
+    fn the_same_seed_makes_the_same_requests_in_memory_and_in_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let image = directory.path().join("image");
+        let (memory, file) = (smallfile(None), smallfile(Some(&image)));
+        assert_eq!(requests(&memory), requests(&file));
+        assert_eq!(requests(&memory), requests(&smallfile(None)));
+        assert!(!image.exists());
+        let names: Vec<&str> = memory.phases.iter().map(|p| p.name.as_str()).collect();
+        assert_eq!(
+            names[..4],
+            ["setup-mount", "create-1k", "read-1k", "delete-1k"]
+        );
+        // 200 files of 1 KiB were written, and read from the device after the volume was opened anew.
+        let bytes = |phase: usize, op: Op| {
+            let (start, end) = memory.phases[phase].requests;
+            let requests = memory.requests[start..end].iter();
+            requests
+                .filter(|r| r.op == op)
+                .map(Request::bytes)
+                .sum::<u64>()
+        };
+        assert_eq!(
+            memory.phases[0].requests.0, 0,
+            "nothing is outside of phases"
+        );
+        assert!(bytes(1, Op::Write) > 200 << 10);
+        assert!(bytes(2, Op::Read) > 200 << 10);
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_left_alone() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(InLibrary::new(SIZE, Some(file.path()), 1).is_err());
+        assert!(file.path().exists());
+    }
+
+    #[test]
+    fn a_trace_has_what_the_device_counts_and_costs_what_the_disk_was_charged() {
+        for preset in [Preset::Reference, Preset::ReferenceShingled] {
+            let memory: Arc<dyn Device> = Arc::new(MemoryDevice::new(SIZE));
+            let env = Env::fixed(1);
+            mkfs(&memory, &MkfsOptions::default(), &env).unwrap();
+            let before = memory.counters();
+            let disk = VirtualDisk::new(preset, SIZE);
+            let priced = Arc::new(PricedDevice::new(memory, disk));
+            let device: Arc<dyn Device> = Arc::clone(&priced) as _;
+            let mut stage = Stage::new(InLibrary::on(device, env, None).unwrap()).unwrap();
+            postmark::mail(100, 300).run(&mut stage, 1).unwrap();
+            let mut trace = stage.finish().unwrap().trace;
+            let counted = priced.counters() - before;
+            let total = counted.total();
+            let sum = |op| {
+                let sum = trace.sum(op);
+                (sum.requests, sum.bytes)
+            };
+            assert_eq!(sum(Op::Read), (total.reads, total.read_bytes));
+            assert_eq!(sum(Op::Write), (total.writes, total.write_bytes));
+            assert_eq!(sum(Op::Flush), (counted.flushes, 0));
+            trace.phases.clear();
+            assert_eq!(priced.observer().priced(), replay(&trace, preset, SIZE));
+        }
+    }
+
+    #[test]
+    fn programs_need_a_mount() {
+        let mut stage = Stage::new(InLibrary::new(SIZE, None, 1).unwrap()).unwrap();
+        let refused = stage.program_phase("build", End::Sync, |_, _| Ok(()));
+        assert!(refused.unwrap_err().to_string().contains("--only"));
+    }
+}
