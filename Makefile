@@ -58,7 +58,8 @@ unit: setup
 	cargo test --workspace
 
 # Unpack, compare, kill, recover and delete on a real mount; permissions and the like beside ext4; the tools, and
-# mounting as administrators do; access times; a system's log that nobody reads; then random work on files, with kills between.
+# mounting as administrators do; access times; a system's log that nobody reads; workloads
+# where users may run them; then random work on files, with kills between.
 smoke: build fsx-program
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
@@ -66,6 +67,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30
 
 fsx-program: setup

@@ -1,0 +1,83 @@
+#!/bin/bash
+# Workloads at the smallest scale where users may run them: in the library, in a directory, on a disk of their own. Needs
+# root.
+#
+#   bench.sh LOAMFS
+set -euo pipefail
+
+loamfs=$(realpath "$1")
+. "$(dirname "$0")/common.sh"
+results=$work/results.json
+
+last_words() { tally bench "$1"; }
+
+bench() { "$loamfs" bench run --scale tiny --out "$results" "$@"; }
+
+# Whether all runs succeeded, and an expression in Python holds for each phase `p` of each run `r` of the results `all`.
+holds() {
+    python3 - "$results" "$1" <<'END_OF_CHECK'
+import json, sys
+results = json.load(open(sys.argv[1]))
+phases = [(run, phase) for run in results["runs"] for phase in run["phases"]]
+hold = [eval(sys.argv[2], {"all": results, "r": run, "p": phase}) for run, phase in phases]
+failed = [run for run in results["runs"] if run["failed"]]
+sys.exit(not hold or not all(hold) or bool(failed))
+END_OF_CHECK
+}
+
+in_the_library() {
+    expect 0 bench --library --only smallfile --only archive --only mailspool --traces "$work/traces"
+    holds 'r["kind"] == "loamfs-library" and p["disks"]["reference"]["seconds"] > 0' || fail "nothing is priced"
+    expect 0 "$loamfs" bench replay "$work/traces/smallfile-LoamFS-library-1.trace.gz" --json
+    expect 0 bench --library --image "$work/library.img" --only postmark
+    [ ! -e "$work/library.img" ] || fail "the image is left"
+    expect 0 "$loamfs" bench report "$results" --html "$work/page.html"
+    grep -q 'bench run [^<]*--library' "$work/page.html" || fail "the page does not say how to run it again"
+    rm "$results"
+    ok "the library: traced, priced, in memory and in a file"
+}
+
+at_work() { [ "$(find "$work/own" | wc -l)" -gt 100 ]; }
+
+in_a_directory() {
+    mkdir "$work/own"
+    echo kept >"$work/own/file"
+    expect 0 bench --directory "$work/own" --only smallfile --only createfiles
+    holds 'p["disks"] == {} and p["machine_seconds"] > 0' || fail "there are no seconds of the machine"
+    holds "all['about']['place']['directory']['directory'] == '$work/own'" || fail "the place is not told"
+    [ "$(ls -A "$work/own")" = file ] || fail "the directory is not as it was"
+    expect 0 "$loamfs" bench report "$results" --html "$work/page.html"
+    rm "$results"
+    # However it ends.
+    "$loamfs" bench run --directory "$work/own" --out "$results" --only postmark --count 10000000 >"$work/out" 2>&1 &
+    until_it at_work
+    kill "$!"
+    wait "$!" || [ $? -eq 143 ] || fail "a signal does not end it"
+    [ "$(ls -A "$work/own")" = file ] || fail "a signal leaves something"
+    rm -f "$results"
+    ok "a directory: timed, told, and as it was, also after a signal"
+}
+
+on_a_disk() {
+    local disk
+    truncate -s 1G "$work/disk.img"
+    disk=$(losetup --find --show "$work/disk.img")
+    expect 64 bench --on "$disk" --only smallfile
+    grep -q 'would lose all of its 1.0 GiB' "$work/out" || fail "what is lost is not said"
+    mkfs.ext4 -q "$disk"
+    mkdir "$work/mnt"
+    mount "$disk" "$work/mnt"
+    expect 64 bench --on "$disk" --force --only smallfile
+    grep -q 'is in use' "$work/out" || fail "a mounted disk is not refused in words"
+    umount "$work/mnt"
+    expect 0 bench --on "$disk" --force --only smallfile --fs loamfs --fs ext4
+    holds 'p["disks"]["reference"]["seconds"] > 0 and p["machine_seconds"] > 0' || fail "figures lack"
+    holds "r['case']['device'] == 1 << 30" || fail "the size is not that of the disk"
+    losetup -d "$disk"
+    rm "$results"
+    ok "a disk: refused while in use and without --force; traced, priced and timed"
+}
+
+in_the_library
+in_a_directory
+on_a_disk
