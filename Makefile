@@ -58,8 +58,8 @@ unit: setup
 	cargo test --workspace
 
 # Unpack, compare, kill, recover and delete on a real mount; permissions and the like beside ext4; the tools, and
-# mounting as administrators do; access times; a system's log that nobody reads; workloads
-# where users may run them; then random work on files, with kills between.
+# mounting as administrators do; access times; a system's log that nobody reads; workloads where
+# users may run them; then random work on files, with kills between.
 smoke: build fsx-program
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree

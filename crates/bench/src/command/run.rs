@@ -60,7 +60,7 @@ impl RunArgs {
         let place = self.place()?;
         let mut results = self.results(place.clone())?;
         let cases = self.cases(place.as_ref())?;
-        let (settings, _made) = self.settings(&cases)?;
+        let (settings, _made) = self.settings(&cases, place)?;
         let kinds = match self.plan.kinds.as_slice() {
             _ if self.library => &[Kind::Library],
             _ if self.directory.is_some() => &[Kind::Directory],
@@ -121,7 +121,11 @@ impl RunArgs {
     }
 
     /// With what undoes the archive and the repository, where they were made.
-    fn settings(&self, cases: &[Case]) -> Result<(Settings, Vec<cleanup::Guard>), Error> {
+    fn settings(
+        &self,
+        cases: &[Case],
+        place: Option<Place>,
+    ) -> Result<(Settings, Vec<cleanup::Guard>), Error> {
         let work = self.plan.work_directory()?;
         let (archive, made) = self.plan.archive(&work)?;
         let mut made = Vec::from_iter(made);
@@ -147,7 +151,10 @@ impl RunArgs {
                 loamfs: this_program()?,
                 options: self.options.clone(),
                 traces: None,
-                device: self.on.clone(),
+                device: match place {
+                    Some(Place::Device(device)) => Some(device.path),
+                    _ => None,
+                },
             },
             seed: self.plan.seed,
             scale: self.plan.scale,
