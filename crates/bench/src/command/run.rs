@@ -16,8 +16,8 @@ use crate::{Error, cleanup};
 /// priced on disks of a model (root).
 ///
 /// What is in the file of results already is not run again. In a directory of your own (`--directory`) nothing is traced:
-/// there this machine's seconds count. On a device of your own (`--on`) they stand beside the disks'. In the library (`--library`) LoamFS alone runs, without a mount
-/// and without root; it is traced and priced, and stands in no comparison.
+/// there this machine's seconds count. On a device of your own (`--on`) they stand beside the disks'. In the library
+/// (`--library`) LoamFS alone runs, without a mount and without root; it is traced and priced, and stands in no comparison.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     #[command(flatten)]

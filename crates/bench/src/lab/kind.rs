@@ -115,7 +115,7 @@ impl Kind {
         }
     }
 
-    /// What formats a device of `size` bytes; its path is to be added.
+    /// What formats a device of `size` bytes; its path is to be added. [`Kind::APART`] is formatted nowhere here.
     pub(super) fn mkfs(self, loamfs: &Path, size: u64) -> Command {
         let mut command = match self.formatter() {
             None => Command::new(loamfs),

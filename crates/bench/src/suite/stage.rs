@@ -117,11 +117,27 @@ impl Stage {
             files.sync()?;
         }
         let operations = beat.count;
+        self.end(start, end, operations, before)
+    }
+
+    /// Ends a phase whose work is done and synced.
+    fn end(
+        &mut self,
+        start: Start,
+        end: End,
+        operations: u64,
+        before: Option<(u64, u64)>,
+    ) -> Result<(), Error> {
         let after = self.target.data()?;
+        let synced = start.instant.elapsed().as_secs_f64();
         if end == End::Remount {
             self.target.remount()?;
         }
-        self.marks.push(start.end(operations).with(before, after));
+        let mut mark = start.end(operations).with(before, after);
+        if !self.target.mounts_anew() {
+            mark.seconds = synced;
+        }
+        self.marks.push(mark);
         Ok(())
     }
 
@@ -222,10 +238,7 @@ impl Stage {
         let before = self.target.data()?;
         let start = Start::now("settle");
         self.target.settle()?;
-        let after = self.target.data()?;
-        self.target.remount()?;
-        self.marks.push(start.end(1).with(before, after));
-        Ok(())
+        self.end(start, End::Remount, 1, before)
     }
 
     /// Unmounts, and tells what came of it.

@@ -33,6 +33,12 @@ pub trait Target {
     /// Mounts it anew, with cold caches. Everything is on its device then.
     fn remount(&mut self) -> Result<(), Error>;
 
+    /// Whether [`Target::remount`] mounts. Then it is part of a phase's write-back, and of its seconds; where caches are
+    /// dropped only, it is not.
+    fn mounts_anew(&self) -> bool {
+        true
+    }
+
     /// Mounts it anew under a bound on memory, or without one. Whether there is one: a machine may have no groups for it.
     fn bound_memory(&mut self, bytes: Option<u64>) -> Result<bool, Error>;
 

@@ -84,6 +84,10 @@ impl Target for InDirectory {
         self.drop_caches()
     }
 
+    fn mounts_anew(&self) -> bool {
+        false
+    }
+
     /// There is none: what serves the directory is not ours to bound.
     fn bound_memory(&mut self, _: Option<u64>) -> Result<bool, Error> {
         self.remount()?;
@@ -104,10 +108,9 @@ impl Target for InDirectory {
 
     fn settle(&mut self) -> Result<(), Error> {
         if is_root() {
-            self.tell("settle")
-        } else {
-            Ok(())
+            self.tell("settle")?;
         }
+        self.files.sync()
     }
 
     fn data(&self) -> Result<Option<(u64, u64)>, Error> {
