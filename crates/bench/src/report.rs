@@ -13,7 +13,7 @@ use clap::ValueEnum;
 
 use crate::disk::Preset;
 use crate::lab::Kind;
-use crate::results::{About, MACHINE_AT, Place, Results, shows_machine, summarise};
+use crate::results::{MACHINE_AT, Place, Results, shows_machine, summarise};
 use crate::table::{name, size};
 use html::{Table, escape, figure};
 
@@ -73,7 +73,7 @@ fn head(results: &Results) -> String {
         "<h1>LoamFS measured</h1>\n<p>{}</p>\n\
          <p>loamfs {}, Linux {}, {} processors, begun {} (UTC), scale <b>{}</b>. To run it again:</p>\n\
          <p>{again}<code>loamfs bench report results.json --html report.html</code></p>\n",
-        escape(&what(about)),
+        escape(&what(results)),
         escape(&about.version),
         escape(&about.kernel),
         about.processors,
@@ -83,8 +83,12 @@ fn head(results: &Results) -> String {
 }
 
 /// What was measured, in words.
-fn what(about: &About) -> String {
-    match &about.place {
+fn what(results: &Results) -> String {
+    match &results.about.place {
+        None if compared(results).is_empty() => "The papers' workloads on LoamFS's library, without a mount; every request to the \
+                 device was traced by its own device layer, and priced by one instrument: simulated disks whose busy time \
+                 counts."
+            .to_owned(),
         None => "The papers' workloads on LoamFS and on file systems of the kernel. Each ran through a mounted directory on \
                  a loop device; every request that reached the device was traced, compared with the device's own counters, \
                  and priced by one instrument: simulated disks whose busy time counts. Seconds on this page are seconds of \

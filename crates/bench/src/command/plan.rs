@@ -220,7 +220,7 @@ pub fn go_on(earlier: Results, about: &About, path: &Path) -> Result<Results, Er
     } == *about;
     if !same {
         return Err(Error::Lacking(format!(
-            "{} is from another version, machine, scale or seed; name another file",
+            "{} is from another version, machine, place, scale or seed; name another file",
             path.display()
         )));
     }

@@ -159,6 +159,34 @@ mod tests {
     }
 
     #[test]
+    fn the_library_stands_in_no_comparison() {
+        let trace = "P 1 create-1k -1\n2 W 0 8\nP 3 create-1k 1\n";
+        let library = results(None, Kind::Library, trace);
+        let alone = page(&library);
+        assert!(
+            alone.contains("own device layer") && alone.contains("<svg"),
+            "{alone}"
+        );
+        assert!(
+            !alone.contains("LFS, Fig. 3") && !alone.contains("LoamFS loses"),
+            "{alone}"
+        );
+        // Beside others too it is in the first table and the charts only.
+        let mut both = results(None, Kind::Ext4, trace);
+        both.push(library.runs[0].clone());
+        let page = page(&both);
+        let papers = page
+            .split("<h2>")
+            .find(|part| part.starts_with("The papers"));
+        let papers = papers.unwrap();
+        assert!(
+            papers.contains("ext4") && !papers.contains("LoamFS"),
+            "{papers}"
+        );
+        assert!(page.contains("<td>LoamFS-library</td>"), "{page}");
+    }
+
+    #[test]
     fn on_loop_devices_the_machine_has_no_column() {
         let results = results(None, Kind::Ext4, "P 1 make -1\n2 W 0 8\nP 3 make 1\n");
         let rows = text(&summarise(&results));
