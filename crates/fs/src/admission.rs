@@ -11,9 +11,6 @@ use loamfs_format::summary::EXTENTS_MAX;
 /// Bytes freed after which a lost fight for space is worth another one, at most.
 const EXHAUSTED_WORTH: u64 = 1 << 20;
 
-/// Bytes of a node.
-const NODE: u64 = 4096;
-
 /// What a change of a large file makes at most beside its data, in bytes of the log: nodes of its trees.
 pub(crate) const NODES_COST: u64 = 16 << 10;
 
@@ -26,8 +23,6 @@ pub(crate) struct Waiting {
     images: u64,
     /// What new homes may take.
     pub blocks: u64,
-    /// Nodes that show them.
-    nodes: u64,
 }
 
 impl Core {
@@ -62,7 +57,6 @@ impl Core {
         for homed in nodes.map(|node| &node.homed) {
             waiting.bytes += homed.bytes();
             waiting.images += homed.images.len() as u64 * UNIT;
-            waiting.nodes += NODE;
             waiting.blocks += homed.dirty_blocks * u64::from(self.geometry.block_size);
         }
         waiting
@@ -156,7 +150,7 @@ impl Core {
     fn fits_beside(&mut self, waiting: &Waiting, log: u64, data: u64) -> bool {
         let frag = u64::from(self.geometry.fragment_size);
         let for_data = self.groups_for_data(waiting, data);
-        let dirty = log + self.segment_with(waiting) + waiting.nodes;
+        let dirty = log + self.segment_with(waiting);
         // Blocks are not split, so that the ends of holes are lost.
         let dirty = dirty + dirty / 2;
         let in_log = self.log_room(for_data) * frag;
