@@ -157,7 +157,7 @@ impl Core {
         let groups = |bytes: u64| bytes.saturating_sub(in_log).div_ceil(self.group_bytes());
         // Data never takes the last groups, whatever room the log has besides: the log takes others for what is dirty.
         let for_log = if for_data > 0 {
-            groups(dirty) + self.reserve_groups()
+            groups(dirty) + self.groups_kept_from_data()
         } else {
             groups(dirty + self.reserve_bytes())
         };
@@ -198,9 +198,15 @@ impl Core {
         2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
     }
 
-    /// Groups that data never takes, so that deletes and checkpoints find whole ones.
+    /// Groups that hold the reserve, so that deletes and checkpoints find whole ones.
     pub fn reserve_groups(&self) -> u64 {
         self.reserve_bytes().div_ceil(self.group_bytes()).max(1)
+    }
+
+    /// Groups that data never takes: the reserve's, and on all but small volumes one of 128 besides, or cleaning has none
+    /// to move into once a volume was filled.
+    pub fn groups_kept_from_data(&self) -> u64 {
+        self.reserve_groups() + u64::from(self.geometry.groups()) / 128
     }
 
     /// Free groups that the mover and the next segment find, where groups can be emptied cheaply: in holes they would

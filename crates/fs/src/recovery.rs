@@ -227,7 +227,7 @@ impl Core {
             leftovers_found: false,
             sb,
         };
-        let keep = core.reserve_groups();
+        let keep = core.groups_kept_from_data();
         core.space.keep_for_log(keep);
         core
     }
