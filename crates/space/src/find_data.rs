@@ -22,17 +22,41 @@ impl Space {
     /// back for the rest, with `goal` behind it. Free groups that the extent reaches into become data groups: a
     /// group's size limits no extent.
     ///
-    /// In this order: on from `goal`, where the file's last extent ends (address 0: nowhere), however short; the
-    /// group nearest to `anchor` that has, or may have, a run of the wanted length, and of a mebibyte while half of the
-    /// groups are free, or is free itself; the largest run.
+    /// In this order: on from `goal`, where the file's last extent ends (address 0: nowhere), however short; while half of
+    /// the groups are free, on from where the last extent near this `anchor` ends, if all of it fits; the group nearest
+    /// to `anchor` that has, or may have, a run of the wanted length, and of a mebibyte while half of the groups are
+    /// free, or is free itself; the largest run.
     pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> Found {
         let block = self.geometry.block_frags();
         let want = blocks.clamp(1, self.geometry.total_frags / block + 1) * block;
-        if let Some(found) = self.continue_at(goal, want) {
-            return found;
+        let found = match self.continue_at(goal, want) {
+            Some(found) => found,
+            None => self.find_hole(want, goal, anchor),
+        };
+        if let Found::Run(extent) = &found {
+            self.data_ends.insert(anchor, extent.end());
         }
+        found
+    }
+
+    /// A hole that was begun and has room, or another.
+    fn find_hole(&mut self, want: u64, goal: FragAddr, anchor: GroupNo) -> Found {
+        let least = self.least_hole();
+        let begun = self.data_ends.get(&anchor).filter(|_| least > 0);
+        if let Some(begun) = begun.copied() {
+            match self.continue_at(begun, want) {
+                Some(Found::Run(run)) if run.frags < want => {}
+                Some(found) => return found,
+                None => {}
+            }
+        }
+        self.find_other_hole(want, least, goal, anchor)
+    }
+
+    /// Looks for a hole of at least `least` fragments, if there is one.
+    fn find_other_hole(&mut self, want: u64, least: u64, goal: FragAddr, anchor: GroupNo) -> Found {
         let anchor = (anchor.0 as usize).min(self.groups.len().saturating_sub(1));
-        let cap = want.max(self.least_hole()).min(self.geometry.group_frags) as u32;
+        let cap = want.max(least).min(self.geometry.group_frags) as u32;
         while let Some((source, index)) = self.nearest_source(anchor, cap) {
             match source {
                 Source::Loaded => return self.data_run_in(index, goal, cap.into(), want),

@@ -113,6 +113,8 @@ pub struct Space {
     pub(crate) kept_for_log: u64,
     /// Free groups that the log takes last: data that wait were admitted for them.
     pub(crate) kept_for_data: u64,
+    /// By anchor: where the last extent of data ends that was found for it.
+    pub(crate) data_ends: BTreeMap<GroupNo, FragAddr>,
     /// Groups that are being emptied: nothing new is placed in them.
     pub(crate) closed: BTreeSet<usize>,
     pub(crate) held: Held,
@@ -178,6 +180,7 @@ impl Space {
             uneven: Vec::new(),
             kept_for_log: 0,
             kept_for_data: 0,
+            data_ends: BTreeMap::new(),
             closed: BTreeSet::new(),
             held: Held::default(),
             unshown: RangeMap::default(),
