@@ -53,6 +53,27 @@ pub struct About {
     pub place: Option<Place>,
 }
 
+#[cfg(test)]
+impl About {
+    /// Of the smallest scale, and no machine.
+    pub fn of_nothing() -> About {
+        About {
+            version: String::new(),
+            kernel: String::new(),
+            processors: 1,
+            began: 0,
+            suite: Suite::Papers,
+            scale: Scale::Tiny,
+            seed: 1,
+            options: None,
+            archive: None,
+            repository: None,
+            emulated: None,
+            place: None,
+        }
+    }
+}
+
 /// All runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use crate::lab::Kind;
     use crate::results::{About, Run};
-    use crate::suite::{Scale, Suite, Workload};
+    use crate::suite::{Scale, Workload};
 
     #[derive(Parser)]
     struct Line {
@@ -88,18 +88,10 @@ mod tests {
 
     fn results(directory: &Path, name: &str, seed: u64, kind: Kind) -> Results {
         let mut results = Results::new(About {
-            version: String::new(),
-            kernel: String::new(),
-            processors: 1,
             began: seed,
-            suite: Suite::Papers,
-            scale: Scale::Tiny,
             seed,
-            options: None,
-            archive: None,
-            repository: None,
             emulated: (kind == Kind::F2fs).then(|| "a machine".into()),
-            place: None,
+            ..About::of_nothing()
         });
         let case = &Workload::Smallfile.cases(Scale::Tiny)[0];
         results.push(Run::failed(case, kind, 1, &Error::NotRoot));

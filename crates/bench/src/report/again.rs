@@ -127,18 +127,10 @@ mod tests {
 
     fn results(scale: Scale) -> Results {
         Results::new(About {
-            version: String::new(),
-            kernel: String::new(),
-            processors: 1,
-            began: 0,
-            suite: Suite::Papers,
             scale,
             seed: 7,
             options: Some("cache=1G".into()),
-            archive: None,
-            repository: None,
-            emulated: None,
-            place: None,
+            ..About::of_nothing()
         })
     }
 

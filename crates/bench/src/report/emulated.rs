@@ -63,23 +63,13 @@ fn row(case: &str, here: &Tally, there: &Tally) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::results::{About, Run};
-    use crate::suite::{Outcome, Scale, Suite, Workload};
+    use crate::suite::{Outcome, Scale, Workload};
     use crate::trace::Uses;
 
     fn results(emulated: Option<&str>) -> Results {
         let about = About {
-            version: String::new(),
-            kernel: String::new(),
-            processors: 1,
-            began: 0,
-            suite: Suite::Papers,
-            scale: Scale::Tiny,
-            seed: 1,
-            options: None,
-            archive: None,
-            repository: None,
             emulated: emulated.map(str::to_owned),
-            place: None,
+            ..About::of_nothing()
         };
         Results::new(about)
     }

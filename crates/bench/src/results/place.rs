@@ -65,23 +65,13 @@ mod tests {
     use crate::lab::Kind;
     use crate::report::page;
     use crate::results::{About, Results, Run, summarise, text};
-    use crate::suite::{Outcome, Scale, Suite, Workload};
+    use crate::suite::{Outcome, Scale, Workload};
     use crate::trace::Uses;
 
     fn results(place: Option<Place>, kind: Kind, trace: &str) -> Results {
         let mut results = Results::new(About {
-            version: String::new(),
-            kernel: String::new(),
-            processors: 1,
-            began: 0,
-            suite: Suite::Papers,
-            scale: Scale::Tiny,
-            seed: 1,
-            options: None,
-            archive: None,
-            repository: None,
-            emulated: None,
             place,
+            ..About::of_nothing()
         });
         let outcome = Outcome {
             trace: trace.parse().unwrap(),
