@@ -230,10 +230,7 @@ impl Results {
         };
         let about = About {
             began: other.about.began.min(self.about.began),
-            suite: match (self.about.suite, other.about.suite) {
-                (Suite::Papers, Suite::Papers) => Suite::Papers,
-                (Suite::Full, _) | (_, Suite::Full) => Suite::Full,
-            },
+            suite: self.about.suite.max(other.about.suite),
             options: options.clone(),
             repository: repository.clone(),
             emulated: self.about.emulated.clone().or(other.about.emulated.clone()),

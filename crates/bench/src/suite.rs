@@ -71,12 +71,12 @@ pub enum Workload {
 }
 
 /// Several workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Suite {
     /// Those in which the papers' file systems differ.
     Papers,
-    /// All.
+    /// All: it holds the other.
     Full,
 }
 
@@ -145,14 +145,9 @@ impl Workload {
         table::name(&self)
     }
 
-    /// Whether the emulated machine has the programs for it: it lacks a compiler and git.
-    pub const fn runs_emulated(self) -> bool {
-        !matches!(self, Workload::Compile | Workload::GitAging)
-    }
-
-    /// Whether it needs no programs, which know mounted files only.
-    pub const fn runs_in_library(self) -> bool {
-        !matches!(self, Workload::Compile | Workload::GitAging)
+    /// Whether it needs a compiler or git, which the emulated machine lacks, and which know mounted files only.
+    pub const fn needs_programs(self) -> bool {
+        matches!(self, Workload::Compile | Workload::GitAging)
     }
 
     /// Whether it can play beside what is somebody's own: `full` takes a whole file system.

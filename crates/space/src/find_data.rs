@@ -6,8 +6,10 @@ use crate::space::{Space, State};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 
-/// Bytes of the smallest hole that is used while half of the groups are free, and the part of a group that it is at most.
-const WORTH_A_SEEK: (u64, u64) = (1 << 20, 8);
+/// Bytes of the smallest hole that is begun while half of the groups are free, where groups are not small.
+const WORTH_A_SEEK: u64 = 1 << 20;
+/// Where they are, it is one of so many parts of a group.
+const HOLES: u64 = 8;
 
 /// Where a run may be found: the nearest first, and at the same distance the surest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,14 +78,13 @@ impl Space {
         self.largest_data_run(anchor, goal, cap, want)
     }
 
-    /// Fragments of the smallest hole that is used. While there is plenty, what is written into small ones costs more in
+    /// Fragments of the smallest hole that is begun. While there is plenty, what is written into small ones costs more in
     /// seeks than in transfer, and what is written together lies apart.
     fn least_hole(&self) -> u64 {
         let plenty = self.free_groups() > self.groups.len() as u64 / 2;
-        let (bytes, part) = WORTH_A_SEEK;
-        let worth = bytes / u64::from(self.geometry.fragment_size);
+        let worth = WORTH_A_SEEK / u64::from(self.geometry.fragment_size);
         if plenty {
-            worth.min(self.geometry.group_frags / part)
+            worth.min(self.geometry.group_frags / HOLES)
         } else {
             0
         }

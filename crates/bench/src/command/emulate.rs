@@ -81,8 +81,8 @@ impl EmulateArgs {
     /// Those that the machine has the programs for.
     fn cases(&self) -> Result<Vec<Case>, Error> {
         let all = self.plan.cases()?.into_iter();
-        let (cases, without): (Vec<Case>, Vec<Case>) =
-            all.partition(|case| case.workload.runs_emulated());
+        let (without, cases): (Vec<Case>, Vec<Case>) =
+            all.partition(|case| case.workload.needs_programs());
         let place = "in the emulated machine, which has no compiler and no git";
         self.plan.unless_named(cases, without, place)
     }

@@ -224,9 +224,6 @@ pub fn go_on(earlier: Results, about: &About, path: &Path) -> Result<Results, Er
             path.display()
         )));
     }
-    // The larger suite holds the other.
-    if about.suite == Suite::Full {
-        results.about.suite = about.suite;
-    }
+    results.about.suite = results.about.suite.max(about.suite);
     Ok(results)
 }

@@ -76,7 +76,7 @@ impl RunArgs {
         let (library, directory) = (self.library, self.directory.is_some());
         let there = |case: &Case| {
             let workload = case.workload;
-            (!library || workload.runs_in_library()) && (!directory || workload.runs_in_directory())
+            !(library && workload.needs_programs()) && (!directory || workload.runs_in_directory())
         };
         let mut cases = self.plan.cases()?;
         if let Some(Place::Device(device)) = place {

@@ -104,9 +104,9 @@ fn only(results: &Results, verb: &str, kinds: &[Kind], cases: &[&Case]) -> Strin
     let suite = results.about.suite.workloads().into_iter();
     let all: BTreeSet<Workload> = suite
         .filter(|workload| match kinds {
-            [Kind::Library] => workload.runs_in_library(),
+            [Kind::Library] => !workload.needs_programs(),
             [Kind::Directory] => workload.runs_in_directory(),
-            _ => verb == "run" || workload.runs_emulated(),
+            _ => verb == "run" || !workload.needs_programs(),
         })
         .collect();
     if ran == all {

@@ -163,7 +163,7 @@ pub fn summarise(results: &Results) -> Vec<Summary> {
 const HEAD: [&str; 12] = [
     "workload",
     "file system",
-    MACHINE,
+    "machine s",
     "disk s",
     "shingled s",
     "owed s",
@@ -175,8 +175,6 @@ const HEAD: [&str; 12] = [
     "runs",
 ];
 
-/// The heading of the machine's seconds.
-const MACHINE: &str = "machine s";
 /// The place of the machine's seconds in [`Summary::figures`].
 pub const MACHINE_AT: usize = 2;
 
