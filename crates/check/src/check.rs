@@ -30,7 +30,7 @@ mod walk_file;
 mod walk_inode;
 mod walk_xattr;
 
-use crate::reader::CopyState;
+use crate::reader::{CopyState, LostSegments};
 use crate::{Options, Phase, Problem, Progress, Report, Volume};
 use first::First;
 use loamfs_device::Device;
@@ -65,6 +65,14 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
                 state: state.clone(),
             });
         }
+    }
+    if let Some(lost) = volume.lost_segments() {
+        let LostSegments { first, at, durable } = lost;
+        report.add(Problem::LostSegments { first, at, durable });
+    }
+    for link in volume.healed_segments() {
+        let (ssn, at) = (link.header.ssn, link.at);
+        report.add(Problem::SummaryHeader { ssn, at });
     }
     for problem in &volume.state().problems {
         report.add(problem.clone());

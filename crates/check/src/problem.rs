@@ -99,6 +99,15 @@ problems! {
     /// An inode block whose number was never given out.
     #[error("inode block {block} is in use, but numbers from {next} on were never given out")]
     111 Major false NextInodeBlock { block: InodeBlockNo, next: InodeBlockNo }
+    /// Rot took segments that were durable.
+    #[error(
+        "segment {first} at {at} cannot be read, but segments up to {durable} were durable: \
+         mount read-only to save what is left, or give up what is lost with `-o accept-loss`"
+    )]
+    112 Major false LostSegments { first: Ssn, at: FragAddr, durable: Ssn }
+    /// The second copy of a summary's header stands in for it, until a checkpoint retires it. A torn write leaves that.
+    #[error("the header of segment {ssn} at {at} is damaged; its second copy was read")]
+    113 Note false SummaryHeader { ssn: Ssn, at: FragAddr }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]

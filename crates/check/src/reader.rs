@@ -10,6 +10,7 @@ mod directory;
 mod file;
 mod inodes;
 mod io;
+mod look;
 mod maps;
 mod owners;
 mod pointers;
@@ -18,7 +19,7 @@ mod superblocks;
 mod tree;
 mod volume;
 
-pub use chain::Link;
+pub use chain::{Link, LostSegments};
 pub use directory::{DirEntries, DirEntry};
 pub use inodes::InodeBlock;
 pub use maps::{Ifile, Lazy, Merged};

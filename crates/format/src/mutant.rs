@@ -9,14 +9,16 @@ mod switch {
     static ACTIVE: RwLock<Option<&'static str>> = RwLock::new(None);
     static SCATTERED: AtomicBool = AtomicBool::new(false);
 
-    /// Leaves the clause of this name out from now on, in the whole process; `None` puts all back.
+    /// Leaves the clause of this name out from now on, in the whole process; `None` puts all back. Clauses that protect
+    /// from the same go together: their names are joined by `+`.
     pub fn set(name: Option<&'static str>) {
         *ACTIVE.write().unwrap_or_else(PoisonError::into_inner) = name;
     }
 
     /// Whether the clause of this name is left out.
     pub fn active(name: &str) -> bool {
-        *ACTIVE.read().unwrap_or_else(PoisonError::into_inner) == Some(name)
+        let active = *ACTIVE.read().unwrap_or_else(PoisonError::into_inner);
+        active.is_some_and(|names| names.split('+').any(|one| one == name))
     }
 
     /// Lets segments take the lowest free holes from now on, in the whole process, each block one of its own. That

@@ -11,6 +11,8 @@ use crate::node::TreeRoot;
 use crate::pointer::BlockKind;
 use crate::superblock::UNIT_SIZE;
 use crate::types::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -72,6 +74,9 @@ pub struct Header {
     pub records_len: u64,
     /// XXH3-64 of the records.
     pub records_checksum: u64,
+    /// SipHash-2-4 of all this under the volume's `log_key`: no file's content passes for a summary that lies here. Zero
+    /// on volumes without second copies.
+    pub code: [u8; 16],
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -100,17 +105,27 @@ struct RawHeader {
     kind: u8,
     reserved: u8,
     extent_count: U16,
-    reserved2: [u8; 44],
+    reserved2: [u8; 28],
+    code: [u8; 16],
     extents: [RawExtent; EXTENTS_MAX],
 }
 
 /// Bytes of the header; the records follow at once.
 pub const HEADER_SIZE: usize = size_of::<RawHeader>();
 const _: () = assert!(HEADER_SIZE <= UNIT_SIZE as usize);
+/// Bytes of a header's second copy: its start. What is left out is zero.
+pub const COPY_SIZE: usize = 512;
+/// Where a second copy stands in the last unit of a segment.
+pub const COPY_AT: usize = UNIT_SIZE as usize - COPY_SIZE;
+/// Most extents of a segment whose header has a second copy.
+pub const COPY_EXTENTS_MAX: usize = (COPY_SIZE - 160) / size_of::<RawExtent>();
 
 /// Why bytes are no summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SummaryError {
+    /// The device does not give the bytes.
+    #[error("the summary cannot be read from the device")]
+    Unreadable,
     /// Too few bytes.
     #[error("the summary is cut short")]
     Short,
@@ -150,6 +165,29 @@ impl Header {
 
     /// The bytes on disk.
     pub fn encode(&self) -> [u8; HEADER_SIZE] {
+        let mut raw = self.raw();
+        raw.code = self.code;
+        let sum = xxhash_rust::xxh3::xxh3_64(raw.as_bytes());
+        raw.checksum = U64::new(sum);
+        zerocopy::transmute!(raw)
+    }
+
+    /// The bytes of the second copy; `None` when there are too many extents for one.
+    pub fn encode_copy(&self) -> Option<[u8; COPY_SIZE]> {
+        let short = self.extents.len() <= COPY_EXTENTS_MAX;
+        self.encode().first_chunk().copied().filter(|_| short)
+    }
+
+    /// The code that the header has under a volume's key. It covers where the segment lies, so that a copy of the bytes
+    /// elsewhere has another.
+    pub fn code_under(&self, log_key: &[u8; 16]) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(log_key);
+        hasher.write(self.raw().as_bytes());
+        hasher.finish128().as_bytes()
+    }
+
+    /// The form on disk without code and checksum.
+    fn raw(&self) -> RawHeader {
         let mut raw = RawHeader::new_zeroed();
         raw.magic = MAGIC;
         raw.uuid = self.uuid;
@@ -169,9 +207,7 @@ impl Header {
             slot.start = U64::new(extent.start.0);
             slot.frags = U64::new(extent.frags);
         }
-        let sum = xxhash_rust::xxh3::xxh3_64(raw.as_bytes());
-        raw.checksum = U64::new(sum);
-        zerocopy::transmute!(raw)
+        raw
     }
 
     /// Reads a header from the first bytes of a summary.
@@ -238,23 +274,32 @@ impl Header {
             extents,
             records_len,
             records_checksum: raw.records_checksum.get(),
+            code: raw.code,
         })
     }
 
-    /// Reads the records from the bytes of a whole summary.
+    /// Reads a header's second copy.
+    ///
+    /// # Errors
+    /// [`SummaryError`].
+    pub fn decode_copy(bytes: &[u8]) -> Result<Header, SummaryError> {
+        let mut whole = [0; HEADER_SIZE];
+        let copy = bytes.get(..COPY_SIZE).ok_or(SummaryError::Short)?;
+        whole[..COPY_SIZE].copy_from_slice(copy);
+        Header::decode(&whole)
+    }
+
+    /// The records in the bytes of a whole summary.
     ///
     /// # Errors
     /// [`SummaryError`] when they are torn or malformed.
-    pub fn decode_records(&self, summary: &[u8]) -> Result<Vec<Record>, SummaryError> {
-        let len = self.records_len as usize;
-        let bytes = summary
-            .get(HEADER_SIZE..)
-            .and_then(|b| b.get(..len))
-            .ok_or(SummaryError::Short)?;
+    pub fn decode_records(&self, summary: &[u8]) -> Result<Records, SummaryError> {
+        let end = HEADER_SIZE.saturating_add(self.records_len as usize);
+        let bytes = summary.get(HEADER_SIZE..end).ok_or(SummaryError::Short)?;
         if xxhash_rust::xxh3::xxh3_64(bytes) != self.records_checksum {
             return Err(SummaryError::RecordsChecksum);
         }
-        Record::decode_all(bytes)
+        Records::new(bytes.to_vec())
     }
 }
 
@@ -446,22 +491,6 @@ impl Record {
         }
     }
 
-    /// Reads all records.
-    ///
-    /// # Errors
-    /// [`SummaryError::Record`] with the place of the first that is malformed.
-    pub fn decode_all(mut bytes: &[u8]) -> Result<Vec<Record>, SummaryError> {
-        let mut records = Vec::new();
-        while !bytes.is_empty() {
-            let (record, rest) = Record::decode_one(bytes).ok_or(SummaryError::Record {
-                index: records.len(),
-            })?;
-            records.push(record);
-            bytes = rest;
-        }
-        Ok(records)
-    }
-
     fn decode_one(bytes: &[u8]) -> Option<(Record, &[u8])> {
         let (head, rest) = RecordHead::ref_from_prefix(bytes).ok()?;
         let (payload, rest) = rest.split_at_checked(head.len.get().into())?;
@@ -531,5 +560,37 @@ impl Record {
             _ => return None,
         };
         Some((record, rest))
+    }
+}
+
+/// The records of a summary as they are on disk. They are decoded one by one: all together would take several times the
+/// room.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Records {
+    bytes: Vec<u8>,
+}
+
+impl Records {
+    /// Takes bytes all of which are records.
+    ///
+    /// # Errors
+    /// [`SummaryError::Record`] with the place of the first that is malformed.
+    pub fn new(bytes: Vec<u8>) -> Result<Records, SummaryError> {
+        let (mut rest, mut index) = (bytes.as_slice(), 0);
+        while !rest.is_empty() {
+            (_, rest) = Record::decode_one(rest).ok_or(SummaryError::Record { index })?;
+            index += 1;
+        }
+        Ok(Records { bytes })
+    }
+
+    /// The records, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = Record> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || {
+            let record;
+            (record, rest) = Record::decode_one(rest)?;
+            Some(record)
+        })
     }
 }

@@ -31,8 +31,11 @@ pub const DEVICES_MAX: usize = 16;
 pub const COMPATIBLE_ATIME: u64 = 1;
 /// Incompatible features that this code knows: none yet.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
-/// Read-only compatible features that this code knows: none yet.
-pub const RO_COMPATIBLE_KNOWN: u64 = 0;
+/// Read-only compatible feature: what tells rot in the log from its end is there, and is kept up by who writes: the
+/// superblock's `log_key`, `durable` and `clean`, and the codes and second copies of summaries.
+pub const RO_COMPATIBLE_SECOND_COPIES: u64 = 4;
+/// Read-only compatible features that this code knows.
+pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_SECOND_COPIES;
 
 /// Offsets of the two copies on a device of `bytes` bytes.
 pub const fn offsets(bytes: u64) -> [u64; 2] {
@@ -225,6 +228,12 @@ pub struct Superblock {
     pub files_per_dir: u32,
     /// Name of the profile that preset the switches, for display only.
     pub profile: Vec<u8>,
+    /// Key of the codes in summaries. Nobody knows it who cannot read the device.
+    pub log_key: [u8; 16],
+    /// Highest segment known durable when this copy was written (rule 4).
+    pub durable: Ssn,
+    /// Whether the volume was closed with the checkpoint that this copy names, so that nothing follows it.
+    pub clean: bool,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -274,8 +283,15 @@ struct RawSuperblock {
     label: [u8; 64],
     profile: [u8; 16],
     devices: [RawDevice; DEVICES_MAX],
-    reserved2: [u8; SIZE - 256 - 32 * DEVICES_MAX],
+    reserved2: [u8; LOG_KEY_AT - 256 - 32 * DEVICES_MAX],
+    log_key: [u8; 16],
+    durable: U64,
+    clean: u8,
+    reserved3: [u8; 7],
 }
+
+/// Where `log_key` stands: the last fields are at the end, so that the device table can grow.
+const LOG_KEY_AT: usize = SIZE - 32;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
 
@@ -318,6 +334,11 @@ pub enum SuperblockError {
 }
 
 impl Superblock {
+    /// Whether the volume has what tells rot in the log from its end.
+    pub const fn has_second_copies(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_SECOND_COPIES != 0
+    }
+
     /// Checks that this code may write to the volume.
     ///
     /// # Errors
@@ -366,6 +387,9 @@ impl Superblock {
             slot.offset = U64::new(entry.offset);
             slot.device = U32::new(entry.device);
         }
+        raw.log_key = self.log_key;
+        raw.durable = U64::new(self.durable.0);
+        raw.clean = u8::from(self.clean);
         let mut bytes = Box::new([0u8; SIZE]);
         bytes.copy_from_slice(raw.as_bytes());
         let sum = checksum(&bytes);
@@ -467,7 +491,16 @@ impl Superblock {
                 .copied()
                 .take(raw.profile_len.into())
                 .collect(),
+            log_key: raw.log_key,
+            durable: Ssn(raw.durable.get()),
+            clean: raw.clean & 1 != 0,
         })
+    }
+
+    /// Whether a range may be given to anybody: it lies on the volume, and no superblock copy in it.
+    pub fn gives(&self, extent: Extent) -> bool {
+        let reserved = self.reserved_extents();
+        self.geometry.holds(extent) && !reserved.iter().any(|r| r.overlaps(extent))
     }
 
     /// The fragments that the superblock copies take, allocated for good: everything up to the end of each copy's
@@ -535,6 +568,9 @@ mod tests {
             avg_file_size: 16_384,
             files_per_dir: 64,
             profile: b"hfs".to_vec(),
+            log_key: [9; 16],
+            durable: Ssn(7),
+            clean: true,
         }
     }
 

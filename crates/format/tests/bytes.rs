@@ -10,7 +10,9 @@ use loamfs_format::inode::{Body, FileExtent, Inode, Timestamp};
 use loamfs_format::maps::{CrcRun, LazyEntry, OwnerRecord, unit_crc};
 use loamfs_format::node::{Child, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
-use loamfs_format::summary::{Allocation, Dynamic, HEADER_SIZE, Header, Record, SegmentKind, Wait};
+use loamfs_format::summary::{
+    Allocation, Dynamic, HEADER_SIZE, Header, Record, Records, SegmentKind, Wait,
+};
 use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, Superblock};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
@@ -126,12 +128,15 @@ fn superblock() {
         avg_file_size: 0x6666,
         files_per_dir: 0x7777,
         profile: b"hfs".to_vec(),
+        log_key: *b"abcdefghijklmnop",
+        durable: Ssn(0x8888),
+        clean: true,
     };
     let expected = bytes(
         superblock::SIZE,
         &[
             (0, "4c6f616d4653011a"),
-            (8, "aa1f62ac0d1a1873"),
+            (8, "87b223d94fbe1f67"),
             (16, "01000000"),
             (20, "03000000"),
             (24, UUID_HEX),
@@ -162,6 +167,8 @@ fn superblock() {
             (288, "0080"),
             (296, "0010"),
             (304, "66 00000000000000 04"),
+            (4064, "6162636465666768696a6b6c6d6e6f70"),
+            (4080, "8888000000000000 01"),
         ],
     );
     same("superblock", &sb.encode()[..], &expected);
@@ -189,12 +196,13 @@ fn summary_header() {
         ],
         records_len: 0x191a,
         records_checksum: 0x1b1c,
+        code: *b"ABCDEFGHIJKLMNOP",
     };
     let expected = bytes(
         HEADER_SIZE,
         &[
             (0, "4c6f616d53656701"),
-            (8, "2e1c7eb1e654b56a"),
+            (8, "9dc82f24fa2b5dd5"),
             (16, UUID_HEX),
             (32, "0201"),
             (40, "0403"),
@@ -208,13 +216,24 @@ fn summary_header() {
             (104, "fdffffffffffffff"),
             (112, "03"),
             (114, "02"),
+            (144, "4142434445464748494a4b4c4d4e4f50"),
             (160, "1211000000000000 0403000000000000"),
             (176, "1615000000000000 1817000000000000"),
         ],
     );
     assert_eq!(HEADER_SIZE, 3360);
     same("header", &header.encode(), &expected);
-    assert_eq!(Header::decode(&expected), Ok(header));
+    assert_eq!(Header::decode(&expected), Ok(header.clone()));
+    assert_eq!(
+        header.encode_copy().as_ref().map(|copy| &copy[..]),
+        expected.get(..512)
+    );
+    assert_eq!(Header::decode_copy(&expected[..512]), Ok(header.clone()));
+    let long = Header {
+        extents: (0..23).map(|i| Extent::new(FragAddr(8 * i), 8)).collect(),
+        ..header
+    };
+    assert_eq!(long.encode_copy(), None);
     for (kind, number) in [(SegmentKind::Normal, 1), (SegmentKind::Checkpoint, 2)] {
         assert_eq!(kind as u8, number);
     }
@@ -318,7 +337,8 @@ fn records() {
         let mut found = Vec::new();
         record.encode(&mut found);
         same(&format!("{record:?}"), &found, &expected);
-        assert_eq!(Record::decode_all(&expected), Ok(vec![record]));
+        let records = Records::new(expected).unwrap();
+        assert_eq!(records.iter().collect::<Vec<_>>(), [record]);
     }
 }
 

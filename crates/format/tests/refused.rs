@@ -24,6 +24,7 @@ fn header() -> Header {
         ],
         records_len: 0,
         records_checksum: 0,
+        code: [0; 16],
     }
 }
 

@@ -117,7 +117,8 @@ impl Core {
         let header = self.describe(&mut seal, tail, placement, kind)?;
         let room: u64 = placement.summary.iter().map(|extent| extent.frags).sum();
         let room = room * u64::from(self.geometry.fragment_size);
-        Ok(seal.image.finish(header, &seal.records, room)?)
+        let log_key = self.sb.has_second_copies().then_some(&self.sb.log_key);
+        Ok(seal.image.finish(header, &seal.records, room, log_key)?)
     }
 
     /// Frees what the segment supersedes before it is placed, for itself to use: a mutant does.
@@ -291,6 +292,7 @@ impl Core {
             extents: Vec::new(),
             records_len: 0,
             records_checksum: 0,
+            code: [0; 16],
         })
     }
 

@@ -15,6 +15,7 @@ use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::superblock::{CheckpointRef, Superblock};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Pointer, Ssn};
+use loamfs_log::loss::Loss;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,8 +45,11 @@ pub(crate) struct Core {
     pub slots: [Option<Ssn>; 2],
     /// To whom everything belongs.
     pub owner: Ownership,
-    /// Whether the superblock copies tell of different sizes or labels: a crash met one that changed them.
+    /// Whether a superblock copy must be written before anything else: the copies tell of different sizes or labels,
+    /// since a crash met one that changed them, or of a volume that nobody has open.
     pub copies_differ: bool,
+    /// What rot took from the log; whoever may write has accepted it.
+    pub loss: Option<Loss>,
     /// What may be used again since the device was last told; kept only if it is to be told.
     pub freed: Option<Vec<Extent>>,
     /// What summaries since the last checkpoint take, its own included.

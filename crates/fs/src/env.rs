@@ -61,26 +61,37 @@ impl Clock for ManualClock {
 pub struct Env {
     /// Time.
     pub clock: Arc<dyn Clock>,
-    /// Seed of tokens, generations and the volume's identity.
+    /// Seed of tokens, generations and the volume's identity. What it makes may be seen.
     pub seed: u64,
+    /// What a volume's log key is made of, if it gets one. Nobody else must know it.
+    pub secret: [u8; 16],
 }
 
 impl Env {
     /// The system's time, and a seed that nobody can guess.
     pub fn system() -> Env {
-        let seed = uuid::Uuid::new_v4().as_u64_pair();
+        let random = || uuid::Uuid::new_v4().as_u64_pair();
+        let (seed, (a, b), (c, d)) = (random(), random(), random());
+        let secret = u128::from(a ^ b) << 64 | u128::from(c ^ d);
         Env {
             clock: Arc::new(SystemClock),
             seed: seed.0 ^ seed.1,
+            secret: secret.to_le_bytes(),
+        }
+    }
+
+    /// A clock and a fixed seed from which all the rest follows, for tests.
+    pub fn seeded(clock: Arc<dyn Clock>, seed: u64) -> Env {
+        Env {
+            clock,
+            seed,
+            secret: u128::from(seed).to_le_bytes(),
         }
     }
 
     /// A manual clock and a fixed seed, for tests.
     pub fn fixed(seed: u64) -> Env {
-        Env {
-            clock: Arc::new(ManualClock::new(1_000_000_000)),
-            seed,
-        }
+        Env::seeded(Arc::new(ManualClock::new(1_000_000_000)), seed)
     }
 }
 

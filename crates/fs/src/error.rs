@@ -6,6 +6,7 @@ use loamfs_format::node::NodeError;
 use loamfs_format::superblock::SuperblockError;
 use loamfs_format::{FragAddr, Ino, InodeBlockNo, Pointer};
 use loamfs_log::LogError;
+use loamfs_log::loss::Loss;
 use loamfs_log::segment::SummaryTooLong;
 use loamfs_space::SpaceError;
 
@@ -189,6 +190,14 @@ impl From<LogError> for Error {
 }
 
 impl Error {
+    /// What rot took from the log, if that is the error.
+    pub fn loss(&self) -> Option<Loss> {
+        match self {
+            Error::Log(LogError::Lost(loss)) => Some(*loss),
+            _ => None,
+        }
+    }
+
     /// The errno that a front end reports, as Linux numbers it.
     pub fn errno(&self) -> i32 {
         match self {

@@ -10,7 +10,8 @@ use loamfs_device::{Device, IoKind, Write};
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
-    CheckpointRef, DeviceEntry, Geometry, PROBES, SIZE, Superblock, UNIT_SIZE,
+    CheckpointRef, DeviceEntry, Geometry, PROBES, RO_COMPATIBLE_SECOND_COPIES, SIZE, Superblock,
+    UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::superblocks;
@@ -174,7 +175,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         geometry,
         checksum_algorithm: 1,
         compatible: 0,
-        ro_compatible: 0,
+        ro_compatible: RO_COMPATIBLE_SECOND_COPIES,
         incompatible: 0,
         checkpoint: CheckpointRef {
             ssn: Ssn(0),
@@ -187,6 +188,9 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         avg_file_size: o.avg_file_size,
         files_per_dir: o.files_per_dir,
         profile: o.profile.clone().into_bytes(),
+        log_key: env.secret,
+        durable: Ssn(0),
+        clean: true,
     };
     wipe_superblocks(device.as_ref())?;
     let env = Env {
@@ -203,6 +207,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
     write_segment(device.as_ref(), &geometry, &checkpoint)?;
     device.flush()?;
     sb.checkpoint = core.base;
+    sb.durable = core.base.ssn;
     for slot in 0..2 {
         superblocks::write_slot(device.as_ref(), &sb, slot)?;
         device.flush()?;

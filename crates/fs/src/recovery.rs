@@ -15,7 +15,7 @@ use loamfs_format::group::GroupDesc;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::mutant;
 use loamfs_format::summary::{Record, SegmentKind};
-use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
 use loamfs_log::LogError;
 use loamfs_log::chain::{self, Chain, Link};
@@ -29,6 +29,9 @@ use std::sync::Arc;
 /// Most links of an inode, as the format has it.
 pub(crate) const LINKS_MAX: u32 = 1 << 31;
 
+/// More segments than a writer seals behind what a superblock copy names.
+const LOST_MAX: u64 = 1 << 20;
+
 /// What the caller of [`open`] decides.
 pub(crate) struct Settings {
     pub read_only: bool,
@@ -37,6 +40,8 @@ pub(crate) struct Settings {
     pub links_max: u32,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
+    /// Go on without what rot took from the log.
+    pub accept_loss: bool,
 }
 
 /// Reads superblocks and chain, and rebuilds the state of the last adopted segment. Writes nothing.
@@ -50,9 +55,13 @@ pub(crate) fn open(
         device.flush()?;
     }
     let copies = superblocks::read(device.as_ref())?;
-    let (sb, chain) = adopt(device.as_ref(), &copies)?;
+    let (mut sb, chain) = chain::adopt(device.as_ref(), &copies)?;
     if !settings.read_only {
         sb.may_write()?;
+        match chain.loss {
+            Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
+            _ => {}
+        }
     }
     // A copy whose checkpoint cannot be read counts as none.
     let slots = copies
@@ -66,7 +75,7 @@ pub(crate) fn open(
     let base = &chain.links[chain.base];
     for kind in crate::commit::MAPS.map(|tree| tree.kind) {
         let root = base.records.iter().find_map(|record| match record {
-            Record::Root(of, root) if *of == kind => Some(*root),
+            Record::Root(of, root) if of == kind => Some(root),
             _ => None,
         });
         let root = root.ok_or(LogError::NoRoots {
@@ -77,11 +86,15 @@ pub(crate) fn open(
         }
     }
     let descs = read_groups(&reader, &mut blocks, &maps)?;
-    maps.lazy_map = read_lazy(&reader, &mut blocks, &maps)?;
-    let differ = copies
-        .older
-        .as_ref()
-        .is_some_and(|o| !same_volume(o, &copies.newest));
+    maps.lazy_map = read_lazy(&reader, &mut blocks, &maps, &sb)?;
+    let older = copies.older.as_ref();
+    let differ = older.is_some_and(|o| !same_volume(o, &copies.newest));
+    // A volume of an older program gets what tells rot from the log's end.
+    let bare = !sb.has_second_copies();
+    if bare && !settings.read_only {
+        sb.ro_compatible |= RO_COMPATIBLE_SECOND_COPIES;
+        sb.log_key = env.secret;
+    }
     let mut core = assemble(
         device,
         settings,
@@ -92,7 +105,8 @@ pub(crate) fn open(
         (blocks, maps),
         descs,
     )?;
-    core.copies_differ = differ;
+    let closed = copies.are_clean() && !mutant::active("stays-clean");
+    core.copies_differ = differ || bare || closed;
     for group in &settings.recount {
         core.recount(&reader, *group);
     }
@@ -103,25 +117,14 @@ pub(crate) fn open(
     Ok((core, reader))
 }
 
-/// Whether two copies differ in the checkpoint that they name, at most.
+/// Whether two copies differ in the checkpoint that they name and how, at most.
 fn same_volume(one: &Superblock, other: &Superblock) -> bool {
     Superblock {
         checkpoint: other.checkpoint,
+        durable: other.durable,
+        clean: other.clean,
         ..one.clone()
     } == *other
-}
-
-/// The chain from the newest superblock copy that leads to one.
-fn adopt(device: &dyn Device, copies: &superblocks::Copies) -> Result<(Superblock, Chain), Error> {
-    match chain::read(device, &copies.newest) {
-        Ok(chain) => Ok((copies.newest.clone(), chain)),
-        Err(error) => {
-            // What the older copy names is reused only once both name something newer.
-            let older = copies.older.clone().ok_or_else(|| error.clone())?;
-            let chain = chain::read(device, &older).map_err(|_| error)?;
-            Ok((older, chain))
-        }
-    }
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -139,8 +142,15 @@ fn assemble(
     let base = &chain.links[chain.base];
     let last = &chain.links[chain.links.len() - 1];
     let space = Space::open(geometry, sb.reserved_extents().to_vec(), descs);
+    // Numbers go on beyond all that lost segments may have, so that none of these ever proves a loss again.
+    let ssn = match chain.loss {
+        Some(loss) if !settings.read_only && !mutant::active("accept-without-jump") => {
+            Ssn(loss.highest.0.saturating_add(LOST_MAX))
+        }
+        _ => last.header.ssn,
+    };
     let tail = Tail {
-        ssn: last.header.ssn,
+        ssn,
         token: last.header.token,
         next: last.header.next,
     };
@@ -155,12 +165,13 @@ fn assemble(
             env,
             Arc::clone(device),
             space,
-            LogWriter::new(tail, last.header.ssn, chain.said),
+            LogWriter::new(tail, ssn, chain.said),
             blocks,
         )
     };
     core.maps = maps;
     core.slots = slots;
+    core.loss = chain.loss;
     core.read_only = settings.read_only;
     core.homed_max = settings.homed_max;
     core.links_max = settings.links_max;
@@ -201,6 +212,7 @@ impl Core {
             slots: [None; 2],
             owner: Ownership::default(),
             copies_differ: false,
+            loss: None,
             freed: None,
             summaries: Vec::new(),
             since_segments: 0,
@@ -255,20 +267,20 @@ impl Core {
             self.since_summary_bytes += link.header.summary_len();
         }
         self.summaries.push(Extent::new(link.at, unit));
-        for record in &link.records {
+        for record in link.records.iter() {
             if let Record::Held(extent, wait) = record {
-                self.check_extent(*extent)?;
-                self.space.replay_held(*extent, *wait)?;
+                self.check_extent(extent)?;
+                self.space.replay_held(extent, wait)?;
             }
         }
-        for record in &link.records {
-            self.replay_record(ssn, record)?;
+        for record in link.records.iter() {
+            self.replay_record(ssn, &record)?;
         }
         Ok(())
     }
 
     fn check_extent(&self, extent: Extent) -> Result<(), Corrupt> {
-        if self.geometry.holds(extent) {
+        if self.sb.gives(extent) {
             Ok(())
         } else {
             Err(Corrupt::Pointer {
@@ -305,6 +317,9 @@ impl Core {
                 self.maps.ifile_overlay.insert(*block, *entry);
             }
             Record::Image(home, entry) => {
+                let unit = self.geometry.unit_frags();
+                self.check_extent(Extent::new(*home, unit))?;
+                self.check_extent(Extent::new(entry.image, unit))?;
                 self.maps.lazy_map.insert(*home, *entry);
                 self.maps.lazy_dirty.insert(*home);
             }
@@ -391,15 +406,23 @@ fn read_lazy(
     reader: &Reader,
     blocks: &mut Blocks,
     maps: &Maps,
+    sb: &Superblock,
 ) -> Result<BTreeMap<FragAddr, LazyEntry>, Error> {
+    let unit = sb.geometry.unit_frags();
+    // Settling writes to what the map names.
+    let gives = |home: u64, entry: &LazyEntry| {
+        [FragAddr(home), entry.image]
+            .iter()
+            .all(|at| sb.gives(Extent::new(*at, unit)))
+    };
     with_tree(reader, blocks, |blocks| {
         let mut map = BTreeMap::new();
         let mut bad = None;
         LAZY.prepare_scan(&maps.lazy, blocks, 0, u64::MAX, usize::MAX)?;
         let _ = LAZY.scan(&maps.lazy, blocks, 0, |key, value| {
             match LazyEntry::decode(value) {
-                Some(entry) => drop(map.insert(FragAddr(key), entry)),
-                None => bad = Some(key),
+                Some(entry) if gives(key, &entry) => drop(map.insert(FragAddr(key), entry)),
+                _ => bad = Some(key),
             }
             ControlFlow::Continue(())
         })?;

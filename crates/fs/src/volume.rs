@@ -33,6 +33,7 @@ use crate::reader::Reader;
 use crate::recovery::{self, Settings};
 use crate::shares::Shares;
 use crate::types::AtimeRule;
+use commit::End;
 use flight::Flight;
 use loamfs_device::Device;
 use loamfs_format::{GroupNo, Ssn, mutant};
@@ -64,6 +65,8 @@ pub struct OpenOptions {
     pub links_max: u32,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
     pub recount: Vec<GroupNo>,
+    /// Write to a volume although rot took segments of its log that were durable: what they held is given up.
+    pub accept_loss: bool,
 }
 
 impl Default for OpenOptions {
@@ -79,6 +82,7 @@ impl Default for OpenOptions {
             discard: false,
             links_max: recovery::LINKS_MAX,
             recount: Vec::new(),
+            accept_loss: false,
         }
     }
 }
@@ -130,6 +134,7 @@ impl Volume {
             read_only: options.read_only,
             shares,
             recount: options.recount.clone(),
+            accept_loss: options.accept_loss,
             homed_max: options
                 .dirty_max
                 .map_or(waiting_max, |bytes| bytes as u64)
@@ -168,15 +173,18 @@ impl Volume {
             let newest = core.slots[0].max(core.slots[1]).unwrap_or(Ssn(0));
             (core.base.ssn > newest, core.copies_differ)
         };
+        if self.core().loss.is_some() {
+            return self.go_on_without();
+        }
         let differ = differ && !mutant::active("one-copy-grown");
         if differ || unnamed && !mutant::active("adopted-unnamed") {
-            self.name_checkpoint()?;
+            self.name_checkpoint(End::Open)?;
         }
         if mutant::active("no-mount-segment") {
             return Ok(());
         }
         if self.tight() && !mutant::active("mount-anyway") {
-            match self.checkpoint_locked() {
+            match self.checkpoint_locked(End::Open) {
                 // No room for that either: what is left is enough for an empty segment, perhaps.
                 Err(Error::NoSpace) => {}
                 other => return other,
@@ -188,6 +196,13 @@ impl Volume {
             return Ok(());
         }
         self.flush()
+    }
+
+    /// Gives up what rot took from the log: a checkpoint of what is left, which both superblock copies name before
+    /// anything else changes (rule 4).
+    fn go_on_without(&self) -> Result<(), Error> {
+        self.checkpoint_locked(End::Open)?;
+        self.name_checkpoint(End::Open)
     }
 
     /// Whether recovery's segment must be a checkpoint: where an empty one would eat into the reserve (rules 4 and 10),
@@ -215,7 +230,11 @@ impl Volume {
         self.tidy_after(usize::MAX);
         let unwritten = self.write_out(Wait::Durable)?;
         let _commit = self.commit_lock();
-        self.checkpoint_locked()?;
+        let end = match unwritten.is_empty() {
+            true => End::Closed,
+            false => End::Open,
+        };
+        self.checkpoint_locked(end)?;
         self.discard_freed(usize::MAX);
         commit::all_written(unwritten)
     }

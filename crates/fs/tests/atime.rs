@@ -34,12 +34,10 @@ const ALWAYS: AtimeRule = AtimeRule {
 };
 
 fn opened(device: &Arc<dyn Device>, clock: &Arc<ManualClock>, options: OpenOptions) -> Volume {
-    let env = Env {
-        clock: clock.clone(),
-        seed: loamfs_fs::Clock::now(clock.as_ref())
-            .seconds
-            .cast_unsigned(),
-    };
+    let seed = loamfs_fs::Clock::now(clock.as_ref())
+        .seconds
+        .cast_unsigned();
+    let env = Env::seeded(clock.clone(), seed);
     Volume::open(Arc::clone(device), &options, env).unwrap()
 }
 

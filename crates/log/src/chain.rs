@@ -1,22 +1,23 @@
 //! Roll-forward: following the chain of summaries from a checkpoint to its end (L9, H16; rule 4).
 
 use crate::error::LogError;
-use loamfs_device::{Buffer, Device, IoKind, Read};
+use crate::look;
+use crate::loss::Loss;
+use crate::summary::Reader;
+use crate::superblocks::Copies;
+use loamfs_device::Device;
 use loamfs_format::mutant;
-use loamfs_format::pointer::{data_checksum, metadata_checksum};
-use loamfs_format::summary::{
-    Allocation, HEADER_SIZE, Header, RECORDS_MAX, Record, SegmentKind, SummaryError,
-};
-use loamfs_format::superblock::{BLOCK_SIZE_MAX, CheckpointRef, Superblock};
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ssn};
-
-/// Bytes read at once from where a summary is expected.
-const SUMMARY_READ: u64 = 128 << 10;
-/// Bytes read at once from a body that is verified.
-const BODY_READ: u64 = 1 << 20;
+use loamfs_format::summary::{Header, RECORDS_MAX, Record, Records, SegmentKind, SummaryError};
+use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::{Extent, FragAddr, Ssn};
+use std::collections::BTreeMap;
 
 /// Between two checkpoints that a superblock names there is at most one more; the rest is slack.
 const LINKS_SLACK: usize = 1024;
+/// Bytes of bodies that are verified, beside the largest segment: four times what a writer leaves undurable.
+const VERIFIED_MAX: u64 = 128 << 20;
+/// Summaries that are read by their second copies at most: each takes a look at the device.
+const HEALED_MAX: usize = 8;
 
 /// A summary of the chain.
 #[derive(Debug, Clone)]
@@ -26,7 +27,7 @@ pub struct Link {
     /// Its header.
     pub header: Header,
     /// What it says.
-    pub records: Vec<Record>,
+    pub records: Records,
 }
 
 /// The adopted part of the chain.
@@ -40,33 +41,129 @@ pub struct Chain {
     pub said: Ssn,
     /// Summaries seen beyond the adopted ones: a dead timeline, or a torn tail.
     pub dropped: usize,
+    /// What rotted, if the chain does not end where a crash ended it.
+    pub loss: Option<Loss>,
+}
+
+/// What the superblock copies say of the chain's end.
+#[derive(Debug, Clone, Copy, Default)]
+struct Claims {
+    /// Highest segment that one of them knows durable.
+    durable: Ssn,
+    /// The checkpoint with which the volume was closed.
+    clean: Option<Ssn>,
+}
+
+impl Claims {
+    fn of(copies: &Copies) -> Claims {
+        let newest = &copies.newest;
+        let both = std::iter::once(newest).chain(&copies.older);
+        let named = |sb: &Superblock| sb.durable.max(sb.checkpoint.ssn);
+        Claims {
+            durable: both.map(named).max().unwrap_or_default(),
+            clean: copies.are_clean().then_some(newest.checkpoint.ssn),
+        }
+    }
+}
+
+/// Reads the chain from the newest superblock copy that leads to one.
+///
+/// # Errors
+/// The device's, or why neither copy's checkpoint can be used.
+pub fn adopt(device: &dyn Device, copies: &Copies) -> Result<(Superblock, Chain), LogError> {
+    let claims = Claims::of(copies);
+    match read(device, &copies.newest, claims) {
+        Ok(chain) => Ok((copies.newest.clone(), chain)),
+        Err(error) => {
+            // What the older copy names is reused only once both name something newer. That the newer cannot be read
+            // is never a crash's doing: it was durable before a superblock named it.
+            let older = copies.older.clone().ok_or_else(|| error.clone())?;
+            let mut chain = read(device, &older, claims).map_err(|_| error)?;
+            if mutant::active("older-silently") {
+                chain.loss = None;
+            }
+            Ok((older, chain))
+        }
+    }
 }
 
 /// Reads the chain that starts at the superblock's checkpoint and decides where it ends.
 ///
-/// Trusts summaries up to the highest `durable` in the chain, verifies the bodies behind it in order; the first failure
-/// ends the log.
-///
-/// # Errors
-/// The device's, or why the checkpoint itself cannot be used.
-pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
-    let CheckpointRef { ssn, token, addr } = sb.checkpoint;
-    let reader = Reader {
-        device,
-        geometry: &sb.geometry,
+/// Trusts summaries up to the highest `durable` in the chain, and verifies the bodies behind it, but for what an adopted
+/// segment freed again.
+fn read(device: &dyn Device, sb: &Superblock, claims: Claims) -> Result<Chain, LogError> {
+    let reader = Reader { device, sb };
+    let (mut links, seen) = follow(&reader, claims)?;
+    let claimed = match mutant::active("durable-unnamed") {
+        true => Ssn(0),
+        false => claims.durable,
     };
-    let first = reader
-        .link(addr)?
-        .map_err(|cause| LogError::Checkpoint { ssn, addr, cause })?;
-    let h = &first.header;
-    if h.uuid != sb.uuid || h.ssn != ssn || h.token != token || h.kind != SegmentKind::Checkpoint {
-        return Err(LogError::WrongCheckpoint { ssn, addr });
-    }
-    let links_max = sb.geometry.checkpoint_segments_max as usize * 4 + LINKS_SLACK;
-    let records_max = u64::from(sb.geometry.checkpoint_summary_max) * 4 + RECORDS_MAX;
-    let mut records = 0;
+    let every = links.iter().map(|link| durable_of(&link.header)).max();
+    let durable = every.unwrap_or_default().max(claimed).max(seen.durable);
+    let end = whole_prefix(&reader, &links, durable)?;
+    let dropped = links.len() - end;
+    links.truncate(end);
+    let base = links
+        .iter()
+        .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
+        .unwrap_or_default();
+    let adopted = links.iter().map(|link| durable_of(&link.header)).max();
+    let said = if mutant::active("dead-durable") {
+        every
+    } else {
+        adopted
+    };
+    let last = &links[links.len() - 1].header;
+    let loss = (claimed.max(seen.durable) > last.ssn).then(|| Loss {
+        first: last.ssn.next(),
+        at: last.next,
+        durable: claimed.max(seen.durable),
+        highest: seen.highest.max(seen.durable).max(claims.durable),
+    });
+    Ok(Chain {
+        links,
+        base,
+        said: said.unwrap_or_default(),
+        dropped,
+        loss,
+    })
+}
+
+/// The checkpoint and all segments that continue each other behind it, and what a look behind their end found.
+fn follow(reader: &Reader<'_>, claims: Claims) -> Result<(Vec<Link>, look::Seen), LogError> {
+    let sb = reader.sb;
+    let geometry = &sb.geometry;
+    let first = checkpoint(reader)?;
+    let links_max = geometry.checkpoint_segments_max as usize * 4 + LINKS_SLACK;
+    // Summaries do not overlap, so all of them together are no longer than the volume.
+    let volume = reader.bytes(Extent::new(FragAddr(0), geometry.total_frags));
+    let records_max = (u64::from(geometry.checkpoint_summary_max) * 4 + RECORDS_MAX).min(volume);
+    let (mut records, mut healed) = (first.header.records_len, 0);
     let mut links = vec![first];
-    while let Some(next) = reader.successor(&links[links.len() - 1].header)? {
+    loop {
+        let last = &links[links.len() - 1].header;
+        let next = match reader.successor(last) {
+            Ok(link) => link,
+            Err(_) if claims.clean == Some(last.ssn) && links.len() == 1 => {
+                return Ok((links, look::Seen::default()));
+            }
+            Err(cause) => {
+                let mut seen = look::behind(reader, last);
+                match seen.healed.take() {
+                    Some(link) if healed < HEALED_MAX => {
+                        healed += 1;
+                        link
+                    }
+                    _ => {
+                        // Nobody knows what was there.
+                        if cause == SummaryError::Unreadable {
+                            seen.durable = seen.durable.max(last.ssn.next());
+                        }
+                        return Ok((links, seen));
+                    }
+                }
+            }
+        };
         records += next.header.records_len;
         if links.len() >= links_max || records > records_max {
             return Err(LogError::TooLong {
@@ -75,230 +172,89 @@ pub fn read(device: &dyn Device, sb: &Superblock) -> Result<Chain, LogError> {
         }
         links.push(next);
     }
-    let durable = links.iter().map(durable_of).max().unwrap_or(ssn);
-    let trusted = if mutant::active("verify-everything") {
-        Ssn(0)
-    } else {
-        durable
+}
+
+/// The checkpoint that the superblock names, by its second copy if there is no other way.
+fn checkpoint(reader: &Reader<'_>) -> Result<Link, LogError> {
+    let CheckpointRef { ssn, token, addr } = reader.sb.checkpoint;
+    let is_named = |h: &Header| {
+        h.ssn == ssn && h.token == token && h.kind == SegmentKind::Checkpoint && reader.is_ours(h)
     };
-    let every = links.iter().map(durable_of).max();
-    let mut end = 1;
-    while end < links.len()
-        && (links[end].header.ssn <= trusted
-            || mutant::active("half-segment")
-            || reader.body_verifies(sb, &links[end])?)
-    {
-        end += 1;
+    let cause = match reader.link(addr) {
+        Ok(link) if is_named(&link.header) => return Ok(link),
+        Ok(_) => None,
+        Err(cause) => Some(cause),
+    };
+    if let Some(link) = look::second_copy(reader, addr, is_named) {
+        return Ok(link);
     }
-    let dropped = links.len() - end;
-    links.truncate(end);
-    let base = links
-        .iter()
-        .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
-        .unwrap_or_default();
-    let adopted = links.iter().map(durable_of).max();
-    let said = if mutant::active("dead-durable") {
-        every
-    } else {
-        adopted
-    };
-    let said = said.unwrap_or(Ssn(0));
-    Ok(Chain {
-        links,
-        base,
-        said,
-        dropped,
+    Err(match cause {
+        Some(cause) => LogError::Checkpoint { ssn, addr, cause },
+        None => LogError::WrongCheckpoint { ssn, addr },
     })
 }
 
 /// What a summary says of `durable`. No writer claims that its own segment, or a later one, is durable; who believed it
 /// would take every damaged block for one that was freed meanwhile.
-fn durable_of(link: &Link) -> Ssn {
-    let before = Ssn(link.header.ssn.0.saturating_sub(1));
-    link.header.durable.min(before)
+pub(crate) fn durable_of(header: &Header) -> Ssn {
+    let before = Ssn(header.ssn.0.saturating_sub(1));
+    header.durable.min(before)
 }
 
-/// Reads one summary, for a dump or a checker.
-///
-/// # Errors
-/// The device's; the inner result says why the bytes are no summary.
-pub fn read_link(
-    device: &dyn Device,
-    geometry: &Geometry,
-    at: FragAddr,
-) -> Result<Result<Link, SummaryError>, LogError> {
-    Reader { device, geometry }.link(at)
+/// A block of a body that is not as its summary says.
+struct Bad {
+    /// The segment that wrote it, counted from the start of the chain.
+    by: usize,
+    /// The segment that freed it again, if one did.
+    freed_by: Option<usize>,
 }
 
-struct Reader<'a> {
-    device: &'a dyn Device,
-    geometry: &'a Geometry,
-}
-
-impl Reader<'_> {
-    /// The summary at `at`, or why there is none.
-    fn link(&self, at: FragAddr) -> Result<Result<Link, SummaryError>, LogError> {
-        let unit = self.geometry.unit_frags();
-        if !self.geometry.holds(Extent::new(at, unit)) {
-            return Ok(Err(SummaryError::Field { field: "address" }));
-        }
-        let room = self.geometry.total_frags - at.0;
-        let window = room
-            .saturating_mul(self.geometry.fragment_size.into())
-            .min(SUMMARY_READ) as usize;
-        let head = self.read(at, window, IoKind::Summary)?;
-        let header = match Header::decode(&head) {
-            Ok(header) => header,
-            Err(error) => return Ok(Err(error)),
-        };
-        if header.extents.iter().any(|e| !self.geometry.holds(*e))
-            || header.extents.first().is_none_or(|e| e.start != at)
-        {
-            return Ok(Err(SummaryError::Field { field: "extents" }));
-        }
-        let bytes = match self.summary_bytes(&header, head)? {
-            Some(bytes) => bytes,
-            None => return Ok(Err(SummaryError::Short)),
-        };
-        Ok(header.decode_records(&bytes).map(|records| Link {
-            at,
-            header,
-            records,
-        }))
+/// How many segments count: as many as can be so that every block of those behind `durable` is there, but for blocks
+/// that others of them freed again. What was freed may have been written over by segments that are lost.
+fn whole_prefix(reader: &Reader<'_>, links: &[Link], durable: Ssn) -> Result<usize, LogError> {
+    if mutant::active("half-segment") {
+        return Ok(links.len());
     }
-
-    /// Header and records, from the window that was read and from what lies behind it.
-    fn summary_bytes(&self, header: &Header, head: Buffer) -> Result<Option<Vec<u8>>, LogError> {
-        let need = HEADER_SIZE + header.records_len as usize;
-        let frag = u64::from(self.geometry.fragment_size);
-        let mut bytes = Vec::new();
-        for (i, extent) in header.extents.iter().enumerate() {
-            let want = (need - bytes.len()).min(extent.frags.saturating_mul(frag) as usize);
-            if i == 0 && want <= head.len() {
-                bytes.extend_from_slice(&head[..want]);
-            } else {
-                bytes.extend_from_slice(&self.read(extent.start, want, IoKind::Summary)?[..want]);
-            }
-            if bytes.len() >= need {
-                return Ok(Some(bytes));
-            }
+    let trusted = match mutant::active("verify-everything") {
+        true => Ssn(0),
+        false => durable,
+    };
+    let first = links
+        .partition_point(|link| link.header.ssn <= trusted)
+        .max(1);
+    let mut bad: Vec<Bad> = Vec::new();
+    // Those that nothing has freed yet, by address: their extent, and where in `bad` they stand.
+    let mut lying: BTreeMap<u64, (Extent, usize)> = BTreeMap::new();
+    // Rule 9 bounds what may be undurable.
+    let (mut counted, mut verified) = (first, 0);
+    for (by, link) in links.iter().enumerate().skip(first) {
+        verified += reader.body_bytes(link);
+        if verified > VERIFIED_MAX + u64::from(reader.sb.geometry.segment_max) {
+            break;
         }
-        Ok(None)
-    }
-
-    /// The summary that continues `header`, if there is one.
-    fn successor(&self, header: &Header) -> Result<Option<Link>, LogError> {
-        let Ok(link) = self.link(header.next)? else {
-            return Ok(None);
-        };
-        let next = &link.header;
-        let continues = next.uuid == header.uuid
-            && next.ssn == header.ssn.next()
-            && (next.previous == header.token || mutant::active("no-token"));
-        Ok(continues.then_some(link))
-    }
-
-    /// Whether every block of the body has the bytes that the summary says.
-    fn body_verifies(&self, sb: &Superblock, link: &Link) -> Result<bool, LogError> {
-        let mut window = Window::default();
-        for record in &link.records {
-            let Record::Allocate(a) = record else {
-                continue;
-            };
-            if !a.in_body {
-                continue;
-            }
-            if !link
-                .header
-                .extents
-                .iter()
-                .any(|e| e.start <= a.extent.start && a.extent.end() <= e.end())
+        counted = by + 1;
+        for record in link.records.iter() {
+            if let Record::Free(extent) | Record::Retire(extent) = record
+                && !mutant::active("verify-freed")
             {
-                return Ok(false);
+                let inside = lying.range(extent.start.0..extent.end().0);
+                let inside = inside.filter(|(_, (block, _))| block.end() <= extent.end());
+                let freed: Vec<u64> = inside.map(|(start, _)| *start).collect();
+                for (_, index) in freed.iter().filter_map(|start| lying.remove(start)) {
+                    bad[index].freed_by = Some(by);
+                }
             }
-            let Some(bytes) = window.get(self, &link.header, a)? else {
-                return Ok(false);
-            };
-            if block_checksum(sb, a, bytes) != a.checksum {
-                return Ok(false);
-            }
         }
-        Ok(true)
-    }
-
-    fn read(&self, at: FragAddr, len: usize, kind: IoKind) -> Result<Buffer, LogError> {
-        let frag = self.geometry.fragment_size as usize;
-        let whole = len.next_multiple_of(frag);
-        let mut batch = [Read::new(self.geometry.byte_offset(at), whole, kind)];
-        self.device.read(&mut batch);
-        let [read] = batch;
-        read.result?;
-        Ok(read.buffer)
-    }
-}
-
-/// The checksum that the bytes of a block of the body have.
-pub fn block_checksum(sb: &Superblock, a: &Allocation, bytes: &[u8]) -> u64 {
-    match a.kind {
-        BlockKind::SmallData | BlockKind::XattrValue | BlockKind::Image => data_checksum(bytes),
-        kind => metadata_checksum(
-            &sb.uuid,
-            &Identity {
-                kind,
-                level: a.level,
-                ino: a.ino,
-                generation: a.generation,
-                logical: a.logical,
-            },
-            bytes,
-        ),
-    }
-}
-
-/// A piece of a body, read in large requests.
-#[derive(Default)]
-struct Window {
-    start: u64,
-    bytes: Option<Buffer>,
-}
-
-impl Window {
-    fn get(
-        &mut self,
-        reader: &Reader<'_>,
-        header: &Header,
-        a: &Allocation,
-    ) -> Result<Option<&[u8]>, LogError> {
-        let frag = u64::from(reader.geometry.fragment_size);
-        let len = u64::from(a.stored);
-        if len
-            > a.extent
-                .frags
-                .saturating_mul(frag)
-                .min(BLOCK_SIZE_MAX.into())
-        {
-            return Ok(None);
+        for extent in reader.bad_blocks(link)? {
+            lying.insert(extent.start.0, (extent, bad.len()));
+            bad.push(Bad { by, freed_by: None });
         }
-        let from = a.extent.start.0.saturating_mul(frag);
-        let held = self
-            .bytes
-            .as_ref()
-            .is_some_and(|b| self.start <= from && from + len <= self.start + b.len() as u64);
-        if !held {
-            let end = header
-                .extents
-                .iter()
-                .find(|e| e.contains(a.extent.start))
-                .map_or(a.extent.end(), |e| e.end());
-            let rest = (end.0 - a.extent.start.0).saturating_mul(frag);
-            let want = rest.min(BODY_READ.max(len)) as usize;
-            self.start = from;
-            self.bytes = Some(reader.read(a.extent.start, want, IoKind::Segment)?);
-        }
-        let at = (from - self.start) as usize;
-        Ok(self
-            .bytes
-            .as_ref()
-            .and_then(|b| b.get(at..at + len as usize)))
     }
+    let mut end = counted;
+    for bad in bad.iter().rev() {
+        if bad.by < end && bad.freed_by.is_none_or(|by| by >= end) {
+            end = bad.by;
+        }
+    }
+    Ok(end)
 }

@@ -1,5 +1,6 @@
 //! What can go wrong in the log.
 
+use crate::loss::Loss;
 use loamfs_device::DeviceError;
 use loamfs_format::summary::SummaryError;
 use loamfs_format::superblock::SuperblockError;
@@ -50,6 +51,9 @@ pub enum LogError {
         /// Place.
         addr: FragAddr,
     },
+    /// Part of the log rotted.
+    #[error(transparent)]
+    Lost(#[from] Loss),
     /// More segments, or longer summaries, than any writer leaves.
     #[error("the chain goes on beyond segment {ssn}, further than any writer leaves it")]
     TooLong {

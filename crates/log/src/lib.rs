@@ -5,7 +5,10 @@
 
 pub mod chain;
 pub mod error;
+mod look;
+pub mod loss;
 pub mod segment;
+mod summary;
 pub mod superblocks;
 pub mod writer;
 

@@ -4,7 +4,7 @@
 //! segment is one contiguous write while space allows. Blocks are never split; the summary may be.
 
 use loamfs_device::Buffer;
-use loamfs_format::summary::{EXTENTS_MAX, HEADER_SIZE, Header, Record};
+use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn, mutant};
 use loamfs_space::{Found, Space, SpaceError};
 
@@ -276,6 +276,8 @@ impl Segment {
 pub struct Image {
     extents: Vec<Extent>,
     buffers: Vec<Buffer>,
+    /// Bytes at the end of the last buffer that no block takes.
+    spare: usize,
     fragment_size: u64,
 }
 
@@ -283,12 +285,14 @@ impl Image {
     /// Zeroed bytes for the extents.
     pub fn new(geometry: &Geometry, extents: &[Extent]) -> Image {
         let fragment_size = u64::from(geometry.fragment_size);
+        let buffers: Vec<Buffer> = extents
+            .iter()
+            .map(|e| Buffer::zeroed((e.frags * fragment_size) as usize))
+            .collect();
         Image {
             extents: extents.to_vec(),
-            buffers: extents
-                .iter()
-                .map(|e| Buffer::zeroed((e.frags * fragment_size) as usize))
-                .collect(),
+            spare: buffers.last().map_or(0, |last| last.len()),
+            buffers,
             fragment_size,
         }
     }
@@ -300,10 +304,17 @@ impl Image {
             if let Some(room) = self.buffers[i].get_mut(offset..offset + bytes.len()) {
                 room.copy_from_slice(bytes);
             }
+            if i + 1 == self.buffers.len() {
+                let frag = self.fragment_size as usize;
+                let end = (offset + bytes.len()).next_multiple_of(frag);
+                let behind = self.buffers[i].len().saturating_sub(end);
+                self.spare = self.spare.min(behind);
+            }
         }
     }
 
-    /// Writes the summary, for which `room` bytes were placed, over the first bytes and ends the segment.
+    /// Writes the summary, for which `room` bytes were placed, over the first bytes and ends the segment. With the
+    /// volume's key the summary gets its code, and its header a second copy at the segment's end if nothing is there.
     ///
     /// # Errors
     /// [`SummaryTooLong`]: the bound that [`place`] was given was wrong, and the segment cannot be used.
@@ -312,6 +323,7 @@ impl Image {
         mut header: Header,
         records: &[Record],
         room: u64,
+        log_key: Option<&[u8; 16]>,
     ) -> Result<(Header, Segment), SummaryTooLong> {
         let mut bytes = vec![0u8; HEADER_SIZE];
         records.iter().for_each(|r| r.encode(&mut bytes));
@@ -327,12 +339,27 @@ impl Image {
         header.records_len = (bytes.len() - HEADER_SIZE) as u64;
         header.records_checksum =
             loamfs_format::pointer::data_checksum(bytes.get(HEADER_SIZE..).unwrap_or_default());
+        header.code = log_key.map_or([0; 16], |key| header.code_under(key));
         bytes[..HEADER_SIZE].copy_from_slice(&header.encode());
         let mut rest = bytes.as_slice();
         for buffer in &mut self.buffers {
             let here = rest.len().min(buffer.len());
             buffer[..here].copy_from_slice(&rest[..here]);
             rest = &rest[here..];
+            // What is left of the last buffer is spare, as far as no block lies there.
+            let behind = buffer.len() - here;
+            self.spare = if here > 0 {
+                self.spare.min(behind)
+            } else {
+                self.spare
+            };
+        }
+        if let Some(copy) = header.encode_copy().filter(|_| log_key.is_some())
+            && self.spare >= COPY_SIZE
+            && let Some(last) = self.buffers.last_mut()
+        {
+            let at = last.len() - COPY_SIZE;
+            last[at..].copy_from_slice(&copy);
         }
         let writes = self
             .extents

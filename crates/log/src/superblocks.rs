@@ -16,6 +16,15 @@ pub struct Copies {
     pub slots: [Option<Ssn>; 2],
 }
 
+impl Copies {
+    /// Whether the volume was closed with the newest checkpoint, by all copies that name it. Who opens a volume writes
+    /// one of them anew first.
+    pub fn are_clean(&self) -> bool {
+        let same = |sb: &&Superblock| sb.checkpoint.ssn == self.newest.checkpoint.ssn;
+        self.newest.clean && self.older.iter().filter(same).all(|sb| sb.clean)
+    }
+}
+
 /// Reads the copies of a device and picks the newest.
 ///
 /// # Errors

@@ -34,6 +34,7 @@ pub mod name;
 pub mod ops;
 pub mod problem;
 pub mod rng;
+pub mod rot;
 pub mod runner;
 pub mod shrink;
 pub mod subject;

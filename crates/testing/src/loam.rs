@@ -32,10 +32,7 @@ impl Default for Loam {
 
 fn env(seed: u64) -> (Env, Arc<ManualClock>) {
     let clock = Arc::new(ManualClock::new(EPOCH));
-    let env = Env {
-        clock: clock.clone(),
-        seed,
-    };
+    let env = Env::seeded(clock.clone(), seed);
     (env, clock)
 }
 

@@ -120,6 +120,7 @@ impl Sample {
             extents: vec![extent],
             records_len: (bytes.len() - HEADER_SIZE) as u64,
             records_checksum: data_checksum(&bytes[HEADER_SIZE..]),
+            code: [0; 16],
         };
         bytes[..HEADER_SIZE].copy_from_slice(&header.encode());
         bytes.resize((UNIT * FRAG) as usize, 0);
@@ -208,7 +209,7 @@ impl Sample {
         page[value..value + 32].copy_from_slice(&new.encode());
         let checksum = metadata_checksum(&header.uuid, &identity, &page);
         let mut records = vec![0; HEADER_SIZE];
-        for mut record in reader.records(header.ssn).unwrap() {
+        for mut record in reader.records(header.ssn).unwrap().iter() {
             match &mut record {
                 Record::Root(BlockKind::GroupNode, root) => root.pointer.checksum = checksum,
                 Record::Allocate(a) if a.kind == BlockKind::GroupNode => a.checksum = checksum,

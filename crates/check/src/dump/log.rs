@@ -138,7 +138,7 @@ pub fn segment(volume: &Volume<'_>, ssn: Ssn) -> Result<Box<dyn View>, CheckErro
         records = lines(records.iter().enumerate().map(|(index, item)| view!(
             "{index:6} {record}",
             index = index,
-            record = record(item),
+            record = record(&item),
         ))),
     ))
 }

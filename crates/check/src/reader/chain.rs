@@ -3,16 +3,23 @@
 //! Only headers are kept. The records of a summary, which may be many megabytes, are read again when they are wanted.
 
 use super::Io;
+use super::look::{self, Look};
+use super::superblocks::Copies;
 use crate::CheckError;
 use loamfs_device::{Buffer, DeviceError};
 use loamfs_format::inode;
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
-use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind, SummaryError};
-use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::summary::{
+    Allocation, HEADER_SIZE, Header, Record, Records, SegmentKind, SummaryError,
+};
+use loamfs_format::superblock::{CheckpointRef, Superblock, UNIT_SIZE};
 use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ssn};
+use std::collections::BTreeMap;
 
-/// Bytes read at once from where a summary is expected.
-const SUMMARY_READ: u64 = 64 << 10;
+/// Summaries that are read by the second copy of their header at most.
+const HEALED_MAX: usize = 8;
+/// Bytes of bodies that are verified, beside the largest segment.
+const VERIFIED_MAX: u64 = 128 << 20;
 /// Bytes read at once from a body that is verified.
 const BODY_READ: u64 = 1 << 20;
 /// Most extents that the headers of a chain may have together: bounds what a hostile chain makes us keep.
@@ -38,56 +45,105 @@ pub(crate) struct Chain {
     pub(crate) base: usize,
     /// Segments that follow but do not count: a torn tail.
     pub(crate) dropped: usize,
+    /// Segments whose header was read by its second copy.
+    pub(crate) healed: Vec<Link>,
+    /// What rotted, if it is not a crash that ended the chain.
+    pub(crate) lost: Option<LostSegments>,
 }
 
-/// What reading a summary gives: the device may fail, or there may be no summary.
-type Found<T> = Result<Result<T, SummaryError>, DeviceError>;
+/// Segments that were durable and cannot be read any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LostSegments {
+    /// The first of them.
+    pub first: Ssn,
+    /// Where its summary should be.
+    pub at: FragAddr,
+    /// The highest of which something says that it was durable.
+    pub durable: Ssn,
+}
 
-/// Reads the chain that starts at the superblock's checkpoint.
-pub(crate) fn read(io: &Io<'_>, sb: &Superblock) -> Result<Chain, CheckError> {
-    let CheckpointRef { ssn, token, addr } = sb.checkpoint;
-    let (first, _) =
-        summary(io, addr)?.map_err(|cause| CheckError::Checkpoint { ssn, addr, cause })?;
-    let header = &first.header;
-    if header.uuid != sb.uuid
-        || header.ssn != ssn
-        || header.token != token
-        || header.kind != SegmentKind::Checkpoint
-    {
-        return Err(CheckError::WrongCheckpoint { ssn, addr });
+/// Reads the chain from the newest superblock copy that leads to one.
+pub(crate) fn read(io: &Io<'_>, copies: &Copies) -> Result<Chain, CheckError> {
+    let newest = &copies.newest;
+    let mut named = newest.durable.max(newest.checkpoint.ssn);
+    if let Some(older) = &copies.older {
+        named = named.max(older.durable).max(older.checkpoint.ssn);
     }
-    let mut links = follow(io, sb, first)?;
-    let durable = links
-        .iter()
-        .map(|link| link.header.durable)
-        .max()
-        .unwrap_or(ssn);
-    let mut end = 1;
-    while let Some(link) = links.get(end)
-        && (link.header.ssn <= durable || body_verifies(io, sb, link)?)
-    {
-        end += 1;
-    }
+    let clean = copies.are_clean();
+    read_from(io, newest, named, clean).or_else(|error| {
+        let older = copies.older.as_ref().ok_or_else(|| error.clone())?;
+        read_from(io, older, named, false).map_err(|_| error)
+    })
+}
+
+/// Reads the chain that starts at a superblock's checkpoint. `named` is the highest segment that a superblock copy names
+/// durable, `clean` whether nothing was written behind the checkpoint.
+fn read_from(io: &Io<'_>, sb: &Superblock, named: Ssn, clean: bool) -> Result<Chain, CheckError> {
+    let mut healed = Vec::new();
+    let (mut links, witnessed) = follow(io, sb, clean, &mut healed)?;
+    let known = named.max(witnessed);
+    let said = links.iter().map(|link| said_by(&link.header)).max();
+    let trusted = said.unwrap_or_default().max(known);
+    let end = adopted(io, sb, &links, trusted)?;
     let dropped = links.len() - end;
     links.truncate(end);
     let checkpoint = |link: &Link| link.header.kind == SegmentKind::Checkpoint;
     let base = links.iter().rposition(checkpoint).unwrap_or_default();
+    let last = &links[links.len() - 1].header;
+    let lost = (last.ssn < known).then(|| LostSegments {
+        first: Ssn(last.ssn.0.saturating_add(1)),
+        at: last.next,
+        durable: known,
+    });
     Ok(Chain {
         links,
         base,
         dropped,
+        healed,
+        lost,
     })
 }
 
-/// All segments that continue each other from `first` on. Sequence numbers rise by one, so there is no cycle.
-fn follow(io: &Io<'_>, sb: &Superblock, first: Link) -> Result<Vec<Link>, CheckError> {
+/// What a summary says of `durable`, which is never of itself.
+fn said_by(header: &Header) -> Ssn {
+    Ssn(header.durable.0.min(header.ssn.0.saturating_sub(1)))
+}
+
+/// All segments that continue each other from the checkpoint on, and the highest segment behind their end of which a
+/// later summary says that it was durable. Sequence numbers rise by one, so there is no cycle.
+fn follow(
+    io: &Io<'_>,
+    sb: &Superblock,
+    clean: bool,
+    healed: &mut Vec<Link>,
+) -> Result<(Vec<Link>, Ssn), CheckError> {
     // Between two checkpoints that a superblock names there is at most one more; the rest is slack.
     let most = sb.geometry.checkpoint_segments_max as usize * 4 + 1024;
+    let first = checkpoint(io, sb, healed)?;
     let mut extents = first.header.extents.len();
     let mut links = vec![first];
-    while let Some(last) = links.last()
-        && let Some(next) = successor(io, &last.header)?
-    {
+    loop {
+        let last = &links[links.len() - 1].header;
+        let found = summary(io, sb, last.next);
+        let unreadable = matches!(found, Err(SummaryError::Unreadable));
+        let next = match found.ok().filter(|link| continues(last, &link.header)) {
+            Some(link) => link,
+            None if clean && links.len() == 1 => return Ok((links, Ssn(0))),
+            None => {
+                let seen = Look { io, sb, last }.behind();
+                match seen.copy {
+                    Some(link) if healed.len() < HEALED_MAX => {
+                        healed.push(link.clone());
+                        link
+                    }
+                    _ if unreadable => {
+                        let next = Ssn(last.ssn.0.saturating_add(1));
+                        return Ok((links, seen.durable.max(next)));
+                    }
+                    _ => return Ok((links, seen.durable)),
+                }
+            }
+        };
         extents = extents.saturating_add(next.header.extents.len());
         if links.len() >= most || extents > EXTENTS_TOTAL_MAX {
             return Err(CheckError::ChainTooLong {
@@ -96,81 +152,105 @@ fn follow(io: &Io<'_>, sb: &Superblock, first: Link) -> Result<Vec<Link>, CheckE
         }
         links.push(next);
     }
-    Ok(links)
 }
 
-/// The summary that continues `header`, if there is one.
-fn successor(io: &Io<'_>, header: &Header) -> Result<Option<Link>, DeviceError> {
-    let Ok((link, _)) = summary(io, header.next)? else {
-        return Ok(None);
+/// The checkpoint that a superblock names.
+fn checkpoint(io: &Io<'_>, sb: &Superblock, healed: &mut Vec<Link>) -> Result<Link, CheckError> {
+    let CheckpointRef { ssn, token, addr } = sb.checkpoint;
+    let named = |header: &Header| {
+        header.uuid == sb.uuid
+            && header.ssn == ssn
+            && header.token == token
+            && header.kind == SegmentKind::Checkpoint
     };
-    let next = &link.header;
-    let continues = next.uuid == header.uuid
+    let found = summary(io, sb, addr);
+    if let Ok(link) = &found
+        && named(&link.header)
+    {
+        return Ok(link.clone());
+    }
+    match look::copy_of(io, sb, addr, named) {
+        Some(link) => {
+            healed.push(link.clone());
+            Ok(link)
+        }
+        None => Err(match found {
+            Ok(_) => CheckError::WrongCheckpoint { ssn, addr },
+            Err(cause) => CheckError::Checkpoint { ssn, addr, cause },
+        }),
+    }
+}
+
+/// Whether a summary with this header is the one behind `header`.
+pub(super) fn continues(header: &Header, next: &Header) -> bool {
+    next.uuid == header.uuid
         && header.ssn.0.checked_add(1) == Some(next.ssn.0)
-        && next.previous == header.token;
-    Ok(continues.then_some(link))
+        && next.previous == header.token
 }
 
 /// The records of a segment of the chain.
-pub(crate) fn records(io: &Io<'_>, link: &Link) -> Result<Vec<Record>, CheckError> {
+pub(crate) fn records(io: &Io<'_>, link: &Link) -> Result<Records, CheckError> {
     let changed = |cause| CheckError::Summary {
         ssn: link.header.ssn,
         cause,
     };
-    let (again, records) = summary(io, link.at)?.map_err(changed)?;
-    if again != *link {
-        return Err(changed(SummaryError::Field { field: "header" }));
-    }
-    Ok(records)
+    let bytes = stream(io, &link.header)?.ok_or_else(|| changed(SummaryError::Short))?;
+    link.header.decode_records(&bytes).map_err(changed)
 }
 
 /// The summary at `at`, verified.
-pub(crate) fn summary(io: &Io<'_>, at: FragAddr) -> Found<(Link, Vec<Record>)> {
+fn summary(io: &Io<'_>, sb: &Superblock, at: FragAddr) -> Result<Link, SummaryError> {
+    verified(io, header(io, sb, at)?)
+}
+
+/// The header at `at`, if it is one that may stand there.
+pub(super) fn header(io: &Io<'_>, sb: &Superblock, at: FragAddr) -> Result<Header, SummaryError> {
     let unit = io.geometry.unit_frags();
-    if !io.geometry.holds(Extent::new(at, unit)) {
-        return Ok(Err(SummaryError::Field { field: "address" }));
+    if !sb.gives(Extent::new(at, unit)) {
+        return Err(SummaryError::Field { field: "address" });
     }
-    let room = io
-        .geometry
-        .total_frags
-        .saturating_sub(at.0)
-        .saturating_mul(io.frag());
-    let head = io.read(at, room.min(SUMMARY_READ) as usize)?;
-    let header = match Header::decode(&head) {
-        Ok(header) => header,
-        Err(error) => return Ok(Err(error)),
-    };
-    let on_volume = header
-        .extents
-        .iter()
-        .all(|extent| io.geometry.holds(*extent));
-    if !on_volume
-        || header
-            .extents
-            .first()
-            .is_none_or(|extent| extent.start != at)
-    {
-        return Ok(Err(SummaryError::Field { field: "extents" }));
+    let bytes = io.read(at, UNIT_SIZE as usize);
+    let bytes = bytes.map_err(|_| SummaryError::Unreadable)?;
+    placed(io, sb, Header::decode(&bytes)?, at)
+}
+
+/// A header, if it may stand at `at` and leads where a log may be.
+pub(super) fn placed(
+    io: &Io<'_>,
+    sb: &Superblock,
+    header: Header,
+    at: FragAddr,
+) -> Result<Header, SummaryError> {
+    let unit = io.geometry.unit_frags();
+    let starts = header.extents.first().is_some_and(|e| e.start == at);
+    if !starts || !header.extents.iter().all(|extent| sb.gives(*extent)) {
+        return Err(SummaryError::Field { field: "extents" });
     }
-    let Some(bytes) = stream(io, &header, head)? else {
-        return Ok(Err(SummaryError::Short));
-    };
-    Ok(header
-        .decode_records(&bytes)
-        .map(|records| (Link { at, header }, records)))
+    if header.next.0 % unit != 0 || !sb.gives(Extent::new(header.next, unit)) {
+        return Err(SummaryError::Field { field: "next" });
+    }
+    Ok(header)
+}
+
+/// The segment of a header, if its records are what the header says.
+pub(super) fn verified(io: &Io<'_>, header: Header) -> Result<Link, SummaryError> {
+    let bytes = stream(io, &header).map_err(|_| SummaryError::Unreadable)?;
+    header.decode_records(&bytes.ok_or(SummaryError::Short)?)?;
+    let at = header.extents.first().map(|extent| extent.start);
+    Ok(Link {
+        at: at.unwrap_or_default(),
+        header,
+    })
 }
 
 /// Header and records, which may go on in further extents. `None` when the extents end before the records do.
-fn stream(io: &Io<'_>, header: &Header, head: Buffer) -> Result<Option<Vec<u8>>, DeviceError> {
+fn stream(io: &Io<'_>, header: &Header) -> Result<Option<Vec<u8>>, DeviceError> {
     let need = HEADER_SIZE + header.records_len as usize;
     let mut bytes = Vec::new();
-    for (index, extent) in header.extents.iter().enumerate() {
+    for extent in &header.extents {
         let here = io.bytes(*extent).unwrap_or_default();
         let want = here.min((need - bytes.len()) as u64) as usize;
-        match head.get(..want) {
-            Some(start) if index == 0 => bytes.extend_from_slice(start),
-            _ => bytes.extend_from_slice(&io.read(extent.start, want)?),
-        }
+        bytes.extend_from_slice(&io.read(extent.start, want)?);
         if bytes.len() >= need {
             return Ok(Some(bytes));
         }
@@ -178,25 +258,104 @@ fn stream(io: &Io<'_>, header: &Header, head: Buffer) -> Result<Option<Vec<u8>>,
     Ok(None)
 }
 
-/// Whether every block of a segment's body has the bytes that its summary says.
-fn body_verifies(io: &Io<'_>, sb: &Superblock, link: &Link) -> Result<bool, CheckError> {
+/// How many segments count: the most for which every block of a body behind the trusted ones is there, unless another of
+/// these segments freed it again.
+fn adopted(
+    io: &Io<'_>,
+    sb: &Superblock,
+    links: &[Link],
+    trusted: Ssn,
+) -> Result<usize, CheckError> {
+    let mut bad = BadBlocks::default();
+    let (mut counted, mut budget) = (1, VERIFIED_MAX + u64::from(sb.geometry.segment_max));
+    for (index, link) in links.iter().enumerate().skip(1) {
+        if link.header.ssn > trusted {
+            let records = records(io, link)?;
+            let stored = records.iter().filter_map(|record| match record {
+                Record::Allocate(a) if a.in_body => Some(u64::from(a.stored)),
+                _ => None,
+            });
+            match budget.checked_sub(stored.sum()) {
+                Some(left) => budget = left,
+                None => break,
+            }
+            bad.freed_by(index, &records);
+            for extent in bad_blocks(io, sb, link, &records)? {
+                bad.standing.insert(extent.start, (index, extent));
+            }
+        }
+        counted = index + 1;
+    }
+    Ok(bad.end(counted))
+}
+
+/// Blocks that are not what a summary says.
+#[derive(Default)]
+struct BadBlocks {
+    /// Those that nobody freed, with the segment that wrote them.
+    standing: BTreeMap<FragAddr, (usize, Extent)>,
+    /// Of the others, the segment that wrote them and the one that freed them: the chain cannot end between these.
+    freed: Vec<(usize, usize)>,
+}
+
+impl BadBlocks {
+    fn freed_by(&mut self, index: usize, records: &Records) {
+        for record in records.iter() {
+            let (Record::Free(range) | Record::Retire(range)) = record else {
+                continue;
+            };
+            let inside = self.standing.range(range.start..range.end());
+            let inside = inside.filter(|(_, (_, extent))| extent.end() <= range.end());
+            let starts: Vec<FragAddr> = inside.map(|(start, _)| *start).collect();
+            for start in starts {
+                let gone = self.standing.remove(&start);
+                self.freed.extend(gone.map(|(by, _)| (by, index)));
+            }
+        }
+    }
+
+    /// Where a chain of so many segments ends.
+    fn end(mut self, counted: usize) -> usize {
+        let first = self.standing.values().map(|(by, _)| *by).min();
+        let mut end = first.unwrap_or(counted).min(counted);
+        self.freed.sort_unstable();
+        for (by, freed) in self.freed.into_iter().rev() {
+            if by < end && end <= freed {
+                end = by;
+            }
+        }
+        end
+    }
+}
+
+/// The blocks of a segment's body that do not have the bytes that its summary says.
+fn bad_blocks(
+    io: &Io<'_>,
+    sb: &Superblock,
+    link: &Link,
+    records: &Records,
+) -> Result<Vec<Extent>, CheckError> {
     let mut window = Window::default();
-    for record in records(io, link)? {
+    let mut bad = Vec::new();
+    for record in records.iter() {
         let Record::Allocate(a) = record else {
             continue;
         };
         if !a.in_body {
             continue;
         }
-        let Some(extent) = body_extent(io, &link.header, &a) else {
-            return Ok(false);
+        let sound = match body_extent(io, &link.header, &a) {
+            Some(extent) => {
+                let bytes = window.get(io, extent, &a)?;
+                bytes.map(|bytes| checksum(sb, &a, bytes)) == Some(a.checksum)
+            }
+            None => false,
         };
-        let bytes = window.get(io, extent, &a)?;
-        if bytes.map(|bytes| checksum(sb, &a, bytes)) != Some(a.checksum) {
-            return Ok(false);
+        if !sound {
+            bad.push(a.extent);
         }
     }
-    Ok(true)
+    Ok(bad)
 }
 
 /// The extent of the segment that holds a block of its body; `None` when none does or the block is no block.

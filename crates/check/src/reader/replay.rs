@@ -7,7 +7,7 @@ use loamfs_format::group::Role;
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::TreeRoot;
-use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind, Wait};
+use loamfs_format::summary::{Allocation, Dynamic, Header, Record, Records, SegmentKind, Wait};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
 use std::collections::BTreeMap;
 
@@ -131,7 +131,7 @@ struct Segment<'a> {
 }
 
 impl Segment<'_> {
-    fn replay(&mut self, link: &Link, records: &[Record], is_base: bool) {
+    fn replay(&mut self, link: &Link, records: &Records, is_base: bool) {
         let checkpoint = link.header.kind == SegmentKind::Checkpoint;
         if link.header.durable >= link.header.ssn {
             let (ssn, durable) = (link.header.ssn, link.header.durable);
@@ -141,13 +141,12 @@ impl Segment<'_> {
         let unit = Extent::new(link.at, self.io.geometry.unit_frags());
         self.state.log.insert(unit, ());
         // A checkpoint's list of what is held stands for the moment before its own records.
-        let held = |record: &&Record| matches!(record, Record::Held(..));
-        for record in records.iter().filter(held) {
+        for record in records.iter() {
             if let Record::Held(extent, wait) = record
-                && self.on_volume(*extent)
+                && self.on_volume(extent)
                 && is_base
             {
-                self.state.held.insert(*extent, *wait);
+                self.state.held.insert(extent, wait);
             }
         }
         for (index, record) in records.iter().enumerate() {
@@ -162,7 +161,7 @@ impl Segment<'_> {
                     index,
                 });
             }
-            self.record(record, is_base);
+            self.record(&record, is_base);
         }
         self.summary_is_covered();
     }

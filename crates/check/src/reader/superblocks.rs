@@ -23,6 +23,8 @@ pub enum CopyState {
 pub struct Copies {
     /// The newest.
     pub newest: Superblock,
+    /// Another valid one.
+    pub older: Option<Superblock>,
     /// What stands at the volume's two places: byte offset and state.
     pub places: [(u64, CopyState); 2],
 }
@@ -61,7 +63,25 @@ pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
         });
     }
     let places = superblock::offsets(need).map(|at| (at, state(at, &probes, &newest)));
-    Ok(Copies { newest, places })
+    let older = probes.into_iter().filter(|(at, _)| {
+        let places = superblock::offsets(need);
+        places.contains(at)
+    });
+    let older = older.filter_map(|(_, probe)| probe.ok());
+    let older = older.filter(|sb| *sb != newest).last();
+    Ok(Copies {
+        newest,
+        older,
+        places,
+    })
+}
+
+impl Copies {
+    /// Whether the volume was closed with the newest checkpoint: all copies that name it say so.
+    pub fn are_clean(&self) -> bool {
+        let same = |sb: &&Superblock| sb.checkpoint.ssn == self.newest.checkpoint.ssn;
+        self.newest.clean && self.older.iter().filter(same).all(|sb| sb.clean)
+    }
 }
 
 fn bytes(sb: &Superblock) -> u64 {

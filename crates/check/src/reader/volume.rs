@@ -1,7 +1,7 @@
 //! An opened volume.
 
 use super::cache::Cache;
-use super::chain::{self, Chain, Link};
+use super::chain::{self, Chain, Link, LostSegments};
 use super::maps::{Ifile, Lazy};
 use super::owners::Owners;
 use super::superblocks::{self, Copies};
@@ -14,7 +14,7 @@ use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::{NODE_SIZE, Page};
 use loamfs_format::pointer::metadata_checksum;
-use loamfs_format::summary::Record;
+use loamfs_format::summary::Records;
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{
     BlockKind, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
@@ -62,7 +62,7 @@ impl<'d> Volume<'d> {
             device,
             geometry: copies.newest.geometry,
         };
-        let chain = chain::read(&io, &copies.newest)?;
+        let chain = chain::read(&io, &copies)?;
         let state = replay::replay(&io, &chain)?;
         Ok(Volume {
             io,
@@ -109,6 +109,16 @@ impl<'d> Volume<'d> {
         self.chain.dropped
     }
 
+    /// Segments whose header is damaged, and was read by its second copy.
+    pub fn healed_segments(&self) -> &[Link] {
+        &self.chain.healed
+    }
+
+    /// What rot took from the end of the log.
+    pub fn lost_segments(&self) -> Option<LostSegments> {
+        self.chain.lost
+    }
+
     /// The last segment that counts.
     pub fn last(&self) -> Ssn {
         self.chain.last()
@@ -118,7 +128,7 @@ impl<'d> Volume<'d> {
     ///
     /// # Errors
     /// When there is no such segment, or it cannot be read any more.
-    pub fn records(&self, ssn: Ssn) -> Result<Vec<Record>, CheckError> {
+    pub fn records(&self, ssn: Ssn) -> Result<Records, CheckError> {
         let link = self.chain.links.iter().find(|link| link.header.ssn == ssn);
         chain::records(&self.io, link.ok_or(CheckError::NoSegment { ssn })?)
     }

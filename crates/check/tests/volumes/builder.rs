@@ -176,6 +176,9 @@ impl Builder {
             avg_file_size: 16_384,
             files_per_dir: 64,
             profile: b"hfs".to_vec(),
+            log_key: [0; 16],
+            durable: Ssn(0),
+            clean: false,
         };
         let mut b = Builder {
             bits: BTreeSet::new(),
@@ -765,6 +768,7 @@ impl Builder {
             extents: vec![extent(CHECKPOINT, end - CHECKPOINT)],
             records_len: 0,
             records_checksum: 0,
+            code: [0; 16],
         };
         self.summary(header, &records);
     }
@@ -800,6 +804,7 @@ impl Builder {
             extents: vec![extent(AFTER, end - AFTER)],
             records_len: 0,
             records_checksum: 0,
+            code: [0; 16],
         };
         self.summary(header, &records);
     }

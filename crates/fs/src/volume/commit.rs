@@ -4,6 +4,7 @@ use super::homes::{Commit, Unwritten};
 use super::{Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
+use loamfs_format::superblock::Superblock;
 use loamfs_format::{Ino, mutant};
 use loamfs_log::superblocks;
 use std::sync::PoisonError;
@@ -14,6 +15,15 @@ const UNDURABLE_MAX: u64 = 32 << 20;
 /// How often a segment waits anew for files that are cut while they are written out: whoever does that without end must
 /// not hold all others up.
 const BARRIER_ROUNDS: u32 = 16;
+
+/// What follows a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// More, perhaps.
+    Open,
+    /// Nothing: the volume is closed.
+    Closed,
+}
 
 impl Volume {
     /// Commits everything that waits.
@@ -75,7 +85,7 @@ impl Volume {
     /// [`Error`].
     pub fn checkpoint(&self) -> Result<(), Error> {
         let _commit = self.commit_lock();
-        self.checkpoint_locked()
+        self.checkpoint_locked(End::Open)
     }
 
     /// Seals a segment of what segments can show now. Files whose data stay where they are do not hold the others up.
@@ -176,14 +186,14 @@ impl Volume {
 
     pub(super) fn checkpoint_if_due(&self) -> Result<(), Error> {
         if self.core().checkpoint_due() {
-            self.checkpoint_locked()
+            self.checkpoint_locked(End::Open)
         } else {
             Ok(())
         }
     }
 
     /// Writes a checkpoint and the superblock that names it (rules 5 and 9).
-    pub(super) fn checkpoint_locked(&self) -> Result<(), Error> {
+    pub(super) fn checkpoint_locked(&self, end: End) -> Result<(), Error> {
         if self.core().read_only {
             return Err(Error::ReadOnly);
         }
@@ -205,14 +215,19 @@ impl Volume {
         if !mutant::active("superblock-early") {
             self.flush()?;
         }
-        self.name_checkpoint()
+        self.name_checkpoint(end)
     }
 
     /// Writes the superblock copy that does not hold the newest checkpoint, and flushes it.
-    pub(super) fn name_checkpoint(&self) -> Result<(), Error> {
+    pub(super) fn name_checkpoint(&self, end: End) -> Result<(), Error> {
         let (mut sb, slots, base) = {
             let core = self.core();
-            (core.sb.clone(), core.slots, core.base)
+            let sb = Superblock {
+                durable: core.log.durable(),
+                clean: end == End::Closed && core.log.tail().ssn == core.base.ssn,
+                ..core.sb.clone()
+            };
+            (sb, core.slots, core.base)
         };
         let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base)
             .map_err(Error::from)
@@ -230,6 +245,8 @@ impl Volume {
         match result {
             Ok(slot) => {
                 core.slots[slot] = Some(base.ssn);
+                // What follows would not be looked for.
+                core.read_only |= sb.clean;
                 core.sb = sb;
                 core.release();
                 Ok(())

@@ -1,5 +1,6 @@
 //! Taking no changes for a while, because somebody asked for it.
 
+use super::commit::End;
 use super::{Volume, Wait, commit};
 use crate::error::Error;
 
@@ -22,7 +23,7 @@ impl Volume {
                 return self.nothing_waits();
             }
             let unwritten = self.commit_all(Wait::Durable)?;
-            self.checkpoint_locked()?;
+            self.checkpoint_locked(End::Open)?;
             self.discard_freed(usize::MAX);
             commit::all_written(unwritten)?;
             let _homes = self.homes_alone();

@@ -1,6 +1,7 @@
 //! Figures of a volume in use.
 
 use super::Volume;
+use super::commit::End;
 use crate::error::Error;
 use crate::map::Piece;
 use crate::types::StatFs;
@@ -93,8 +94,8 @@ impl Volume {
         }
         self.core().sb.label = label.to_vec();
         // Each names one copy anew, with all that stands in it.
-        self.checkpoint_locked()?;
-        self.checkpoint_locked()
+        self.checkpoint_locked(End::Open)?;
+        self.checkpoint_locked(End::Open)
     }
 
     /// Figures for statfs(2), from memory.

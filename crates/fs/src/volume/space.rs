@@ -1,5 +1,6 @@
 //! The fight for space: pending frees, checkpoints, compaction, emptying groups (rules 10 and 11).
 
+use super::commit::End;
 use super::commit::all_written;
 use super::{Volume, Wait};
 use crate::error::Error;
@@ -50,8 +51,8 @@ impl Volume {
         match means {
             0 | 1 => self.replenish_locked(Goal::Segments(WON_AT_ONCE))?,
             2 => {
-                self.checkpoint_locked()?;
-                self.checkpoint_locked()?;
+                self.checkpoint_locked(End::Open)?;
+                self.checkpoint_locked(End::Open)?;
                 self.say_reusable()?;
             }
             _ => {
@@ -118,8 +119,8 @@ impl Volume {
                     break;
                 }
                 // What stays where it is are summaries and maps, until both superblock copies name a later checkpoint.
-                self.checkpoint_locked()?;
-                self.checkpoint_locked()?;
+                self.checkpoint_locked(End::Open)?;
+                self.checkpoint_locked(End::Open)?;
                 self.say_reusable()?;
                 drained = true;
                 continue;
@@ -129,7 +130,7 @@ impl Volume {
             self.say_reusable()?;
             // Summaries and map nodes in the way go with a checkpoint.
             if idle > 1 {
-                self.checkpoint_locked()?;
+                self.checkpoint_locked(End::Open)?;
             }
         }
         Ok(())

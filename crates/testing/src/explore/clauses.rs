@@ -55,14 +55,19 @@ pub const CLAUSES: &[Clause] = &[
         moved_home,
     ),
     explored(
-        "no-durable",
+        "no-durable+verify-freed",
         "4: summaries carry no `durable`",
         reused_body_of_a_trusted_segment,
     ),
     explored(
-        "verify-everything",
+        "verify-everything+verify-freed",
         "4: bodies up to `durable` are verified too",
         reused_body_of_a_trusted_segment,
+    ),
+    explored(
+        "look-without-durable",
+        "4: any later summary proves a loss",
+        dead_successor,
     ),
     explored(
         "no-token",
@@ -85,12 +90,12 @@ pub const CLAUSES: &[Clause] = &[
         killed_at_a_checkpoint,
     ),
     explored(
-        "recovery-reuses-freed",
+        "recovery-reuses-freed+verify-freed",
         "5: recovery takes everything free for reusable",
         recovery_reuses,
     ),
     explored(
-        "dead-durable",
+        "dead-durable+verify-freed",
         "5: `durable` of a summary that was not adopted allows reuse",
         recovery_reuses_by_a_dead_summary,
     ),
@@ -100,12 +105,12 @@ pub const CLAUSES: &[Clause] = &[
         reuse_of_what_is_shown,
     ),
     explored(
-        "reuse-when-durable",
+        "reuse-when-durable+verify-freed",
         "5: freed space is reusable when K is durable",
         reuse_of_a_durable_body,
     ),
     explored(
-        "reuse-when-said",
+        "reuse-when-said+verify-freed",
         "5: ... when a summary says so that is not durable itself",
         reuse_of_a_body_said_durable,
     ),
@@ -135,7 +140,7 @@ pub const CLAUSES: &[Clause] = &[
         checkpoints_in_a_row,
     ),
     explored(
-        "superblock-says",
+        "superblock-says+verify-freed",
         "5: a superblock counts as a summary that says durable",
         recovery_reuses_by_a_superblock,
     ),
@@ -546,11 +551,12 @@ fn recovery_reuses() -> Directed {
 
 /// S4 says that S3 is durable, but S4's body is lost.
 fn recovery_reuses_by_a_dead_summary() -> Directed {
-    scattered([]).after(
-        [put(A, 2), WRITTEN, put(A, 3), Op::Sync, put(A, 4), WRITTEN],
-        0,
-        Leaves::AllBut(0),
-    )
+    let dead = [put(A, 2), WRITTEN, put(A, 3), Op::Sync, put(A, 4), WRITTEN];
+    let states = 300;
+    Directed {
+        effort: Effort { states, ..EFFORT },
+        ..scattered([]).after(dead, 0, Leaves::AllBut(0))
+    }
 }
 
 /// A superblock names C4, but no summary says that S3, which freed S2's body, is durable; then that superblock rots.
@@ -591,7 +597,7 @@ fn discarded_early() -> Directed {
 
 /// A directory's blocks and a small file's data are replaced.
 fn superseded() -> Directed {
-    scattered([unlink(B), put(A, 2), WRITTEN])
+    scattered([&[unlink(B), put(A, 2)][..], &fill()].concat())
 }
 
 /// What a checkpoint replaces is written to before a superblock names it.

@@ -46,10 +46,7 @@ impl Workshop {
         };
         let clock = Arc::new(Stopped(AtomicI64::new(EPOCH)));
         let shared: Arc<dyn Device> = device.clone();
-        let env = |seed| Env {
-            clock: clock.clone(),
-            seed,
-        };
+        let env = |seed| Env::seeded(clock.clone(), seed);
         mkfs(&shared, &options, &env(seed))?;
         let volume = Volume::open(shared, &OpenOptions::default(), env(seed + 1))?;
         Ok(Self {
@@ -69,10 +66,7 @@ impl Workshop {
             seed,
         } = self;
         drop(volume);
-        let env = Env {
-            clock: clock.clone(),
-            seed: seed + 1,
-        };
+        let env = Env::seeded(clock.clone(), seed + 1);
         let volume = Volume::open(device.clone(), &OpenOptions::default(), env)?;
         Ok(Self {
             device,

@@ -1,0 +1,91 @@
+//! Rot in the log, lost and misdirected writes: nothing that was durable goes without a word. The long run is the program
+//! `rot`.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+
+use loamfs_testing::left_out::{obey, unmissed};
+use loamfs_testing::rot::{Case, Harm, Met, cases, harm};
+
+/// Does the harm, and expects the volume to be met well.
+fn suffer(case: &Case, harm: &Harm) -> Met {
+    let image = case.harmed(harm).unwrap();
+    let met = case.meet(&image);
+    let met = met.unwrap_or_else(|error| panic!("{}: {harm:?}: {error}", case.name));
+    if met == Met::Refused {
+        let accepted = case.accept(&image);
+        accepted.unwrap_or_else(|error| panic!("{}: {harm:?}: {error}", case.name));
+    }
+    met
+}
+
+#[test]
+fn sound_volumes_are_whole() {
+    for case in cases().unwrap() {
+        assert_eq!(case.meet(&case.image), Ok(Met::Whole), "{}", case.name);
+    }
+}
+
+/// Each summary of each volume loses its first bytes, its records, or all.
+#[test]
+fn a_summary_that_rots_is_not_the_end_of_the_log() {
+    obey();
+    let mut met: BTreeMap<&str, Vec<Met>> = BTreeMap::new();
+    for case in cases().unwrap() {
+        let sites = case.sites().unwrap();
+        for (what, at, len) in sites
+            .iter()
+            .filter(|(what, ..)| what.starts_with("summary"))
+        {
+            for (from, len) in [(0, 512), (3360, len - 3360), (0, *len)] {
+                let (what, at) = (what.clone(), at + from);
+                let outcome = suffer(&case, &Harm::Zero { what, at, len });
+                met.entry(case.name).or_default().push(outcome);
+            }
+        }
+    }
+    println!("{met:?}");
+    for (name, met) in met {
+        assert!(
+            met.contains(&Met::Refused),
+            "{name}: no loss was met at all"
+        );
+    }
+}
+
+#[test]
+fn a_write_of_the_log_that_was_lost_is_not_its_end() {
+    obey();
+    for case in cases().unwrap() {
+        for number in (0..case.writes()).filter(|number| case.is_log_write(*number)) {
+            suffer(&case, &Harm::Lost(number));
+        }
+    }
+}
+
+#[test]
+fn a_seeded_slice_of_harm_is_met() {
+    obey();
+    let cases = cases().unwrap();
+    let sites: Vec<_> = cases.iter().map(|case| case.sites().unwrap()).collect();
+    for seed in 0..3_000 {
+        let which = seed as usize % cases.len();
+        suffer(&cases[which], &harm(&cases[which], &sites[which], seed));
+    }
+}
+
+/// Each clause by the test that fails without it.
+#[test]
+fn clauses_that_are_left_out_are_missed() {
+    let rots = "a_summary_that_rots_is_not_the_end_of_the_log";
+    let clauses = [
+        ("rot-is-end", rots),
+        ("older-silently", rots),
+        ("durable-unnamed", rots),
+        ("stays-clean", rots),
+        ("verify-freed", rots),
+        ("accept-without-jump", rots),
+    ];
+    assert_eq!(unmissed(&clauses).unwrap(), []);
+}
