@@ -20,6 +20,12 @@ pub enum CheckError {
     /// Two valid copies belong to different volumes.
     #[error("the superblock copies belong to different volumes")]
     Foreign,
+    /// The first copy is damaged, and both other places hold one that would be the second.
+    #[error(
+        "the superblock at byte 65536 is damaged, and it cannot be told whether the one at byte 131072, of a volume of \
+         {small} bytes, or the one at byte 8388608, of {large} bytes, is the volume's"
+    )]
+    Undecided { small: u64, large: u64 },
     /// The device is smaller than the volume.
     #[error("the volume takes {need} bytes, the device has {have}")]
     Shrunk { have: u64, need: u64 },

@@ -160,7 +160,9 @@ impl Failure {
             Error::Superblock(SuperblockError::ReadOnly { .. }) => {
                 told(Kind::Data, "; use it read-only, or a newer loamfs")
             }
-            Error::Log(LogError::Shrunk { .. } | LogError::Foreign) => told(Kind::Data, ""),
+            Error::Log(
+                LogError::Shrunk { .. } | LogError::Foreign | LogError::Undecided { .. },
+            ) => told(Kind::Data, ""),
             Error::Superblock(_) | Error::Corrupt(_) | Error::Log(_) | Error::Space(_) => {
                 told(Kind::Data, "; run `loamfs check` on it")
             }
@@ -183,6 +185,10 @@ impl Failure {
             CheckError::Device(error) => return Self::device(path, error),
             CheckError::Superblock(error) => return Self::volume(path, &error.clone().into()),
             CheckError::Foreign => return Self::volume(path, &LogError::Foreign.into()),
+            CheckError::Undecided { small, large } => {
+                let (small, large) = (*small, *large);
+                return Self::volume(path, &LogError::Undecided { small, large }.into());
+            }
             CheckError::Shrunk { have, need } => {
                 let (have, need) = (*have, *need);
                 return Self::volume(path, &LogError::Shrunk { have, need }.into());

@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
-use loamfs_format::superblock::{self, Superblock, SuperblockError};
+use loamfs_format::superblock::{self, Superblock};
 use loamfs_fs::types::{Attr, StatFs, Timestamp};
-use loamfs_fs::{Error, Piece, Place, Volume};
+use loamfs_fs::{Error, Piece, Place, Volume, superblocks};
 use serde_json::{Value, json};
 
 use crate::size::human;
@@ -62,28 +62,12 @@ impl Identity {
 
     fn newest(
         size: u64,
-        mut read: impl FnMut(u64) -> Result<Vec<u8>, DeviceError>,
+        read: impl Fn(u64) -> Result<Vec<u8>, DeviceError>,
     ) -> Result<Self, Error> {
-        let mut newest: Option<Superblock> = None;
-        let mut reason = SuperblockError::Magic;
-        for offset in superblock::PROBES {
-            if offset + superblock::SIZE as u64 > size {
-                continue;
-            }
-            match Superblock::decode(&read(offset)?) {
-                Ok(found) => {
-                    let newer = newest
-                        .as_ref()
-                        .is_none_or(|other| found.checkpoint.ssn > other.checkpoint.ssn);
-                    if newer {
-                        newest = Some(found);
-                    }
-                }
-                Err(SuperblockError::Magic) => {}
-                Err(error) => reason = error,
-            }
-        }
-        newest.map(Self).ok_or(Error::Superblock(reason))
+        let read = superblocks::places(size).map(|offset| (offset, read(offset)));
+        // Whoever opens the volume says that its device is too short.
+        let copies = superblocks::choose(u64::MAX, read)?;
+        Ok(Self(copies.newest))
     }
 
     /// The label.
@@ -93,8 +77,7 @@ impl Identity {
 
     /// Bytes of the volume.
     pub fn bytes(&self) -> u64 {
-        let geometry = &self.0.geometry;
-        geometry.byte_offset(loamfs_format::FragAddr(geometry.total_frags))
+        self.0.volume_bytes()
     }
 
     /// `a volume of 8.0 GiB with the UUID ...`.

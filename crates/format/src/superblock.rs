@@ -31,11 +31,14 @@ pub const DEVICES_MAX: usize = 16;
 pub const COMPATIBLE_ATIME: u64 = 1;
 /// Incompatible features that this code knows: none yet.
 pub const INCOMPATIBLE_KNOWN: u64 = 0;
+/// Read-only compatible feature: the places at which readers look for copies and this volume has none are reserved too
+/// ([`Superblock::other_places`]).
+pub const RO_COMPATIBLE_PLACES: u64 = 2;
 /// Read-only compatible feature: what tells rot in the log from its end is there, and is kept up by who writes: the
 /// superblock's `log_key`, `durable` and `clean`, and the codes and second copies of summaries.
 pub const RO_COMPATIBLE_SECOND_COPIES: u64 = 4;
 /// Read-only compatible features that this code knows.
-pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_SECOND_COPIES;
+pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES;
 
 /// Offsets of the two copies on a device of `bytes` bytes.
 pub const fn offsets(bytes: u64) -> [u64; 2] {
@@ -333,10 +336,24 @@ pub enum SuperblockError {
     },
 }
 
+impl SuperblockError {
+    /// Whether no copy was written there, or it was torn or is rotten; any other one is a copy, with a good checksum, that
+    /// asks for more than this code knows.
+    pub const fn is_no_copy(&self) -> bool {
+        matches!(self, Self::Short | Self::Magic | Self::Checksum)
+    }
+}
+
 impl Superblock {
     /// Whether the volume has what tells rot in the log from its end.
     pub const fn has_second_copies(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_SECOND_COPIES != 0
+    }
+
+    /// Bytes of the volume.
+    pub const fn volume_bytes(&self) -> u64 {
+        let geometry = &self.geometry;
+        geometry.byte_offset(FragAddr(geometry.total_frags))
     }
 
     /// Checks that this code may write to the volume.
@@ -503,16 +520,49 @@ impl Superblock {
         self.geometry.holds(extent) && !reserved.iter().any(|r| r.overlaps(extent))
     }
 
+    /// Whether [`Superblock::other_places`] are reserved.
+    pub const fn reserves_places(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_PLACES != 0
+    }
+
     /// The fragments that the superblock copies take, allocated for good: everything up to the end of each copy's
     /// block of [`UNIT_SIZE`] bytes; the first also covers the boot area before it.
-    pub fn reserved_extents(&self) -> [Extent; 2] {
-        let g = &self.geometry;
-        let frag = u64::from(g.fragment_size);
-        let [first, second] = offsets(g.total_frags.saturating_mul(frag));
+    pub fn copy_extents(&self) -> [Extent; 2] {
+        let frag = u64::from(self.geometry.fragment_size);
+        let [first, second] = offsets(self.volume_bytes());
         [
             Extent::new(FragAddr(0), (first + SIZE as u64) / frag),
             Extent::new(FragAddr(second / frag), SIZE as u64 / frag),
         ]
+    }
+
+    /// The fragments at which readers look for a copy, though a volume of this size has none there; as far as it reaches
+    /// them.
+    pub fn other_places(&self) -> Vec<Extent> {
+        let Geometry {
+            fragment_size,
+            total_frags,
+            ..
+        } = self.geometry;
+        let frag = u64::from(fragment_size);
+        let own = offsets(self.volume_bytes());
+        PROBES
+            .into_iter()
+            .filter(|at| !own.contains(at) && at / frag < total_frags)
+            .map(|at| {
+                let frags = (SIZE as u64 / frag).min(total_frags - at / frag);
+                Extent::new(FragAddr(at / frag), frags)
+            })
+            .collect()
+    }
+
+    /// All fragments that no segment allocates.
+    pub fn reserved_extents(&self) -> Vec<Extent> {
+        let mut extents = self.copy_extents().to_vec();
+        if self.reserves_places() {
+            extents.extend(self.other_places());
+        }
+        extents
     }
 }
 
@@ -587,6 +637,39 @@ mod tests {
             let mut torn = bytes.clone();
             torn[bit / 8] ^= 1 << (bit % 8);
             assert!(Superblock::decode(&torn[..]).is_err(), "bit {bit}");
+        }
+    }
+
+    /// A volume of so many bytes, with all places reserved.
+    fn of_bytes(bytes: u64) -> Superblock {
+        let mut sb = sample();
+        sb.geometry.total_frags = bytes / u64::from(sb.geometry.fragment_size);
+        sb.ro_compatible = RO_COMPATIBLE_PLACES;
+        sb
+    }
+
+    #[test]
+    fn every_place_that_a_volume_reaches_is_reserved() {
+        let at = |offset: u64, frags| Extent::new(FragAddr(offset >> 10), frags);
+        let boot = at(0, 68);
+        let (small, large) = (at(128 << 10, 4), at(8 << 20, 4));
+        for (bytes, expected) in [
+            (4 << 20, vec![boot, small]),
+            (8 << 20, vec![boot, small]),
+            // It ends inside of the place, and behind it.
+            ((8 << 20) + 1024, vec![boot, small, at(8 << 20, 1)]),
+            ((8 << 20) + 4096, vec![boot, small, large]),
+            ((16 << 20) - 4096, vec![boot, small, large]),
+            (16 << 20, vec![boot, large, small]),
+            (1 << 40, vec![boot, large, small]),
+        ] {
+            let sb = of_bytes(bytes);
+            assert_eq!(sb.reserved_extents(), expected, "{bytes} bytes");
+            let old = Superblock {
+                ro_compatible: 0,
+                ..sb
+            };
+            assert_eq!(old.reserved_extents(), old.copy_extents(), "{bytes} bytes");
         }
     }
 

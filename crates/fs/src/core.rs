@@ -45,8 +45,8 @@ pub(crate) struct Core {
     pub slots: [Option<Ssn>; 2],
     /// To whom everything belongs.
     pub owner: Ownership,
-    /// Whether a superblock copy must be written before anything else: the copies tell of different sizes or labels,
-    /// since a crash met one that changed them, or of a volume that nobody has open.
+    /// Whether a superblock copy must be written before anything else: the copies tell of different sizes, labels or
+    /// features, since a crash met one that changed them, or of a volume that nobody has open.
     pub copies_differ: bool,
     /// What rot took from the log; whoever may write has accepted it.
     pub loss: Option<Loss>,
@@ -97,6 +97,8 @@ pub(crate) struct Core {
     pub unfinished: BTreeMap<Ino, Error>,
     /// Whether what an earlier mount left over has been found.
     pub leftovers_found: bool,
+    /// Whether it was tried to reserve the places of superblocks that an older program gave to files.
+    pub places_tried: bool,
 }
 
 /// What the mover went through since the volume was opened, in fragments.

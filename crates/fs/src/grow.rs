@@ -32,6 +32,14 @@ pub fn grow(device: &Arc<dyn Device>, size: Option<u64>, env: &Env) -> Result<(u
     if sizes.0 == sizes.1 {
         return Ok(sizes);
     }
+    // The device may hold anything there.
+    let reached = grown.other_places();
+    let reached = reached
+        .into_iter()
+        .filter(|place| !old.geometry.holds(*place));
+    let reached = reached.map(|place| grown.geometry.byte_offset(place.start));
+    superblocks::wipe(device.as_ref(), reached)?;
+    device.flush()?;
     let newest = usize::from(copies.slots[0] < copies.slots[1]);
     for slot in [1 - newest, newest] {
         superblocks::write_slot(device.as_ref(), &grown, slot)?;

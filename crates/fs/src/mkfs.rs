@@ -5,13 +5,14 @@ use crate::core::Core;
 use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::inodes::Node;
+use crate::recovery::reserve;
 use crate::volume::{load_groups, write_segment};
-use loamfs_device::{Device, IoKind, Write};
+use loamfs_device::Device;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
-    CheckpointRef, DeviceEntry, Geometry, PROBES, RO_COMPATIBLE_SECOND_COPIES, SIZE, Superblock,
-    UNIT_SIZE,
+    CheckpointRef, DeviceEntry, Geometry, PROBES, RO_COMPATIBLE_PLACES,
+    RO_COMPATIBLE_SECOND_COPIES, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::superblocks;
@@ -175,7 +176,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         geometry,
         checksum_algorithm: 1,
         compatible: 0,
-        ro_compatible: RO_COMPATIBLE_SECOND_COPIES,
+        ro_compatible: RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES,
         incompatible: 0,
         checkpoint: CheckpointRef {
             ssn: Ssn(0),
@@ -192,7 +193,9 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         durable: Ssn(0),
         clean: true,
     };
-    wipe_superblocks(device.as_ref())?;
+    // At all places: what an earlier volume has left there must not pass for a copy of this one.
+    superblocks::wipe(device.as_ref(), PROBES)?;
+    device.flush()?;
     let env = Env {
         seed: random.next_u64(),
         ..env.clone()
@@ -215,28 +218,10 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
     Ok(())
 }
 
-fn wipe_superblocks(device: &dyn Device) -> Result<(), Error> {
-    let zeros = vec![0u8; SIZE];
-    let writes: Vec<Write<'_>> = PROBES
-        .iter()
-        .filter(|at| **at + SIZE as u64 <= device.size())
-        .map(|at| Write {
-            offset: *at,
-            data: &zeros,
-            kind: IoKind::Superblock,
-        })
-        .collect();
-    device
-        .write(&writes)
-        .into_iter()
-        .collect::<Result<(), _>>()?;
-    device.flush()?;
-    Ok(())
-}
-
 fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Core, Error> {
     let geometry = sb.geometry;
-    let mut space = Space::new(geometry, sb.reserved_extents().to_vec());
+    let mut space = Space::new(geometry, sb.copy_extents().to_vec());
+    reserve(&mut space, sb)?;
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();
     let found = space.find_log(window, unit, FragAddr(0), device.rotational());

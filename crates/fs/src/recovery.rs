@@ -57,7 +57,7 @@ pub(crate) fn open(
     let copies = superblocks::read(device.as_ref())?;
     let (mut sb, chain) = chain::adopt(device.as_ref(), &copies)?;
     if !settings.read_only {
-        sb.may_write()?;
+        copies.may_write()?;
         match chain.loss {
             Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
             _ => {}
@@ -141,7 +141,10 @@ fn assemble(
     let geometry = sb.geometry;
     let base = &chain.links[chain.base];
     let last = &chain.links[chain.links.len() - 1];
-    let space = Space::open(geometry, sb.reserved_extents().to_vec(), descs);
+    let mut space = Space::open(geometry, sb.copy_extents().to_vec(), descs);
+    if sb.reserves_places() {
+        reserve(&mut space, &sb)?;
+    }
     // Numbers go on beyond all that lost segments may have, so that none of these ever proves a loss again.
     let ssn = match chain.loss {
         Some(loss) if !settings.read_only && !mutant::active("accept-without-jump") => {
@@ -179,6 +182,14 @@ fn assemble(
     core.inodes.live = last.header.dynamic.inodes;
     core.inodes.nodes_max = settings.shares.idle_inodes();
     Ok(core)
+}
+
+/// Reserves the places where others look for superblocks, of a volume that has nothing there.
+pub(crate) fn reserve(space: &mut Space, sb: &Superblock) -> Result<(), Error> {
+    for place in sb.other_places() {
+        space.reserve(place)?;
+    }
+    Ok(())
 }
 
 impl Core {
@@ -237,6 +248,7 @@ impl Core {
             reserve_lost: None,
             unfinished: BTreeMap::new(),
             leftovers_found: false,
+            places_tried: false,
             sb,
         };
         let keep = core.groups_kept_from_data();

@@ -16,6 +16,7 @@ mod freeze;
 mod homes;
 mod info;
 mod operations;
+mod places;
 mod ranges;
 mod space;
 mod sync;
@@ -229,6 +230,7 @@ impl Volume {
         self.find_leftovers();
         self.tidy_after(usize::MAX);
         let unwritten = self.write_out(Wait::Durable)?;
+        self.reserve_places();
         let _commit = self.commit_lock();
         let end = match unwritten.is_empty() {
             true => End::Closed,

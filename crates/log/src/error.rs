@@ -21,6 +21,17 @@ pub enum LogError {
         "the two superblock copies belong to different volumes; run `loamfs mkfs --force` only if neither is wanted"
     )]
     Foreign,
+    /// The copy that would decide where the other stands is damaged, and there is one at either place.
+    #[error(
+        "the superblock at byte 65536 is damaged, and those at bytes 131072 and 8388608 are of volumes of different \
+         sizes, {small} and {large} bytes; overwrite the one with the wrong size with 4096 zeros and run `loamfs check`"
+    )]
+    Undecided {
+        /// Bytes of the volume of which there is a copy at byte 131072.
+        small: u64,
+        /// Bytes of the volume of which there is a copy at byte 8388608.
+        large: u64,
+    },
     /// The device is smaller than the volume on it.
     #[error(
         "the device has {have} bytes but the volume needs {need}; attach a device that is at least as large"

@@ -1,7 +1,7 @@
 //! Finding, choosing and alternating the superblock copies (H15; DESIGN.md section 7, rule 5).
 
 use crate::error::LogError;
-use loamfs_device::{Device, IoKind, Read, Write};
+use loamfs_device::{Device, DeviceError, IoKind, Read, Write};
 use loamfs_format::superblock::{self, CheckpointRef, PROBES, Superblock, SuperblockError};
 use loamfs_format::{Ssn, mutant};
 
@@ -23,76 +23,155 @@ impl Copies {
         let same = |sb: &&Superblock| sb.checkpoint.ssn == self.newest.checkpoint.ssn;
         self.newest.clean && self.older.iter().filter(same).all(|sb| sb.clean)
     }
+
+    /// Checks that this code may write to the volume: a crash may have met a writer that set a feature bit in one copy.
+    ///
+    /// # Errors
+    /// [`SuperblockError::ReadOnly`].
+    pub fn may_write(&self) -> Result<(), SuperblockError> {
+        self.newest.may_write()?;
+        self.older.as_ref().map_or(Ok(()), Superblock::may_write)
+    }
 }
+
+/// What stands at one of [`PROBES`].
+type Found = (u64, Result<Superblock, LogError>);
 
 /// Reads the copies of a device and picks the newest.
 ///
 /// # Errors
-/// What the best copy lacks; [`LogError::Foreign`] when two valid copies disagree about the volume.
+/// As [`choose`].
 pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
     let size = device.size();
-    let mut batch: Vec<Read> = PROBES
-        .iter()
-        .filter(|at| **at + superblock::SIZE as u64 <= size)
-        .map(|at| Read::new(*at, superblock::SIZE, IoKind::Superblock))
+    let mut batch: Vec<Read> = places(size)
+        .map(|at| Read::new(at, superblock::SIZE, IoKind::Superblock))
         .collect();
     device.read(&mut batch);
-    let mut found: Vec<(u64, Superblock)> = Vec::new();
-    let mut best_error = SuperblockError::Magic;
-    let mut io_error = None;
-    for read in &batch {
-        if let Err(error) = &read.result {
-            io_error = Some(error.clone());
-            continue;
+    let found = batch.into_iter().map(|read| {
+        let offset = read.offset;
+        (offset, read.into_result())
+    });
+    choose(size, found)
+}
+
+/// The places on a device of `size` bytes at which a copy may stand.
+pub fn places(size: u64) -> impl Iterator<Item = u64> {
+    PROBES.into_iter().filter(move |at| is_on(*at, size))
+}
+
+fn is_on(at: u64, size: u64) -> bool {
+    at.saturating_add(superblock::SIZE as u64) <= size
+}
+
+/// Picks the newest of what was read at the [`places`] of a device of `size` bytes.
+///
+/// The first copy decides where the second one stands. What stands at the third place is no copy, whatever it says: on
+/// volumes of older programs it may be a file's content.
+///
+/// # Errors
+/// What the best copy lacks; what a copy asks for that this code does not know; [`LogError::Foreign`] when two copies are
+/// of different volumes, [`LogError::Undecided`] when it cannot be told which one is a copy.
+pub fn choose<B: AsRef<[u8]>>(
+    size: u64,
+    read: impl IntoIterator<Item = (u64, Result<B, DeviceError>)>,
+) -> Result<Copies, LogError> {
+    let decode = |bytes: Result<B, DeviceError>| Ok(Superblock::decode(bytes?.as_ref())?);
+    let mut found: Vec<Found> = read
+        .into_iter()
+        .map(|(at, bytes)| (at, decode(bytes)))
+        .collect();
+    match found.iter().find(|(at, _)| *at == PROBES[0]) {
+        Some((_, Ok(first))) => {
+            let own = superblock::offsets(first.volume_bytes());
+            found.retain(|(at, _)| own.contains(at));
         }
-        match Superblock::decode(&read.buffer) {
-            Ok(sb) => {
-                let bytes = volume_bytes(&sb);
-                if superblock::offsets(bytes).contains(&read.offset) {
-                    found.push((read.offset, sb));
-                }
-            }
-            Err(SuperblockError::Magic) => {}
-            Err(error) => best_error = error,
+        Some((_, Err(LogError::Superblock(error)))) if !error.is_no_copy() => {
+            return Err(error.clone().into());
+        }
+        _ => undisputed(&found)?,
+    }
+    let mut copies: Vec<(u64, Superblock)> = Vec::new();
+    let mut worst = LogError::Superblock(SuperblockError::Magic);
+    for (at, found) in found {
+        match found {
+            Ok(sb) if stands_at(&sb, at) => copies.push((at, sb)),
+            Ok(_) | Err(LogError::Superblock(SuperblockError::Magic)) => {}
+            Err(LogError::Superblock(error)) if !error.is_no_copy() => return Err(error.into()),
+            Err(_) if matches!(worst, LogError::Device(_)) => {}
+            Err(error) => worst = error,
         }
     }
-    // There may be three: places where volumes of different sizes have theirs.
-    if found
+    newest_of(size, copies, worst)
+}
+
+/// Whether a copy stands where its own geometry puts it.
+fn stands_at(sb: &Superblock, at: u64) -> bool {
+    superblock::offsets(sb.volume_bytes()).contains(&at)
+}
+
+/// Without the first copy, the others must not both claim to be the second.
+fn undisputed(found: &[Found]) -> Result<(), LogError> {
+    let claims = found
+        .iter()
+        .filter_map(|(at, found)| found.as_ref().ok().filter(|sb| stands_at(sb, *at)));
+    let sizes: Vec<u64> = claims.map(Superblock::volume_bytes).collect();
+    match sizes[..] {
+        [small, large] => Err(LogError::Undecided { small, large }),
+        _ => Ok(()),
+    }
+}
+
+fn newest_of(
+    size: u64,
+    mut copies: Vec<(u64, Superblock)>,
+    worst: LogError,
+) -> Result<Copies, LogError> {
+    if copies
         .windows(2)
         .any(|pair| pair[0].1.uuid != pair[1].1.uuid)
     {
         return Err(LogError::Foreign);
     }
-    found.sort_by_key(|(_, sb)| std::cmp::Reverse(sb.checkpoint.ssn));
-    let places: Vec<(u64, Ssn)> = found
+    copies.sort_by_key(|(_, sb)| std::cmp::Reverse(sb.checkpoint.ssn));
+    let named: Vec<(u64, Ssn)> = copies
         .iter()
         .map(|(at, sb)| (*at, sb.checkpoint.ssn))
         .collect();
-    let mut found = found.into_iter().map(|(_, sb)| sb);
-    let Some(newest) = found.next() else {
-        return Err(io_error.map_or(LogError::Superblock(best_error), LogError::Device));
-    };
-    let need = volume_bytes(&newest);
+    let mut copies = copies.into_iter().map(|(_, sb)| sb);
+    let newest = copies.next().ok_or(worst)?;
+    let need = newest.volume_bytes();
     if need > size {
         return Err(LogError::Shrunk { have: size, need });
     }
     let slots = superblock::offsets(need).map(|at| {
-        places
-            .iter()
-            .find(|(place, _)| *place == at)
-            .map(|(_, ssn)| *ssn)
+        let at_place = named.iter().find(|(place, _)| *place == at);
+        at_place.map(|(_, ssn)| *ssn)
     });
     Ok(Copies {
         newest,
-        older: found.next(),
+        older: copies.next(),
         slots,
     })
 }
 
-fn volume_bytes(sb: &Superblock) -> u64 {
-    sb.geometry
-        .total_frags
-        .saturating_mul(sb.geometry.fragment_size.into())
+/// Overwrites what stands at `places`, as far as they are on the device. The caller flushes.
+///
+/// # Errors
+/// The device's.
+pub fn wipe(device: &dyn Device, places: impl IntoIterator<Item = u64>) -> Result<(), LogError> {
+    let zeros = [0u8; superblock::SIZE];
+    let at = |offset| Write {
+        offset,
+        data: &zeros,
+        kind: IoKind::Superblock,
+    };
+    let places = places.into_iter().filter(|at| is_on(*at, device.size()));
+    let writes: Vec<Write<'_>> = places.map(at).collect();
+    device
+        .write(&writes)
+        .into_iter()
+        .collect::<Result<(), _>>()?;
+    Ok(())
 }
 
 /// Writes a copy that names `checkpoint` to the place that does not hold the newest, and says which place that was.
@@ -122,7 +201,7 @@ pub fn write(
 /// # Errors
 /// The device's.
 pub fn write_slot(device: &dyn Device, sb: &Superblock, slot: usize) -> Result<(), LogError> {
-    let offset = superblock::offsets(volume_bytes(sb))[slot];
+    let offset = superblock::offsets(sb.volume_bytes())[slot];
     let bytes = sb.encode();
     let write = Write {
         offset,

@@ -67,6 +67,12 @@ impl Space {
         for (range, ()) in self.unshown.overlapping(first..end).filter(|_| left_out) {
             bits.clear(range.start.max(first) - first..range.end.min(end) - first);
         }
+        for place in &self.unmapped {
+            let (from, to) = (place.start.0.max(first), place.end().0.min(end));
+            if from < to {
+                bits.clear(from - first..to - first);
+            }
+        }
         let mut value = [0; CHUNK_BYTES];
         for (bytes, word) in value.as_chunks_mut::<8>().0.iter_mut().zip(bits.words()) {
             *bytes = word.to_le_bytes();
@@ -140,8 +146,8 @@ impl Space {
         Ok(absent.into_iter().map(GroupNo).collect())
     }
 
-    /// The descriptors that may differ from the last checkpoint's, consistent with [`Space::chunk_value`]: what no
-    /// segment shows yet is not counted.
+    /// The descriptors that may differ from the last checkpoint's, consistent with [`Space::chunk_value`]: neither what no
+    /// segment shows yet nor what the maps never tell of is counted.
     pub fn dirty_groups(&self) -> Vec<(GroupNo, GroupDesc)> {
         self.dirty_groups
             .iter()
@@ -150,7 +156,8 @@ impl Space {
                 let desc = self.desc(group);
                 let used = desc
                     .used
-                    .saturating_sub(self.groups[number as usize].unshown);
+                    .saturating_sub(self.groups[number as usize].unshown)
+                    .saturating_sub(self.unmapped_in(number as usize));
                 (group, GroupDesc { used, ..desc })
             })
             .collect()

@@ -13,7 +13,7 @@
 //! | unshown: a home that no segment shows yet | [`Space::allocate_unshown`] | [`Space::show`], [`Space::abandon`] |
 //! | in use | [`Space::allocate`], [`Space::show`] | [`Space::free`], [`Space::retire`] |
 //! | held back: freed, and still part of a state that a crash may bring back (rule 5) | [`Space::free`], [`Space::retire`] | [`Space::release`] |
-//! | reserved for a superblock | [`Space::new`] | never |
+//! | reserved for a superblock | [`Space::new`], [`Space::reserve`] | never |
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod bitmap;

@@ -13,6 +13,8 @@ enum State {
     Held(Wait),
     Unshown,
     Reserved,
+    /// Reserved, and the maps do not tell of it.
+    Unmapped,
 }
 
 /// What a summary would say.
@@ -48,6 +50,8 @@ impl Dice {
 struct World {
     geometry: Geometry,
     reserved: Vec<Extent>,
+    /// Places that are reserved later.
+    places: Vec<Extent>,
     space: Space,
     frags: Vec<State>,
     /// Owner as given, and the fragment's place in the range it was given for.
@@ -83,6 +87,16 @@ fn reserved(fragment: u32) -> Vec<Extent> {
     ]
 }
 
+/// The first in a group's first block, the second at the start of a group, the third at its end.
+fn places(geometry: &Geometry) -> Vec<Extent> {
+    let units = geometry.group_frags / geometry.unit_frags();
+    let at = |unit| {
+        let start = FragAddr(unit * geometry.unit_frags());
+        Extent::new(start, geometry.unit_frags())
+    };
+    vec![at(3 * units + 1), at(7 * units), at(12 * units - 1)]
+}
+
 impl World {
     fn new(geometry: Geometry, seed: u64) -> World {
         geometry.validate().unwrap();
@@ -94,6 +108,7 @@ impl World {
         World {
             space: Space::new(geometry, reserved.clone()),
             owners: vec![None; frags.len()],
+            places: places(&geometry),
             geometry,
             reserved,
             frags,
@@ -419,6 +434,26 @@ impl World {
         }
     }
 
+    /// Reserves a place if nothing is there; whoever does that takes a checkpoint before it counts.
+    fn reserve(&mut self) {
+        let Some(place) = self.places.first().copied() else {
+            return;
+        };
+        let group = self.geometry.group_of(place.start);
+        self.load(group);
+        let known = self.space.groups[group.0 as usize].deltas.is_empty();
+        let clear = self.is_clear(place);
+        let reserved = self.space.reserve(place);
+        assert_eq!(reserved.is_ok(), clear && known, "{place:?}: {reserved:?}");
+        if clear && known {
+            self.states(place).fill(State::Unmapped);
+            self.places.remove(0);
+            self.checkpoint();
+        } else {
+            self.places.rotate_left(1);
+        }
+    }
+
     fn checkpoint(&mut self) {
         loop {
             let groups = self.space.groups_to_load_for_checkpoint().unwrap();
@@ -450,7 +485,10 @@ impl World {
         }
         let mut used = BTreeMap::new();
         for at in 0..self.geometry.total_frags {
-            let set = !matches!(self.frags[at as usize], State::Clear | State::Unshown);
+            let set = !matches!(
+                self.frags[at as usize],
+                State::Clear | State::Unshown | State::Unmapped
+            );
             assert_eq!(self.on_disk(at), set, "@{at} {:?}", self.frags[at as usize]);
             *used
                 .entry(self.geometry.group_of(FragAddr(at)))
@@ -474,6 +512,11 @@ impl World {
     fn crash(&mut self) {
         let descs = self.disk.descs.iter().map(|(g, d)| (*g, *d)).collect();
         let mut space = Space::open(self.geometry, self.reserved.clone(), descs);
+        for place in places(&self.geometry) {
+            if !self.places.contains(&place) {
+                space.reserve(place).unwrap();
+            }
+        }
         for &(extent, wait) in &self.disk.held {
             space.replay_held(extent, wait).unwrap();
         }
@@ -585,7 +628,8 @@ impl World {
             45..60 => self.log_write(),
             60..85 => self.settle_unshown(),
             85..90 => self.release(),
-            90..92 => self.anchor(),
+            90 => self.anchor(),
+            91 => self.reserve(),
             92..94 => {
                 let protect = self.space.geometry().group_of(self.near);
                 for group in self.space.give_back_empty(Some(protect)) {

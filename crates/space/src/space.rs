@@ -1,6 +1,7 @@
 //! [`Space`] itself: the groups of a volume, and what is known of each without its bitmap.
 
 use crate::bitmap::Bitmap;
+use crate::error::SpaceError;
 use crate::group::GroupMap;
 use crate::held::Held;
 use crate::max_tree::MaxTree;
@@ -87,6 +88,8 @@ pub struct Space {
     /// Fragments of a group, as a power of two.
     pub(crate) shift: u32,
     pub(crate) reserved: Vec<Extent>,
+    /// Those of the reserved extents of which the maps say nothing.
+    pub(crate) unmapped: Vec<Extent>,
     pub(crate) groups: Vec<Group>,
     /// Longest run of each loaded log group.
     pub(crate) log_runs: MaxTree,
@@ -142,7 +145,7 @@ impl State {
 
 impl Space {
     /// The space of a new volume: all groups are free and empty but for the `reserved` extents
-    /// ([`loamfs_format::superblock::Superblock::reserved_extents`]), whose chunks and descriptors are dirty.
+    /// ([`loamfs_format::superblock::Superblock::copy_extents`]), whose chunks and descriptors are dirty.
     pub fn new(geometry: Geometry, reserved: Vec<Extent>) -> Space {
         let mut space = Space::open(geometry, reserved, Vec::new());
         for extent in space.reserved.clone() {
@@ -165,6 +168,7 @@ impl Space {
             geometry,
             shift: geometry.group_frags.trailing_zeros(),
             reserved,
+            unmapped: Vec::new(),
             groups: Vec::with_capacity(count),
             log_runs: empty(),
             log_hopes: empty(),
@@ -253,6 +257,53 @@ impl Space {
         }
     }
 
+    /// Reserves a superblock's place, which lies in one group, from now on: no free space is found there any more, and the
+    /// maps never tell of it. When a volume of which it is known that nothing is there was just opened, or later, with
+    /// the bitmap in memory.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when something is there, is held back, or may be.
+    pub fn reserve(&mut self, place: Extent) -> Result<(), SpaceError> {
+        let range = self.on_volume(place)?;
+        let index = self.index_near(place.start);
+        let start = self.extent(index).start.0;
+        let group = &self.groups[index];
+        if !group.deltas.is_empty() {
+            return Err(SpaceError::InUse { extent: place });
+        }
+        let bits = match &group.state {
+            State::Loaded(map) => {
+                let mut bits = self.pristine_bits(index);
+                map.export(0..bits.len(), 0, &mut bits);
+                let inside = range.start - start..range.end - start;
+                if !bits.is_clear(inside.clone()) {
+                    return Err(SpaceError::InUse { extent: place });
+                }
+                bits.set(inside);
+                Some(bits)
+            }
+            State::Empty | State::Absent => None,
+        };
+        self.reserved.push(place);
+        let map = bits.map(|bits| self.map_for(index, self.groups[index].role, bits));
+        let map = map.transpose().inspect_err(|_| _ = self.reserved.pop())?;
+        self.unmapped.push(place);
+        self.leave(index);
+        let pristine = self.pristine_group(index);
+        let group = &mut self.groups[index];
+        group.reserved = pristine.reserved;
+        group.pristine = pristine.pristine;
+        if let Some(map) = map {
+            group.state = State::Loaded(Box::new(map));
+        }
+        if !self.uneven.contains(&(index as u32)) {
+            self.uneven.push(index as u32);
+        }
+        self.adjust(index, place.frags, 0);
+        self.enter(index);
+        Ok(())
+    }
+
     /// The geometry.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -323,7 +374,11 @@ impl Space {
         for number in &self.uneven {
             let group = &self.groups[*number as usize];
             match group.role {
-                Role::Data => ragged.data += 2 * self.geometry.block_frags(),
+                // At the end of the group, and of each part that is reserved.
+                Role::Data => {
+                    let cuts = 1 + self.reserved_bits(*number as usize).len() as u64;
+                    ragged.data += cuts * self.geometry.block_frags();
+                }
                 Role::Free => {
                     ragged.free += self.geometry.group_frags - group.pristine;
                 }
@@ -404,6 +459,13 @@ impl Space {
             .map(|e| e.start.0.clamp(start, end) - start..e.end().0.clamp(start, end) - start)
             .filter(|range| !range.is_empty())
             .collect()
+    }
+
+    /// Fragments of a group that are reserved and of which the maps say nothing.
+    pub(crate) fn unmapped_in(&self, index: usize) -> u64 {
+        let group = self.extent(index);
+        let inside = self.unmapped.iter().filter(|place| place.overlaps(group));
+        inside.map(|place| place.frags).sum()
     }
 
     /// The bits of a group that holds nothing.

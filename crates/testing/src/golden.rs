@@ -8,6 +8,7 @@ mod crashed;
 mod dumps;
 mod fine;
 mod listing;
+mod placed;
 mod read;
 mod sound;
 mod wide;
@@ -31,7 +32,7 @@ pub struct Golden {
 }
 
 /// The golden volumes.
-pub const ALL: [Golden; 5] = [
+pub const ALL: [Golden; 6] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -56,5 +57,10 @@ pub const ALL: [Golden; 5] = [
     Golden {
         name: "read",
         make: read::make,
+    },
+    // All places of superblocks reserved.
+    Golden {
+        name: "placed",
+        make: placed::make,
     },
 ];

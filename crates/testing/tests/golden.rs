@@ -201,6 +201,7 @@ fn the_kept_volumes_have_everything_that_the_format_knows() {
         "being cut to",
         "stored 1025 ",
         "more that do not count",
+        "read-only compatible 0x2",
         " is Log",
         " is Data",
         "DirNode level 1",

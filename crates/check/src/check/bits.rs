@@ -44,8 +44,12 @@ impl Bits {
 
     /// Clears all from `at` on.
     pub(crate) fn truncate(&mut self, at: u64) {
-        let rest = Extent::new(FragAddr(at), WINDOW);
-        if let Some((from, to)) = self.clip(rest) {
+        self.clear(Extent::new(FragAddr(at), WINDOW));
+    }
+
+    /// Clears what of a range lies in the window.
+    pub(crate) fn clear(&mut self, extent: Extent) {
+        if let Some((from, to)) = self.clip(extent) {
             for word in from / 64..=(to - 1) / 64 {
                 self.words[word] &= !mask(word, from, to);
             }

@@ -11,8 +11,8 @@ use super::scan::Window;
 pub(crate) struct Groups<'v> {
     volume: &'v Volume<'v>,
     descs: Entries<'v>,
-    /// The group that is being counted: number, set bits, set bits and reserved fragments together.
-    current: (u64, u64, u64),
+    /// The group that is being counted, and its set bits.
+    current: (u64, u64),
     /// The group whose role was looked up last.
     role: Option<(u64, Option<Role>)>,
     /// The last group with contents that its role does not allow.
@@ -25,7 +25,7 @@ impl<'v> Groups<'v> {
         Groups {
             volume,
             descs,
-            current: (0, 0, 0),
+            current: (0, 0),
             role: None,
             wrong: None,
         }
@@ -36,13 +36,9 @@ impl<'v> Groups<'v> {
             let group = self.group_of(part.start);
             if group != self.current.0 {
                 self.count(report);
-                self.current = (group, 0, 0);
+                self.current = (group, 0);
             }
-            let reserved =
-                crate::check::bits::Bits::runs(part, &[&window.reserved], &[&window.base]);
-            let set = window.base.count(part);
-            self.current.1 += set;
-            self.current.2 += set + reserved.iter().map(|run| run.frags).sum::<u64>();
+            self.current.1 += window.base.count(part);
         }
     }
 
@@ -79,19 +75,19 @@ impl<'v> Groups<'v> {
             if group >= groups {
                 report.add(Problem::GroupOutside { group });
             } else {
-                compare(group, &desc, 0, 0, report);
+                compare(group, &desc, 0, report);
             }
         }
     }
 
     fn count(&mut self, report: &mut Report) {
-        let (group, set, with_reserved) = self.current;
+        let (group, set) = self.current;
         while let Some((before, desc)) = self.next_desc(group, report) {
-            compare(before, &desc, 0, 0, report);
+            compare(before, &desc, 0, report);
         }
         let desc = self.next_desc(group.saturating_add(1), report);
         let desc = desc.map_or_else(GroupDesc::default, |(_, desc)| desc);
-        compare(group, &desc, set, with_reserved, report);
+        compare(group, &desc, set, report);
     }
 
     /// The next descriptor of a group before `end`.
@@ -153,9 +149,8 @@ impl<'v> Groups<'v> {
     }
 }
 
-/// The bits of the superblocks may be set for good or be understood.
-fn compare(group: u64, desc: &GroupDesc, set: u64, with_reserved: u64, report: &mut Report) {
-    if desc.used != set && desc.used != with_reserved {
+fn compare(group: u64, desc: &GroupDesc, set: u64, report: &mut Report) {
+    if desc.used != set {
         let (group, stored) = (GroupNo(group as u32), desc.used);
         report.add(Problem::GroupUsed {
             group,

@@ -74,7 +74,9 @@ pub(crate) struct MapScan<'v> {
     owners: Owners<'v>,
     /// The record that was read last and may reach further.
     owner: Option<Piece>,
-    reserved: [Extent; 2],
+    reserved: Vec<Extent>,
+    /// Those of them of which the bitmap says nothing.
+    unmapped: Vec<Extent>,
     at: u64,
     /// What is wrong with the maps' entries.
     pub(crate) problems: Vec<Problem>,
@@ -84,12 +86,16 @@ impl<'v> MapScan<'v> {
     /// A scan from `from` on.
     pub(crate) fn new(volume: &'v Volume<'v>, from: u64) -> MapScan<'v> {
         let at = from / WINDOW * WINDOW;
+        let sb = volume.superblock();
+        let mut unmapped = sb.reserved_extents();
+        unmapped.retain(|extent| !sb.copy_extents().contains(extent));
         MapScan {
             volume,
             chunks: volume.entries(volume.map(BlockKind::BitmapNode), at / CHUNK_FRAGS),
             owners: volume.owners(FragAddr(at)),
             owner: None,
-            reserved: volume.superblock().reserved_extents(),
+            reserved: sb.reserved_extents(),
+            unmapped,
             at,
             problems: Vec::new(),
         }
@@ -107,7 +113,7 @@ impl<'v> MapScan<'v> {
             Some(Ok(entry)) => Some(entry.key().saturating_mul(CHUNK_FRAGS)),
             _ => None,
         };
-        let reserved = self.reserved.iter().find(|extent| extent.end() > at);
+        let reserved = self.reserved.iter().filter(|extent| extent.end() > at);
         let starts = [
             chunk,
             state
@@ -117,7 +123,7 @@ impl<'v> MapScan<'v> {
                 .map(|(extent, _)| extent.start.0),
             state.held.from(at).next().map(|(extent, _)| extent.start.0),
             state.log.from(at).next().map(|(extent, ())| extent.start.0),
-            reserved.map(|extent| extent.start.0),
+            reserved.map(|extent| extent.start.0).min(),
         ];
         let start = starts.into_iter().flatten().min()?.max(self.at) / WINDOW * WINDOW;
         if start >= self.volume.geometry().total_frags {
@@ -134,6 +140,9 @@ impl<'v> MapScan<'v> {
         let mut base = Bits::new(start);
         self.chunks(extent, &mut base);
         base.truncate(total);
+        for range in &self.unmapped {
+            base.clear(*range);
+        }
         let mut window = Window {
             extent,
             set: base.clone(),
@@ -153,8 +162,11 @@ impl<'v> MapScan<'v> {
         for (range, ()) in state.log.overlapping(extent) {
             window.log.set(range);
         }
-        for range in self.reserved {
-            window.reserved.set(range);
+        for range in &self.reserved {
+            window.reserved.set(*range);
+        }
+        for range in &self.unmapped {
+            window.set.set(*range);
         }
         self.at = start + WINDOW;
         window

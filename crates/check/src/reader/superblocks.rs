@@ -38,7 +38,7 @@ pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
         .map(|at| Read::new(*at, superblock::SIZE, IoKind::Superblock))
         .collect();
     device.read(&mut batch);
-    let probes: Vec<(u64, Result<Superblock, CheckError>)> = batch
+    let probes: Vec<Probe> = batch
         .into_iter()
         .map(|read| {
             let offset = read.offset;
@@ -50,7 +50,7 @@ pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
         })
         .collect();
     let newest = newest(&probes)?;
-    let need = bytes(&newest);
+    let need = newest.volume_bytes();
     if need > size {
         return Err(CheckError::Shrunk { have: size, need });
     }
@@ -67,7 +67,8 @@ pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
         let places = superblock::offsets(need);
         places.contains(at)
     });
-    let older = older.filter_map(|(_, probe)| probe.ok());
+    let stands = |at, sb: &Superblock| superblock::offsets(sb.volume_bytes()).contains(&at);
+    let older = older.filter_map(|(at, probe)| probe.ok().filter(|sb| stands(at, sb)));
     let older = older.filter(|sb| *sb != newest).last();
     Ok(Copies {
         newest,
@@ -84,19 +85,15 @@ impl Copies {
     }
 }
 
-fn bytes(sb: &Superblock) -> u64 {
-    sb.geometry
-        .total_frags
-        .saturating_mul(sb.geometry.fragment_size.into())
-}
+type Probe = (u64, Result<Superblock, CheckError>);
 
-/// The copy, standing where its own geometry wants it, that names the highest checkpoint.
-fn newest(probes: &[(u64, Result<Superblock, CheckError>)]) -> Result<Superblock, CheckError> {
+/// The copy that names the highest checkpoint, of those that stand at the volume's two places (FORMAT.md, section 3).
+fn newest(probes: &[Probe]) -> Result<Superblock, CheckError> {
     let mut best: Option<&Superblock> = None;
     let mut error = CheckError::Superblock(SuperblockError::Magic);
-    for (offset, probe) in probes {
+    for (_, probe) in copies(probes)? {
         match probe {
-            Ok(sb) if superblock::offsets(bytes(sb)).contains(offset) => {
+            Ok(sb) => {
                 if best.is_some_and(|other| other.uuid != sb.uuid) {
                     return Err(CheckError::Foreign);
                 }
@@ -104,18 +101,42 @@ fn newest(probes: &[(u64, Result<Superblock, CheckError>)]) -> Result<Superblock
                     best = Some(sb);
                 }
             }
-            Ok(_) | Err(CheckError::Superblock(SuperblockError::Magic)) => {}
+            // A good checksum, and more than this reader knows.
+            Err(CheckError::Superblock(cause)) if !cause.is_no_copy() => {
+                return Err(CheckError::Superblock(cause.clone()));
+            }
+            Err(CheckError::Superblock(SuperblockError::Magic)) => {}
             Err(cause) => error = cause.clone(),
         }
     }
     best.cloned().ok_or(error)
 }
 
-fn state(
-    at: u64,
-    probes: &[(u64, Result<Superblock, CheckError>)],
-    newest: &Superblock,
-) -> CopyState {
+/// What counts of what was found: the first copy, and the place where that has the second; without the first one, whatever
+/// claims to be the second, unless two do.
+fn copies(probes: &[Probe]) -> Result<Vec<&Probe>, CheckError> {
+    let (first, others): (Vec<&Probe>, Vec<&Probe>) =
+        probes.iter().partition(|(at, _)| *at == PROBES[0]);
+    let counts = |at: u64| match first.first() {
+        Some((_, Ok(sb))) => superblock::offsets(sb.volume_bytes()).contains(&at),
+        Some((_, Err(CheckError::Superblock(error)))) => error.is_no_copy(),
+        _ => true,
+    };
+    let elsewhere = |(at, probe): &Probe| matches!(probe, Ok(sb) if !superblock::offsets(sb.volume_bytes()).contains(at));
+    let others: Vec<&Probe> = others
+        .into_iter()
+        .filter(|probe| counts(probe.0) && !elsewhere(probe))
+        .collect();
+    match others[..] {
+        [(_, Ok(small)), (_, Ok(large))] => Err(CheckError::Undecided {
+            small: small.volume_bytes(),
+            large: large.volume_bytes(),
+        }),
+        _ => Ok(first.into_iter().chain(others).collect()),
+    }
+}
+
+fn state(at: u64, probes: &[Probe], newest: &Superblock) -> CopyState {
     match probes.iter().find(|(offset, _)| *offset == at) {
         Some((_, Ok(sb))) if sb.geometry == newest.geometry => CopyState::Valid(sb.checkpoint.ssn),
         Some((_, Ok(_))) => CopyState::Other,

@@ -128,6 +128,7 @@ impl CheckArgs {
             Err(
                 error @ (CheckError::Superblock(_)
                 | CheckError::Foreign
+                | CheckError::Undecided { .. }
                 | CheckError::Shrunk { .. }
                 | CheckError::Devices { .. }),
             ) => Err(Failure::check(&self.device, &error)),

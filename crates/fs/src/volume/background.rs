@@ -26,6 +26,7 @@ impl Volume {
         }
         self.find_leftovers();
         self.tidy_after(LEFTOVERS_STEP);
+        self.reserve_places();
         let (old, unsaid, images, images_max) = {
             let core = self.core();
             let now = core.clock.now();

@@ -179,14 +179,14 @@ impl Volume {
     }
 
     /// A segment that says that everything is durable lets what was freed be reused.
-    fn say_reusable(&self) -> Result<(), Error> {
+    pub(super) fn say_reusable(&self) -> Result<(), Error> {
         self.commit_locked(true, Wait::Durable)?;
         self.checkpoint_if_due()
     }
 
     /// Makes what lives in ranges dirty, committing whenever a segment is full, as long as there is room for it
     /// elsewhere. As much as the reader holds is read in one sweep; what its owners are, all at once.
-    fn evacuate_all(&self, ranges: &[Extent]) -> Result<(), Error> {
+    pub(super) fn evacuate_all(&self, ranges: &[Extent]) -> Result<(), Error> {
         let most = self.core().geometry.frags_for(self.reader.sweep_max());
         let mut sum = 0;
         let together = |range: &Extent, next: &Extent| {

@@ -1,0 +1,89 @@
+//! Places at which readers look for superblocks, of volumes that have none there: older programs gave them to files.
+
+use super::commit::End;
+use super::{Volume, Wait};
+use crate::error::Error;
+use loamfs_format::superblock::RO_COMPATIBLE_PLACES;
+use loamfs_format::{Extent, FragAddr};
+use loamfs_log::superblocks;
+
+/// Rounds in which a place is emptied. One is enough unless summaries or maps are there, or data on their way.
+const ROUNDS: u32 = 4;
+
+impl Volume {
+    /// Reserves these places on a volume that an older program made or wrote, once a mount and where there is room: what is
+    /// there moves elsewhere, and both superblock copies come to say that nothing is. No failure is anybody's error: the
+    /// volume stays as it was.
+    pub(super) fn reserve_places(&self) {
+        {
+            let mut core = self.core();
+            let done = core.sb.reserves_places() || core.places_tried || core.read_only;
+            if done || !core.may_compact() {
+                return;
+            }
+            core.places_tried = true;
+        }
+        let _commit = self.commit_lock();
+        let reserved = self.reserve_all();
+        {
+            let mut core = self.core();
+            core.space.close_groups(&[]);
+            core.leave_unmoved();
+        }
+        match reserved {
+            Ok(true) => tracing::info!("the places of superblocks are reserved now"),
+            Ok(false) => {
+                tracing::warn!("files keep the place of a superblock before the next mount");
+            }
+            Err(error) => tracing::warn!(%error, "cannot reserve the places of superblocks"),
+        }
+    }
+
+    /// Whether it came to that.
+    fn reserve_all(&self) -> Result<bool, Error> {
+        let places = self.core().sb.other_places();
+        for place in &places {
+            if !self.reserve(*place)? {
+                return Ok(false);
+            }
+        }
+        // What was there must not pass for a copy when the first one is damaged.
+        let geometry = self.core().geometry;
+        let offsets = places.iter().map(|place| geometry.byte_offset(place.start));
+        superblocks::wipe(self.device.as_ref(), offsets)?;
+        self.core().sb.ro_compatible |= RO_COMPATIBLE_PLACES;
+        // Each names one copy anew, and neither says so before a checkpoint has nothing there.
+        self.checkpoint_locked(End::Open)?;
+        self.checkpoint_locked(End::Open)?;
+        Ok(true)
+    }
+
+    /// Empties one place and reserves it; whether that worked.
+    fn reserve(&self, place: Extent) -> Result<bool, Error> {
+        let geometry = self.core().geometry;
+        let group = geometry.group_of(place.start);
+        // Large files have whole blocks.
+        let block = geometry.block_frags();
+        let first = place.start.0 / block * block;
+        let end = (first + block).min(geometry.total_frags);
+        let range = Extent::new(FragAddr(first), end - first);
+        for _ in 0..ROUNDS {
+            self.load(&[group])?;
+            {
+                let mut core = self.core();
+                if core.space.reserve(place).is_ok() {
+                    core.usable_log = None;
+                    return Ok(true);
+                }
+                core.space.close_groups(&[group]);
+            }
+            self.evacuate_all(&[range])?;
+            self.commit_all(Wait::Durable)?;
+            self.say_reusable()?;
+            self.checkpoint_locked(End::Open)?;
+            self.checkpoint_locked(End::Open)?;
+            self.say_reusable()?;
+        }
+        Ok(false)
+    }
+}

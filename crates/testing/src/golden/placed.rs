@@ -1,0 +1,31 @@
+//! A volume that reaches the third place at which readers look for superblocks, and has files on both sides of it.
+
+use loamfs_device::Image;
+use loamfs_format::inode::ROOT_INO;
+
+use super::Made;
+use super::workshop::Workshop;
+use crate::geometry::Geometry;
+
+const GEOMETRY: Geometry = Geometry {
+    size: 10 << 20,
+    ..Geometry::SMALL
+};
+
+/// Content of the large files, which takes little room when it is packed.
+const LINE: &[u8] = b"golden placed\n";
+
+pub(super) fn make() -> Made<Image> {
+    let shop = Workshop::new(&GEOMETRY, "golden placed", 50)?;
+    let dir = shop.dir(ROOT_INO, "dir")?;
+    let name = |i: usize| format!("file {i}");
+    let mut files = 0;
+    while shop.file(dir, &name(files), &LINE.repeat(70_000)).is_ok() && shop.volume.sync().is_ok() {
+        files += 1;
+    }
+    // The one that did not fit any more.
+    shop.volume.unlink(dir, name(files).as_bytes())?;
+    shop.volume.sync()?;
+    shop.volume.close()?;
+    Ok(shop.image())
+}
