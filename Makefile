@@ -58,13 +58,14 @@ unit: setup
 	cargo test --workspace
 
 # Unpack, compare, kill, recover and delete on a real mount; permissions and the like beside ext4; the tools, and
-# mounting as administrators do; access times; a system's log that nobody reads; workloads where
+# mounting as administrators do; users who write superblocks; access times; a system's log that nobody reads; workloads where
 # users may run them; then random work on files, with kills between.
 smoke: build fsx-program
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/oracle.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
