@@ -46,6 +46,12 @@ impl Owner {
         }
     }
 
+    /// Whether both are blocks of the same large file, wherever in it.
+    pub fn is_of_same_file(&self, other: &Owner) -> bool {
+        let whose = |owner: &Owner| (owner.kind, owner.ino);
+        self.kind == BlockKind::Homed && whose(self) == whose(other)
+    }
+
     /// The logical number of the block or unit at `at`.
     pub fn logical(&self, at: FragAddr, geometry: &Geometry) -> u64 {
         let frags = self.place.wrapping_add(at.0);

@@ -19,6 +19,8 @@ pub struct Plan {
     pub unnamed: Vec<Ino>,
     /// Groups whose descriptors count something else than the bitmap, which is right.
     pub recount: Vec<GroupNo>,
+    /// Blocks of large files whose owner records are wrong, with the file and the number of the first block.
+    pub homes: Vec<(Extent, Ino, u64)>,
     /// Whether the plan stops short because there was too much to list; apply it and check again.
     pub truncated: bool,
 }
@@ -34,6 +36,7 @@ impl Plan {
             && self.links.is_empty()
             && self.unnamed.is_empty()
             && self.recount.is_empty()
+            && self.homes.is_empty()
     }
 
     pub(crate) fn add_set(&mut self, extent: Extent) {
@@ -63,6 +66,14 @@ impl Plan {
     pub(crate) fn add_recount(&mut self, group: GroupNo) {
         if self.recount.len() < LIST_MAX {
             self.recount.push(group);
+        } else {
+            self.truncated = true;
+        }
+    }
+
+    pub(crate) fn add_home(&mut self, extent: Extent, ino: Ino, block: u64) {
+        if self.homes.len() < LIST_MAX {
+            self.homes.push((extent, ino, block));
         } else {
             self.truncated = true;
         }

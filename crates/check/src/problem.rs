@@ -263,7 +263,7 @@ problems! {
     /// In use by somebody, and by the log itself or a superblock.
     #[error("{extent:?} holds {owner}, but belongs to the log or a superblock")]
     607 Major false LogInUse { extent: Extent, owner: Owner }
-    /// The owner record is missing or names somebody else.
+    /// The owner record is missing or names somebody else; of homed blocks that is a [`Problem::HomeRecord`].
     #[error("{extent:?} holds {owner}, its owner record says {}", shown(found))]
     608 Major false OwnerRecord { extent: Extent, owner: Owner, found: Option<Owner> }
     /// Two owner records share fragments.
@@ -284,6 +284,16 @@ problems! {
     /// More is in use than there is: extents overlap, too many to name each.
     #[error("more than {claimed} fragments are claimed on a volume of {total}")]
     614 Major false Overcommitted { claimed: u64, total: u64 }
+    /// The owner record of homed blocks is missing, or names somebody else or other blocks of the file.
+    #[error("{extent:?} holds {owner}, its owner record says {}", told(owner, found))]
+    615 Minor true HomeRecord { extent: Extent, owner: Owner, found: Option<Owner> }
+}
+
+fn told(owner: &Owner, found: &Option<Owner>) -> String {
+    match found {
+        Some(found) if found.is_of_same_file(owner) => "other blocks of that file".to_owned(),
+        found => shown(found),
+    }
 }
 
 fn shown(owner: &Option<Owner>) -> String {

@@ -88,6 +88,61 @@ pub(crate) fn first_overlapping(
     max: usize,
 ) -> Result<Vec<FileExtent>, Stop> {
     let wanted = |e: &FileExtent| e.block < to && e.block + blocks_of(e, geometry) > from;
+    select(inode, blocks, geometry, (from..to, max), wanted)
+}
+
+/// The extents that lie in `place`, of those from block `from` on, in order.
+pub(crate) fn placed_in(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    geometry: &Geometry,
+    place: Extent,
+    from: u64,
+) -> Result<Vec<FileExtent>, Stop> {
+    let wanted = |e: &FileExtent| e.pointer.extent().overlaps(place);
+    select(
+        inode,
+        blocks,
+        geometry,
+        (from..u64::MAX, usize::MAX),
+        wanted,
+    )
+}
+
+/// The units of extents, of those in a range, and their homes, in order.
+pub(crate) fn units(
+    extents: &[FileExtent],
+    geometry: &Geometry,
+    range: Range<u64>,
+) -> Vec<(u64, FragAddr)> {
+    let per_block = geometry.block_units();
+    let mut homes = Vec::new();
+    for extent in extents {
+        let start = extent.block * per_block;
+        let stop = start + blocks_of(extent, geometry) * per_block;
+        for unit in start.max(range.start)..stop.min(range.end) {
+            let addr = extent.pointer.addr.0 + (unit - start) * geometry.unit_frags();
+            homes.push((unit, FragAddr(addr)));
+        }
+    }
+    homes
+}
+
+/// The first `max` of the extents that begin before the end of a range of blocks, the last one before it among them, and are
+/// `wanted`.
+fn select(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    geometry: &Geometry,
+    (
+        Range {
+            start: from,
+            end: to,
+        },
+        max,
+    ): (Range<u64>, usize),
+    wanted: impl Fn(&FileExtent) -> bool,
+) -> Result<Vec<FileExtent>, Stop> {
     match &inode.body {
         Body::Extents(extents) => {
             for extent in extents {

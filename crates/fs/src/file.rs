@@ -195,15 +195,24 @@ impl Core {
             first / per_block,
             end.div_ceil(per_block),
         )?;
-        let mut homes = Vec::new();
-        for extent in found {
-            let start = extent.block * per_block;
-            let stop = start + extents::blocks_of(&extent, &geometry) * per_block;
-            for unit in start.max(first)..stop.min(end) {
-                let addr = extent.pointer.addr.0 + (unit - start) * geometry.unit_frags();
-                homes.push((unit, FragAddr(addr)));
-            }
-        }
+        Ok(extents::units(&found, &geometry, first..end))
+    }
+
+    /// The units that have their homes in `place`, from block `first` of the file on.
+    pub fn homes_in(
+        &mut self,
+        ino: Ino,
+        place: Extent,
+        first: u64,
+    ) -> Result<Vec<(u64, FragAddr)>, Stop> {
+        let geometry = self.geometry;
+        self.node(ino)?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(Vec::new());
+        };
+        let found = extents::placed_in(&node.inode, &mut self.blocks, &geometry, place, first)?;
+        let mut homes = extents::units(&found, &geometry, 0..u64::MAX);
+        homes.retain(|(_, home)| place.contains(*home));
         Ok(homes)
     }
 

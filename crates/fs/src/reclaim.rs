@@ -5,17 +5,15 @@ use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::homed::Unit;
-use crate::maps::owners::record_of;
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::inode::{Body, Inode};
-use loamfs_format::maps::OwnerRecord;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
-use loamfs_space::Cheap;
+use loamfs_space::{Cheap, Owner};
 use std::collections::BTreeSet;
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
@@ -171,13 +169,27 @@ impl Core {
         }
     }
 
-    /// The blocks of a range that are in use, with their owners.
-    fn live_in(&mut self, range: Extent) -> Result<Vec<(Extent, OwnerRecord)>, Stop> {
+    /// What the owner records say of a range, by address; records that reach beyond it are whole.
+    pub fn owners_in(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
+        let geometry = self.geometry;
         let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
-        for (extent, owner) in self.space.owner_in_overlay(range) {
-            owners.retain(|(old, _)| !old.overlaps(extent));
-            owners.push((extent, record_of(extent, &owner)));
+        for (taken, owner) in self.space.owner_in_overlay(range) {
+            let cut = owners
+                .extract_if(.., |(old, _)| old.overlaps(taken))
+                .collect::<Vec<_>>();
+            for (old, whose) in cut {
+                owners.extend(whose.without(old, taken, &geometry));
+            }
+            owners.push((taken, owner));
         }
+        owners.retain(|(extent, _)| extent.overlaps(range));
+        owners.sort_by_key(|(extent, _)| extent.start);
+        Ok(owners)
+    }
+
+    /// The blocks of a range that are in use, with their owners.
+    fn live_in(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
+        let mut owners = self.owners_in(range)?;
         owners.retain(|(extent, _)| self.space.live_frags(*extent) > 0);
         Ok(owners)
     }
@@ -209,12 +221,7 @@ impl Core {
     }
 
     /// Makes one block dirty if it is still where its owner record says.
-    fn move_block(
-        &mut self,
-        extent: Extent,
-        record: &OwnerRecord,
-        range: Extent,
-    ) -> Result<(), Stop> {
+    fn move_block(&mut self, extent: Extent, record: &Owner, range: Extent) -> Result<(), Stop> {
         let (ino, at) = (record.ino, extent.start);
         match record.kind {
             BlockKind::Summary | BlockKind::Superblock => Ok(()),
@@ -256,7 +263,7 @@ impl Core {
         }
     }
 
-    fn move_node(&mut self, ino: Ino, record: &OwnerRecord, at: FragAddr) -> Result<(), Stop> {
+    fn move_node(&mut self, ino: Ino, record: &Owner, at: FragAddr) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
         let Some(node) = self.inodes.nodes.get(&ino) else {
             return Ok(());
@@ -286,7 +293,7 @@ impl Core {
         Ok(())
     }
 
-    fn move_map_node(&mut self, record: &OwnerRecord, at: FragAddr) -> Result<(), Stop> {
+    fn move_map_node(&mut self, record: &Owner, at: FragAddr) -> Result<(), Stop> {
         let roots = self.maps.roots();
         let Some((tree, root)) = roots.into_iter().find(|(tree, _)| tree.kind == record.kind)
         else {
@@ -374,6 +381,25 @@ impl Core {
         Ok(())
     }
 
+    /// The units of a file whose homes are in `piece`, of which its owner record says that it begins with block `first`.
+    /// Earlier programs cut records inside a block and then counted too few, so what is not found there is looked for behind it.
+    fn units_at(&mut self, ino: Ino, piece: Extent, first: u64) -> Result<Vec<u64>, Stop> {
+        let per_block = self.geometry.block_units();
+        let count = piece.frags.div_ceil(self.geometry.block_frags());
+        let said = first * per_block..(first + count) * per_block;
+        let mut homes = self.homes(ino, said.start, said.end)?;
+        homes.retain(|(_, home)| piece.contains(*home));
+        let found = homes.len() as u64 * self.geometry.unit_frags();
+        let in_change = |other: Extent| other.overlaps(piece);
+        if found < self.space.live_frags(piece)
+            && !self.blocks.frees.iter().any(|free| in_change(*free))
+            && !self.space.unshown().any(in_change)
+        {
+            homes = self.homes_in(ino, piece, first)?;
+        }
+        Ok(homes.into_iter().map(|(unit, _)| unit).collect())
+    }
+
     /// Homed blocks wait to be written to new homes, elsewhere.
     fn move_home(
         &mut self,
@@ -384,13 +410,12 @@ impl Core {
     ) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
         let block_frags = self.geometry.block_frags();
-        let start = extent.start.0.max(range.start.0);
-        let end = extent.end().0.min(range.end().0);
-        let first = block + (start - extent.start.0) / block_frags;
-        let count = end.saturating_sub(start).div_ceil(block_frags);
-        let homes = self.homes(ino, first * per_block, (first + count) * per_block)?;
+        let start = extent.start.max(range.start);
+        let end = extent.end().min(range.end());
+        let first = block + (start.0 - extent.start.0) / block_frags;
+        let piece = Extent::new(start, end.0.saturating_sub(start.0));
         let (mut units, mut missed) = (Vec::new(), Missed::default());
-        for (unit, _) in homes.into_iter().filter(|(_, home)| range.contains(*home)) {
+        for unit in self.units_at(ino, piece, first)? {
             if self.node(ino)?.homed.get(unit).is_some() {
                 continue;
             }
@@ -417,3 +442,7 @@ impl Core {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -35,6 +35,8 @@ pub struct Repairs {
     pub links: Vec<(Ino, u32)>,
     /// Live inodes without a name; they get the name `#NUMBER` in `lost+found`.
     pub unnamed: Vec<Ino>,
+    /// Blocks of large files, the file, and the number of the first of them there; they get owner records that say so.
+    pub homes: Vec<(Extent, Ino, u64)>,
 }
 
 impl Repairs {
@@ -80,8 +82,12 @@ impl Volume {
             let done = self.run(|core| core.free_leaked(*extent));
             note(done, "freeing", extent.start.0)?;
         }
+        for (extent, ino, block) in &repairs.homes {
+            let done = self.run(|core| core.record_home(*extent, *ino, *block));
+            note(done, "recording whose is", extent.start.0)?;
+        }
         self.commit(Wait::Durable)?;
-        // Bitmaps and descriptors are written by checkpoints only.
+        // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.
         self.checkpoint()
     }
 
@@ -315,41 +321,42 @@ impl Core {
         Ok(Done::Yes)
     }
 
+    /// Gives blocks of a large file the owner record that the file's extents ask for.
+    fn record_home(&mut self, extent: Extent, ino: Ino, block: u64) -> Result<Done, Stop> {
+        let whole = self.geometry.block_frags();
+        let blocks = extent.frags / whole;
+        if !self.geometry.holds(extent) || blocks == 0 || blocks * whole != extent.frags {
+            return Ok(Done::No("the range is not on the volume"));
+        }
+        let found: u64 = self
+            .homes_in(ino, extent, block)?
+            .into_iter()
+            .zip(block.saturating_mul(self.geometry.block_units())..)
+            .zip((extent.start.0..).step_by(self.geometry.unit_frags() as usize))
+            .map(|(((unit, home), wanted), at)| u64::from(unit == wanted && home.0 == at))
+            .sum();
+        if found * self.geometry.unit_frags() != extent.frags {
+            return Ok(Done::No("the file does not have these blocks there"));
+        }
+        let owner = Owner {
+            kind: BlockKind::Homed,
+            level: 0,
+            ino,
+            logical: block,
+        };
+        self.space.correct_owner(extent, owner);
+        Ok(Done::Yes)
+    }
+
     /// Whom the owner records give the parts of a range to, by address.
     fn recorded_owners(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
         let geometry = self.geometry;
-        let clip = |of: Extent, owner: Owner| {
+        let clip = |(of, owner): (Extent, Owner)| {
             let (start, end) = (of.start.max(range.start), of.end().min(range.end()));
-            let skipped = start.0 - of.start.0;
-            let step = match owner.kind {
-                BlockKind::Homed => geometry.block_frags(),
-                BlockKind::Image => geometry.unit_frags(),
-                _ => u64::MAX,
-            };
-            let logical = owner.logical + skipped / step;
             let part = Extent::new(start, end.0.saturating_sub(start.0));
-            (part, Owner { logical, ..owner })
+            (part, owner.further(start.0 - of.start.0, &geometry))
         };
-        let newer: Vec<(Extent, Owner)> = self.space.owner_in_overlay(range);
-        let older = self.maps.owners_of(&mut self.blocks, range)?;
-        let older = older.into_iter().map(|(extent, record)| {
-            let owner = Owner {
-                kind: record.kind,
-                level: record.level,
-                ino: record.ino,
-                logical: record.logical,
-            };
-            (extent, owner)
-        });
-        // A record of the last checkpoint counts where no newer one overlaps it; one that is cut is left out, and
-        // with it the range.
-        let older = older.filter(|(extent, _)| newer.iter().all(|(new, _)| !new.overlaps(*extent)));
-        let mut parts: Vec<(Extent, Owner)> = older
-            .chain(newer.iter().copied())
-            .map(|(extent, owner)| clip(extent, owner))
-            .collect();
-        parts.sort_by_key(|(part, _)| part.start);
-        Ok(parts)
+        Ok(self.owners_in(range)?.into_iter().map(clip).collect())
     }
 
     /// Wants the bitmaps of the groups of a range.

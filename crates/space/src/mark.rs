@@ -51,6 +51,11 @@ impl Space {
         Ok(())
     }
 
+    /// Gives a range in use the owner record that it should have, with the next checkpoint.
+    pub fn correct_owner(&mut self, extent: Extent, owner: Owner) {
+        self.owners.insert(extent, owner, &self.geometry);
+    }
+
     /// Makes an unshown range free at once. No write to it may be in flight (rule 7).
     ///
     /// # Errors

@@ -27,6 +27,29 @@ impl Owner {
             _ => None,
         }
     }
+
+    /// The owner of what begins `frags` fragments behind the start of a record.
+    pub fn further(self, frags: u64, geometry: &Geometry) -> Owner {
+        Entry::new(self, geometry).tail(frags).owner
+    }
+
+    /// What a record of `extent` still says once `taken`, which it overlaps, is somebody else's: its parts in front of that
+    /// and behind it.
+    pub fn without(
+        self,
+        extent: Extent,
+        taken: Extent,
+        geometry: &Geometry,
+    ) -> impl Iterator<Item = (Extent, Owner)> {
+        let part = |range: Range<u64>| (!range.is_empty()).then(|| extent_of(&range));
+        let (start, end) = (extent.start.0, extent.end().0);
+        let front = part(start..taken.start.0).map(|front| (front, self));
+        let entry = Entry::new(self, geometry);
+        let skip = entry.tail_start(taken.end().0.saturating_sub(start));
+        let behind = part(start.saturating_add(skip)..end);
+        let behind = behind.map(|behind| (behind, entry.tail(skip).owner));
+        front.into_iter().chain(behind)
+    }
 }
 
 /// An owner that can be cut without looking the geometry up.
@@ -34,6 +57,13 @@ impl Owner {
 struct Entry {
     owner: Owner,
     step: Option<u8>,
+}
+
+impl Entry {
+    fn new(owner: Owner, geometry: &Geometry) -> Entry {
+        let step = owner.step(geometry).map(|step| step as u8);
+        Entry { owner, step }
+    }
 }
 
 impl Piece for Entry {
@@ -69,8 +99,7 @@ impl Owners {
         if !self.ranges.is_free(&range) {
             self.ranges.cut(range.clone(), |_, _| ());
         }
-        let step = owner.step(geometry).map(|step| step as u8);
-        self.ranges.insert(range, Entry { owner, step });
+        self.ranges.insert(range, Entry::new(owner, geometry));
     }
 
     /// How many records there are.

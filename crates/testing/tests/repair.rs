@@ -10,6 +10,7 @@ use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::group::GroupDesc;
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{Body, Inode, mode};
+use loamfs_format::maps::OwnerRecord;
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, Pointer, Ssn, Token};
@@ -190,29 +191,38 @@ impl Sample {
 
     /// Changes a group's descriptor in the last checkpoint, which nothing but its bitmap contradicts.
     fn forge_group(&self, group: GroupNo, change: impl FnOnce(&mut GroupDesc)) {
+        self.forge_map(BlockKind::GroupNode, group.0.into(), |value| {
+            let mut desc = GroupDesc::decode(value).unwrap();
+            change(&mut desc);
+            value.copy_from_slice(&desc.encode());
+        });
+    }
+
+    /// Changes an entry of a map in the last checkpoint.
+    fn forge_map(&self, kind: BlockKind, key: u64, change: impl FnOnce(&mut [u8])) {
         let reader = self.reader();
-        let root = reader.map(BlockKind::GroupNode).root;
-        assert_eq!(root.level, 0, "all descriptors are in one node");
-        let (old, base) = (reader.group(group).unwrap().0, reader.base());
-        let (mut new, mut header) = (old, base.header.clone());
-        change(&mut new);
-        let identity = root.identity(BlockKind::GroupNode, Ino(0), 0);
+        let root = reader.map(kind).root;
+        assert_eq!(root.level, 0, "all entries are in one node");
+        let base = reader.base();
+        let mut header = base.header.clone();
+        let identity = root.identity(kind, Ino(0), 0);
         let at = root.pointer.addr.0 * FRAG;
         let mut page = self.device.peek(at, root.pointer.stored as usize).unwrap();
-        let key = u64::from(group.0).to_le_bytes();
+        let key = key.to_le_bytes();
         let slot = page[64..]
             .chunks(12)
             .position(|slot| slot[..8] == key)
             .unwrap();
         let slot = &page[64 + slot * 12..][..12];
         let value = usize::from(u16::from_le_bytes([slot[8], slot[9]]));
-        page[value..value + 32].copy_from_slice(&new.encode());
+        let len = usize::from(u16::from_le_bytes([slot[10], slot[11]]));
+        change(&mut page[value..][..len]);
         let checksum = metadata_checksum(&header.uuid, &identity, &page);
         let mut records = vec![0; HEADER_SIZE];
         for mut record in reader.records(header.ssn).unwrap().iter() {
             match &mut record {
-                Record::Root(BlockKind::GroupNode, root) => root.pointer.checksum = checksum,
-                Record::Allocate(a) if a.kind == BlockKind::GroupNode => a.checksum = checksum,
+                Record::Root(found, root) if *found == kind => root.pointer.checksum = checksum,
+                Record::Allocate(a) if a.kind == kind => a.checksum = checksum,
                 _ => {}
             }
             record.encode(&mut records);
@@ -239,6 +249,7 @@ impl Sample {
             clear: plan.clear,
             links: plan.links,
             unnamed: plan.unnamed,
+            homes: plan.homes,
         };
         volume.repair(&repairs).unwrap();
         volume.close().unwrap();
@@ -411,6 +422,22 @@ fn groups_that_count_wrongly_are_counted_anew() {
     }
 }
 
+/// As earlier programs left them.
+#[test]
+fn owner_records_that_name_other_blocks_are_corrected() {
+    let sample = Sample::new();
+    let extent = sample.large_extent();
+    sample.forge_map(BlockKind::OwnerNode, extent.start.0, |value| {
+        let mut record = OwnerRecord::decode(value).unwrap();
+        record.logical += 3;
+        value.copy_from_slice(&record.encode());
+    });
+    assert_eq!(sample.kinds(), ["HomeRecord"]);
+    let volume = sample.repair();
+    sample.assert_files(&volume);
+    sample.assert_removable(&volume);
+}
+
 #[test]
 fn what_does_not_fit_is_left_out() {
     let sample = Sample::new();
@@ -429,6 +456,12 @@ fn what_does_not_fit_is_left_out() {
         ],
         links: vec![(Ino(77_777), 3), (sample.dir, 0)],
         unnamed: vec![Ino(77_777)],
+        homes: vec![
+            (sample.large_extent(), sample.large, 1),
+            (sample.large_extent(), sample.small, 0),
+            (Extent::new(FragAddr(u64::MAX - 1), 16), sample.large, 0),
+            (Extent::new(FragAddr(20_000), 0), sample.large, 0),
+        ],
     };
     volume.repair(&repairs).unwrap();
     assert!(volume.info().segment > last);

@@ -8,7 +8,7 @@ use super::scan::{MapScan, Window};
 use super::visitor::{Lost, Visitor};
 use super::walk::Walker;
 use crate::{Options, Owner, Phase, Problem, Report, Volume};
-use loamfs_format::{Extent, FragAddr};
+use loamfs_format::{BlockKind, Extent, FragAddr};
 use std::collections::BTreeSet;
 
 /// Most walks; what is left then stays unnamed.
@@ -236,16 +236,27 @@ impl Judge<'_, '_> {
         if self.lost.owners {
             return;
         }
-        for run in window.live(claim) {
-            for (extent, found) in window.split(run) {
-                if found != Some(owner) {
-                    self.report.add(Problem::OwnerRecord {
-                        extent,
-                        owner,
-                        found,
-                    });
-                }
-            }
+        let pieces = window.live(claim);
+        let pieces = pieces.into_iter().flat_map(|run| window.split(run));
+        let wrong: Vec<_> = pieces.filter(|(_, found)| *found != Some(owner)).collect();
+        let homed = owner.kind == BlockKind::Homed;
+        if homed && !wrong.is_empty() {
+            let block = owner.logical(claim.start, self.volume.geometry());
+            self.report.plan.add_home(claim, owner.ino, block);
+        }
+        for (extent, found) in wrong {
+            self.report.add(match homed {
+                true => Problem::HomeRecord {
+                    extent,
+                    owner,
+                    found,
+                },
+                false => Problem::OwnerRecord {
+                    extent,
+                    owner,
+                    found,
+                },
+            });
         }
     }
 

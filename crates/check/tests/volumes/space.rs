@@ -142,7 +142,7 @@ fn owner_records_must_fit() {
     );
     assert_eq!(wrong(|record| record.frags = u32::MAX)[0], "Entry");
     let homed = changed(|b| b.owners.get_mut(&(2048 + 32)).unwrap().logical = 6);
-    assert_eq!(homed, ["OwnerRecord"]);
+    assert_eq!(homed, ["HomeRecord"]);
     let cut = changed(|b| {
         // The first extent's record in two pieces, cut at a block.
         b.own(extent(2048, 16), BlockKind::Homed, 0, LARGE, 0);

@@ -176,6 +176,7 @@ impl CheckArgs {
             clear: plan.clear.clone(),
             links: plan.links.clone(),
             unnamed: plan.unnamed.clone(),
+            homes: plan.homes.clone(),
         };
         opened
             .volume
@@ -239,6 +240,7 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
             "links": report.plan.links.len(),
             "unnamed": report.plan.unnamed.len(),
             "groups_to_count": report.plan.recount.len(),
+            "homes_to_record": report.plan.homes.len(),
         },
     })
 }

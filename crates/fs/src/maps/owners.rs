@@ -4,7 +4,7 @@ use super::{Maps, OWNER};
 use crate::blocks::{Blocks, Missed, Stop};
 use crate::error::Corrupt;
 use loamfs_format::maps::OwnerRecord;
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry};
+use loamfs_format::{Extent, FragAddr, Geometry};
 use loamfs_space::{Owner, Space};
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
@@ -17,12 +17,12 @@ struct OwnerChange {
 }
 
 impl Maps {
-    /// The owner records that overlap `range`, as the last checkpoint has them.
+    /// The owner records that overlap `range`, whole, as the last checkpoint has them.
     pub fn owners_of(
         &self,
         blocks: &mut Blocks,
         range: Extent,
-    ) -> Result<Vec<(Extent, OwnerRecord)>, Stop> {
+    ) -> Result<Vec<(Extent, Owner)>, Stop> {
         let mut found = Vec::new();
         let mut bad = None;
         let mut visit = |key: u64, value: &[u8]| {
@@ -33,7 +33,7 @@ impl Maps {
                 Some(record) => {
                     let extent = Extent::new(FragAddr(key), record.frags.into());
                     if extent.overlaps(range) {
-                        found.push((extent, record));
+                        found.push((extent, owner_of(&record)));
                     }
                 }
                 None => bad = Some(key),
@@ -60,36 +60,17 @@ impl Maps {
         gone: &BTreeSet<u64>,
     ) -> Result<OwnerChange, Stop> {
         let mut change = OwnerChange::default();
-        for (old, record) in self.owners_of(blocks, extent)? {
+        for (old, whose) in self.owners_of(blocks, extent)? {
             if gone.contains(&old.start.0) {
                 continue;
             }
-            if old.start != extent.start {
+            if old.start > extent.start {
                 change.remove.push(old.start.0);
             }
-            if old.start < extent.start {
-                let frags = (extent.start.0 - old.start.0) as u32;
-                change
-                    .put
-                    .push((old.start.0, OwnerRecord { frags, ..record }));
-                change.remove.pop();
-            }
-            if old.end() > extent.end() {
-                let skipped = extent.end().0 - old.start.0;
-                let logical = match record.kind {
-                    BlockKind::Homed => record.logical + skipped / geometry.block_frags(),
-                    _ => record.logical,
-                };
-                let frags = (old.end().0 - extent.end().0) as u32;
-                change.put.push((
-                    extent.end().0,
-                    OwnerRecord {
-                        frags,
-                        logical,
-                        ..record
-                    },
-                ));
-            }
+            let left = whose.without(old, extent, geometry);
+            change
+                .put
+                .extend(left.map(|(part, owner)| (part.start.0, record_of(part, &owner))));
         }
         change.put.push((extent.start.0, record_of(extent, owner)));
         Ok(change)
@@ -168,8 +149,17 @@ impl Maps {
     }
 }
 
+fn owner_of(record: &OwnerRecord) -> Owner {
+    Owner {
+        kind: record.kind,
+        level: record.level,
+        ino: record.ino,
+        logical: record.logical,
+    }
+}
+
 /// The record that says whose a range is.
-pub(crate) fn record_of(extent: Extent, owner: &Owner) -> OwnerRecord {
+fn record_of(extent: Extent, owner: &Owner) -> OwnerRecord {
     OwnerRecord {
         frags: extent.frags as u32,
         kind: owner.kind,

@@ -220,6 +220,7 @@ fn repaired(device: &Arc<dyn Device>, plan: &Plan) {
         clear: plan.clear.clone(),
         links: plan.links.clone(),
         unnamed: plan.unnamed.clone(),
+        homes: plan.homes.clone(),
     });
     let _ = volume.close();
     checked(device.as_ref());

@@ -1,5 +1,5 @@
 use super::*;
-use loamfs_format::{Ino, Ssn};
+use loamfs_format::{BlockKind, Ino, Ssn};
 use loamfs_space::Found;
 
 /// 8 groups of 16 chunks.
@@ -34,11 +34,20 @@ impl Volume {
     }
 
     fn allocate(&mut self, start: u64, frags: u64) {
+        self.allocate_for(BlockKind::SmallData, start, frags);
+    }
+
+    /// Numbers count fragments, but for homed data, of which they count blocks.
+    fn allocate_for(&mut self, kind: BlockKind, start: u64, frags: u64) {
+        let step = match kind {
+            BlockKind::Homed => geometry().block_frags(),
+            _ => 1,
+        };
         let owner = Owner {
-            kind: BlockKind::SmallData,
+            kind,
             level: 0,
             ino: Ino(40),
-            logical: start,
+            logical: start / step,
         };
         let extent = Extent::new(FragAddr(start), frags);
         self.space.allocate(extent, owner).unwrap();
@@ -121,5 +130,35 @@ fn a_record_stays_as_long_as_part_of_its_extent_does() {
             [start],
             "extent up to {end}, {at_once}"
         );
+    }
+}
+
+/// Small things take the place of the first blocks of a large file, unit by unit, with checkpoints between or without.
+#[test]
+fn blocks_keep_their_numbers_however_their_record_is_cut() {
+    for checkpoint_each in [false, true] {
+        let mut volume = Volume::new();
+        let found = volume.space.find_log(8192, 4, FragAddr(8192), false);
+        assert_eq!(found, Found::Run(Extent::new(FragAddr(8192), 8192)));
+        volume.allocate_for(BlockKind::Homed, 8192, 1600);
+        volume.checkpoint();
+        volume.free(8192, 8192 + 1024);
+        for unit in 0..20 {
+            volume.allocate(8192 + 4 * unit, 4);
+            if checkpoint_each {
+                volume.checkpoint();
+            }
+        }
+        volume.allocate(8192 + 92, 1);
+        volume.checkpoint();
+        let rest = Extent::new(FragAddr(8192 + 96), 1504);
+        let found = volume.maps.owners_of(&mut volume.blocks, rest).unwrap();
+        let owner = Owner {
+            kind: BlockKind::Homed,
+            level: 0,
+            ino: Ino(40),
+            logical: rest.start.0 / 16,
+        };
+        assert_eq!(found, [(rest, owner)]);
     }
 }

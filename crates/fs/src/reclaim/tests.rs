@@ -1,0 +1,52 @@
+use super::*;
+use crate::volume::Wait;
+use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use loamfs_device::{Device, MemoryDevice};
+use std::sync::Arc;
+
+const BLOCK: u64 = 16 << 10;
+
+/// Where the file's data begin on the device, in fragments.
+fn home(volume: &Volume, ino: Ino) -> FragAddr {
+    let homes = volume
+        .run(|core| core.homes(ino, 0, u64::MAX >> 16))
+        .unwrap();
+    homes.first().unwrap().1
+}
+
+/// Earlier programs left owner records that name too low a block.
+#[test]
+fn blocks_behind_those_that_their_record_names_are_moved() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let new = NewInode::of_mode(0o644);
+    let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+    let content: Vec<u8> = (0..8 * BLOCK).map(|at| (at >> 9) as u8).collect();
+    volume.write(ino, 64 * BLOCK, &content).unwrap();
+    volume.sync().unwrap();
+    for named in [64, 63, 50] {
+        let place = home(&volume, ino);
+        let frags = 8 * volume.run(|core| Ok(core.geometry.block_frags())).unwrap();
+        let range = Extent::new(place, frags);
+        let owner = Owner {
+            kind: BlockKind::Homed,
+            level: 0,
+            ino,
+            logical: named,
+        };
+        let correct = |core: &mut Core| {
+            core.space.correct_owner(range, owner);
+            Ok(())
+        };
+        volume.run(correct).unwrap();
+        volume.run(|core| core.evacuate(range)).unwrap();
+        volume.commit(Wait::Durable).unwrap();
+        let live = volume.run(|core| Ok(core.space.live_frags(range))).unwrap();
+        assert_eq!(live, 0, "from block {named} on");
+        assert_eq!(
+            volume.read(ino, 64 * BLOCK, content.len()).unwrap(),
+            content
+        );
+    }
+}
