@@ -68,6 +68,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/owners.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/direct.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30

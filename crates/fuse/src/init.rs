@@ -29,7 +29,9 @@ impl Capabilities {
     pub const DO_READDIRPLUS: Self = Self(1 << 13);
     /// It does so only when they seem to be of use.
     pub const READDIRPLUS_AUTO: Self = Self(1 << 14);
-    /// Direct I/O may be submitted asynchronously.
+    /// Direct I/O may be submitted asynchronously. Never asked for: behind an asynchronous direct write the kernel does not
+    /// look again for pages that readers have brought in meanwhile, and goes on showing them. Telling it to forget them
+    /// would come too late from behind the reply, and would wait for readers that wait for us from before it.
     pub const ASYNC_DIO: Self = Self(1 << 15);
     /// The page cache collects writes.
     pub const WRITEBACK_CACHE: Self = Self(1 << 16);
@@ -177,7 +179,6 @@ impl Config {
         Capabilities::ASYNC_READ
             | Capabilities::BIG_WRITES
             | Capabilities::PARALLEL_DIROPS
-            | Capabilities::ASYNC_DIO
             | Capabilities::MAX_PAGES
             | Capabilities::SETXATTR_EXT
             | Capabilities::INIT_EXT
@@ -296,6 +297,12 @@ mod tests {
             ..Config::default()
         };
         assert_eq!(everything.wanted().bits() & (POSIX_LOCKS | FLOCK_LOCKS), 0);
+    }
+
+    #[test]
+    fn direct_writes_are_waited_for() {
+        let wanted = Config::default().wanted();
+        assert!(!wanted.contains(Capabilities::ASYNC_DIO));
     }
 
     #[test]
