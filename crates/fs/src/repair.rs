@@ -328,14 +328,14 @@ impl Core {
         if !self.geometry.holds(extent) || blocks == 0 || blocks * whole != extent.frags {
             return Ok(Done::No("the range is not on the volume"));
         }
-        let found: u64 = self
-            .homes_in(ino, extent, block)?
-            .into_iter()
-            .zip(block.saturating_mul(self.geometry.block_units())..)
-            .zip((extent.start.0..).step_by(self.geometry.unit_frags() as usize))
-            .map(|(((unit, home), wanted), at)| u64::from(unit == wanted && home.0 == at))
-            .sum();
-        if found * self.geometry.unit_frags() != extent.frags {
+        let unit_frags = self.geometry.unit_frags();
+        let first = block.checked_mul(self.geometry.block_units());
+        let homes = self.homes_in(ino, extent, block)?;
+        let right = homes.iter().filter(|(unit, home)| {
+            let ahead = first.and_then(|first| unit.checked_sub(first));
+            ahead == Some((home.0 - extent.start.0) / unit_frags)
+        });
+        if right.count() as u64 * unit_frags != extent.frags {
             return Ok(Done::No("the file does not have these blocks there"));
         }
         let owner = Owner {

@@ -147,9 +147,9 @@ fn extents_lie_in_order_within_the_file() {
             }
         })
     };
-    assert_eq!(moved(1), ["ExtentOrder", "OwnerRecord"]);
-    assert_eq!(moved(u64::MAX), ["ExtentTooFar", "OwnerRecord"]);
-    assert_eq!(moved(1 << 50), ["ExtentTooFar", "OwnerRecord"]);
+    assert_eq!(moved(1), ["ExtentOrder", "HomeRecord"]);
+    assert_eq!(moved(u64::MAX), ["ExtentTooFar", "HomeRecord"]);
+    assert_eq!(moved(1 << 50), ["ExtentTooFar", "HomeRecord"]);
     let beyond = changed(LARGE, |inode| inode.size = 5 * BLOCK);
     assert_eq!(beyond, ["ExtentBeyondSize"]);
     let pending = changed(LARGE, |inode| {
