@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
 use crate::ownership::Ownership;
-use crate::types::{Attr, Timestamp};
+use crate::types::Attr;
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
@@ -20,6 +20,7 @@ use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Everything that the lock guards.
 pub(crate) struct Core {
@@ -74,7 +75,7 @@ pub(crate) struct Core {
     /// Bytes of small files' data and large attributes that the next segment carries.
     pub small_bytes: u64,
     /// When the oldest change that is not sealed was made.
-    pub dirty_since: Option<Timestamp>,
+    pub dirty_since: Option<Duration>,
     /// Most bytes of large files' data that may wait.
     pub homed_max: u64,
     /// Most links of an inode.
@@ -193,7 +194,7 @@ impl Core {
     /// Notes that something waits for a segment.
     pub fn note_dirty(&mut self) {
         if self.dirty_since.is_none() {
-            self.dirty_since = Some(self.clock.now());
+            self.dirty_since = Some(self.clock.elapsed());
         }
     }
 

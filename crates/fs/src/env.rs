@@ -2,18 +2,26 @@
 
 use crate::types::Timestamp;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// The time of day, to be shown and kept. Anybody may set it, forwards or back.
     fn now(&self) -> Timestamp;
+    /// The time since some moment in the past, to tell how old something is. It only ever grows.
+    fn elapsed(&self) -> Duration;
 }
 
 /// The system's clock.
-#[derive(Debug, Default)]
-pub struct SystemClock;
+#[derive(Debug)]
+pub struct SystemClock(Instant);
+
+impl Default for SystemClock {
+    fn default() -> SystemClock {
+        SystemClock(Instant::now())
+    }
+}
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
@@ -28,31 +36,52 @@ impl Clock for SystemClock {
             },
         }
     }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
 }
 
 /// A clock that moves by a microsecond at each look, and when told to.
 #[derive(Debug)]
-pub struct ManualClock(AtomicU64);
+pub struct ManualClock {
+    nanos: AtomicU64,
+    /// What the time of day is behind that by, in seconds.
+    behind: AtomicI64,
+}
 
 impl ManualClock {
     /// A clock that shows `seconds` since 1970.
     pub fn new(seconds: u32) -> ManualClock {
-        ManualClock(AtomicU64::new(u64::from(seconds) * 1_000_000_000))
+        ManualClock {
+            nanos: AtomicU64::new(u64::from(seconds) * 1_000_000_000),
+            behind: AtomicI64::new(0),
+        }
     }
 
     /// Moves the clock on by `nanos` nanoseconds.
     pub fn advance(&self, nanos: u64) {
-        self.0.fetch_add(nanos, Ordering::Relaxed);
+        self.nanos.fetch_add(nanos, Ordering::Relaxed);
+    }
+
+    /// Sets the time of day back by `seconds`, or forwards.
+    pub fn set_back(&self, seconds: i64) {
+        self.behind.fetch_add(seconds, Ordering::Relaxed);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        let nanos = self.0.fetch_add(1_000, Ordering::Relaxed);
+        let shown = self.elapsed();
+        let behind = self.behind.load(Ordering::Relaxed);
         Timestamp {
-            seconds: (nanos / 1_000_000_000).cast_signed(),
-            nanos: (nanos % 1_000_000_000) as u32,
+            seconds: shown.as_secs().cast_signed().saturating_sub(behind),
+            nanos: shown.subsec_nanos(),
         }
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.nanos.fetch_add(1_000, Ordering::Relaxed))
     }
 }
 
@@ -74,7 +103,7 @@ impl Env {
         let (seed, (a, b), (c, d)) = (random(), random(), random());
         let secret = u128::from(a ^ b) << 64 | u128::from(c ^ d);
         Env {
-            clock: Arc::new(SystemClock),
+            clock: Arc::<SystemClock>::default(),
             seed: seed.0 ^ seed.1,
             secret: secret.to_le_bytes(),
         }

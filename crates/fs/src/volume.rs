@@ -41,6 +41,7 @@ use loamfs_format::{GroupNo, Ssn, mutant};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
+use std::time::Duration;
 
 /// How a volume is opened.
 #[derive(Debug, Clone)]
@@ -112,7 +113,7 @@ pub struct Volume {
     reader: Reader,
     flight: Flight,
     flights: usize,
-    commit_age_ms: u64,
+    commit_age: Duration,
     shares: Shares,
 }
 
@@ -153,7 +154,7 @@ impl Volume {
             device,
             reader,
             flights: options.flights,
-            commit_age_ms: options.commit_age_ms,
+            commit_age: Duration::from_millis(options.commit_age_ms),
             shares,
         };
         volume.core().owner = options.owner;

@@ -4,7 +4,10 @@
 mod common;
 
 use common::{made, open};
-use loamfs_fs::{NewInode, ROOT_INO, RenameFlags, SetAttr, XattrMode};
+use loamfs_fs::{
+    Env, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode,
+};
+use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 
@@ -205,4 +208,36 @@ fn names_attributes_and_truncates() {
     assert_eq!(volume.listxattr(a).unwrap().len(), 2);
     let s = volume.lookup(ROOT_INO, b"s").unwrap().ino;
     assert_eq!(volume.readlink(s).unwrap(), [b'x'; 1000]);
+}
+
+/// What is old is committed by age, and what is not is not, whatever somebody sets the clock to.
+#[test]
+fn a_clock_that_is_set_delays_no_commit() {
+    for set_back in [0, 3_600, -3_600] {
+        let device = made(64 << 20);
+        let clock = Arc::new(ManualClock::new(1_500_000_000));
+        let env = Env {
+            clock: clock.clone(),
+            ..Env::fixed(3)
+        };
+        let volume = Volume::open(device, &OpenOptions::default(), env).unwrap();
+        volume.create(ROOT_INO, b"file", &NEW).unwrap();
+        let before = volume.info().segment;
+        clock.set_back(set_back);
+        clock.advance(1_000_000_000);
+        volume.tick().unwrap();
+        assert_eq!(
+            volume.info().segment,
+            before,
+            "young, set back by {set_back}"
+        );
+        clock.advance(5_000_000_000);
+        volume.tick().unwrap();
+        assert_eq!(
+            volume.info().segment,
+            before.next(),
+            "old, set back by {set_back}"
+        );
+        assert_eq!(volume.info().durable, before.next());
+    }
 }

@@ -4,7 +4,6 @@ use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
-use crate::types::Timestamp;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
 
@@ -29,10 +28,10 @@ impl Volume {
         self.reserve_places();
         let (old, unsaid, images, images_max) = {
             let core = self.core();
-            let now = core.clock.now();
+            let now = core.clock.elapsed();
             let old = core
                 .dirty_since
-                .is_some_and(|since| age_ms(since, now) >= self.commit_age_ms);
+                .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
             let unsaid = core.space.held_frags() > 0 && core.log.said() < core.log.durable();
             (old, unsaid, core.maps.lazy_map.len(), core.images_max())
         };
@@ -161,9 +160,4 @@ impl Volume {
             self.keep_reserve()?;
         }
     }
-}
-
-fn age_ms(since: Timestamp, now: Timestamp) -> u64 {
-    let nanos = |t: Timestamp| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos);
-    u64::try_from((nanos(now) - nanos(since)) / 1_000_000).unwrap_or(0)
 }

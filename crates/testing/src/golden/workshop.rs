@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use loamfs_device::{Device, Image, MemoryDevice, RecordingDevice};
 use loamfs_format::Ino;
@@ -24,6 +25,10 @@ impl Clock for Stopped {
             seconds: self.0.load(Ordering::Relaxed),
             nanos: 123_456_789,
         }
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed).unsigned_abs())
     }
 }
 
