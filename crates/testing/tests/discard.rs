@@ -157,8 +157,20 @@ fn a_range_and_a_least_length_are_kept_to() {
             assert!(offset >= from && offset + len <= from + (8 << 20));
         }
     }
-    assert_eq!(volume.trim(0, u64::MAX, SIZE).unwrap(), 0);
-    assert_eq!(volume.trim(u64::MAX, u64::MAX, 0).unwrap(), 0);
+    let refused = [
+        (0, u64::MAX, SIZE),
+        (SIZE, u64::MAX, 0),
+        (0, 0, 0),
+        (0, 511, 0),
+    ];
+    for (start, len, least) in refused {
+        let told = volume.trim(start, len, least);
+        assert!(
+            matches!(told, Err(Error::Invalid(_))),
+            "{start} {len} {least}: {told:?}"
+        );
+    }
+    assert_eq!(volume.trim(SIZE - 512, u64::MAX, 0).unwrap(), 0);
 }
 
 #[test]

@@ -16,6 +16,7 @@ impl Volume {
     /// volume; returns how many bytes that were. What was freed and is not durable yet is left out.
     ///
     /// # Errors
+    /// [`Error::Invalid`] for a range behind the end or shorter than a fragment, and for a run that no group can have;
     /// [`Error::ReadOnly`]; [`Error::Unsupported`] by the device; that a bitmap is damaged, or that the device failed.
     pub fn trim(&self, start: u64, len: u64, least: u64) -> Result<u64, Error> {
         self.trim_telling(start, len, least, &mut |_, _| {})
@@ -34,6 +35,17 @@ impl Volume {
     ) -> Result<u64, Error> {
         let geometry = self.core().geometry;
         let size = u64::from(geometry.fragment_size);
+        if start / size >= geometry.total_frags {
+            return Err(Error::Invalid(
+                "the range begins behind the end of the volume",
+            ));
+        }
+        if len < size {
+            return Err(Error::Invalid("the range is shorter than a fragment"));
+        }
+        if least / size > geometry.group_frags {
+            return Err(Error::Invalid("no free run is as long as that"));
+        }
         let first = start.div_ceil(size);
         let end = (start.saturating_add(len) / size).min(geometry.total_frags);
         let mut told = 0;
