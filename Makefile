@@ -57,9 +57,7 @@ lint: setup
 unit: setup
 	cargo test --workspace
 
-# Unpack, compare, kill, recover and delete on a real mount; permissions and the like beside ext4; the tools, and
-# mounting as administrators do; users who write superblocks; access times; a system's log that nobody reads; workloads where
-# users may run them; then random work on files, with kills between.
+# Real mounts: each script says at its head what it tries. Then random work on files, with kills between.
 smoke: build fsx-program
 	@sh $(SCRIPTS)/tree.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
@@ -69,6 +67,8 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/owners.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/direct.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/promise.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/alike.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30

@@ -11,7 +11,9 @@
 mod convert;
 mod flags;
 mod lookups;
+mod reads;
 mod trim;
+mod trusted;
 
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +33,10 @@ use loamfs_fuse::{
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
 use lookups::Lookups;
 
+pub use reads::Reads;
+
+use crate::mount::promise::{Promise, Standing};
+
 /// How long the kernel may trust what it was told.
 const TTL: Duration = Duration::from_secs(3_600);
 
@@ -44,10 +50,14 @@ const COPY_MAX: u64 = 64 << 20;
 const NAME_MAX: u32 = 255;
 
 /// What a mount asks the kernel for.
-pub fn config() -> fuse::Config {
+pub fn config(reads: Reads) -> fuse::Config {
+    let cached = reads == Reads::Uncached;
     fuse::Config {
-        zero_message_open: true,
-        zero_message_opendir: true,
+        zero_message_open: cached,
+        zero_message_opendir: cached,
+        cache_symlinks: cached,
+        atomic_truncate: false,
+        direct_io_allow_mmap: !cached,
         posix_acl: true,
         dont_mask: true,
         handle_killpriv: true,
@@ -73,6 +83,8 @@ pub struct Adapter {
     lookups: Lookups,
     events: Arc<dyn Events>,
     notifier: Notifier,
+    promise: Arc<Standing>,
+    reads: Reads,
     /// Preferred size of an I/O, in bytes.
     block_size: u32,
     /// Directory whose gaps were already logged, so that a damaged one does not flood the log.
@@ -81,8 +93,16 @@ pub struct Adapter {
 
 impl Adapter {
     /// An adapter for an open volume.
-    pub fn new(volume: Arc<Volume>, notifier: Notifier, events: Arc<dyn Events>) -> Self {
+    pub fn new(
+        volume: Arc<Volume>,
+        notifier: Notifier,
+        events: Arc<dyn Events>,
+        promise: Arc<Standing>,
+        reads: Reads,
+    ) -> Self {
         Self {
+            promise,
+            reads,
             block_size: volume.statfs().block_size,
             volume,
             lookups: Lookups::default(),
@@ -109,6 +129,30 @@ impl Adapter {
 
     fn answer<T>(&self, doing: &str, ino: Ino, result: Result<T, Error>) -> Result<T, Errno> {
         result.map_err(|error| self.errno(doing, ino, &error))
+    }
+
+    /// The answer to a change of names in a directory, which is durable by then if that is promised.
+    fn named<T>(&self, doing: &str, dir: Ino, result: Result<T, Error>) -> Result<T, Errno> {
+        self.kept(Promise::Names, doing, dir, result)
+    }
+
+    /// The answer to any other change of an inode.
+    fn changed<T>(&self, doing: &str, ino: Ino, result: Result<T, Error>) -> Result<T, Errno> {
+        self.kept(Promise::Everything, doing, ino, result)
+    }
+
+    fn kept<T>(
+        &self,
+        promise: Promise,
+        doing: &str,
+        ino: Ino,
+        result: Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let value = self.answer(doing, ino, result)?;
+        if self.promise.covers(promise) {
+            self.answer(doing, ino, self.volume.fsync(ino, false))?;
+        }
+        Ok(value)
     }
 
     /// The reply that gives the kernel an inode, and counts that it has it once more.
@@ -174,10 +218,10 @@ impl Adapter {
         self.answer("change", ino, self.volume.drop_privileges(ino))
     }
 
-    fn opened() -> OpenReply {
+    fn opened(&self) -> OpenReply {
         OpenReply {
             fh: 0,
-            flags: fuse::OpenReplyFlags::KEEP_CACHE | fuse::OpenReplyFlags::NOFLUSH,
+            flags: self.reads.open_flags(),
         }
     }
 
@@ -319,7 +363,7 @@ impl Filesystem for Adapter {
             mtime: set.mtime.map(convert::set_time),
             ctime: set.ctime.map(time_from_fuse),
         };
-        let attr = self.answer("setattr", ino, self.volume.setattr(ino, &set))?;
+        let attr = self.changed("setattr", ino, self.volume.setattr(ino, &set))?;
         Ok(self.attr(&attr))
     }
 
@@ -344,7 +388,7 @@ impl Filesystem for Adapter {
         };
         let new = Self::new_inode(caller, new, 0);
         let made = self.volume.symlink(dir, name, target, &new);
-        Ok(self.entry(&self.answer("symlink", dir, made)?))
+        Ok(self.entry(&self.named("symlink", dir, made)?))
     }
 
     fn mknod(
@@ -361,7 +405,7 @@ impl Filesystem for Adapter {
             mode::REGULAR | 0 => self.volume.create(dir, name, &inode),
             file_type => self.volume.mknod(dir, name, file_type, &inode),
         };
-        Ok(self.entry(&self.answer("mknod", dir, made)?))
+        Ok(self.entry(&self.named("mknod", dir, made)?))
     }
 
     fn mkdir(
@@ -375,19 +419,19 @@ impl Filesystem for Adapter {
         let made = self
             .volume
             .mkdir(dir, name, &Self::new_inode(caller, new, 0));
-        Ok(self.entry(&self.answer("mkdir", dir, made)?))
+        Ok(self.entry(&self.named("mkdir", dir, made)?))
     }
 
     fn unlink(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let dir = ino_of(parent);
         self.hold_victim(dir, name)?;
-        self.answer("unlink", dir, self.volume.unlink(dir, name))
+        self.named("unlink", dir, self.volume.unlink(dir, name))
     }
 
     fn rmdir(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
         let dir = ino_of(parent);
         self.hold_victim(dir, name)?;
-        self.answer("rmdir", dir, self.volume.rmdir(dir, name))
+        self.named("rmdir", dir, self.volume.rmdir(dir, name))
     }
 
     fn rename(
@@ -409,7 +453,7 @@ impl Filesystem for Adapter {
                 .then(|| Self::new_inode(caller, NewNode { mode: 0, umask: 0 }, 0)),
         };
         let renamed = self.volume.rename(dir, name, new_dir, new_name, flags);
-        self.answer("rename", dir, renamed)
+        self.named("rename", dir, renamed)
     }
 
     fn link(
@@ -420,8 +464,19 @@ impl Filesystem for Adapter {
         name: &[u8],
     ) -> Result<EntryReply, Errno> {
         let (ino, dir) = (ino_of(node), ino_of(parent));
-        let attr = self.answer("link", ino, self.volume.link(ino, dir, name))?;
+        let attr = self.named("link", dir, self.volume.link(ino, dir, name))?;
         Ok(self.entry(&attr))
+    }
+
+    fn open(&self, _: Caller, _: NodeId, _: OpenFlags) -> Result<OpenReply, Errno> {
+        Ok(self.opened())
+    }
+
+    fn opendir(&self, _: Caller, _: NodeId, _: OpenFlags) -> Result<OpenReply, Errno> {
+        Ok(OpenReply {
+            fh: 0,
+            flags: fuse::OpenReplyFlags::NONE,
+        })
     }
 
     fn create(
@@ -443,9 +498,9 @@ impl Filesystem for Adapter {
                 let found = self.volume.lookup(dir, name);
                 self.answer("create", dir, found)?
             }
-            made => self.answer("create", dir, made)?,
+            made => self.named("create", dir, made)?,
         };
-        Ok((self.entry(&attr), Self::opened()))
+        Ok((self.entry(&attr), self.opened()))
     }
 
     fn tmpfile(
@@ -463,7 +518,7 @@ impl Filesystem for Adapter {
         let entry = self.entry(&attr);
         // The volume holds it already: its first lookup is what holds it.
         self.lookups.hold(entry.node, || Ok::<(), Errno>(()))?;
-        Ok((entry, Self::opened()))
+        Ok((entry, self.opened()))
     }
 
     fn read(
@@ -502,6 +557,11 @@ impl Filesystem for Adapter {
             self.notifier.content(node, offset..end);
         }
         let taken = self.answer("write", ino, taken)?;
+        // Behind a write that went through its cache the kernel syncs by itself.
+        let asked = flags.open.synchronous() || self.promise.covers(Promise::Everything);
+        if self.reads == Reads::All && asked && !flags.from_cache {
+            self.answer("write", ino, self.volume.fsync(ino, true))?;
+        }
         u32::try_from(taken).map_err(|_| Errno::IO)
     }
 
@@ -531,7 +591,7 @@ impl Filesystem for Adapter {
             } => self.volume.zero(ino, offset, len, !keep_size),
             FallocateMode { keep_size, .. } => self.volume.allocate(ino, offset, len, !keep_size),
         };
-        self.answer("fallocate", ino, done)
+        self.changed("fallocate", ino, done)
     }
 
     fn lseek(
@@ -563,7 +623,7 @@ impl Filesystem for Adapter {
         let copied = self
             .volume
             .copy_range((source, from.offset), (target, to.offset), len);
-        let copied = self.answer("copy", target, copied)?;
+        let copied = self.changed("copy", target, copied)?;
         if copied > 0 && self.volume.accessed(source) {
             // Of a copy the kernel expects no such thing.
             self.notifier.attributes(from.node);
@@ -682,7 +742,7 @@ impl Filesystem for Adapter {
         } else {
             self.volume.setxattr(ino, name, value, how)
         };
-        self.answer("setxattr", ino, set)
+        self.changed("setxattr", ino, set)
     }
 
     fn getxattr(
@@ -697,16 +757,21 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn listxattr(&self, _: Caller, node: NodeId, names: &mut ByteSink<'_>) -> Result<(), Errno> {
+    fn listxattr(
+        &self,
+        caller: Caller,
+        node: NodeId,
+        names: &mut ByteSink<'_>,
+    ) -> Result<(), Errno> {
         let ino = ino_of(node);
-        for name in self.answer("listxattr", ino, self.volume.listxattr(ino))? {
-            names.put_name(&name);
-        }
+        let mut found = self.answer("listxattr", ino, self.volume.listxattr(ino))?;
+        trusted::hide(&mut found, caller);
+        found.iter().for_each(|name| names.put_name(name));
         Ok(())
     }
 
     fn removexattr(&self, _: Caller, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         let ino = ino_of(node);
-        self.answer("removexattr", ino, self.volume.removexattr(ino, name))
+        self.changed("removexattr", ino, self.volume.removexattr(ino, name))
     }
 }

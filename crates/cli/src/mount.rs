@@ -1,6 +1,7 @@
 //! Everything behind `loamfs mount`: its options, the daemon that serves a mount, and how others
 //! talk to that daemon.
 
+pub mod again;
 mod cache;
 pub mod control;
 pub mod daemon;
@@ -12,6 +13,7 @@ pub mod log;
 mod memory;
 mod old_loop;
 pub mod options;
+pub mod promise;
 mod source;
 pub mod spawn;
 pub mod spec;

@@ -59,7 +59,7 @@ ok "bad calls are refused and change nothing"
 mount_it
 mountpoint -q "$mnt" || fail "not mounted when mount returned"
 empty=$(available)
-expect 32 "$loamfs" mount "$image" "$work"
+expect 32 "$loamfs" mount "$image" "$mnt"
 expect 75 "$loamfs" mkfs --force "$image"
 expect 8 "$loamfs" check "$image"
 ok "mounted, and in nobody else's reach"

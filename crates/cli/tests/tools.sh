@@ -452,7 +452,7 @@ mount_it
 [ "$(cat "$mnt/synced")" = synced ] || fail "recovered without what was synced"
 [ "$(head -c 3 "$mnt/mapped")" = old ] || fail "what was never synced is there"
 printf new | dd of="$mnt/mapped" conv=notrunc status=none
-expect 32 "$loamfs" mount "$image" "$work/other"
+expect 32 "$loamfs" mount "$image" "$mnt"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$old" "$work/other"
 is_alone 2 || fail "$(loops) loop devices"
 let_go

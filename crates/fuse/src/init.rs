@@ -56,6 +56,8 @@ impl Capabilities {
     pub const SETXATTR_EXT: Self = Self(1 << 29);
     /// The second word of flags is valid.
     pub const INIT_EXT: Self = Self(1 << 30);
+    /// What is opened with [`DIRECT_IO`](crate::OpenReplyFlags::DIRECT_IO) can be mapped and shared.
+    pub const DIRECT_IO_ALLOW_MMAP: Self = Self(1 << 36);
     /// NFS handles are refused.
     pub const NO_EXPORT_SUPPORT: Self = Self(1 << 38);
     /// The kernel can send unanswered requests again to a new server.
@@ -132,6 +134,10 @@ pub struct Config {
     /// ENOSYS, all handles are 0, and data stays cached. An open with
     /// `O_TRUNC` then arrives as a SETATTR, so ATOMIC_O_TRUNC is not asked for.
     pub zero_message_open: bool,
+    /// Have an open truncate by itself, where opens are asked for.
+    pub atomic_truncate: bool,
+    /// Let files be mapped and shared whose opens bypass the page cache.
+    pub direct_io_allow_mmap: bool,
     /// Do without OPENDIR and RELEASEDIR in the same way.
     pub zero_message_opendir: bool,
     /// Let the file system clear set-user-id and the like on writes.
@@ -161,6 +167,8 @@ impl Default for Config {
             congestion_threshold: 48,
             readdirplus: ReadDirPlus::Auto,
             zero_message_open: false,
+            atomic_truncate: true,
+            direct_io_allow_mmap: false,
             zero_message_opendir: false,
             handle_killpriv: false,
             posix_acl: false,
@@ -182,7 +190,8 @@ impl Config {
             | Capabilities::MAX_PAGES
             | Capabilities::SETXATTR_EXT
             | Capabilities::INIT_EXT
-            | Capabilities::ATOMIC_O_TRUNC.when(!self.zero_message_open)
+            | Capabilities::ATOMIC_O_TRUNC.when(self.atomic_truncate && !self.zero_message_open)
+            | Capabilities::DIRECT_IO_ALLOW_MMAP.when(self.direct_io_allow_mmap)
             | Capabilities::DO_READDIRPLUS.when(self.readdirplus != ReadDirPlus::Off)
             | Capabilities::READDIRPLUS_AUTO.when(self.readdirplus == ReadDirPlus::Auto)
             | Capabilities::HANDLE_KILLPRIV_V2.when(self.handle_killpriv)

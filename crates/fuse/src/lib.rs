@@ -49,8 +49,8 @@ pub use filesystem::Filesystem;
 pub use init::{Capabilities, Config, Negotiated, ReadDirPlus};
 pub use loopdev::{LoopDevice, LoopOptions, backing_file, find_loops, is_autoclear, whole_image};
 pub use mount::{
-    BlockDevice, MountEntry, MountOptions, Mounted, detach, find_mount, is_dead, mount, mounts,
-    remount, unmount,
+    BlockDevice, MountEntry, MountOptions, Mounted, detach, find_mount, is_dead, mount,
+    mount_again, mounts, remount, unmount,
 };
 pub use notify::Notifier;
 pub use reply::{ByteSink, DirEntry, DirPlusSink, DirSink, ReadReply, Reply, SharedBytes};

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::geteuid;
 
 use crate::{Errno, Error};
@@ -151,6 +151,26 @@ pub fn remount(path: &Path, options: &MountOptions) -> Result<(), Error> {
     rustix::mount::mount_remount(path, options.flags(), c"").map_err(|errno| Error::Mount {
         path: path.to_owned(),
         source: errno.into(),
+    })
+}
+
+/// Shows what is mounted on `from` on `path` too. Of `options` only those count that each of the two has for itself:
+/// read-only, nosuid, nodev, noexec, nosymfollow. Needs root.
+///
+/// # Errors
+///
+/// [`Error::Mount`].
+pub fn mount_again(from: &Path, path: &Path, options: &MountOptions) -> Result<(), Error> {
+    let failed = |errno: Errno| Error::Mount {
+        path: path.to_owned(),
+        source: errno.into(),
+    };
+    rustix::mount::mount_bind(from, path).map_err(failed)?;
+    let flags = options.view_flags() | MountFlags::BIND;
+    rustix::mount::mount_remount(path, flags, c"").map_err(|errno| {
+        // It would allow what was to be refused.
+        let _ = detach(path);
+        failed(errno)
     })
 }
 

@@ -56,7 +56,7 @@ impl Adapter {
         let ino = ino_of(node);
         let flags = || self.answer("reading flags", ino, self.volume.flags(ino));
         let set = |flags| {
-            self.answer("setting flags", ino, self.volume.set_flags(ino, flags))?;
+            self.changed("setting flags", ino, self.volume.set_flags(ino, flags))?;
             // The kernel does not expect that this moves the time of the last change.
             self.notifier.attributes(node);
             Ok(())

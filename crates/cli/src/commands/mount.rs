@@ -13,8 +13,9 @@ use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mount::log::Log;
 use crate::mount::options::{Fixed, Options};
+use crate::mount::promise::Promise;
 use crate::mount::spec::Spec;
-use crate::mount::{daemon, guard, spawn};
+use crate::mount::{again, daemon, guard, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::{note, print_lines};
 
@@ -25,7 +26,10 @@ use crate::output::{note, print_lines};
 /// Other users get a plain FUSE mount through fusermount3, which lacks both: unmount it with
 /// `loamfs unmount`.
 ///
-/// Options: ro, rw, cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
+/// Root can mount a volume that is mounted already on another directory too: both show the same, and ro, nosuid, nodev, noexec
+/// and nosymfollow are each one's own. The first mount's other options count for all, as do later remounts.
+///
+/// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing anyway), cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
 /// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, nosymfollow
 /// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
@@ -34,8 +38,11 @@ use crate::output::{note, print_lines};
 /// A read sets a file's access time if the file has changed since, and once a day (relatime), always
 /// (strictatime) or never (noatime); nodiratime leaves directories out. Access times follow the reads that
 /// reach the daemon: what the kernel has in its page cache, or of a directory's listing, is read without
-/// them. They are written late, as with lazytime: along with what is written by age, at sync and at
+/// them, but where the volume was mounted with strictatime: then nothing is read from there, except through mappings. They are written late, as with lazytime: along with what is written by age, at sync and at
 /// unmount. Such as find no space are dropped.
+///
+/// With dirsync, what changes a directory is on the device when the call returns, and with sync every change is, but for
+/// what is stored through mappings.
 ///
 /// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
 /// ro, rw, nosuid, nodev, noexec, nosymfollow, sync, dirsync and those for access times; it says which of the others the
@@ -112,6 +119,13 @@ impl MountArgs {
             change(&spec)?;
             return self.say(true);
         }
+        if !self.guard
+            && !self.daemon
+            && let Some(entry) = again::find(&spec)
+        {
+            again::show(&spec, &entry)?;
+            return self.say_again(&spec, &entry, quiet);
+        }
         let log = Log::start();
         if self.guard {
             spawn::leave_session();
@@ -131,7 +145,27 @@ impl MountArgs {
         }
     }
 
-    /// With `--json`, what there is to say of a call that has mounted nothing.
+    /// What there is to say of another view of a mount.
+    fn say_again(&self, spec: &Spec, entry: &MountEntry, quiet: bool) -> Result<u8, Failure> {
+        let path = entry.path.display();
+        let mut kept = late_options(entry, &spec.options);
+        kept.extend(again::shared_options(entry, &spec.options));
+        if !kept.is_empty() {
+            note(&format!(
+                "loamfs: of these options those of the mount on {path} count: {}",
+                kept.join(", ")
+            ));
+        }
+        if !quiet && !self.json {
+            let (device, shown) = (self.device.display(), self.mountpoint.display());
+            print_lines([format!(
+                "{device} is mounted on {path} already; {shown} shows the same"
+            )])?;
+        }
+        self.say(true)
+    }
+
+    /// With `--json`, what there is to say of a call that has started no daemon.
     fn say(&self, mounted: bool) -> Result<u8, Failure> {
         if !self.json {
             return Ok(0);
@@ -273,6 +307,7 @@ fn change_flags(spec: &Spec, entry: &MountEntry) -> Result<(), Failure> {
     if let Some(rule) = spec.options.atime {
         control::ask(entry, &Request::Atime(rule))?;
     }
+    change_promise(entry, Promise::of(&spec.options))?;
     // The daemon takes changes whenever the kernel does, so that none that the kernel took is refused.
     if spec.options.read_only {
         kernel()?;
@@ -290,6 +325,14 @@ fn change_flags(spec: &Spec, entry: &MountEntry) -> Result<(), Failure> {
         return Err(failure);
     }
     Ok(())
+}
+
+/// A daemon that is older than this program promises nothing, and cannot be asked to.
+fn change_promise(entry: &MountEntry, promise: Promise) -> Result<(), Failure> {
+    match control::ask(entry, &Request::Promise(promise)) {
+        Err(_) if promise == Promise::default() => Ok(()),
+        asked => asked.map(drop),
+    }
 }
 
 /// Whether the kernel refuses changes.

@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
 use crate::mount::control::Waiter;
-use crate::mounts::SUBTYPE;
+use crate::mounts::{self, SUBTYPE};
 use crate::output::{note, print_lines};
 
 /// How long a daemon that cannot be asked is waited for.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Unmount a volume; returns when all is on the device.
+/// Unmount a volume; returns when all is on the device, unless it is mounted elsewhere too.
 #[derive(Debug, Args)]
 pub struct UnmountArgs {
     /// Where it is mounted.
@@ -52,6 +52,13 @@ impl UnmountArgs {
         // Before, because afterwards the daemon may be gone too soon.
         let waiter = Waiter::new(&entry);
         unmount(&entry.path).map_err(|error| refused(&self.mountpoint, &error))?;
+        if mounts::ours()
+            .iter()
+            .any(|other| other.device == entry.device)
+        {
+            // It is mounted elsewhere too, and stays that.
+            return self.say(&entry, start, false, None);
+        }
         let requests = match waiter {
             Ok(waiter) => {
                 let said = waiter.wait();

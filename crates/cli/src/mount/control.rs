@@ -14,6 +14,7 @@
 //! - `label TEXT`: `done` when the volume has that label;
 //! - `freeze`, `thaw`: `done` when the volume takes no changes any more, or again;
 //! - `atime RULE DIRECTORIES`, words of mount(8): `done`, and reads set access times by that from now on;
+//! - `promise WORD`, a word of mount(8): `done`, and such changes are durable before they are answered from now on;
 //! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
 //!   closed and the device let go.
 
@@ -30,6 +31,7 @@ use loamfs_fs::{AtimeRule, AtimeWhen};
 use loamfs_fuse::MountEntry;
 use rustix::process::geteuid;
 
+use super::promise::Promise;
 use crate::failure::{Failure, Kind};
 use crate::progress::StepProgress;
 
@@ -67,6 +69,8 @@ pub enum Request {
     Thaw,
     /// Which reads set access times from now on.
     Atime(AtimeRule),
+    /// Which changes are durable before they are answered, from now on.
+    Promise(Promise),
 }
 
 /// The names of the rules for access times.
@@ -99,6 +103,7 @@ impl Request {
                 };
                 format!("atime {} {directories}", name.map_or("", |(name, _)| name))
             }
+            Self::Promise(promise) => format!("promise {}", promise.word()),
         }
     }
 
@@ -126,6 +131,7 @@ impl Request {
                 };
                 Self::Atime(AtimeRule { when, directories })
             }
+            "promise" => Self::Promise(Promise::by_word(rest)?),
             _ => return None,
         })
     }
@@ -449,6 +455,7 @@ mod tests {
             Request::Freeze,
             Request::Thaw,
             Request::Atime(AtimeRule::default()),
+            Request::Promise(Promise::Names),
             Request::Atime(AtimeRule {
                 when: AtimeWhen::Never,
                 directories: false,

@@ -13,12 +13,13 @@ use super::control::{self, Server};
 use super::desk::Desk;
 use super::greeting::Greeting;
 use super::log::Log;
+use super::promise::{Promise, Standing};
 use super::source::Source;
 use super::spec::Spec;
 use super::ticker::Ticker;
 use super::writers::{self, Writers};
 use super::{cache, memory, spawn, stale, stop};
-use crate::adapter::{self, Adapter, Events};
+use crate::adapter::{self, Adapter, Events, Reads};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
@@ -233,10 +234,12 @@ fn serve(
         ready: Mutex::new(Some(ready)),
         closed: Mutex::new(None),
     });
+    let promise = Arc::new(Standing::new(Promise::of(&spec.options)));
     let desk = Arc::new(Desk {
         volume: Arc::downgrade(&volume),
         identity: opened.identity.clone(),
         spec: spec.clone(),
+        promise: Arc::clone(&promise),
     });
     let server = attached.entry.as_ref().and_then(|entry| {
         let started = Server::start(entry, desk);
@@ -247,14 +250,17 @@ fn serve(
     });
     stop::on_signal(
         attached.mounted.path().to_owned(),
+        attached.entry.as_ref().map(|entry| entry.device),
         spec.foreground,
         Arc::downgrade(&volume),
     )?;
     let notifier = Notifier::start(&attached.mounted)
         .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
     let writers = Writers::start(&volume)?;
-    let adapter = Adapter::new(volume, notifier, Arc::clone(&state) as Arc<dyn Events>);
-    let mut session = Session::new(adapter::config());
+    let events = Arc::clone(&state) as Arc<dyn Events>;
+    let reads = Reads::of(&spec.options);
+    let adapter = Adapter::new(volume, notifier, events, promise, reads);
+    let mut session = Session::new(adapter::config(reads));
     if let Some(threads) = spec.options.threads {
         session = session.workers(threads);
     }

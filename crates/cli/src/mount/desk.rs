@@ -8,6 +8,7 @@ use loamfs_fs::{OpenOptions, Volume};
 
 use super::control::{Answers, Request, tell_progress};
 use super::options::Options;
+use super::promise::Standing;
 use super::spec::Spec;
 use crate::report::{Identity, Report, piece_json};
 
@@ -22,6 +23,8 @@ pub struct Desk {
     pub identity: Identity,
     /// How it is mounted.
     pub spec: Spec,
+    /// What it promises.
+    pub promise: Arc<Standing>,
 }
 
 impl Answers for Desk {
@@ -57,6 +60,10 @@ impl Answers for Desk {
             Request::Thaw => done(volume.thaw())?,
             Request::Atime(rule) => {
                 volume.set_atime_rule(*rule);
+                "done".to_owned()
+            }
+            Request::Promise(promise) => {
+                self.promise.set(*promise);
                 "done".to_owned()
             }
         };

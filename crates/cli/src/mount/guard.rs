@@ -12,7 +12,7 @@ use super::log::Log;
 use super::spec::Spec;
 use super::{control, spawn, stale};
 use crate::failure::{Failure, Kind};
-use crate::mounts::SUBTYPE;
+use crate::mounts::{self, SUBTYPE};
 
 /// Starts the daemon with `arguments`, and waits for its end; returns its exit code.
 ///
@@ -58,8 +58,11 @@ fn clear(spec: &Spec, status: ExitStatus) {
         "the daemon of {} died ({status}); the next mount recovers the volume",
         entry.path.display()
     );
-    if let Err(failure) = stale::clear_one(&entry) {
-        tracing::error!("{failure}");
+    let views = mounts::ours().into_iter().rev();
+    for view in views.filter(|view| view.device == entry.device) {
+        if let Err(failure) = stale::clear_one(&view) {
+            tracing::error!("{failure}");
+        }
     }
 }
 

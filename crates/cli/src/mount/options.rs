@@ -19,6 +19,8 @@ pub type Fixed = (String, String);
 pub struct Options {
     /// Refuse writes, and make none.
     pub read_only: bool,
+    /// Do not even recover, which mounting read-only never does.
+    pub norecovery: bool,
     /// Change the flags of a mount that is there.
     pub remount: bool,
     /// A device that is not there is no failure.
@@ -68,6 +70,11 @@ impl Options {
         for word in lists.into_iter().flat_map(split) {
             options.add(word)?;
         }
+        if options.norecovery && !options.read_only {
+            return Err(Failure::usage(
+                "the mount option `norecovery` needs `ro`: a volume is recovered before it is written to",
+            ));
+        }
         Ok(options)
     }
 
@@ -115,6 +122,7 @@ impl Options {
         match (name, value) {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
+            ("norecovery", None) => self.norecovery = true,
             ("remount", None) => self.remount = true,
             ("nofail", None) => self.nofail = true,
             ("suid", None) => self.nosuid = false,
@@ -293,6 +301,14 @@ mod tests {
         let list = "rw,noatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096";
         let options = parsed(list);
         assert!(options.allow_other && (options.uid, options.gid) == (None, None));
+    }
+
+    #[test]
+    fn only_who_writes_nothing_goes_without_recovery() {
+        for list in ["norecovery", "ro,norecovery,rw"] {
+            assert!(Options::parse([list]).is_err(), "{list}");
+        }
+        assert!(parsed("norecovery,ro").read_only);
     }
 
     #[test]

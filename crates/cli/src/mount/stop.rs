@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 
 use crate::failure::{Failure, Kind};
 
-/// Unmounts `mountpoint` when SIGTERM or SIGINT arrives; SIGHUP does the same in the foreground,
+/// Unmounts `mountpoint`, and wherever else the same is mounted, when SIGTERM or SIGINT arrives; SIGHUP does the same in the foreground,
 /// where it means that the terminal is gone.
 ///
 /// # Errors
@@ -21,6 +21,7 @@ use crate::failure::{Failure, Kind};
 /// If the system gives no handler or thread.
 pub fn on_signal(
     mountpoint: PathBuf,
+    device: Option<(u32, u32)>,
     foreground: bool,
     volume: Weak<Volume>,
 ) -> Result<(), Failure> {
@@ -29,7 +30,10 @@ pub fn on_signal(
     let run = move || {
         for signal in signals.forever() {
             if signal != SIGHUP || foreground {
-                end(&mountpoint, &volume);
+                let mut views = views(device);
+                let last = views.pop().unwrap_or_else(|| mountpoint.clone());
+                views.iter().for_each(|view| leave(view));
+                end(&last, &volume);
             }
         }
     };
@@ -38,6 +42,22 @@ pub fn on_signal(
         .spawn(run)
         .map(drop)
         .map_err(failed)
+}
+
+/// Where the mount is seen.
+fn views(device: Option<(u32, u32)>) -> Vec<PathBuf> {
+    let ours = crate::mounts::ours().into_iter();
+    let views = ours.filter(|entry| Some(entry.device) == device);
+    views.map(|entry| entry.path).collect()
+}
+
+/// Unmounts a view that is not the last one.
+fn leave(view: &Path) {
+    if unmount(view).is_err()
+        && let Err(error) = detach(view)
+    {
+        tracing::warn!("{error}");
+    }
 }
 
 /// Unmounts; if files are still open, writes everything out and cuts them off, because whoever

@@ -18,6 +18,8 @@ pub struct MountEntry {
     pub id: u64,
     /// Device number of the file system: major, minor.
     pub device: (u32, u32),
+    /// It shows the whole file system, not a directory of it.
+    pub is_whole: bool,
     /// Where it is mounted.
     pub path: PathBuf,
     /// Type of the file system, such as `fuse.loamfs`.
@@ -76,7 +78,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut device = fields.next()?.split(|&byte| byte == b':');
     let major = u32::try_from(number(device.next()?)?).ok()?;
     let minor = u32::try_from(number(device.next()?)?).ok()?;
-    let _root = fields.next()?;
+    let root = fields.next()?;
     let path = unescape(fields.next()?);
     let options = fields.next()?;
     fields.find(|field| *field == b"-")?;
@@ -86,6 +88,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     Some(MountEntry {
         id,
         device: (major, minor),
+        is_whole: root == b"/",
         path: path.into(),
         fstype,
         source,

@@ -80,14 +80,20 @@ impl MountOptions {
         }
     }
 
-    /// The flags of mount(2).
-    pub(super) fn flags(&self) -> MountFlags {
+    /// The flags of mount(2) that each view of a file system has for itself.
+    pub(super) fn view_flags(&self) -> MountFlags {
         let mut flags = MountFlags::empty();
         flags.set(MountFlags::RDONLY, self.read_only);
         flags.set(MountFlags::NOSUID, self.nosuid);
         flags.set(MountFlags::NODEV, self.nodev);
         flags.set(MountFlags::NOEXEC, self.noexec);
         flags.set(MountFlags::NOSYMFOLLOW, self.nosymfollow);
+        flags
+    }
+
+    /// The flags of mount(2).
+    pub(super) fn flags(&self) -> MountFlags {
+        let mut flags = self.view_flags();
         flags.set(MountFlags::NOATIME, self.noatime);
         flags.set(MountFlags::STRICTATIME, self.strictatime);
         flags.set(MountFlags::NODIRATIME, self.nodiratime);

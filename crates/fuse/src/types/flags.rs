@@ -64,6 +64,12 @@ impl OpenFlags {
         self.has(OFlags::DIRECT)
     }
 
+    /// `O_SYNC` or `O_DSYNC`.
+    #[must_use]
+    pub const fn synchronous(self) -> bool {
+        self.has(OFlags::SYNC) || self.has(OFlags::DSYNC)
+    }
+
     /// `O_NOATIME`.
     #[must_use]
     pub const fn noatime(self) -> bool {

@@ -1,0 +1,69 @@
+//! Which changes are durable before their callers hear of them. For FUSE the kernel leaves that to the server, but for
+//! writes, which it follows up with an fsync.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use super::options::Options;
+
+/// What a mount promises.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Promise {
+    /// What is synced.
+    #[default]
+    Synced,
+    /// Changes of directories too (dirsync).
+    Names,
+    /// Every change (sync).
+    Everything,
+}
+
+/// All of them, by the words of mount(8).
+const ALL: [(&str, Promise); 3] = [
+    ("async", Promise::Synced),
+    ("dirsync", Promise::Names),
+    ("sync", Promise::Everything),
+];
+
+impl Promise {
+    /// What options ask for.
+    pub fn of(options: &Options) -> Self {
+        match (options.synchronous, options.dirsync) {
+            (true, _) => Self::Everything,
+            (false, true) => Self::Names,
+            (false, false) => Self::Synced,
+        }
+    }
+
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        let named = ALL.iter().find(|(_, promise)| *promise == self);
+        named.map_or("", |(word, _)| word)
+    }
+
+    /// The one with this word.
+    pub fn by_word(word: &str) -> Option<Self> {
+        let named = ALL.iter().find(|(known, _)| *known == word);
+        named.map(|(_, promise)| *promise)
+    }
+}
+
+/// The promise of a mount, which a remount changes.
+#[derive(Debug)]
+pub struct Standing(AtomicU8);
+
+impl Standing {
+    /// A mount that promises this.
+    pub fn new(promise: Promise) -> Self {
+        Self(AtomicU8::new(promise as u8))
+    }
+
+    /// Promises something else from now on.
+    pub fn set(&self, promise: Promise) {
+        self.0.store(promise as u8, Ordering::SeqCst);
+    }
+
+    /// Whether this is promised, or more.
+    pub fn covers(&self, promise: Promise) -> bool {
+        self.0.load(Ordering::SeqCst) >= promise as u8
+    }
+}
