@@ -69,6 +69,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/direct.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/promise.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/alike.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/deep.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30

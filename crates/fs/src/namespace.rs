@@ -21,6 +21,18 @@ const TARGET_MAX: usize = 4095;
 /// What a change of names makes at most, in bytes of the log: nodes of two directories, and inode blocks.
 pub(crate) const NAMES_COST: u64 = 96 << 10;
 
+/// Levels of a way up that one step goes.
+const CLIMB_STEP: u32 = 256;
+
+/// A way up that must be looked at before a directory moves: it may not lead through that directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Climb {
+    /// The directory.
+    pub moved: Ino,
+    /// Where it is to be.
+    pub from: Ino,
+}
+
 /// Bytes of the log that setting attributes makes at most.
 fn cost(puts: &[Put]) -> u64 {
     puts.iter().map(Put::cost).sum()
@@ -429,13 +441,14 @@ impl Core {
         }
     }
 
-    /// Renames in all its cases.
+    /// Renames in all its cases, or says which way up must be `climbed` before.
     pub fn rename(
         &mut self,
         (dir, name): (Ino, &[u8]),
         (new_dir, new_name): (Ino, &[u8]),
         flags: RenameFlags,
-    ) -> Result<(), Stop> {
+        climbed: &[Climb],
+    ) -> Result<Option<Climb>, Stop> {
         if flags.exchange && (flags.no_replace || flags.whiteout.is_some()) {
             return Err(Error::Invalid("these flags exclude each other").into());
         }
@@ -450,15 +463,19 @@ impl Core {
         if self.directory(new_dir)?.inode.nlink == 0 {
             return Err(Error::NotFound.into());
         }
-        if moved_dir && dir != new_dir {
-            self.refuse_loop(from.ino, new_dir)?;
+        let climb = Climb {
+            moved: from.ino,
+            from: new_dir,
+        };
+        if moved_dir && dir != new_dir && !climbed.contains(&climb) {
+            return Ok(Some(climb));
         }
         if let Some(to) = &to {
             if flags.no_replace {
                 return Err(Error::Exists.into());
             }
             if to.ino == from.ino {
-                return Ok(());
+                return Ok(None);
             }
         }
         self.refuse_removal(dir, from.ino)?;
@@ -472,7 +489,7 @@ impl Core {
         }
         if flags.exchange {
             let to = to.ok_or(Error::NotFound)?;
-            return self.exchange((dir, &from), (new_dir, &to));
+            return self.exchange((dir, &from), (new_dir, &to), climbed);
         }
         if let Some(to) = &to {
             let target_dir = self.node(to.ino)?.inode.is_dir();
@@ -547,7 +564,7 @@ impl Core {
         self.moved(from.ino, new_dir, key, now);
         self.changed_names(dir, now);
         self.changed_names(new_dir, now);
-        Ok(())
+        Ok(None)
     }
 
     /// Puts a whiteout, a character device of number 0, where a name was: an overlay sees that nothing is there.
@@ -590,14 +607,23 @@ impl Core {
     }
 
     /// Swaps what two names lead to.
-    fn exchange(&mut self, a: (Ino, &Found), b: (Ino, &Found)) -> Result<(), Stop> {
+    fn exchange(
+        &mut self,
+        a: (Ino, &Found),
+        b: (Ino, &Found),
+        climbed: &[Climb],
+    ) -> Result<Option<Climb>, Stop> {
         let ((dir_a, a), (dir_b, b)) = (a, b);
         let node_b = self.node(b.ino)?;
         let (b_dir, b_type) = (node_b.inode.is_dir(), node_b.inode.file_type());
         let node_a = self.node(a.ino)?;
         let (a_dir, a_type) = (node_a.inode.is_dir(), node_a.inode.file_type());
-        if b_dir && dir_a != dir_b {
-            self.refuse_loop(b.ino, dir_a)?;
+        let climb = Climb {
+            moved: b.ino,
+            from: dir_a,
+        };
+        if b_dir && dir_a != dir_b && !climbed.contains(&climb) {
+            return Ok(Some(climb));
         }
         let flags = self.flags(b.ino)?;
         permission::may_enter(self.flags(dir_a)?, flags)?;
@@ -623,23 +649,22 @@ impl Core {
         self.moved(b.ino, dir_a, a.key, now);
         self.changed_names(dir_a, now);
         self.changed_names(dir_b, now);
-        Ok(())
+        Ok(None)
     }
 
-    /// A directory must not move below itself.
-    fn refuse_loop(&mut self, moved: Ino, new_dir: Ino) -> Result<(), Stop> {
-        let mut at = new_dir;
-        // Deeper than any path; a damaged chain of parents must end all the same.
-        for _ in 0..1 << 20 {
-            if at == moved {
+    /// Looks at the way up from `at` for a directory that is about to move there, as it must not move below itself. Goes at
+    /// most [`CLIMB_STEP`] levels further, and keeps those when it is sent back; true when the root is reached.
+    pub fn climb(&mut self, moved: Ino, at: &mut Ino) -> Result<bool, Stop> {
+        for _ in 0..CLIMB_STEP {
+            if *at == moved {
                 return Err(Error::Invalid("a directory cannot move into itself").into());
             }
-            if at == ROOT_INO {
-                return Ok(());
+            if *at == ROOT_INO {
+                return Ok(true);
             }
-            at = self.directory(at)?.inode.parent;
+            *at = self.directory(*at)?.inode.parent;
         }
-        Err(Error::Invalid("the directory's path has no end").into())
+        Ok(false)
     }
 
     /// The target of a symlink.
@@ -776,3 +801,6 @@ impl Core {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

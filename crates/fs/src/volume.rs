@@ -1,6 +1,6 @@
 //! A volume in use: the state behind one lock, the device beside it, and the steps that bring changes to it.
 //!
-//! Lock order: `sweeping`, `commit`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
+//! Lock order: `moving`, `sweeping`, `commit`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
 //! `core`, reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it
 //! runs again. Whoever seals a segment holds `commit`; sealed segments are written without a lock ([`flight`]). Whoever
 //! writes large files' data to their homes shares `homes`, and needs `commit` only to make room in the next segment: so
@@ -105,6 +105,8 @@ pub struct Volume {
     commit: Mutex<()>,
     /// Shared by those who write homes; held alone by whoever must have no such write in flight.
     homes: RwLock<()>,
+    /// Held by whoever moves a directory to another one.
+    moving: Mutex<()>,
     /// Held by whoever writes all homes out.
     sweeping: Mutex<()>,
     /// Told, with `core`, whenever writes of homes are over.
@@ -148,6 +150,7 @@ impl Volume {
             core: Mutex::new(core),
             commit: Mutex::new(()),
             homes: RwLock::new(()),
+            moving: Mutex::new(()),
             sweeping: Mutex::new(()),
             landed: Condvar::new(),
             flight: Flight::new(device.rotational()),

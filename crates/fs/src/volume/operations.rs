@@ -3,10 +3,15 @@
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use crate::error::Error;
+use crate::namespace::Climb;
 use crate::permission::AclKind;
 use crate::types::{Attr, DirEntry, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
+use std::sync::PoisonError;
+
+/// Steps of a way up, of which none is as long; a damaged one must end all the same.
+const CLIMBS_MAX: u32 = 1 << 14;
 
 impl Volume {
     /// Attributes of what a name leads to; `.` and `..` too.
@@ -165,9 +170,28 @@ impl Volume {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<(), Error> {
-        self.run(|core| core.rename((dir, name), (new_dir, new_name), flags))?;
+        let (mut moving, mut climbed) = (None, Vec::new());
+        let (old, new) = ((dir, name), (new_dir, new_name));
+        while let Some(climb) = self.run(|core| core.rename(old, new, flags, &climbed))? {
+            // From here to the end no other directory moves, so that what was climbed stays as it is.
+            let lock = || self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+            moving.get_or_insert_with(lock);
+            self.climb(climb)?;
+            climbed.push(climb);
+        }
         self.tidy_after(1);
         Ok(())
+    }
+
+    /// Goes up to the root, in steps between which others go on.
+    fn climb(&self, climb: Climb) -> Result<(), Error> {
+        let mut at = climb.from;
+        for _ in 0..CLIMBS_MAX {
+            if self.run(|core| core.climb(climb.moved, &mut at))? {
+                return Ok(());
+            }
+        }
+        Err(Error::Invalid("the directory's path has no end"))
     }
 
     /// The target of a symbolic link.
