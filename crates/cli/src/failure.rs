@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use crate::text::shown_path;
 use loamfs_check::CheckError;
 use loamfs_device::DeviceError;
 use loamfs_format::superblock::SuperblockError;
@@ -90,7 +91,7 @@ impl Failure {
             io::ErrorKind::ResourceBusy => Kind::Busy,
             _ => Kind::Io,
         };
-        let shown = path.display();
+        let shown = shown_path(path);
         let message = match kind {
             Kind::NoInput => format!("{shown} does not exist; check the path"),
             Kind::NoPermission => {
@@ -115,7 +116,7 @@ impl Failure {
 
     /// A device that could not be opened or used.
     pub fn device(path: &Path, error: &DeviceError) -> Self {
-        let shown = path.display();
+        let shown = shown_path(path);
         match error {
             DeviceError::Busy { .. } => Self::new(
                 Kind::Busy,
@@ -141,7 +142,7 @@ impl Failure {
 
     /// What the file system said about the volume on `path`.
     pub fn volume(path: &Path, error: &Error) -> Self {
-        let shown = path.display();
+        let shown = shown_path(path);
         let told = |kind, advice: &str| Self::new(kind, format!("{shown}: {error}{advice}"));
         match error {
             Error::Device(error) => Self::device(path, error),
@@ -198,7 +199,7 @@ impl Failure {
             | CheckError::NoNode { .. } => Kind::NoInput,
             _ => Kind::Data,
         };
-        Self::new(kind, format!("{}: {error}", path.display()))
+        Self::new(kind, format!("{}: {error}", shown_path(path)))
     }
 }
 

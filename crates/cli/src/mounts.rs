@@ -9,6 +9,7 @@ use loamfs_fuse::{MountEntry, backing_file};
 use rustix::fs::{major, minor};
 
 use crate::failure::{Failure, Kind};
+use crate::text::shown_path;
 
 /// The subtype of our mounts, as in `fuse.loamfs` and `fuseblk.loamfs`.
 pub const SUBTYPE: &str = "loamfs";
@@ -39,7 +40,7 @@ pub fn mounted(path: &Path) -> Result<MountEntry, Failure> {
 pub fn none_on(path: &Path) -> Failure {
     let told = format!(
         "no LoamFS is mounted on {}; name the directory that it is mounted on",
-        path.display()
+        shown_path(path)
     );
     Failure::new(Kind::NoInput, told)
 }

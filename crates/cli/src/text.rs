@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use loamfs_format::inode::mode;
 pub use loamfs_format::text::shown;
@@ -9,6 +10,11 @@ pub use loamfs_format::text::shown;
 /// The bytes of an argument.
 pub fn bytes(argument: &OsStr) -> &[u8] {
     argument.as_bytes()
+}
+
+/// A path that can be shown, whoever chose its names.
+pub fn shown_path(path: &Path) -> String {
+    shown(path.as_os_str().as_bytes())
 }
 
 /// `drwxr-xr-x`.

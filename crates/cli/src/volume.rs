@@ -10,7 +10,7 @@ use loamfs_fs::types::Attr;
 use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Volume};
 
 use crate::failure::{Failure, Kind};
-use crate::text::shown;
+use crate::text::{shown, shown_path};
 
 /// What a command wants to do with a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ pub fn open_device(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failu
                 Kind::Busy,
                 format!(
                     "{} is mounted on {}; unmount that first",
-                    path.display(),
-                    mount.path.display()
+                    shown_path(path),
+                    shown_path(&mount.path)
                 ),
             ),
             None => Failure::device(path, &error),

@@ -11,6 +11,7 @@ use crate::failure::{Failure, Kind};
 use crate::output::print_lines;
 use crate::progress::StepProgress;
 use crate::size::parse;
+use crate::text::shown_path;
 use crate::volume::{Access, Opened, open_device};
 
 /// fsck(8): errors were corrected.
@@ -74,7 +75,7 @@ impl CheckArgs {
         Opened::open(&self.device, Access::Read)?;
         print_lines([format!(
             "{}: clean enough to mount; give -f to check everything",
-            self.device.display()
+            shown_path(&self.device)
         )])
     }
 
@@ -166,7 +167,7 @@ impl CheckArgs {
                 Kind::Busy,
                 format!(
                     "{} was changed after it had been checked; try again",
-                    self.device.display()
+                    shown_path(&self.device)
                 ),
             ));
         }
@@ -201,7 +202,7 @@ impl CheckArgs {
         if let Some(left) = left.filter(|left| !left.is_clean()) {
             text.push_str(&format!("after the repair:\n{left}"));
         }
-        print_lines([format!("{text}{}: {verdict}", self.device.display())])?;
+        print_lines([format!("{text}{}: {verdict}", shown_path(&self.device))])?;
         Ok(code)
     }
 }

@@ -15,6 +15,7 @@ use crate::mounts;
 use crate::output::print_lines;
 use crate::report::Identity;
 use crate::size::{human, parse_units};
+use crate::text::shown_path;
 use crate::volume::{Access, open_device};
 
 /// Make an unmounted volume larger.
@@ -39,13 +40,13 @@ impl GrowArgs {
     ///
     /// If there is no volume, it is in use, or cannot have that size.
     pub fn run(self) -> Result<u8, Failure> {
-        let shown = self.device.display();
+        let shown = shown_path(&self.device);
         if let Some(mount) = mounts::find(&self.device) {
             return Err(Failure::new(
                 Kind::Busy,
                 format!(
                     "{shown} is mounted on {}; unmount it first",
-                    mount.path.display()
+                    shown_path(&mount.path)
                 ),
             ));
         }

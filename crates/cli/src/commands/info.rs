@@ -10,6 +10,7 @@ use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::report::{Identity, Report};
+use crate::text::shown_path;
 use crate::volume::{Access, Opened, open_device};
 
 /// Show space, groups, segments, caches and device requests of a volume.
@@ -58,7 +59,7 @@ impl InfoArgs {
 fn ask(entry: &MountEntry) -> Result<Report, Failure> {
     let answer = control::ask(entry, &Request::Info)?;
     Report::from_json(&answer).ok_or_else(|| {
-        let shown = entry.path.display();
+        let shown = shown_path(&entry.path);
         Failure::new(
             Kind::Io,
             format!("the daemon of {shown} answers what this program does not understand"),

@@ -13,7 +13,7 @@ use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::report::piece_json;
-use crate::text;
+use crate::text::{self, shown_path};
 use crate::volume::{Access, Opened};
 
 /// Show where a file's content is.
@@ -94,7 +94,7 @@ fn mounted(file: &Path) -> Result<Vec<Value>, Failure> {
     let Some(entry) = entry else {
         return Err(Failure::usage(format!(
             "{} is on no mount of LoamFS; for an unmounted volume name the device and the path on it",
-            file.display()
+            shown_path(file)
         )));
     };
     let answer = control::ask(&entry, &Request::Map(metadata.ino()))?;

@@ -19,6 +19,7 @@ use crate::mount::refuse_attached;
 use crate::output::print_lines;
 use crate::report::Identity;
 use crate::size::{parse, parse_u32, parse_units};
+use crate::text::shown_path;
 use crate::{mounts, signatures};
 
 /// Make a volume on a device or in a file.
@@ -107,7 +108,7 @@ impl MkfsArgs {
     }
 
     fn make(&self, options: &MkfsOptions, before: &Before) -> Result<(), Failure> {
-        let shown = self.device.display();
+        let shown = shown_path(&self.device);
         let device: Arc<dyn Device> = Arc::new(self.open(before)?);
         let failed = |error| Failure::device(&self.device, &error);
         if let Some(size) = self.size
@@ -220,7 +221,7 @@ fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
             Kind::NoInput,
             format!(
                 "{} is neither a file nor a block device; name one of those",
-                path.display()
+                shown_path(path)
             ),
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound && size.is_some() => {
@@ -230,7 +231,7 @@ fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
             Kind::NoInput,
             format!(
                 "{} does not exist; give --size to make an image file",
-                path.display()
+                shown_path(path)
             ),
         )),
         Err(error) => Err(Failure::io(path, &error)),
@@ -244,8 +245,8 @@ pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
             Kind::Busy,
             format!(
                 "{} is mounted on {}; unmount it first",
-                path.display(),
-                mount.path.display()
+                shown_path(path),
+                shown_path(&mount.path)
             ),
         ));
     }

@@ -18,6 +18,7 @@ use crate::mount::spec::Spec;
 use crate::mount::{again, daemon, guard, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::{note, print_lines};
+use crate::text::shown_path;
 
 /// Mount a volume; returns when the mount is usable.
 ///
@@ -203,14 +204,14 @@ impl MountArgs {
                 Kind::NoInput,
                 format!(
                     "{} is not a directory; name an empty directory to mount on",
-                    self.mountpoint.display()
+                    shown_path(&self.mountpoint)
                 ),
             )),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(Failure::new(
                 Kind::NoInput,
                 format!(
                     "{} does not exist; make that directory first",
-                    self.mountpoint.display()
+                    shown_path(&self.mountpoint)
                 ),
             )),
             // Any other error may be a dead mount, which is cleared later.
@@ -259,7 +260,7 @@ impl MountArgs {
 
 /// `-o remount`: changes the flags of a mount that is there, and says what waits for the next one.
 fn change(spec: &Spec) -> Result<(), Failure> {
-    let shown = spec.mountpoint.display();
+    let shown = shown_path(&spec.mountpoint);
     if !geteuid().is_root() {
         return Err(Failure::new(
             Kind::NoPermission,

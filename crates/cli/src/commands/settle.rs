@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
+use crate::text::shown_path;
 
 /// Bring overwritten parts of large files from the log to their places now, instead of when there are many.
 #[derive(Debug, Args)]
@@ -34,7 +35,7 @@ impl SettleArgs {
             let figures = json!({ "settled": settled, "left": left });
             return print_lines([format!("{figures:#}")]);
         }
-        let shown = self.mountpoint.display();
+        let shown = shown_path(&self.mountpoint);
         print_lines([format!("{shown}: {settled} parts settled, {left} left")])
     }
 }

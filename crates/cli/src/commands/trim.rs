@@ -11,6 +11,7 @@ use crate::mounts;
 use crate::output::print_lines;
 use crate::progress::StepProgress;
 use crate::size::{human, parse};
+use crate::text::shown_path;
 use crate::volume::{Access, Opened};
 
 /// What is counted while it is done.
@@ -57,7 +58,7 @@ impl TrimArgs {
         if self.json {
             return print_lines([format!("{:#}", json!({ "bytes": bytes }))]);
         }
-        let shown = self.volume.display();
+        let shown = shown_path(&self.volume);
         print_lines([format!("{shown}: {} ({bytes} bytes) trimmed", human(bytes))])
     }
 

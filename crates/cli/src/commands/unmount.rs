@@ -12,6 +12,7 @@ use crate::failure::{Failure, Kind};
 use crate::mount::control::Waiter;
 use crate::mounts::{self, SUBTYPE};
 use crate::output::{note, print_lines};
+use crate::text::shown_path;
 
 /// How long a daemon that cannot be asked is waited for.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -33,7 +34,7 @@ impl UnmountArgs {
     ///
     /// If it is in use, or could not be written out.
     pub fn run(self) -> Result<u8, Failure> {
-        let shown = self.mountpoint.display();
+        let shown = shown_path(&self.mountpoint);
         let found = find_mount(&self.mountpoint, SUBTYPE.as_ref())
             .map_err(|error| Failure::usage(cannot_find(&self.mountpoint, &error)))?;
         let start = Instant::now();
@@ -107,7 +108,7 @@ fn cannot_find(mountpoint: &Path, error: &loamfs_fuse::Error) -> String {
 }
 
 fn refused(mountpoint: &Path, error: &loamfs_fuse::Error) -> Failure {
-    let shown = mountpoint.display();
+    let shown = shown_path(mountpoint);
     let text = error.to_string();
     if text.contains("busy") {
         return Failure::new(

@@ -34,6 +34,7 @@ use rustix::process::geteuid;
 use super::promise::Promise;
 use crate::failure::{Failure, Kind};
 use crate::progress::StepProgress;
+use crate::text::shown_path;
 
 /// Longest request, in bytes.
 const REQUEST_MAX: u64 = 256;
@@ -306,7 +307,7 @@ fn ask_telling(
     request: &Request,
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<String, Failure> {
-    let shown = entry.path.display();
+    let shown = shown_path(&entry.path);
     let asked = UnixStream::connect(socket_of(entry)).and_then(|mut stream| {
         writeln!(stream, "{}", request.line())?;
         let mut answer = String::new();

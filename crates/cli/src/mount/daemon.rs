@@ -24,6 +24,7 @@ use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
 use crate::report::{Identity, requests_json};
+use crate::text::shown_path;
 
 /// How far the kernel reads ahead in a file.
 const READ_AHEAD: u32 = 1 << 20;
@@ -298,11 +299,14 @@ fn outcome(
         (Ok(()), Some(Ok(()))) => Ok(()),
         (Ok(()), None) => Err(Failure::new(
             Kind::Io,
-            format!("{}: the mount ended before it began", spec.device.display()),
+            format!(
+                "{}: the mount ended before it began",
+                shown_path(&spec.device)
+            ),
         )),
     };
     match &result {
-        Ok(()) => tracing::info!("unmounted {}", spec.mountpoint.display()),
+        Ok(()) => tracing::info!("unmounted {}", shown_path(&spec.mountpoint)),
         Err(failure) => tracing::error!("{failure}"),
     }
     result

@@ -10,6 +10,7 @@ use serde_json::json;
 use super::spec::Spec;
 use crate::report::{Identity, requests_json};
 use crate::size::human;
+use crate::text::shown_path;
 
 /// How a volume was mounted, and what that took.
 pub struct Greeting<'a> {
@@ -40,14 +41,14 @@ impl Greeting<'_> {
     }
 
     fn sentences(&self) -> String {
-        let mut device = self.spec.device.display().to_string();
+        let mut device = shown_path(&self.spec.device);
         if let Some(path) = &self.loop_path {
-            device.push_str(&format!(" ({})", path.display()));
+            device.push_str(&format!(" ({})", shown_path(path)));
         }
         let total = self.counters.total();
         let mut text = format!(
             "{device} is mounted on {}; opening the volume took {:.3} s, {} reads of {} and {} writes of {}\n",
-            self.spec.mountpoint.display(),
+            shown_path(&self.spec.mountpoint),
             self.time.as_secs_f64(),
             total.reads,
             human(total.read_bytes),

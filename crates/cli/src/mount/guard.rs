@@ -13,6 +13,7 @@ use super::spec::Spec;
 use super::{control, spawn, stale};
 use crate::failure::{Failure, Kind};
 use crate::mounts::{self, SUBTYPE};
+use crate::text::shown_path;
 
 /// Starts the daemon with `arguments`, and waits for its end; returns its exit code.
 ///
@@ -56,7 +57,7 @@ fn clear(spec: &Spec, status: ExitStatus) {
     }
     tracing::error!(
         "the daemon of {} died ({status}); the next mount recovers the volume",
-        entry.path.display()
+        shown_path(&entry.path)
     );
     let views = mounts::ours().into_iter().rev();
     for view in views.filter(|view| view.device == entry.device) {

@@ -25,6 +25,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::holders::Holders;
 use crate::failure::{Failure, Kind};
+use crate::text::shown_path;
 
 /// How often it is looked.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -45,7 +46,7 @@ pub fn wait_until_harmless(image: &Path, patience: Duration) -> Result<(), Failu
     for old in attached_to(image) {
         tracing::warn!(
             "{} stays until the last files of a mount whose daemon died are closed: {}",
-            old.display(),
+            shown_path(&old),
             Holders::of(&old).dead
         );
     }
@@ -100,9 +101,9 @@ pub fn refused(image: &Path, old: &Path) -> Failure {
     } else {
         format!(
             "already; name that device instead, or detach it with `losetup -d {}`",
-            old.display()
+            shown_path(old)
         )
     };
-    let (image, old) = (image.display(), old.display());
+    let (image, old) = (shown_path(image), shown_path(old));
     Failure::new(Kind::Busy, format!("{image} is attached to {old} {advice}"))
 }

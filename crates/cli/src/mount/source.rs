@@ -13,6 +13,7 @@ use super::holders::Holders;
 use super::old_loop;
 use super::options::Options;
 use crate::failure::{Failure, Kind};
+use crate::text::shown_path;
 
 /// How long a daemon that is still finishing is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -168,7 +169,7 @@ fn refuse_claimed(path: &Path) -> Result<(), Failure> {
             return failure;
         }
         // The kernel would give the dead mount again, as long as that has the device.
-        let shown = path.display();
+        let shown = shown_path(path);
         Failure::new(
             Kind::Busy,
             format!(
@@ -188,7 +189,7 @@ fn waiting<T>(
         match attempt() {
             Err(DeviceError::Busy { .. }) if start.elapsed() < patience => {
                 if !told && start.elapsed() > Duration::from_secs(1) {
-                    tracing::info!("waiting for whoever still writes to {}", path.display());
+                    tracing::info!("waiting for whoever still writes to {}", shown_path(path));
                     told = true;
                 }
                 thread::sleep(PAUSE);

@@ -6,6 +6,7 @@ use loamfs_fuse::{MountEntry, detach, is_dead, unmount};
 
 use crate::failure::{Failure, Kind};
 use crate::mounts;
+use crate::text::shown_path;
 
 /// Clears dead mounts of this device, and a dead one of ours on this mount point.
 ///
@@ -25,8 +26,8 @@ pub fn clear(device: &Path, mountpoint: &Path) -> Result<(), Failure> {
                 Kind::Busy,
                 format!(
                     "{} is mounted on {} already; use it there, or unmount it first",
-                    device.display(),
-                    entry.path.display()
+                    shown_path(device),
+                    shown_path(&entry.path)
                 ),
             ));
         }
@@ -49,13 +50,13 @@ pub fn clear_one(entry: &MountEntry) -> Result<(), Failure> {
             format!(
                 "the daemon of the mount on {} died, and the mount cannot be cleared ({error}); \
                      unmount it as the user who mounted it",
-                path.display()
+                shown_path(path)
             ),
         ));
     }
     tracing::warn!(
         "cleared the mount on {}, whose daemon had died",
-        path.display()
+        shown_path(path)
     );
     Ok(())
 }
