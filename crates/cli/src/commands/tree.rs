@@ -36,8 +36,8 @@ struct Level {
     left: std::vec::IntoIter<(Vec<u8>, Ino)>,
     /// Whether a line leads down past this level from the one above.
     last: bool,
-    /// Its path, with a slash at the end.
-    path: Vec<u8>,
+    /// How much of the walk's path is that of the directory, with a slash at the end.
+    path_len: usize,
 }
 
 impl TreeArgs {
@@ -59,14 +59,13 @@ impl TreeArgs {
             json: self.json,
             depth: self.depth.unwrap_or(usize::MAX),
             levels: Vec::new(),
+            at: path.to_vec(),
             seen: HashSet::from([root.ino.get()]),
             counts: [0; 2],
             failure: None,
         };
-        let mut top = path.to_vec();
-        while top.pop_if(|byte| *byte == b'/').is_some() {}
-        top.push(b'/');
-        walk.enter(root.ino, true, top)?;
+        while walk.at.pop_if(|byte| *byte == b'/').is_some() {}
+        walk.enter(root.ino, true)?;
         let first = if self.json {
             "[".to_owned()
         } else {
@@ -91,6 +90,8 @@ struct Walk<'a> {
     json: bool,
     depth: usize,
     levels: Vec<Level>,
+    /// The path of the last line, of which each level has a part: paths of their own would take a gigabyte on a deep volume.
+    at: Vec<u8>,
     /// Directories that were entered: on a damaged volume one may contain itself.
     seen: HashSet<u64>,
     counts: [u64; 2],
@@ -98,12 +99,14 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn enter(&mut self, ino: Ino, last: bool, path: Vec<u8>) -> Result<(), Failure> {
+    /// Goes down into the directory that the walk is at.
+    fn enter(&mut self, ino: Ino, last: bool) -> Result<(), Failure> {
         let entries = self.opened.entries(ino, self.path)?;
+        self.at.push(b'/');
         self.levels.push(Level {
             left: entries.into_iter(),
             last,
-            path,
+            path_len: self.at.len(),
         });
         Ok(())
     }
@@ -124,9 +127,9 @@ impl Walk<'_> {
     }
 
     /// An element of the list, with the comma behind the one before.
-    fn object(&self, path: &[u8], attr: &Attr, target: Option<&[u8]>) -> String {
+    fn object(&self, attr: &Attr, target: Option<&[u8]>) -> String {
         let mut value = attr_json(attr);
-        value["path"] = json!(shown(path));
+        value["path"] = json!(shown(&self.at));
         if let Some(target) = target {
             value["target"] = json!(shown(target));
         }
@@ -144,20 +147,21 @@ impl Walk<'_> {
                 continue;
             };
             let last = level.left.len() == 0;
-            let path = [level.path.as_slice(), &name].concat();
+            self.at.truncate(level.path_len);
+            self.at.extend_from_slice(&name);
             let failed = |error| self.opened.failed(self.path, &error);
             let attr = self.opened.volume.getattr(ino).map_err(failed)?;
             let target = is_symlink(&attr)
                 .then(|| self.opened.volume.readlink(ino).map_err(failed))
                 .transpose()?;
             let text = if self.json {
-                self.object(&path, &attr, target.as_deref())
+                self.object(&attr, target.as_deref())
             } else {
                 self.branch(&name, last, target.as_deref())
             };
             self.counts[usize::from(!is_dir(&attr))] += 1;
             if is_dir(&attr) && self.levels.len() < self.depth && self.seen.insert(ino.get()) {
-                self.enter(ino, last, [path.as_slice(), b"/"].concat())?;
+                self.enter(ino, last)?;
             }
             return Ok(Some(text));
         }
