@@ -1,79 +1,77 @@
 //! Extended attributes between the system and a volume: what `cp -a` takes along.
 
 use std::ffi::CString;
-use std::io;
-use std::path::Path;
+use std::fmt;
 
 use loamfs_format::Ino;
 use loamfs_fs::{Error, Volume, XattrMode};
-use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
-use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::failure::Failure;
-
-/// Longest value, and longest list of names, that Linux has.
-const ANSWER_MAX: usize = 1 << 16;
+use crate::node::Node;
+use crate::text::shown;
+use crate::trouble::Trouble;
 
 /// Whether an attribute is taken along: `user.` by everybody, the rest by root.
 fn travels(name: &[u8]) -> bool {
     !name.is_empty() && (name.starts_with(b"user.") || geteuid().is_root())
 }
 
-/// Gives an inode the attributes of a file.
+/// Gives an inode the attributes of a file, and says which of them the volume does not take.
 ///
 /// # Errors
 ///
-/// If they cannot be read, or the volume does not take them.
-pub fn put(volume: &Volume, path: &Path, ino: Ino) -> Result<(), Failure> {
-    let failed = |errno: Errno| Failure::io(path, &errno.into());
-    let names = match whole(|buffer| llistxattr(path, buffer)) {
-        Err(Errno::NOTSUP) => return Ok(()),
-        names => names.map_err(failed)?,
-    };
-    for name in names.split(|byte| *byte == 0).filter(|name| travels(name)) {
-        let value = match whole(|buffer| lgetxattr(path, name, buffer)) {
-            // Removed meanwhile, or nothing that can be read in this way.
-            Err(Errno::NODATA | Errno::NOTSUP) => continue,
-            value => value.map_err(failed)?,
+/// If they cannot be read.
+pub fn put(
+    volume: &Volume,
+    node: &Node,
+    ino: Ino,
+    troubles: &mut Vec<Trouble>,
+) -> Result<(), Trouble> {
+    for name in node.attributes()?.iter().filter(|name| travels(name)) {
+        let Some(value) = node.attribute(name)? else {
+            continue;
         };
         match volume.setxattr(ino, name, &value, XattrMode::Any) {
             // What only the file system that it comes from has.
             Ok(()) | Err(Error::Unsupported) => {}
-            Err(error) => return Err(Failure::volume(path, &error)),
+            Err(error) => troubles.push(does_not_fit(name, &value, &error)),
         }
     }
     Ok(())
 }
 
-/// Gives a file the attributes of an inode, as far as its file system and its type allow any.
+/// Gives a file those attributes of an inode that `fits` lets through, and says which of them its file system does not
+/// take.
 ///
 /// # Errors
 ///
-/// If they cannot be read or set.
-pub fn get(volume: &Volume, ino: Ino, path: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::volume(path, &error);
-    for name in volume.listxattr(ino).map_err(failed)? {
-        if !travels(&name) {
+/// If they cannot be read.
+pub fn get(
+    volume: &Volume,
+    ino: Ino,
+    node: &Node,
+    fits: impl Fn(&[u8]) -> Result<(), &'static str>,
+    troubles: &mut Vec<Trouble>,
+) -> Result<(), Trouble> {
+    for name in volume.listxattr(ino)?.iter().filter(|name| travels(name)) {
+        let value = volume.getxattr(ino, name)?;
+        if let Err(reason) = fits(name) {
+            troubles.push(does_not_fit(name, &value, &reason));
             continue;
         }
-        let value = volume.getxattr(ino, &name).map_err(failed)?;
         // A damaged volume may hold any name.
-        let Ok(name) = CString::new(name) else {
+        let Ok(text) = CString::new(name.as_slice()) else {
+            troubles.push(does_not_fit(name, &value, &"it has a zero in its name"));
             continue;
         };
-        match lsetxattr(path, &name, &value, XattrFlags::empty()) {
-            Ok(()) | Err(Errno::NOTSUP | Errno::PERM) => {}
-            Err(errno) => return Err(Failure::io(path, &io::Error::from(errno))),
+        if let Err(error) = node.set_attribute(&text, &value) {
+            troubles.push(does_not_fit(name, &value, &error));
         }
     }
     Ok(())
 }
 
-/// All bytes of an answer.
-fn whole(ask: impl FnOnce(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<u8>, Errno> {
-    let mut buffer = vec![0; ANSWER_MAX];
-    let len = ask(&mut buffer)?;
-    buffer.truncate(len);
-    Ok(buffer)
+fn does_not_fit(name: &[u8], value: &[u8], reason: &dyn fmt::Display) -> Trouble {
+    let what = format!("its attribute {} of {} bytes", shown(name), value.len());
+    Trouble::left_out(what, reason)
 }

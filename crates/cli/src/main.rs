@@ -6,11 +6,13 @@
 mod adapter;
 mod attributes;
 mod commands;
+mod descent;
 mod dry;
 mod failure;
 mod helpers;
 mod mount;
 mod mounts;
+mod node;
 mod output;
 mod progress;
 mod report;
@@ -19,7 +21,7 @@ mod size;
 mod sparse;
 mod text;
 mod time;
-
+mod trouble;
 mod volume;
 
 use std::ffi::OsString;

@@ -1,36 +1,46 @@
 //! Progress: a bar on a terminal, silence elsewhere.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::output::{note, print_lines};
 use crate::size::human;
+use crate::trouble::Trouble;
 
 /// How often a terminal is drawn to.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Files and bytes that have been copied.
+/// Files and bytes that have been copied, and what went wrong with some.
 pub struct CopyProgress {
     bar: ProgressBar,
+    json: bool,
     files: u64,
     bytes: u64,
+    bad: u64,
+    /// What went wrong first.
+    kind: Kind,
 }
 
 impl CopyProgress {
-    /// Starts a display.
-    pub fn new(verb: &'static str) -> Self {
+    /// Starts a display; what goes wrong is said as JSON if `json`.
+    pub fn new(verb: &'static str, json: bool) -> Self {
         let bar = spinner();
         bar.set_prefix(verb);
         Self {
             bar,
+            json,
             files: 0,
             bytes: 0,
+            bad: 0,
+            kind: Kind::Io,
         }
     }
 
@@ -46,13 +56,43 @@ impl CopyProgress {
         self.show();
     }
 
+    /// Says what went wrong with one of the files, if anything did.
+    ///
+    /// # Errors
+    ///
+    /// That with which the next file would fare no better.
+    pub fn bad(
+        &mut self,
+        path: impl FnOnce() -> Vec<u8>,
+        troubles: Vec<Trouble>,
+    ) -> Result<(), Failure> {
+        if troubles.is_empty() {
+            return Ok(());
+        }
+        let path = PathBuf::from(OsString::from_vec(path()));
+        for trouble in troubles {
+            let is_hopeless = trouble.is_hopeless();
+            let failure = trouble.of(&path);
+            if is_hopeless {
+                return Err(failure);
+            }
+            if self.bad == 0 {
+                self.kind = failure.kind;
+            }
+            let text = match self.json {
+                true => json!({ "error": failure.to_string() }).to_string(),
+                false => format!("loamfs: {failure}"),
+            };
+            self.bar.suspend(|| note(&text));
+        }
+        self.bad += 1;
+        Ok(())
+    }
+
     /// Takes the display away, and says how much was copied.
     pub fn finish(self) -> Copied {
         self.bar.finish_and_clear();
-        Copied {
-            files: self.files,
-            bytes: self.bytes,
-        }
+        Copied(self)
     }
 
     fn show(&self) {
@@ -64,27 +104,34 @@ impl CopyProgress {
 }
 
 /// How much was copied.
-pub struct Copied {
-    files: u64,
-    bytes: u64,
-}
+pub struct Copied(CopyProgress);
 
 impl Copied {
     /// Says so, to people beside the output proper. Returns the exit code.
     ///
     /// # Errors
     ///
-    /// If JSON cannot be written.
-    pub fn report(&self, verb: &str, json: bool) -> Result<u8, Failure> {
-        let (files, bytes) = (self.files, self.bytes);
-        if json {
-            return print_lines([format!("{:#}", json!({ "files": files, "bytes": bytes }))]);
+    /// If not all was copied whole, or JSON cannot be written.
+    pub fn report(&self, verb: &str) -> Result<u8, Failure> {
+        let CopyProgress {
+            files, bytes, bad, ..
+        } = self.0;
+        if self.0.json {
+            let value = json!({ "files": files, "bytes": bytes, "bad": bad });
+            print_lines([format!("{value:#}")])?;
+        } else {
+            note(&format!(
+                "{verb} {files} files and directories, {}",
+                human(bytes)
+            ));
         }
-        note(&format!(
-            "{verb} {files} files and directories, {}",
-            human(bytes)
-        ));
-        Ok(0)
+        match bad {
+            0 => Ok(0),
+            bad => Err(Failure::new(
+                self.0.kind,
+                format!("{bad} of {files} were not copied, or not wholly; the reasons are above"),
+            )),
+        }
     }
 }
 

@@ -8,19 +8,25 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+use std::vec::IntoIter;
 
 use clap::Args;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use loamfs_fs::Error;
 use loamfs_fs::types::{Attr, NewInode, SetAttr, SetTime, Timestamp};
-use rustix::fs::SeekFrom;
+use rustix::fs::{CWD, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use crate::attributes;
-use crate::failure::Failure;
+use crate::descent::{Descent, Directory, Left};
+use crate::failure::{Failure, Kind};
+use crate::node::{Identity, Node, identity, names, open};
 use crate::progress::CopyProgress;
-use crate::text;
+use crate::text::{self, shown_path};
+use crate::trouble::Trouble;
 use crate::volume::{Access, Opened, is_dir, is_file};
 
 /// Bytes that are written at a time.
@@ -29,11 +35,16 @@ const CHUNK: usize = 1 << 20;
 /// Files after which the volume may carry out what has become due.
 const FILES_PER_TICK: u32 = 256;
 
+/// How long the holder of a lease on a file may take to give it back: how often it is asked, and the time between.
+const LEASE_TRIES: u32 = 50;
+const LEASE_PAUSE: Duration = Duration::from_millis(100);
+
 /// Copy files and directories into an unmounted volume.
 ///
 /// Directories are copied with everything in them. Mode, owner, times, hard links and extended
 /// attributes are kept; those other than `user.` if you are root. If the target is a directory, the
-/// sources go into it; `-` as a source is standard input.
+/// sources go into it; `-` as a source is standard input. What cannot be copied is told, and the
+/// rest copied all the same.
 #[derive(Debug, Args)]
 pub struct PutArgs {
     /// Print JSON.
@@ -67,7 +78,7 @@ impl PutArgs {
         let mut put = Put {
             opened: &opened,
             links: HashMap::new(),
-            progress: CopyProgress::new("putting"),
+            progress: CopyProgress::new("putting", self.json),
             since_tick: 0,
         };
         let copied = self
@@ -78,34 +89,27 @@ impl PutArgs {
         // What was copied before a failure belongs on the device too.
         opened.finish()?;
         copied?;
-        summary.report("put", self.json)
+        summary.report("put")
     }
 
     fn copy(&self, put: &mut Put<'_>, source: &Path) -> Result<(), Failure> {
         let target = text::bytes(&self.target);
         let into = put.opened.resolve(target).ok().filter(is_dir);
         let (dir, name) = match into {
-            Some(dir) => (dir.ino, name_of(source)?.to_owned()),
+            Some(dir) => (dir.ino, name_of(source)?.as_bytes()),
             None if self.sources.len() > 1 => {
                 return Err(put.opened.failed(target, &Error::NotDirectory));
             }
             None => match put.opened.resolve_parent(target)? {
-                Some((dir, name)) => (dir, OsStr::from_bytes(name).to_owned()),
+                Some((dir, name)) => (dir, name),
                 None => return Err(put.opened.failed(target, &Error::IsDirectory)),
             },
         };
         if source == Path::new("-") {
-            let metadata = NewInode {
-                mode: 0o644,
-                umask: 0,
-                uid: rustix::process::geteuid().as_raw(),
-                gid: rustix::process::getegid().as_raw(),
-                rdev: 0,
-            };
-            let attr = put.file(dir, name.as_bytes(), &metadata, source)?;
-            return put.data(attr.ino, 0, &mut io::stdin().lock(), source);
+            let copied = put.standard_input(dir, name);
+            return copied.map_err(|trouble| trouble.of(source));
         }
-        put.tree(dir, name.as_bytes(), source)
+        put.tree(dir, name, source)
     }
 }
 
@@ -116,74 +120,94 @@ fn name_of(source: &Path) -> Result<&OsStr, Failure> {
         .ok_or_else(|| {
             Failure::usage(format!(
                 "{} has no name of its own; name the file that it becomes, not a directory",
-                source.display()
+                shown_path(source)
             ))
         })
 }
 
 struct Put<'a> {
     opened: &'a Opened,
-    /// Files with several names that were copied: device and number here, number there.
-    links: HashMap<(u64, u64), Ino>,
+    /// Files with several names that were copied, and their numbers there.
+    links: HashMap<Identity, Ino>,
     progress: CopyProgress,
     since_tick: u32,
 }
 
-/// A directory whose entries are still to be copied, or which is to be finished after them.
-enum Task {
-    Enter(Ino, Vec<u8>, PathBuf),
-    Finish(Ino, PathBuf, Metadata),
+/// A directory that is being copied.
+struct Level {
+    /// What it has become.
+    ino: Ino,
+    /// What it is here; nothing of the one that the sources are named from.
+    metadata: Option<Metadata>,
+    left: IntoIter<Vec<u8>>,
 }
+
+/// The way down a source.
+type Way = Descent<Level>;
 
 impl Put<'_> {
     /// Copies `source` and everything below it. Not recursive: a tree may be deeper than a stack.
     fn tree(&mut self, dir: Ino, name: &[u8], source: &Path) -> Result<(), Failure> {
-        let mut tasks = vec![Task::Enter(dir, name.to_vec(), source.to_owned())];
-        while let Some(task) = tasks.pop() {
-            match task {
-                Task::Finish(ino, path, metadata) => self.finish(ino, &path, &metadata)?,
-                Task::Enter(dir, name, path) => {
-                    let metadata =
-                        fs::symlink_metadata(&path).map_err(|error| Failure::io(&path, &error))?;
-                    let Some(ino) = self.one(dir, &name, &path, &metadata)? else {
-                        continue;
-                    };
-                    tasks.push(Task::Finish(ino, path.clone(), metadata.clone()));
-                    if metadata.is_dir() {
-                        for entry in
-                            fs::read_dir(&path).map_err(|error| Failure::io(&path, &error))?
-                        {
-                            let entry = entry.map_err(|error| Failure::io(&path, &error))?;
-                            let name = entry.file_name().as_bytes().to_vec();
-                            tasks.push(Task::Enter(ino, name, entry.path()));
-                        }
-                    }
-                }
+        let first = Level {
+            ino: dir,
+            metadata: None,
+            left: vec![text::bytes(source.as_os_str()).to_vec()].into_iter(),
+        };
+        let from = if source.is_absolute() { "/" } else { "." };
+        let begun = open(CWD, from, OFlags::PATH | OFlags::DIRECTORY).and_then(Directory::new);
+        let (begun, _) = begun.map_err(|error| Failure::io(source, &error))?;
+        let mut way = Descent::new(Vec::new(), begun, first);
+        while let Some(level) = way.data() {
+            let into = level.ino;
+            let Some(from) = level.left.next() else {
+                self.leave(&mut way)?;
+                continue;
+            };
+            let to = if way.depth() == 0 { name } else { &from };
+            let mut troubles = Vec::new();
+            let copied = self.one(&mut way, &from, into, to, &mut troubles);
+            let below = copied.unwrap_or_else(|trouble| {
+                troubles.push(trouble);
+                None
+            });
+            self.progress.bad(|| way.path(&from), troubles)?;
+            if let Some((dir, level)) = below {
+                way.enter(from, dir, level);
             }
         }
         Ok(())
     }
 
-    /// Copies one file or makes one directory. `None` if it is another name of one that is there.
+    /// Goes up, out of a directory of which everything was copied.
+    fn leave(&mut self, way: &mut Way) -> Result<(), Failure> {
+        let Some(Left { name, dir, data }) = way.leave() else {
+            return Ok(());
+        };
+        let Some(metadata) = data.metadata else {
+            return Ok(());
+        };
+        let mut troubles = Vec::new();
+        let finished = dir
+            .map_err(Trouble::from)
+            .and_then(|dir| self.finish(&dir.into(), &metadata, data.ino, &mut troubles));
+        troubles.extend(finished.err());
+        self.progress.bad(|| way.path(&name), troubles)
+    }
+
+    /// Copies what is called `from` here to `to` in a directory there. Returns the directory, if it is one, whose entries
+    /// are to be copied.
     fn one(
         &mut self,
-        dir: Ino,
-        name: &[u8],
-        path: &Path,
-        metadata: &Metadata,
-    ) -> Result<Option<Ino>, Failure> {
+        way: &mut Way,
+        from: &[u8],
+        into: Ino,
+        to: &[u8],
+        troubles: &mut Vec<Trouble>,
+    ) -> Result<Option<(Directory, Level)>, Trouble> {
         self.progress.file();
         self.tick()?;
-        let failed = |error| Failure::volume(path, &error);
-        let volume = &self.opened.volume;
-        let identity = (metadata.dev(), metadata.ino());
-        if !metadata.is_dir()
-            && metadata.nlink() > 1
-            && let Some(&ino) = self.links.get(&identity)
-        {
-            volume.link(ino, dir, name).map_err(failed)?;
-            return Ok(None);
-        }
+        let dir = way.dir()?;
+        let (node, metadata) = Node::find(dir, from)?;
         let new = NewInode {
             mode: metadata.mode() & !mode::TYPE,
             umask: 0,
@@ -191,123 +215,137 @@ impl Put<'_> {
             gid: metadata.gid(),
             rdev: device_number(metadata.rdev()),
         };
-        let attr = match metadata.mode() & mode::TYPE {
-            mode::DIRECTORY => self.directory(dir, name, &new, path)?,
+        if metadata.is_dir() {
+            let ino = self.directory(into, to, &new)?.ino;
+            let read = open_found(dir, from, &metadata, OFlags::DIRECTORY)?;
+            let left = names(&read)?.into_iter();
+            let level = Level {
+                ino,
+                metadata: Some(metadata),
+                left,
+            };
+            return Ok(Some((Directory::new(read)?.0, level)));
+        }
+        let volume = &self.opened.volume;
+        if metadata.nlink() > 1
+            && let Some(&ino) = self.links.get(&identity(&metadata))
+        {
+            volume.link(ino, into, to)?;
+            return Ok(None);
+        }
+        let (ino, node) = match metadata.mode() & mode::TYPE {
             mode::REGULAR => {
-                let attr = self.file(dir, name, &new, path)?;
-                let file = File::open(path).map_err(|error| Failure::io(path, &error))?;
-                self.sparse(attr.ino, &file, path)?;
-                attr
+                let file = open_found(dir, from, &metadata, OFlags::empty())?;
+                let ino = self.file(into, to, &new)?.ino;
+                self.sparse(ino, &file)?;
+                (ino, file.into())
             }
             mode::SYMLINK => {
-                let target = fs::read_link(path).map_err(|error| Failure::io(path, &error))?;
-                volume
-                    .symlink(dir, name, target.as_os_str().as_bytes(), &new)
-                    .map_err(failed)?
+                let symlink = volume.symlink(into, to, &node.target()?, &new)?;
+                (symlink.ino, node)
             }
-            file_type => volume.mknod(dir, name, file_type, &new).map_err(failed)?,
+            file_type => (volume.mknod(into, to, file_type, &new)?.ino, node),
         };
-        if !metadata.is_dir() && metadata.nlink() > 1 {
-            self.links.insert(identity, attr.ino);
+        self.finish(&node, &metadata, ino, troubles)?;
+        if metadata.nlink() > 1 {
+            self.links.insert(identity(&metadata), ino);
         }
-        Ok(Some(attr.ino))
+        Ok(None)
+    }
+
+    fn standard_input(&mut self, dir: Ino, name: &[u8]) -> Result<(), Trouble> {
+        let new = NewInode {
+            mode: 0o644,
+            umask: 0,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            rdev: 0,
+        };
+        self.progress.file();
+        let attr = self.file(dir, name, &new)?;
+        self.data(attr.ino, 0, &mut io::stdin().lock())
     }
 
     /// The directory of that name, made if it is not there.
-    fn directory(
-        &self,
-        dir: Ino,
-        name: &[u8],
-        new: &NewInode,
-        path: &Path,
-    ) -> Result<Attr, Failure> {
+    fn directory(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
         let volume = &self.opened.volume;
-        let made = match volume.mkdir(dir, name, new) {
+        match volume.mkdir(dir, name, new) {
             Err(Error::Exists) => match volume.lookup(dir, name) {
                 Ok(attr) if !is_dir(&attr) => Err(Error::NotDirectory),
                 found => found,
             },
             made => made,
-        };
-        made.map_err(|error| Failure::volume(path, &error))
+        }
     }
 
     /// The regular file of that name, made or emptied.
-    fn file(&self, dir: Ino, name: &[u8], new: &NewInode, path: &Path) -> Result<Attr, Failure> {
+    fn file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
         let volume = &self.opened.volume;
         let empty = SetAttr {
             size: Some(0),
             ..SetAttr::default()
         };
-        let made = match volume.create(dir, name, new) {
+        match volume.create(dir, name, new) {
             Err(Error::Exists) => match volume.lookup(dir, name) {
                 Ok(attr) if is_file(&attr) => volume.setattr(attr.ino, &empty),
                 Ok(_) => Err(Error::Exists),
                 Err(error) => Err(error),
             },
             made => made,
-        };
-        made.map_err(|error| Failure::volume(path, &error))
+        }
     }
 
-    /// Copies a file's data; its holes stay holes.
-    fn sparse(&mut self, ino: Ino, file: &File, path: &Path) -> Result<(), Failure> {
-        let failed = |error: io::Error| Failure::io(path, &error);
+    /// Copies a file's data, as far as it reaches now; its holes stay holes.
+    fn sparse(&mut self, ino: Ino, file: &File) -> Result<(), Trouble> {
+        let size = file.metadata()?.len();
         let mut from = 0;
-        while let Some(range) = next_data(file, from).map_err(failed)? {
-            rustix::fs::seek(file, SeekFrom::Start(range.start))
-                .map_err(|errno| failed(errno.into()))?;
+        while let Some(range) = next_data(file, from, size)? {
+            rustix::fs::seek(file, SeekFrom::Start(range.start))?;
             from = range.end;
             let mut part = file.take(range.end - range.start);
-            self.data(ino, range.start, &mut part, path)?;
+            self.data(ino, range.start, &mut part)?;
         }
-        let size = file.metadata().map_err(failed)?.len();
         let set = SetAttr {
             size: Some(size),
             ..SetAttr::default()
         };
-        let grown = self.opened.volume.setattr(ino, &set);
-        grown
-            .map(drop)
-            .map_err(|error| Failure::volume(path, &error))
+        self.opened.volume.setattr(ino, &set)?;
+        Ok(())
     }
 
-    fn data(
-        &mut self,
-        ino: Ino,
-        mut offset: u64,
-        from: &mut dyn Read,
-        path: &Path,
-    ) -> Result<(), Failure> {
+    fn data(&mut self, ino: Ino, mut offset: u64, from: &mut dyn Read) -> Result<(), Trouble> {
         let mut buffer = vec![0; CHUNK];
         loop {
             let len = match from.read(&mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                read => read.map_err(|error| Failure::io(path, &error))?,
+                read => read?,
             };
             if len == 0 {
                 return Ok(());
             }
             let mut rest = &buffer[..len];
             while !rest.is_empty() {
-                let written = self
-                    .opened
-                    .volume
-                    .write(ino, offset, rest)
-                    .map_err(|error| Failure::volume(path, &error))?;
+                let written = self.opened.volume.write(ino, offset, rest)?;
                 rest = &rest[written.min(rest.len())..];
                 offset += written as u64;
                 self.progress.bytes(written as u64);
                 if written == 0 {
-                    return Err(Failure::volume(path, &Error::NoSpace));
+                    return Err(Error::NoSpace.into());
                 }
             }
         }
     }
 
     /// Sets what making and filling it has changed.
-    fn finish(&self, ino: Ino, path: &Path, metadata: &Metadata) -> Result<(), Failure> {
-        attributes::put(&self.opened.volume, path, ino)?;
+    fn finish(
+        &self,
+        node: &Node,
+        metadata: &Metadata,
+        ino: Ino,
+        troubles: &mut Vec<Trouble>,
+    ) -> Result<(), Trouble> {
+        let volume = &self.opened.volume;
+        let given = attributes::put(volume, node, ino, troubles);
         let is_symlink = metadata.file_type().is_symlink();
         let set = SetAttr {
             mode: (!is_symlink).then(|| metadata.mode() & !mode::TYPE),
@@ -323,24 +361,40 @@ impl Put<'_> {
             ))),
             ..SetAttr::default()
         };
-        self.opened
-            .volume
-            .setattr(ino, &set)
-            .map(|_| ())
-            .map_err(|error| Failure::volume(path, &error))
+        volume.setattr(ino, &set)?;
+        given
     }
 
-    fn tick(&mut self) -> Result<(), Failure> {
+    fn tick(&mut self) -> Result<(), Trouble> {
         self.since_tick += 1;
         if self.since_tick < FILES_PER_TICK {
             return Ok(());
         }
         self.since_tick = 0;
-        self.opened
-            .volume
-            .tick()
-            .map_err(|error| self.opened.failed(b"", &error))
+        let ticked = self.opened.volume.tick();
+        Ok(ticked.map_err(|error| self.opened.failed(b"", &error))?)
     }
+}
+
+/// Opens a directory or regular file that was found in a directory, if it is still there. Nothing is waited for: not for
+/// whoever should write into a fifo that somebody puts in its place, and not long for the holder of a lease.
+fn open_found(dir: &File, name: &[u8], found: &Metadata, flags: OFlags) -> Result<File, Trouble> {
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut tries = 0;
+    let file = loop {
+        match open(dir, name, flags) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries < LEASE_TRIES => {
+                tries += 1;
+                thread::sleep(LEASE_PAUSE);
+            }
+            opened => break opened?,
+        }
+    };
+    if identity(&file.metadata()?) == identity(found) {
+        return Ok(file);
+    }
+    let words = "somebody has put something else in its place meanwhile; copy it again";
+    Err(Trouble::Said(Kind::Io, words.to_owned()))
 }
 
 fn timestamp(seconds: i64, nanos: i64) -> Timestamp {
@@ -356,15 +410,20 @@ fn device_number(rdev: u64) -> u32 {
     minor & 0xff | (major & 0xfff) << 8 | (minor & !0xff) << 12
 }
 
-/// The first range of data of a file at or behind `from`; where holes cannot be told from data, all of the rest.
-fn next_data(file: &File, from: u64) -> io::Result<Option<Range<u64>>> {
+/// The first range of data of a file at or behind `from`, and before `size`, so that a file that somebody makes longer
+/// all the time comes to an end; where holes cannot be told from data, all of the rest.
+fn next_data(file: &File, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
+    if from >= size {
+        return Ok(None);
+    }
     match rustix::fs::seek(file, SeekFrom::Data(from)) {
-        Ok(start) => Ok(Some(start..rustix::fs::seek(file, SeekFrom::Hole(start))?)),
-        Err(Errno::NXIO) => Ok(None),
-        Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-            let size = file.metadata()?.len();
-            Ok((from < size).then_some(from..size))
+        Ok(start) if start >= size => Ok(None),
+        Ok(start) => {
+            let end = rustix::fs::seek(file, SeekFrom::Hole(start))?;
+            Ok(Some(start..end.min(size)))
         }
+        Err(Errno::NXIO) => Ok(None),
+        Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(Some(from..size)),
         Err(errno) => Err(errno.into()),
     }
 }
