@@ -15,6 +15,7 @@ mod mounts;
 mod node;
 mod output;
 mod progress;
+mod readers;
 mod report;
 mod signatures;
 mod size;

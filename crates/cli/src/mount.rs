@@ -22,5 +22,6 @@ mod stop;
 mod ticker;
 mod writers;
 
-pub use old_loop::refused as refuse_attached;
+pub use holders::nobody_writes;
+pub use old_loop::{refused as refuse_attached, wait_until_harmless};
 pub use stale::clear_one as clear_dead;

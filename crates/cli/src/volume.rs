@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::Ino;
@@ -10,7 +11,12 @@ use loamfs_fs::types::Attr;
 use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Volume};
 
 use crate::failure::{Failure, Kind};
+use crate::mount::wait_until_harmless;
+use crate::readers::{self, Kept};
 use crate::text::{shown, shown_path};
+
+/// How long a loop device of an image may take to go after its last user.
+const LOOP_TIME: Duration = Duration::from_secs(1);
 
 /// What a command wants to do with a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +39,14 @@ pub fn open_device(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failu
     };
     let mut options = FileOptions::new(mode);
     // udev holds the lock for a moment after each close of a block device.
-    options.lock_wait = std::time::Duration::from_millis(500);
-    match FileDevice::open_with(path, &options) {
-        Ok(device) => Ok(Arc::new(device)),
+    options.lock_wait = Duration::from_millis(500);
+    match readers::open(path, &options, Kept::ByLock) {
+        Ok(device) => {
+            if access == Access::Write && !device.is_block_device() {
+                wait_until_harmless(path, LOOP_TIME)?;
+            }
+            Ok(Arc::new(device))
+        }
         Err(error @ DeviceError::Busy { .. }) => Err(match crate::mounts::find_source(path) {
             Some(mount) => Failure::new(
                 Kind::Busy,

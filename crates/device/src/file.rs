@@ -5,6 +5,7 @@ mod raw;
 
 use std::fmt;
 use std::num::NonZero;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,7 @@ use crate::{
     AtomicCounters, Buffer, Counters, Device, DeviceError, IoKind, Op, Read, Write, lock, sys,
 };
 
-pub use open::{FileOptions, Mode};
+pub use open::{FileOptions, Lock, Mode};
 use raw::RawFile;
 
 /// An image file or a block device, opened once and locked on the descriptor
@@ -145,6 +146,13 @@ impl FileDevice {
         for (index, result) in lock(&finished).drain(..) {
             results[index] = result;
         }
+    }
+}
+
+impl AsFd for FileDevice {
+    /// The descriptor that does the I/O and holds the lock.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.raw.file.as_fd()
     }
 }
 

@@ -39,7 +39,7 @@ pub use counters::{AtomicCounters, Counters, KindCounters};
 pub use device::{Device, read_exact, write_all};
 pub use error::{DeviceError, Op};
 pub use faulty::{Effect, FaultyDevice, Request, Rule};
-pub use file::{FileDevice, FileOptions, Mode};
+pub use file::{FileDevice, FileOptions, Lock, Mode};
 pub use image::Image;
 pub use memory::MemoryDevice;
 pub use observe::{Issued, ObservedDevice, Observer};

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Stat, fstat, major, minor, stat};
+use rustix::fs::{Stat, major, minor, stat};
 use rustix::ioctl;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -84,6 +84,26 @@ impl LoopDevice {
     ///
     /// [`Error::Loop`].
     pub fn attach(image: &Path, options: LoopOptions) -> Result<Self, Error> {
+        Self::attach_to(image, image, options)
+    }
+
+    /// The same of the image that was opened from `name` as `image`, whatever has that name now.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Loop`].
+    pub fn attach_opened(
+        image: impl AsFd,
+        name: &Path,
+        options: LoopOptions,
+    ) -> Result<Self, Error> {
+        // Another opening of the same file: the device keeps that which it is given, and with it a lock, for as long as
+        // anybody has the device.
+        let opened = format!("/proc/self/fd/{}", image.as_fd().as_raw_fd());
+        Self::attach_to(opened.as_ref(), name, options)
+    }
+
+    fn attach_to(opened: &Path, image: &Path, options: LoopOptions) -> Result<Self, Error> {
         let failed = |source| Error::Loop {
             action: "attach",
             path: image.to_owned(),
@@ -92,7 +112,7 @@ impl LoopDevice {
         let file = File::options()
             .read(true)
             .write(!options.read_only)
-            .open(image)
+            .open(opened)
             .map_err(failed)?;
         let control = File::options()
             .read(true)
@@ -179,7 +199,8 @@ pub fn backing_file(device: &Path) -> Option<PathBuf> {
     Some(std::ffi::OsString::from_vec(bytes).into())
 }
 
-/// The loop devices that are attached to the whole of `image`, by whatever path.
+/// The loop devices that are attached to the whole of `image`, by whatever path. Whoever may not ask the devices is told of
+/// those that were attached by its path.
 ///
 /// # Errors
 ///
@@ -190,8 +211,8 @@ pub fn find_loops(image: &Path) -> Result<Vec<PathBuf>, Error> {
         path: image.to_owned(),
         source,
     };
-    let image = File::open(image).map_err(failed)?;
-    let wanted = fstat(&image).map_err(|errno| failed(errno.into()))?;
+    let wanted = stat(image).map_err(|errno| failed(errno.into()))?;
+    let image = fs::canonicalize(image).ok();
     let mut found = Vec::new();
     for entry in fs::read_dir("/sys/block").map_err(failed)?.flatten() {
         let name = entry.file_name();
@@ -199,7 +220,11 @@ pub fn find_loops(image: &Path) -> Result<Vec<PathBuf>, Error> {
             continue;
         }
         let path = Path::new("/dev").join(name);
-        if info_of(&path).is_some_and(|info| is_whole(&info, &wanted)) {
+        let is_attached = match info_of(&path) {
+            Some(info) => is_whole(&info, &wanted),
+            None => image.is_some() && backing_file(&path) == image,
+        };
+        if is_attached {
             found.push(path);
         }
     }

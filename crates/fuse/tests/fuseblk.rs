@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use common::{MemFs, Served, options, seen};
 use loamfs_fuse::{BlockDevice, Config, Errno, LoopDevice, LoopOptions, MountOptions};
+use rustix::fs::{FlockOperation, flock};
 
 const O_EXCL: i32 = 0o200;
 
@@ -81,6 +82,38 @@ fn loop_devices_are_attached_found_and_detached() {
     device.detach().unwrap();
     wait_until_detached(&path);
     assert!(loamfs_fuse::find_loops(&image).unwrap().is_empty());
+}
+
+/// Who has locked an image wants that one attached.
+#[test]
+fn what_was_opened_is_attached_whatever_has_its_name_now() {
+    need_mounts!();
+    let dir = tempfile::tempdir().unwrap();
+    let name = image(dir.path());
+    let opened = File::open(&name).unwrap();
+    flock(&opened, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let aside = dir.path().join("aside");
+    fs::rename(&name, &aside).unwrap();
+    image(dir.path());
+    if attach(&name).is_none() {
+        return;
+    }
+    let options = LoopOptions {
+        autoclear: true,
+        ..LoopOptions::default()
+    };
+    let device = LoopDevice::attach_opened(&opened, &name, options).unwrap();
+    let path = device.path().to_owned();
+    assert_eq!(
+        loamfs_fuse::backing_file(&path),
+        Some(aside.canonicalize().unwrap())
+    );
+    // The device has no part of the lock, and goes with its last user.
+    drop(opened);
+    let again = File::open(&aside).unwrap();
+    flock(&again, FlockOperation::NonBlockingLockExclusive).unwrap();
+    device.detach().unwrap();
+    wait_until_detached(&path);
 }
 
 #[test]

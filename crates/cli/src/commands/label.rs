@@ -75,6 +75,7 @@ impl LabelArgs {
 
     fn get(&self) -> Result<String, Failure> {
         let source = match mounts::find(&self.volume) {
+            Some(entry) if !mounts::is_trusted(&entry) => return Err(mounts::not_told(&entry)),
             Some(entry) => PathBuf::from(entry.source),
             None => self.volume.clone(),
         };

@@ -17,6 +17,7 @@ use crate::dry::DryDevice;
 use crate::failure::{Failure, Kind};
 use crate::mount::refuse_attached;
 use crate::output::print_lines;
+use crate::readers::{self, Kept};
 use crate::report::Identity;
 use crate::size::{parse, parse_u32, parse_units};
 use crate::text::shown_path;
@@ -150,12 +151,14 @@ impl MkfsArgs {
 
     fn open(&self, before: &Before) -> Result<FileDevice, Failure> {
         let options = FileOptions::new(Mode::ReadWriteExclusive);
-        match (before, self.size) {
-            (Before::Nothing | Before::File(_), Some(size)) => {
-                FileDevice::create_with(&self.device, size, &options)
+        readers::open_by(&self.device, &options, Kept::ByLock, |options| {
+            match (before, self.size) {
+                (Before::Nothing | Before::File(_), Some(size)) => {
+                    FileDevice::create_with(&self.device, size, options)
+                }
+                _ => FileDevice::open_with(&self.device, options),
             }
-            _ => FileDevice::open_with(&self.device, &options),
-        }
+        })
         .map_err(|error| Failure::device(&self.device, &error))
     }
 }

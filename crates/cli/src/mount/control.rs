@@ -149,7 +149,7 @@ pub trait Answers: Send + Sync {
 }
 
 /// Where daemons of this user keep their sockets and, without a system log, their logs.
-pub fn directory() -> PathBuf {
+fn directory() -> PathBuf {
     if geteuid().is_root() {
         return "/run/loamfs".into();
     }
@@ -165,8 +165,8 @@ pub fn name_of(entry: &MountEntry) -> String {
     format!("{major}-{minor}")
 }
 
-fn socket_of(entry: &MountEntry) -> PathBuf {
-    directory().join(name_of(entry) + ".sock")
+fn socket_in(directory: &Path, entry: &MountEntry) -> PathBuf {
+    directory.join(name_of(entry) + ".sock")
 }
 
 /// The daemon's end.
@@ -184,8 +184,7 @@ impl Server {
     ///
     /// What the system said; a mount works without this.
     pub fn start(entry: &MountEntry, answers: Arc<dyn Answers>) -> io::Result<Self> {
-        make_directory()?;
-        Self::listen(socket_of(entry), answers)
+        Self::listen(socket_in(&make_directory()?, entry), answers)
     }
 
     fn listen(path: PathBuf, answers: Arc<dyn Answers>) -> io::Result<Self> {
@@ -237,19 +236,45 @@ impl Server {
     }
 }
 
-/// Makes the directory, for this user alone.
-fn make_directory() -> io::Result<()> {
+/// Makes the directory of sockets and logs, for this user alone.
+///
+/// # Errors
+///
+/// If it cannot be made, or somebody else made it.
+fn make_directory() -> io::Result<PathBuf> {
     let path = directory();
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&path)?;
-    let metadata = fs::symlink_metadata(&path)?;
+    refuse_foreign(&path)?;
+    Ok(path)
+}
+
+/// Where a daemon logs without a system log, if that is a place of its user's.
+pub fn log_file(name: &str) -> Option<PathBuf> {
+    let directory = make_directory().ok()?;
+    Some(directory.join(format!("{name}.log")))
+}
+
+/// Below /tmp anybody could have made the directory, with a socket or a link to a file in it.
+fn refuse_foreign(path: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(path)?;
     if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        // Below /tmp anybody could have made it.
-        return Err(io::ErrorKind::PermissionDenied.into());
+        let words = format!(
+            "{} is not a directory that only its user can write to; remove it",
+            shown_path(path)
+        );
+        return Err(io::Error::other(words));
     }
     Ok(())
+}
+
+/// Connects with the daemon of a mount.
+fn connect(entry: &MountEntry) -> io::Result<UnixStream> {
+    let directory = directory();
+    refuse_foreign(&directory)?;
+    UnixStream::connect(socket_in(&directory, entry))
 }
 
 fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStream>>) {
@@ -308,7 +333,7 @@ fn ask_telling(
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<String, Failure> {
     let shown = shown_path(&entry.path);
-    let asked = UnixStream::connect(socket_of(entry)).and_then(|mut stream| {
+    let asked = connect(entry).and_then(|mut stream| {
         writeln!(stream, "{}", request.line())?;
         let mut answer = String::new();
         for line in BufReader::new(stream).lines() {
@@ -385,7 +410,7 @@ impl Waiter {
     ///
     /// As [`ask`].
     pub fn new(entry: &MountEntry) -> io::Result<Self> {
-        let mut stream = UnixStream::connect(socket_of(entry))?;
+        let mut stream = connect(entry)?;
         writeln!(stream, "wait")?;
         let mut reader = BufReader::new(stream);
         let mut line = String::new();

@@ -42,7 +42,7 @@ struct State {
 
 struct Ready {
     greeting: String,
-    fallback_log: PathBuf,
+    fallback_log: Option<PathBuf>,
 }
 
 impl Events for State {
@@ -57,7 +57,7 @@ impl Events for State {
             // Nobody may be reading.
             let _ = print_lines([ready.greeting.trim_end().to_owned()]);
         } else {
-            self.log.leave_stderr(&ready.fallback_log);
+            self.log.leave_stderr(ready.fallback_log.as_deref());
             spawn::report_ready(&ready.greeting);
         }
     }
@@ -185,7 +185,10 @@ pub fn mount_options(spec: &Spec) -> MountOptions {
     let options = &spec.options;
     let atime = options.atime.unwrap_or_default();
     MountOptions {
-        fsname: spec.device.clone().into_os_string(),
+        // Whoever looks for the mount of a device compares names.
+        fsname: std::fs::canonicalize(&spec.device)
+            .unwrap_or_else(|_| spec.device.clone())
+            .into_os_string(),
         subtype: SUBTYPE.into(),
         allow_other: options.allow_other || geteuid().is_root(),
         default_permissions: true,
@@ -226,7 +229,7 @@ fn serve(
     };
     let ready = Ready {
         greeting: greeting.text(),
-        fallback_log: control::directory().join(name + ".log"),
+        fallback_log: control::log_file(&name),
     };
     let state = Arc::new(State {
         ticker: Ticker::start(Arc::downgrade(&volume))?,

@@ -29,7 +29,7 @@ pub fn run(spec: &Spec, log: &Log, arguments: &[OsString]) -> Result<u8, Failure
     let mut child = spawn::own(arguments).spawn().map_err(failed)?;
     // Whoever waits for the daemon waits for the end of what it says.
     spawn::let_go_of_output();
-    log.leave_stderr(&control::directory().join("guard.log"));
+    log.leave_stderr(control::log_file("guard").as_deref());
     let status = child.wait().map_err(failed)?;
     if !status.success() {
         clear(spec, status);

@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use loamfs_fuse::is_dead;
-use rustix::fs::{AtFlags, CWD, FileType, StatxFlags, major, minor, stat, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Stat, StatxFlags, fstat, major, minor, stat, statx};
 
 use crate::text::shown;
 
@@ -142,6 +144,96 @@ fn names_in(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let entries = fs::read_dir(directory).ok();
     let entries = entries.into_iter().flatten().flatten();
     entries.map(|entry| entry.path())
+}
+
+/// The number of the first process namespace, in which all processes are seen.
+const ALL_PROCESSES: u64 = 0xefff_fffc;
+
+/// Whether no other process can write to a file or block device, and none of root's has a lock on it. Whoever cannot be
+/// looked at counts as one that does.
+pub fn nobody_writes(file: impl AsFd) -> bool {
+    let sees_all = stat("/proc/self/ns/pid").is_ok_and(|found| found.st_ino == ALL_PROCESSES);
+    match fstat(file) {
+        Ok(wanted) if sees_all => others().all(|id| is_harmless(id, &wanted).unwrap_or(false)),
+        _ => false,
+    }
+}
+
+/// Whether a process has a file neither open for writing nor, as root, locked.
+fn is_harmless(id: u32, wanted: &Stat) -> io::Result<bool> {
+    let process = Path::new("/proc").join(id.to_string());
+    let mut open = open_of(&process)?;
+    if open.is_empty() {
+        // Of a process that ends, the threads that are not done have the files.
+        for task in names_in(&process.join("task")) {
+            open.extend(open_of(&task)?);
+        }
+    }
+    for link in open {
+        if !leads_to(&link, wanted) {
+            continue;
+        }
+        let info = link.to_string_lossy().replace("/fd/", "/fdinfo/");
+        let info = unless_gone(fs::read_to_string(info))?;
+        let is_locked = info.lines().any(|line| line.starts_with("lock:"));
+        if can_write(&info) || (is_locked && is_of_root(&process)?) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// What a process or a thread has open.
+fn open_of(process: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(process.join("fd"));
+    let paths = |entries: fs::ReadDir| entries.map(|entry| Ok(entry?.path())).collect();
+    unless_gone(entries.and_then(paths))
+}
+
+/// What is read of a process or a file of it that has ended meanwhile is nothing.
+fn unless_gone<T: Default>(read: io::Result<T>) -> io::Result<T> {
+    match read {
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(libc::ESRCH) =>
+        {
+            Ok(T::default())
+        }
+        read => read,
+    }
+}
+
+fn leads_to(link: &Path, wanted: &Stat) -> bool {
+    let flags = AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let Ok(found) = statx(CWD, link, flags, StatxFlags::TYPE | StatxFlags::INO) else {
+        return false;
+    };
+    let kind = FileType::from_raw_mode(wanted.st_mode);
+    if FileType::from_raw_mode(found.stx_mode.into()) != kind {
+        return false;
+    }
+    if kind == FileType::BlockDevice {
+        let wanted = (major(wanted.st_rdev), minor(wanted.st_rdev));
+        return (found.stx_rdev_major, found.stx_rdev_minor) == wanted;
+    }
+    let device = (major(wanted.st_dev), minor(wanted.st_dev));
+    (found.stx_dev_major, found.stx_dev_minor) == device && found.stx_ino == wanted.st_ino
+}
+
+/// Whether a descriptor can be written to, by what /proc says of it; one that is gone cannot.
+fn can_write(info: &str) -> bool {
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    flags.is_some_and(|flags| {
+        u32::from_str_radix(flags.trim(), 8)
+            .map_or(true, |flags| flags & libc::O_ACCMODE.cast_unsigned() != 0)
+    })
+}
+
+/// Whether root started a process, whatever rights it has itself: somebody may have given the file to a set-user-id program.
+fn is_of_root(process: &Path) -> io::Result<bool> {
+    let status = unless_gone(fs::read_to_string(process.join("status")))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    Ok(line.is_some_and(|line| line.split_whitespace().next() == Some("0")))
 }
 
 fn name_of(id: u32) -> String {

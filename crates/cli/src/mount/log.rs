@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -56,7 +57,7 @@ enum Target {
 /// The system's log, and the file that stands in for it while nobody listens there.
 struct SystemLog {
     path: PathBuf,
-    fallback: PathBuf,
+    fallback: Option<PathBuf>,
     /// Made anew when its listener is another one.
     socket: Option<UnixDatagram>,
 }
@@ -94,7 +95,10 @@ impl SystemLog {
         match self.send(&packet) {
             // There is a listener, who does not keep up.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(error),
-            Err(_) => write_now(opened(&self.fallback)?, &dated(text)),
+            Err(error) => {
+                let file = self.fallback.as_ref().ok_or(error)?;
+                write_now(opened(file, OFlags::NOFOLLOW)?, &dated(text))
+            }
             Ok(()) => Ok(()),
         }
     }
@@ -121,11 +125,12 @@ fn dated(text: &[u8]) -> Vec<u8> {
     [intro.as_bytes(), text, b"\n"].concat()
 }
 
-fn opened(file: &Path) -> io::Result<File> {
+fn opened(file: &Path, flags: OFlags) -> io::Result<File> {
     OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o640)
+        .custom_flags(flags.bits().cast_signed())
         .open(file)
 }
 
@@ -175,19 +180,19 @@ impl Log {
     ///
     /// If it cannot be opened.
     pub fn to_file(&self, file: &Path) -> Result<(), Failure> {
-        let opened = opened(file).map_err(|error| Failure::io(file, &error))?;
+        let opened = opened(file, OFlags::empty()).map_err(|error| Failure::io(file, &error))?;
         self.sink().target = Target::File(opened);
         Ok(())
     }
 
-    /// From now on away from standard error: to the system's log, or to the file `fallback` while there
-    /// is none. Does nothing if a file was chosen.
-    pub fn leave_stderr(&self, fallback: &Path) {
+    /// From now on away from standard error: to the system's log, or to the file `fallback`, if it may be
+    /// written, while there is none. Does nothing if a file was chosen.
+    pub fn leave_stderr(&self, fallback: Option<&Path>) {
         let mut sink = self.sink();
         if matches!(sink.target, Target::Stderr) {
             sink.target = Target::System(SystemLog {
                 path: SYSLOG.into(),
-                fallback: fallback.to_owned(),
+                fallback: fallback.map(Path::to_owned),
                 socket: None,
             });
         }
@@ -263,7 +268,7 @@ mod tests {
             Sink {
                 target: Target::System(SystemLog {
                     path: self.0.path().join("log"),
-                    fallback: self.0.path().join("fallback"),
+                    fallback: Some(self.0.path().join("fallback")),
                     socket: None,
                 }),
                 lost: 0,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
+use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Lock, Mode};
 use loamfs_fuse::{BlockDevice, LoopDevice, LoopOptions, whole_image};
 use rustix::process::geteuid;
 
@@ -13,6 +13,7 @@ use super::holders::Holders;
 use super::old_loop;
 use super::options::Options;
 use crate::failure::{Failure, Kind};
+use crate::readers::{self, Kept};
 use crate::text::shown_path;
 
 /// How long a daemon that is still finishing is waited for.
@@ -54,16 +55,23 @@ impl Source {
     /// If it cannot be opened, or stays in use.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
         let root = geteuid().is_root();
-        let mode = if options.read_only {
-            Mode::ReadOnly
-        } else {
-            Mode::ReadWrite
+        let plain = options.plain || !root;
+        let block = path_is_block(path)?;
+        let mode = match (options.read_only, block && plain) {
+            (true, _) => Mode::ReadOnly,
+            // A fuseblk mount claims the device itself.
+            (false, true) => Mode::ReadWriteExclusive,
+            (false, false) => Mode::ReadWrite,
         };
-        if path_is_block(path)? {
+        if block {
             if mode == Mode::ReadWrite {
                 refuse_claimed(path)?;
             }
-            let device = wait_for(path, mode, None)?;
+            let device = wait_for(
+                path,
+                &FileOptions::new(mode),
+                if plain { Kept::ByLock } else { Kept::ByKernel },
+            )?;
             let image = lock_behind(path, mode)?;
             let (block, plain_because) = match (root, options.plain) {
                 (true, false) => (Some(path.to_owned()), None),
@@ -78,13 +86,18 @@ impl Source {
                 attached: None,
             });
         }
-        let image = wait_for(path, mode, None)?;
-        if !root || options.plain {
-            return Ok(Self::plain(
-                image,
-                (!root).then(|| "it was not mounted by root".to_owned()),
-            ));
+        if plain {
+            let image = wait_for(path, &FileOptions::new(mode), Kept::ByLock)?;
+            old_loop::wait_until_harmless(path, patience() / 4)?;
+            let because = (!root).then(|| "it was not mounted by root".to_owned());
+            return Ok(Self::plain(image, because));
         }
+        // The loop device does the I/O, in its own way.
+        let of_image = FileOptions {
+            direct: false,
+            ..FileOptions::new(mode)
+        };
+        let image = wait_for(path, &of_image, Kept::ByKernel)?;
         old_loop::wait_until_harmless(path, patience() / 4)?;
         let loop_options = LoopOptions {
             read_only: options.read_only,
@@ -92,9 +105,13 @@ impl Source {
             direct_io: true,
             block_size: 0,
         };
-        match LoopDevice::attach(path, loop_options) {
+        match LoopDevice::attach_opened(&*image, path, loop_options) {
             Ok(attached) => {
-                let device = wait_for(attached.path(), mode, Some(image.rotational()))?;
+                let of_loop = FileOptions {
+                    rotational: Some(image.rotational()),
+                    ..FileOptions::new(mode)
+                };
+                let device = wait_for(attached.path(), &of_loop, Kept::ByKernel)?;
                 Ok(Self {
                     device,
                     block: Some(attached.path().to_owned()),
@@ -103,7 +120,11 @@ impl Source {
                     attached: Some(attached),
                 })
             }
-            Err(error) => Ok(Self::plain(image, Some(error.to_string()))),
+            Err(error) => {
+                drop(image);
+                let image = wait_for(path, &FileOptions::new(mode), Kept::ByLock)?;
+                Ok(Self::plain(image, Some(error.to_string())))
+            }
         }
     }
 
@@ -140,10 +161,8 @@ fn path_is_block(path: &Path) -> Result<bool, Failure> {
 }
 
 /// Opens and locks, and waits for a daemon that still writes.
-fn wait_for(path: &Path, mode: Mode, rotational: Option<bool>) -> Result<Arc<FileDevice>, Failure> {
-    let mut options = FileOptions::new(mode);
-    options.rotational = rotational;
-    waiting(path, || FileDevice::open_with(path, &options)).map(Arc::new)
+fn wait_for(path: &Path, options: &FileOptions, kept: Kept) -> Result<Arc<FileDevice>, Failure> {
+    waiting(path, || readers::open(path, options, kept)).map(Arc::new)
 }
 
 /// Takes the lock of the image behind a loop device, which another loop device of that image has not.
@@ -151,7 +170,7 @@ fn lock_behind(device: &Path, mode: Mode) -> Result<Option<Arc<FileDevice>>, Fai
     let Some(image) = whole_image(device) else {
         return Ok(None);
     };
-    match wait_for(&image, mode, None) {
+    match wait_for(&image, &FileOptions::new(mode), Kept::ByKernel) {
         Err(failure) if failure.kind == Kind::Busy => Err(failure),
         // Whoever attached it could open it, and this process need not.
         other => Ok(other.ok()),
@@ -161,7 +180,10 @@ fn lock_behind(device: &Path, mode: Mode) -> Result<Option<Arc<FileDevice>>, Fai
 /// A block device that something else has claimed (another file system, swap, a volume manager) is
 /// not touched. The claim itself is made by the mount.
 fn refuse_claimed(path: &Path) -> Result<(), Failure> {
-    let options = FileOptions::new(Mode::ReadWriteExclusive);
+    let options = FileOptions {
+        lock: Lock::None,
+        ..FileOptions::new(Mode::ReadWriteExclusive)
+    };
     let claimed = waiting(path, || FileDevice::open_with(path, &options));
     claimed.map(drop).map_err(|failure| {
         let dead = Holders::of(path).dead;

@@ -5,7 +5,7 @@ use std::path::Path;
 use loamfs_fuse::{MountEntry, detach, is_dead, unmount};
 
 use crate::failure::{Failure, Kind};
-use crate::mounts;
+use crate::mounts::{self, Wanted};
 use crate::text::shown_path;
 
 /// Clears dead mounts of this device, and a dead one of ours on this mount point.
@@ -14,8 +14,9 @@ use crate::text::shown_path;
 ///
 /// If the device is mounted and alive, or a dead mount cannot be cleared.
 pub fn clear(device: &Path, mountpoint: &Path) -> Result<(), Failure> {
-    for entry in mounts::ours().into_iter().rev() {
-        let ours = mounts::is_source(&entry, device);
+    let wanted = Wanted::new(device);
+    for entry in mounts::trusted().into_iter().rev() {
+        let ours = wanted.is_source_of(&entry);
         if !ours && entry.path != mountpoint {
             continue;
         }

@@ -28,6 +28,17 @@ pub enum Mode {
     ReadWriteExclusive,
 }
 
+/// Which lock is held on the descriptor while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// For reading a shared one, for writing an exclusive one.
+    ByMode,
+    /// A shared one for writing too, beside those of others that can only read, as the caller has made sure.
+    Shared,
+    /// None, as something else keeps others out.
+    None,
+}
+
 /// How a [`FileDevice`](super::FileDevice) is opened.
 #[derive(Clone, Debug)]
 pub struct FileOptions {
@@ -42,6 +53,8 @@ pub struct FileOptions {
     /// Threads that work on one batch, the caller included; `None` is the caller
     /// alone.
     pub threads: Option<NonZero<usize>>,
+    /// Which lock is taken.
+    pub lock: Lock,
     /// How long to wait for the lock. A daemon that was killed holds it until its
     /// last write has landed, and udev takes it for a moment whenever a block
     /// device that was open for writing is closed.
@@ -56,6 +69,7 @@ impl FileOptions {
             direct: true,
             rotational: None,
             threads: NonZero::new(4),
+            lock: Lock::ByMode,
             lock_wait: Duration::ZERO,
         }
     }
@@ -130,7 +144,8 @@ fn open_file(path: &Path, mode: Mode, create: bool) -> Result<File, DeviceError>
         // file.
         Mode::ReadWriteExclusive => OFlags::RDWR | OFlags::EXCL,
     };
-    let open = |flags| rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o666));
+    // Whoever may read an image reads what its files' modes keep from them, and may lock it.
+    let open = |flags| rustix::fs::open(path, flags, rustix::fs::Mode::from_raw_mode(0o600));
     let outcome = match open(flags) {
         Err(Errno::NOENT) if create => open((flags - OFlags::EXCL) | OFlags::CREATE),
         outcome => outcome,
@@ -150,9 +165,10 @@ fn open_file(path: &Path, mode: Mode, create: bool) -> Result<File, DeviceError>
 /// killed, so no old write can land after the next holder's first.
 fn take_lock(file: &File, path: &Path, options: &FileOptions) -> Result<(), DeviceError> {
     const PAUSE: Duration = Duration::from_millis(10);
-    let operation = match options.mode {
-        Mode::ReadOnly => FlockOperation::NonBlockingLockShared,
-        _ => FlockOperation::NonBlockingLockExclusive,
+    let operation = match (options.lock, options.mode) {
+        (Lock::None, _) => return Ok(()),
+        (Lock::Shared, _) | (Lock::ByMode, Mode::ReadOnly) => FlockOperation::NonBlockingLockShared,
+        (Lock::ByMode, _) => FlockOperation::NonBlockingLockExclusive,
     };
     let start = Instant::now();
     loop {

@@ -45,6 +45,15 @@ impl MountEntry {
             .map(OsStr::from_bytes)
     }
 
+    /// Who mounted a FUSE file system, as the kernel has it: whatever else is told of such a mount is theirs to choose.
+    /// `None` of others, which only root can mount.
+    #[must_use]
+    pub fn mounter(&self) -> Option<u32> {
+        let mut options = self.super_options.as_bytes().split(|&byte| byte == b',');
+        let number = options.find_map(|option| option.strip_prefix(b"user_id="))?;
+        u32::try_from(self::number(number)?).ok()
+    }
+
     /// Whether a block device is behind it (fuseblk).
     #[must_use]
     pub fn is_block(&self) -> bool {
@@ -149,6 +158,7 @@ mod tests {
         assert_eq!(entry.source, "/dev/loop0");
         assert_eq!(entry.options, "rw,noatime");
         assert_eq!(entry.super_options, "ro,user_id=0");
+        assert_eq!(entry.mounter(), Some(0));
         assert!(entry.read_only);
     }
 
