@@ -98,6 +98,14 @@ loss_is_told() {
 until_it loss_is_told
 ok "what was lost is counted"
 
+# Of one kind of error there are only so many.
+for _ in $(seq 400); do read_damaged; done
+said=$(grep -c "does not match its checksum" "$work/heard")
+[ "$said" -lt 300 ] || fail "a damaged file is told of $said times"
+ok "a damaged file does not fill the log"
+
+"$loamfs" unmount "$mnt"
+"$loamfs" mount -o plain "$image" "$mnt" >"$work/out"
 hang_up
 rm "$work/heard"
 read_damaged

@@ -2,8 +2,11 @@
 //! log, or a file where there is no such thing.
 //!
 //! Whoever reads the log may be waiting for this very volume, so that nobody here waits for them: what cannot be written
-//! at once is dropped, and the next message that gets through says how much that was.
+//! at once is dropped, and the next message that gets through says how much that was. Nor does what others make go wrong
+//! over and over fill the system: of one kind of message only so many are written, and a file is begun anew when it is
+//! large.
 
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
@@ -11,9 +14,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
+use tracing::callsite::Identifier;
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
@@ -32,6 +37,12 @@ const FACILITY: u8 = 3 << 3;
 /// The severity "notice" of syslog(3).
 const NOTICE: u8 = 5;
 
+/// How many messages from one place in the program are written at once; then one a second.
+const AT_ONCE: u32 = 100;
+
+/// Bytes after which a file is put aside, in the place of the one before.
+const FILE_MAX: u64 = 8 << 20;
+
 /// The severity of syslog(3) for a level.
 const fn severity_of(level: Level) -> u8 {
     match level {
@@ -48,9 +59,43 @@ struct Sink {
     lost: u64,
 }
 
+/// How many messages of one place may be written now.
+struct Pace {
+    left: u32,
+    /// When `left` last grew.
+    since: Instant,
+    withheld: u64,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self {
+            left: AT_ONCE,
+            since: now,
+            withheld: 0,
+        }
+    }
+
+    /// Whether another message may be written; then how many were not since the last one.
+    fn admit(&mut self, now: Instant) -> Option<u64> {
+        let seconds = now.duration_since(self.since).as_secs();
+        if seconds > 0 {
+            let more = u32::try_from(seconds).unwrap_or(AT_ONCE);
+            self.left = self.left.saturating_add(more).min(AT_ONCE);
+            self.since = now;
+        }
+        if self.left == 0 {
+            self.withheld += 1;
+            return None;
+        }
+        self.left -= 1;
+        Some(std::mem::take(&mut self.withheld))
+    }
+}
+
 enum Target {
     Stderr,
-    File(File),
+    File { file: File, path: PathBuf },
     System(SystemLog),
 }
 
@@ -82,7 +127,13 @@ impl Target {
     fn write(&mut self, severity: u8, text: &[u8]) -> io::Result<()> {
         match self {
             Self::Stderr => write_now(io::stderr(), &[text, b"\n"].concat()),
-            Self::File(file) => write_now(file, &dated(text)),
+            Self::File { file, path } => {
+                if is_full(file) {
+                    put_aside(path)?;
+                    *file = opened(path, OFlags::empty())?;
+                }
+                write_now(file, &dated(text))
+            }
             Self::System(log) => log.write(severity, text),
         }
     }
@@ -96,8 +147,13 @@ impl SystemLog {
             // There is a listener, who does not keep up.
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(error),
             Err(error) => {
-                let file = self.fallback.as_ref().ok_or(error)?;
-                write_now(opened(file, OFlags::NOFOLLOW)?, &dated(text))
+                let path = self.fallback.as_ref().ok_or(error)?;
+                let mut file = opened(path, OFlags::NOFOLLOW)?;
+                if is_full(&file) {
+                    put_aside(path)?;
+                    file = opened(path, OFlags::NOFOLLOW)?;
+                }
+                write_now(file, &dated(text))
             }
             Ok(()) => Ok(()),
         }
@@ -123,6 +179,18 @@ fn dated(text: &[u8]) -> Vec<u8> {
     let time = loamfs_fs::Env::system().clock.now();
     let intro = format!("{} UTC ", crate::time::short(time));
     [intro.as_bytes(), text, b"\n"].concat()
+}
+
+fn is_full(file: &File) -> bool {
+    file.metadata()
+        .is_ok_and(|found| found.is_file() && found.len() >= FILE_MAX)
+}
+
+/// Gives a file of messages another name, so that the next ones go into a new one.
+fn put_aside(path: &Path) -> io::Result<()> {
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(".old");
+    std::fs::rename(path, aside)
 }
 
 fn opened(file: &Path, flags: OFlags) -> io::Result<File> {
@@ -151,15 +219,23 @@ fn write_now(mut to: impl Write + AsFd, line: &[u8]) -> io::Result<()> {
 
 /// The log of this process.
 #[derive(Clone)]
-pub struct Log(Arc<Mutex<Sink>>);
+pub struct Log {
+    sink: Arc<Mutex<Sink>>,
+    /// Of each place in the program that had something to say.
+    paces: Arc<Mutex<HashMap<Identifier, Pace>>>,
+}
 
 impl Log {
+    fn to(target: Target) -> Self {
+        Self {
+            sink: Arc::new(Mutex::new(Sink { target, lost: 0 })),
+            paces: Arc::default(),
+        }
+    }
+
     /// Starts logging to standard error.
     pub fn start() -> Self {
-        let log = Self(Arc::new(Mutex::new(Sink {
-            target: Target::Stderr,
-            lost: 0,
-        })));
+        let log = Self::to(Target::Stderr);
         let filter =
             EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
         let subscriber = tracing_subscriber::fmt()
@@ -181,7 +257,10 @@ impl Log {
     /// If it cannot be opened.
     pub fn to_file(&self, file: &Path) -> Result<(), Failure> {
         let opened = opened(file, OFlags::empty()).map_err(|error| Failure::io(file, &error))?;
-        self.sink().target = Target::File(opened);
+        self.sink().target = Target::File {
+            file: opened,
+            path: file.to_owned(),
+        };
         Ok(())
     }
 
@@ -198,16 +277,25 @@ impl Log {
         }
     }
 
-    fn line(&self, severity: u8) -> Line<'_> {
+    fn line(&self, severity: u8, withheld: Option<u64>) -> Line<'_> {
         Line {
             log: self,
             severity,
+            withheld,
             bytes: Vec::new(),
         }
     }
 
+    /// Whether a message from this place may be written, and how many were not before it.
+    fn admit(&self, place: Identifier) -> Option<u64> {
+        let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let pace = paces.entry(place).or_insert_with(|| Pace::new(now));
+        pace.admit(now)
+    }
+
     fn sink(&self) -> MutexGuard<'_, Sink> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -215,11 +303,11 @@ impl<'a> MakeWriter<'a> for Log {
     type Writer = Line<'a>;
 
     fn make_writer(&'a self) -> Line<'a> {
-        self.line(NOTICE)
+        self.line(NOTICE, Some(0))
     }
 
     fn make_writer_for(&'a self, meta: &Metadata<'_>) -> Line<'a> {
-        self.line(severity_of(*meta.level()))
+        self.line(severity_of(*meta.level()), self.admit(meta.callsite()))
     }
 }
 
@@ -228,6 +316,8 @@ pub struct Line<'a> {
     log: &'a Log,
     /// As syslog(3) counts.
     severity: u8,
+    /// How many messages from the same place were not written before it; nothing if it is not either.
+    withheld: Option<u64>,
     bytes: Vec<u8>,
 }
 
@@ -244,15 +334,24 @@ impl Write for Line<'_> {
 
 impl Drop for Line<'_> {
     fn drop(&mut self) {
-        if !self.bytes.is_empty() {
-            self.log.sink().put(self.severity, &self.bytes);
+        let Some(withheld) = self.withheld else {
+            return;
+        };
+        if self.bytes.is_empty() {
+            return;
         }
+        if withheld > 0 {
+            let more = format!("({withheld} more like the next one were left out) ");
+            self.bytes.splice(..0, more.into_bytes());
+        }
+        self.log.sink().put(self.severity, &self.bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::OwnedFd;
+    use std::time::Duration;
 
     use super::*;
 
@@ -354,13 +453,56 @@ mod tests {
     }
 
     #[test]
+    fn of_one_kind_there_are_only_so_many() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let written = (0..1000).filter(|_| pace.admit(start).is_some()).count();
+        assert_eq!(written, AT_ONCE as usize);
+        // The next one tells of the others, the one behind it does not again.
+        let later = start + Duration::from_secs(2);
+        assert_eq!(pace.admit(later), Some(900));
+        assert_eq!(pace.admit(later), Some(0));
+        assert_eq!(pace.admit(later), None);
+    }
+
+    #[test]
+    fn a_file_that_is_large_is_put_aside() {
+        let place = Place::new();
+        let path = place.0.path().join("file");
+        let log = Log::to(Target::Stderr);
+        log.to_file(&path).unwrap();
+        let message = vec![b'x'; 1 << 20];
+        let written = FILE_MAX / message.len() as u64 + 3;
+        for _ in 0..written {
+            log.sink().put(NOTICE, &message);
+        }
+        let lengths = [path.clone(), path.with_extension("old")]
+            .map(|path| std::fs::metadata(path).unwrap().len());
+        assert!(
+            lengths.iter().all(|&len| len <= FILE_MAX + (2 << 20)),
+            "{lengths:?}"
+        );
+        assert!(lengths.iter().sum::<u64>() >= written << 20, "{lengths:?}");
+        // The same of the file in the place of the system's log.
+        let mut sink = place.sink();
+        for _ in 0..written {
+            sink.put(NOTICE, &message);
+        }
+        assert!(place.fallback().len() < FILE_MAX as usize);
+        assert!(place.0.path().join("fallback.old").exists());
+    }
+
+    #[test]
     fn nobody_waits_for_a_full_pipe() {
         let (_reader, writer) = std::io::pipe().unwrap();
         let written = std::iter::from_fn(|| write_now(&writer, &[b'x'; 1000]).ok());
         assert!(written.take(10_000).count() < 10_000);
         let file = File::from(OwnedFd::from(writer));
         let mut sink = Sink {
-            target: Target::File(file),
+            target: Target::File {
+                file,
+                path: PathBuf::new(),
+            },
             lost: 0,
         };
         sink.put(NOTICE, b"lost");
