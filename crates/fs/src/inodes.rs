@@ -25,6 +25,8 @@ pub(crate) struct Node {
     pub seal_first: bool,
     /// Values of attributes too large for the tree, by key, not in the log yet.
     pub values: BTreeMap<u64, Arc<[u8]>>,
+    /// Bytes of the names of its attributes, once somebody has counted them: they are limited, and may be thousands.
+    pub names: Option<usize>,
     /// A large file's data on their way to the device.
     pub homed: Homed,
     /// Whoever holds the inode though its names may go.
@@ -46,6 +48,7 @@ impl Node {
             small: None,
             seal_first: false,
             values: BTreeMap::new(),
+            names: None,
             homed: Homed::default(),
             references: 0,
             nameless: false,

@@ -92,35 +92,36 @@ impl Core {
             .collect()
     }
 
-    /// The attribute of a name, with its key and whether it is in the inode.
-    fn find_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
+    /// The attributes whose names have the hash of this one, with their keys and whether they are in the inode.
+    fn xattrs_like(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<Take>, Stop> {
         let first = hash_key(&self.sb.hash_key, name);
         self.node(ino)?;
         let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let (map, root, tree) = (inline(&node.inode)?, node.inode.xattrs, tree(&node.inode));
+        let mut found = Vec::new();
         for (key, value) in map
             .0
             .iter()
             .filter(|(k, _)| (first..first + DISCRIMINATORS).contains(k))
         {
-            let xattr = decode(ino, value)?;
-            if xattr.full_name() == name {
-                return Ok(Some((*key, xattr, true)));
-            }
+            found.push((*key, decode(ino, value)?, true));
         }
         let mut from = first;
         while let Some(entry) = tree.next(&root, &mut self.blocks, from)?
             && entry.key() < first + DISCRIMINATORS
         {
-            let xattr = decode(ino, entry.value())?;
-            if xattr.full_name() == name {
-                return Ok(Some((entry.key(), xattr, false)));
-            }
+            found.push((entry.key(), decode(ino, entry.value())?, false));
             from = entry.key() + 1;
         }
-        Ok(None)
+        Ok(found)
+    }
+
+    /// The attribute of a name, with its key and whether it is in the inode.
+    fn find_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
+        let mut found = self.xattrs_like(ino, name)?.into_iter();
+        Ok(found.find(|(_, xattr, _)| xattr.full_name() == name))
     }
 
     /// The value of an attribute.
@@ -147,6 +148,18 @@ impl Core {
         let all = self.xattrs(ino)?.into_iter();
         let names = all.map(|(_, xattr)| xattr.full_name());
         Ok(names.filter(|name| split(name).is_ok()).collect())
+    }
+
+    /// Bytes of what listxattr(2) gives, counted once.
+    fn xattr_names(&mut self, ino: Ino) -> Result<usize, Stop> {
+        if let Some(names) = self.node(ino)?.names {
+            return Ok(names);
+        }
+        let names = self.listxattr(ino)?.iter().map(|name| name.len() + 1).sum();
+        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            node.names = Some(names);
+        }
+        Ok(names)
     }
 
     /// Sets an attribute. Access lists are [`Core::set_acl`]'s.
@@ -183,8 +196,7 @@ impl Core {
             (None, XattrMode::Replace) => return Err(Error::NoAttribute.into()),
             _ => {}
         }
-        let names: usize = self.listxattr(ino)?.iter().map(|n| n.len() + 1).sum();
-        if found.is_none() && names + name.len() + 1 > NAMES_MAX {
+        if found.is_none() && self.xattr_names(ino)? + name.len() + 1 > NAMES_MAX {
             return Err(Error::NoSpace.into());
         }
         self.prepare_dirty(ino)?;
@@ -256,7 +268,7 @@ impl Core {
         let fits = size <= INLINE_MAX
             && size + node.inode.body.len() <= TAIL
             && !in_log
-            && put.old.is_none_or(|(_, in_inode)| in_inode);
+            && put.old.as_ref().is_none_or(|(_, in_inode)| *in_inode);
         if fits {
             map.put(key, bytes);
         } else {
@@ -266,6 +278,9 @@ impl Core {
             node.inode.xattrs = root;
         }
         node.inode.inline_xattrs = map.encode();
+        if let (Some(names), None) = (&mut node.names, &put.old) {
+            *names += xattr.full_name().len() + 1;
+        }
         if let Some(value) = value {
             self.small_bytes += value.len() as u64;
             node.values.insert(key, value.into());
@@ -276,7 +291,8 @@ impl Core {
     /// A key for a new attribute that neither the inode nor the tree has.
     fn free_key(&mut self, ino: Ino, name: &[u8]) -> Result<u64, Stop> {
         let first = hash_key(&self.sb.hash_key, name);
-        let taken: Vec<u64> = self.xattrs(ino)?.into_iter().map(|(key, _)| key).collect();
+        let like = self.xattrs_like(ino, name)?.into_iter();
+        let taken: Vec<u64> = like.map(|(key, ..)| key).collect();
         let key = (first..first + DISCRIMINATORS).find(|key| !taken.contains(key));
         Ok(key.ok_or(Error::NoSpace)?)
     }
@@ -335,6 +351,9 @@ impl Core {
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return Err(Error::NotFound.into());
         };
+        if let Some(names) = &mut node.names {
+            *names = names.saturating_sub(xattr.full_name().len() + 1);
+        }
         if *in_inode {
             let mut map = inline(&node.inode)?;
             map.remove(*key);
@@ -371,6 +390,7 @@ impl Core {
         )?;
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
             node.inode.xattrs = root;
+            node.names = None;
         }
         for (key, xattr) in gone {
             self.drop_value(ino, key, &xattr);

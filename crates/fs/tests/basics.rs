@@ -5,7 +5,8 @@ mod common;
 
 use common::{made, open};
 use loamfs_fs::{
-    Env, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode,
+    Env, Error, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume,
+    XattrMode,
 };
 use std::sync::Arc;
 
@@ -240,4 +241,33 @@ fn a_clock_that_is_set_delays_no_commit() {
         );
         assert_eq!(volume.info().durable, before.next());
     }
+}
+
+/// As many as listxattr(2) can give the names of, whatever was counted before and is known since.
+#[test]
+fn a_file_has_as_many_attributes_as_can_be_listed() {
+    const BYTES: usize = 65_536;
+    let name = |number: usize| format!("user.{number:04}").into_bytes();
+    let most = BYTES / (name(0).len() + 1);
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let a = volume.create(ROOT_INO, b"a", &NEW).unwrap().ino;
+    let set = |volume: &Volume, number| volume.setxattr(a, &name(number), b"v", XattrMode::Any);
+    for number in 0..most {
+        set(&volume, number).unwrap();
+    }
+    assert!(matches!(set(&volume, most), Err(Error::NoSpace)));
+    // One that is there takes no more; one that goes makes room.
+    set(&volume, 7).unwrap();
+    volume.removexattr(a, &name(8)).unwrap();
+    set(&volume, most).unwrap();
+    assert!(matches!(set(&volume, 8), Err(Error::NoSpace)));
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert!(matches!(set(&volume, 8), Err(Error::NoSpace)));
+    assert_eq!(volume.listxattr(a).unwrap().len(), most);
+    volume.removexattr(a, &name(most)).unwrap();
+    set(&volume, 8).unwrap();
+    assert_eq!(volume.getxattr(a, &name(8)).unwrap(), b"v");
+    volume.close().unwrap();
 }
