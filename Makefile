@@ -64,6 +64,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/oracle.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/rot.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/copies.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/others.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)

@@ -162,7 +162,10 @@ impl Failure {
                 told(Kind::Data, "; use it read-only, or a newer loamfs")
             }
             Error::Log(
-                LogError::Shrunk { .. } | LogError::Foreign | LogError::Undecided { .. },
+                LogError::Shrunk { .. }
+                | LogError::Foreign
+                | LogError::Undecided { .. }
+                | LogError::Lost(_),
             ) => told(Kind::Data, ""),
             Error::Superblock(_) | Error::Corrupt(_) | Error::Log(_) | Error::Space(_) => {
                 told(Kind::Data, "; run `loamfs check` on it")

@@ -176,6 +176,9 @@ impl Report {
         if value("/read_only") == Value::Bool(true) {
             lines.push("access    for reading only".to_owned());
         }
+        if value("/lost_segments/reason").is_string() {
+            lines.push(format!("lost      {}", words("/lost_segments/reason")));
+        }
         lines.extend([
             format!(
                 "made      {} UTC, profile {}, fragments of {}, blocks of {}, groups of {}",
@@ -262,6 +265,11 @@ fn info_json(volume: &Volume) -> Value {
     let [free, log, data] = info.groups;
     json!({
         "read_only": info.read_only,
+        "lost_segments": info.loss.map(|loss| json!({
+            "first": loss.first.get(),
+            "durable": loss.durable.get(),
+            "reason": loss.to_string(),
+        })),
         "groups": { "free": free, "log": log, "data": data },
         "log": {
             "last_segment": info.segment.get(),

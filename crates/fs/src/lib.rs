@@ -42,6 +42,7 @@ pub use error::{Corrupt, Error};
 pub use grow::grow;
 pub use loamfs_format::inode::ROOT_INO;
 pub use loamfs_format::{GroupNo, Ino};
+pub use loamfs_log::loss::Loss;
 pub use loamfs_log::{LogError, superblocks};
 pub use map::{Piece, Place};
 pub use mkfs::{MkfsOptions, VOLUME_MIN, mkfs};

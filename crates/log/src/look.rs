@@ -16,7 +16,7 @@ use loamfs_format::{Extent, FragAddr, Ssn};
 /// Bytes that are gone over around a break: a quarter before it, the rest behind it.
 const AROUND: u64 = 32 << 20;
 /// Bytes read at once.
-const PIECE: u64 = 4 << 20;
+const PIECE: u64 = 1 << 20;
 /// Headers followed behind a summary whose records cannot be read.
 const HEADERS_MAX: usize = 1024;
 

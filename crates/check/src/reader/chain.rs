@@ -226,7 +226,7 @@ pub(super) fn placed(
     if !starts || !header.extents.iter().all(|extent| sb.gives(*extent)) {
         return Err(SummaryError::Field { field: "extents" });
     }
-    if header.next.0 % unit != 0 || !sb.gives(Extent::new(header.next, unit)) {
+    if !header.next.0.is_multiple_of(unit) || !sb.gives(Extent::new(header.next, unit)) {
         return Err(SummaryError::Field { field: "next" });
     }
     Ok(header)

@@ -9,7 +9,7 @@ use loamfs_format::{FragAddr, Ssn};
 /// Bytes around a break that are looked at, a quarter of them before it.
 const AROUND: u64 = 32 << 20;
 /// Bytes read at once.
-const PIECE: u64 = 4 << 20;
+const PIECE: u64 = 1 << 20;
 /// Headers that are followed by their addresses alone.
 const HEADERS_MAX: usize = 1024;
 

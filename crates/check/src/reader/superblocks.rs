@@ -63,13 +63,14 @@ pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
         });
     }
     let places = superblock::offsets(need).map(|at| (at, state(at, &probes, &newest)));
-    let older = probes.into_iter().filter(|(at, _)| {
-        let places = superblock::offsets(need);
-        places.contains(at)
+    let own = superblock::offsets(need);
+    let stands = |at: u64, sb: &Superblock| {
+        own.contains(&at) && superblock::offsets(sb.volume_bytes()).contains(&at)
+    };
+    let older = probes.into_iter().find_map(|(at, probe)| {
+        let copy = probe.ok()?;
+        (stands(at, &copy) && copy != newest).then_some(copy)
     });
-    let stands = |at, sb: &Superblock| superblock::offsets(sb.volume_bytes()).contains(&at);
-    let older = older.filter_map(|(at, probe)| probe.ok().filter(|sb| stands(at, sb)));
-    let older = older.filter(|sb| *sb != newest).last();
     Ok(Copies {
         newest,
         older,

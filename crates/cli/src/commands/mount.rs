@@ -30,7 +30,8 @@ use crate::text::shown_path;
 /// Root can mount a volume that is mounted already on another directory too: both show the same, and ro, nosuid, nodev, noexec
 /// and nosymfollow are each one's own. The first mount's other options count for all, as do later remounts.
 ///
-/// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing anyway), cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
+/// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing
+/// anyway), accept-loss (write to a volume of whose log rot took what was durable, and give that up), cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
 /// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, nosymfollow
 /// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
-use loamfs_fs::{AtimeWhen, Env, Error, OpenOptions, Ownership, Volume};
+use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Ownership, Volume};
 use loamfs_fuse::{MountEntry, MountOptions, Mounted, Notifier, Session, find_mount};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
@@ -94,9 +94,11 @@ pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
         Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
     let before = source.device.counters();
     let start = Instant::now();
-    let volume = open(spec, &source)?;
+    let (spec, volume) = open(spec, &source)?;
+    let spec = &spec;
     let opened = Opened {
         identity,
+        loss: volume.info().loss.filter(|_| spec.options.read_only),
         time: start.elapsed(),
         counters: source.device.counters() - before,
     };
@@ -115,14 +117,31 @@ pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
 
 struct Opened {
     identity: Identity,
+    loss: Option<Loss>,
     time: Duration,
     counters: Counters,
 }
 
-fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
+/// Opens the volume; read-only where it may be read, but not be written to without giving up what is lost.
+fn open(spec: &Spec, source: &Source) -> Result<(Spec, Arc<Volume>), Failure> {
+    let failed = |error: Error| Failure::volume(&spec.device, &error);
+    match open_as(spec, source) {
+        Err(error) if error.loss().is_some() => {
+            tracing::error!("mounted read-only: {error}");
+            let mut spec = spec.clone();
+            spec.options.read_only = true;
+            let volume = open_as(&spec, source).map_err(failed)?;
+            Ok((spec, volume))
+        }
+        opened => Ok((spec.clone(), opened.map_err(failed)?)),
+    }
+}
+
+fn open_as(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Error> {
     let mut options = OpenOptions {
         cache_bytes: spec.options.cache_bytes(),
         read_only: spec.options.read_only,
+        accept_loss: spec.options.accept_loss,
         flights: writers::COUNT,
         discard: spec.options.discard.unwrap_or_default(),
         atime: spec.options.atime.unwrap_or_default(),
@@ -139,9 +158,7 @@ fn open(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Failure> {
         options.commit_age_ms = seconds.saturating_mul(1_000);
     }
     let device: Arc<dyn Device> = source.device.clone();
-    Volume::open(device, &options, Env::system())
-        .map(Arc::new)
-        .map_err(|error| Failure::volume(&spec.device, &error))
+    Volume::open(device, &options, Env::system()).map(Arc::new)
 }
 
 /// Mounts as fuseblk if the source allows it and the kernel agrees, else plainly.
@@ -224,6 +241,7 @@ fn serve(
         entry: attached.entry.as_ref(),
         loop_path: source.loop_path().map(Path::to_owned),
         plain_because: attached.plain_because.as_deref(),
+        loss: opened.loss,
         time: opened.time,
         counters: opened.counters,
     };

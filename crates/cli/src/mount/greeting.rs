@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use loamfs_device::Counters;
+use loamfs_fs::Loss;
 use loamfs_fuse::MountEntry;
 use serde_json::json;
 
@@ -24,6 +25,8 @@ pub struct Greeting<'a> {
     pub loop_path: Option<PathBuf>,
     /// Why it is a plain FUSE mount, if that is worth saying.
     pub plain_because: Option<&'a str>,
+    /// What rot took from the log, if that is why the mount is read-only.
+    pub loss: Option<Loss>,
     /// How long opening the volume took.
     pub time: Duration,
     /// The requests that it took.
@@ -61,6 +64,9 @@ impl Greeting<'_> {
                  `loamfs unmount`, and use fsync for what must not be lost\n"
             ));
         }
+        if let Some(loss) = &self.loss {
+            text.push_str(&format!("it is read-only: {loss}\n"));
+        }
         text
     }
 
@@ -73,6 +79,7 @@ impl Greeting<'_> {
             "type": self.entry.map(|entry| entry.fstype.to_string_lossy()),
             "plain_because": self.plain_because,
             "read_only": self.spec.options.read_only,
+            "read_only_because": self.loss.map(|loss| loss.to_string()),
             "daemon": std::process::id(),
             "volume": self.identity.to_json(),
             "opening": {

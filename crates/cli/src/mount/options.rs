@@ -19,6 +19,8 @@ pub type Fixed = (String, String);
 pub struct Options {
     /// Refuse writes, and make none.
     pub read_only: bool,
+    /// Give up what rot took from the log, and write.
+    pub accept_loss: bool,
     /// Do not even recover, which mounting read-only never does.
     pub norecovery: bool,
     /// Change the flags of a mount that is there.
@@ -122,6 +124,7 @@ impl Options {
         match (name, value) {
             ("ro", None) => self.read_only = true,
             ("rw", None) => self.read_only = false,
+            ("accept-loss", None) => self.accept_loss = true,
             ("norecovery", None) => self.norecovery = true,
             ("remount", None) => self.remount = true,
             ("nofail", None) => self.nofail = true,

@@ -9,6 +9,7 @@ use loamfs_device::Counters;
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INO_MAX;
 use loamfs_format::{GroupNo, Ino, Ssn};
+use loamfs_log::loss::Loss;
 
 /// Longest label, in bytes.
 const LABEL_MAX: usize = 64;
@@ -64,6 +65,8 @@ pub struct Info {
     pub cached_inodes: u64,
     /// Whether changes are refused.
     pub read_only: bool,
+    /// What rot took from the log, if a part of it is lost.
+    pub loss: Option<Loss>,
     /// Requests, bytes and flushes of the device so far.
     pub device: Counters,
 }
@@ -153,6 +156,7 @@ impl Volume {
             bitmap_bytes: core.space.loaded_bytes() as u64,
             cached_inodes: core.inodes.nodes.len() as u64,
             read_only: core.read_only,
+            loss: core.loss,
             device: self.device.counters(),
         }
     }

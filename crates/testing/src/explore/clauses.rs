@@ -220,6 +220,10 @@ pub const CLAUSES: &[Clause] = &[
         "4: `durable` counts a segment before its predecessors",
     ),
     tested(
+        "verify-freed",
+        "4: blocks that an adopted segment freed are verified too",
+    ),
+    tested(
         "free-before-show",
         "3: S is freed by a segment before the one that shows its successor",
     ),

@@ -1,0 +1,117 @@
+#!/bin/bash
+# A summary of the log that rots, on a real mount: nothing that was durable goes without a word, nothing is written until
+# the loss is accepted, and afterwards nobody misses anything any more.
+# Needs root for fuseblk and loop devices.
+#
+#   rot.sh LOAMFS
+set -euo pipefail
+
+loamfs=$(realpath "$1")
+. "$(dirname "$0")/common.sh"
+image=$work/volume.img
+mnt=$work/mnt
+
+last_words() {
+    tally rot "$1"
+}
+
+mount_it() {
+    "$loamfs" mount -o "log=$work/daemon.log${1:+,$1}" "$image" "$mnt" >"$work/out"
+}
+
+# Files that are durable one by one.
+write_files() {
+    python3 - "$mnt" "$@" <<'END'
+import os, sys
+directory, names = sys.argv[1], sys.argv[2:]
+for name in names:
+    file = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT, 0o644)
+    os.write(file, name.encode() * 1000)
+    os.fsync(file)
+    os.close(file)
+END
+}
+
+# The daemon dies, with all that nobody synced.
+crash() {
+    kill -9 "$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')"
+    until_it sh -c "! mountpoint -q $mnt"
+}
+
+# Where a segment's summary is, in bytes: of that which so many others follow.
+summary() {
+    "$loamfs" dump --json "$image" segments | python3 -c '
+import json, sys
+chain = json.load(sys.stdin)
+print(chain["segments"][-1 - int(sys.argv[1])]["at"] * 1024)' "$1"
+}
+
+mkdir "$mnt"
+"$loamfs" mkfs --size 64M "$image" >"$work/out"
+mount_it
+write_files a b c d e f g h
+crash
+cp "$image" "$work/sound.img"
+# The first sector of a summary; whether there was room for a second copy depends on what the segment holds.
+healed=""
+for number in 3 4 5 6 7; do
+    cp "$work/sound.img" "$image"
+    at=$(summary $number)
+    dd if=/dev/zero of="$image" bs=512 seek=$((at / 512)) count=1 conv=notrunc status=none
+    if "$loamfs" check "$image" >"$work/out" 2>&1; then
+        grep -q "second copy was read" "$work/out" || fail "check takes the break for the end"
+        healed=$number
+        break
+    fi
+done
+[ -n "$healed" ] || fail "no header has a second copy"
+mount_it
+[ "$(ls "$mnt" | wc -l)" -eq 8 ] || fail "files are missing"
+grep -q read-only "$work/out" && fail "read-only for nothing"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "a header that rots is read by its second copy"
+
+cp "$work/sound.img" "$image"
+at=$(summary 5)
+dd if=/dev/zero of="$image" bs=4096 seek=$((at / 4096)) count=1 conv=notrunc status=none
+sha256sum "$image" >"$work/sum"
+expect 4 "$loamfs" check "$image"
+grep -q "were durable" "$work/out" || fail "check says nothing of what is lost"
+sha256sum --quiet --check "$work/sum"
+ok "check says what is lost, and how to go on"
+
+mount_it
+grep -q "it is read-only: the log is damaged" "$work/out" || fail "mount does not say why it is read-only"
+findmnt --noheadings --output OPTIONS "$mnt" | grep -qw ro || fail "findmnt does not say ro"
+touch "$mnt/new" 2>/dev/null && fail "it can be written to"
+[ -s "$mnt/a" ] || fail "what was there before is gone"
+"$loamfs" info "$mnt" | grep -q "the log is damaged" || fail "info does not say why"
+"$loamfs" unmount "$mnt"
+sha256sum --quiet --check "$work/sum"
+ok "the volume can be read, says why it cannot be written to, and nothing is written to it"
+
+expect 65 "$loamfs" label "$image" other
+grep -q "accept-loss" "$work/out" || fail "label does not say how to go on"
+sha256sum --quiet --check "$work/sum"
+ok "other commands refuse to write, too"
+
+mount_it accept-loss
+write_files afterwards
+crash
+mount_it
+[ -s "$mnt/afterwards" ] && [ -s "$mnt/a" ] || fail "what was written after the loss is gone"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "who accepts the loss goes on, and nobody misses anything any more"
+
+# The newest checkpoint of a volume that was closed.
+mount_it
+rm "$mnt/a"
+"$loamfs" unmount "$mnt"
+at=$(summary 0)
+dd if=/dev/zero of="$image" bs=4096 seek=$((at / 4096)) count=1 conv=notrunc status=none
+mount_it
+grep -q "it is read-only: the log is damaged" "$work/out" || fail "an older checkpoint is taken in silence"
+"$loamfs" unmount "$mnt"
+ok "no older checkpoint is taken in silence"
