@@ -4,7 +4,7 @@
 //! A clean block is known by its address *and* checksum, so a pointer never gets what an earlier tenant of the same
 //! address left behind.
 
-use crate::error::{Corrupt, Error};
+use crate::error::{Corrupt, Error, Needed};
 use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
 use loamfs_format::node::{Page, is_temporary, temporary};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
@@ -28,6 +28,16 @@ pub(crate) enum Stop {
     Crowded,
     /// It failed, and changed nothing.
     Failed(Error),
+}
+
+impl Stop {
+    /// The same, met in a map that writing needs.
+    pub fn of(self, map: Needed) -> Stop {
+        match self {
+            Stop::Failed(cause) => map.fails(cause).into(),
+            stop => stop,
+        }
+    }
 }
 
 impl<E: Into<Error>> From<E> for Stop {
@@ -162,6 +172,8 @@ pub(crate) struct Blocks {
     uuid: [u8; 16],
     total_frags: u64,
     fragment_size: u32,
+    /// Where superblocks are: no pointer leads there.
+    reserved: Vec<Extent>,
     /// What clean metadata and clean content may take together.
     cache_bytes: u64,
     metadata: Cache<Key, Block, Weight>,
@@ -189,7 +201,12 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    pub fn new(uuid: [u8; 16], geometry: &loamfs_format::Geometry, cache_bytes: usize) -> Blocks {
+    pub fn new(
+        uuid: [u8; 16],
+        geometry: &loamfs_format::Geometry,
+        reserved: Vec<Extent>,
+        cache_bytes: usize,
+    ) -> Blocks {
         let cache_bytes = (cache_bytes as u64).max(4 << 20);
         let most = cache_bytes - cache_bytes / LEAST;
         let cache = || Cache::with_weighter((most / 4096) as usize, most, Weight);
@@ -197,6 +214,7 @@ impl Blocks {
             uuid,
             total_frags: geometry.total_frags,
             fragment_size: geometry.fragment_size,
+            reserved,
             cache_bytes,
             metadata: cache(),
             contents: cache(),
@@ -254,20 +272,31 @@ impl Blocks {
             .or_else(flying)
     }
 
+    /// Whether a range may be somebody's: it lies on the volume, and no superblock in it.
+    pub fn gives(&self, extent: Extent) -> bool {
+        let end = extent.start.checked_add(extent.frags);
+        let inside = extent.frags > 0 && end.is_some_and(|end| end.0 <= self.total_frags);
+        inside && !self.reserved.iter().any(|r| r.overlaps(extent))
+    }
+
+    /// Refuses a pointer that leads to where no block can be, or to one that is too large.
+    pub fn check(&self, pointer: &Pointer, ino: Ino) -> Result<(), Corrupt> {
+        let bytes = u64::from(pointer.frags) * u64::from(self.fragment_size);
+        let fits = (pointer.stored.into()..=BLOCK_SIZE_MAX.into()).contains(&bytes);
+        if fits && self.gives(pointer.extent()) {
+            return Ok(());
+        }
+        let addr = pointer.addr;
+        Err(Corrupt::Pointer { addr, ino })
+    }
+
     fn want(&mut self, pointer: &Pointer, what: What) -> Stop {
         let fetch = Fetch {
             pointer: *pointer,
             what,
         };
-        let bytes = u64::from(pointer.frags) * u64::from(self.fragment_size);
-        let inside = pointer
-            .addr
-            .checked_add(pointer.frags.into())
-            .is_some_and(|end| end.0 <= self.total_frags);
-        let fits = (pointer.stored.into()..=BLOCK_SIZE_MAX.into()).contains(&bytes);
-        if !inside || pointer.frags == 0 || !fits {
-            let (addr, ino) = (pointer.addr, fetch.ino());
-            return Corrupt::Pointer { addr, ino }.into();
+        if let Err(error) = self.check(pointer, fetch.ino()) {
+            return error.into();
         }
         // Its pointer stands still: the operation got here by it again (rule 13).
         if let Some(damage) = self.damaged.iter().find(|d| d.fetch == fetch) {
@@ -315,8 +344,23 @@ impl Blocks {
 
     /// Content is superseded, be it at home or in the log: the next segment frees its space.
     pub fn free(&mut self, extent: Extent) {
-        self.forget_contents(extent);
-        self.frees.push(extent);
+        if self.can_go(extent) {
+            self.forget_contents(extent);
+            self.frees.push(extent);
+        }
+    }
+
+    /// Whether space that a pointer named can be given back: what it cannot name is nobody's, and no segment may say that it
+    /// was freed.
+    fn can_go(&self, extent: Extent) -> bool {
+        let gives = self.gives(extent);
+        if !gives {
+            tracing::error!(
+                ?extent,
+                "a damaged pointer gave this away; it is left alone"
+            );
+        }
+        gives
     }
 
     /// Nobody asks any more for the content that stands there.
@@ -525,7 +569,9 @@ impl NodeStore for Blocks {
     fn retire(&mut self, pointer: &Pointer, identity: &Identity) {
         if identity.kind.is_map() {
             self.metadata.remove(&Key::of(pointer));
-            self.retires.push(pointer.extent());
+            if self.can_go(pointer.extent()) {
+                self.retires.push(pointer.extent());
+            }
         } else {
             self.supersede(pointer);
         }

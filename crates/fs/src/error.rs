@@ -73,6 +73,16 @@ pub enum Error {
     /// Something on the device is damaged.
     #[error("{0}")]
     Corrupt(#[from] Corrupt),
+    /// A map without which nothing can be written.
+    #[error(
+        "the {map} cannot be read, so the volume cannot be written: {cause}; mount it read-only (`mount -o ro`) and copy what is on it"
+    )]
+    Map {
+        /// Which.
+        map: Needed,
+        /// Why, with the place of the node.
+        cause: Box<Error>,
+    },
     /// A device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -94,6 +104,37 @@ pub enum Error {
     /// mkfs options out of range.
     #[error("{0}")]
     Options(String),
+}
+
+/// A map that only writing needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Needed {
+    /// What groups are used for.
+    Group,
+    /// What is in use.
+    Bitmap,
+    /// Where the newest images of homed units are: reading does without where it may.
+    Lazy,
+}
+
+impl Needed {
+    /// What to say when it cannot be read for this reason.
+    pub(crate) fn fails(self, cause: Error) -> Error {
+        Error::Map {
+            map: self,
+            cause: Box::new(cause),
+        }
+    }
+}
+
+impl std::fmt::Display for Needed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Needed::Group => "group map",
+            Needed::Bitmap => "bitmap",
+            Needed::Lazy => "lazy map",
+        })
+    }
 }
 
 /// Damage found on the device: what, where and whose.
@@ -168,6 +209,16 @@ pub enum Corrupt {
         /// Place.
         addr: FragAddr,
     },
+    /// The part of the lazy map cannot be read that says where the newest content is.
+    #[error(
+        "unit {unit} of inode {ino} may have a newer image, but that part of the lazy map cannot be read"
+    )]
+    Doubtful {
+        /// File.
+        ino: Ino,
+        /// 4 KiB unit in the file.
+        unit: u64,
+    },
     /// Something must exist by the format's rules and does not.
     #[error("inode {ino}: {what} is missing")]
     Missing {
@@ -221,6 +272,7 @@ impl Error {
             Error::CrossDevice => 18,
             Error::Unsupported => 95,
             Error::Corrupt(_)
+            | Error::Map { .. }
             | Error::Device(_)
             | Error::Unwritten(_)
             | Error::Log(_)

@@ -143,13 +143,13 @@ fn select(
     ): (Range<u64>, usize),
     wanted: impl Fn(&FileExtent) -> bool,
 ) -> Result<Vec<FileExtent>, Stop> {
-    match &inode.body {
+    let found = match &inode.body {
         Body::Extents(extents) => {
             for extent in extents {
                 sound(inode, extent, geometry)?;
             }
             let overlapping = extents.iter().filter(|e| wanted(e));
-            Ok(overlapping.take(max).copied().collect())
+            overlapping.take(max).copied().collect()
         }
         Body::ExtentTree(root) => {
             let tree = tree(inode);
@@ -170,11 +170,20 @@ fn select(
                 ControlFlow::Continue(())
             })?;
             match bad {
-                Some(stop) => Err(stop),
-                None => Ok(found),
+                Some(stop) => return Err(stop),
+                None => found,
             }
         }
-        _ => Ok(Vec::new()),
+        _ => Vec::new(),
+    };
+    // Images settle at these homes.
+    let stray = |extent: &&FileExtent| !blocks.gives(extent.pointer.extent());
+    match found.iter().find(stray) {
+        Some(stray) => {
+            let (addr, ino) = (stray.pointer.addr, inode.ino);
+            Err(Corrupt::Pointer { addr, ino }.into())
+        }
+        None => Ok(found),
     }
 }
 

@@ -154,6 +154,9 @@ impl Core {
         for (unit, home) in wanted {
             let (addr, crc) = match self.maps.lazy_map.get(&home) {
                 Some(entry) => (entry.image, entry.crc),
+                None if self.maps.doubt.covers(home, ino, unit) => {
+                    return Err(Corrupt::Doubtful { ino, unit }.into());
+                }
                 None => {
                     let key = unit / CRC_UNITS;
                     if run.as_ref().is_none_or(|(of, _)| *of != key) {

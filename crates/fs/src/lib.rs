@@ -11,6 +11,7 @@ mod blocks;
 mod commit;
 mod core;
 mod dir;
+mod doubt;
 pub mod env;
 pub mod error;
 mod extents;
@@ -38,7 +39,7 @@ mod writeback;
 mod xattrs;
 
 pub use env::{Clock, Env, ManualClock, SystemClock};
-pub use error::{Corrupt, Error};
+pub use error::{Corrupt, Error, Needed};
 pub use grow::grow;
 pub use loamfs_format::inode::ROOT_INO;
 pub use loamfs_format::{GroupNo, Ino};

@@ -102,9 +102,13 @@ impl Core {
         let dirty = changed || node.dirty && matches!(body, Body::Inline(_));
         Ok(match body {
             _ if dirty => Place::Memory,
-            Body::Small(pointer) => Place::Log(self.geometry.byte_offset(pointer.addr)),
+            Body::Small(pointer) => {
+                self.blocks.check(&pointer, ino)?;
+                Place::Log(self.geometry.byte_offset(pointer.addr))
+            }
             Body::Inline(_) => {
                 let entry = self.maps.ifile_entry(&mut self.blocks, block_of(ino))?;
+                self.blocks.check(&entry.pointer, ino)?;
                 let missing = Corrupt::Missing {
                     ino,
                     what: "its place in the inode block",

@@ -4,7 +4,8 @@
 //! and only a checkpoint changes the trees.
 
 use crate::blocks::{Blocks, Missed, Stop};
-use crate::error::Corrupt;
+use crate::doubt::Doubt;
+use crate::error::{Corrupt, Needed};
 use crate::tree::{Aggregate, Tree};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS};
 use loamfs_format::ifile::IfileEntry;
@@ -67,6 +68,8 @@ pub(crate) struct Maps {
     pub ifile_overlay: BTreeMap<InodeBlockNo, IfileEntry>,
     /// The whole lazy map: settling keeps it small.
     pub lazy_map: BTreeMap<FragAddr, LazyEntry>,
+    /// What of it could not be read.
+    pub doubt: Doubt,
     /// Nodes that the next checkpoint writes anew because their place is wanted: kind, and a key below them.
     pub moving: BTreeSet<(BlockKind, u64)>,
     /// Keys of the lazy map that changed since the last checkpoint.
@@ -221,8 +224,10 @@ impl Maps {
             })?;
         }
         for key in space.dirty_chunks() {
-            missed.note(BITMAP.prepare_put(&self.bitmap, blocks, key))?;
-            missed.note(BITMAP.prepare_remove(&self.bitmap, blocks, key))?;
+            let put = BITMAP.prepare_put(&self.bitmap, blocks, key);
+            missed.note(put.map_err(|stop| stop.of(Needed::Bitmap)))?;
+            let remove = BITMAP.prepare_remove(&self.bitmap, blocks, key);
+            missed.note(remove.map_err(|stop| stop.of(Needed::Bitmap)))?;
         }
         for (kind, key) in &self.moving {
             let found = self.roots().into_iter().find(|(t, _)| t.kind == *kind);

@@ -360,7 +360,7 @@ impl Core {
 
     /// An image moves within the log; it settles in its own time.
     fn move_image(&mut self, ino: Ino, unit: u64, at: FragAddr) -> Result<(), Stop> {
-        let Some((_, home)) = self.homes(ino, unit, unit + 1)?.pop() else {
+        let Some((_, home)) = self.homes(ino, unit, unit.saturating_add(1))?.pop() else {
             return Ok(());
         };
         let here = self
@@ -386,7 +386,8 @@ impl Core {
     fn units_at(&mut self, ino: Ino, piece: Extent, first: u64) -> Result<Vec<u64>, Stop> {
         let per_block = self.geometry.block_units();
         let count = piece.frags.div_ceil(self.geometry.block_frags());
-        let said = first * per_block..(first + count) * per_block;
+        let end = first.saturating_add(count);
+        let said = first.saturating_mul(per_block)..end.saturating_mul(per_block);
         let mut homes = self.homes(ino, said.start, said.end)?;
         homes.retain(|(_, home)| piece.contains(*home));
         let found = homes.len() as u64 * self.geometry.unit_frags();
@@ -412,7 +413,8 @@ impl Core {
         let block_frags = self.geometry.block_frags();
         let start = extent.start.max(range.start);
         let end = extent.end().min(range.end());
-        let first = block + (start.0 - extent.start.0) / block_frags;
+        let ahead = start.0.saturating_sub(extent.start.0) / block_frags;
+        let first = block.saturating_add(ahead);
         let piece = Extent::new(start, end.0.saturating_sub(start.0));
         let (mut units, mut missed) = (Vec::new(), Missed::default());
         for unit in self.units_at(ino, piece, first)? {

@@ -1,29 +1,32 @@
 //! Opening a volume: the last checkpoint's maps, then every adopted summary, record by record (H16, L9; rule 4).
 
 use crate::atime::waiting::Atimes;
-use crate::blocks::{Blocks, Fetch, Pins, Stop};
+use crate::blocks::{Blocks, Damage, Fetch, Pins, Stop};
 use crate::core::Core;
+use crate::doubt::Doubt;
 use crate::env::{Env, Random};
-use crate::error::{Corrupt, Error};
+use crate::error::{Corrupt, Error, Needed};
 use crate::inodes::Inodes;
-use crate::maps::{GROUP, LAZY, Maps};
+use crate::maps::{GROUP, LAZY, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::reader::{Reader, fetch_into};
 use crate::shares::Shares;
+use crate::tree::Tree;
 use loamfs_device::Device;
-use loamfs_format::group::GroupDesc;
-use loamfs_format::maps::LazyEntry;
+use loamfs_format::group::{GroupDesc, Role};
+use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::mutant;
+use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Record, SegmentKind};
 use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
-use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
 use loamfs_log::chain::{self, Chain, Link};
 use loamfs_log::superblocks;
 use loamfs_log::writer::{LogWriter, Tail};
-use loamfs_space::{Owner, Space, Wait};
+use loamfs_space::{Owner, Space, SpaceError, Wait};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Most links of an inode, as the format has it.
@@ -70,7 +73,7 @@ pub(crate) fn open(
     let blocks = settings.shares.blocks();
     let windows = settings.shares.windows(blocks as u64);
     let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
-    let mut blocks = Blocks::new(sb.uuid, &sb.geometry, blocks);
+    let mut blocks = Blocks::new(sb.uuid, &sb.geometry, sb.reserved_extents(), blocks);
     let mut maps = Maps::default();
     let base = &chain.links[chain.base];
     for kind in crate::commit::MAPS.map(|tree| tree.kind) {
@@ -85,8 +88,9 @@ pub(crate) fn open(
             *slot = root;
         }
     }
-    let descs = read_groups(&reader, &mut blocks, &maps)?;
-    maps.lazy_map = read_lazy(&reader, &mut blocks, &maps, &sb)?;
+    let read_only = settings.read_only;
+    let descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
+    read_lazy(&reader, &mut blocks, &mut maps, &sb, read_only)?;
     let older = copies.older.as_ref();
     let differ = older.is_some_and(|o| !same_volume(o, &copies.newest));
     // A volume of an older program gets what tells rot from the log's end.
@@ -282,13 +286,25 @@ impl Core {
         for record in link.records.iter() {
             if let Record::Held(extent, wait) = record {
                 self.check_extent(extent)?;
-                self.space.replay_held(extent, wait)?;
+                let held = self.space.replay_held(extent, wait);
+                self.counted(held)?;
             }
         }
         for record in link.records.iter() {
             self.replay_record(ssn, &record)?;
         }
         Ok(())
+    }
+
+    /// What space was told. Who only reads does without it, whatever the groups' descriptors hold.
+    fn counted(&self, told: Result<(), SpaceError>) -> Result<(), Error> {
+        match told {
+            Err(error) if self.read_only => {
+                tracing::debug!(%error, "groups and log contradict each other");
+                Ok(())
+            }
+            told => Ok(told?),
+        }
     }
 
     fn check_extent(&self, extent: Extent) -> Result<(), Corrupt> {
@@ -312,30 +328,36 @@ impl Core {
                     ino: a.ino,
                     logical: a.logical,
                 };
-                self.space.replay_allocate(a.extent, owner)?;
+                let allocated = self.space.replay_allocate(a.extent, owner);
+                self.counted(allocated)?;
+                self.maps.doubt.clear(a.extent);
                 if a.kind == BlockKind::Summary && a.logical == ssn.0 {
                     self.summaries.push(a.extent);
                 }
             }
             Record::Free(extent) => {
                 self.check_extent(*extent)?;
-                self.space.replay_free(*extent, Wait::Durable(ssn))?;
+                let freed = self.space.replay_free(*extent, Wait::Durable(ssn));
+                self.counted(freed)?;
             }
             Record::Retire(extent) => {
                 self.check_extent(*extent)?;
-                self.space.replay_free(*extent, Wait::Checkpoint(ssn))?;
+                let retired = self.space.replay_free(*extent, Wait::Checkpoint(ssn));
+                self.counted(retired)?;
             }
             Record::Ifile(block, entry) => {
                 self.maps.ifile_overlay.insert(*block, *entry);
             }
             Record::Image(home, entry) => {
                 let unit = self.geometry.unit_frags();
+                self.maps.doubt.clear(Extent::new(*home, unit));
                 self.check_extent(Extent::new(*home, unit))?;
                 self.check_extent(Extent::new(entry.image, unit))?;
                 self.maps.lazy_map.insert(*home, *entry);
                 self.maps.lazy_dirty.insert(*home);
             }
             Record::Revoke(extent) => {
+                self.maps.doubt.clear(*extent);
                 let homes: Vec<FragAddr> = self
                     .maps
                     .lazy_map
@@ -348,6 +370,8 @@ impl Core {
                 }
             }
             Record::Settled { home, image } => {
+                let unit = self.geometry.unit_frags();
+                self.maps.doubt.clear(Extent::new(*home, unit));
                 if self
                     .maps
                     .lazy_map
@@ -358,7 +382,10 @@ impl Core {
                     self.maps.lazy_dirty.insert(*home);
                 }
             }
-            Record::Role(group, role) => self.space.replay_role(*group, *role)?,
+            Record::Role(group, role) => {
+                let given = self.space.replay_role(*group, *role);
+                self.counted(given)?;
+            }
             Record::Anchored(group, delta) => self.space.anchored(*group, *delta),
             Record::Root(..) | Record::Held(..) => {}
         }
@@ -366,7 +393,7 @@ impl Core {
     }
 }
 
-/// Runs something over a map's tree, reading what is missing.
+/// Runs something over a map's tree, reading what is missing. What cannot be read stops it only when it asks again.
 fn with_tree<T>(
     reader: &Reader,
     blocks: &mut Blocks,
@@ -380,46 +407,115 @@ fn with_tree<T>(
             Err(_) => {
                 let wanted = std::mem::take(&mut blocks.wanted);
                 let take = |fetch: &Fetch, bytes: &[u8]| blocks.fetched(fetch, bytes, &mut pins);
-                let mut failed = fetch_into(reader, &wanted, take);
-                if let Some((_, error)) = failed.pop() {
-                    break Err(error);
-                }
+                let failed = fetch_into(reader, &wanted, take).into_iter();
+                let asked = Ssn(0);
+                blocks.damaged.extend(failed.map(|(fetch, error)| Damage {
+                    fetch,
+                    error,
+                    asked,
+                }));
             }
         }
     };
+    blocks.wanted.clear();
+    blocks.damaged.clear();
     blocks.unpin(pins);
     result
 }
 
+/// What could be read of a map, and what could not: keys, and why.
+struct Found<T> {
+    entries: Vec<(u64, T)>,
+    lost: Vec<(Range<u64>, Error)>,
+}
+
+impl<T> Found<T> {
+    /// The entries, if these are all.
+    fn whole(self) -> Result<Vec<(u64, T)>, Error> {
+        match self.lost.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(self.entries),
+        }
+    }
+}
+
+/// Reads a whole map, around what cannot be read.
+fn read_around<T>(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    (tree, root, map): (Tree, &TreeRoot, &'static str),
+    decode: impl Fn(u64, &[u8]) -> Option<T>,
+) -> Result<Found<T>, Error> {
+    with_tree(reader, blocks, |blocks| {
+        let (mut entries, mut bad, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let mut missing = false;
+        tree.scan_around(
+            root,
+            blocks,
+            |key, value| match decode(key, value) {
+                Some(entry) => entries.push((key, entry)),
+                None => {
+                    let error = Corrupt::MapEntry { map, key };
+                    bad.push((key..key.saturating_add(1), error.into()));
+                }
+            },
+            |range, stop| match stop {
+                Stop::Failed(error) => lost.push((range, error)),
+                _ => missing = true,
+            },
+        );
+        if missing {
+            return Err(Stop::Missing);
+        }
+        lost.append(&mut bad);
+        Ok(Found { entries, lost })
+    })
+}
+
+/// The groups' descriptors. Who only reads needs none of them: groups of which nothing is known count as full.
 fn read_groups(
     reader: &Reader,
     blocks: &mut Blocks,
     maps: &Maps,
+    geometry: &Geometry,
+    read_only: bool,
 ) -> Result<Vec<(GroupNo, GroupDesc)>, Error> {
-    with_tree(reader, blocks, |blocks| {
-        let mut descs = Vec::new();
-        let mut bad = None;
-        GROUP.prepare_scan(&maps.group, blocks, 0, u64::MAX, usize::MAX)?;
-        let _ = GROUP.scan(&maps.group, blocks, 0, |key, value| {
-            match (u32::try_from(key), GroupDesc::decode(value)) {
-                (Ok(group), Some(desc)) => descs.push((GroupNo(group), desc)),
-                _ => bad = Some(key),
-            }
-            ControlFlow::Continue(())
-        })?;
-        match bad {
-            Some(key) => Err(Corrupt::MapEntry { map: "group", key }.into()),
-            None => Ok(descs),
+    let map = (GROUP, &maps.group, "group");
+    let decode = |key, value: &[u8]| Some((u32::try_from(key).ok()?, GroupDesc::decode(value)?));
+    let found = read_around(reader, blocks, map, decode)?;
+    let mut unknown = Vec::new();
+    if read_only {
+        for (range, error) in &found.lost {
+            tracing::error!(%error, "some groups' descriptors cannot be read");
+            let end = range.end.min(geometry.groups().into());
+            unknown.extend(range.start..end);
         }
-    })
+    }
+    let known = match read_only {
+        true => found.entries,
+        false => found.whole().map_err(|cause| Needed::Group.fails(cause))?,
+    };
+    let full = GroupDesc {
+        role: Role::Log,
+        used: u64::MAX,
+        ..GroupDesc::default()
+    };
+    let unknown = unknown
+        .into_iter()
+        .filter_map(|group| u32::try_from(group).ok());
+    let known = known.into_iter().map(|(_, (group, desc))| (group, desc));
+    let all = known.chain(unknown.map(|group| (group, full)));
+    Ok(all.map(|(group, desc)| (GroupNo(group), desc)).collect())
 }
 
+/// Brings the lazy map into memory. Who only reads goes on with what is left of it.
 fn read_lazy(
     reader: &Reader,
     blocks: &mut Blocks,
-    maps: &Maps,
+    maps: &mut Maps,
     sb: &Superblock,
-) -> Result<BTreeMap<FragAddr, LazyEntry>, Error> {
+    read_only: bool,
+) -> Result<(), Error> {
     let unit = sb.geometry.unit_frags();
     // Settling writes to what the map names.
     let gives = |home: u64, entry: &LazyEntry| {
@@ -427,20 +523,60 @@ fn read_lazy(
             .iter()
             .all(|at| sb.gives(Extent::new(*at, unit)))
     };
-    with_tree(reader, blocks, |blocks| {
-        let mut map = BTreeMap::new();
-        let mut bad = None;
-        LAZY.prepare_scan(&maps.lazy, blocks, 0, u64::MAX, usize::MAX)?;
-        let _ = LAZY.scan(&maps.lazy, blocks, 0, |key, value| {
-            match LazyEntry::decode(value) {
-                Some(entry) if gives(key, &entry) => drop(map.insert(FragAddr(key), entry)),
-                _ => bad = Some(key),
-            }
-            ControlFlow::Continue(())
-        })?;
-        match bad {
-            Some(key) => Err(Corrupt::MapEntry { map: "lazy", key }.into()),
-            None => Ok(map),
+    let decode = |home, value: &[u8]| LazyEntry::decode(value).filter(|entry| gives(home, entry));
+    let found = read_around(reader, blocks, (LAZY, &maps.lazy, "lazy"), decode)?;
+    if !read_only {
+        let entries = found
+            .whole()
+            .map_err(|cause| Needed::Lazy.fails(cause))?
+            .into_iter();
+        maps.lazy_map = entries
+            .map(|(home, entry)| (FragAddr(home), entry))
+            .collect();
+        return Ok(());
+    }
+    if !found.lost.is_empty() {
+        for (_, error) in &found.lost {
+            tracing::error!(%error, "a part of the lazy map cannot be read");
         }
-    })
+        let images = read_images(reader, blocks, maps, &sb.geometry);
+        let images = images.inspect_err(|error| {
+            tracing::error!(%error, "nor can all owner records, so that nobody knows which units have images");
+        });
+        maps.doubt = Doubt::new(found.lost.into_iter().map(|(range, _)| range), images.ok());
+    }
+    let entries = found.entries.into_iter();
+    maps.lazy_map = entries
+        .map(|(home, entry)| (FragAddr(home), entry))
+        .collect();
+    Ok(())
+}
+
+/// The units of which owner records name images, by file.
+fn read_images(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    maps: &Maps,
+    geometry: &Geometry,
+) -> Result<BTreeMap<Ino, Vec<Range<u64>>>, Error> {
+    let mut images: BTreeMap<Ino, Vec<Range<u64>>> = BTreeMap::new();
+    let mut from = Some(0);
+    // Leaf by leaf: there may be more of them than memory holds.
+    while let Some(start) = from {
+        let leaf = with_tree(reader, blocks, |blocks| {
+            OWNER.descend(&maps.owner, blocks, start, |_| true)
+        })?;
+        for (key, value) in leaf.iter().flat_map(|leaf| leaf.page.iter()) {
+            let map = "owner";
+            let record = OwnerRecord::decode(value).ok_or(Corrupt::MapEntry { map, key })?;
+            if record.kind == BlockKind::Image {
+                let units = u64::from(record.frags).div_ceil(geometry.unit_frags());
+                let end = record.logical.saturating_add(units);
+                let ranges = images.entry(record.ino).or_default();
+                ranges.push(record.logical..end);
+            }
+        }
+        from = leaf.and_then(|leaf| leaf.end);
+    }
+    Ok(images)
 }

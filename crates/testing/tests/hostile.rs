@@ -8,7 +8,7 @@ use std::time::Duration;
 use loamfs_device::{Image, MemoryDevice};
 use loamfs_format::inode::{self, Inode, ROOT_INO};
 use loamfs_format::{BlockKind, Ino};
-use loamfs_fs::{Env, Error, OpenOptions, Volume};
+use loamfs_fs::{Env, Error, OpenOptions, Volume, Wait};
 use loamfs_testing::golden::ALL;
 use loamfs_testing::hostile::anatomy::{Anatomy, Part};
 use loamfs_testing::hostile::campaign::Campaign;
@@ -194,4 +194,56 @@ fn an_entry_with_a_key_that_no_name_has_is_damage() {
     let dir = change_inode(&mut anatomy, "moved-directory", BODY, &[0xff; 8]);
     let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
     assert_eq!(count(&volume, dir), Err(5));
+}
+
+/// Where the superblocks stand.
+fn copies(anatomy: &Anatomy) -> Vec<u64> {
+    let sites = anatomy.sites.iter();
+    let copies = sites.filter(|site| site.part == Part::Superblock);
+    copies.map(|site| site.offset).collect()
+}
+
+/// Its units once got images, which settled there.
+#[test]
+fn a_file_whose_home_is_a_superblock_is_damaged() {
+    const FRAG: u64 = 1024;
+    const BLOCK_FRAGS: u64 = 16;
+    for copy in copies(&anatomy("sound")) {
+        let mut anatomy = anatomy("sound");
+        let home = copy / FRAG / BLOCK_FRAGS * BLOCK_FRAGS;
+        let bytes = home.to_le_bytes();
+        let ino = change_inode(&mut anatomy, "files/of-100000", BODY + 8, &bytes);
+        let device = Arc::new(MemoryDevice::from_image(anatomy.sealed().unwrap()));
+        let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(1)).unwrap();
+        let unit = [7; 4096];
+        assert_eq!(volume.read(ino, 0, 10).unwrap_err().errno(), 5);
+        volume.write(ino, 0, &unit).unwrap();
+        assert_eq!(volume.fsync(ino, false).unwrap_err().errno(), 5);
+        // Others go on.
+        let other = find(&volume, "files/sparse");
+        volume.write(other, 3 << 20, &unit).unwrap();
+        volume.fsync(other, false).unwrap();
+        let all = volume.commit(Wait::Durable);
+        assert_eq!(all.unwrap_err().errno(), 5);
+        volume.settle(64).unwrap();
+        let mut there = [0; 4096];
+        device.image().read(copy, &mut there).unwrap();
+        assert!(there != unit, "the superblock at {copy} was written over");
+    }
+}
+
+/// Nobody could write the volume any more once it was freed.
+#[test]
+fn content_that_is_nowhere_can_be_removed() {
+    for addr in [0x40, u64::MAX, u64::MAX / 1024, 1 << 40] {
+        let mut anatomy = anatomy("sound");
+        let ino = change_inode(&mut anatomy, "files/of-16384", BODY, &addr.to_le_bytes());
+        let volume = open(&anatomy.sealed().unwrap(), false).unwrap();
+        assert_eq!(volume.read(ino, 0, 10).unwrap_err().errno(), 5);
+        assert_eq!(volume.map(ino, 0).unwrap_err().errno(), 5);
+        let files = find(&volume, "files");
+        volume.unlink(files, b"of-16384").unwrap();
+        volume.tick().unwrap();
+        volume.close().unwrap();
+    }
 }

@@ -63,26 +63,6 @@ impl Tree {
         result
     }
 
-    /// Reads up to `max_leaves` leaves that may hold keys in `from ..= to`, from the lowest on, for a scan. Asks for
-    /// all that it comes to know of before it stops, so that a driver can read them in one batch.
-    ///
-    /// # Errors
-    /// The store's stop.
-    pub fn prepare_scan<R: NodeReader>(
-        &self,
-        root: &TreeRoot,
-        store: &mut R,
-        from: u64,
-        to: u64,
-        max_leaves: usize,
-    ) -> Result<(), R::Stop> {
-        let mut leaves = max_leaves;
-        match Place::root(root) {
-            Some(place) => self.touch(store, &place, (from, to), Direction::Up, &mut leaves),
-            None => Ok(()),
-        }
-    }
-
     /// Reads what [`Tree::trim_step`] with the same arguments needs. Asks for all that it comes to know of before it
     /// stops.
     ///
@@ -97,13 +77,7 @@ impl Tree {
     ) -> Result<(), R::Stop> {
         let mut leaves = max_leaves;
         match Place::root(root) {
-            Some(place) => self.touch(
-                store,
-                &place,
-                (from, u64::MAX),
-                Direction::Down,
-                &mut leaves,
-            ),
+            Some(place) => self.touch(store, &place, from, &mut leaves),
             None => Ok(()),
         }
     }
@@ -112,8 +86,7 @@ impl Tree {
         &self,
         store: &mut R,
         place: &Place,
-        (from, to): (u64, u64),
-        direction: Direction,
+        from: u64,
         leaves: &mut usize,
     ) -> Result<(), R::Stop> {
         let page = match self.load(store, place) {
@@ -128,26 +101,14 @@ impl Tree {
             *leaves = leaves.saturating_sub(1);
             return Ok(());
         }
-        let (first, last) = (page.floor(from).unwrap_or(0), page.floor(to).unwrap_or(0));
         let mut result = Ok(());
-        for turn in 0..=last.saturating_sub(first) {
+        for index in (page.floor(from).unwrap_or(0)..page.count()).rev() {
             if *leaves == 0 {
                 break;
             }
-            let index = match direction {
-                Direction::Up => first + turn,
-                Direction::Down => last - turn,
-            };
             let child = self.child(store, place, &page, index)?;
-            result = result.and(self.touch(store, &child, (from, to), direction, leaves));
+            result = result.and(self.touch(store, &child, from, leaves));
         }
         result
     }
-}
-
-/// Which leaves of a range come first.
-#[derive(Clone, Copy)]
-enum Direction {
-    Up,
-    Down,
 }

@@ -5,7 +5,7 @@ use super::{NodeReader, Place, Tree};
 use loamfs_format::Identity;
 use loamfs_format::Pointer;
 use loamfs_format::node::{Page, TreeRoot};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// An entry of a tree; holds on to its leaf.
@@ -154,6 +154,49 @@ impl Tree {
                 None => ON,
             },
         )
+    }
+
+    /// Visits the entries of all leaves that can be had, by rising keys, and tells what keys belong to those that cannot,
+    /// and the store's stop. Goes on in any case, so that all that is missing is asked for at once.
+    pub fn scan_around<R: NodeReader>(
+        &self,
+        root: &TreeRoot,
+        store: &mut R,
+        mut visit: impl FnMut(u64, &[u8]),
+        mut lost: impl FnMut(Range<u64>, R::Stop),
+    ) {
+        if let Some(place) = Place::root(root) {
+            self.around(store, &place, &mut visit, &mut lost);
+        }
+    }
+
+    fn around<R: NodeReader>(
+        &self,
+        store: &mut R,
+        place: &Place,
+        visit: &mut impl FnMut(u64, &[u8]),
+        lost: &mut impl FnMut(Range<u64>, R::Stop),
+    ) {
+        let page = match self.load(store, place) {
+            Ok(page) => page,
+            // No map has the highest key of all.
+            Err(stop) => return lost(place.low..place.end.unwrap_or(u64::MAX), stop),
+        };
+        if place.level == 0 {
+            page.iter().for_each(|(key, value)| visit(key, value));
+            return;
+        }
+        for index in 0..page.count() {
+            match self.child(store, place, &page, index) {
+                Ok(child) => self.around(store, &child, visit, lost),
+                Err(stop) => {
+                    let key = |index| page.key(index);
+                    let low = key(index).unwrap_or(place.low);
+                    let end = key(index + 1).or(place.end).unwrap_or(u64::MAX);
+                    lost(low..end, stop);
+                }
+            }
+        }
     }
 
     /// The first leaf that may hold keys not below `from` and whose aggregate is `wanted`. Subtrees whose aggregate

@@ -775,7 +775,7 @@ fn leaves_are_dropped_unread() {
 }
 
 #[test]
-fn a_scan_can_be_prepared_in_batches() {
+fn a_scan_goes_around_what_is_missing_and_asks_for_all_of_it_at_once() {
     let mut pair = Pair::new(6);
     for key in 0..3000 {
         pair.put(key, vec![1; 100]);
@@ -783,29 +783,32 @@ fn a_scan_can_be_prepared_in_batches() {
     pair.seal();
     pair.store.cache.clear();
     let root = pair.root;
-    let (_, rounds) = pair
-        .store
-        .drive(|store| TREE.prepare_scan(&root, store, 100, 1000, usize::MAX));
+    let keys = |store: &mut MemoryStore| {
+        let (mut keys, mut lost) = (Vec::new(), Vec::new());
+        TREE.scan_around(
+            &root,
+            store,
+            |key, _| keys.push(key),
+            |range, stop| lost.push((range, stop)),
+        );
+        (keys, lost)
+    };
+    let (_, rounds) = pair.store.drive(|store| match keys(store) {
+        (_, lost) if lost.is_empty() => Ok(()),
+        (_, lost) => Err(lost[0].1),
+    });
     assert_eq!(rounds, usize::from(root.level) + 1);
-    let mut count = 0;
-    let _ = TREE
-        .scan(&root, &mut pair.store, 100, |key, _| {
-            count += 1;
-            if key < 1000 {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        })
-        .unwrap();
-    assert_eq!(count, 901);
-    pair.store.cache.clear();
-    let root_only = pair
-        .store
-        .drive(|store| TREE.prepare_scan(&root, store, 100, 1000, 5))
-        .1;
-    assert_eq!(root_only, usize::from(root.level) + 1);
-    assert_eq!(pair.store.cache.len(), 5 + usize::from(root.level));
+    let all: Vec<u64> = (0..3000).collect();
+    assert_eq!(keys(&mut pair.store).0, all);
+    // Without one leaf, its keys are missing, and no others.
+    let leaf = TREE.locate(&root, &mut pair.store, 0, 0).unwrap().unwrap();
+    pair.store.cache.remove(&leaf.addr);
+    let (found, lost) = keys(&mut pair.store);
+    assert_eq!(lost.len(), 1);
+    assert_eq!(lost[0].0.start, 0);
+    assert!(lost[0].0.end > 0);
+    let rest: Vec<u64> = (lost[0].0.end..3000).collect();
+    assert_eq!(found, rest);
 }
 
 #[test]
@@ -985,9 +988,7 @@ fn damaged_trees_neither_panic_nor_hang() {
                 3 => TREE.next(&root, &mut store, key).is_err(),
                 4 => TREE.prev(&root, &mut store, key).is_err(),
                 5 => TREE.descend(&root, &mut store, key, |a| a[1] > 1).is_err(),
-                6 => TREE
-                    .prepare_scan(&root, &mut store, key, key + 500, 9)
-                    .is_err(),
+                6 => TREE.prepare_trim(&root, &mut store, key, 9).is_err(),
                 _ if random.one_in(300) => {
                     let _ = TREE.trim_step(&mut root, &mut store, key, 3, |_, _| ());
                     false

@@ -4,7 +4,7 @@
 use super::Volume;
 use crate::blocks::{Damage, Fetch, Pins, Stop};
 use crate::core::Core;
-use crate::error::Error;
+use crate::error::{Error, Needed};
 use crate::reader::fetch_into;
 use loamfs_format::{GroupNo, Ssn, mutant};
 
@@ -155,7 +155,8 @@ impl Volume {
             self.step(|core| {
                 let chunks = core
                     .maps
-                    .group_chunks(&mut core.blocks, &core.geometry, *group)?;
+                    .group_chunks(&mut core.blocks, &core.geometry, *group)
+                    .map_err(|stop| stop.of(Needed::Bitmap))?;
                 Ok(core.space.load(*group, chunks)?)
             })?;
         }

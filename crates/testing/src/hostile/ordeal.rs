@@ -1,12 +1,13 @@
 //! Everything that is done with a volume, done with one that lies. Errors are fine; panics, hangs and endless answers
 //! are not.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use loamfs_check::{Options, Plan, Report, check, dump};
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::inode::{ROOT_INO, mode};
-use loamfs_format::{FragAddr, Ino, InodeBlockNo, ifile};
+use loamfs_format::{Extent, FragAddr, Ino, InodeBlockNo, ifile};
 use loamfs_fs::{Env, NewInode, OpenOptions, RenameFlags, Repairs, SetAttr, Volume, XattrMode};
 
 use super::mutate::Mutant;
@@ -22,12 +23,14 @@ const NEW: NewInode = NewInode::of_mode(0o755);
 /// Does everything with the volume.
 ///
 /// # Panics
-/// When something that must end goes on and on; and when the code under test does.
+/// When a write reaches the boot area or a superblock, or leaves the device; when something that must end goes on and on; and when the code under test does.
 pub fn suffer(mutant: &Mutant) {
-    let fork = || -> Arc<dyn Device> {
+    let stretched = || {
         let device = MemoryDevice::from_image(mutant.image.clone()).with_sector_size(512);
-        Arc::new(Stretched::new(device, mutant.size))
+        Stretched::new(device, mutant.size)
     };
+    let kept = kept(&stretched());
+    let fork = || -> Arc<dyn Device> { Arc::new(stretched().keeping(kept.clone())) };
     let device = fork();
     let report = checked(device.as_ref());
     dumped(device.as_ref());
@@ -35,6 +38,18 @@ pub fn suffer(mutant: &Mutant) {
     // On a device of its own each, as both write.
     written(&fork());
     repaired(&fork(), &report.plan);
+}
+
+/// The bytes of the boot area and the superblocks of what a device holds.
+fn kept(device: &dyn Device) -> Vec<Range<u64>> {
+    let Ok(volume) = loamfs_check::Volume::open(device) else {
+        return Vec::new();
+    };
+    let geometry = volume.geometry();
+    let bytes =
+        |extent: &Extent| geometry.byte_offset(extent.start)..geometry.byte_offset(extent.end());
+    let copies = volume.superblock().copy_extents();
+    copies.iter().map(bytes).collect()
 }
 
 fn checked(device: &dyn Device) -> Report {

@@ -27,7 +27,7 @@ impl Volume {
     fn new() -> Volume {
         Volume {
             maps: Maps::default(),
-            blocks: Blocks::new([3; 16], &geometry(), 1 << 20),
+            blocks: Blocks::new([3; 16], &geometry(), Vec::new(), 1 << 20),
             space: Space::new(geometry(), Vec::new()),
             ssn: Ssn(1),
         }

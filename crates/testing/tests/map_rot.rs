@@ -1,0 +1,278 @@
+//! A node of a map rots: what does not need it is read as before, and nothing is ever read wrongly.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use loamfs_device::{Device, Image, MemoryDevice};
+use loamfs_format::{BlockKind, Ino};
+use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
+use loamfs_testing::hostile::anatomy::{Anatomy, Part};
+
+const NEW: NewInode = NewInode::of_mode(0o644);
+const UNIT: usize = 4096;
+/// Units of the large file; every other one of its second half has an image when the volume is closed.
+const UNITS: usize = 512;
+/// Small files: enough for an IFILE of several leaves.
+const SMALL: usize = 4_000;
+
+fn unit(of: usize, version: u8) -> Vec<u8> {
+    (0..UNIT)
+        .map(|i| (i * 7 + of * 31) as u8 ^ version)
+        .collect()
+}
+
+fn has_image(of: usize) -> bool {
+    of >= UNITS / 2 && of.is_multiple_of(2)
+}
+
+/// What the unit holds that was written last before the volume was closed.
+fn newest(of: usize) -> Vec<u8> {
+    unit(of, u8::from(has_image(of)))
+}
+
+/// A volume of which a map rots.
+struct Sample {
+    device: Arc<MemoryDevice>,
+    large: Ino,
+    small: Vec<Ino>,
+}
+
+fn options(read_only: bool) -> OpenOptions {
+    OpenOptions {
+        read_only,
+        ..OpenOptions::default()
+    }
+}
+
+impl Sample {
+    fn new() -> Sample {
+        let device = Arc::new(MemoryDevice::new(64 << 20));
+        let shared: Arc<dyn Device> = device.clone();
+        mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(shared, &options(false), Env::fixed(2)).unwrap();
+        let small = (0..SMALL).map(|index| {
+            let name = format!("small{index}");
+            let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+            volume.write(ino, 0, name.as_bytes()).unwrap();
+            ino
+        });
+        let small = small.collect();
+        let large = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+        for of in 0..UNITS {
+            volume
+                .write(large, (of * UNIT) as u64, &unit(of, 0))
+                .unwrap();
+        }
+        volume.fsync(large, false).unwrap();
+        for of in (0..UNITS).filter(|of| has_image(*of)) {
+            volume
+                .write(large, (of * UNIT) as u64, &newest(of))
+                .unwrap();
+        }
+        volume.close().unwrap();
+        drop(volume);
+        Sample {
+            device,
+            large,
+            small,
+        }
+    }
+
+    /// Where the nodes of some kind and level stand.
+    fn nodes(&self, kind: BlockKind, level: u8) -> Vec<u64> {
+        let anatomy = Anatomy::read(self.device.image()).unwrap();
+        let is =
+            |part: &Part| matches!(part, Part::Metadata(i) if i.kind == kind && i.level == level);
+        let found = anatomy.sites.iter().filter(|site| is(&site.part));
+        let found: Vec<u64> = found.map(|site| site.offset).collect();
+        assert!(!found.is_empty(), "no {kind:?} at level {level}");
+        found
+    }
+
+    /// The volume with a bit flipped in each of these nodes.
+    fn rotten(&self, nodes: &[u64]) -> Image {
+        let mut image = self.device.image();
+        for node in nodes {
+            let mut byte = [0];
+            image.read(node + 100, &mut byte).unwrap();
+            image.write(node + 100, &[byte[0] ^ 4]).unwrap();
+        }
+        image
+    }
+
+    /// How many units cannot be read; the others must be right.
+    fn unreadable(&self, volume: &Volume, right: impl Fn(usize) -> Vec<u8>) -> Vec<usize> {
+        let read = |of: &usize| match volume.read(self.large, (of * UNIT) as u64, UNIT) {
+            Ok(bytes) => {
+                assert!(bytes == right(*of), "unit {of} has other data");
+                false
+            }
+            Err(error) => {
+                assert_eq!(error.errno(), 5, "{error}");
+                true
+            }
+        };
+        (0..UNITS).filter(read).collect()
+    }
+
+    /// Small files that cannot be read; the others must be right.
+    fn unreadable_small(&self, volume: &Volume) -> usize {
+        let files = self.small.iter().enumerate();
+        let bad = files.filter(|(index, ino)| match volume.read(**ino, 0, 100) {
+            Ok(bytes) => {
+                assert_eq!(bytes, format!("small{index}").as_bytes());
+                false
+            }
+            Err(error) => {
+                assert_eq!(error.errno(), 5, "{error}");
+                true
+            }
+        });
+        bad.count()
+    }
+}
+
+fn open(image: Image, read_only: bool) -> Result<Volume, Error> {
+    let device = Arc::new(MemoryDevice::from_image(image));
+    Volume::open(device, &options(read_only), Env::fixed(3))
+}
+
+/// How many names the root has.
+fn names(volume: &Volume) -> usize {
+    // Behind `.` and `..`.
+    let (mut position, mut count) = (2, 0);
+    loop {
+        let batch = volume.readdir(ROOT_INO, position, 1000).unwrap();
+        let Some(last) = batch.last() else {
+            return count;
+        };
+        position = last.next;
+        count += batch.len();
+    }
+}
+
+#[test]
+fn reading_needs_neither_groups_nor_bitmap() {
+    let sample = Sample::new();
+    for kind in [BlockKind::GroupNode, BlockKind::BitmapNode] {
+        let volume = open(sample.rotten(&sample.nodes(kind, 0)), true).unwrap();
+        assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
+        assert_eq!(sample.unreadable_small(&volume), 0);
+        let space = volume.statfs();
+        assert!(space.free <= space.total);
+    }
+}
+
+/// A role that does not exist, with a checksum that is right.
+#[test]
+fn reading_goes_on_whatever_the_groups_hold() {
+    let sample = Sample::new();
+    let mut anatomy = Anatomy::read(sample.device.image()).unwrap();
+    let is = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::GroupNode);
+    let site = anatomy.find(|site| is(&site.part)).unwrap();
+    for value in 1..=3 {
+        anatomy.put(site, 4096 - 32 * value, &[0xff; 32]);
+    }
+    let image = anatomy.sealed().unwrap();
+    let volume = open(image.clone(), true).unwrap();
+    assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
+    let error = open(image, false).unwrap_err();
+    assert_eq!(error.errno(), 5);
+    assert!(error.to_string().contains("group map"), "{error}");
+}
+
+#[test]
+fn a_unit_whose_newest_image_is_unknown_is_an_error() {
+    let sample = Sample::new();
+    let leaves = sample.nodes(BlockKind::LazyNode, 0);
+    assert!(leaves.len() > 1);
+    // Owner records tell which units have images at all.
+    let with_images: Vec<usize> = (0..UNITS).filter(|of| has_image(*of)).collect();
+    let volume = open(sample.rotten(&leaves), true).unwrap();
+    assert_eq!(sample.unreadable(&volume, newest), with_images);
+    assert_eq!(sample.unreadable_small(&volume), 0);
+    // With one leaf gone, only its part is unknown.
+    let volume = open(sample.rotten(&leaves[..1]), true).unwrap();
+    let some = sample.unreadable(&volume, newest).len();
+    assert!(some > 0 && some < with_images.len(), "{some}");
+    // The root hides all of them.
+    let volume = open(sample.rotten(&sample.nodes(BlockKind::LazyNode, 1)), true).unwrap();
+    assert_eq!(sample.unreadable(&volume, newest), with_images);
+    // Without owner records every home may be stale.
+    let mut nodes = sample.nodes(BlockKind::OwnerNode, 0);
+    nodes.extend(&leaves);
+    let volume = open(sample.rotten(&nodes), true).unwrap();
+    let bad = sample.unreadable(&volume, newest);
+    assert!(with_images.iter().all(|of| bad.contains(of)));
+    assert_eq!(sample.unreadable_small(&volume), 0);
+}
+
+/// What the log says behind the checkpoint is known.
+#[test]
+fn images_and_homes_of_later_segments_can_be_read() {
+    let sample = Sample::new();
+    let volume = Volume::open(sample.device.clone(), &options(false), Env::fixed(4)).unwrap();
+    let again = UNITS / 2..UNITS / 2 + 10;
+    for of in again.clone() {
+        volume
+            .write(sample.large, (of * UNIT) as u64, &unit(of, 2))
+            .unwrap();
+    }
+    let fresh = volume.create(ROOT_INO, b"fresh", &NEW).unwrap().ino;
+    let content: Vec<u8> = (0..64).flat_map(|of| unit(of, 3)).collect();
+    volume.write(fresh, 0, &content).unwrap();
+    volume.fsync(fresh, false).unwrap();
+    volume.fsync(sample.large, false).unwrap();
+    volume.commit(Wait::Durable).unwrap();
+    drop(volume);
+    let mut nodes = sample.nodes(BlockKind::LazyNode, 0);
+    for with_owners in [true, false] {
+        if !with_owners {
+            nodes.extend(sample.nodes(BlockKind::OwnerNode, 0));
+        }
+        let volume = open(sample.rotten(&nodes), true).unwrap();
+        let right = |of| match again.contains(&of) {
+            true => unit(of, 2),
+            false => newest(of),
+        };
+        let bad = sample.unreadable(&volume, right);
+        assert!(again.clone().all(|of| !bad.contains(&of)), "{bad:?}");
+        assert!(volume.read(fresh, 0, content.len()).unwrap() == content);
+    }
+}
+
+#[test]
+fn a_node_of_the_ifile_hides_the_inodes_below_it_alone() {
+    let sample = Sample::new();
+    let leaves = sample.nodes(BlockKind::IfileNode, 0);
+    assert!(leaves.len() > 1);
+    let last = &leaves[leaves.len() - 1..];
+    for read_only in [true, false] {
+        let volume = open(sample.rotten(last), read_only).unwrap();
+        let bad = sample.unreadable_small(&volume);
+        assert!(bad > 0 && bad < SMALL, "{bad}");
+        // The directory itself is among the others, with all its names.
+        assert!(volume.lookup(ROOT_INO, b"small0").is_ok());
+        assert_eq!(names(&volume), SMALL + 1);
+    }
+}
+
+#[test]
+fn writing_without_a_map_that_it_needs_is_one_clear_error() {
+    let sample = Sample::new();
+    for (kind, name) in [
+        (BlockKind::GroupNode, "group map"),
+        (BlockKind::LazyNode, "lazy map"),
+        (BlockKind::BitmapNode, "bitmap"),
+    ] {
+        let nodes = sample.nodes(kind, 0);
+        let image = sample.rotten(&nodes);
+        let error = open(image.clone(), false).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.errno(), 5);
+        let frags: Vec<String> = nodes.iter().map(|at| (at / 1024).to_string()).collect();
+        assert!(frags.iter().any(|frag| text.contains(frag)), "{text}");
+        assert!(text.contains(name) && text.contains("-o ro"), "{text}");
+    }
+}
