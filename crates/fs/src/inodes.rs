@@ -8,6 +8,7 @@ use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::{BlockKind, Identity, Ino, InodeBlockNo, Ssn};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 /// An inode in memory. `inode` is its current form; what a segment shows of it may lag behind (rule 3).
@@ -80,7 +81,8 @@ pub(crate) struct InodeBlock {
 /// The inodes in memory.
 #[derive(Default)]
 pub(crate) struct Inodes {
-    pub nodes: HashMap<Ino, Node>,
+    /// Idle ones leave in the order of the map, so that has no chance in it: the same seed gives the same bytes.
+    pub nodes: HashMap<Ino, Node, BuildHasherDefault<DefaultHasher>>,
     /// Inode blocks that are dirty, or loaded by an operation that was about to dirty them.
     pub blocks: BTreeMap<InodeBlockNo, InodeBlock>,
     /// Where each directory's next inode comes from.
