@@ -20,6 +20,7 @@ pub mod busy;
 pub mod campaign;
 pub mod compare;
 pub mod content;
+pub mod crashes;
 pub mod errno;
 pub mod explore;
 pub mod fsx;

@@ -3,8 +3,9 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_check::{Options, Severity, check};
-use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, RecordingDevice};
+use loamfs_device::{Device, IoKind, MemoryDevice, RecordingDevice};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, grow, mkfs};
+use loamfs_testing::crashes::crashes;
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
@@ -73,23 +74,6 @@ fn is_sound(device: &dyn Device) {
     assert!(report.problems.iter().all(sound), "{report}");
 }
 
-/// The states that a crash may leave after `count` events: all is kept, all since the last flush is lost, and of the
-/// last write only the first sector is kept.
-fn crashes(recorder: &RecordingDevice, count: usize) -> Vec<Image> {
-    let events = &recorder.events()[..count];
-    let flushed = events.iter().rposition(|event| *event == Event::Flush);
-    let durable = recorder
-        .image_after(flushed.map_or(0, |at| at + 1))
-        .unwrap();
-    let mut found = vec![recorder.image_after(count).unwrap(), durable];
-    if let Some(Event::Write { offset, data, .. }) = events.last() {
-        let mut torn = recorder.image_after(count - 1).unwrap();
-        torn.write(*offset, &data[..512]).unwrap();
-        found.push(torn);
-    }
-    found
-}
-
 #[test]
 fn every_crash_leaves_the_old_size_or_the_new_one() {
     let (memory, files) = full(OLD_SIZE, NEW_SIZE);
@@ -107,7 +91,7 @@ fn crash_everywhere(memory: MemoryDevice, files: usize) {
     assert_eq!(sizes, (OLD_SIZE, NEW_SIZE));
     let mut seen = [0, 0];
     for count in 0..=recorder.event_count() {
-        for image in crashes(&recorder, count) {
+        for image in crashes(&recorder, count).unwrap() {
             let device = Arc::new(MemoryDevice::from_image(image));
             let volume = open(device.clone(), 4);
             is_whole(&volume, files);
@@ -191,7 +175,7 @@ fn every_crash_leaves_one_label_or_the_other() {
     volume.set_label(b"another").unwrap();
     assert!(volume.set_label(&[b'x'; 65]).is_err());
     for count in 0..=recorder.event_count() {
-        for image in crashes(&recorder, count) {
+        for image in crashes(&recorder, count).unwrap() {
             let volume = open(Arc::new(MemoryDevice::from_image(image)), 4);
             let label = volume.info().label;
             assert!(label == b"grows" || label == b"another");

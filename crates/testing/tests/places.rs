@@ -4,7 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use loamfs_check::{Options, Problem, Severity, check};
-use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, RecordingDevice, write_all};
+use loamfs_device::{Device, Image, IoKind, MemoryDevice, RecordingDevice, write_all};
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Header, Record, SegmentKind};
 use loamfs_format::superblock::{self, PROBES, RO_COMPATIBLE_PLACES, SIZE, Superblock};
@@ -13,6 +13,7 @@ use loamfs_fs::{
     Env, Error, LogError, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, grow, mkfs,
     superblocks,
 };
+use loamfs_testing::crashes::crashes;
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -364,22 +365,6 @@ fn closing_a_volume_reserves_the_places() {
     is_true(&device.image());
 }
 
-/// The states that a crash may leave after `count` events.
-fn crashes(recorder: &RecordingDevice, count: usize) -> Vec<Image> {
-    let events = &recorder.events()[..count];
-    let flushed = events.iter().rposition(|event| *event == Event::Flush);
-    let durable = recorder
-        .image_after(flushed.map_or(0, |at| at + 1))
-        .unwrap();
-    let mut found = vec![recorder.image_after(count).unwrap(), durable];
-    if let Some(Event::Write { offset, data, .. }) = events.last() {
-        let mut torn = recorder.image_after(count - 1).unwrap();
-        torn.write(*offset, &data[..512]).unwrap();
-        found.push(torn);
-    }
-    found
-}
-
 #[test]
 fn every_crash_while_the_places_are_reserved_leaves_all_files() {
     for size in [12 << 20, 40 << 20] {
@@ -394,7 +379,7 @@ fn every_crash_while_the_places_are_reserved_leaves_all_files() {
         drop(volume);
         let mut seen = [0, 0];
         for count in 0..=recorder.event_count() {
-            for image in crashes(&recorder, count) {
+            for image in crashes(&recorder, count).unwrap() {
                 let reserved =
                     PROBES.map(|at| copy_at(&image, at).is_some_and(|sb| sb.reserves_places()));
                 seen[usize::from(reserved.contains(&true))] += 1;
