@@ -17,7 +17,7 @@ CLAIMS ?=
 # More arguments for "make bench" and "make bench-emulated".
 BENCH ?=
 
-.PHONY: help run stop test lint unit smoke fsx stress test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
+.PHONY: help run stop test lint unit smoke fsx brim stress test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -25,6 +25,7 @@ help:
 	@echo "make test   format, lints, documentation, unit tests, and a volume in real use"
 	@echo "make test-posix  the POSIX test suite pjdfstest on a mount, and on ext4 beside it (root)"
 	@echo "make fsx    random work on a mount beside shadow copies, kills between (root); FSX=\"--seed 2 --seconds 600\""
+	@echo "make brim   volumes filled until nothing fits and emptied, in memory, crashes between; BRIM=\"--seed 2 --seconds 600\""
 	@echo "make test-programs  git, rsync, SQLite, PostgreSQL, Samba, NFS and others on a mount (root)"
 	@echo "make stress 64 processes of mixed work for ten minutes, then a check (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
@@ -82,6 +83,10 @@ fsx-program: setup
 
 fsx: build fsx-program
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx $(FSX)
+
+# Volumes filled until ENOSPC and emptied in every order, with crashes between; for example: make brim BRIM="--seconds 3600"
+brim: setup
+	cargo run --release --package loamfs-testing --bin brim -- $(BRIM)
 
 # The suite comes from the Rust registry and stays in the target directory.
 test-posix: build

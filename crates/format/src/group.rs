@@ -66,8 +66,11 @@ pub struct RawGroupDesc {
 }
 
 impl GroupDesc {
-    /// The bytes on disk.
-    pub fn encode(&self) -> [u8; 32] {
+    /// Bytes on disk.
+    pub const SIZE: usize = size_of::<RawGroupDesc>();
+
+    /// The form on disk.
+    pub fn encode(&self) -> [u8; GroupDesc::SIZE] {
         let raw = RawGroupDesc {
             role: self.role as u8,
             mirror_slot: 0,

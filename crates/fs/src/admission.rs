@@ -4,12 +4,16 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::homed::UNIT;
+use crate::reserve::REMOVAL_COST;
 use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::mutant;
 use loamfs_format::summary::EXTENTS_MAX;
 
 /// Bytes freed after which a lost fight for space is worth another one, at most.
 const EXHAUSTED_WORTH: u64 = 1 << 20;
+
+/// Groups whose bitmaps are loaded together, to see what room there is.
+const LOADED_AT_ONCE: usize = 8;
 
 /// What a change of a large file makes at most beside its data, in bytes of the log: nodes of its trees.
 pub(crate) const NODES_COST: u64 = 16 << 10;
@@ -96,15 +100,44 @@ impl Core {
             return Err(Stop::Crowded);
         }
         self.pressed |= bytes > self.homed_max / 4 * 3;
-        if !self.fits_beside(&waiting, log, data) && !mutant::active("undeclared") {
+        if mutant::active("undeclared") {
+            return Ok(());
+        }
+        let dirty = log + self.segment_with(&waiting);
+        if !self.fits_beside(&waiting, log, data)
+            || !self.leaves_room(dirty + self.spare_bytes())?
+        {
             return Err(Stop::Full);
         }
         Ok(())
     }
 
-    /// Admits an operation that gives space back: it may use the reserve.
+    /// Admits an operation that gives space back: it may use the reserve, but for the two checkpoints by which what it
+    /// frees is won.
+    ///
+    /// # Errors
+    /// As [`Core::admit`]; [`Stop::Tight`] when they must come first.
     pub fn admit_removal(&mut self) -> Result<(), Stop> {
-        self.admit_segment(&self.waiting())
+        let waiting = self.waiting();
+        self.admit_segment(&waiting)?;
+        let dirty = REMOVAL_COST + self.segment_with(&waiting);
+        match self.leaves_room(dirty)? {
+            true => Ok(()),
+            false => Err(Stop::Tight),
+        }
+    }
+
+    /// As [`Core::leaves_checkpoints`], with the bitmaps that it takes.
+    fn leaves_room(&mut self, dirty: u64) -> Result<bool, Stop> {
+        let fits = self.leaves_checkpoints(dirty);
+        fits.ok_or_else(|| Stop::Load(self.space.unloaded_log_groups(LOADED_AT_ONCE)))
+    }
+
+    /// Room that others leave to removals besides: so much of it is dirtied before the checkpoints come again.
+    pub(crate) fn spare_bytes(&self) -> u64 {
+        u64::from(self.geometry.segment_max)
+            .min(self.volume_bytes() / 64)
+            .max(2 * REMOVAL_COST)
     }
 
     fn admit_segment(&mut self, waiting: &Waiting) -> Result<(), Stop> {
@@ -237,6 +270,13 @@ impl Core {
             .get_or_insert_with(|| space.log_usable(least))
     }
 
+    /// What is known of the log's room holds no more.
+    pub fn forget_room(&mut self) {
+        self.usable_log = None;
+        self.log_holes = None;
+        self.roomy = None;
+    }
+
     /// Fragments of the smallest hole to be counted on: any block fits into it, and the largest segment or checkpoint
     /// is cut into half the extents that it may have, at most.
     pub fn hole_least(&self) -> u64 {
@@ -280,6 +320,19 @@ impl Core {
     pub fn is_reserve_lost(&mut self) -> bool {
         self.reserve_lost = self.unless_freed(self.reserve_lost);
         self.reserve_lost.is_some()
+    }
+
+    /// Notes that a segment found no place; returns whether that is new.
+    pub fn note_placeless(&mut self) -> bool {
+        let new = !self.is_placeless();
+        self.placeless = Some(self.freed_frags());
+        new
+    }
+
+    /// Whether a segment found no place, and nothing much was freed since: committing again would end as before.
+    pub fn is_placeless(&mut self) -> bool {
+        self.placeless = self.unless_freed(self.placeless);
+        self.placeless.is_some()
     }
 
     /// What was free at a moment, or the least since, unless much more is now.

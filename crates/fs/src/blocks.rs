@@ -26,6 +26,8 @@ pub(crate) enum Stop {
     Full,
     /// Too much is dirty: commit, then try again.
     Crowded,
+    /// What gives space back lacks room for itself and the checkpoints behind it: these come first (rule 10).
+    Tight,
     /// It failed, and changed nothing.
     Failed(Error),
 }

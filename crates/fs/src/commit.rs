@@ -8,15 +8,13 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
+use crate::reserve::Said;
 use crate::tree::Tree;
 use contents::{Contents, TreeOf};
 use freeze::Seal;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::mutant;
-use loamfs_format::summary::{
-    ALLOCATE_SIZE, Allocation, Dynamic, FREE_SIZE, Header, IFILE_SIZE, RECORD_SIZE_MAX, ROLE_SIZE,
-    Record, SegmentKind,
-};
+use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind};
 use loamfs_format::superblock::CheckpointRef;
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, Ssn, Token};
 use loamfs_log::segment::{Image, PlaceError, Placement, Segment, place};
@@ -85,7 +83,7 @@ impl Core {
         }
         let placement = self.place(&tail, &contents, kind)?;
         self.blocks.begin_segment(ssn);
-        self.usable_log = None;
+        self.forget_room();
         let seal = Seal {
             ssn,
             image: Image::new(&self.geometry, &placement.extents),
@@ -143,24 +141,25 @@ impl Core {
             0
         };
         let freed = self.blocks.frees.len() + self.blocks.retires.len() + contents.frags.len();
-        // Every block has a record; so has each dirty inode block, each free, each held range; claimed groups and
-        // the log's own ranges take the slack.
-        let roles = if self.space.has_role_changes() {
-            u64::from(self.geometry.groups()) * ROLE_SIZE
-        } else {
-            0
+        let said = Said {
+            blocks: contents.frags.len() as u64,
+            inode_blocks: self.inodes.blocks.len() as u64,
+            frees: freed as u64,
+            others: (self.records.len() + held + contents.data.len()) as u64,
+            roles: if self.space.has_role_changes() {
+                self.geometry.groups().into()
+            } else {
+                0
+            },
         };
-        let records_max = contents.frags.len() as u64 * ALLOCATE_SIZE
-            + self.inodes.blocks.len() as u64 * (IFILE_SIZE + FREE_SIZE)
-            + freed as u64 * FREE_SIZE
-            + (self.records.len() + held) as u64 * RECORD_SIZE_MAX
-            + contents.data.len() as u64 * RECORD_SIZE_MAX
-            + roles
-            + 64 * RECORD_SIZE_MAX;
-        let kept = if self.plug_holes {
+        let records_max = said.bytes();
+        // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
+        let waiting = self.groups_for_data(&self.waiting(), 0);
+        let fitted = self.is_tight(waiting) && !mutant::scattered();
+        let kept = if self.plug_holes || fitted {
             self.space.free_groups()
         } else {
-            self.groups_for_data(&self.waiting(), 0)
+            waiting
         };
         self.space.keep_for_data(kept);
         let result = place(
@@ -169,22 +168,25 @@ impl Core {
             tail.next,
             records_max,
             &contents.frags,
-            self.rotational,
+            (self.rotational, fitted),
         );
         match result {
-            Ok(placement) => Ok(placement),
+            Ok(placement) => {
+                self.placeless = None;
+                Ok(placement)
+            }
             Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
             Err(PlaceError::Full) => {
-                let g = &self.geometry;
-                tracing::error!(
-                    blocks = contents.frags.len(),
-                    frags = contents.frags.iter().sum::<u32>(),
-                    free_groups = self.space.free_groups(),
-                    usable = self.space.log_usable(g.block_frags()),
-                    log = ?self.space.log_space(),
-                    held = self.space.held_frags(),
-                    "no room for a segment"
-                );
+                if self.note_placeless() {
+                    tracing::error!(
+                        blocks = contents.frags.len(),
+                        frags = contents.frags.iter().sum::<u32>(),
+                        free_groups = self.space.free_groups(),
+                        log = ?self.space.log_space(),
+                        held = self.space.held_frags(),
+                        "no room for a segment"
+                    );
+                }
                 Err(Stop::Full)
             }
             Err(PlaceError::Space(error)) => Err(error.into()),
@@ -359,7 +361,7 @@ impl Core {
             [Some(a), Some(b)] => a.min(b),
             _ => Ssn(0),
         };
-        self.usable_log = None;
+        self.forget_room();
         let mut said = self.log.said();
         if mutant::active("superblock-says") {
             said = said.max(self.slots.into_iter().flatten().max().unwrap_or(said));
@@ -387,15 +389,11 @@ impl Core {
             return false;
         }
         let g = &self.geometry;
-        let (chunks, groups) = self.space.dirty_counts();
-        let nodes = self.maps.ifile_overlay.len() / 16
-            + self.space.owner_overlay_len() / 16
-            + chunks / 16
-            + groups
-            + self.maps.lazy_dirty.len() / 8;
+        // Any checkpoint changes some nodes; on small volumes it would be due again at once.
+        let most = u64::from(g.checkpoint_nodes_max).max(64);
         self.since_segments >= g.checkpoint_segments_max
             || self.since_summary_bytes >= g.checkpoint_summary_max.into()
-            || nodes >= g.checkpoint_nodes_max as usize
+            || self.checkpoint_nodes(|nodes| nodes < most) >= most
     }
 
     /// Turns the volume read-only after a write error to the log (rule 12).

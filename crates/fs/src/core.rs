@@ -18,7 +18,7 @@ use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Pointer, Ssn};
 use loamfs_log::loss::Loss;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -90,8 +90,14 @@ pub(crate) struct Core {
     pub plug_holes: bool,
     /// Free fragments of log groups that segments can use, since the last release.
     pub usable_log: Option<u64>,
+    /// With so many groups for the log so many dirty bytes leave the checkpoints their room, since then.
+    pub roomy: Option<(u64, u64)>,
+    /// The largest holes of the log, since then.
+    pub log_holes: Option<VecDeque<u64>>,
     /// Free fragments, held back ones included, when the last fight for space was lost.
     pub exhausted: Option<u64>,
+    /// The same, when a segment found no place, which is said once.
+    pub placeless: Option<u64>,
     /// The same, when the reserve could not be made whole.
     pub reserve_lost: Option<u64>,
     /// Those of them that are damaged, and why they stay as they are until the next mount.

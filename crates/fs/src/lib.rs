@@ -31,6 +31,7 @@ mod reader;
 mod reclaim;
 mod recovery;
 mod repair;
+mod reserve;
 mod shares;
 mod tree;
 pub mod types;

@@ -36,12 +36,18 @@ impl Core {
     /// Log ranges to be compacted, the cheapest, until about `frags` free fragments are won; in the order of their
     /// addresses, so that neighbours are read without a seek.
     pub fn compactable(&self, frags: u64) -> Vec<Extent> {
+        self.scattered(self.geometry.frags_for(HOLE_MIN), frags)
+    }
+
+    /// The same, of ranges whose free space no block fits into.
+    pub fn useless(&self, frags: u64) -> Vec<Extent> {
+        self.scattered(self.hole_least(), frags)
+    }
+
+    fn scattered(&self, hole_max: u64, frags: u64) -> Vec<Extent> {
         let mut won = 0;
         let mut ranges = Vec::new();
-        for candidate in self
-            .space
-            .compact_candidates(self.geometry.frags_for(HOLE_MIN))
-        {
+        for candidate in self.space.compact_candidates(hole_max) {
             if won >= frags {
                 break;
             }

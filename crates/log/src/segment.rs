@@ -7,6 +7,7 @@ use loamfs_device::Buffer;
 use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn, mutant};
 use loamfs_space::{Found, Space, SpaceError};
+use std::collections::BTreeMap;
 
 /// Why a segment found no place.
 #[derive(Debug)]
@@ -40,7 +41,9 @@ pub struct Placement {
 
 /// Finds a place for a summary with at most `records_max` bytes of records and for `blocks`, given in fragments.
 ///
-/// `at` is the unit reserved for this summary.
+/// `at` is the unit reserved for this summary. On a device that is `rotational` the log begins in the middle. When
+/// `fitted`, blocks go to the smallest holes that they fit into, so that what superseded blocks leave is as good for their
+/// successors, and longer ones stay whole.
 ///
 /// # Errors
 /// [`PlaceError`]; in each case space is as it was before.
@@ -50,16 +53,18 @@ pub fn place(
     at: FragAddr,
     records_max: u64,
     blocks: &[u32],
-    rotational: bool,
+    (rotational, fitted): (bool, bool),
 ) -> Result<Placement, PlaceError> {
     let reserved = Extent::new(at, geometry.unit_frags());
     if !geometry.holds(reserved) {
         return Err(SpaceError::Range { extent: reserved }.into());
     }
+    let fitting = fitted.then(|| Fitting::of(space.log_holes()));
     let mut placer = Placer {
         space,
         geometry,
         rotational,
+        fitting,
         taken: Vec::new(),
         closed: Vec::new(),
         current: reserved,
@@ -79,6 +84,8 @@ struct Placer<'a> {
     space: &'a mut Space,
     geometry: &'a Geometry,
     rotational: bool,
+    /// Which holes there are, if they are to be fitted.
+    fitting: Option<Fitting>,
     /// What was taken from free space so far, to be undone on failure.
     taken: Vec<Extent>,
     /// Finished extents.
@@ -91,6 +98,36 @@ struct Placer<'a> {
     left: u64,
 }
 
+/// Holes by their length.
+struct Fitting(BTreeMap<u64, Vec<FragAddr>>);
+
+impl Fitting {
+    fn of(holes: Vec<Extent>) -> Fitting {
+        let mut fitting = Fitting(BTreeMap::new());
+        holes.into_iter().for_each(|hole| fitting.put(hole));
+        fitting
+    }
+
+    fn put(&mut self, hole: Extent) {
+        if hole.frags > 0 {
+            self.0.entry(hole.frags).or_default().push(hole.start);
+        }
+    }
+
+    /// The smallest hole of at least `least` fragments, as far as `want` of it.
+    fn take(&mut self, want: u64, least: u64) -> Option<Extent> {
+        let mut found = self.0.range_mut(least..);
+        let (&frags, starts) = found.next()?;
+        let start = starts.pop()?;
+        if starts.is_empty() {
+            self.0.remove(&frags);
+        }
+        let taken = frags.min(want.max(least));
+        self.put(Extent::new(FragAddr(start.0 + taken), frags - taken));
+        Some(Extent::new(start, taken))
+    }
+}
+
 impl Placer<'_> {
     fn run(&mut self, records_max: u64, blocks: &[u32]) -> Result<Placement, PlaceError> {
         let unit = self.geometry.unit_frags();
@@ -99,7 +136,8 @@ impl Placer<'_> {
         self.left = summary_left + blocks.iter().map(|b| u64::from(*b)).sum::<u64>();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.log_run(self.current.end(), window);
-        self.extend(if mutant::scattered() { 0 } else { run })?;
+        let alone = mutant::scattered() || self.fitting.is_some();
+        self.extend(if alone { 0 } else { run })?;
 
         let mut summary = Vec::new();
         while summary_left > 0 {
@@ -162,11 +200,17 @@ impl Placer<'_> {
         let fair = self.left / (EXTENTS_MAX - self.closed.len()) as u64;
         let near = self.closed.last().map_or(self.current.start, |e| e.end());
         let want = self.left.next_multiple_of(unit).max(unit);
-        let least = least
-            .max(self.geometry.block_frags())
-            .max(fair)
-            .next_multiple_of(unit);
-        let mut found = self.find(want, near, least)?;
+        let least = least.max(fair).next_multiple_of(unit);
+        let block = self.geometry.block_frags().next_multiple_of(unit);
+        let fitting = self.fitting.as_mut();
+        let mut found = match fitting.and_then(|holes| holes.take(want, least)) {
+            Some(hole) => hole,
+            // Of a log without longer holes those are taken that will do.
+            None => match self.find(want, near, least.max(block)) {
+                Err(PlaceError::Full) if least < block => self.find(want, near, least)?,
+                found => found?,
+            },
+        };
         found.frags = found.frags.min(want);
         self.take(found)?;
         self.current = found;
@@ -230,7 +274,10 @@ impl Placer<'_> {
         } else {
             self.space.log_run(end, window)
         };
-        let start = if here >= window / 8 {
+        let fitted = self.fitting.as_mut();
+        let start = if let Some(hole) = fitted.and_then(|holes| holes.take(unit, unit)) {
+            hole.start
+        } else if here >= window / 8 {
             end
         } else {
             match self.find(window, end, unit) {

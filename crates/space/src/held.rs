@@ -27,6 +27,11 @@ impl Held {
         self.frags
     }
 
+    /// How many ranges are held back.
+    pub(crate) fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// All held ranges, in order; adjacent ones with the same wait are one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, Wait)> {
         self.ranges.iter()

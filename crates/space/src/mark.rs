@@ -126,6 +126,11 @@ impl Space {
         })
     }
 
+    /// How many ranges are held back.
+    pub fn held_ranges(&self) -> usize {
+        self.held.len()
+    }
+
     /// The unshown ranges, by address.
     pub fn unshown(&self) -> impl Iterator<Item = Extent> {
         self.unshown

@@ -4,6 +4,7 @@ use crate::space::{Space, State};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::cmp::{Ordering, Reverse};
+use std::ops::Range;
 
 /// Cells of the smallest window that compaction looks at.
 const WINDOW_UNITS: u64 = 64;
@@ -86,6 +87,22 @@ impl Space {
     pub fn log_usable(&self, least: u64) -> u64 {
         let in_group = |number: &u32| self.groups[*number as usize].state.free_in_holes(least);
         self.log_groups.iter().map(in_group).sum::<u64>() + self.log.unloaded
+    }
+
+    /// The holes of log groups in which segments may be placed. What bitmaps that are not in memory say is left out.
+    pub fn log_holes(&self) -> Vec<Extent> {
+        let open = |number: &&u32| !self.closed.contains(&(**number as usize));
+        let mut holes = Vec::new();
+        for number in self.log_groups.iter().filter(open) {
+            let (index, start) = (*number as usize, u64::from(*number) << self.shift);
+            if let State::Loaded(map) = &self.groups[index].state {
+                let extent = |hole: Range<u64>| {
+                    Extent::new(FragAddr(start + hole.start), hole.end - hole.start)
+                };
+                holes.extend(map.holes().map(extent));
+            }
+        }
+        holes
     }
 
     /// At most `count` log groups whose bitmaps are not in memory, those with most space first.

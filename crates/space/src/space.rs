@@ -388,6 +388,13 @@ impl Space {
         ragged
     }
 
+    /// The longest runs of free groups that are cut short: by what is reserved, or by the end of the volume.
+    pub fn free_runs_cut_short(&self) -> Vec<u64> {
+        let free = |number: &&u32| self.free.contains(number);
+        let run = |number: &u32| self.groups[*number as usize].pristine;
+        self.uneven.iter().filter(free).map(run).collect()
+    }
+
     /// From now on the last `groups` free groups are left to the log: [`Space::find_data`] does not take them.
     pub fn keep_for_log(&mut self, groups: u64) {
         self.kept_for_log = groups;

@@ -16,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod args;
+pub mod brim;
 pub mod busy;
 pub mod campaign;
 pub mod compare;

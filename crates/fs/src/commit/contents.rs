@@ -30,7 +30,7 @@ pub(super) enum TreeOf {
     Map(BlockKind),
 }
 
-/// What a segment will hold, in the order of its body: inode blocks and trees, then small data by directory and in
+/// What a segment will hold, in the order of its body: trees and inode blocks, then small data by directory and in
 /// readdir order, then values and images (DESIGN.md section 8).
 #[derive(Debug, Default)]
 pub(super) struct Contents {
@@ -47,11 +47,11 @@ impl Core {
         let mut contents = Contents::default();
         let geometry = self.geometry;
         let mut inos: Vec<Ino> = Vec::new();
+        let mut inode_blocks: Vec<(InodeBlockNo, u32)> = Vec::new();
         for (block, b) in self.inodes.blocks.iter().filter(|(_, b)| b.dirty) {
             if b.live != 0 {
-                contents.inode_blocks.push(*block);
                 let bytes = b.live.count_ones() as usize * loamfs_format::inode::SIZE;
-                contents.frags.push(geometry.frags_for(bytes as u64) as u32);
+                inode_blocks.push((*block, geometry.frags_for(bytes as u64) as u32));
             }
             inos.extend(
                 (0..32)
@@ -71,6 +71,13 @@ impl Core {
                         .extend(std::iter::repeat_n(node_frags, count));
                 }
             }
+        }
+        // What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
+        inode_blocks
+            .sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(geometry.unit_frags()));
+        for (block, frags) in inode_blocks {
+            contents.inode_blocks.push(block);
+            contents.frags.push(frags);
         }
         let mut small: Vec<(Ino, u64, Ino, u32)> = Vec::new();
         for ino in &inos {

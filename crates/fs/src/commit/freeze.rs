@@ -70,13 +70,13 @@ impl Seal {
 impl Core {
     /// Gives every block its address and checksum, children before those that point to them.
     pub(super) fn freeze(&mut self, seal: &mut Seal, contents: &Contents) -> Result<(), Stop> {
-        // The body's order is inode blocks, trees, data; inode blocks are made last, since they hold the pointers.
-        let (inodes_at, trees_at) = (0, contents.inode_blocks.len());
-        seal.at = trees_at + contents.trees.iter().map(|(_, count)| count).sum::<usize>();
+        // The body's order is trees, inode blocks, data; inode blocks are made last, since they hold the pointers.
+        let inodes_at = contents.trees.iter().map(|(_, count)| count).sum();
+        seal.at = inodes_at + contents.inode_blocks.len();
         for item in &contents.data {
             self.freeze_data(seal, *item)?;
         }
-        seal.at = trees_at;
+        seal.at = 0;
         for (of, _) in &contents.trees {
             self.freeze_tree(seal, *of)?;
         }

@@ -2,7 +2,7 @@
 
 use super::edit::{CHILD_ENTRY, MERGE_BELOW};
 use super::path::Path;
-use super::{NodeReader, Place, Tree};
+use super::{NodeReader, NodeStore, Place, Tree, child_place};
 use loamfs_format::node::{SLOT_SIZE, TreeRoot};
 
 impl Tree {
@@ -80,6 +80,27 @@ impl Tree {
             Some(place) => self.touch(store, &place, from, &mut leaves),
             None => Ok(()),
         }
+    }
+
+    /// How many leaves the tree has, if the nodes that tell are in memory.
+    pub fn known_leaves<S: NodeStore>(&self, root: &TreeRoot, store: &mut S) -> Option<u64> {
+        match Place::root(root) {
+            Some(place) => self.known_below(store, &place),
+            None => Some(0),
+        }
+    }
+
+    fn known_below<S: NodeStore>(&self, store: &mut S, place: &Place) -> Option<u64> {
+        if place.level == 0 {
+            return Some(1);
+        }
+        let page = store.peek(&place.pointer, &self.identity_of(place))?;
+        if place.level == 1 {
+            return Some(page.count() as u64);
+        }
+        let children = (0..page.count()).map(|index| child_place(place, &page, index));
+        let leaves = children.map(|child| self.known_below(store, &child?));
+        leaves.sum()
     }
 
     fn touch<R: NodeReader>(

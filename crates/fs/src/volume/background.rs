@@ -1,5 +1,6 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
+use super::drive::{Lack, TRIES};
 use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::core::Core;
@@ -150,14 +151,22 @@ impl Volume {
         &self,
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
     ) -> Result<T, Error> {
+        let mut tries = 0;
         loop {
-            if let Some(value) = self.step_unless_crowded(&mut op)? {
-                return Ok(value);
+            match self.step_unless_crowded(&mut op)? {
+                Ok(value) => return Ok(value),
+                Err(Lack::Memory) => {
+                    let _commit = self.commit_lock();
+                    self.commit_locked(false, Wait::Durable)?;
+                    self.checkpoint_if_due()?;
+                    self.keep_reserve()?;
+                }
+                Err(Lack::Space) if tries == TRIES => return Err(Error::NoSpace),
+                Err(Lack::Space) => {
+                    tries += 1;
+                    self.make_way(tries)?;
+                }
             }
-            let _commit = self.commit_lock();
-            self.commit_locked(false, Wait::Durable)?;
-            self.checkpoint_if_due()?;
-            self.keep_reserve()?;
         }
     }
 }

@@ -28,9 +28,18 @@ pub(crate) fn load_groups<T>(
                 }
             }
             Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Missing | Stop::Full | Stop::Crowded) => return Err(Error::NoSpace),
+            Err(Stop::Missing | Stop::Full | Stop::Crowded | Stop::Tight) => {
+                return Err(Error::NoSpace);
+            }
         }
     }
+}
+
+/// What a removal or a move lacks room in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lack {
+    Memory,
+    Space,
 }
 
 impl Volume {
@@ -44,14 +53,15 @@ impl Volume {
         self.drive(op, false)
     }
 
-    /// As [`Volume::step`]; nothing when too much is dirty for it.
+    /// As [`Volume::step`]; what room it lacks when there is none for it.
     pub(super) fn step_unless_crowded<T>(
         &self,
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
-    ) -> Result<Option<T>, Error> {
+    ) -> Result<Result<T, Lack>, Error> {
         self.step(|core| match op(core) {
-            Err(Stop::Crowded) => Ok(None),
-            other => other.map(Some),
+            Err(Stop::Crowded) => Ok(Err(Lack::Memory)),
+            Err(Stop::Tight) => Ok(Err(Lack::Space)),
+            other => other.map(Ok),
         })
     }
 
@@ -79,7 +89,8 @@ impl Volume {
             let wanted = std::mem::take(&mut core.blocks.wanted);
             let stop = match result {
                 Ok(value) => {
-                    if may_commit && std::mem::take(&mut core.pressed) && self.flights > 0 {
+                    let pressed = may_commit && std::mem::take(&mut core.pressed);
+                    if pressed && self.flights > 0 && !core.is_placeless() {
                         drop(core);
                         self.flight.press();
                     }
@@ -109,13 +120,17 @@ impl Volume {
                     Some(error) => Err(error),
                     None => self.relieve().map(|error| stuck = error),
                 },
+                Stop::Tight if may_commit && tries < TRIES => {
+                    tries += 1;
+                    self.make_way(tries)
+                }
                 Stop::Full if may_commit && self.core().is_exhausted() => Err(Error::NoSpace),
                 Stop::Full if may_commit && tries < TRIES => {
                     tries += 1;
                     self.win_space(tries)
                 }
-                Stop::Full | Stop::Crowded => {
-                    if may_commit {
+                Stop::Full | Stop::Crowded | Stop::Tight => {
+                    if may_commit && !matches!(stop, Stop::Tight) {
                         self.core().note_exhausted();
                     }
                     Err(Error::NoSpace)
@@ -157,6 +172,7 @@ impl Volume {
                     .maps
                     .group_chunks(&mut core.blocks, &core.geometry, *group)
                     .map_err(|stop| stop.of(Needed::Bitmap))?;
+                core.forget_room();
                 Ok(core.space.load(*group, chunks)?)
             })?;
         }

@@ -2,6 +2,7 @@
 
 use super::commit::End;
 use super::{Volume, Wait};
+use crate::core::Core;
 use crate::error::Error;
 use loamfs_format::superblock::RO_COMPATIBLE_PLACES;
 use loamfs_format::{Extent, FragAddr};
@@ -72,12 +73,12 @@ impl Volume {
             {
                 let mut core = self.core();
                 if core.space.reserve(place).is_ok() {
-                    core.usable_log = None;
+                    core.forget_room();
                     return Ok(true);
                 }
                 core.space.close_groups(&[group]);
             }
-            self.evacuate_all(&[range])?;
+            self.evacuate_all(&[range], Core::may_compact)?;
             self.commit_all(Wait::Durable)?;
             self.say_reusable()?;
             self.checkpoint_locked(End::Open)?;

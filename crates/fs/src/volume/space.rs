@@ -2,7 +2,9 @@
 
 use super::commit::End;
 use super::commit::all_written;
+use super::drive::Lack;
 use super::{Volume, Wait};
+use crate::core::Core;
 use crate::error::Error;
 use crate::reclaim::{BATCH_MAX, Worth};
 use loamfs_format::{Extent, GroupNo};
@@ -63,6 +65,58 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Makes way for removals that would eat into the two checkpoints of the reserve (rule 10), each time by dearer means:
+    /// what is dirty is committed, and both checkpoints give back what it freed and superseded; what stands scattered
+    /// is moved together.
+    pub(super) fn make_way(&self, means: u32) -> Result<(), Error> {
+        let _commit = self.commit_lock();
+        self.take_checkpoints()?;
+        if means > 1 {
+            self.core().plug_holes = true;
+            let packed = self.pack();
+            self.core().plug_holes = false;
+            packed?;
+        }
+        Ok(())
+    }
+
+    /// Moves together what stands scattered, range by range, since there is no room to empty whole groups into, until
+    /// removals can go on for a while.
+    fn pack(&self) -> Result<(), Error> {
+        let (mut best, mut idle) = (0, 0);
+        for _ in 0..REPLENISH_ROUNDS {
+            let unseen = self.core().space.unloaded_log_groups(BATCH_MAX);
+            self.load(&unseen)?;
+            let ranges = {
+                let mut core = self.core();
+                let goal = core.segment_estimate() + 2 * core.spare_bytes();
+                if core.leaves_checkpoints(goal) == Some(true) {
+                    return Ok(());
+                }
+                let whole = core.space.free_groups() * core.geometry.group_frags;
+                let usable = core.usable_log() + whole;
+                tracing::debug!(usable, best, idle, "packing the log");
+                idle = if usable > best { 0 } else { idle + 1 };
+                best = best.max(usable);
+                let spare = core.geometry.frags_for(core.spare_bytes());
+                core.useless(spare)
+            };
+            if ranges.is_empty() || idle > IDLE_ROUNDS {
+                break;
+            }
+            self.evacuate_all(&ranges, |_| true)?;
+            self.take_checkpoints()?;
+        }
+        Ok(())
+    }
+
+    /// Commits, and takes two checkpoints: nothing is held back then but what the second superseded.
+    fn take_checkpoints(&self) -> Result<(), Error> {
+        self.commit_locked(false, Wait::Durable)?;
+        self.checkpoint_locked(End::Open)?;
+        self.checkpoint_locked(End::Open)
     }
 
     /// Makes the reserve whole again after removals that ate into it: what they freed is made reusable, then groups are
@@ -167,7 +221,7 @@ impl Volume {
             return Ok(false);
         }
         let moved = self
-            .evacuate_all(&ranges)
+            .evacuate_all(&ranges, Core::may_compact)
             .and_then(|()| self.commit_all(Wait::Durable));
         {
             let mut core = self.core();
@@ -186,7 +240,11 @@ impl Volume {
 
     /// Makes what lives in ranges dirty, committing whenever a segment is full, as long as there is room for it
     /// elsewhere. As much as the reader holds is read in one sweep; what its owners are, all at once.
-    pub(super) fn evacuate_all(&self, ranges: &[Extent]) -> Result<(), Error> {
+    pub(super) fn evacuate_all(
+        &self,
+        ranges: &[Extent],
+        may_go_on: impl Fn(&mut Core) -> bool,
+    ) -> Result<(), Error> {
         let most = self.core().geometry.frags_for(self.reader.sweep_max());
         let mut sum = 0;
         let together = |range: &Extent, next: &Extent| {
@@ -200,12 +258,17 @@ impl Volume {
             self.reader.sweep(&content);
             self.step(|core| core.meet_owners(ranges))?;
             for range in ranges {
-                while self
-                    .step_unless_crowded(|core| core.evacuate(*range))?
-                    .is_none()
-                {
-                    self.commit_all(Wait::Written)?;
-                    if !self.core().may_compact() {
+                let mut tight = false;
+                while let Err(lack) = self.step_unless_crowded(|core| core.evacuate(*range))? {
+                    match lack {
+                        Lack::Memory => {
+                            self.commit_all(Wait::Written)?;
+                        }
+                        Lack::Space if tight => return Ok(()),
+                        Lack::Space => self.take_checkpoints()?,
+                    }
+                    tight = lack == Lack::Space;
+                    if !may_go_on(&mut self.core()) {
                         return Ok(());
                     }
                 }

@@ -1,0 +1,401 @@
+//! The budget of a full volume (rule 10), in one place: what the next segment, and the two checkpoints behind it, take
+//! at most. Whoever gives space back is admitted as long as the log has that much room; everybody else leaves more.
+//!
+//! A checkpoint writes the map nodes that changed since the one before. How many these are follows from the keys that
+//! changed: keys that follow one another stand in the same leaves, and no tree has more leaves than its entries fill.
+//! The second checkpoint changes what stands where the first one was put, and nothing else.
+
+use crate::core::Core;
+use crate::maps::OWNER;
+use loamfs_format::Geometry;
+use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
+use loamfs_format::ifile::{INODES_PER_BLOCK, IfileEntry};
+use loamfs_format::maps::{LazyEntry, OwnerRecord};
+use loamfs_format::mutant;
+use loamfs_format::node::{CAPACITY, Child, NODE_SIZE, SLOT_SIZE};
+use loamfs_format::summary::{
+    ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, ROLE_SIZE, summary_len,
+};
+use std::collections::VecDeque;
+
+/// What an operation that gives space back dirties at most, in bytes of the log: a path of a tree with the neighbours
+/// that it is merged with, a file's inode block and a directory's.
+pub(crate) const REMOVAL_COST: u64 = REMOVAL_NODES + (40 << 10);
+/// The nodes of it.
+const REMOVAL_NODES: u64 = 32 << 10;
+
+/// Bytes for which it is looked at together whether there is room.
+const AHEAD: u64 = 64 << 10;
+/// Dirty map nodes that no key accounts for: roots that grow.
+const ROOTS: u64 = 5;
+
+/// Keys of a map that changed: in how many runs of neighbours, and how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Keys {
+    pub runs: u64,
+    pub count: u64,
+}
+
+impl Keys {
+    /// So many keys, wherever they are.
+    pub const fn scattered(count: u64) -> Keys {
+        Keys { runs: count, count }
+    }
+
+    /// The runs among ranges of keys that come in order.
+    pub fn of(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Keys {
+        let (mut keys, mut end) = (Keys::default(), None);
+        for range in ranges {
+            keys.count += 1;
+            keys.runs += u64::from(end != Some(range.start));
+            end = Some(range.end);
+        }
+        keys
+    }
+
+    fn and(self, other: Keys) -> Keys {
+        Keys {
+            runs: self.runs + other.runs,
+            count: self.count + other.count,
+        }
+    }
+}
+
+/// What a map's tree may hold: entries at most, and the bytes of one.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    entries: u64,
+    entry: usize,
+    /// Its leaves, where that is known.
+    leaves: Option<u64>,
+}
+
+impl Shape {
+    /// Entries of a leaf that is as empty as merging leaves them, on the average of neighbours.
+    fn per_leaf(self) -> u64 {
+        ((CAPACITY * 3 / 8) / (SLOT_SIZE + self.entry)).max(1) as u64
+    }
+
+    /// Nodes that are dirty after `keys` changed.
+    fn dirty(self, keys: Keys) -> u64 {
+        if keys.count == 0 {
+            return 0;
+        }
+        // A run has two ends, and what it fills itself.
+        let touched = 2 * keys.runs + keys.count / self.per_leaf();
+        let grown = keys.count / self.per_leaf() + 2;
+        let known = self.leaves.map_or(u64::MAX, |leaves| leaves + grown);
+        let mut most = known.min(self.entries / self.per_leaf() + 1);
+        let mut level = touched.min(most);
+        let mut nodes = level;
+        let per_inner = ((CAPACITY * 3 / 8) / (SLOT_SIZE + Child::SIZE)) as u64;
+        while most > 1 {
+            most = most / per_inner + 1;
+            level = level.min(most);
+            nodes += level;
+        }
+        nodes
+    }
+}
+
+/// The trees of a volume's maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shapes {
+    ifile: Shape,
+    bitmap: Shape,
+    owner: Shape,
+    group: Shape,
+    lazy: Shape,
+}
+
+/// What changed in the maps since the last checkpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Changed {
+    pub ifile: Keys,
+    pub bitmap: Keys,
+    pub owner: Keys,
+    pub group: Keys,
+    pub lazy: Keys,
+    /// Nodes that are written anew because their place is wanted.
+    pub moving: u64,
+}
+
+impl Changed {
+    fn and(self, other: Changed) -> Changed {
+        Changed {
+            ifile: self.ifile.and(other.ifile),
+            bitmap: self.bitmap.and(other.bitmap),
+            owner: self.owner.and(other.owner),
+            group: self.group.and(other.group),
+            lazy: self.lazy.and(other.lazy),
+            moving: self.moving + other.moving,
+        }
+    }
+
+    /// Nodes that a checkpoint writes.
+    pub fn nodes(&self, shapes: &Shapes) -> u64 {
+        let maps = [
+            (shapes.ifile, self.ifile),
+            (shapes.bitmap, self.bitmap),
+            (shapes.owner, self.owner),
+            (shapes.group, self.group),
+            (shapes.lazy, self.lazy),
+        ];
+        let nodes = maps.map(|(shape, keys)| shape.dirty(keys));
+        nodes.iter().sum::<u64>() + self.moving + ROOTS
+    }
+}
+
+/// What a segment's summary says, as far as its length goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Said {
+    pub blocks: u64,
+    pub inode_blocks: u64,
+    pub frees: u64,
+    /// Anything else.
+    pub others: u64,
+    pub roles: u64,
+}
+
+impl Said {
+    /// Bytes of records, at most. Claimed groups and the log's own ranges take the slack.
+    pub fn bytes(&self) -> u64 {
+        self.blocks * ALLOCATE_SIZE
+            + self.inode_blocks * (IFILE_SIZE + FREE_SIZE)
+            + self.frees * FREE_SIZE
+            + (self.others + 64) * RECORD_SIZE_MAX
+            + self.roles * ROLE_SIZE
+    }
+}
+
+/// Fragments of a checkpoint of so many nodes, that names so many held ranges.
+fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64) -> u64 {
+    let said = Said {
+        blocks: nodes,
+        frees: 2 * nodes,
+        others: held,
+        ..Said::default()
+    };
+    g.frags_for(nodes * NODE_SIZE as u64 + summary_len(said.bytes()))
+}
+
+/// Where segments are placed, in fragments: holes, the largest first, and whole groups when no hole is large enough.
+#[derive(Clone, Debug)]
+pub(crate) struct Room {
+    pub holes: VecDeque<u64>,
+    pub groups: u64,
+    pub group: u64,
+}
+
+impl Room {
+    fn put(&mut self, hole: u64) {
+        let at = self.holes.partition_point(|other| *other > hole);
+        self.holes.insert(at, hole);
+    }
+
+    /// Takes a segment out, and the unit of its successor's summary, as placing does: holes must fit a block of `block`
+    /// fragments, and so much that the extents suffice. Returns into how many it is cut; `None` if it has no place.
+    fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<u64> {
+        let mut left = frags.next_multiple_of(unit) + unit;
+        let mut extents = 0;
+        while left > 0 {
+            let fair = left.div_ceil((EXTENTS_MAX as u64).checked_sub(extents)?.max(1));
+            let hole = match self.holes.front() {
+                Some(hole) if *hole >= fair.max(block) => self.holes.pop_front()?,
+                _ => {
+                    self.groups = self.groups.checked_sub(1)?;
+                    self.group
+                }
+            };
+            extents += 1;
+            if hole > left {
+                self.put(hole - left);
+            }
+            left = left.saturating_sub(hole);
+        }
+        Some(extents)
+    }
+}
+
+impl Core {
+    fn shapes(&self) -> Shapes {
+        let frags = self.geometry.total_frags;
+        let lazy = self.maps.lazy_map.len() + self.maps.lazy_dirty.len();
+        let shape = |entries, entry| Shape {
+            entries,
+            entry,
+            leaves: None,
+        };
+        Shapes {
+            ifile: shape(self.inodes.next_block.0, IfileEntry::SIZE),
+            bitmap: shape(frags.div_ceil(CHUNK_FRAGS), CHUNK_BYTES),
+            owner: shape(frags, OwnerRecord::SIZE),
+            group: shape(self.geometry.groups().into(), GroupDesc::SIZE),
+            lazy: shape(lazy as u64, LazyEntry::SIZE),
+        }
+    }
+
+    /// What sealed segments changed since the last checkpoint, at most, without looking at it.
+    fn changed_at_most(&self) -> Changed {
+        let (chunks, groups) = self.space.dirty_counts();
+        Changed {
+            ifile: Keys::scattered(self.maps.ifile_overlay.len() as u64),
+            bitmap: Keys::scattered(chunks as u64),
+            owner: Keys::scattered(self.space.owner_overlay_len() as u64),
+            group: Keys::scattered(groups as u64),
+            lazy: Keys::scattered(self.maps.lazy_dirty.len() as u64),
+            moving: 2 * self.maps.moving.len() as u64,
+        }
+    }
+
+    /// What sealed segments changed since the last checkpoint.
+    fn changed(&self) -> Changed {
+        let one = |key: u64| key..key + 1;
+        let owners = self.space.owner_overlay();
+        let chunks = self.space.dirty_chunks();
+        Changed {
+            ifile: Keys::of(self.maps.ifile_overlay.keys().map(|block| one(block.0))),
+            bitmap: Keys::of(chunks.into_iter().map(one)),
+            owner: Keys::of(owners.map(|(extent, _)| extent.start.0..extent.end().0)),
+            ..self.changed_at_most()
+        }
+    }
+
+    /// Map nodes that a checkpoint taken now would write, at most; looks no closer where `enough` tells that already
+    /// the rough number will do.
+    pub fn checkpoint_nodes(&self, enough: impl Fn(u64) -> bool) -> u64 {
+        let shapes = self.shapes();
+        let rough = self.changed_at_most().nodes(&shapes);
+        if enough(rough) {
+            return rough;
+        }
+        self.changed().nodes(&shapes)
+    }
+
+    /// Takes `dirty` bytes of a segment out of `room`, then the two checkpoints behind it. Returns whether all of it has
+    /// a place.
+    fn takes(&self, room: &mut Room, dirty: u64, changed: Changed, shapes: &Shapes) -> bool {
+        self.try_to_take(room, dirty, changed, shapes).is_some()
+    }
+
+    fn try_to_take(
+        &self,
+        room: &mut Room,
+        dirty: u64,
+        changed: Changed,
+        shapes: &Shapes,
+    ) -> Option<()> {
+        let g = &self.geometry;
+        let unit = g.unit_frags();
+        let largest = g.frags_for(INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64);
+        let dirty_blocks = self.inodes.blocks.values().filter(|block| block.dirty);
+        let blocks = dirty_blocks.count() as u64 + 2;
+        let frees = self.blocks.frees.len() as u64 + 16;
+        // Blocks are not split, so that the ends of holes are lost; those of nodes are whole units.
+        let nodes = self.blocks.dirty_count() as u64 * NODE_SIZE as u64;
+        let nodes = (nodes + REMOVAL_NODES).min(dirty);
+        let others = g.frags_for((dirty - nodes) / 4 * 5);
+        let extents =
+            room.take(others, largest, unit)? + room.take(g.frags_for(nodes), unit, unit)?;
+        let next = Changed {
+            ifile: Keys::scattered(blocks),
+            bitmap: Keys::scattered(frees + extents),
+            owner: Keys {
+                runs: extents + 1,
+                count: g.frags_for(dirty),
+            },
+            group: Keys::scattered(frees + extents),
+            ..Changed::default()
+        };
+        let nodes = changed.and(next).nodes(shapes);
+        let held = self.space.held_ranges() as u64 + frees + self.summaries.len() as u64;
+        let extents = room.take(checkpoint_frags(g, nodes, held), unit, unit)?;
+        // What was held back comes free between the two.
+        let released = Keys::scattered(held + 2 * nodes);
+        let behind = Changed {
+            owner: Keys {
+                runs: extents + 1,
+                count: nodes + extents,
+            },
+            bitmap: released,
+            group: released,
+            ..Changed::default()
+        };
+        let second = checkpoint_frags(g, behind.nodes(shapes), held + 2 * nodes);
+        room.take(second, unit, unit)?;
+        // A segment that says what is durable may come between.
+        room.take(unit, unit, unit).map(|_| ())
+    }
+
+    /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log; `None` where that shows
+    /// only in bitmaps that are not in memory.
+    pub fn leaves_checkpoints(&mut self, dirty: u64) -> Option<bool> {
+        if mutant::active("small-reserve") {
+            return Some(true);
+        }
+        let waiting = self.groups_for_data(&self.waiting(), 0);
+        let groups = self.space.free_groups().saturating_sub(waiting);
+        if self
+            .roomy
+            .is_some_and(|(of, most)| of == groups && dirty <= most)
+        {
+            return Some(true);
+        }
+        // Looked at for a few operations together.
+        let ahead = dirty.next_multiple_of(AHEAD);
+        for dirty in [ahead, dirty] {
+            let fits = self.measure(groups, dirty);
+            if fits == Some(true) {
+                self.roomy = Some((groups, dirty));
+            }
+            if fits != Some(false) {
+                return fits;
+            }
+        }
+        Some(false)
+    }
+
+    fn measure(&mut self, groups: u64, dirty: u64) -> Option<bool> {
+        // Of groups that superblocks or the volume's end cut short the longest run counts.
+        let cut = self.space.free_runs_cut_short();
+        let mut room = Room {
+            holes: VecDeque::new(),
+            groups: groups.saturating_sub(cut.len() as u64),
+            group: self.geometry.group_frags,
+        };
+        let (rough, shapes) = (self.changed_at_most(), self.shapes());
+        if self.takes(&mut room.clone(), dirty, rough, &shapes) {
+            return Some(true);
+        }
+        room.holes = self.largest_holes();
+        if groups >= cut.len() as u64 {
+            cut.into_iter().for_each(|run| room.put(run));
+        }
+        let mut shapes = self.shapes();
+        shapes.owner.leaves = OWNER.known_leaves(&self.maps.owner, &mut self.blocks);
+        match self.takes(&mut room, dirty, self.changed(), &shapes) {
+            false if self.space.log_space().unloaded > 0 => None,
+            fits => Some(fits),
+        }
+    }
+
+    /// Whether the log has less room than half the reserve, besides what is dirty and the two checkpoints, where data
+    /// that wait need so many whole groups.
+    pub fn is_tight(&mut self, waiting: u64) -> bool {
+        let half = self.reserve_bytes() / 2;
+        self.space.free_groups() <= self.reserve_groups() + waiting
+            && self.leaves_checkpoints(self.segment_estimate() + half) != Some(true)
+    }
+
+    /// The largest holes of the log: more than three segments can be cut into are of no use.
+    fn largest_holes(&mut self) -> VecDeque<u64> {
+        let space = &self.space;
+        let find = || {
+            let mut holes: Vec<u64> = space.log_holes().iter().map(|hole| hole.frags).collect();
+            holes.sort_unstable_by(|a, b| b.cmp(a));
+            holes.truncate(4 * EXTENTS_MAX);
+            holes.into()
+        };
+        self.log_holes.get_or_insert_with(find).clone()
+    }
+}

@@ -1,0 +1,38 @@
+//! Volumes full to the brim: a slice of what the program `brim` does.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_fs::VOLUME_MIN;
+use loamfs_testing::brim::{Case, Files, Order, run};
+
+#[test]
+fn everything_can_be_removed_from_full_volumes() {
+    for seed in 1..=15 {
+        let case = Case::of(seed, 16 << 20);
+        run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
+    }
+}
+
+#[test]
+fn the_smallest_volume_is_emptied_in_every_order() {
+    let orders = [Order::Made, Order::Reverse, Order::Random];
+    let files = [
+        Files::Tiny,
+        Files::Small,
+        Files::Named,
+        Files::Attributed,
+        Files::Mixed,
+    ];
+    for (seed, (order, files)) in (100u64..).zip(orders.iter().flat_map(|o| files.map(|f| (o, f))))
+    {
+        let case = Case {
+            seed,
+            bytes: VOLUME_MIN,
+            files,
+            order: *order,
+            crash_every: Some(50),
+            storm: 3,
+        };
+        run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
+    }
+}
