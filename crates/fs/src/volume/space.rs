@@ -19,6 +19,9 @@ const IDLE_ROUNDS: usize = 3;
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
 
+/// Segments' worth of room that the dearest fight must win, or there is not another one.
+const FIGHT_WORTH: u64 = 2;
+
 /// When reclaim has won enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
@@ -62,6 +65,12 @@ impl Volume {
                 let packed = self.replenish_locked(Goal::All);
                 self.core().plug_holes = false;
                 packed?;
+                let mut core = self.core();
+                let little = FIGHT_WORTH * u64::from(core.geometry.segment_max);
+                // Whoever comes next would fight as hard for the little that is left.
+                if !core.space_fits(little, 0) {
+                    core.note_exhausted();
+                }
             }
         }
         Ok(())
