@@ -118,6 +118,9 @@ impl Core {
     /// # Errors
     /// As [`Core::admit`]; [`Stop::Tight`] when they must come first.
     pub fn admit_removal(&mut self) -> Result<(), Stop> {
+        if mutant::active("removal-declares") {
+            return self.admit(self.geometry.segment_max.into(), 0);
+        }
         let waiting = self.waiting();
         self.admit_segment(&waiting)?;
         let dirty = REMOVAL_COST + self.segment_with(&waiting);
@@ -149,10 +152,6 @@ impl Core {
             return Err(Stop::Crowded);
         }
         self.pressed |= estimate > self.segment_full() / 8 * 7;
-        let most = self.geometry.segment_max.into();
-        if mutant::active("removal-declares") && !self.fits_beside(waiting, most, 0) {
-            return Err(Stop::Full);
-        }
         Ok(())
     }
 
