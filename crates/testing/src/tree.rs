@@ -43,7 +43,10 @@ pub struct Tree {
 }
 
 /// An error where there must be none.
-pub(crate) fn must<T>(outcome: Result<T, Failure>, what: impl FnOnce() -> String) -> Verdict<T> {
+///
+/// # Errors
+/// The problem that it is.
+pub fn must<T>(outcome: Result<T, Failure>, what: impl FnOnce() -> String) -> Verdict<T> {
     outcome.map_err(|failure| {
         Problem::new(
             "an operation failed that cannot",
