@@ -176,6 +176,12 @@ impl Report {
         if value("/read_only") == Value::Bool(true) {
             lines.push("access    for reading only".to_owned());
         }
+        if value("/broken").is_string() {
+            lines.push(format!(
+                "broken    a defect of this program, nothing is written until the next mount: {}",
+                words("/broken")
+            ));
+        }
         if value("/lost_segments/reason").is_string() {
             lines.push(format!("lost      {}", words("/lost_segments/reason")));
         }
@@ -264,7 +270,8 @@ fn info_json(volume: &Volume) -> Value {
     let bytes = |frags: u64| frags.saturating_mul(u64::from(info.fragment_size));
     let [free, log, data] = info.groups;
     json!({
-        "read_only": info.read_only,
+        "read_only": !info.access.is_writable(),
+        "broken": info.access.broken(),
         "lost_segments": info.loss.map(|loss| json!({
             "first": loss.first.get(),
             "durable": loss.durable.get(),

@@ -2,7 +2,6 @@
 
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::error::Error;
 use crate::homed::UNIT;
 use crate::reserve::REMOVAL_COST;
 use loamfs_format::ifile::INODES_PER_BLOCK;
@@ -144,9 +143,7 @@ impl Core {
     }
 
     fn admit_segment(&mut self, waiting: &Waiting) -> Result<(), Stop> {
-        if self.read_only {
-            return Err(Error::ReadOnly.into());
-        }
+        self.access.check()?;
         let estimate = self.segment_with(waiting);
         if estimate > self.segment_full() {
             return Err(Stop::Crowded);

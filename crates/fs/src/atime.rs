@@ -49,7 +49,7 @@ impl Core {
     /// An inode was read; returns whether that set its access time. One that is not in memory any more, and one for which
     /// there is no room, stays as it is.
     pub fn accessed(&mut self, ino: Ino) -> bool {
-        if self.read_only || self.atimes.rule.when == AtimeWhen::Never {
+        if !self.access.is_writable() || self.atimes.rule.when == AtimeWhen::Never {
             return false;
         }
         let now = self.clock.now();
@@ -155,7 +155,10 @@ impl Core {
         if self.atimes.blocks(from).next().is_none() {
             return Ok(None);
         }
-        if self.read_only || !self.space_fits(PUT_COST, 0) || !self.prepare_atime_file()? {
+        if !self.access.is_writable()
+            || !self.space_fits(PUT_COST, 0)
+            || !self.prepare_atime_file()?
+        {
             self.atimes.waiting.clear();
             return Ok(None);
         }

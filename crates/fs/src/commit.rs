@@ -6,7 +6,6 @@ mod freeze;
 
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::error::Error;
 use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
 use crate::reserve::Said;
 use crate::tree::Tree;
@@ -75,6 +74,7 @@ impl Core {
 
     /// Places and freezes; nothing stops once a place was found.
     fn seal_contents(&mut self, contents: Contents, kind: SegmentKind) -> Result<Segment, Stop> {
+        self.access.check()?;
         let tail = self.log.tail().clone();
         let ssn = tail.ssn.next();
         let mut records = Vec::new();
@@ -95,7 +95,7 @@ impl Core {
         let (header, segment) = built.inspect_err(|stop| {
             // What was frozen so far cannot be taken back; nothing of it has reached the device.
             if let Stop::Failed(error) = stop {
-                self.fail_log(error);
+                self.access.fail_log(error);
             }
         })?;
         self.after_seal(&header, &placement, &segment);
@@ -394,15 +394,6 @@ impl Core {
         self.since_segments >= g.checkpoint_segments_max
             || self.since_summary_bytes >= g.checkpoint_summary_max.into()
             || self.checkpoint_nodes(|nodes| nodes < most) >= most
-    }
-
-    /// Turns the volume read-only after a write error to the log (rule 12).
-    pub fn fail_log(&mut self, error: &Error) {
-        if !self.read_only {
-            tracing::error!(%error, "the log cannot be written; the volume is read-only from here on");
-            self.read_only = true;
-            self.frozen = false;
-        }
     }
 }
 

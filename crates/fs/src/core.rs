@@ -1,5 +1,6 @@
 //! The state of a volume behind its lock, and what every operation needs of it.
 
+use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::env::{Clock, Random};
@@ -29,10 +30,7 @@ pub(crate) struct Core {
     pub clock: Arc<dyn Clock>,
     pub random: Random,
     pub rotational: bool,
-    /// Changes are refused: asked for, or after a write error to the log (rule 12).
-    pub read_only: bool,
-    /// They are for no other reason than that somebody asked for it while the volume was in use.
-    pub frozen: bool,
+    pub access: Access,
     pub space: Space,
     pub log: LogWriter,
     pub maps: Maps,

@@ -52,6 +52,9 @@ pub enum Error {
     /// The volume is, or has become, read-only.
     #[error("the volume is read-only")]
     ReadOnly,
+    /// The program met what cannot be: nothing more is written until the next mount.
+    #[error("a defect of this program, nothing more is written until the next mount: {0}")]
+    Broken(&'static str),
     /// No such attribute.
     #[error("no such attribute")]
     NoAttribute,
@@ -273,6 +276,7 @@ impl Error {
             Error::Unsupported => 95,
             Error::Corrupt(_)
             | Error::Map { .. }
+            | Error::Broken(_)
             | Error::Device(_)
             | Error::Unwritten(_)
             | Error::Log(_)

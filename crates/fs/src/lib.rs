@@ -4,6 +4,7 @@
 //! itself, so that the same seed gives the same bytes on disk.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod access;
 mod acls;
 mod admission;
 mod atime;
@@ -39,6 +40,7 @@ mod volume;
 mod writeback;
 mod xattrs;
 
+pub use access::Access;
 pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
 pub use grow::grow;

@@ -1,5 +1,6 @@
 //! Opening a volume: the last checkpoint's maps, then every adopted summary, record by record (H16, L9; rule 4).
 
+use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Damage, Fetch, Pins, Stop};
 use crate::core::Core;
@@ -179,7 +180,9 @@ fn assemble(
     core.maps = maps;
     core.slots = slots;
     core.loss = chain.loss;
-    core.read_only = settings.read_only;
+    if settings.read_only {
+        core.access = Access::ReadOnly;
+    }
     core.homed_max = settings.homed_max;
     core.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
@@ -212,8 +215,7 @@ impl Core {
             clock: Arc::clone(&env.clock),
             random: Random::new(env.seed),
             rotational: device.rotational(),
-            read_only: false,
-            frozen: false,
+            access: Access::default(),
             space,
             log,
             maps: Maps::default(),
@@ -302,7 +304,7 @@ impl Core {
     /// What space was told. Who only reads does without it, whatever the groups' descriptors hold.
     fn counted(&self, told: Result<(), SpaceError>) -> Result<(), Error> {
         match told {
-            Err(error) if self.read_only => {
+            Err(error) if !self.access.is_writable() => {
                 tracing::debug!(%error, "groups and log contradict each other");
                 Ok(())
             }

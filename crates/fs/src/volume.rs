@@ -119,6 +119,9 @@ pub struct Volume {
     shares: Shares,
 }
 
+/// Why a volume is broken after a panic.
+const PANICKED: &str = "an operation panicked in the middle";
+
 impl std::fmt::Debug for Volume {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Volume").finish_non_exhaustive()
@@ -228,7 +231,7 @@ impl Volume {
     }
 
     fn unmount(&self) -> Result<(), Error> {
-        if self.core().read_only {
+        if !self.core().access.is_writable() {
             return self.nothing_waits();
         }
         self.find_leftovers();
@@ -245,19 +248,44 @@ impl Volume {
         commit::all_written(unwritten)
     }
 
+    /// The state. A panic while it was held left it half changed.
     fn core(&self) -> MutexGuard<'_, Core> {
-        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+        self.core.lock().unwrap_or_else(|poisoned| {
+            let mut core = poisoned.into_inner();
+            let _ = core.access.break_down(PANICKED);
+            core
+        })
     }
 
-    fn homes_shared(&self) -> RwLockReadGuard<'_, ()> {
-        self.homes.read().unwrap_or_else(PoisonError::into_inner)
+    /// Breaks the volume down if this thread panics before it is dropped, in work that goes on without the state's lock.
+    fn watch(&self) -> Watch<'_> {
+        Watch(self)
     }
 
-    fn homes_alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.homes.write().unwrap_or_else(PoisonError::into_inner)
+    fn homes_shared(&self) -> (RwLockReadGuard<'_, ()>, Watch<'_>) {
+        let guard = self.homes.read().unwrap_or_else(PoisonError::into_inner);
+        (guard, self.watch())
     }
 
-    fn commit_lock(&self) -> MutexGuard<'_, ()> {
-        self.commit.lock().unwrap_or_else(PoisonError::into_inner)
+    fn homes_alone(&self) -> (RwLockWriteGuard<'_, ()>, Watch<'_>) {
+        let guard = self.homes.write().unwrap_or_else(PoisonError::into_inner);
+        (guard, self.watch())
+    }
+
+    fn commit_lock(&self) -> (MutexGuard<'_, ()>, Watch<'_>) {
+        let guard = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
+        (guard, self.watch())
+    }
+}
+
+/// See [`Volume::watch`].
+struct Watch<'a>(&'a Volume);
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = self.0.core().access.break_down(PANICKED);
+            self.0.landed.notify_all();
+        }
     }
 }

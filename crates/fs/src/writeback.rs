@@ -70,9 +70,7 @@ impl Core {
     /// Starts to bring what waits of a file's units `from ..= to` to where segments can show it: overwrites become
     /// images for the next segment, the rest gets new homes, which the caller writes.
     pub fn start_writeback(&mut self, ino: Ino, from: u64, to: u64) -> Result<Started, Stop> {
-        if self.read_only {
-            return Err(Error::ReadOnly.into());
-        }
+        self.access.check()?;
         let Some(node) = self.inodes.nodes.get(&ino) else {
             self.homed.remove(&ino);
             return Ok(Started::Nothing);

@@ -36,7 +36,7 @@ fn a_frozen_volume_is_not_written_and_holds_all_that_was_done() {
     volume.write(ino, 0, &[7; 100_000]).unwrap();
     volume.freeze().unwrap();
     let before = memory.counters();
-    assert!(volume.info().read_only);
+    assert!(!volume.info().access.is_writable());
     volume.freeze().unwrap();
     // The last user of a file without a name goes, the clock ticks, and somebody asks for what writes.
     volume.release_file(unlinked).unwrap();

@@ -78,7 +78,7 @@ impl System for Loam {
 }
 
 /// What the checker says against a volume, but for what any crash may leave.
-fn check_device(device: &dyn Device) -> Vec<String> {
+pub fn check_device(device: &dyn Device) -> Vec<String> {
     let mut options = Options {
         data: true,
         ..Options::default()

@@ -124,7 +124,7 @@ impl Rig {
 
     /// That the volume takes no changes any more, says so, and still gives out what it has.
     fn is_read_only(&self, files: &[(&str, &[u8])]) {
-        assert!(self.volume.info().read_only);
+        assert!(!self.volume.info().access.is_writable());
         let made = self.volume.create(ROOT_INO, b"too late", &NEW);
         assert_eq!(errno(made), EROFS);
         for (name, bytes) in files {
@@ -368,7 +368,7 @@ fn a_block_that_cannot_be_read_leaves_the_rest_usable() {
         // Its other parts can be changed, and it can be removed.
         rig.write("new", &good);
         rig.volume.sync().unwrap();
-        assert!(!rig.volume.info().read_only);
+        assert!(rig.volume.info().access.is_writable());
         rig.volume.unlink(ROOT_INO, b"bad").unwrap();
         rig.volume.close().unwrap();
         rig.heal();
@@ -407,7 +407,7 @@ fn a_checkpoint_that_fails_behind_an_fsync_is_not_its_error() {
         let bytes = content(SMALL, version);
         let file = rig.write("f", &bytes);
         rig.volume.fsync(file, false).unwrap();
-        if rig.volume.info().read_only {
+        if !rig.volume.info().access.is_writable() {
             rig.is_read_only(&[("f", &bytes)]);
             rig.survives(&[("f", &bytes)]);
             return;

@@ -21,7 +21,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn tick(&self) -> Result<(), Error> {
-        if self.core().read_only {
+        if !self.core().access.is_writable() {
             return Ok(());
         }
         self.find_leftovers();
@@ -102,7 +102,7 @@ impl Volume {
         for _ in 0..max {
             let ino = {
                 let mut core = self.core();
-                if core.read_only {
+                if !core.access.is_writable() {
                     break;
                 }
                 core.leftovers.pop_first()
@@ -118,7 +118,7 @@ impl Volume {
                 }
                 Err(error) => {
                     let mut core = self.core();
-                    if core.read_only {
+                    if !core.access.is_writable() {
                         return Err(error);
                     }
                     if !core.unfinished.contains_key(&ino) {

@@ -32,7 +32,7 @@ impl Volume {
     /// [`Error`]; a large file's, if its data could not be written, after all else was. On a volume that became
     /// read-only, that there is something which cannot be committed any more.
     pub fn commit(&self, wait: Wait) -> Result<(), Error> {
-        if self.core().read_only {
+        if !self.core().access.is_writable() {
             return self.nothing_waits();
         }
         let unwritten = self.write_out(wait)?;
@@ -46,10 +46,10 @@ impl Volume {
     pub(super) fn nothing_waits(&self) -> Result<(), Error> {
         let core = self.core();
         let undurable = core.log.durable() < core.log.tail().ssn;
-        if undurable || core.is_dirty() || !core.homed.is_empty() {
-            Err(Error::ReadOnly)
-        } else {
-            Ok(())
+        let waits = undurable || core.is_dirty() || !core.homed.is_empty();
+        match waits || core.access.broken().is_some() {
+            true => core.access.check(),
+            false => Ok(()),
         }
     }
 
@@ -101,9 +101,7 @@ impl Volume {
         wait: Wait,
         look: impl Fn(&Core) -> T,
     ) -> Result<(Unwritten, T), Error> {
-        if self.core().read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.core().access.check()?;
         // A rename over an existing file waits for the data that it brings (rule 3).
         let (mut unwritten, mut rounds) = (Unwritten::new(), 0);
         let (segment, seen) = loop {
@@ -179,7 +177,7 @@ impl Volume {
         if let Err(error) = &result
             && !mutant::active("flush-trusted-again")
         {
-            self.core().fail_log(error);
+            self.core().access.fail_log(error);
         }
         result
     }
@@ -194,9 +192,7 @@ impl Volume {
 
     /// Writes a checkpoint and the superblock that names it (rules 5 and 9).
     pub(super) fn checkpoint_locked(&self, end: End) -> Result<(), Error> {
-        if self.core().read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.core().access.check()?;
         loop {
             self.step(|core| core.prepare_checkpoint())?;
             self.commit_locked(false, Wait::Written)?;
@@ -222,6 +218,7 @@ impl Volume {
     pub(super) fn name_checkpoint(&self, end: End) -> Result<(), Error> {
         let (mut sb, slots, base) = {
             let core = self.core();
+            core.access.check()?;
             let sb = Superblock {
                 durable: core.log.durable(),
                 clean: end == End::Closed && core.log.tail().ssn == core.base.ssn,
@@ -246,13 +243,15 @@ impl Volume {
             Ok(slot) => {
                 core.slots[slot] = Some(base.ssn);
                 // What follows would not be looked for.
-                core.read_only |= sb.clean;
+                if sb.clean {
+                    core.access.end();
+                }
                 core.sb = sb;
                 core.release();
                 Ok(())
             }
             Err(error) => {
-                core.fail_log(&error);
+                core.access.fail_log(&error);
                 Err(error)
             }
         }

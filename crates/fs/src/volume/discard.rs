@@ -65,9 +65,7 @@ impl Volume {
     /// Trims a range of one group; its bitmap leaves memory again if it was not there before.
     fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
         let _commit = self.commit_lock();
-        if self.core().read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.core().access.check()?;
         let _homes = self.homes_alone();
         let group = self.core().geometry.group_of(range.start);
         let was_loaded = self.core().space.is_loaded(group);

@@ -176,17 +176,14 @@ impl Volume {
                 None => self.flight.quiet(),
             }
         }
-        if self.core().read_only {
-            return Err(Error::ReadOnly);
-        }
-        Ok(())
+        self.core().access.check()
     }
 
     /// Writes a segment that was taken from the queue.
     fn bring(&self, segment: &Segment) -> Result<(), Error> {
-        let result = self.write_log(segment);
-        self.flight.landed();
-        result
+        let _landing = Landing(&self.flight);
+        let _watch = self.watch();
+        self.write_log(segment)
     }
 
     /// Writes a segment. A failure makes the volume read-only (rule 12), and then no later one is written: they are
@@ -194,9 +191,7 @@ impl Volume {
     fn write_log(&self, segment: &Segment) -> Result<(), Error> {
         let geometry = {
             let core = self.core();
-            if core.read_only {
-                return Err(Error::ReadOnly);
-            }
+            core.access.check()?;
             core.geometry
         };
         let result = write_segment(self.device.as_ref(), &geometry, segment);
@@ -208,7 +203,7 @@ impl Volume {
         let mut core = self.core();
         match result {
             Err(error) if !mutant::active("log-error-ignored") => {
-                core.fail_log(&error);
+                core.access.fail_log(&error);
                 Err(error)
             }
             _ => {
@@ -217,6 +212,15 @@ impl Volume {
                 Ok(())
             }
         }
+    }
+}
+
+/// A segment that somebody took from the queue: whoever waits goes on when it is dropped, after a panic too.
+struct Landing<'a>(&'a Flight);
+
+impl Drop for Landing<'_> {
+    fn drop(&mut self) {
+        self.0.landed();
     }
 }
 

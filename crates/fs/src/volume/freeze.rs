@@ -19,7 +19,7 @@ impl Volume {
         self.tidy_after(usize::MAX);
         let _commit = self.commit_lock();
         for _ in 0..ROUNDS_MAX {
-            if self.core().read_only {
+            if !self.core().access.is_writable() {
                 return self.nothing_waits();
             }
             let unwritten = self.commit_all(Wait::Durable)?;
@@ -30,8 +30,7 @@ impl Volume {
             let mut core = self.core();
             let durable = core.log.durable() == core.log.tail().ssn;
             if durable && !core.is_dirty() && core.homed.is_empty() {
-                core.read_only = true;
-                core.frozen = true;
+                core.access.freeze();
                 return Ok(());
             }
         }
@@ -43,14 +42,6 @@ impl Volume {
     /// # Errors
     /// [`Error::ReadOnly`] when the volume is read-only for another reason.
     pub fn thaw(&self) -> Result<(), Error> {
-        let mut core = self.core();
-        if core.frozen {
-            core.frozen = false;
-            core.read_only = false;
-        }
-        if core.read_only {
-            return Err(Error::ReadOnly);
-        }
-        Ok(())
+        self.core().access.thaw()
     }
 }

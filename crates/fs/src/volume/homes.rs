@@ -93,7 +93,7 @@ impl Volume {
     /// [`Error`].
     pub fn settle(&self, max: usize) -> Result<(), Error> {
         let _homes = self.homes_shared();
-        if self.core().read_only {
+        if !self.core().access.is_writable() {
             return Ok(());
         }
         let due = self.start_settling(max);
@@ -140,9 +140,7 @@ impl Volume {
     fn sweep(&self, files: &[Ino], commit: Commit) -> Result<Unwritten, Error> {
         let mut waiting: Vec<Sweep> = {
             let core = self.core();
-            if core.read_only {
-                return Err(Error::ReadOnly);
-            }
+            core.access.check()?;
             files
                 .iter()
                 .filter_map(|ino| Sweep::of(&core, *ino))
@@ -225,6 +223,8 @@ impl Volume {
         let mut core = self.core();
         while let Some(node) = core.inodes.nodes.get(&ino)
             && node.homed.batch.is_some()
+            // Whoever wrote it may have panicked.
+            && core.access.broken().is_none()
         {
             core = self
                 .landed

@@ -2,6 +2,7 @@
 
 use super::Volume;
 use super::commit::End;
+use crate::access::Access;
 use crate::error::Error;
 use crate::map::Piece;
 use crate::types::StatFs;
@@ -63,8 +64,8 @@ pub struct Info {
     pub bitmap_bytes: u64,
     /// Inodes in memory.
     pub cached_inodes: u64,
-    /// Whether changes are refused.
-    pub read_only: bool,
+    /// Whether changes are taken.
+    pub access: Access,
     /// What rot took from the log, if a part of it is lost.
     pub loss: Option<Loss>,
     /// Requests, bytes and flushes of the device so far.
@@ -92,9 +93,7 @@ impl Volume {
             return Err(Error::Options(text));
         }
         let _commit = self.commit_lock();
-        if self.core().read_only {
-            return Err(Error::ReadOnly);
-        }
+        self.core().access.check()?;
         self.core().sb.label = label.to_vec();
         // Each names one copy anew, with all that stands in it.
         self.checkpoint_locked(End::Open)?;
@@ -155,7 +154,7 @@ impl Volume {
             dirty_home_bytes: core.waiting().bytes,
             bitmap_bytes: core.space.loaded_bytes() as u64,
             cached_inodes: core.inodes.nodes.len() as u64,
-            read_only: core.read_only,
+            access: core.access.clone(),
             loss: core.loss,
             device: self.device.counters(),
         }

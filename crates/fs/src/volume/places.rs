@@ -18,7 +18,7 @@ impl Volume {
     pub(super) fn reserve_places(&self) {
         {
             let mut core = self.core();
-            let done = core.sb.reserves_places() || core.places_tried || core.read_only;
+            let done = core.sb.reserves_places() || core.places_tried || !core.access.is_writable();
             if done || !core.may_compact() {
                 return;
             }

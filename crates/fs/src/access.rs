@@ -1,0 +1,124 @@
+//! Whether a volume takes changes, and if not, why.
+//!
+//! ```text
+//!             freeze                 a write to the log failed (rule 12)
+//! Writable <----------> Frozen       Writable, Frozen ------------------> LogFailed
+//!             thaw                   anything ---------------------------> Broken
+//! ```
+//! Nothing is sealed, counted as durable or said in a superblock unless the volume is writable.
+
+use crate::error::Error;
+
+/// Whether a volume takes changes, and if not, why.
+#[derive(Clone, Debug, Default)]
+pub enum Access {
+    /// It does.
+    #[default]
+    Writable,
+    /// It was opened so, or it is closed.
+    ReadOnly,
+    /// Somebody asked for it while the volume was in use, and may ask for the opposite.
+    Frozen,
+    /// The log could not be written or flushed; so it stays until the next mount (rule 12).
+    LogFailed(Error),
+    /// The program met what cannot be, or an operation ended in the middle: what is in memory may be half an operation,
+    /// which must never reach the device. So it stays until the next mount, which finds the last sealed segment.
+    Broken(&'static str),
+}
+
+impl Access {
+    /// Whether changes are taken.
+    pub fn is_writable(&self) -> bool {
+        matches!(self, Access::Writable)
+    }
+
+    /// What cannot be and was met all the same, if it was.
+    pub fn broken(&self) -> Option<&'static str> {
+        match self {
+            Access::Broken(what) => Some(what),
+            _ => None,
+        }
+    }
+
+    /// That changes are taken.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], or [`Error::Broken`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self {
+            Access::Writable => Ok(()),
+            Access::ReadOnly | Access::Frozen | Access::LogFailed(_) => Err(Error::ReadOnly),
+            Access::Broken(what) => Err(Error::Broken(what)),
+        }
+    }
+
+    /// Takes no changes from here on: the volume is closed.
+    pub(crate) fn end(&mut self) {
+        if self.is_writable() {
+            *self = Access::ReadOnly;
+        }
+    }
+
+    /// Takes no changes until [`Access::thaw`].
+    pub(crate) fn freeze(&mut self) {
+        if self.is_writable() {
+            *self = Access::Frozen;
+        }
+    }
+
+    /// Takes changes again.
+    ///
+    /// # Errors
+    /// As [`Access::check`], when they are refused for another reason.
+    pub(crate) fn thaw(&mut self) -> Result<(), Error> {
+        if matches!(self, Access::Frozen) {
+            *self = Access::Writable;
+        }
+        self.check()
+    }
+
+    /// Takes no changes any more since the log failed (rule 12).
+    pub(crate) fn fail_log(&mut self, error: &Error) {
+        if matches!(self, Access::Writable | Access::Frozen) {
+            tracing::error!(%error, "the log cannot be written; the volume is read-only from here on");
+            *self = Access::LogFailed(error.clone());
+        }
+    }
+
+    /// Takes no changes any more since `what` cannot be. Returns the error of whoever met it.
+    #[must_use = "whoever met it must not go on"]
+    pub(crate) fn break_down(&mut self, what: &'static str) -> Error {
+        if self.broken().is_none() {
+            tracing::error!(
+                what,
+                "a defect of this program: nothing more is written until the next mount; please report it"
+            );
+            *self = Access::Broken(what);
+        }
+        Error::Broken(what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_frozen_thaws_and_what_broke_stays_so() {
+        let mut access = Access::Writable;
+        access.freeze();
+        assert!(!access.is_writable());
+        assert!(access.thaw().is_ok());
+
+        access.fail_log(&Error::NoSpace);
+        assert!(matches!(access.thaw(), Err(Error::ReadOnly)));
+
+        let error = access.break_down("the first thing");
+        assert!(matches!(error, Error::Broken("the first thing")));
+        let _ = access.break_down("another thing");
+        access.freeze();
+        access.end();
+        assert_eq!(access.broken(), Some("the first thing"));
+        assert!(matches!(access.thaw(), Err(Error::Broken(_))));
+    }
+}
