@@ -102,6 +102,38 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::Stop;
+    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use loamfs_device::{Device, MemoryDevice};
+    use loamfs_format::Ino;
+    use std::sync::Arc;
+
+    fn volume() -> Volume {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 << 20));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap()
+    }
+
+    #[test]
+    fn a_prepared_change_that_stops_is_not_tried_again_and_breaks_the_volume() {
+        let volume = volume();
+        let mut runs = 0;
+        let result: Result<(), Error> = volume.run(|core| {
+            runs += 1;
+            core.apply(|_| Err(Stop::Crowded))
+        });
+        assert!(matches!(result, Err(Error::Broken(_))));
+        assert_eq!(runs, 1);
+        assert!(volume.info().access.broken().is_some());
+    }
+
+    #[test]
+    fn to_change_what_was_not_prepared_breaks_the_volume() {
+        let volume = volume();
+        let result = volume.run(|core| core.touch(Ino(77)));
+        assert!(matches!(result, Err(Error::Broken(_))));
+        assert!(volume.info().access.broken().is_some());
+    }
 
     #[test]
     fn only_what_was_frozen_thaws_and_what_broke_stays_so() {

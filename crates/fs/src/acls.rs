@@ -38,26 +38,29 @@ impl Core {
             (AclKind::Access, Some(acl)) => permission::set_access(mode, acl, clear_sgid),
             (_, acl) => (mode, acl),
         };
-        match acl {
+        let (put, take) = match acl {
             Some(acl) => {
                 let put = self.prepare_put(ino, kind.name(), acl.encode(), XattrMode::Any)?;
                 self.admit(put.cost(), 0)?;
-                self.put_xattr(ino, put)?;
+                (Some(put), None)
             }
             None => {
                 let take = self.prepare_take(ino, kind.name())?;
                 self.prepare_dirty(ino)?;
                 self.admit_removal()?;
-                if let Some(take) = take {
-                    self.take_xattr(ino, &take)?;
-                }
+                (None, take)
             }
-        }
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.inode.mode = mode;
-        }
-        self.changed_xattrs(ino);
-        Ok(())
+        };
+        self.apply(|core| {
+            if let Some(put) = put {
+                core.put_xattr(ino, put)?;
+            }
+            if let Some(take) = take {
+                core.take_xattr(ino, &take)?;
+            }
+            core.inodes.prepared(ino)?.inode.mode = mode;
+            core.changed_xattrs(ino)
+        })
     }
 
     /// The access list as it is after a chmod to these bits, ready to be set; none if there is none.

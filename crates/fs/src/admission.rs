@@ -2,8 +2,8 @@
 
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::homed::UNIT;
 use crate::reserve::REMOVAL_COST;
+use crate::writeback::UNIT;
 use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::mutant;
 use loamfs_format::summary::EXTENTS_MAX;
@@ -52,17 +52,12 @@ impl Core {
 
     /// Counts the data of large files that wait.
     pub fn waiting(&self) -> Waiting {
-        let mut waiting = Waiting::default();
-        let nodes = self
-            .homed
-            .iter()
-            .filter_map(|ino| self.inodes.nodes.get(ino));
-        for homed in nodes.map(|node| &node.homed) {
-            waiting.bytes += homed.bytes();
-            waiting.images += homed.images.len() as u64 * UNIT;
-            waiting.blocks += homed.dirty_blocks * u64::from(self.geometry.block_size);
+        let totals = self.writeback.totals();
+        Waiting {
+            bytes: totals.units * UNIT,
+            images: totals.images * UNIT,
+            blocks: totals.blocks * u64::from(self.geometry.block_size),
         }
-        waiting
     }
 
     /// An upper bound of what the next segment holds, in bytes.
@@ -95,10 +90,10 @@ impl Core {
         let waiting = self.waiting();
         self.admit_segment(&waiting)?;
         let bytes = waiting.bytes + data;
-        if bytes > self.homed_max {
+        if bytes > self.writeback.bytes_max() {
             return Err(Stop::Crowded);
         }
-        self.pressed |= bytes > self.homed_max / 4 * 3;
+        self.pressed |= bytes > self.writeback.bytes_max() / 4 * 3;
         if mutant::active("undeclared") {
             return Ok(());
         }

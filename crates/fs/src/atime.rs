@@ -201,11 +201,13 @@ impl Core {
         let generation = self.random.generation();
         let inode = Inode::new(ATIME_INO, mode::REGULAR, generation, self.clock.now());
         // Nothing is ever made in it, so that the place for that does not matter.
-        self.inodes.take_number(ATIME_INO, Node::new(inode, ssn));
-        self.touch(ATIME_INO);
-        self.atimes.file = File::There;
-        self.sb.compatible |= COMPATIBLE_ATIME;
-        Ok(true)
+        self.apply(|core| {
+            core.inodes.take_number(ATIME_INO, Node::new(inode, ssn))?;
+            core.touch(ATIME_INO)?;
+            core.atimes.file = File::There;
+            core.sb.compatible |= COMPATIBLE_ATIME;
+            Ok(true)
+        })
     }
 
     /// Reads what the next blocks' times need, in one batch.
@@ -241,16 +243,14 @@ impl Core {
         }
         if let Some(value) = run.encode() {
             tree.put(&mut root, &mut self.blocks, block.0, &value)?;
-            self.set_atime_root(root);
+            self.set_atime_root(root)?;
         }
         Ok(())
     }
 
-    fn set_atime_root(&mut self, root: TreeRoot) {
-        if let Some(node) = self.inodes.nodes.get_mut(&ATIME_INO) {
-            node.inode.checksums = root;
-        }
-        self.touch(ATIME_INO);
+    fn set_atime_root(&mut self, root: TreeRoot) -> Result<(), Stop> {
+        self.inodes.prepared(ATIME_INO)?.inode.checksums = root;
+        self.touch(ATIME_INO)
     }
 
     /// Before an inode goes: whether it is the last of its block, and [`Core::drop_atimes`] has something to drop.
@@ -271,13 +271,11 @@ impl Core {
     }
 
     /// Takes away what is kept of an inode block whose last inode goes.
-    pub fn drop_atimes(&mut self, ino: Ino) {
-        if let Ok(Some((tree, mut root))) = self.atime_tree()
-            && tree
-                .remove(&mut root, &mut self.blocks, block_of(ino).0)
-                .is_ok()
-        {
-            self.set_atime_root(root);
-        }
+    pub fn drop_atimes(&mut self, ino: Ino) -> Result<(), Stop> {
+        let Some((tree, mut root)) = self.atime_tree()? else {
+            return Ok(());
+        };
+        tree.remove(&mut root, &mut self.blocks, block_of(ino).0)?;
+        self.set_atime_root(root)
     }
 }

@@ -6,6 +6,7 @@ mod freeze;
 
 use crate::blocks::Stop;
 use crate::core::Core;
+use crate::error::Error;
 use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
 use crate::reserve::Said;
 use crate::tree::Tree;
@@ -92,10 +93,17 @@ impl Core {
             at: 0,
         };
         let built = self.build(seal, &tail, &contents, &placement, kind);
-        let (header, segment) = built.inspect_err(|stop| {
-            // What was frozen so far cannot be taken back; nothing of it has reached the device.
-            if let Stop::Failed(error) = stop {
-                self.access.fail_log(error);
+        // What was frozen so far cannot be taken back; nothing of it has reached the device.
+        let (header, segment) = built.map_err(|stop| match stop {
+            Stop::Failed(error @ Error::Broken(_)) => Stop::Failed(error),
+            // The volume may be damaged.
+            Stop::Failed(error) => {
+                self.access.fail_log(&error);
+                Stop::Failed(error)
+            }
+            stop => {
+                tracing::error!(?stop, "sealing stopped");
+                Error::Broken("sealing a segment stopped in the middle").into()
             }
         })?;
         self.after_seal(&header, &placement, &segment);
@@ -136,7 +144,7 @@ impl Core {
         kind: SegmentKind,
     ) -> Result<Placement, Stop> {
         let held = if kind == SegmentKind::Checkpoint {
-            self.space.held().count() + self.summaries.len()
+            self.space.held().count() + self.checkpoints.summaries().len()
         } else {
             0
         };
@@ -268,7 +276,7 @@ impl Core {
         let mut retired = Vec::new();
         if kind == SegmentKind::Checkpoint {
             retired.append(&mut self.blocks.retires);
-            retired.append(&mut self.summaries);
+            retired.append(&mut self.checkpoints.take_summaries());
         }
         for extent in retired {
             seal.records.push(Record::Retire(extent));
@@ -323,17 +331,14 @@ impl Core {
         if early.into_iter().any(mutant::active) {
             self.release();
         }
-        self.summaries.extend(placement.summary.iter().copied());
-        self.since_segments += 1;
-        self.since_summary_bytes += header.summary_len();
+        let summary = placement.summary.iter().copied();
+        self.checkpoints.note_segment(header, summary);
         if header.kind == SegmentKind::Checkpoint {
-            self.base = CheckpointRef {
+            self.checkpoints.note_checkpoint(CheckpointRef {
                 ssn: header.ssn,
                 token: header.token,
                 addr: at,
-            };
-            self.since_segments = 0;
-            self.since_summary_bytes = 0;
+            });
             return;
         }
         for (block, b) in std::mem::take(&mut self.inodes.blocks) {
@@ -350,30 +355,23 @@ impl Core {
         self.inodes.dirty_bytes = 0;
         self.inodes.busy = 0;
         self.dirty_since = None;
-        self.barrier.clear();
+        self.writeback.clear_barrier();
     }
 
     /// Space that what is durable now makes reusable (rule 5).
     pub fn release(&mut self) -> Vec<Extent> {
-        let both = match self.slots {
-            [Some(a), Some(b)] if mutant::active("one-superblock") => a.max(b),
-            _ if mutant::active("retire-at-checkpoint") => self.base.ssn,
-            [Some(a), Some(b)] => a.min(b),
-            _ => Ssn(0),
-        };
+        let both = self.checkpoints.both_name();
         self.forget_room();
         let mut said = self.log.said();
         if mutant::active("superblock-says") {
-            said = said.max(self.slots.into_iter().flatten().max().unwrap_or(said));
+            said = said.max(self.checkpoints.newest_named());
         }
         if mutant::active("reuse-home-early") {
             self.space.release_homes();
         }
         // Nobody settles over what is used again (rule 7).
-        let settling = &self.settling;
-        let busy = |range| {
-            settling.range(range).next().is_some() && !mutant::active("reuse-during-settle")
-        };
+        let writeback = &self.writeback;
+        let busy = |range| writeback.is_settling(range) && !mutant::active("reuse-during-settle");
         let freed = self.space.release(said, both, busy);
         if let Some(waiting) = &mut self.freed {
             waiting.extend_from_slice(&freed);
@@ -391,9 +389,7 @@ impl Core {
         let g = &self.geometry;
         // Any checkpoint changes some nodes; on small volumes it would be due again at once.
         let most = u64::from(g.checkpoint_nodes_max).max(64);
-        self.since_segments >= g.checkpoint_segments_max
-            || self.since_summary_bytes >= g.checkpoint_summary_max.into()
-            || self.checkpoint_nodes(|nodes| nodes < most) >= most
+        self.checkpoints.is_chain_long(g) || self.checkpoint_nodes(|nodes| nodes < most) >= most
     }
 }
 

@@ -3,23 +3,26 @@
 use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Stop};
+use crate::checkpoints::Checkpoints;
 use crate::env::{Clock, Random};
 use crate::error::Error;
 use crate::inodes::{Inodes, Node};
+use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::ownership::Ownership;
 use crate::types::Attr;
+use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::mutant;
 use loamfs_format::summary::Record;
-use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Pointer, Ssn};
 use loamfs_log::loss::Loss;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,52 +41,27 @@ pub(crate) struct Core {
     pub inodes: Inodes,
     /// When inodes were read.
     pub atimes: Atimes,
-    /// The last checkpoint.
-    pub base: CheckpointRef,
-    /// The checkpoint that each superblock copy names for good.
-    pub slots: [Option<Ssn>; 2],
+    pub checkpoints: Checkpoints,
     /// To whom everything belongs.
     pub owner: Ownership,
-    /// Whether a superblock copy must be written before anything else: the copies tell of different sizes, labels or
-    /// features, since a crash met one that changed them, or of a volume that nobody has open.
-    pub copies_differ: bool,
     /// What rot took from the log; whoever may write has accepted it.
     pub loss: Option<Loss>,
     /// What may be used again since the device was last told; kept only if it is to be told.
     pub freed: Option<Vec<Extent>>,
-    /// What summaries since the last checkpoint take, its own included.
-    pub summaries: Vec<Extent>,
-    /// Segments and bytes of summaries since then.
-    pub since_segments: u32,
-    pub since_summary_bytes: u64,
     /// What else the next segment says.
     pub records: Vec<Record>,
-    /// Files with data that segments do not show yet.
-    pub homed: BTreeSet<Ino>,
-    /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
-    /// (rule 3), and small files that spilled (H18).
-    pub barrier: BTreeMap<Ino, u64>,
-    /// New homes whose files went while they were written, by batch.
-    pub abandoned: BTreeMap<u64, Vec<Extent>>,
-    pub next_batch: u64,
-    /// Homes to which images are on their way.
-    pub settling: BTreeSet<FragAddr>,
-    /// Homes whose images failed to settle; they are left alone until the next mount.
-    pub unsettled: BTreeSet<FragAddr>,
+    pub writeback: Writeback,
     /// Bytes of small files' data and large attributes that the next segment carries.
     pub small_bytes: u64,
     /// When the oldest change that is not sealed was made.
     pub dirty_since: Option<Duration>,
-    /// Most bytes of large files' data that may wait.
-    pub homed_max: u64,
     /// Most links of an inode.
     pub links_max: u32,
     /// What the mover did.
     pub cleaned: Cleaned,
     /// An operation was admitted while much of what may be dirty was: time for a commit, before one has to wait.
     pub pressed: bool,
-    /// Files to be looked at for leftovers: orphans and pending truncates.
-    pub leftovers: BTreeSet<Ino>,
+    pub leftovers: Leftovers,
     /// Segments take holes before they take whole groups: everything is packed, before somebody gets ENOSPC.
     pub plug_holes: bool,
     /// Free fragments of log groups that segments can use, since the last release.
@@ -98,10 +76,6 @@ pub(crate) struct Core {
     pub placeless: Option<u64>,
     /// The same, when the reserve could not be made whole.
     pub reserve_lost: Option<u64>,
-    /// Those of them that are damaged, and why they stay as they are until the next mount.
-    pub unfinished: BTreeMap<Ino, Error>,
-    /// Whether what an earlier mount left over has been found.
-    pub leftovers_found: bool,
     /// Whether it was tried to reserve the places of superblocks that an older program gave to files.
     pub places_tried: bool,
 }
@@ -142,57 +116,65 @@ impl Core {
         self.log.tail().ssn.next()
     }
 
+    /// Makes a change that was prepared: everything that it needs is in memory and reserved, so that it does not stop. If
+    /// it does, half of it may be done: the volume is broken.
+    pub fn apply<T>(
+        &mut self,
+        change: impl FnOnce(&mut Core) -> Result<T, Stop>,
+    ) -> Result<T, Stop> {
+        change(self).map_err(|stop| {
+            tracing::error!(?stop, "a prepared change stopped");
+            self.access.break_down("a prepared change stopped").into()
+        })
+    }
+
     /// Marks a prepared inode as changed.
-    pub fn touch(&mut self, ino: Ino) {
+    ///
+    /// # Errors
+    /// As [`Inodes::prepared`]; so the next ones.
+    pub fn touch(&mut self, ino: Ino) -> Result<(), Stop> {
         let ssn = self.open_ssn();
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            if !node.dirty {
-                // The inode takes its access time along.
-                self.atimes.forget(ino);
-            }
-            node.dirty = true;
-            node.last = ssn;
-            node.inode.ssn = ssn;
+        let node = self.inodes.prepared(ino)?;
+        if !node.dirty {
+            // The inode takes its access time along.
+            self.atimes.forget(ino);
         }
-        self.inodes.touch_block(block_of(ino));
+        node.dirty = true;
+        node.last = ssn;
+        node.inode.ssn = ssn;
+        self.inodes.touch_block(block_of(ino))?;
         self.note_dirty();
+        Ok(())
     }
 
     /// Sets the mark by which the next mount finds an inode that something is left to do for, or takes it away: the
     /// inode has no name, or a truncate of it is pending. The inode must be prepared.
-    pub fn mark_leftover(&mut self, ino: Ino) {
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return;
-        };
+    pub fn mark_leftover(&mut self, ino: Ino) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
         let left = node.inode.nlink == 0 || node.inode.truncating != u64::MAX;
-        self.inodes.set_orphan(ino, left);
+        self.inodes.set_orphan(ino, left)?;
         if left {
-            self.leftovers.insert(ino);
+            self.leftovers.add(ino);
         }
+        Ok(())
     }
 
     /// Says that a file can grow again only when its pending truncate is over, which the driver sees to.
     pub fn wait_for_drain(&mut self, ino: Ino) -> Stop {
-        if let Some(error) = self.unfinished.get(&ino) {
+        if let Some(error) = self.leftovers.given_up(ino) {
             return Stop::Failed(error.clone());
         }
-        self.leftovers.insert(ino);
+        self.leftovers.add(ino);
         Stop::Crowded
-    }
-
-    /// No segment is sealed before what was put into a file before put number `upto` is at home, or has failed (rule 3).
-    pub fn hold_up(&mut self, ino: Ino, upto: u64) {
-        let held = self.barrier.entry(ino).or_insert(upto);
-        *held = upto.max(*held);
     }
 
     /// The files that hold the next segment up.
     pub fn held_up(&self) -> Vec<Ino> {
         let waits = |(ino, upto): (&Ino, &u64)| {
-            let homed = &self.inodes.nodes.get(ino)?.homed;
+            let homed = self.inodes.nodes.get(ino)?.homed();
             homed.waits(*upto).then_some(*ino)
         };
-        self.barrier.iter().filter_map(waits).collect()
+        self.writeback.barrier().iter().filter_map(waits).collect()
     }
 
     /// Notes that something waits for a segment.
@@ -257,7 +239,8 @@ impl Core {
         let node = self.node(ino)?;
         let i = &node.inode;
         // Homes are whole blocks, of which perhaps only a part waits.
-        let homed = node.homed.bytes().max(node.homed.dirty_blocks * block);
+        let totals = node.homed().totals();
+        let homed = (totals.units * UNIT).max(totals.blocks * block);
         let waiting = homed + node.small.as_ref().map_or(0, |s| s.len() as u64);
         let content = match i.body {
             Body::DirTree(_) => i.size,

@@ -6,9 +6,9 @@ use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::flags::flags_of;
-use crate::homed::{UNIT, UnitBytes};
 use crate::inodes::Node;
 use crate::permission;
+use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::inode::{Body, FileExtent, TAIL};
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::node::TreeRoot;
@@ -25,6 +25,22 @@ const DRAIN_EXTENTS: usize = 256;
 /// Leaves of a tree that one step of a truncate frees.
 const DRAIN_LEAVES: usize = 32;
 
+/// How a file gets another size.
+enum Resize {
+    /// It has that size.
+    Nothing,
+    /// A small file stays small, with this content.
+    Small(Vec<u8>),
+    /// A small file of this content leaves the log.
+    Leave(Arc<[u8]>),
+    /// A large file grows: these units become zero behind its end.
+    Grow(BTreeMap<u64, Vec<u8>>),
+    /// A file on its way home turns back, with this content.
+    Return(Vec<u8>),
+    /// A large file shrinks.
+    Cut,
+}
+
 /// Where the bytes of a unit of homed data are.
 #[derive(Debug, Clone)]
 enum Source {
@@ -39,14 +55,14 @@ enum Source {
 impl Node {
     /// Whether the content is kept in blocks at home, or is on its way there.
     pub fn is_large(&self) -> bool {
-        !self.homed.is_clean()
+        !self.homed().is_clean()
             || matches!(self.inode.body, Body::Extents(_) | Body::ExtentTree(_))
             || self.small.is_none() && self.inode.size > 0 && self.inode.body == Body::Empty
     }
 
     /// Whether the file is on its way home, while segments still show its small form.
     pub fn is_moving(&self) -> bool {
-        !self.homed.is_clean() && matches!(self.inode.body, Body::Inline(_) | Body::Small(_))
+        !self.homed().is_clean() && matches!(self.inode.body, Body::Inline(_) | Body::Small(_))
     }
 
     /// The first unit that segments do not show, or not whole: none while they show the small form.
@@ -140,7 +156,7 @@ impl Core {
         }
         let unit_frags = self.geometry.unit_frags() as u32;
         let node = self.node(ino)?;
-        let (inode, homed) = (node.inode.clone(), &node.homed);
+        let (inode, homed) = (node.inode.clone(), node.homed());
         let mut found: Vec<(u64, Source)> = Vec::new();
         let mut wanted = Vec::new();
         for unit in first..end {
@@ -188,9 +204,7 @@ impl Core {
         let geometry = self.geometry;
         let per_block = geometry.block_units();
         self.node(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(Vec::new());
-        };
+        let node = self.inodes.prepared(ino)?;
         let found = extents::overlapping(
             &node.inode,
             &mut self.blocks,
@@ -210,9 +224,7 @@ impl Core {
     ) -> Result<Vec<(u64, FragAddr)>, Stop> {
         let geometry = self.geometry;
         self.node(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(Vec::new());
-        };
+        let node = self.inodes.prepared(ino)?;
         let found = extents::placed_in(&node.inode, &mut self.blocks, &geometry, place, first)?;
         let mut homes = extents::units(&found, &geometry, 0..u64::MAX);
         homes.retain(|(_, home)| place.contains(*home));
@@ -276,33 +288,32 @@ impl Core {
             let mut content = self.small_content(ino)?.to_vec();
             content.resize(new_size as usize, 0);
             content[offset as usize..end as usize].copy_from_slice(data);
-            self.set_small(ino, content);
+            self.apply(|core| {
+                core.set_small(ino, content)?;
+                core.changed_content(ino)
+            })?;
         }
-        self.changed_content(ino);
         Ok(())
     }
 
     /// The content of a file changed: times, and the set-user-id bits that a write takes away are the front end's.
-    pub fn changed_content(&mut self, ino: Ino) {
+    pub fn changed_content(&mut self, ino: Ino) -> Result<(), Stop> {
         let small_max = self.small_max();
         let now = self.clock.now();
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.inode.mtime = now;
-            node.inode.ctime = now;
-            // A file that spilled is as much up to date as one in the log: the next segment shows it (rule 2).
-            if node.inode.size <= small_max && !node.homed.dirty.is_empty() {
-                let upto = node.homed.puts;
-                self.hold_up(ino, upto);
-            }
+        let node = self.inodes.prepared(ino)?;
+        node.inode.mtime = now;
+        node.inode.ctime = now;
+        // A file that spilled is as much up to date as one in the log: the next segment shows it (rule 2).
+        if node.inode.size <= small_max && node.homed().is_dirty() {
+            let upto = node.homed().puts();
+            self.writeback.hold_up(ino, upto);
         }
-        self.touch(ino);
+        self.touch(ino)
     }
 
     /// Gives a small file its whole content. The inode must be prepared.
-    pub fn set_small(&mut self, ino: Ino, content: Vec<u8>) {
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
+    pub fn set_small(&mut self, ino: Ino, content: Vec<u8>) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
         let mut freed = None;
         node.seal_first &= content.len() > node.inline_max();
         self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
@@ -325,24 +336,23 @@ impl Core {
         if let Some(pointer) = freed {
             self.free_block(&pointer);
         }
+        Ok(())
     }
 
     /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until
     /// those are at home.
-    fn leave_small(&mut self, ino: Ino, content: &[u8]) {
+    fn leave_small(&mut self, ino: Ino, content: &[u8]) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
+        let node = self.inodes.prepared(ino)?;
         self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
-        for (unit, bytes) in content.chunks(UNIT as usize).enumerate() {
-            let mut whole = vec![0; UNIT as usize];
-            whole[..bytes.len()].copy_from_slice(bytes);
-            let unit = unit as u64;
-            node.homed
-                .put(unit, whole.into(), Some(unit * UNIT), per_block);
-        }
-        self.homed.insert(ino);
+        node.change_homed(&mut self.writeback, |homed| {
+            for (bytes, unit) in content.chunks(UNIT as usize).zip(0..) {
+                let mut whole = vec![0; UNIT as usize];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                homed.put(unit, whole.into(), Some(unit * UNIT), per_block);
+            }
+        });
+        Ok(())
     }
 
     fn write_large(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Result<(), Stop> {
@@ -387,30 +397,33 @@ impl Core {
             }
             units.insert(unit, content);
         }
-        // From here on nothing stops.
-        if let Some(content) = small {
-            self.leave_small(ino, &content);
-        }
-        self.put_units(ino, units, size.max(end));
-        Ok(())
+        self.apply(|core| {
+            if let Some(content) = small {
+                core.leave_small(ino, &content)?;
+            }
+            core.put_units(ino, units, size.max(end))?;
+            core.changed_content(ino)
+        })
     }
 
     /// Takes in new contents of whole units of a large file, which is `size` bytes long with them.
-    pub fn put_units(&mut self, ino: Ino, units: BTreeMap<u64, Vec<u8>>, size: u64) {
+    pub fn put_units(
+        &mut self,
+        ino: Ino,
+        units: BTreeMap<u64, Vec<u8>>,
+        size: u64,
+    ) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
+        let node = self.inodes.prepared(ino)?;
         let old = std::mem::replace(&mut node.inode.size, size);
-        if units.is_empty() {
-            return;
-        }
-        for (unit, bytes) in units {
-            let hides = size > old && (unit + 1) * UNIT > old;
-            let hides = hides.then(|| old.max(unit * UNIT));
-            node.homed.put(unit, bytes.into(), hides, per_block);
-        }
-        self.homed.insert(ino);
+        node.change_homed(&mut self.writeback, |homed| {
+            for (unit, bytes) in units {
+                let hides = size > old && (unit + 1) * UNIT > old;
+                let hides = hides.then(|| old.max(unit * UNIT));
+                homed.put(unit, bytes.into(), hides, per_block);
+            }
+        });
+        Ok(())
     }
 
     /// The units that must become zero when a large file grows to reach `offset` or beyond: those from its end to
@@ -428,11 +441,9 @@ impl Core {
             .into_iter()
             .map(|(unit, _)| unit)
             .collect();
-        if let Some(node) = self.inodes.nodes.get(&ino) {
-            let waiting =
-                (size / UNIT..end.div_ceil(UNIT)).filter(|u| node.homed.get(*u).is_some());
-            stale.extend(waiting);
-        }
+        let homed = self.node(ino)?.homed();
+        let waiting = (size / UNIT..end.div_ceil(UNIT)).filter(|u| homed.get(*u).is_some());
+        stale.extend(waiting);
         for unit in stale {
             if (unit + 1) * UNIT > size && !units.contains_key(&unit) {
                 let content = self.unit_content(ino, unit)?;
@@ -462,72 +473,75 @@ impl Core {
         } else {
             self.admit_removal()?;
         }
-        if !large && size <= self.small_max() {
+        let resized = self.prepare_resize(ino, size)?;
+        self.apply(|core| {
+            core.apply_resize(ino, size, resized)?;
+            if size == 0 && old > 0 {
+                let node = core.inodes.prepared(ino)?;
+                node.inode.version = node.inode.version.wrapping_add(1);
+                // What is written now replaces what was there: no segment shows the cut without it (rule 3).
+                if !mutant::active("cut-without-barrier") {
+                    core.writeback.hold_up(ino, u64::MAX);
+                }
+            }
+            core.changed_content(ino)
+        })
+    }
+
+    /// Reads what giving a file another size needs. The inode is prepared.
+    fn prepare_resize(&mut self, ino: Ino, size: u64) -> Result<Resize, Stop> {
+        let small_max = self.small_max();
+        let node = self.node(ino)?;
+        let (old, large, moving) = (node.inode.size, node.is_large(), node.is_moving());
+        if !large && size <= small_max {
             let mut content = self.small_content(ino)?.to_vec();
             content.resize(size as usize, 0);
-            self.set_small(ino, content);
+            Ok(Resize::Small(content))
         } else if size > old {
             self.may_go_home(ino)?;
-            let units = if large {
-                self.zeroes_behind(ino, size)?
-            } else {
-                BTreeMap::new()
-            };
-            if !large {
-                let content = self.small_content(ino)?;
-                self.leave_small(ino, &content);
-            }
-            self.put_units(ino, units, size);
-        } else if size < old {
-            let small = size <= self.small_max();
-            if small && self.inodes.nodes.get(&ino).is_some_and(Node::is_moving) {
-                // On its way home the file has become small again: what segments show is still the small form.
-                let content = self.read(ino, 0, size as usize)?;
-                self.forget_homed(ino);
-                self.set_small(ino, content);
-            } else {
-                self.cut(ino, size);
-            }
+            Ok(match large {
+                true => Resize::Grow(self.zeroes_behind(ino, size)?),
+                false => Resize::Leave(self.small_content(ino)?),
+            })
+        } else if size == old {
+            Ok(Resize::Nothing)
+        } else if size <= small_max && moving {
+            // On its way home the file has become small again: what segments show is still the small form.
+            Ok(Resize::Return(self.read(ino, 0, size as usize)?))
+        } else {
+            Ok(Resize::Cut)
         }
-        if size == 0
-            && old > 0
-            && let Some(node) = self.inodes.nodes.get_mut(&ino)
-        {
-            node.inode.version = node.inode.version.wrapping_add(1);
-            // What is written now replaces what was there: no segment shows the cut without it (rule 3).
-            if !mutant::active("cut-without-barrier") {
-                self.hold_up(ino, u64::MAX);
+    }
+
+    fn apply_resize(&mut self, ino: Ino, size: u64, resize: Resize) -> Result<(), Stop> {
+        match resize {
+            Resize::Nothing => Ok(()),
+            Resize::Small(content) => self.set_small(ino, content),
+            Resize::Leave(content) => {
+                self.leave_small(ino, &content)?;
+                self.put_units(ino, BTreeMap::new(), size)
             }
+            Resize::Grow(units) => self.put_units(ino, units, size),
+            Resize::Return(content) => {
+                self.forget_homed(ino)?;
+                self.set_small(ino, content)
+            }
+            Resize::Cut => self.cut(ino, size),
         }
-        self.changed_content(ino);
-        Ok(())
     }
 
     /// Cuts a large file's data that waits, and records the target for the rest (rule 1).
-    fn cut(&mut self, ino: Ino, size: u64) {
+    fn cut(&mut self, ino: Ino, size: u64) -> Result<(), Stop> {
         let end = size.div_ceil(UNIT);
         let per_block = self.geometry.block_units();
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
-        node.homed.dirty.split_off(&end);
-        node.homed.images.split_off(&end);
-        let overtaken = node
-            .homed
-            .batch
-            .as_ref()
-            .is_some_and(|b| b.crcs.last().is_some_and(|(unit, _)| *unit >= end));
-        if overtaken {
+        if self.inodes.prepared(ino)?.homed().flies_over(end..u64::MAX) {
             self.abandon_batch(ino);
         }
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
-        node.homed.dirty.split_off(&end);
-        node.homed.recount(per_block);
-        if let Some(batch) = &mut node.homed.batch {
-            batch.shown = batch.shown.min(size);
-        }
+        let node = self.inodes.prepared(ino)?;
+        node.change_homed(&mut self.writeback, |homed| {
+            homed.drop_units(end..u64::MAX, per_block);
+            homed.show_at_most(size);
+        });
         let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
         node.inode.size = size;
         if moving {
@@ -538,44 +552,9 @@ impl Core {
                 node.inode.truncating = size;
             }
         }
-        self.mark_leftover(ino);
-        self.leftovers.insert(ino);
-    }
-
-    /// A new home that was overtaken is never shown (rule 7); its data wait again.
-    pub fn abandon_batch(&mut self, ino: Ino) {
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
-        let Some(batch) = node.homed.batch.take() else {
-            return;
-        };
-        node.homed.take_back(batch.units);
-        node.homed.recount(self.geometry.block_units());
-        let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
-        if batch.landed || mutant::active("reuse-during-write") {
-            self.release_unshown(&homes);
-        } else {
-            self.abandoned.insert(batch.id, homes);
-        }
-    }
-
-    /// Drops all data of a large file that wait.
-    fn forget_homed(&mut self, ino: Ino) {
-        self.abandon_batch(ino);
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.homed = crate::homed::Homed::default();
-        }
-        self.homed.remove(&ino);
-    }
-
-    /// Gives homes back that nothing ever showed.
-    pub fn release_unshown(&mut self, homes: &[Extent]) {
-        for home in homes {
-            if let Err(error) = self.space.abandon(*home) {
-                tracing::error!(%error, ?home, "cannot give a home back");
-            }
-        }
+        self.mark_leftover(ino)?;
+        self.leftovers.add(ino);
+        Ok(())
     }
 
     /// Frees a bounded number of blocks behind a file's pending target; returns whether the drain is over. A file
@@ -594,14 +573,10 @@ impl Core {
         }
         self.prepare_dirty(ino)?;
         let geometry = self.geometry;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(true);
-        };
+        let node = self.inodes.prepared(ino)?;
         let keep = node.inode.truncating.div_ceil(geometry.block_size.into());
         let last = self.last_extents(ino, keep)?;
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(true);
-        };
+        let node = self.inodes.prepared(ino)?;
         let crc_tree = extents::crc_tree(&node.inode);
         let crc_keep = keep * geometry.block_units();
         if let Some(first) = last.last().map(|e| e.block.max(keep)) {
@@ -612,16 +587,21 @@ impl Core {
                 &[(first, BLOCK_END)],
                 &[],
             )?;
-            extents::apply(&mut node.inode, &mut self.blocks, &change)?;
-            node.homed.unimage(first * geometry.block_units(), u64::MAX);
-            node.homed.recount(geometry.block_units());
-            let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
-            node.inode.frags = node.inode.frags.saturating_sub(freed);
-            for home in change.freed {
-                self.free_home(home);
-            }
-            self.touch(ino);
-            return Ok(false);
+            return self.apply(|core| {
+                let node = core.inodes.prepared(ino)?;
+                extents::apply(&mut node.inode, &mut core.blocks, &change)?;
+                node.change_homed(&mut core.writeback, |homed| {
+                    homed.unimage(first * geometry.block_units(), u64::MAX);
+                    homed.recount(geometry.block_units());
+                });
+                let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
+                node.inode.frags = node.inode.frags.saturating_sub(freed);
+                for home in change.freed {
+                    core.free_home(home);
+                }
+                core.touch(ino)?;
+                Ok(false)
+            });
         }
         let mut root = node.inode.checksums;
         let from = crc_keep.div_ceil(CRC_UNITS);
@@ -632,26 +612,27 @@ impl Core {
             let stale = crc_keep..crc_keep.next_multiple_of(CRC_UNITS);
             extents::prepare_crcs(&node.inode, &mut self.blocks, stale.map(|unit| (unit, 0)))?
         };
-        let trimmed =
-            crc_tree.trim_step(&mut root, &mut self.blocks, from, DRAIN_LEAVES, |_, _| {})?;
-        node.inode.checksums = root;
-        if trimmed.done {
-            if !node.inode.checksums.is_empty() {
-                extents::apply_crcs(&mut node.inode, &mut self.blocks, &edge)?;
+        self.apply(|core| {
+            let blocks = &mut core.blocks;
+            let trimmed = crc_tree.trim_step(&mut root, blocks, from, DRAIN_LEAVES, |_, _| {})?;
+            let node = core.inodes.prepared(ino)?;
+            node.inode.checksums = root;
+            if trimmed.done {
+                if !node.inode.checksums.is_empty() {
+                    extents::apply_crcs(&mut node.inode, blocks, &edge)?;
+                }
+                node.inode.truncating = u64::MAX;
+                core.mark_leftover(ino)?;
             }
-            node.inode.truncating = u64::MAX;
-            self.mark_leftover(ino);
-        }
-        self.touch(ino);
-        Ok(false)
+            core.touch(ino)?;
+            Ok(false)
+        })
     }
 
     /// The last extents of a file that reach beyond block `keep`, last first, a bounded number.
     fn last_extents(&mut self, ino: Ino, keep: u64) -> Result<Vec<FileExtent>, Stop> {
         let geometry = self.geometry;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(Vec::new());
-        };
+        let node = self.inodes.prepared(ino)?;
         let beyond = |e: &FileExtent| e.block + extents::blocks_of(e, &geometry) > keep;
         match &node.inode.body {
             Body::Extents(_) => {
@@ -706,9 +687,7 @@ impl Core {
             self.read(ino, 0, size)?
         };
         let geometry = self.geometry;
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(ino)?;
         let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
         let crc_tree = extents::crc_tree(&node.inode);
         let mut root = node.inode.checksums;
@@ -724,33 +703,31 @@ impl Core {
                 &[],
             )?
         };
-        // From here on nothing stops.
-        self.forget_homed(ino);
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(());
-        };
-        if !moving {
-            crc_tree.trim_step(&mut root, &mut self.blocks, 0, usize::MAX, |_, _| {})?;
-            node.inode.checksums = TreeRoot::EMPTY;
-            extents::apply(&mut node.inode, &mut self.blocks, &change)?;
-            node.inode.frags = 0;
-            node.shown_size = 0;
-        }
-        for home in change.freed {
-            self.free_home(home);
-        }
-        self.set_small(ino, content);
-        // Its homes go with the next segment.
-        self.seal_before_growth(ino);
-        self.touch(ino);
-        Ok(())
+        self.apply(|core| {
+            core.forget_homed(ino)?;
+            let (node, blocks) = (core.inodes.prepared(ino)?, &mut core.blocks);
+            if !moving {
+                crc_tree.trim_step(&mut root, blocks, 0, usize::MAX, |_, _| {})?;
+                node.inode.checksums = TreeRoot::EMPTY;
+                extents::apply(&mut node.inode, blocks, &change)?;
+                node.inode.frags = 0;
+                node.shown_size = 0;
+            }
+            for home in change.freed {
+                core.free_home(home);
+            }
+            core.set_small(ino, content)?;
+            // Its homes go with the next segment.
+            core.seal_before_growth(ino)?;
+            core.touch(ino)
+        })
     }
 
     /// Has the small content of a file sealed before it may go home, while segments would show it without (rule 3).
-    pub fn seal_before_growth(&mut self, ino: Ino) {
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.seal_first = node.small.is_some();
-        }
+    pub fn seal_before_growth(&mut self, ino: Ino) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
+        node.seal_first = node.small.is_some();
+        Ok(())
     }
 
     /// Sends back an operation that takes a file home before a segment shows its small content.

@@ -34,13 +34,13 @@ impl Core {
         permission::may_set_flags(before, flags)?;
         self.prepare_dirty(ino)?;
         self.admit(INODE_COST, 0)?;
-        let now = self.clock.now();
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+        self.apply(|core| {
+            let now = core.clock.now();
+            let node = core.inodes.prepared(ino)?;
             node.inode.flags = permission::flags_of(node.inode.mode, flags.bits);
             node.inode.project = flags.project;
             node.inode.ctime = now;
-        }
-        self.touch(ino);
-        Ok(())
+            core.touch(ino)
+        })
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::blocks::{Blocks, Stop, What};
 use crate::error::{Corrupt, Error};
-use crate::homed::Homed;
 use crate::maps::Maps;
+use crate::writeback::{Homed, Writeback};
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::{BlockKind, Identity, Ino, InodeBlockNo, Ssn};
@@ -29,7 +29,7 @@ pub(crate) struct Node {
     /// Bytes of the names of its attributes, once somebody has counted them: they are limited, and may be thousands.
     pub names: Option<usize>,
     /// A large file's data on their way to the device.
-    pub homed: Homed,
+    homed: Homed,
     /// Whoever holds the inode though its names may go.
     pub references: u32,
     /// Made without a name, and may still be given one.
@@ -56,6 +56,23 @@ impl Node {
             dir_key: 0,
             last,
         }
+    }
+
+    /// What waits of a large file's data.
+    pub fn homed(&self) -> &Homed {
+        &self.homed
+    }
+
+    /// Changes what waits, and counts it.
+    pub fn change_homed<T>(
+        &mut self,
+        writeback: &mut Writeback,
+        change: impl FnOnce(&mut Homed) -> T,
+    ) -> T {
+        let before = self.homed.totals();
+        let done = change(&mut self.homed);
+        writeback.count(self.inode.ino, before, &self.homed);
+        done
     }
 
     /// Whether nobody would miss it in memory.
@@ -98,6 +115,9 @@ pub(crate) struct Inodes {
     /// How many more there were at the last look that could not go.
     pub busy: usize,
 }
+
+/// What cannot be.
+const UNPREPARED: &str = "an operation changes an inode that it has not brought into memory";
 
 /// Directories whose place for new inodes is remembered.
 const HINTS_MAX: usize = 1 << 16;
@@ -183,6 +203,26 @@ impl Inodes {
         Ok(())
     }
 
+    /// An inode that an operation brought into memory before it began to change anything.
+    ///
+    /// # Errors
+    /// [`Error::Broken`] when it is not there: half an operation may be done by then.
+    pub fn prepared(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        self.nodes
+            .get_mut(&ino)
+            .ok_or(Stop::Failed(Error::Broken(UNPREPARED)))
+    }
+
+    /// An inode block that an operation brought into memory before it began to change anything.
+    ///
+    /// # Errors
+    /// As [`Inodes::prepared`].
+    fn prepared_block(&mut self, block: InodeBlockNo) -> Result<&mut InodeBlock, Stop> {
+        self.blocks
+            .get_mut(&block)
+            .ok_or(Stop::Failed(Error::Broken(UNPREPARED)))
+    }
+
     /// Finds a number for a new inode of `dir` and brings its block into memory; nothing is taken yet.
     pub fn find_number(&mut self, maps: &Maps, blocks: &mut Blocks, dir: Ino) -> Result<Ino, Stop> {
         if let Some(&block) = self.hints.get(&dir) {
@@ -218,15 +258,17 @@ impl Inodes {
     }
 
     /// Takes the number that [`Inodes::find_number`] found.
-    pub fn take_number(&mut self, dir: Ino, node: Node) {
+    ///
+    /// # Errors
+    /// As [`Inodes::prepared`]; so the next ones.
+    pub fn take_number(&mut self, dir: Ino, node: Node) -> Result<(), Stop> {
         let ino = node.inode.ino;
         let block = block_of(ino);
-        if let Some(b) = self.blocks.get_mut(&block) {
-            b.live |= 1 << slot_of(ino);
-            b.orphan &= !(1 << slot_of(ino));
-            self.dirty_bytes += inode::SIZE as u64;
-        }
-        self.touch_block(block);
+        let b = self.prepared_block(block)?;
+        b.live |= 1 << slot_of(ino);
+        b.orphan &= !(1 << slot_of(ino));
+        self.dirty_bytes += inode::SIZE as u64;
+        self.touch_block(block)?;
         if block >= self.next_block {
             self.next_block = InodeBlockNo(block.0 + 1);
         }
@@ -236,42 +278,43 @@ impl Inodes {
         self.hints.insert(dir, block);
         self.live += 1;
         self.nodes.insert(ino, node);
+        Ok(())
     }
 
     /// Gives a number back; the inode's block must be loaded.
-    pub fn give_back(&mut self, ino: Ino) {
-        if let Some(b) = self.blocks.get_mut(&block_of(ino)) {
-            b.live &= !(1 << slot_of(ino));
-            b.orphan &= !(1 << slot_of(ino));
-        }
-        self.touch_block(block_of(ino));
+    pub fn give_back(&mut self, ino: Ino) -> Result<(), Stop> {
+        let b = self.prepared_block(block_of(ino))?;
+        b.live &= !(1 << slot_of(ino));
+        b.orphan &= !(1 << slot_of(ino));
+        self.touch_block(block_of(ino))?;
         self.live = self.live.saturating_sub(1);
         self.nodes.remove(&ino);
         self.hints.remove(&ino);
+        Ok(())
     }
 
     /// Marks a loaded block as one that the next segment writes.
-    pub fn touch_block(&mut self, block: InodeBlockNo) {
-        if let Some(b) = self.blocks.get_mut(&block)
-            && !b.dirty
-        {
+    pub fn touch_block(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
+        let b = self.prepared_block(block)?;
+        if !b.dirty {
             b.dirty = true;
             // The last fragment may be filled in part.
-            self.dirty_bytes += u64::from(b.live.count_ones()) * inode::SIZE as u64 + 4096;
+            let bytes = u64::from(b.live.count_ones()) * inode::SIZE as u64 + 4096;
+            self.dirty_bytes += bytes;
         }
+        Ok(())
     }
 
     /// Sets or clears the orphan bit of an inode; its block must be loaded.
-    pub fn set_orphan(&mut self, ino: Ino, orphan: bool) {
-        if let Some(b) = self.blocks.get_mut(&block_of(ino)) {
-            let bit = 1 << slot_of(ino);
-            b.orphan = if orphan {
-                b.orphan | bit
-            } else {
-                b.orphan & !bit
-            };
-        }
-        self.touch_block(block_of(ino));
+    pub fn set_orphan(&mut self, ino: Ino, orphan: bool) -> Result<(), Stop> {
+        let b = self.prepared_block(block_of(ino))?;
+        let bit = 1 << slot_of(ino);
+        b.orphan = if orphan {
+            b.orphan | bit
+        } else {
+            b.orphan & !bit
+        };
+        self.touch_block(block_of(ino))
     }
 
     /// Drops all idle inodes. Only between operations.
@@ -341,21 +384,22 @@ fn decode(entry: &IfileEntry, packed: Option<&[u8]>, ino: Ino) -> Result<Inode, 
 }
 
 impl InodeBlock {
-    /// The packed bytes of the block, dirty inodes in place of their old forms.
-    pub fn pack(&self, block: InodeBlockNo, current: impl Fn(Ino) -> Option<Inode>) -> Vec<u8> {
+    /// The packed bytes of the block, dirty inodes in place of their old forms; `None` if one has no form at all.
+    pub fn pack(
+        &self,
+        block: InodeBlockNo,
+        current: impl Fn(Ino) -> Option<Inode>,
+    ) -> Option<Vec<u8>> {
         let mut bytes = Vec::with_capacity(self.live.count_ones() as usize * inode::SIZE);
         for slot in (0..32).filter(|slot| self.live & (1 << slot) != 0) {
-            let old = self
-                .base
-                .offset_of(slot)
-                .and_then(|at| self.packed.as_deref()?.get(at..at + inode::SIZE));
-            match (current(ino_at(block, slot)), old) {
-                (Some(inode), _) => bytes.extend_from_slice(&inode.encode()),
-                (None, Some(old)) => bytes.extend_from_slice(old),
-                // A live bit is only ever set together with a node in memory, which stays until it is written.
-                (None, None) => bytes.extend_from_slice(&[0; inode::SIZE]),
+            match current(ino_at(block, slot)) {
+                Some(inode) => bytes.extend_from_slice(&inode.encode()),
+                None => {
+                    let at = self.base.offset_of(slot)?;
+                    bytes.extend_from_slice(self.packed.as_deref()?.get(at..at + inode::SIZE)?);
+                }
             }
         }
-        bytes
+        Some(bytes)
     }
 }

@@ -4,8 +4,8 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
-use crate::homed::UNIT;
 use crate::inodes::Node;
+use crate::writeback::UNIT;
 use loamfs_format::ifile::{block_of, slot_of};
 use loamfs_format::inode::{Body, FileExtent, SIZE, TAIL};
 use loamfs_format::{FragAddr, Ino};
@@ -194,14 +194,7 @@ impl Core {
 
 /// The units in a range that are in memory only.
 fn waiting<'a>(node: &'a Node, units: &Range<u64>) -> impl Iterator<Item = u64> + use<'a> {
-    let homed = &node.homed;
-    let batch = homed.batch.iter().flat_map({
-        let units = units.clone();
-        move |batch| batch.units.range(units.clone()).map(|(unit, _)| *unit)
-    });
-    let dirty = homed.dirty.range(units.clone()).map(|(unit, _)| *unit);
-    let images = homed.images.range(units.clone()).map(|(unit, _)| *unit);
-    dirty.chain(images).chain(batch)
+    node.homed().units_in(units)
 }
 
 /// Adds the units of a range that lie from `place` on, but for those that are elsewhere.

@@ -1,6 +1,6 @@
 //! Making a volume. The superblocks come last, so that a volume half made is none.
 
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Stop};
 use crate::core::Core;
 use crate::env::{Env, Random};
 use crate::error::Error;
@@ -201,7 +201,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         ..env.clone()
     };
     let mut core = first_core(device, &sb, &env)?;
-    root_directory(&mut core);
+    load_groups(&mut core, root_directory)?;
     let changes = load_groups(&mut core, |core| core.seal(true))?;
     for segment in changes.iter() {
         write_segment(device.as_ref(), &geometry, segment)?;
@@ -209,8 +209,8 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
     let checkpoint = load_groups(&mut core, |core| core.seal_checkpoint())?;
     write_segment(device.as_ref(), &geometry, &checkpoint)?;
     device.flush()?;
-    sb.checkpoint = core.base;
-    sb.durable = core.base.ssn;
+    sb.checkpoint = core.checkpoints.last();
+    sb.durable = core.checkpoints.last().ssn;
     for slot in 0..2 {
         superblocks::write_slot(device.as_ref(), &sb, slot)?;
         device.flush()?;
@@ -248,7 +248,7 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     Ok(core)
 }
 
-fn root_directory(core: &mut Core) {
+fn root_directory(core: &mut Core) -> Result<(), Stop> {
     let now = core.clock.now();
     let generation = core.random.generation();
     let inode = Inode {
@@ -257,8 +257,9 @@ fn root_directory(core: &mut Core) {
         ..Inode::new(ROOT_INO, mode::DIRECTORY | 0o755, generation, now)
     };
     let block = block_of(ROOT_INO);
-    // A new volume has no map to load the block from, so this cannot stop.
-    let _ = core.inodes.load_block(&core.maps, &mut core.blocks, block);
-    core.inodes.take_number(ROOT_INO, Node::new(inode, Ssn(1)));
-    core.touch(ROOT_INO);
+    core.inodes
+        .load_block(&core.maps, &mut core.blocks, block)?;
+    core.inodes
+        .take_number(ROOT_INO, Node::new(inode, Ssn(1)))?;
+    core.touch(ROOT_INO)
 }

@@ -59,9 +59,7 @@ impl Core {
         }
         let hash = self.sb.hash_key;
         self.directory(dir)?;
-        let Some(node) = self.inodes.nodes.get(&dir) else {
-            return Ok(None);
-        };
+        let node = self.inodes.prepared(dir)?;
         dir::lookup(&node.inode, &mut self.blocks, &hash, name)
     }
 
@@ -100,9 +98,7 @@ impl Core {
         }
         entries.truncate(max);
         if entries.len() < max {
-            let Some(node) = self.inodes.nodes.get(&dir) else {
-                return Ok(entries);
-            };
+            let node = self.inodes.prepared(dir)?;
             let from = position.max(2);
             let rest = match dir::list(&node.inode, &mut self.blocks, from, max - entries.len()) {
                 Err(Stop::Missing) if !entries.is_empty() => Vec::new(),
@@ -148,30 +144,30 @@ impl Core {
         let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
         let (born, lists) = self.prepare_birth(dir, file_type, new)?;
         self.admit(NAMES_COST + target.len() as u64 + cost(&lists), 0)?;
-        // From here on nothing stops.
-        let mut node = self.new_node(dir, ino, &born, new);
-        let now = node.inode.btime;
-        let is_dir = file_type == mode::DIRECTORY;
-        node.dir_key = key;
-        node.inode.size = target.len() as u64;
-        node.shown_size = node.inode.size;
-        if target.len() > TAIL {
-            node.small = Some(target.into());
-            self.small_bytes += target.len() as u64;
-        } else if !target.is_empty() {
-            node.inode.body = Body::Inline(target.to_vec());
-        }
-        self.inodes.take_number(dir, node);
-        for list in lists {
-            self.put_xattr(ino, list)?;
-        }
-        self.add_entry(dir, key, ino, file_type, name)?;
-        if is_dir && let Some(parent) = self.inodes.nodes.get_mut(&dir) {
-            parent.inode.nlink += 1;
-        }
-        self.changed_names(dir, now);
-        self.touch(ino);
-        self.attr(ino)
+        self.apply(|core| {
+            let mut node = core.new_node(dir, ino, &born, new);
+            let now = node.inode.btime;
+            node.dir_key = key;
+            node.inode.size = target.len() as u64;
+            node.shown_size = node.inode.size;
+            if target.len() > TAIL {
+                node.small = Some(target.into());
+                core.small_bytes += target.len() as u64;
+            } else if !target.is_empty() {
+                node.inode.body = Body::Inline(target.to_vec());
+            }
+            core.inodes.take_number(dir, node)?;
+            for list in lists {
+                core.put_xattr(ino, list)?;
+            }
+            core.add_entry(dir, key, ino, file_type, name)?;
+            if file_type == mode::DIRECTORY {
+                core.add_links(dir, 1)?;
+            }
+            core.changed_names(dir, now)?;
+            core.touch(ino)?;
+            core.attr(ino)
+        })
     }
 
     /// Makes a regular file that has no name: it is held once, and gone when nobody holds it and [`Core::link`] gave it
@@ -185,18 +181,19 @@ impl Core {
         let ino = self.inodes.find_number(&self.maps, &mut self.blocks, dir)?;
         let (born, lists) = self.prepare_birth(dir, mode::REGULAR, new)?;
         self.admit(NAMES_COST + cost(&lists), 0)?;
-        // From here on nothing stops.
-        let mut node = self.new_node(dir, ino, &born, new);
-        node.inode.nlink = 0;
-        node.references = 1;
-        node.nameless = true;
-        self.inodes.take_number(dir, node);
-        for list in lists {
-            self.put_xattr(ino, list)?;
-        }
-        self.mark_leftover(ino);
-        self.touch(ino);
-        self.attr(ino)
+        self.apply(|core| {
+            let mut node = core.new_node(dir, ino, &born, new);
+            node.inode.nlink = 0;
+            node.references = 1;
+            node.nameless = true;
+            core.inodes.take_number(dir, node)?;
+            for list in lists {
+                core.put_xattr(ino, list)?;
+            }
+            core.mark_leftover(ino)?;
+            core.touch(ino)?;
+            core.attr(ino)
+        })
     }
 
     /// An empty inode of a number that was found for `dir`, which is in memory.
@@ -236,25 +233,19 @@ impl Core {
     pub(crate) fn prepare_entry(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
         let hash = self.sb.hash_key;
         self.directory(dir)?;
-        let Some(node) = self.inodes.nodes.get(&dir) else {
-            return Err(Error::NotFound.into());
-        };
+        let node = self.inodes.prepared(dir)?;
         dir::prepare_insert(&node.inode, &mut self.blocks, &hash, name)
     }
 
     fn prepare_remove_entry(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
         self.directory(dir)?;
-        let Some(node) = self.inodes.nodes.get(&dir) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(dir)?;
         dir::prepare_remove(&node.inode, &mut self.blocks, key)
     }
 
     fn prepare_replace_entry(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
         self.directory(dir)?;
-        let Some(node) = self.inodes.nodes.get(&dir) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(dir)?;
         dir::prepare_replace(&node.inode, &mut self.blocks, key)
     }
 
@@ -267,9 +258,7 @@ impl Core {
         file_type: u32,
         name: &[u8],
     ) -> Result<(), Stop> {
-        let Some(node) = self.inodes.nodes.get_mut(&dir) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(dir)?;
         let entry = Dirent {
             ino,
             file_type: dirent_type(file_type),
@@ -281,9 +270,7 @@ impl Core {
     }
 
     fn remove_entry(&mut self, dir: Ino, found: &Found) -> Result<(), Stop> {
-        let Some(node) = self.inodes.nodes.get_mut(&dir) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(dir)?;
         dir::remove(&mut node.inode, &mut self.blocks, found)?;
         node.shown_size = node.inode.size;
         Ok(())
@@ -295,9 +282,7 @@ impl Core {
         key: u64,
         (ino, file_type, name): (Ino, u32, &[u8]),
     ) -> Result<(), Stop> {
-        let Some(node) = self.inodes.nodes.get_mut(&dir) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(dir)?;
         let entry = Dirent {
             ino,
             file_type: dirent_type(file_type),
@@ -306,12 +291,11 @@ impl Core {
         dir::replace(&mut node.inode, &mut self.blocks, key, &entry)
     }
 
-    fn changed_names(&mut self, dir: Ino, now: Timestamp) {
-        if let Some(node) = self.inodes.nodes.get_mut(&dir) {
-            node.inode.mtime = now;
-            node.inode.ctime = now;
-        }
-        self.touch(dir);
+    fn changed_names(&mut self, dir: Ino, now: Timestamp) -> Result<(), Stop> {
+        let node = self.inodes.prepared(dir)?;
+        node.inode.mtime = now;
+        node.inode.ctime = now;
+        self.touch(dir)
     }
 
     /// Gives an inode one more name.
@@ -343,20 +327,21 @@ impl Core {
         self.prepare_dirty(dir)?;
         let key = self.prepare_entry(dir, name)?;
         self.admit(NAMES_COST, 0)?;
-        let now = self.clock.now();
-        self.add_entry(dir, key, ino, file_type, name)?;
-        self.changed_names(dir, now);
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+        self.apply(|core| {
+            let now = core.clock.now();
+            core.add_entry(dir, key, ino, file_type, name)?;
+            core.changed_names(dir, now)?;
+            let node = core.inodes.prepared(ino)?;
             node.inode.nlink += 1;
             node.inode.ctime = now;
             if std::mem::take(&mut node.nameless) {
                 node.inode.parent = dir;
                 node.dir_key = key;
             }
-        }
-        self.mark_leftover(ino);
-        self.touch(ino);
-        self.attr(ino)
+            core.mark_leftover(ino)?;
+            core.touch(ino)?;
+            core.attr(ino)
+        })
     }
 
     /// Takes a name away from something that is no directory.
@@ -371,11 +356,12 @@ impl Core {
         self.prepare_dirty(found.ino)?;
         self.prepare_remove_entry(dir, found.key)?;
         self.admit_removal()?;
-        let now = self.clock.now();
-        self.remove_entry(dir, &found)?;
-        self.changed_names(dir, now);
-        self.drop_link(found.ino, now);
-        Ok(())
+        self.apply(|core| {
+            let now = core.clock.now();
+            core.remove_entry(dir, &found)?;
+            core.changed_names(dir, now)?;
+            core.drop_link(found.ino, now)
+        })
     }
 
     /// Flags may forbid that a directory loses a name of an inode.
@@ -385,14 +371,12 @@ impl Core {
     }
 
     /// One name less; without any, the inode is an orphan until nobody holds it.
-    fn drop_link(&mut self, ino: Ino, now: Timestamp) {
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
+    fn drop_link(&mut self, ino: Ino, now: Timestamp) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
         node.inode.nlink = node.inode.nlink.saturating_sub(1);
         node.inode.ctime = now;
-        self.mark_leftover(ino);
-        self.touch(ino);
+        self.mark_leftover(ino)?;
+        self.touch(ino)
     }
 
     /// Removes an empty directory.
@@ -408,33 +392,28 @@ impl Core {
         self.prepare_dirty(found.ino)?;
         self.prepare_remove_entry(dir, found.key)?;
         self.admit_removal()?;
-        let now = self.clock.now();
-        self.remove_entry(dir, &found)?;
-        if let Some(parent) = self.inodes.nodes.get_mut(&dir) {
-            parent.inode.nlink = parent.inode.nlink.saturating_sub(1);
-        }
-        self.changed_names(dir, now);
-        self.drop_directory(found.ino, now);
-        Ok(())
+        self.apply(|core| {
+            let now = core.clock.now();
+            core.remove_entry(dir, &found)?;
+            core.add_links(dir, -1)?;
+            core.changed_names(dir, now)?;
+            core.drop_directory(found.ino, now)
+        })
     }
 
     /// A directory without a name: it is an orphan until nobody holds it.
-    fn drop_directory(&mut self, ino: Ino, now: Timestamp) {
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
+    fn drop_directory(&mut self, ino: Ino, now: Timestamp) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
         let anchor = node.inode.anchor;
         node.inode.nlink = 1;
         self.space.anchored(anchor, -1);
         self.records.push(Record::Anchored(anchor, -1));
-        self.drop_link(ino, now);
+        self.drop_link(ino, now)
     }
 
     fn prepare_empty(&mut self, dir: Ino) -> Result<(), Stop> {
         self.directory(dir)?;
-        let Some(node) = self.inodes.nodes.get(&dir) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(dir)?;
         match dir::next(&node.inode, &mut self.blocks, 0)? {
             Some(_) => Err(Error::NotEmpty.into()),
             None => Ok(()),
@@ -524,47 +503,47 @@ impl Core {
             None => self.prepare_entry(new_dir, new_name)?,
         };
         self.admit(NAMES_COST, 0)?;
-        // From here on nothing stops. New keys go in before the old one goes out.
-        let now = self.clock.now();
-        let entry = (from.ino, moved_type, new_name);
-        match &to {
-            Some(_) => self.replace_entry(new_dir, key, entry)?,
-            None => self.add_entry(new_dir, key, from.ino, moved_type, new_name)?,
-        }
-        match whiteout {
-            Some((ino, new)) => self.leave_whiteout(dir, &from, ino, new)?,
-            None => self.remove_entry(dir, &from)?,
-        }
-        if let Some(to) = &to {
-            let target_dir = self
-                .inodes
-                .nodes
-                .get(&to.ino)
-                .is_some_and(|n| n.inode.is_dir());
-            if target_dir {
-                self.add_links(new_dir, -1);
-                self.drop_directory(to.ino, now);
-            } else {
-                self.drop_link(to.ino, now);
+        self.apply(|core| {
+            let now = core.clock.now();
+            // New keys go in before the old one goes out.
+            let entry = (from.ino, moved_type, new_name);
+            match &to {
+                Some(_) => core.replace_entry(new_dir, key, entry)?,
+                None => core.add_entry(new_dir, key, from.ino, moved_type, new_name)?,
             }
-            // A rename over an existing file starts the write-out of what is dirty then (rule 3).
-            if let Some(node) = self.inodes.nodes.get(&from.ino)
-                && !node.homed.is_clean()
-                && !mutant::active("rename-without-barrier")
-            {
-                let upto = node.homed.puts;
-                self.hold_up(from.ino, upto);
+            match whiteout {
+                Some((ino, new)) => core.leave_whiteout(dir, &from, ino, new)?,
+                None => core.remove_entry(dir, &from)?,
             }
-            self.seal_before_growth(from.ino);
+            if let Some(to) = &to {
+                core.replaced(new_dir, to.ino, from.ino, now)?;
+            }
+            if moved_dir && dir != new_dir {
+                core.add_links(dir, -1)?;
+                core.add_links(new_dir, 1)?;
+            }
+            core.moved(from.ino, new_dir, key, now)?;
+            core.changed_names(dir, now)?;
+            core.changed_names(new_dir, now)?;
+            Ok(None)
+        })
+    }
+
+    /// A name that led to `old` leads to `new` since a rename.
+    fn replaced(&mut self, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Result<(), Stop> {
+        if self.inodes.prepared(old)?.inode.is_dir() {
+            self.add_links(dir, -1)?;
+            self.drop_directory(old, now)?;
+        } else {
+            self.drop_link(old, now)?;
         }
-        if moved_dir && dir != new_dir {
-            self.add_links(dir, -1);
-            self.add_links(new_dir, 1);
+        // A rename over an existing file starts the write-out of what is dirty then (rule 3).
+        let homed = self.inodes.prepared(new)?.homed();
+        if !homed.is_clean() && !mutant::active("rename-without-barrier") {
+            let upto = homed.puts();
+            self.writeback.hold_up(new, upto);
         }
-        self.moved(from.ino, new_dir, key, now);
-        self.changed_names(dir, now);
-        self.changed_names(new_dir, now);
-        Ok(None)
+        self.seal_before_growth(new)
     }
 
     /// Puts a whiteout, a character device of number 0, where a name was: an overlay sees that nothing is there.
@@ -585,25 +564,23 @@ impl Core {
         let born = permission::born(parent, mode::CHARACTER | new.mode, new.umask, new.gid);
         let mut node = self.new_node(dir, ino, &born, &new);
         node.dir_key = from.key;
-        self.inodes.take_number(dir, node);
+        self.inodes.take_number(dir, node)?;
         self.replace_entry(dir, from.key, (ino, mode::CHARACTER, &from.name))?;
-        self.touch(ino);
+        self.touch(ino)
+    }
+
+    fn add_links(&mut self, dir: Ino, delta: i32) -> Result<(), Stop> {
+        let node = self.inodes.prepared(dir)?;
+        node.inode.nlink = node.inode.nlink.saturating_add_signed(delta);
         Ok(())
     }
 
-    fn add_links(&mut self, dir: Ino, delta: i32) {
-        if let Some(node) = self.inodes.nodes.get_mut(&dir) {
-            node.inode.nlink = node.inode.nlink.saturating_add_signed(delta);
-        }
-    }
-
-    fn moved(&mut self, ino: Ino, parent: Ino, key: u64, now: Timestamp) {
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.inode.parent = parent;
-            node.inode.ctime = now;
-            node.dir_key = key;
-        }
-        self.touch(ino);
+    fn moved(&mut self, ino: Ino, parent: Ino, key: u64, now: Timestamp) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
+        node.inode.parent = parent;
+        node.inode.ctime = now;
+        node.dir_key = key;
+        self.touch(ino)
     }
 
     /// Swaps what two names lead to.
@@ -637,19 +614,21 @@ impl Core {
         self.prepare_replace_entry(dir_a, a.key)?;
         self.prepare_replace_entry(dir_b, b.key)?;
         self.admit(NAMES_COST, 0)?;
-        let now = self.clock.now();
-        self.replace_entry(dir_a, a.key, (b.ino, b_type, &a.name))?;
-        self.replace_entry(dir_b, b.key, (a.ino, a_type, &b.name))?;
-        if dir_a != dir_b {
-            let delta = i32::from(b_dir) - i32::from(a_dir);
-            self.add_links(dir_a, delta);
-            self.add_links(dir_b, -delta);
-        }
-        self.moved(a.ino, dir_b, b.key, now);
-        self.moved(b.ino, dir_a, a.key, now);
-        self.changed_names(dir_a, now);
-        self.changed_names(dir_b, now);
-        Ok(None)
+        self.apply(|core| {
+            let now = core.clock.now();
+            core.replace_entry(dir_a, a.key, (b.ino, b_type, &a.name))?;
+            core.replace_entry(dir_b, b.key, (a.ino, a_type, &b.name))?;
+            if dir_a != dir_b {
+                let delta = i32::from(b_dir) - i32::from(a_dir);
+                core.add_links(dir_a, delta)?;
+                core.add_links(dir_b, -delta)?;
+            }
+            core.moved(a.ino, dir_b, b.key, now)?;
+            core.moved(b.ino, dir_a, a.key, now)?;
+            core.changed_names(dir_a, now)?;
+            core.changed_names(dir_b, now)?;
+            Ok(None)
+        })
     }
 
     /// Looks at the way up from `at` for a directory that is about to move there, as it must not move below itself. Goes at
@@ -698,6 +677,11 @@ impl Core {
                 self.resize(ino, wanted)?;
             }
         }
+        self.apply(|core| core.set_attributes(ino, set, list))
+    }
+
+    /// Sets what [`Core::setattr`] prepared, but for the size.
+    fn set_attributes(&mut self, ino: Ino, set: &SetAttr, list: Option<Put>) -> Result<Attr, Stop> {
         let now = self.clock.now();
         let time = |t: SetTime| match t {
             SetTime::Now => now,
@@ -706,9 +690,7 @@ impl Core {
         if let Some(list) = list {
             self.put_xattr(ino, list)?;
         }
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Err(Error::NotFound.into());
-        };
+        let node = self.inodes.prepared(ino)?;
         let i = &mut node.inode;
         if let Some(bits) = set.mode {
             i.mode = i.mode & mode::TYPE | bits & permission::BITS;
@@ -723,7 +705,7 @@ impl Core {
         let changed = set.size.map_or(i.mtime, |_| now);
         i.mtime = set.mtime.map_or(changed, time);
         i.ctime = set.ctime.unwrap_or(now);
-        self.touch(ino);
+        self.touch(ino)?;
         self.attr(ino)
     }
 
@@ -766,23 +748,22 @@ impl Core {
         self.prepare_dirty(ino)?;
         let times_go = self.prepare_drop_atimes(ino)?;
         self.admit_removal()?;
-        self.atimes.forget(ino);
-        if times_go {
-            self.drop_atimes(ino);
-        }
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(true);
-        };
-        self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
-        if let Body::Small(pointer) = node.inode.body {
-            self.free_block(&pointer);
-        }
-        self.abandon_batch(ino);
-        self.homed.remove(&ino);
-        self.barrier.remove(&ino);
-        self.inodes.give_back(ino);
-        self.note_dirty();
-        Ok(true)
+        self.apply(|core| {
+            core.atimes.forget(ino);
+            if times_go {
+                core.drop_atimes(ino)?;
+            }
+            let node = core.inodes.prepared(ino)?;
+            core.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
+            if let Body::Small(pointer) = node.inode.body {
+                core.free_block(&pointer);
+            }
+            core.forget_homed(ino)?;
+            core.writeback.let_pass(ino);
+            core.inodes.give_back(ino)?;
+            core.note_dirty();
+            Ok(true)
+        })
     }
 
     /// Holds an inode although its names may go.
@@ -796,7 +777,7 @@ impl Core {
         if let Some(node) = self.inodes.nodes.get_mut(&ino) {
             node.references = node.references.saturating_sub(1);
             if node.references == 0 && node.inode.nlink == 0 {
-                self.leftovers.insert(ino);
+                self.leftovers.add(ino);
             }
         }
     }

@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::extents;
 use crate::file::SIZE_MAX;
 use crate::flags::flags_of;
-use crate::homed::{Homed, UNIT};
 use crate::inodes::Node;
 use crate::permission;
+use crate::writeback::{Homed, UNIT};
 use loamfs_format::Ino;
 use loamfs_format::inode::FileExtent;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,17 +32,6 @@ pub(crate) enum Search {
     At(u64),
     /// Not before this offset, from which to go on.
     From(u64),
-}
-
-impl Homed {
-    /// The first unit of `range` that is in memory.
-    fn first_in(&self, range: Range<u64>) -> Option<u64> {
-        let dirty = self.dirty.range(range.clone()).next().map(|(u, _)| *u);
-        let image = self.images.range(range.clone()).next().map(|(u, _)| *u);
-        let batch = self.batch.as_ref();
-        let flying = batch.and_then(|b| b.units.range(range).next().map(|(u, _)| *u));
-        [dirty, image, flying].into_iter().flatten().min()
-    }
 }
 
 impl Core {
@@ -112,8 +101,7 @@ impl Core {
     fn note_change(&mut self, ino: Ino) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
         self.admit_removal()?;
-        self.changed_content(ino);
-        Ok(())
+        self.apply(|core| core.changed_content(ino))
     }
 
     /// The blocks of which `range` leaves nothing. Behind the end of the file there is nothing to leave.
@@ -146,9 +134,10 @@ impl Core {
         if let Some(part) = content.get_mut(range.start as usize..range.end as usize) {
             part.fill(0);
         }
-        self.set_small(ino, content);
-        self.changed_content(ino);
-        Ok(())
+        self.apply(|core| {
+            core.set_small(ino, content)?;
+            core.changed_content(ino)
+        })
     }
 
     /// Writes zeros over bytes of a large file, as far as they are no hole.
@@ -171,11 +160,11 @@ impl Core {
         }
         let block = u64::from(self.geometry.block_size);
         self.admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
-        // From here on nothing stops.
         let size = self.file(ino)?.inode.size;
-        self.put_units(ino, units, size);
-        self.changed_content(ino);
-        Ok(())
+        self.apply(|core| {
+            core.put_units(ino, units, size)?;
+            core.changed_content(ino)
+        })
     }
 
     /// Those of some units of a large file that are no hole.
@@ -184,7 +173,7 @@ impl Core {
         let mut found: BTreeSet<u64> = homes.into_iter().map(|(unit, _)| unit).collect();
         let node = self.file(ino)?;
         let mut from = units.start;
-        while let Some(unit) = node.homed.first_in(from..units.end) {
+        while let Some(unit) = node.homed().first_in(from..units.end) {
             found.insert(unit);
             from = unit + 1;
         }
@@ -210,9 +199,7 @@ impl Core {
             _ => blocks.end,
         };
         let stop = stop.min(start.saturating_add(most)).min(blocks.end);
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Err(Error::Stale(ino).into());
-        };
+        let node = self.inodes.prepared(ino)?;
         let ranges = [(start, stop)];
         let freeing = if start < stop { &ranges[..] } else { &[] };
         let change = extents::prepare(&node.inode, &mut self.blocks, &geometry, freeing, &[])?;
@@ -222,44 +209,32 @@ impl Core {
         });
         let crcs =
             extents::prepare_crcs(&node.inode, &mut self.blocks, units.map(|unit| (unit, 0)))?;
-        // From here on nothing stops.
-        self.drop_waiting(ino, blocks.start * per_block..stop * per_block);
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Err(Error::Stale(ino).into());
-        };
-        extents::apply(&mut node.inode, &mut self.blocks, &change)?;
-        extents::apply_crcs(&mut node.inode, &mut self.blocks, &crcs)?;
-        let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
-        node.inode.frags = node.inode.frags.saturating_sub(freed);
-        for home in change.freed {
-            self.free_home(home);
-        }
-        self.changed_content(ino);
-        Ok(stop)
+        self.apply(|core| {
+            core.drop_waiting(ino, blocks.start * per_block..stop * per_block)?;
+            let node = core.inodes.prepared(ino)?;
+            extents::apply(&mut node.inode, &mut core.blocks, &change)?;
+            extents::apply_crcs(&mut node.inode, &mut core.blocks, &crcs)?;
+            let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
+            node.inode.frags = node.inode.frags.saturating_sub(freed);
+            for home in change.freed {
+                core.free_home(home);
+            }
+            core.changed_content(ino)?;
+            Ok(stop)
+        })
     }
 
     /// Forgets data of a large file that waits for its home, or is on its way there.
-    fn drop_waiting(&mut self, ino: Ino, units: Range<u64>) {
+    fn drop_waiting(&mut self, ino: Ino, units: Range<u64>) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return;
-        };
-        let overtaken = node.homed.batch.as_ref().is_some_and(|batch| {
-            let mut crcs = batch.crcs.iter();
-            crcs.any(|(unit, _)| units.contains(unit))
-        });
-        if overtaken {
+        let node = self.inodes.prepared(ino)?;
+        if node.homed().flies_over(units.clone()) {
             self.abandon_batch(ino);
         }
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
-        node.homed.dirty.retain(|unit, _| !units.contains(unit));
-        node.homed.images.retain(|unit, _| !units.contains(unit));
-        node.homed.recount(per_block);
-        if node.homed.is_clean() {
-            self.homed.remove(&ino);
-        }
+        let node = self.inodes.prepared(ino)?;
+        let drop = |homed: &mut Homed| homed.drop_units(units, per_block);
+        node.change_homed(&mut self.writeback, drop);
+        Ok(())
     }
 
     /// Up to `max` extents that overlap blocks `from .. to`.
@@ -271,9 +246,7 @@ impl Core {
         max: usize,
     ) -> Result<Vec<FileExtent>, Stop> {
         let geometry = self.geometry;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Err(Error::Stale(ino).into());
-        };
+        let node = self.inodes.prepared(ino)?;
         extents::first_overlapping(&node.inode, &mut self.blocks, &geometry, from..to, max)
     }
 
@@ -298,21 +271,24 @@ impl Core {
         let homes = self.homes(ino, first * per_block, stop * per_block)?;
         let data = (stop - first + 2) * block;
         self.admit(NODES_COST + self.small_max(), data)?;
-        // From here on nothing stops, but for growing, which comes first.
+        // Growing is a change of its own, which comes first.
         if reach > size {
             self.resize(ino, reach)?;
         }
-        let mut units = BTreeMap::new();
-        if let Some(node) = self.inodes.nodes.get(&ino).filter(|node| node.is_large()) {
-            for unit in (first..stop).map(|block| block * per_block) {
-                let homed = homes.iter().any(|(home, _)| *home == unit);
-                if !homed && node.homed.first_in(unit..unit + per_block).is_none() {
-                    units.insert(unit, vec![0; UNIT as usize]);
+        self.apply(|core| {
+            let mut units = BTreeMap::new();
+            let node = core.inodes.prepared(ino)?;
+            if node.is_large() {
+                for unit in (first..stop).map(|block| block * per_block) {
+                    let homed = homes.iter().any(|(home, _)| *home == unit);
+                    if !homed && node.homed().first_in(unit..unit + per_block).is_none() {
+                        units.insert(unit, vec![0; UNIT as usize]);
+                    }
                 }
             }
-        }
-        self.put_units(ino, units, size.max(reach));
-        self.changed_content(ino);
+            core.put_units(ino, units, size.max(reach))?;
+            core.changed_content(ino)
+        })?;
         Ok(Some(reach).filter(|reach| *reach < end))
     }
 
@@ -349,8 +325,8 @@ impl Core {
         let per_block = self.geometry.block_units();
         let homed = self.extents_from(ino, from, u64::MAX, 1)?;
         let homed = homed.first().map(|e| e.block.max(from));
-        let homed_units = self.inodes.nodes.get(&ino).map(|node| &node.homed);
-        let waiting = homed_units.and_then(|homed| homed.first_in(from * per_block..u64::MAX));
+        let waits = self.inodes.prepared(ino)?.homed();
+        let waiting = waits.first_in(from * per_block..u64::MAX);
         let waiting = waiting.map(|unit| unit / per_block);
         Ok([homed, waiting].into_iter().flatten().min())
     }
@@ -360,9 +336,7 @@ impl Core {
         let (geometry, per_block) = (self.geometry, self.geometry.block_units());
         let extents = self.extents_from(ino, from, u64::MAX, STEP_EXTENTS)?;
         let all = extents.len() < STEP_EXTENTS;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Err(Error::Stale(ino).into());
-        };
+        let node = self.inodes.prepared(ino)?;
         let mut at = from;
         let mut extents = extents.into_iter().peekable();
         loop {
@@ -388,7 +362,7 @@ fn frees_blocks(node: &Node) -> bool {
 /// Whether something of a block waits to be written.
 fn waits(node: &Node, block: u64, per_block: u64) -> bool {
     let units = block * per_block..(block + 1) * per_block;
-    node.homed.first_in(units).is_some()
+    node.homed().first_in(units).is_some()
 }
 
 /// The end of a range of `len` bytes from `offset` on.

@@ -4,8 +4,8 @@
 use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
-use crate::homed::Unit;
 use crate::tree::Tree;
+use crate::writeback::Homed;
 use crate::{dir, extents, xattrs};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::IfileEntry;
@@ -99,7 +99,7 @@ impl Core {
         let least_hole = self.hole_least();
         let (mut won, mut taken) = (0, 0);
         self.space
-            .cheapest_groups(role, hole_max, least_hole, &self.summaries)
+            .cheapest_groups(role, hole_max, least_hole, self.checkpoints.summaries())
             .into_iter()
             .filter(|cheap| cheap.group != next && !but.contains(&cheap.group))
             .take_while(|cheap| {
@@ -160,18 +160,11 @@ impl Core {
     /// Leaves what the mover could not place where it is: it is in the way of nobody's sync.
     pub fn leave_unmoved(&mut self) {
         let per_block = self.geometry.block_units();
-        let mut clean = Vec::new();
-        for ino in &self.homed {
-            let Some(node) = self.inodes.nodes.get_mut(ino) else {
-                continue;
-            };
-            node.homed.leave_unmoved(per_block);
-            if node.homed.is_clean() {
-                clean.push(*ino);
+        for ino in self.writeback.files().clone() {
+            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+                let leave = |homed: &mut Homed| homed.leave_unmoved(per_block);
+                node.change_homed(&mut self.writeback, leave);
             }
-        }
-        for ino in clean {
-            self.homed.remove(&ino);
         }
     }
 
@@ -253,7 +246,7 @@ impl Core {
         if entry.pointer.addr == at {
             self.inodes
                 .load_block(&self.maps, &mut self.blocks, block)?;
-            self.inodes.touch_block(block);
+            self.inodes.touch_block(block)?;
             self.note_dirty();
         }
         Ok(())
@@ -271,9 +264,7 @@ impl Core {
 
     fn move_node(&mut self, ino: Ino, record: &Owner, at: FragAddr) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(ino)?;
         let Some((tree, mut root)) = Core::tree_of(&node.inode, record.kind) else {
             return Ok(());
         };
@@ -286,17 +277,16 @@ impl Core {
         };
         // Putting the same entry again takes the path to it out for change.
         tree.put(&mut root, &mut self.blocks, entry.key(), entry.value())?;
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(());
-        };
-        match record.kind {
-            BlockKind::DirNode => node.inode.body = Body::DirTree(root),
-            BlockKind::ExtentNode => node.inode.body = Body::ExtentTree(root),
-            BlockKind::ChecksumNode => node.inode.checksums = root,
-            _ => node.inode.xattrs = root,
-        }
-        self.touch(ino);
-        Ok(())
+        self.apply(|core| {
+            let inode = &mut core.inodes.prepared(ino)?.inode;
+            match record.kind {
+                BlockKind::DirNode => inode.body = Body::DirTree(root),
+                BlockKind::ExtentNode => inode.body = Body::ExtentTree(root),
+                BlockKind::ChecksumNode => inode.checksums = root,
+                _ => inode.xattrs = root,
+            }
+            core.touch(ino)
+        })
     }
 
     fn move_map_node(&mut self, record: &Owner, at: FragAddr) -> Result<(), Stop> {
@@ -320,19 +310,16 @@ impl Core {
         }
         let content = self.small_content(ino)?;
         self.prepare_dirty(ino)?;
-        self.small_bytes += content.len() as u64;
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.small = Some(content);
-        }
-        self.touch(ino);
-        Ok(())
+        self.apply(|core| {
+            core.small_bytes += content.len() as u64;
+            core.inodes.prepared(ino)?.small = Some(content);
+            core.touch(ino)
+        })
     }
 
     fn move_value(&mut self, ino: Ino, key: u64, at: FragAddr) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(ino)?;
         let (tree, mut root) = (xattrs::tree(&node.inode), node.inode.xattrs);
         let Some(entry) = tree.get(&root, &mut self.blocks, key)? else {
             return Ok(());
@@ -354,14 +341,14 @@ impl Core {
         pieces.fill(loamfs_format::Pointer::NONE);
         drop(entry);
         tree.put(&mut root, &mut self.blocks, key, &xattr.encode())?;
-        self.small_bytes += value.len() as u64;
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+        self.apply(|core| {
+            core.small_bytes += value.len() as u64;
+            let node = core.inodes.prepared(ino)?;
             node.inode.xattrs = root;
             node.values.insert(key, value.into());
-        }
-        old.iter().for_each(|piece| self.free_block(piece));
-        self.touch(ino);
-        Ok(())
+            old.iter().for_each(|piece| core.free_block(piece));
+            core.touch(ino)
+        })
     }
 
     /// An image moves within the log; it settles in its own time.
@@ -374,17 +361,17 @@ impl Core {
             .lazy_map
             .get(&home)
             .is_some_and(|entry| entry.image == at);
-        if !here || self.node(ino)?.homed.get(unit).is_some() {
+        if !here || self.node(ino)?.homed().get(unit).is_some() {
             return Ok(());
         }
         let content = self.shown_unit(ino, unit)?;
         self.prepare_dirty(ino)?;
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.homed.images.insert(unit, (home, Unit::moved(content)));
-            self.homed.insert(ino);
-        }
-        self.touch(ino);
-        Ok(())
+        self.apply(|core| {
+            let node = core.inodes.prepared(ino)?;
+            let put = |homed: &mut Homed| homed.move_image(unit, home, content);
+            node.change_homed(&mut core.writeback, put);
+            core.touch(ino)
+        })
     }
 
     /// The units of a file whose homes are in `piece`, of which its owner record says that it begins with block `first`.
@@ -424,7 +411,7 @@ impl Core {
         let piece = Extent::new(start, end.0.saturating_sub(start.0));
         let (mut units, mut missed) = (Vec::new(), Missed::default());
         for unit in self.units_at(ino, piece, first)? {
-            if self.node(ino)?.homed.get(unit).is_some() {
+            if self.node(ino)?.homed().get(unit).is_some() {
                 continue;
             }
             if let Some(content) = missed.note(self.shown_unit(ino, unit))? {
@@ -433,21 +420,15 @@ impl Core {
         }
         missed.nothing()?;
         self.prepare_dirty(ino)?;
-        if let Some(node) = self.inodes.nodes.get_mut(&ino)
-            && !units.is_empty()
-        {
-            node.homed
-                .moving
-                .extend(units.iter().map(|(unit, _)| *unit));
-            let units = units.into_iter();
-            node.homed
-                .dirty
-                .extend(units.map(|(unit, content)| (unit, Unit::moved(content))));
-            node.homed.recount(per_block);
-            self.homed.insert(ino);
-            self.touch(ino);
+        if units.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        self.apply(|core| {
+            let node = core.inodes.prepared(ino)?;
+            let put = |homed: &mut Homed| homed.move_units(units, per_block);
+            node.change_homed(&mut core.writeback, put);
+            core.touch(ino)
+        })
     }
 }
 

@@ -3,16 +3,19 @@
 use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Damage, Fetch, Pins, Stop};
+use crate::checkpoints::Checkpoints;
 use crate::core::Core;
 use crate::doubt::Doubt;
 use crate::env::{Env, Random};
 use crate::error::{Corrupt, Error, Needed};
 use crate::inodes::Inodes;
+use crate::leftovers::Leftovers;
 use crate::maps::{GROUP, LAZY, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::reader::{Reader, fetch_into};
 use crate::shares::Shares;
 use crate::tree::Tree;
+use crate::writeback::Writeback;
 use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
@@ -26,7 +29,7 @@ use loamfs_log::chain::{self, Chain, Link};
 use loamfs_log::superblocks;
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_space::{Owner, Space, SpaceError, Wait};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -111,7 +114,9 @@ pub(crate) fn open(
         descs,
     )?;
     let closed = copies.are_clean() && !mutant::active("stays-clean");
-    core.copies_differ = differ || bare || closed;
+    if differ || bare || closed {
+        core.checkpoints.note_copies_differ();
+    }
     for group in &settings.recount {
         core.recount(&reader, *group);
     }
@@ -162,28 +167,20 @@ fn assemble(
         token: last.header.token,
         next: last.header.next,
     };
-    let mut core = Core {
-        base: CheckpointRef {
-            ssn: base.header.ssn,
-            token: base.header.token,
-            addr: base.at,
-        },
-        ..Core::bare(
-            sb,
-            env,
-            Arc::clone(device),
-            space,
-            LogWriter::new(tail, ssn, chain.said),
-            blocks,
-        )
+    let checkpoint = CheckpointRef {
+        ssn: base.header.ssn,
+        token: base.header.token,
+        addr: base.at,
     };
+    let log = LogWriter::new(tail, ssn, chain.said);
+    let mut core = Core::bare(sb, env, Arc::clone(device), space, log, blocks);
+    core.checkpoints = Checkpoints::new(checkpoint, slots);
     core.maps = maps;
-    core.slots = slots;
     core.loss = chain.loss;
     if settings.read_only {
         core.access = Access::ReadOnly;
     }
-    core.homed_max = settings.homed_max;
+    core.writeback = Writeback::new(settings.homed_max);
     core.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
@@ -225,29 +222,18 @@ impl Core {
                 ..Inodes::default()
             },
             atimes: Atimes::default(),
-            base,
-            slots: [None; 2],
+            checkpoints: Checkpoints::new(base, [None; 2]),
             owner: Ownership::default(),
-            copies_differ: false,
             loss: None,
             freed: None,
-            summaries: Vec::new(),
-            since_segments: 0,
-            since_summary_bytes: 0,
             records: Vec::new(),
-            homed: BTreeSet::new(),
-            barrier: BTreeMap::new(),
-            abandoned: BTreeMap::new(),
-            next_batch: 1,
-            settling: BTreeSet::new(),
-            unsettled: BTreeSet::new(),
+            writeback: Writeback::new(64 << 20),
             small_bytes: 0,
             dirty_since: None,
-            homed_max: 64 << 20,
             links_max: LINKS_MAX,
             cleaned: crate::core::Cleaned::default(),
             pressed: false,
-            leftovers: BTreeSet::new(),
+            leftovers: Leftovers::default(),
             plug_holes: false,
             usable_log: None,
             roomy: None,
@@ -255,8 +241,6 @@ impl Core {
             exhausted: None,
             placeless: None,
             reserve_lost: None,
-            unfinished: BTreeMap::new(),
-            leftovers_found: false,
             places_tried: false,
             sb,
         };
@@ -282,12 +266,12 @@ impl Core {
         let (ssn, unit) = (link.header.ssn, self.geometry.unit_frags());
         if link.header.kind == SegmentKind::Checkpoint {
             // Replay starts at the last checkpoint, so this is the first link.
-            self.summaries.clear();
+            self.checkpoints
+                .replay_checkpoint(Extent::new(link.at, unit));
         } else {
-            self.since_segments += 1;
-            self.since_summary_bytes += link.header.summary_len();
+            self.checkpoints
+                .note_segment(&link.header, [Extent::new(link.at, unit)]);
         }
-        self.summaries.push(Extent::new(link.at, unit));
         for record in link.records.iter() {
             if let Record::Held(extent, wait) = record {
                 self.check_extent(extent)?;
@@ -337,7 +321,7 @@ impl Core {
                 self.counted(allocated)?;
                 self.maps.doubt.clear(a.extent);
                 if a.kind == BlockKind::Summary && a.logical == ssn.0 {
-                    self.summaries.push(a.extent);
+                    self.checkpoints.note_summary(a.extent);
                 }
             }
             Record::Free(extent) => {

@@ -170,19 +170,19 @@ impl Core {
     fn set_links(&mut self, ino: Ino, count: u32) -> Result<Done, Stop> {
         self.prepare_dirty(ino)?;
         self.admit_removal()?;
-        let now = self.clock.now();
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(Done::No("the inode does not exist"));
-        };
-        if node.inode.is_dir() && count < 2 {
+        if self.node(ino)?.inode.is_dir() && count < 2 {
             return Ok(Done::No("a directory has two links at least"));
         }
-        node.inode.nlink = count;
-        node.inode.ctime = now;
-        self.leftovers.remove(&ino);
-        self.mark_leftover(ino);
-        self.touch(ino);
-        Ok(Done::Yes)
+        self.apply(|core| {
+            let now = core.clock.now();
+            let node = core.inodes.prepared(ino)?;
+            node.inode.nlink = count;
+            node.inode.ctime = now;
+            core.leftovers.remove(ino);
+            core.mark_leftover(ino)?;
+            core.touch(ino)?;
+            Ok(Done::Yes)
+        })
     }
 
     /// Gives an inode that has no name one, and the link count that goes with it.
@@ -194,27 +194,25 @@ impl Core {
         }
         let key = self.prepare_entry(parent, name)?;
         self.admit(NAMES_COST, 0)?;
-        // From here on nothing stops.
-        let now = self.clock.now();
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(Done::No("the inode does not exist"));
-        };
-        let file_type = node.inode.file_type();
-        node.inode.nlink = links;
-        node.inode.parent = parent;
-        node.inode.ctime = now;
-        node.dir_key = key;
-        self.add_entry(parent, key, ino, file_type, name)?;
-        if let Some(node) = self.inodes.nodes.get_mut(&parent) {
-            node.inode.nlink += u32::from(file_type == mode::DIRECTORY);
-            node.inode.mtime = now;
+        self.apply(|core| {
+            let now = core.clock.now();
+            let node = core.inodes.prepared(ino)?;
+            let file_type = node.inode.file_type();
+            node.inode.nlink = links;
+            node.inode.parent = parent;
             node.inode.ctime = now;
-        }
-        self.leftovers.remove(&ino);
-        self.mark_leftover(ino);
-        self.touch(ino);
-        self.touch(parent);
-        Ok(Done::Yes)
+            node.dir_key = key;
+            core.add_entry(parent, key, ino, file_type, name)?;
+            let above = core.inodes.prepared(parent)?;
+            above.inode.nlink += u32::from(file_type == mode::DIRECTORY);
+            above.inode.mtime = now;
+            above.inode.ctime = now;
+            core.leftovers.remove(ino);
+            core.mark_leftover(ino)?;
+            core.touch(ino)?;
+            core.touch(parent)?;
+            Ok(Done::Yes)
+        })
     }
 
     /// Frees a range that is nobody's, with the next segment.
@@ -229,7 +227,9 @@ impl Core {
         {
             return Ok(Done::No("a part of it was freed already"));
         }
-        if self.space.unshown().any(waiting) || self.summaries.iter().any(|e| waiting(*e)) {
+        if self.space.unshown().any(waiting)
+            || self.checkpoints.summaries().iter().any(|e| waiting(*e))
+        {
             return Ok(Done::No("a part of it is in use"));
         }
         if self.sb.reserved_extents().into_iter().any(waiting)

@@ -308,7 +308,8 @@ impl Core {
             ..Changed::default()
         };
         let nodes = changed.and(next).nodes(shapes);
-        let held = self.space.held_ranges() as u64 + frees + self.summaries.len() as u64;
+        let held =
+            self.space.held_ranges() as u64 + frees + self.checkpoints.summaries().len() as u64;
         let extents = room.take(checkpoint_frags(g, nodes, held), unit, unit)?;
         // What was held back comes free between the two.
         let released = Keys::scattered(held + 2 * nodes);

@@ -13,7 +13,6 @@ mod discard;
 mod drive;
 mod flight;
 mod freeze;
-mod homes;
 mod info;
 mod operations;
 mod places;
@@ -21,7 +20,7 @@ mod ranges;
 mod space;
 mod sync;
 
-pub(crate) use drive::load_groups;
+pub(crate) use drive::{TRIES, load_groups};
 pub(crate) use flight::write_segment;
 pub use info::Info;
 
@@ -37,7 +36,7 @@ use crate::types::AtimeRule;
 use commit::End;
 use flight::Flight;
 use loamfs_device::Device;
-use loamfs_format::{GroupNo, Ssn, mutant};
+use loamfs_format::{GroupNo, mutant};
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -178,8 +177,11 @@ impl Volume {
         let _commit = self.commit_lock();
         let (unnamed, differ) = {
             let core = self.core();
-            let newest = core.slots[0].max(core.slots[1]).unwrap_or(Ssn(0));
-            (core.base.ssn > newest, core.copies_differ)
+            let known = &core.checkpoints;
+            (
+                known.last().ssn > known.newest_named(),
+                known.copies_differ(),
+            )
         };
         if self.core().loss.is_some() {
             return self.go_on_without();
@@ -249,7 +251,7 @@ impl Volume {
     }
 
     /// The state. A panic while it was held left it half changed.
-    fn core(&self) -> MutexGuard<'_, Core> {
+    pub(crate) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(|poisoned| {
             let mut core = poisoned.into_inner();
             let _ = core.access.break_down(PANICKED);
@@ -257,12 +259,33 @@ impl Volume {
         })
     }
 
+    pub(crate) fn device(&self) -> &dyn Device {
+        self.device.as_ref()
+    }
+
+    /// Bytes of large files' data that are written to their homes together, at most.
+    pub(crate) fn round_bytes(&self) -> usize {
+        self.shares.round()
+    }
+
+    /// Writes of homes are over.
+    pub(crate) fn note_landed(&self) {
+        self.landed.notify_all();
+    }
+
+    /// Waits until writes of homes are over.
+    pub(crate) fn wait_landed<'a>(&self, core: MutexGuard<'a, Core>) -> MutexGuard<'a, Core> {
+        self.landed
+            .wait(core)
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Breaks the volume down if this thread panics before it is dropped, in work that goes on without the state's lock.
     fn watch(&self) -> Watch<'_> {
         Watch(self)
     }
 
-    fn homes_shared(&self) -> (RwLockReadGuard<'_, ()>, Watch<'_>) {
+    pub(crate) fn homes_shared(&self) -> (RwLockReadGuard<'_, ()>, Watch<'_>) {
         let guard = self.homes.read().unwrap_or_else(PoisonError::into_inner);
         (guard, self.watch())
     }
@@ -279,13 +302,13 @@ impl Volume {
 }
 
 /// See [`Volume::watch`].
-struct Watch<'a>(&'a Volume);
+pub(crate) struct Watch<'a>(&'a Volume);
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let _ = self.0.core().access.break_down(PANICKED);
-            self.0.landed.notify_all();
+            self.0.note_landed();
         }
     }
 }

@@ -1,654 +1,127 @@
-//! Bringing large files' data home: new homes, images, settling (rules 3, 6 and 7; L7's write-out by age).
+//! Bringing large files' data home: every unit is followed here from the write to where segments show it (rules 3, 6
+//! and 7; L7's write-out by age).
+//!
+//! ```text
+//!          write            start_writeback                write, flush             show
+//! caller ---------> dirty ---+---- new home ----> batch -----------------> landed ---------> extents
+//!                            +---- overwrite ---> images ---- next segment: lazy map ------> settled
+//! ```
+//! What stands further left is newer and hides what stands further right. A batch is newer than images of its units: none
+//! are made while there is one ([`start`]), but older ones still ride in the next segment, which somebody may
+//! wait for.
 
-use crate::blocks::{Missed, Stop, What};
-use crate::core::Core;
-use crate::error::Error;
-use crate::extents;
-use crate::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT, UnitBytes};
-use loamfs_device::Buffer;
-use loamfs_format::inode::{Body, FileExtent};
-use loamfs_format::maps::{LazyEntry, unit_crc};
-use loamfs_format::mutant;
-use loamfs_format::summary::Record;
-use loamfs_format::{Extent, FragAddr, Ino, Pointer};
-use loamfs_space::Found;
+//!
+//! Operations put units into [`homed`]; [`rounds`] has them written out; [`start`] says where to; [`show`] lets segments
+//! say so; [`settle`] brings images home.
+
+mod homed;
+mod rounds;
+mod settle;
+mod show;
+mod start;
+
+pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes};
+pub(crate) use rounds::{Commit, Unwritten};
+
+use loamfs_format::{Extent, FragAddr, Ino};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::ops::Range;
 
-/// Homed data to be written.
+/// What waits of all large files. What waits of each is with its inode.
 #[derive(Debug)]
-pub(crate) struct HomeWrite {
-    pub ino: Ino,
-    pub batch: u64,
-    pub writes: Vec<(FragAddr, Buffer)>,
+pub(crate) struct Writeback {
+    /// Files with data that segments do not show yet, and how much that is.
+    files: BTreeSet<Ino>,
+    totals: Totals,
+    /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
+    /// (rule 3), and small files that spilled (H18).
+    barrier: BTreeMap<Ino, u64>,
+    /// New homes whose files went while they were written, by batch.
+    abandoned: BTreeMap<u64, Vec<Extent>>,
+    batches: u64,
+    /// Homes to which images are on their way.
+    settling: BTreeSet<FragAddr>,
+    /// Homes whose images failed to settle; they are left alone until the next mount.
+    unsettled: BTreeSet<FragAddr>,
+    /// Most bytes that may wait.
+    bytes_max: u64,
 }
 
-/// What became of the wish to bring a file's data home.
-#[derive(Debug)]
-pub(crate) enum Started {
-    /// Nothing waits there.
-    Nothing,
-    /// Others are writing data of this file: only when that is over can more follow.
-    Busy,
-    /// The units before this one are on their way, with what the caller is to write.
-    Until(u64, Option<HomeWrite>),
-}
-
-/// Images to be written to their homes.
-#[derive(Debug, Default)]
-pub(crate) struct SettleWrite {
-    /// In the order of homes.
-    pub units: Vec<ImageUnit>,
-}
-
-impl HomeWrite {
-    /// Bytes to be written.
-    pub fn bytes(&self) -> usize {
-        self.writes.iter().map(|(_, bytes)| bytes.len()).sum()
+impl Writeback {
+    /// Nothing waits, and no more than `bytes_max` bytes ever should.
+    pub fn new(bytes_max: u64) -> Writeback {
+        Writeback {
+            files: BTreeSet::new(),
+            totals: Totals::default(),
+            barrier: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
+            batches: 0,
+            settling: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
+            bytes_max,
+        }
     }
-}
 
-/// A home, its image, and what that holds.
-type ImageUnit = (FragAddr, FragAddr, UnitBytes);
-
-/// Units that become images, with their homes.
-type Images = Vec<(u64, FragAddr)>;
-/// Images, units for new homes, the blocks that hold these, and the homes.
-type Room = (
-    Images,
-    BTreeSet<u64>,
-    BTreeMap<u64, Vec<u8>>,
-    Vec<(u64, Extent)>,
-);
-
-/// Bytes of a summary that an image takes: allocation, image, and the free of the one before.
-const IMAGE_RECORDS: u64 = 256;
-/// Homes may be longer than this only in pieces, so that their length in bytes fits a pointer.
-const HOME_FRAGS_MAX: u64 = 1 << 20;
-
-impl Core {
-    /// Starts to bring what waits of a file's units `from ..= to` to where segments can show it: overwrites become
-    /// images for the next segment, the rest gets new homes, which the caller writes.
-    pub fn start_writeback(&mut self, ino: Ino, from: u64, to: u64) -> Result<Started, Stop> {
-        self.access.check()?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            self.homed.remove(&ino);
-            return Ok(Started::Nothing);
-        };
-        if node.homed.batch.is_some() {
-            return Ok(Started::Busy);
-        }
-        // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
-        let hidden = node.homed.hidden_end(node.hidden_from());
-        let from = hidden.map_or(from, |end| from.min(end / UNIT));
-        let waiting = node.homed.dirty.range(from..=to.max(from));
-        let units: Vec<u64> = waiting
-            .map(|(unit, _)| *unit)
-            .take(BATCH_UNITS_MAX)
-            .collect();
-        let Some(last) = units.last() else {
-            return Ok(Started::Nothing);
-        };
-        self.prepare_dirty(ino)?;
-        let (mut images, mut fresh) = self.sort_out(ino, &units)?;
-        // More images than a segment holds wait for the next, and so does what is behind them.
-        let most = self.geometry.segment_max as usize / UNIT as usize;
-        let next = images.get(most).map_or(last + 1, |(unit, _)| *unit);
-        images.truncate(most);
-        fresh.split_off(&next);
-        if mutant::active("overwrite-shown") && fresh.is_empty() {
-            return Ok(Started::Until(next, self.overwrite_homes(ino, &images)));
-        }
-        let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
-        let old = if mutant::active("free-before-show") {
-            self.old_homes(ino, &homes)?
+    /// What waits of a file has changed.
+    pub fn count(&mut self, ino: Ino, before: Totals, homed: &Homed) {
+        self.totals -= before;
+        self.totals += homed.totals();
+        if homed.is_clean() {
+            self.files.remove(&ino);
         } else {
-            Vec::new()
-        };
-        // From here on nothing stops.
-        old.into_iter().for_each(|home| self.free_home(home));
-        self.make_images(ino, &images);
-        self.note_dirty();
-        Ok(Started::Until(
-            next,
-            self.make_batch(ino, &fresh, blocks, homes),
-        ))
-    }
-
-    /// Takes homes for what needs them. Where the log has no room for images, they too get new homes, for which what
-    /// waits was admitted (rules 6 and 10); where data groups have none after all, the reserve serves.
-    fn find_room(&mut self, ino: Ino, images: Images, fresh: BTreeSet<u64>) -> Result<Room, Stop> {
-        if !self.space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0) {
-            let mut all = fresh.clone();
-            all.extend(images.iter().map(|(unit, _)| unit));
-            let blocks = self.gather_blocks(ino, &all)?;
-            match self.find_homes(ino, &blocks) {
-                Ok(homes) => return Ok((Images::new(), all, blocks, homes)),
-                Err(Stop::Full) => {}
-                Err(stop) => return Err(stop),
-            }
-        }
-        let blocks = self.gather_blocks(ino, &fresh)?;
-        let homes = self.find_homes(ino, &blocks)?;
-        Ok((images, fresh, blocks, homes))
-    }
-
-    /// Writes overwrites over what segments show: a mutant does.
-    fn overwrite_homes(&mut self, ino: Ino, images: &[(u64, FragAddr)]) -> Option<HomeWrite> {
-        let id = self.next_batch;
-        self.next_batch += 1;
-        let node = self.inodes.nodes.get_mut(&ino)?;
-        let (mut units, mut crcs, mut writes) = (BTreeMap::new(), Vec::new(), Vec::new());
-        for (unit, home) in images {
-            let waiting = node.homed.dirty.remove(unit)?;
-            let mut buffer = Buffer::zeroed(waiting.bytes.len());
-            buffer.copy_from_slice(&waiting.bytes);
-            writes.push((*home, buffer));
-            crcs.push((*unit, unit_crc(&waiting.bytes)));
-            units.insert(*unit, waiting);
-        }
-        node.homed.recount(self.geometry.block_units());
-        node.homed.batch = Some(Batch {
-            id,
-            shown: node.inode.size,
-            units,
-            homes: Vec::new(),
-            crcs,
-            landed: false,
-        });
-        Some(HomeWrite {
-            ino,
-            batch: id,
-            writes,
-        })
-    }
-
-    /// The homes that new ones are about to replace.
-    fn old_homes(&mut self, ino: Ino, homes: &[(u64, Extent)]) -> Result<Vec<Extent>, Stop> {
-        let geometry = self.geometry;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(Vec::new());
-        };
-        let mut old = BTreeSet::new();
-        for (block, extent) in homes {
-            let end = block + extent.frags / geometry.block_frags();
-            let found =
-                extents::overlapping(&node.inode, &mut self.blocks, &geometry, *block, end)?;
-            old.extend(found.iter().map(|e| e.pointer.extent()));
-        }
-        // A second try comes by once more.
-        old.retain(|home| !self.blocks.frees.contains(home));
-        Ok(old.into_iter().collect())
-    }
-
-    /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.
-    fn sort_out(&mut self, ino: Ino, units: &[u64]) -> Result<(Images, BTreeSet<u64>), Stop> {
-        let (mut images, mut fresh) = (Vec::new(), BTreeSet::new());
-        let (Some(first), Some(last)) = (units.first(), units.last()) else {
-            return Ok((images, fresh));
-        };
-        let homes: BTreeMap<u64, FragAddr> =
-            self.homes(ino, *first, last + 1)?.into_iter().collect();
-        let moving = self
-            .inodes
-            .nodes
-            .get(&ino)
-            .map(|node| node.homed.moving.clone())
-            .unwrap_or_default();
-        let mut run: Vec<(u64, FragAddr)> = Vec::new();
-        let mut end_run = |run: &mut Vec<(u64, FragAddr)>, fresh: &mut BTreeSet<u64>| {
-            if run.len() as u64 <= IMAGE_UNITS_MAX {
-                images.append(run);
-            } else {
-                fresh.extend(run.drain(..).map(|(unit, _)| unit));
-            }
-        };
-        for unit in units {
-            if run.last().is_some_and(|(last, _)| last + 1 != *unit) {
-                end_run(&mut run, &mut fresh);
-            }
-            match homes.get(unit).filter(|_| !moving.contains(unit)) {
-                Some(home) => run.push((*unit, *home)),
-                None => {
-                    end_run(&mut run, &mut fresh);
-                    fresh.insert(*unit);
-                }
-            }
-        }
-        end_run(&mut run, &mut fresh);
-        // A block that gets a new home takes all of its units along.
-        let per_block = self.geometry.block_units();
-        images.retain(|(unit, _)| {
-            let first = unit / per_block * per_block;
-            let moves = fresh.range(first..first + per_block).next().is_some();
-            if moves {
-                fresh.insert(*unit);
-            }
-            !moves
-        });
-        Ok((images, fresh))
-    }
-
-    /// The whole content of every block that holds one of `units`.
-    fn gather_blocks(
-        &mut self,
-        ino: Ino,
-        units: &BTreeSet<u64>,
-    ) -> Result<BTreeMap<u64, Vec<u8>>, Stop> {
-        let per_block = self.geometry.block_units();
-        let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-        let mut missed = Missed::default();
-        let wanted: BTreeSet<u64> = units.iter().map(|unit| unit / per_block).collect();
-        for block in wanted {
-            let mut content = Vec::with_capacity((per_block * UNIT) as usize);
-            for unit in block * per_block..(block + 1) * per_block {
-                if let Some(bytes) = missed.note(self.unit_content(ino, unit))? {
-                    content.extend_from_slice(&bytes);
-                }
-            }
-            blocks.insert(block, content);
-        }
-        missed.nothing()?;
-        Ok(blocks)
-    }
-
-    /// Takes space for blocks, in as long extents as there are; nothing is taken when it stops.
-    fn find_homes(
-        &mut self,
-        ino: Ino,
-        blocks: &BTreeMap<u64, Vec<u8>>,
-    ) -> Result<Vec<(u64, Extent)>, Stop> {
-        let mut homes: Vec<(u64, Extent)> = Vec::new();
-        let block_frags = self.geometry.block_frags();
-        let mut keys = blocks.keys().copied().peekable();
-        while let Some(first) = keys.next() {
-            let mut count = 1;
-            while keys.next_if_eq(&(first + count)).is_some() {
-                count += 1;
-            }
-            let mut at = first;
-            while at < first + count {
-                let want = (first + count - at).min(HOME_FRAGS_MAX / block_frags);
-                let found = match self.goal(ino, at, &homes) {
-                    Ok((goal, anchor)) => self.space.find_data(want, goal, anchor),
-                    Err(stop) => {
-                        self.give_up(&homes);
-                        return Err(stop);
-                    }
-                };
-                let extent = match found {
-                    Found::Run(extent) => extent,
-                    Found::Load(groups) => {
-                        self.give_up(&homes);
-                        return Err(Stop::Load(groups));
-                    }
-                    Found::Full => {
-                        self.give_up(&homes);
-                        return Err(Stop::Full);
-                    }
-                };
-                let extent = Extent::new(extent.start, extent.frags.min(want * block_frags));
-                if let Err(error) = self.space.allocate_unshown(extent) {
-                    self.give_up(&homes);
-                    return Err(error.into());
-                }
-                homes.push((at, extent));
-                at += extent.frags / block_frags;
-            }
-        }
-        Ok(homes)
-    }
-
-    fn give_up(&mut self, homes: &[(u64, Extent)]) {
-        let extents: Vec<Extent> = homes.iter().map(|(_, extent)| *extent).collect();
-        self.release_unshown(&extents);
-    }
-
-    /// Where the home of a block would best be: behind the home of the one before it.
-    fn goal(
-        &mut self,
-        ino: Ino,
-        block: u64,
-        homes: &[(u64, Extent)],
-    ) -> Result<(FragAddr, loamfs_format::GroupNo), Stop> {
-        let geometry = self.geometry;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Err(Error::Stale(ino).into());
-        };
-        let anchor = node.inode.anchor;
-        if let Some((_, extent)) = homes.last() {
-            return Ok((extent.end(), anchor));
-        }
-        let before = match block.checked_sub(1) {
-            Some(before) => {
-                extents::overlapping(&node.inode, &mut self.blocks, &geometry, before, before + 1)?
-            }
-            None => Vec::new(),
-        };
-        Ok((
-            before
-                .last()
-                .map_or(FragAddr(0), |e| e.pointer.extent().end()),
-            anchor,
-        ))
-    }
-
-    fn make_images(&mut self, ino: Ino, images: &[(u64, FragAddr)]) {
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return;
-        };
-        for (unit, home) in images {
-            if let Some(waiting) = node.homed.dirty.remove(unit) {
-                node.homed.images.insert(*unit, (*home, waiting));
-            }
-        }
-        node.homed.recount(self.geometry.block_units());
-        if !images.is_empty() {
-            self.touch(ino);
+            self.files.insert(ino);
         }
     }
 
-    fn make_batch(
-        &mut self,
-        ino: Ino,
-        units: &BTreeSet<u64>,
-        blocks: BTreeMap<u64, Vec<u8>>,
-        homes: Vec<(u64, Extent)>,
-    ) -> Option<HomeWrite> {
-        let per_block = self.geometry.block_units();
-        let (block_size, block_frags) = (
-            self.geometry.block_size as usize,
-            self.geometry.block_frags(),
-        );
-        let node = self.inodes.nodes.get_mut(&ino)?;
-        if homes.is_empty() {
-            return None;
-        }
-        let id = self.next_batch;
-        self.next_batch += 1;
-        let mut crcs = Vec::new();
-        for (block, content) in &blocks {
-            let units = content.chunks(UNIT as usize).zip(block * per_block..);
-            crcs.extend(units.map(|(bytes, unit)| (unit, unit_crc(bytes))));
-        }
-        let writes = homes
-            .iter()
-            .map(|(first, extent)| {
-                let count = extent.frags / block_frags;
-                let mut buffer = Buffer::zeroed(count as usize * block_size);
-                for (room, block) in buffer.chunks_mut(block_size).zip(*first..) {
-                    if let Some(content) = blocks.get(&block) {
-                        room.copy_from_slice(content);
-                    }
-                }
-                (extent.start, buffer)
-            })
-            .collect();
-        node.homed.moving.retain(|unit| !units.contains(unit));
-        let taken = units
-            .iter()
-            .filter_map(|unit| Some((*unit, node.homed.dirty.remove(unit)?)))
-            .collect();
-        node.homed.recount(per_block);
-        let hidden = node.homed.hidden_end(node.hidden_from());
-        let size = node.inode.size;
-        node.homed.batch = Some(Batch {
-            id,
-            units: taken,
-            homes,
-            crcs,
-            shown: hidden.map_or(size, |end| size.min(end)),
-            landed: false,
-        });
-        Some(HomeWrite {
-            ino,
-            batch: id,
-            writes,
-        })
+    /// Files with data that segments do not show yet.
+    pub fn files(&self) -> &BTreeSet<Ino> {
+        &self.files
     }
 
-    /// The writes of a batch are over and, if they succeeded, flushed. Returns whether the file has something to show.
-    pub fn home_written(&mut self, ino: Ino, id: u64, written: bool) -> bool {
-        if let Some(homes) = self.abandoned.remove(&id) {
-            self.release_unshown(&homes);
-            return false;
-        }
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return false;
-        };
-        let Some(batch) = node.homed.batch.as_mut().filter(|batch| batch.id == id) else {
-            return false;
-        };
-        batch.landed = true;
-        if !written {
-            // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
-            if let Some(batch) = node.homed.batch.take() {
-                node.homed.take_back(batch.units);
-                node.homed.recount(self.geometry.block_units());
-            }
-        }
-        written
+    /// How much waits.
+    pub fn totals(&self) -> Totals {
+        self.totals
     }
 
-    /// Lets the next segment show a file's new homes; they replace the old ones, which it frees.
-    pub fn show(&mut self, ino: Ino) -> Result<(), Stop> {
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(());
-        };
-        if !node.homed.batch.as_ref().is_some_and(|batch| batch.landed) {
-            return Ok(());
-        }
-        self.prepare_dirty(ino)?;
-        let geometry = self.geometry;
-        let per_block = geometry.block_units();
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(());
-        };
-        let Some(batch) = node.homed.batch.as_ref() else {
-            return Ok(());
-        };
-        let fresh: Vec<FileExtent> = batch
-            .homes
-            .iter()
-            .map(|(block, extent)| FileExtent {
-                block: *block,
-                pointer: Pointer {
-                    addr: extent.start,
-                    frags: extent.frags as u32,
-                    birth: self.log.tail().ssn.next(),
-                    ..Pointer::NONE
-                },
-            })
-            .collect();
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for extent in &fresh {
-            let end = extent.block + extents::blocks_of(extent, &geometry);
-            match runs.last_mut().filter(|(_, last)| *last == extent.block) {
-                Some((_, last)) => *last = end,
-                None => runs.push((extent.block, end)),
-            }
-        }
-        let change = extents::prepare(&node.inode, &mut self.blocks, &geometry, &runs, &fresh)?;
-        let crcs =
-            extents::prepare_crcs(&node.inode, &mut self.blocks, batch.crcs.iter().copied())?;
-        // From here on nothing stops.
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(());
-        };
-        let Some(batch) = node.homed.batch.take() else {
-            return Ok(());
-        };
-        let small = match node.inode.body {
-            Body::Small(pointer) => Some(pointer),
-            _ => None,
-        };
-        if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
-            node.inode.body = Body::Empty;
-            node.inode.frags = 0;
-        }
-        // What was written since the batch was gathered hides nothing of it.
-        node.shown_size = node.shown_size.max(batch.shown).min(node.inode.size);
-        for (from, to) in &runs {
-            node.homed.drop_images(from * per_block, to * per_block);
-        }
-        node.homed.recount(per_block);
-        extents::apply(&mut node.inode, &mut self.blocks, &change)?;
-        node.inode.frags += fresh
-            .iter()
-            .map(|e| u64::from(e.pointer.frags))
-            .sum::<u64>();
-        let freed = change.freed;
-        extents::apply_crcs(&mut node.inode, &mut self.blocks, &crcs)?;
-        node.inode.frags -= freed
-            .iter()
-            .map(|e| e.frags)
-            .sum::<u64>()
-            .min(node.inode.frags);
-        if node.homed.is_clean() {
-            self.homed.remove(&ino);
-        }
-        self.keep_tail(ino, &batch);
-        for (block, extent) in &batch.homes {
-            self.show_home(ino, *block, *extent)?;
-        }
-        for home in freed {
-            if mutant::active("old-home-kept") || mutant::active("free-before-show") {
-                continue;
-            }
-            self.free_home(home);
-        }
-        if let Some(pointer) = small {
-            self.free_block(&pointer);
-        }
-        self.touch(ino);
-        Ok(())
+    /// Most bytes that may wait.
+    pub fn bytes_max(&self) -> u64 {
+        self.bytes_max
     }
 
-    /// Keeps the last unit of a file that does not end with it: the next append completes it, and would read it back.
-    fn keep_tail(&mut self, ino: Ino, batch: &Batch) {
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return;
-        };
-        let unit = node.inode.size / UNIT;
-        let (unit_frags, per_block) = (self.geometry.unit_frags(), self.geometry.block_units());
-        let home = batch.homes.iter().find_map(|(block, extent)| {
-            let frags = unit.checked_sub(block * per_block)? * unit_frags;
-            (frags < extent.frags).then(|| extent.start.checked_add(frags))?
-        });
-        let crc = batch.crcs.iter().find(|(of, _)| *of == unit);
-        if let (Some(addr), Some((_, crc)), Some(tail)) = (home, crc, batch.units.get(&unit))
-            && unit_crc(&tail.bytes) == *crc
-        {
-            self.blocks
-                .keep(addr, (*crc).into(), Arc::clone(&tail.bytes));
-        }
+    /// No segment is sealed before what was put into a file before put number `upto` is at home, or has failed (rule 3).
+    pub fn hold_up(&mut self, ino: Ino, upto: u64) {
+        let held = self.barrier.entry(ino).or_insert(upto);
+        *held = upto.max(*held);
     }
 
-    /// The next segment says that these blocks have this home.
-    fn show_home(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
-        let owner = loamfs_space::Owner {
-            kind: loamfs_format::BlockKind::Homed,
-            level: 0,
-            ino,
-            logical: block,
-        };
-        self.space.show(extent, owner)?;
-        let (generation, version) = self
-            .inodes
-            .nodes
-            .get(&ino)
-            .map_or((0, 0), |node| (node.inode.generation, node.inode.version));
-        self.records
-            .push(Record::Allocate(loamfs_format::summary::Allocation {
-                extent,
-                kind: loamfs_format::BlockKind::Homed,
-                level: 0,
-                ino,
-                generation,
-                version,
-                logical: block,
-                stored: 0,
-                checksum: 0,
-                in_body: false,
-            }));
-        Ok(())
+    /// A file holds nothing up: it is gone.
+    pub fn let_pass(&mut self, ino: Ino) {
+        self.barrier.remove(&ino);
     }
 
-    /// Images that may go home now: durable ones whose homes nobody is writing, at most `max`, in the order of their homes.
-    pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
-        let durable = self.log.durable();
-        let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
-            (entry.ssn <= durable || mutant::active("settle-early"))
-                && (!self.settling.contains(home) || mutant::active("settle-overlaps"))
-                && !self.unsettled.contains(home)
-        };
-        let all = self.maps.lazy_map.iter().filter(due);
-        all.take(max).map(|(home, entry)| (*home, *entry)).collect()
+    /// Files hold nothing up any more, whatever of them waits.
+    pub fn let_pass_if(&mut self, over: impl Fn(&Ino) -> bool) {
+        self.barrier.retain(|ino, _| !over(ino));
     }
 
-    /// Reads images that are then on their way home until [`Core::end_settling`]; those that were overtaken meanwhile are
-    /// left out.
-    pub fn start_settling(
-        &mut self,
-        images: &[(FragAddr, LazyEntry)],
-    ) -> Result<Vec<ImageUnit>, Stop> {
-        let (mut units, mut missed) = (Vec::new(), Missed::default());
-        for (home, entry) in images {
-            if self.maps.lazy_map.get(home) != Some(entry) {
-                continue;
-            }
-            let pointer = Pointer {
-                addr: entry.image,
-                frags: self.geometry.unit_frags() as u32,
-                stored: UNIT as u32,
-                checksum: entry.crc.into(),
-                ..Pointer::NONE
-            };
-            let (ino, unit) = (entry.ino, entry.unit);
-            let found = self.blocks.bytes(&pointer, What::Unit { ino, unit });
-            if let Some(bytes) = missed.note(found)? {
-                units.push((*home, entry.image, bytes));
-            }
-        }
-        missed.nothing()?;
-        self.settling.extend(units.iter().map(|(home, ..)| *home));
-        Ok(units)
+    /// The files that hold, or held, the next segment up, and up to which put.
+    pub fn barrier(&self) -> &BTreeMap<Ino, u64> {
+        &self.barrier
     }
 
-    /// The writes of images to their homes are over.
-    pub fn end_settling(&mut self, due: &SettleWrite) {
-        for (home, ..) in &due.units {
-            self.settling.remove(home);
-        }
+    /// A segment was sealed.
+    pub fn clear_barrier(&mut self) {
+        self.barrier.clear();
     }
 
-    /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.
-    pub fn settled(&mut self, home: FragAddr, image: FragAddr) -> Result<(), Stop> {
-        let Some(entry) = self
-            .maps
-            .lazy_map
-            .get(&home)
-            .copied()
-            .filter(|e| e.image == image || mutant::active("settled-blindly"))
-        else {
-            return Ok(());
-        };
-        let ino = entry.ino;
-        self.prepare_dirty(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(());
-        };
-        let crcs = extents::prepare_crcs(&node.inode, &mut self.blocks, [(entry.unit, entry.crc)])?;
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(());
-        };
-        extents::apply_crcs(&mut node.inode, &mut self.blocks, &crcs)?;
-        self.maps.lazy_map.remove(&home);
-        self.maps.lazy_dirty.insert(home);
-        self.records.push(Record::Settled { home, image });
-        self.blocks.move_content(image, home);
-        self.free(Extent::new(image, self.geometry.unit_frags()));
-        self.touch(ino);
-        Ok(())
+    /// Whether an image is on its way to a home in a range.
+    pub fn is_settling(&self, range: Range<FragAddr>) -> bool {
+        self.settling.range(range).next().is_some()
+    }
+
+    /// The number of a new batch.
+    fn new_batch(&mut self) -> u64 {
+        self.batches += 1;
+        self.batches
     }
 }

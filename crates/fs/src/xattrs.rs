@@ -78,9 +78,7 @@ impl Core {
     /// All attributes with their keys.
     fn xattrs(&mut self, ino: Ino) -> Result<Vec<(u64, Xattr)>, Stop> {
         self.node(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(Vec::new());
-        };
+        let node = self.inodes.prepared(ino)?;
         let mut raw = inline(&node.inode)?.0;
         let root = node.inode.xattrs;
         let _ = tree(&node.inode).scan(&root, &mut self.blocks, 0, |key, value| {
@@ -96,9 +94,7 @@ impl Core {
     fn xattrs_like(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<Take>, Stop> {
         let first = hash_key(&self.sb.hash_key, name);
         self.node(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(Vec::new());
-        };
+        let node = self.inodes.prepared(ino)?;
         let (map, root, tree) = (inline(&node.inode)?, node.inode.xattrs, tree(&node.inode));
         let mut found = Vec::new();
         for (key, value) in map
@@ -156,9 +152,7 @@ impl Core {
             return Ok(names);
         }
         let names = self.listxattr(ino)?.iter().map(|name| name.len() + 1).sum();
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.names = Some(names);
-        }
+        self.inodes.prepared(ino)?.names = Some(names);
         Ok(names)
     }
 
@@ -173,9 +167,10 @@ impl Core {
         permission::may_change(self.flags(ino)?)?;
         let put = self.prepare_put(ino, name, value.to_vec(), how)?;
         self.admit(put.cost(), 0)?;
-        self.put_xattr(ino, put)?;
-        self.changed_xattrs(ino);
-        Ok(())
+        self.apply(|core| {
+            core.put_xattr(ino, put)?;
+            core.changed_xattrs(ino)
+        })
     }
 
     /// Finds a place for an attribute, and reads what putting it there needs.
@@ -259,9 +254,7 @@ impl Core {
             value: stored,
         };
         let bytes = xattr.encode();
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Err(Error::NotFound.into());
-        };
+        let node = self.inodes.prepared(ino)?;
         let mut map = inline(&node.inode)?;
         let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
         let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
@@ -298,12 +291,10 @@ impl Core {
     }
 
     /// Notes that an inode's attributes changed.
-    pub fn changed_xattrs(&mut self, ino: Ino) {
+    pub fn changed_xattrs(&mut self, ino: Ino) -> Result<(), Stop> {
         let now = self.clock.now();
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.inode.ctime = now;
-        }
-        self.touch(ino);
+        self.inodes.prepared(ino)?.inode.ctime = now;
+        self.touch(ino)
     }
 
     /// Frees what an attribute's value takes in the log, or what of it waits in memory.
@@ -324,9 +315,10 @@ impl Core {
         permission::may_change(self.flags(ino)?)?;
         let take = self.prepare_take(ino, name)?.ok_or(Error::NoAttribute)?;
         self.admit_removal()?;
-        self.take_xattr(ino, &take)?;
-        self.changed_xattrs(ino);
-        Ok(())
+        self.apply(|core| {
+            core.take_xattr(ino, &take)?;
+            core.changed_xattrs(ino)
+        })
     }
 
     /// Finds an attribute, and reads what taking it out needs.
@@ -348,9 +340,7 @@ impl Core {
     /// Takes an attribute out that was prepared. The change of the inode is the caller's to note.
     pub fn take_xattr(&mut self, ino: Ino, (key, xattr, in_inode): &Take) -> Result<(), Stop> {
         self.drop_value(ino, *key, xattr);
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Err(Error::NotFound.into());
-        };
+        let node = self.inodes.prepared(ino)?;
         if let Some(names) = &mut node.names {
             *names = names.saturating_sub(xattr.full_name().len() + 1);
         }
@@ -369,33 +359,27 @@ impl Core {
     /// Removes the attributes of an orphan in bounded steps; returns whether none is left.
     pub fn clear_xattrs(&mut self, ino: Ino) -> Result<bool, Stop> {
         self.prepare_dirty(ino)?;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(true);
-        };
+        let node = self.inodes.prepared(ino)?;
         let (mut root, tree) = (node.inode.xattrs, tree(&node.inode));
         if root.is_empty() {
             return Ok(true);
         }
         tree.prepare_trim(&root, &mut self.blocks, 0, CLEAR_LEAVES)?;
         self.admit_removal()?;
-        let mut gone = Vec::new();
-        tree.trim_step(
-            &mut root,
-            &mut self.blocks,
-            0,
-            CLEAR_LEAVES,
-            |key, value| {
+        self.apply(|core| {
+            let mut gone = Vec::new();
+            let note = |key, value: &[u8]| {
                 gone.extend(Xattr::decode(value).map(|xattr| (key, xattr)));
-            },
-        )?;
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            };
+            tree.trim_step(&mut root, &mut core.blocks, 0, CLEAR_LEAVES, note)?;
+            let node = core.inodes.prepared(ino)?;
             node.inode.xattrs = root;
             node.names = None;
-        }
-        for (key, xattr) in gone {
-            self.drop_value(ino, key, &xattr);
-        }
-        self.touch(ino);
-        Ok(root == TreeRoot::EMPTY)
+            for (key, xattr) in gone {
+                core.drop_value(ino, key, &xattr);
+            }
+            core.touch(ino)?;
+            Ok(root == TreeRoot::EMPTY)
+        })
     }
 }

@@ -107,8 +107,8 @@ impl Core {
                         .push(geometry.frags_for(part.len() as u64) as u32);
                 }
             }
-            for unit in node.homed.images.keys() {
-                contents.data.push(Item::Image(*ino, *unit));
+            for unit in node.homed().images() {
+                contents.data.push(Item::Image(*ino, unit));
                 contents.frags.push(geometry.unit_frags() as u32);
             }
         }

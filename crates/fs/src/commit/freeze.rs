@@ -3,9 +3,10 @@
 use super::contents::{Contents, Item, TreeOf, same_tree};
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::homed::{UNIT, Unit};
+use crate::error::Error;
 use crate::inodes::block_identity;
 use crate::tree::{self, SealedNode};
+use crate::writeback::{Homed, UNIT};
 use crate::xattrs;
 use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::inode::{Body, Inode};
@@ -67,6 +68,9 @@ impl Seal {
     }
 }
 
+/// What cannot be.
+const VANISHED: Error = Error::Broken("what was to be sealed is not there any more");
+
 impl Core {
     /// Gives every block its address and checksum, children before those that point to them.
     pub(super) fn freeze(&mut self, seal: &mut Seal, contents: &Contents) -> Result<(), Stop> {
@@ -82,7 +86,7 @@ impl Core {
         }
         seal.at = inodes_at;
         for block in &contents.inode_blocks {
-            self.freeze_inodes(seal, *block);
+            self.freeze_inodes(seal, *block)?;
         }
         for (block, b) in self
             .inodes
@@ -106,12 +110,8 @@ impl Core {
         let unit_frags = self.geometry.unit_frags();
         match item {
             Item::Small(ino) => {
-                let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-                    return Ok(());
-                };
-                let Some(data) = node.small.take() else {
-                    return Ok(());
-                };
+                let node = self.inodes.prepared(ino)?;
+                let data = node.small.take().ok_or(VANISHED)?;
                 let geometry = self.geometry;
                 let id = who(BlockKind::SmallData, &node.inode, 0);
                 let pointer = seal.put_data(&geometry, &node.inode, id, &data);
@@ -127,31 +127,23 @@ impl Core {
             Item::Value(ino, key, piece) => {
                 let block_size = self.geometry.block_size as usize;
                 let geometry = self.geometry;
-                let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-                    return Ok(());
-                };
-                let Some(value) = node.values.get(&key).cloned() else {
-                    return Ok(());
-                };
+                let node = self.inodes.prepared(ino)?;
+                let value = node.values.get(&key).cloned().ok_or(VANISHED)?;
                 let part = value.chunks(block_size).nth(piece).unwrap_or_default();
                 let id = who(BlockKind::XattrValue, &node.inode, key);
                 let pointer = seal.put_data(&geometry, &node.inode, id, part);
                 self.blocks.seal_bytes(&pointer, part.into());
                 self.point_value(ino, key, piece, pointer)?;
-                if (piece + 1) * block_size >= value.len()
-                    && let Some(node) = self.inodes.nodes.get_mut(&ino)
-                {
-                    node.values.remove(&key);
+                if (piece + 1) * block_size >= value.len() {
+                    self.inodes.prepared(ino)?.values.remove(&key);
                 }
             }
             Item::Image(ino, unit) => {
                 let geometry = self.geometry;
-                let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-                    return Ok(());
-                };
-                let Some((home, Unit { bytes, .. })) = node.homed.images.remove(&unit) else {
-                    return Ok(());
-                };
+                let node = self.inodes.prepared(ino)?;
+                let take = |homed: &mut Homed| homed.take_image(unit);
+                let image = node.change_homed(&mut self.writeback, take);
+                let (home, bytes) = image.ok_or(VANISHED)?;
                 let id = who(BlockKind::Image, &node.inode, unit);
                 let placed = seal.put_data(&geometry, &node.inode, id, &bytes);
                 let crc = unit_crc(&bytes);
@@ -175,9 +167,6 @@ impl Core {
                 }
                 self.maps.lazy_dirty.insert(home);
                 seal.records.push(Record::Image(home, entry));
-                if node.homed.is_clean() {
-                    self.homed.remove(&ino);
-                }
             }
         }
         Ok(())
@@ -192,14 +181,11 @@ impl Core {
         piece: usize,
         pointer: Pointer,
     ) -> Result<(), Stop> {
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
-            return Ok(());
-        };
+        let node = self.inodes.prepared(ino)?;
         let (tree, mut root) = (xattrs::tree(&node.inode), node.inode.xattrs);
         let found = tree.get(&root, &mut self.blocks, key)?;
-        let Some(mut xattr) = found.as_ref().and_then(|e| Xattr::decode(e.value())) else {
-            return Ok(());
-        };
+        let xattr = found.as_ref().and_then(|e| Xattr::decode(e.value()));
+        let mut xattr = xattr.ok_or(VANISHED)?;
         drop(found);
         if let Value::Log(pieces) = &mut xattr.value
             && let Some(slot) = pieces.get_mut(piece)
@@ -219,9 +205,7 @@ impl Core {
                     .roots()
                     .into_iter()
                     .find(|(tree, _)| tree.kind == kind);
-                let Some((tree, root)) = found else {
-                    return Ok(());
-                };
+                let (tree, root) = found.ok_or(VANISHED)?;
                 (tree, root, 0)
             }
             TreeOf::Directory(ino)
@@ -232,14 +216,8 @@ impl Core {
                     .trees_of(ino)
                     .into_iter()
                     .find(|(o, ..)| same_tree(*o, of));
-                let Some((_, tree, root)) = found else {
-                    return Ok(());
-                };
-                let version = self
-                    .inodes
-                    .nodes
-                    .get(&ino)
-                    .map_or(0, |node| node.inode.version);
+                let (_, tree, root) = found.ok_or(VANISHED)?;
+                let version = self.inodes.prepared(ino)?.inode.version;
                 (tree, root, version)
             }
         };
@@ -282,18 +260,12 @@ impl Core {
                     *slot = root;
                 }
             }
-            TreeOf::Directory(ino) => self.set_root(ino, |inode| inode.body = Body::DirTree(root)),
-            TreeOf::Extents(ino) => self.set_root(ino, |inode| inode.body = Body::ExtentTree(root)),
-            TreeOf::Checksums(ino) => self.set_root(ino, |inode| inode.checksums = root),
-            TreeOf::Xattrs(ino) => self.set_root(ino, |inode| inode.xattrs = root),
+            TreeOf::Directory(ino) => self.inodes.prepared(ino)?.inode.body = Body::DirTree(root),
+            TreeOf::Extents(ino) => self.inodes.prepared(ino)?.inode.body = Body::ExtentTree(root),
+            TreeOf::Checksums(ino) => self.inodes.prepared(ino)?.inode.checksums = root,
+            TreeOf::Xattrs(ino) => self.inodes.prepared(ino)?.inode.xattrs = root,
         }
         Ok(())
-    }
-
-    fn set_root(&mut self, ino: Ino, set: impl FnOnce(&mut Inode)) {
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            set(&mut node.inode);
-        }
     }
 
     /// The size that a segment may show of an inode (rule 3).
@@ -301,23 +273,21 @@ impl Core {
         let Some(node) = self.inodes.nodes.get(&ino) else {
             return 0;
         };
-        if node.homed.is_clean() {
+        if node.homed().is_clean() {
             return node.inode.size;
         }
         // While a file moves home, segments show the small form.
         if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
             return node.shown_size;
         }
-        match node.homed.unshown_end(node.shown_size / UNIT) {
+        match node.homed().unshown_end(node.shown_size / UNIT) {
             Some(end) => end.max(node.shown_size).min(node.inode.size),
             None => node.inode.size,
         }
     }
 
-    fn freeze_inodes(&mut self, seal: &mut Seal, block: InodeBlockNo) {
-        let Some(b) = self.inodes.blocks.get(&block) else {
-            return;
-        };
+    fn freeze_inodes(&mut self, seal: &mut Seal, block: InodeBlockNo) -> Result<(), Stop> {
+        let b = self.inodes.blocks.get(&block).ok_or(VANISHED)?;
         for slot in (0..32).filter(|slot| b.live & (1 << slot) != 0) {
             let ino = ino_at(block, slot);
             let shown = self.shown_size(ino);
@@ -333,7 +303,7 @@ impl Core {
                 ..node.inode.clone()
             })
         };
-        let packed = b.pack(block, current);
+        let packed = b.pack(block, current).ok_or(VANISHED)?;
         let identity = block_identity(block);
         let checksum = metadata_checksum(&self.sb.uuid, &identity, &packed);
         let frags = self.geometry.frags_for(packed.len() as u64) as u32;
@@ -369,6 +339,7 @@ impl Core {
         }
         self.maps.ifile_overlay.insert(block, entry);
         self.blocks.seal_bytes(&pointer, Arc::from(packed));
+        Ok(())
     }
 }
 

@@ -69,7 +69,7 @@ impl Volume {
 
     /// Finds what an earlier mount left over, once: orphans and pending truncates.
     pub(super) fn find_leftovers(&self) {
-        if self.core().leftovers_found {
+        if self.core().leftovers.are_found() {
             return;
         }
         let mut from = Some(InodeBlockNo(0));
@@ -81,7 +81,7 @@ impl Volume {
                         set.map(move |slot| ino_at(block, slot))
                     };
                     let found = found.into_iter().flat_map(slots);
-                    self.core().leftovers.extend(found);
+                    found.for_each(|ino| self.core().leftovers.add(ino));
                     next
                 }
                 Err(error) => {
@@ -90,7 +90,7 @@ impl Volume {
                 }
             };
         }
-        self.core().leftovers_found = true;
+        self.core().leftovers.note_found();
     }
 
     /// Looks after up to `max` orphans and pending truncates. One that is damaged is named in the log and left as it is:
@@ -105,7 +105,7 @@ impl Volume {
                 if !core.access.is_writable() {
                     break;
                 }
-                core.leftovers.pop_first()
+                core.leftovers.next()
             };
             let Some(ino) = ino else {
                 break;
@@ -113,7 +113,7 @@ impl Volume {
             match self.finish(ino) {
                 Ok(()) => {}
                 Err(error @ (Error::NoSpace | Error::ReadOnly)) => {
-                    self.core().leftovers.insert(ino);
+                    self.core().leftovers.add(ino);
                     return Err(error);
                 }
                 Err(error) => {
@@ -121,10 +121,14 @@ impl Volume {
                     if !core.access.is_writable() {
                         return Err(error);
                     }
-                    if !core.unfinished.contains_key(&ino) {
-                        tracing::error!(%error, ino = ino.0, "cannot finish removing or cutting a file");
+                    let text = error.to_string();
+                    if core.leftovers.give_up(ino, error) {
+                        tracing::error!(
+                            error = text,
+                            ino = ino.0,
+                            "cannot finish removing or cutting a file"
+                        );
                     }
-                    core.unfinished.insert(ino, error);
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! Bringing changes to the device: segments, flushes, checkpoints and the superblocks that name them.
 
-use super::homes::{Commit, Unwritten};
 use super::{Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
+use crate::writeback::{Commit, Unwritten};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Ino, mutant};
 use loamfs_log::superblocks;
@@ -46,7 +46,7 @@ impl Volume {
     pub(super) fn nothing_waits(&self) -> Result<(), Error> {
         let core = self.core();
         let undurable = core.log.durable() < core.log.tail().ssn;
-        let waits = undurable || core.is_dirty() || !core.homed.is_empty();
+        let waits = undurable || core.is_dirty() || !core.writeback.files().is_empty();
         match waits || core.access.broken().is_some() {
             true => core.access.check(),
             false => Ok(()),
@@ -76,7 +76,7 @@ impl Volume {
     }
 
     fn all_homed(&self) -> Vec<Ino> {
-        self.core().homed.iter().copied().collect()
+        self.core().writeback.files().iter().copied().collect()
     }
 
     /// Takes a checkpoint.
@@ -122,7 +122,7 @@ impl Volume {
                     let over = |ino: &Ino| {
                         rounds >= BARRIER_ROUNDS || failed.iter().any(|(of, _)| of == ino)
                     };
-                    core.barrier.retain(|ino, _| !over(ino));
+                    core.writeback.let_pass_if(over);
                     unwritten.append(&mut failed);
                 }
             }
@@ -137,7 +137,7 @@ impl Volume {
     }
 
     /// Seals a segment of the images that there are, to make room for more, unless it had to wait for files' data.
-    pub(super) fn seal_early(&self, commit: Commit) -> Result<(), Error> {
+    pub(crate) fn seal_early(&self, commit: Commit) -> Result<(), Error> {
         let _commit = (commit == Commit::Free).then(|| self.commit_lock());
         let sealed = self.step(|core| {
             if core.held_up().is_empty() {
@@ -172,7 +172,7 @@ impl Volume {
 
     /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
     /// before may be lost, and a later one would not tell (rule 12).
-    pub(super) fn flush_device(&self) -> Result<(), Error> {
+    pub(crate) fn flush_device(&self) -> Result<(), Error> {
         let result = self.device.flush().map_err(Error::from);
         if let Err(error) = &result
             && !mutant::active("flush-trusted-again")
@@ -221,10 +221,10 @@ impl Volume {
             core.access.check()?;
             let sb = Superblock {
                 durable: core.log.durable(),
-                clean: end == End::Closed && core.log.tail().ssn == core.base.ssn,
+                clean: end == End::Closed && core.log.tail().ssn == core.checkpoints.last().ssn,
                 ..core.sb.clone()
             };
-            (sb, core.slots, core.base)
+            (sb, core.checkpoints.named(), core.checkpoints.last())
         };
         let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base)
             .map_err(Error::from)
@@ -241,7 +241,7 @@ impl Volume {
         let mut core = self.core();
         match result {
             Ok(slot) => {
-                core.slots[slot] = Some(base.ssn);
+                core.checkpoints.name(slot, base.ssn);
                 // What follows would not be looked for.
                 if sb.clean {
                     core.access.end();

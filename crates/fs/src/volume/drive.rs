@@ -11,7 +11,7 @@ use loamfs_format::{GroupNo, Ssn, mutant};
 /// How often an operation may be sent back.
 const ROUNDS_MAX: u32 = 100_000;
 /// How often space is fought for before an operation gets ENOSPC.
-pub(super) const TRIES: u32 = 3;
+pub(crate) const TRIES: u32 = 3;
 
 /// Runs a step of a core that no volume owns yet, loading groups' bitmaps as it wants them. Such a core has nothing on
 /// a device that could be missing.
@@ -49,7 +49,7 @@ impl Volume {
     }
 
     /// Runs a step of a commit, which cannot wait for one.
-    pub(super) fn step<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
+    pub(crate) fn step<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
         self.drive(op, false)
     }
 
@@ -96,6 +96,7 @@ impl Volume {
                     }
                     break Ok(value);
                 }
+                Err(Stop::Failed(Error::Broken(what))) => break Err(core.access.break_down(what)),
                 Err(stop) => stop,
             };
             let asked = core.open_ssn();

@@ -29,7 +29,7 @@ impl Volume {
             let _homes = self.homes_alone();
             let mut core = self.core();
             let durable = core.log.durable() == core.log.tail().ssn;
-            if durable && !core.is_dirty() && core.homed.is_empty() {
+            if durable && !core.is_dirty() && core.writeback.files().is_empty() {
                 core.access.freeze();
                 return Ok(());
             }

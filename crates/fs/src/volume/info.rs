@@ -142,7 +142,7 @@ impl Volume {
             held_frags: core.space.held_frags(),
             segment: core.log.tail().ssn,
             durable: core.log.durable(),
-            checkpoint: core.base.ssn,
+            checkpoint: core.checkpoints.last().ssn,
             inodes: core.inodes.live,
             images: core.maps.lazy_map.len() as u64,
             cleaned_frags: core.cleaned.frags,

@@ -41,14 +41,14 @@ impl Volume {
         self.checkpoint_if_due()?;
         self.keep_reserve()?;
         let core = self.core();
-        let stuck = core.waiting().bytes > core.homed_max / 2;
+        let stuck = core.waiting().bytes > core.writeback.bytes_max() / 2;
         Ok(all_written(unwritten).err().filter(|_| stuck))
     }
 
     /// Wins space back before anyone gets ENOSPC (rule 10), each time by dearer means: pending frees become durable,
     /// and reusable by a segment that says so; groups are emptied and the log is compacted; checkpoints give back maps
     /// and summaries; everything is moved that can be.
-    pub(super) fn win_space(&self, means: u32) -> Result<(), Error> {
+    pub(crate) fn win_space(&self, means: u32) -> Result<(), Error> {
         self.tidy(usize::MAX)?;
         let _commit = self.commit_lock();
         self.commit_all(Wait::Durable)?;

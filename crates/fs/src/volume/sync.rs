@@ -17,7 +17,7 @@ impl Due {
     /// Whether the segments that are sealed show it: whatever waits was written since.
     fn is_shown(&self, core: &Core, ino: Ino) -> bool {
         let node = core.inodes.nodes.get(&ino);
-        self.last <= core.log.tail().ssn && node.is_none_or(|node| !node.homed.waits(self.puts))
+        self.last <= core.log.tail().ssn && node.is_none_or(|node| !node.homed().waits(self.puts))
     }
 }
 
@@ -69,10 +69,10 @@ impl Volume {
                 core.log.durable()
             };
             let node = core.node(ino)?;
-            let done = !node.dirty && node.homed.is_clean() && node.last <= durable;
+            let done = !node.dirty && node.homed().is_clean() && node.last <= durable;
             Ok((!done).then_some(Due {
                 last: node.last,
-                puts: node.homed.puts,
+                puts: node.homed().puts(),
             }))
         })
     }

@@ -1,17 +1,15 @@
-//! Writing the data of large files to their homes: in rounds that share a flush, and by settling images.
+//! Writing the data of large files to their homes, in rounds that share a flush.
 
-use super::Volume;
-use super::drive::TRIES;
+use super::start::{HomeWrite, Started};
 use crate::core::Core;
 use crate::error::Error;
-use crate::writeback::{HomeWrite, SettleWrite, Started};
+use crate::volume::{TRIES, Volume};
 use loamfs_device::{IoKind, Write};
-use loamfs_format::{FragAddr, Ino, mutant};
+use loamfs_format::{Ino, mutant};
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 
 /// Files whose data are not where the next segment can show them, and why; they wait on.
-pub(super) type Unwritten = Vec<(Ino, Error)>;
+pub(crate) type Unwritten = Vec<(Ino, Error)>;
 
 /// How often a file is gone over whose data are given up while they are written, since it is cut: whoever does that
 /// without end must not hold others up.
@@ -19,7 +17,7 @@ const PASSES_MAX: u32 = 16;
 
 /// Whether the caller holds the lock `commit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Commit {
+pub(crate) enum Commit {
     /// It does: nobody else seals a segment meanwhile.
     Held,
     /// It does not, and others go on.
@@ -38,14 +36,14 @@ struct Sweep {
 impl Sweep {
     /// What waits of a file now.
     fn of(core: &Core, ino: Ino) -> Option<Sweep> {
-        let homed = &core.inodes.nodes.get(&ino)?.homed;
+        let homed = core.inodes.nodes.get(&ino)?.homed();
         let last = homed.dirty.last_key_value();
-        let waits = last.is_some() || homed.batch.is_some();
+        let waits = last.is_some() || homed.is_flying();
         waits.then(|| Sweep {
             ino,
             from: 0,
             to: last.map_or(0, |(unit, _)| *unit),
-            upto: homed.puts,
+            upto: homed.puts(),
             passes: 0,
         })
     }
@@ -55,7 +53,7 @@ impl Sweep {
         if self.from <= self.to {
             return Some(self);
         }
-        let homed = &core.inodes.nodes.get(&self.ino)?.homed;
+        let homed = core.inodes.nodes.get(&self.ino)?.homed();
         if !homed.waits(self.upto) {
             return None;
         }
@@ -86,28 +84,9 @@ fn tell((ino, error): &(Ino, Error)) {
 }
 
 impl Volume {
-    /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
-    /// image (rule 12), and is not tried again before the next mount. Others commit meanwhile; an fsync never waits for it.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn settle(&self, max: usize) -> Result<(), Error> {
-        let _homes = self.homes_shared();
-        if !self.core().access.is_writable() {
-            return Ok(());
-        }
-        let due = self.start_settling(max);
-        if due.units.is_empty() {
-            return Ok(());
-        }
-        let result = self.write_settled(&due);
-        self.core().end_settling(&due);
-        result
-    }
-
     /// Brings the data of `files` that waits now home. Where none is found for it, since others move what stands in the
     /// way just now, space is won as for an operation: what was accepted is placed (rule 10).
-    pub(super) fn bring_home(&self, files: &[Ino]) -> Result<Unwritten, Error> {
+    pub(crate) fn bring_home(&self, files: &[Ino]) -> Result<Unwritten, Error> {
         let mut unwritten = self.write_homes(files, Commit::Free)?;
         for means in 1..=TRIES {
             let (full, mut others): (Unwritten, Unwritten) =
@@ -126,7 +105,7 @@ impl Volume {
 
     /// Writes the data of `files` that waits now to new homes, flushes, and lets the next segment show it. What fails
     /// is tried once more, elsewhere (rule 12). Files that others are writing are waited for.
-    pub(super) fn write_homes(&self, files: &[Ino], commit: Commit) -> Result<Unwritten, Error> {
+    pub(crate) fn write_homes(&self, files: &[Ino], commit: Commit) -> Result<Unwritten, Error> {
         let failed = self.sweep(files, commit)?;
         let files: BTreeSet<Ino> = failed.iter().map(|(ino, _)| *ino).collect();
         if files.is_empty() || mutant::active("no-second-try") {
@@ -186,7 +165,7 @@ impl Volume {
     fn start_round(&self, waiting: Vec<Sweep>, failed: &mut Unwritten) -> Round {
         let (mut round, mut bytes) = (Round::default(), 0);
         for mut sweep in waiting {
-            if bytes >= self.shares.round() || self.is_segment_full() {
+            if bytes >= self.round_bytes() || self.is_segment_full() {
                 round.rest.push(sweep);
                 continue;
             }
@@ -222,14 +201,11 @@ impl Volume {
     fn wait_for_batch(&self, ino: Ino) {
         let mut core = self.core();
         while let Some(node) = core.inodes.nodes.get(&ino)
-            && node.homed.batch.is_some()
+            && node.homed().is_flying()
             // Whoever wrote it may have panicked.
             && core.access.broken().is_none()
         {
-            core = self
-                .landed
-                .wait(core)
-                .unwrap_or_else(PoisonError::into_inner);
+            core = self.wait_landed(core);
         }
     }
 
@@ -251,7 +227,7 @@ impl Volume {
         requests.sort_by_key(|(_, write)| write.offset);
         let (owners, writes): (Vec<usize>, Vec<Write<'_>>) = requests.into_iter().unzip();
         let mut results = vec![Ok(()); round.writes.len()];
-        for (i, result) in owners.into_iter().zip(self.device.write(&writes)) {
+        for (i, result) in owners.into_iter().zip(self.device().write(&writes)) {
             results[i] = results[i].clone().and(result);
         }
         let flushed = if mutant::active("show-unflushed") {
@@ -265,7 +241,7 @@ impl Volume {
                 failed.push((home.ino, error));
             }
         }
-        self.landed.notify_all();
+        self.note_landed();
         flushed.map(|()| round)
     }
 
@@ -283,53 +259,5 @@ impl Volume {
             return Err(error);
         }
         Ok(())
-    }
-
-    /// Writes images to their homes, flushes, and lets the next segment say so.
-    fn write_settled(&self, due: &SettleWrite) -> Result<(), Error> {
-        let geometry = self.core().geometry;
-        let requests: Vec<Write<'_>> = due
-            .units
-            .iter()
-            .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
-            .collect();
-        let results = self.device.write(&requests);
-        if !mutant::active("settled-unflushed") {
-            self.flush_device()?;
-        }
-        for ((home, image, _), result) in due.units.iter().zip(results) {
-            let result = match result {
-                Err(error) if !mutant::active("settle-error-ignored") => Err(error.into()),
-                _ => self.step(|core| core.settled(*home, *image)),
-            };
-            if let Err(error) = result {
-                self.leave_unsettled(*home, &error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads up to `max` images that may settle, past those that cannot be read.
-    fn start_settling(&self, max: usize) -> SettleWrite {
-        let images = self.core().due_images(max);
-        let mut due = SettleWrite::default();
-        // All at once; one at a time if that fails, to find out which are damaged.
-        match self.step(|core| core.start_settling(&images)) {
-            Ok(mut units) => due.units.append(&mut units),
-            Err(_) => {
-                for image in images {
-                    match self.step(|core| core.start_settling(&[image])) {
-                        Ok(mut units) => due.units.append(&mut units),
-                        Err(error) => self.leave_unsettled(image.0, &error),
-                    }
-                }
-            }
-        }
-        due
-    }
-
-    fn leave_unsettled(&self, home: FragAddr, error: &Error) {
-        tracing::error!(%error, home = home.0, "cannot settle an image; it stays where it is");
-        self.core().unsettled.insert(home);
     }
 }

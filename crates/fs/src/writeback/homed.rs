@@ -1,17 +1,8 @@
-//! Data of large files on their way to the device: gathered in 4 KiB units, written to new homes or through the log
-//! (rules 3, 6 and 7).
-//!
-//! ```text
-//!          write            start_writeback                write, flush             show
-//! caller ---------> dirty ---+---- new home ----> batch -----------------> landed ---------> extents
-//!                            +---- overwrite ---> images ---- next segment: lazy map ------> settled
-//! ```
-//! What stands further left is newer and hides what stands further right. A batch is newer than images of its units: none
-//! are made while there is one (`start_writeback`), but older ones still ride in the next segment, which somebody may
-//! wait for.
+//! What waits of one large file: units of 4 KiB in memory, from a write to where segments show them.
 
 use loamfs_format::{Extent, FragAddr};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{AddAssign, Range, SubAssign};
 use std::sync::Arc;
 
 /// Bytes of a unit.
@@ -73,21 +64,49 @@ pub(crate) struct Batch {
     pub landed: bool,
 }
 
-/// The state of a large file's data.
+/// How much waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Units in memory.
+    pub units: u64,
+    /// Of them, images that ride in the next segment.
+    pub images: u64,
+    /// Blocks that hold a dirty unit: what new homes take at most.
+    pub blocks: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        self.units += other.units;
+        self.images += other.images;
+        self.blocks += other.blocks;
+    }
+}
+
+impl SubAssign for Totals {
+    fn sub_assign(&mut self, other: Totals) {
+        self.units -= other.units;
+        self.images -= other.images;
+        self.blocks -= other.blocks;
+    }
+}
+
+/// The state of a large file's data. It changes through [`Node::change_homed`](crate::inodes::Node::change_homed) only,
+/// which counts it.
 #[derive(Debug, Default)]
 pub(crate) struct Homed {
     /// Newest.
-    pub dirty: BTreeMap<u64, Unit>,
-    /// Blocks that hold a dirty unit: what new homes take at most.
-    pub dirty_blocks: u64,
+    pub(super) dirty: BTreeMap<u64, Unit>,
+    /// Blocks that hold a dirty unit.
+    dirty_blocks: u64,
     /// Overwrites that ride in the next segment, with their homes.
-    pub images: BTreeMap<u64, (FragAddr, Unit)>,
+    pub(super) images: BTreeMap<u64, (FragAddr, Unit)>,
     /// On their way to new homes.
-    pub batch: Option<Batch>,
+    pub(super) batch: Option<Batch>,
     /// Dirty units whose homes are to be given up: they get new ones however short they are.
-    pub moving: BTreeSet<u64>,
+    pub(super) moving: BTreeSet<u64>,
     /// Units that were ever put here: the number of the next put.
-    pub puts: u64,
+    puts: u64,
 }
 
 impl Homed {
@@ -129,10 +148,98 @@ impl Homed {
         self.hidden_end(from).into_iter().chain(flying).min()
     }
 
-    /// Bytes held.
-    pub fn bytes(&self) -> u64 {
+    /// How much of it waits.
+    pub fn totals(&self) -> Totals {
         let flying = self.batch.as_ref().map_or(0, |b| b.units.len());
-        (self.dirty.len() + self.images.len() + flying) as u64 * UNIT
+        Totals {
+            units: (self.dirty.len() + self.images.len() + flying) as u64,
+            images: self.images.len() as u64,
+            blocks: self.dirty_blocks,
+        }
+    }
+
+    /// The number of the next put.
+    pub fn puts(&self) -> u64 {
+        self.puts
+    }
+
+    /// Whether units wait that are not on their way yet.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Whether new homes of it are being written, or have landed and are not shown.
+    pub fn is_flying(&self) -> bool {
+        self.batch.is_some()
+    }
+
+    /// Units that ride in the next segment.
+    pub fn images(&self) -> impl Iterator<Item = u64> {
+        self.images.keys().copied()
+    }
+
+    /// The units of a range that are in memory; one may come twice.
+    pub fn units_in(&self, range: &Range<u64>) -> impl Iterator<Item = u64> + use<'_> {
+        let flying = self
+            .batch
+            .as_ref()
+            .map(|batch| batch.units.range(range.clone()));
+        let dirty = self.dirty.range(range.clone()).map(|(unit, _)| *unit);
+        let images = self.images.range(range.clone()).map(|(unit, _)| *unit);
+        dirty
+            .chain(images)
+            .chain(flying.into_iter().flatten().map(|(unit, _)| *unit))
+    }
+
+    /// The first unit of a range that is in memory.
+    pub fn first_in(&self, range: Range<u64>) -> Option<u64> {
+        let dirty = self.dirty.range(range.clone()).next().map(|(u, _)| *u);
+        let image = self.images.range(range.clone()).next().map(|(u, _)| *u);
+        let batch = self.batch.as_ref();
+        let flying = batch.and_then(|b| b.units.range(range).next().map(|(u, _)| *u));
+        [dirty, image, flying].into_iter().flatten().min()
+    }
+
+    /// Whether new homes that are on their way hold a unit of a range, written or not.
+    pub fn flies_over(&self, range: Range<u64>) -> bool {
+        let batch = self.batch.iter();
+        batch
+            .flat_map(|batch| &batch.crcs)
+            .any(|(unit, _)| range.contains(unit))
+    }
+
+    /// Drops the units of a range that wait and are not on their way.
+    pub fn drop_units(&mut self, range: Range<u64>, per_block: u64) {
+        self.dirty.retain(|unit, _| !range.contains(unit));
+        self.images.retain(|unit, _| !range.contains(unit));
+        self.recount(per_block);
+    }
+
+    /// Nothing on its way shows more than `size` bytes of the file.
+    pub fn show_at_most(&mut self, size: u64) {
+        if let Some(batch) = &mut self.batch {
+            batch.shown = batch.shown.min(size);
+        }
+    }
+
+    /// An image that the mover takes along.
+    pub fn move_image(&mut self, unit: u64, home: FragAddr, bytes: UnitBytes) {
+        self.images.insert(unit, (home, Unit::moved(bytes)));
+    }
+
+    /// Units that the mover takes along to new homes.
+    pub fn move_units(&mut self, units: Vec<(u64, UnitBytes)>, per_block: u64) {
+        self.moving.extend(units.iter().map(|(unit, _)| *unit));
+        let moved = units.into_iter();
+        self.dirty
+            .extend(moved.map(|(unit, bytes)| (unit, Unit::moved(bytes))));
+        self.recount(per_block);
+    }
+
+    /// An image is in a segment; its home and bytes.
+    pub fn take_image(&mut self, unit: u64) -> Option<(FragAddr, UnitBytes)> {
+        let (home, image) = self.images.remove(&unit)?;
+        Some((home, image.bytes))
     }
 
     /// Takes in a newly written unit, of blocks of `per_block` units; see [`Unit::hides`].
@@ -166,10 +273,18 @@ impl Homed {
     }
 
     /// Puts what a batch was to write back among the dirty units, where nothing newer is there.
-    pub fn take_back(&mut self, units: BTreeMap<u64, Unit>) {
+    fn take_back(&mut self, units: BTreeMap<u64, Unit>) {
         for (unit, older) in units {
             self.make_dirty(unit, older);
         }
+    }
+
+    /// What was on its way waits again.
+    pub(super) fn give_up_batch(&mut self, per_block: u64) -> Option<Batch> {
+        let mut batch = self.batch.take()?;
+        self.take_back(std::mem::take(&mut batch.units));
+        self.recount(per_block);
+        Some(batch)
     }
 
     /// Drops what nobody wrote: it is where segments show it, and was to be moved.

@@ -1,0 +1,170 @@
+//! Settling: images are written to their homes (rule 7).
+
+use super::homed::{UNIT, UnitBytes};
+use crate::blocks::{Missed, Stop, What};
+use crate::core::Core;
+use crate::error::Error;
+use crate::extents;
+use crate::volume::Volume;
+use loamfs_device::{IoKind, Write};
+use loamfs_format::maps::LazyEntry;
+use loamfs_format::mutant;
+use loamfs_format::summary::Record;
+use loamfs_format::{Extent, FragAddr, Pointer};
+
+/// Images to be written to their homes.
+#[derive(Debug, Default)]
+pub(crate) struct SettleWrite {
+    /// In the order of homes.
+    pub units: Vec<ImageUnit>,
+}
+
+/// A home, its image, and what that holds.
+type ImageUnit = (FragAddr, FragAddr, UnitBytes);
+
+impl Core {
+    /// Images that may go home now: durable ones whose homes nobody is writing, at most `max`, in the order of their homes.
+    pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
+        let durable = self.log.durable();
+        let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
+            (entry.ssn <= durable || mutant::active("settle-early"))
+                && (!self.writeback.settling.contains(home) || mutant::active("settle-overlaps"))
+                && !self.writeback.unsettled.contains(home)
+        };
+        let all = self.maps.lazy_map.iter().filter(due);
+        all.take(max).map(|(home, entry)| (*home, *entry)).collect()
+    }
+
+    /// Reads images that are then on their way home until [`Core::end_settling`]; those that were overtaken meanwhile are
+    /// left out.
+    pub fn start_settling(
+        &mut self,
+        images: &[(FragAddr, LazyEntry)],
+    ) -> Result<Vec<ImageUnit>, Stop> {
+        let (mut units, mut missed) = (Vec::new(), Missed::default());
+        for (home, entry) in images {
+            if self.maps.lazy_map.get(home) != Some(entry) {
+                continue;
+            }
+            let pointer = Pointer {
+                addr: entry.image,
+                frags: self.geometry.unit_frags() as u32,
+                stored: UNIT as u32,
+                checksum: entry.crc.into(),
+                ..Pointer::NONE
+            };
+            let (ino, unit) = (entry.ino, entry.unit);
+            let found = self.blocks.bytes(&pointer, What::Unit { ino, unit });
+            if let Some(bytes) = missed.note(found)? {
+                units.push((*home, entry.image, bytes));
+            }
+        }
+        missed.nothing()?;
+        let homes = units.iter().map(|(home, ..)| *home);
+        self.writeback.settling.extend(homes);
+        Ok(units)
+    }
+
+    /// The writes of images to their homes are over.
+    pub fn end_settling(&mut self, due: &SettleWrite) {
+        for (home, ..) in &due.units {
+            self.writeback.settling.remove(home);
+        }
+    }
+
+    /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.
+    pub fn settled(&mut self, home: FragAddr, image: FragAddr) -> Result<(), Stop> {
+        let Some(entry) = self
+            .maps
+            .lazy_map
+            .get(&home)
+            .copied()
+            .filter(|e| e.image == image || mutant::active("settled-blindly"))
+        else {
+            return Ok(());
+        };
+        let ino = entry.ino;
+        self.prepare_dirty(ino)?;
+        let inode = &self.inodes.prepared(ino)?.inode;
+        let crcs = extents::prepare_crcs(inode, &mut self.blocks, [(entry.unit, entry.crc)])?;
+        self.apply(|core| {
+            let inode = &mut core.inodes.prepared(ino)?.inode;
+            extents::apply_crcs(inode, &mut core.blocks, &crcs)?;
+            core.maps.lazy_map.remove(&home);
+            core.maps.lazy_dirty.insert(home);
+            core.records.push(Record::Settled { home, image });
+            core.blocks.move_content(image, home);
+            core.free(Extent::new(image, core.geometry.unit_frags()));
+            core.touch(ino)
+        })
+    }
+}
+
+impl Volume {
+    /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
+    /// image (rule 12), and is not tried again before the next mount. Others commit meanwhile; an fsync never waits for it.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn settle(&self, max: usize) -> Result<(), Error> {
+        let _homes = self.homes_shared();
+        if !self.core().access.is_writable() {
+            return Ok(());
+        }
+        let due = self.start_settling(max);
+        if due.units.is_empty() {
+            return Ok(());
+        }
+        let result = self.write_settled(&due);
+        self.core().end_settling(&due);
+        result
+    }
+
+    /// Writes images to their homes, flushes, and lets the next segment say so.
+    fn write_settled(&self, due: &SettleWrite) -> Result<(), Error> {
+        let geometry = self.core().geometry;
+        let requests: Vec<Write<'_>> = due
+            .units
+            .iter()
+            .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
+            .collect();
+        let results = self.device().write(&requests);
+        if !mutant::active("settled-unflushed") {
+            self.flush_device()?;
+        }
+        for ((home, image, _), result) in due.units.iter().zip(results) {
+            let result = match result {
+                Err(error) if !mutant::active("settle-error-ignored") => Err(error.into()),
+                _ => self.step(|core| core.settled(*home, *image)),
+            };
+            if let Err(error) = result {
+                self.leave_unsettled(*home, &error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads up to `max` images that may settle, past those that cannot be read.
+    fn start_settling(&self, max: usize) -> SettleWrite {
+        let images = self.core().due_images(max);
+        let mut due = SettleWrite::default();
+        // All at once; one at a time if that fails, to find out which are damaged.
+        match self.step(|core| core.start_settling(&images)) {
+            Ok(mut units) => due.units.append(&mut units),
+            Err(_) => {
+                for image in images {
+                    match self.step(|core| core.start_settling(&[image])) {
+                        Ok(mut units) => due.units.append(&mut units),
+                        Err(error) => self.leave_unsettled(image.0, &error),
+                    }
+                }
+            }
+        }
+        due
+    }
+
+    fn leave_unsettled(&self, home: FragAddr, error: &Error) {
+        tracing::error!(%error, home = home.0, "cannot settle an image; it stays where it is");
+        self.core().writeback.unsettled.insert(home);
+    }
+}

@@ -1,0 +1,400 @@
+//! Starting the way home: overwrites become images, the rest gets new homes (rules 3, 6 and 10; H19).
+
+use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT};
+use crate::blocks::{Missed, Stop};
+use crate::core::Core;
+use crate::error::Error;
+use crate::extents;
+use loamfs_device::Buffer;
+use loamfs_format::maps::unit_crc;
+use loamfs_format::mutant;
+use loamfs_format::{Extent, FragAddr, Ino};
+use loamfs_space::Found;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Homed data to be written.
+#[derive(Debug)]
+pub(crate) struct HomeWrite {
+    pub ino: Ino,
+    pub batch: u64,
+    pub writes: Vec<(FragAddr, Buffer)>,
+}
+
+/// What became of the wish to bring a file's data home.
+#[derive(Debug)]
+pub(crate) enum Started {
+    /// Nothing waits there.
+    Nothing,
+    /// Others are writing data of this file: only when that is over can more follow.
+    Busy,
+    /// The units before this one are on their way, with what the caller is to write.
+    Until(u64, Option<HomeWrite>),
+}
+
+impl HomeWrite {
+    /// Bytes to be written.
+    pub fn bytes(&self) -> usize {
+        self.writes.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+}
+
+/// Units that become images, with their homes.
+type Images = Vec<(u64, FragAddr)>;
+/// Images, units for new homes, the blocks that hold these, and the homes.
+type Room = (
+    Images,
+    BTreeSet<u64>,
+    BTreeMap<u64, Vec<u8>>,
+    Vec<(u64, Extent)>,
+);
+
+/// Bytes of a summary that an image takes: allocation, image, and the free of the one before.
+const IMAGE_RECORDS: u64 = 256;
+/// Homes may be longer than this only in pieces, so that their length in bytes fits a pointer.
+const HOME_FRAGS_MAX: u64 = 1 << 20;
+
+impl Core {
+    /// Starts to bring what waits of a file's units `from ..= to` to where segments can show it: overwrites become
+    /// images for the next segment, the rest gets new homes, which the caller writes.
+    pub fn start_writeback(&mut self, ino: Ino, from: u64, to: u64) -> Result<Started, Stop> {
+        self.access.check()?;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(Started::Nothing);
+        };
+        if node.homed().is_flying() {
+            return Ok(Started::Busy);
+        }
+        // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
+        let hidden = node.homed().hidden_end(node.hidden_from());
+        let from = hidden.map_or(from, |end| from.min(end / UNIT));
+        let waiting = node.homed().dirty.range(from..=to.max(from));
+        let units: Vec<u64> = waiting
+            .map(|(unit, _)| *unit)
+            .take(BATCH_UNITS_MAX)
+            .collect();
+        let Some(last) = units.last() else {
+            return Ok(Started::Nothing);
+        };
+        self.prepare_dirty(ino)?;
+        let (mut images, mut fresh) = self.sort_out(ino, &units)?;
+        // More images than a segment holds wait for the next, and so does what is behind them.
+        let most = self.geometry.segment_max as usize / UNIT as usize;
+        let next = images.get(most).map_or(last + 1, |(unit, _)| *unit);
+        images.truncate(most);
+        fresh.split_off(&next);
+        if mutant::active("overwrite-shown") && fresh.is_empty() {
+            return Ok(Started::Until(next, self.overwrite_homes(ino, &images)));
+        }
+        let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
+        let old = if mutant::active("free-before-show") {
+            self.old_homes(ino, &homes)?
+        } else {
+            Vec::new()
+        };
+        self.apply(|core| {
+            old.into_iter().for_each(|home| core.free_home(home));
+            core.make_images(ino, &images)?;
+            core.note_dirty();
+            let write = core.make_batch(ino, &fresh, blocks, homes)?;
+            Ok(Started::Until(next, write))
+        })
+    }
+
+    /// Takes homes for what needs them. Where the log has no room for images, they too get new homes, for which what
+    /// waits was admitted (rules 6 and 10); where data groups have none after all, the reserve serves.
+    fn find_room(&mut self, ino: Ino, images: Images, fresh: BTreeSet<u64>) -> Result<Room, Stop> {
+        if !self.space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0) {
+            let mut all = fresh.clone();
+            all.extend(images.iter().map(|(unit, _)| unit));
+            let blocks = self.gather_blocks(ino, &all)?;
+            match self.find_homes(ino, &blocks) {
+                Ok(homes) => return Ok((Images::new(), all, blocks, homes)),
+                Err(Stop::Full) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        let blocks = self.gather_blocks(ino, &fresh)?;
+        let homes = self.find_homes(ino, &blocks)?;
+        Ok((images, fresh, blocks, homes))
+    }
+
+    /// Writes overwrites over what segments show: a mutant does.
+    fn overwrite_homes(&mut self, ino: Ino, images: &[(u64, FragAddr)]) -> Option<HomeWrite> {
+        let id = self.writeback.new_batch();
+        let node = self.inodes.nodes.get_mut(&ino)?;
+        let (mut units, mut crcs, mut writes) = (BTreeMap::new(), Vec::new(), Vec::new());
+        for (unit, home) in images {
+            let waiting =
+                node.change_homed(&mut self.writeback, |homed| homed.dirty.remove(unit))?;
+            let mut buffer = Buffer::zeroed(waiting.bytes.len());
+            buffer.copy_from_slice(&waiting.bytes);
+            writes.push((*home, buffer));
+            crcs.push((*unit, unit_crc(&waiting.bytes)));
+            units.insert(*unit, waiting);
+        }
+        let (per_block, shown) = (self.geometry.block_units(), node.inode.size);
+        node.change_homed(&mut self.writeback, |homed| {
+            homed.recount(per_block);
+            homed.batch = Some(Batch {
+                id,
+                shown,
+                units,
+                homes: Vec::new(),
+                crcs,
+                landed: false,
+            });
+        });
+        Some(HomeWrite {
+            ino,
+            batch: id,
+            writes,
+        })
+    }
+
+    /// The homes that new ones are about to replace.
+    fn old_homes(&mut self, ino: Ino, homes: &[(u64, Extent)]) -> Result<Vec<Extent>, Stop> {
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Ok(Vec::new());
+        };
+        let mut old = BTreeSet::new();
+        for (block, extent) in homes {
+            let end = block + extent.frags / geometry.block_frags();
+            let found =
+                extents::overlapping(&node.inode, &mut self.blocks, &geometry, *block, end)?;
+            old.extend(found.iter().map(|e| e.pointer.extent()));
+        }
+        // A second try comes by once more.
+        old.retain(|home| !self.blocks.frees.contains(home));
+        Ok(old.into_iter().collect())
+    }
+
+    /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.
+    fn sort_out(&mut self, ino: Ino, units: &[u64]) -> Result<(Images, BTreeSet<u64>), Stop> {
+        let (mut images, mut fresh) = (Vec::new(), BTreeSet::new());
+        let (Some(first), Some(last)) = (units.first(), units.last()) else {
+            return Ok((images, fresh));
+        };
+        let homes: BTreeMap<u64, FragAddr> =
+            self.homes(ino, *first, last + 1)?.into_iter().collect();
+        let moving = self
+            .inodes
+            .nodes
+            .get(&ino)
+            .map(|node| node.homed().moving.clone())
+            .unwrap_or_default();
+        let mut run: Vec<(u64, FragAddr)> = Vec::new();
+        let mut end_run = |run: &mut Vec<(u64, FragAddr)>, fresh: &mut BTreeSet<u64>| {
+            if run.len() as u64 <= IMAGE_UNITS_MAX {
+                images.append(run);
+            } else {
+                fresh.extend(run.drain(..).map(|(unit, _)| unit));
+            }
+        };
+        for unit in units {
+            if run.last().is_some_and(|(last, _)| last + 1 != *unit) {
+                end_run(&mut run, &mut fresh);
+            }
+            match homes.get(unit).filter(|_| !moving.contains(unit)) {
+                Some(home) => run.push((*unit, *home)),
+                None => {
+                    end_run(&mut run, &mut fresh);
+                    fresh.insert(*unit);
+                }
+            }
+        }
+        end_run(&mut run, &mut fresh);
+        // A block that gets a new home takes all of its units along.
+        let per_block = self.geometry.block_units();
+        images.retain(|(unit, _)| {
+            let first = unit / per_block * per_block;
+            let moves = fresh.range(first..first + per_block).next().is_some();
+            if moves {
+                fresh.insert(*unit);
+            }
+            !moves
+        });
+        Ok((images, fresh))
+    }
+
+    /// The whole content of every block that holds one of `units`.
+    fn gather_blocks(
+        &mut self,
+        ino: Ino,
+        units: &BTreeSet<u64>,
+    ) -> Result<BTreeMap<u64, Vec<u8>>, Stop> {
+        let per_block = self.geometry.block_units();
+        let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut missed = Missed::default();
+        let wanted: BTreeSet<u64> = units.iter().map(|unit| unit / per_block).collect();
+        for block in wanted {
+            let mut content = Vec::with_capacity((per_block * UNIT) as usize);
+            for unit in block * per_block..(block + 1) * per_block {
+                if let Some(bytes) = missed.note(self.unit_content(ino, unit))? {
+                    content.extend_from_slice(&bytes);
+                }
+            }
+            blocks.insert(block, content);
+        }
+        missed.nothing()?;
+        Ok(blocks)
+    }
+
+    /// Takes space for blocks, in as long extents as there are; nothing is taken when it stops.
+    fn find_homes(
+        &mut self,
+        ino: Ino,
+        blocks: &BTreeMap<u64, Vec<u8>>,
+    ) -> Result<Vec<(u64, Extent)>, Stop> {
+        let mut homes: Vec<(u64, Extent)> = Vec::new();
+        let block_frags = self.geometry.block_frags();
+        let mut keys = blocks.keys().copied().peekable();
+        while let Some(first) = keys.next() {
+            let mut count = 1;
+            while keys.next_if_eq(&(first + count)).is_some() {
+                count += 1;
+            }
+            let mut at = first;
+            while at < first + count {
+                let want = (first + count - at).min(HOME_FRAGS_MAX / block_frags);
+                let found = match self.goal(ino, at, &homes) {
+                    Ok((goal, anchor)) => self.space.find_data(want, goal, anchor),
+                    Err(stop) => {
+                        self.give_up(&homes);
+                        return Err(stop);
+                    }
+                };
+                let extent = match found {
+                    Found::Run(extent) => extent,
+                    Found::Load(groups) => {
+                        self.give_up(&homes);
+                        return Err(Stop::Load(groups));
+                    }
+                    Found::Full => {
+                        self.give_up(&homes);
+                        return Err(Stop::Full);
+                    }
+                };
+                let extent = Extent::new(extent.start, extent.frags.min(want * block_frags));
+                if let Err(error) = self.space.allocate_unshown(extent) {
+                    self.give_up(&homes);
+                    return Err(error.into());
+                }
+                homes.push((at, extent));
+                at += extent.frags / block_frags;
+            }
+        }
+        Ok(homes)
+    }
+
+    fn give_up(&mut self, homes: &[(u64, Extent)]) {
+        let extents: Vec<Extent> = homes.iter().map(|(_, extent)| *extent).collect();
+        self.release_unshown(&extents);
+    }
+
+    /// Where the home of a block would best be: behind the home of the one before it.
+    fn goal(
+        &mut self,
+        ino: Ino,
+        block: u64,
+        homes: &[(u64, Extent)],
+    ) -> Result<(FragAddr, loamfs_format::GroupNo), Stop> {
+        let geometry = self.geometry;
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return Err(Error::Stale(ino).into());
+        };
+        let anchor = node.inode.anchor;
+        if let Some((_, extent)) = homes.last() {
+            return Ok((extent.end(), anchor));
+        }
+        let before = match block.checked_sub(1) {
+            Some(before) => {
+                extents::overlapping(&node.inode, &mut self.blocks, &geometry, before, before + 1)?
+            }
+            None => Vec::new(),
+        };
+        Ok((
+            before
+                .last()
+                .map_or(FragAddr(0), |e| e.pointer.extent().end()),
+            anchor,
+        ))
+    }
+
+    fn make_images(&mut self, ino: Ino, images: &[(u64, FragAddr)]) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
+        let per_block = self.geometry.block_units();
+        node.change_homed(&mut self.writeback, |homed| {
+            for (unit, home) in images {
+                if let Some(waiting) = homed.dirty.remove(unit) {
+                    homed.images.insert(*unit, (*home, waiting));
+                }
+            }
+            homed.recount(per_block);
+        });
+        match images.is_empty() {
+            true => Ok(()),
+            false => self.touch(ino),
+        }
+    }
+
+    fn make_batch(
+        &mut self,
+        ino: Ino,
+        units: &BTreeSet<u64>,
+        blocks: BTreeMap<u64, Vec<u8>>,
+        homes: Vec<(u64, Extent)>,
+    ) -> Result<Option<HomeWrite>, Stop> {
+        let per_block = self.geometry.block_units();
+        let (block_size, block_frags) = (
+            self.geometry.block_size as usize,
+            self.geometry.block_frags(),
+        );
+        let node = self.inodes.prepared(ino)?;
+        if homes.is_empty() {
+            return Ok(None);
+        }
+        let id = self.writeback.new_batch();
+        let mut crcs = Vec::new();
+        for (block, content) in &blocks {
+            let units = content.chunks(UNIT as usize).zip(block * per_block..);
+            crcs.extend(units.map(|(bytes, unit)| (unit, unit_crc(bytes))));
+        }
+        let writes = homes
+            .iter()
+            .map(|(first, extent)| {
+                let count = extent.frags / block_frags;
+                let mut buffer = Buffer::zeroed(count as usize * block_size);
+                for (room, block) in buffer.chunks_mut(block_size).zip(*first..) {
+                    if let Some(content) = blocks.get(&block) {
+                        room.copy_from_slice(content);
+                    }
+                }
+                (extent.start, buffer)
+            })
+            .collect();
+        let (size, from) = (node.inode.size, node.hidden_from());
+        node.change_homed(&mut self.writeback, |homed| {
+            homed.moving.retain(|unit| !units.contains(unit));
+            let taken = units
+                .iter()
+                .filter_map(|unit| Some((*unit, homed.dirty.remove(unit)?)))
+                .collect();
+            homed.recount(per_block);
+            let hidden = homed.hidden_end(from);
+            homed.batch = Some(Batch {
+                id,
+                units: taken,
+                homes,
+                crcs,
+                shown: hidden.map_or(size, |end| size.min(end)),
+                landed: false,
+            });
+        });
+        Ok(Some(HomeWrite {
+            ino,
+            batch: id,
+            writes,
+        }))
+    }
+}
