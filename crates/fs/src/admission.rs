@@ -68,11 +68,11 @@ impl Core {
     fn segment_with(&self, waiting: &Waiting) -> u64 {
         let blocks = self.blocks.dirty_count() as u64 * 4096
             + self.inodes.dirty_bytes
-            + self.small_bytes
+            + self.pending.content_bytes()
             + waiting.images;
         // Records: about 64 bytes for each thing written, and the frees.
         let things = self.blocks.dirty_count() + self.inodes.blocks.len() + self.blocks.frees.len();
-        blocks + (things as u64 + self.small_bytes / 1024) * 64 + 8192
+        blocks + (things as u64 + self.pending.content_bytes() / 1024) * 64 + 8192
     }
 
     /// Bytes beyond which the next segment takes nothing more.

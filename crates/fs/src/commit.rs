@@ -27,7 +27,7 @@ impl Core {
         let contents = self.contents()?;
         let nothing = contents.frags.is_empty()
             && self.blocks.frees.is_empty()
-            && self.records.is_empty()
+            && self.pending.records().is_empty()
             && !self.space.has_role_changes()
             // The last inode of a block went: the block and its entry go with the next segment.
             && !self.inodes.blocks.values().any(|b| b.dirty && b.base.pointer.is_some());
@@ -35,7 +35,7 @@ impl Core {
             self.inodes
                 .blocks
                 .retain(|_, block| block.dirty && block.live != 0);
-            self.dirty_since = None;
+            self.pending.forget_age();
             return Ok(None);
         }
         self.seal_contents(contents, SegmentKind::Normal).map(Some)
@@ -153,7 +153,7 @@ impl Core {
             blocks: contents.frags.len() as u64,
             inode_blocks: self.inodes.blocks.len() as u64,
             frees: freed as u64,
-            others: (self.records.len() + held + contents.data.len()) as u64,
+            others: (self.pending.records().len() + held + contents.data.len()) as u64,
             roles: if self.space.has_role_changes() {
                 self.geometry.groups().into()
             } else {
@@ -222,7 +222,7 @@ impl Core {
                 seal.records.push(Record::Root(tree.kind, root));
             }
         }
-        seal.records.append(&mut self.records);
+        seal.records.append(&mut self.pending.take_records());
         let roles = self.space.take_role_changes();
         let said = |_: &(_, _)| !mutant::active("role-unsaid");
         for (group, role) in roles.into_iter().filter(said) {
@@ -351,10 +351,9 @@ impl Core {
                 }
             }
         }
-        self.small_bytes = 0;
+        self.pending.sealed();
         self.inodes.dirty_bytes = 0;
         self.inodes.busy = 0;
-        self.dirty_since = None;
         self.writeback.clear_barrier();
     }
 

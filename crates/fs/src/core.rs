@@ -10,6 +10,7 @@ use crate::inodes::{Inodes, Node};
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::ownership::Ownership;
+use crate::pending::Pending;
 use crate::types::Attr;
 use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
@@ -24,7 +25,6 @@ use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Everything that the lock guards.
 pub(crate) struct Core {
@@ -48,13 +48,8 @@ pub(crate) struct Core {
     pub loss: Option<Loss>,
     /// What may be used again since the device was last told; kept only if it is to be told.
     pub freed: Option<Vec<Extent>>,
-    /// What else the next segment says.
-    pub records: Vec<Record>,
+    pub pending: Pending,
     pub writeback: Writeback,
-    /// Bytes of small files' data and large attributes that the next segment carries.
-    pub small_bytes: u64,
-    /// When the oldest change that is not sealed was made.
-    pub dirty_since: Option<Duration>,
     /// Most links of an inode.
     pub links_max: u32,
     /// What the mover did.
@@ -179,9 +174,7 @@ impl Core {
 
     /// Notes that something waits for a segment.
     pub fn note_dirty(&mut self) {
-        if self.dirty_since.is_none() {
-            self.dirty_since = Some(self.clock.elapsed());
-        }
+        self.pending.note(|| self.clock.elapsed());
     }
 
     /// Frees a run of the log with the next segment.
@@ -215,7 +208,7 @@ impl Core {
             }
         }
         if !homes.is_empty() && !mutant::active("no-revoke") {
-            self.records.push(Record::Revoke(extent));
+            self.pending.say(Record::Revoke(extent));
         }
         self.free(extent);
     }
@@ -223,7 +216,7 @@ impl Core {
     /// Whether anything waits for a segment.
     pub fn is_dirty(&self) -> bool {
         !self.blocks.frees.is_empty()
-            || !self.records.is_empty()
+            || !self.pending.records().is_empty()
             || self.inodes.blocks.values().any(|b| b.dirty)
     }
 

@@ -316,7 +316,7 @@ impl Core {
         let node = self.inodes.prepared(ino)?;
         let mut freed = None;
         node.seal_first &= content.len() > node.inline_max();
-        self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
+        self.pending.drop_content(node.small.take().as_deref());
         node.inode.size = content.len() as u64;
         if content.len() <= node.inline_max() {
             if let Body::Small(pointer) = node.inode.body {
@@ -330,7 +330,7 @@ impl Core {
                 Body::Inline(content)
             };
         } else {
-            self.small_bytes += content.len() as u64;
+            self.pending.add_content(content.len());
             node.small = Some(content.into());
         }
         if let Some(pointer) = freed {
@@ -344,7 +344,7 @@ impl Core {
     fn leave_small(&mut self, ino: Ino, content: &[u8]) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
-        self.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
+        self.pending.drop_content(node.small.take().as_deref());
         node.change_homed(&mut self.writeback, |homed| {
             for (bytes, unit) in content.chunks(UNIT as usize).zip(0..) {
                 let mut whole = vec![0; UNIT as usize];

@@ -27,6 +27,7 @@ mod maps;
 mod mkfs;
 mod namespace;
 mod ownership;
+mod pending;
 mod permission;
 mod ranges;
 mod reader;

@@ -152,7 +152,7 @@ impl Core {
             node.shown_size = node.inode.size;
             if target.len() > TAIL {
                 node.small = Some(target.into());
-                core.small_bytes += target.len() as u64;
+                core.pending.add_content(target.len());
             } else if !target.is_empty() {
                 node.inode.body = Body::Inline(target.to_vec());
             }
@@ -225,7 +225,7 @@ impl Core {
         let (size, files) = (self.sb.avg_file_size, self.sb.files_per_dir);
         let group = self.space.choose_anchor(parent, size, files);
         self.space.anchored(group, 1);
-        self.records.push(Record::Anchored(group, 1));
+        self.pending.say(Record::Anchored(group, 1));
         group
     }
 
@@ -407,7 +407,7 @@ impl Core {
         let anchor = node.inode.anchor;
         node.inode.nlink = 1;
         self.space.anchored(anchor, -1);
-        self.records.push(Record::Anchored(anchor, -1));
+        self.pending.say(Record::Anchored(anchor, -1));
         self.drop_link(ino, now)
     }
 
@@ -754,7 +754,7 @@ impl Core {
                 core.drop_atimes(ino)?;
             }
             let node = core.inodes.prepared(ino)?;
-            core.small_bytes -= node.small.take().map_or(0, |old| old.len() as u64);
+            core.pending.drop_content(node.small.take().as_deref());
             if let Body::Small(pointer) = node.inode.body {
                 core.free_block(&pointer);
             }

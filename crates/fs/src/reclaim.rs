@@ -311,7 +311,7 @@ impl Core {
         let content = self.small_content(ino)?;
         self.prepare_dirty(ino)?;
         self.apply(|core| {
-            core.small_bytes += content.len() as u64;
+            core.pending.add_content(content.len());
             core.inodes.prepared(ino)?.small = Some(content);
             core.touch(ino)
         })
@@ -342,7 +342,7 @@ impl Core {
         drop(entry);
         tree.put(&mut root, &mut self.blocks, key, &xattr.encode())?;
         self.apply(|core| {
-            core.small_bytes += value.len() as u64;
+            core.pending.add_content(value.len());
             let node = core.inodes.prepared(ino)?;
             node.inode.xattrs = root;
             node.values.insert(key, value.into());

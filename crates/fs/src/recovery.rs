@@ -12,6 +12,7 @@ use crate::inodes::Inodes;
 use crate::leftovers::Leftovers;
 use crate::maps::{GROUP, LAZY, Maps, OWNER};
 use crate::ownership::Ownership;
+use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
 use crate::shares::Shares;
 use crate::tree::Tree;
@@ -226,10 +227,8 @@ impl Core {
             owner: Ownership::default(),
             loss: None,
             freed: None,
-            records: Vec::new(),
+            pending: Pending::default(),
             writeback: Writeback::new(64 << 20),
-            small_bytes: 0,
-            dirty_since: None,
             links_max: LINKS_MAX,
             cleaned: crate::core::Cleaned::default(),
             pressed: false,

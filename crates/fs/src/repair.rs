@@ -307,7 +307,7 @@ impl Core {
         self.admit_removal()?;
         for (group, role) in claims {
             self.space.replay_role(group, role)?;
-            self.records.push(Record::Role(group, role));
+            self.pending.say(Record::Role(group, role));
         }
         for ((part, owner), record) in owners.into_iter().zip(records) {
             self.space.allocate_unshown(part)?;
@@ -315,7 +315,7 @@ impl Core {
             if owner.kind == BlockKind::Homed {
                 self.space.show(part, owner)?;
             }
-            self.records.push(record);
+            self.pending.say(record);
         }
         self.note_dirty();
         Ok(Done::Yes)

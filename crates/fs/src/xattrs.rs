@@ -275,7 +275,7 @@ impl Core {
             *names += xattr.full_name().len() + 1;
         }
         if let Some(value) = value {
-            self.small_bytes += value.len() as u64;
+            self.pending.add_content(value.len());
             node.values.insert(key, value.into());
         }
         Ok(())
@@ -307,7 +307,7 @@ impl Core {
             .nodes
             .get_mut(&ino)
             .and_then(|node| node.values.remove(&key));
-        self.small_bytes -= waiting.map_or(0, |old| old.len() as u64);
+        self.pending.drop_content(waiting.as_deref());
     }
 
     /// Removes an attribute.

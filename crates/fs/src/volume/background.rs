@@ -31,7 +31,8 @@ impl Volume {
             let core = self.core();
             let now = core.clock.elapsed();
             let old = core
-                .dirty_since
+                .pending
+                .since()
                 .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
             let unsaid = core.space.held_frags() > 0 && core.log.said() < core.log.durable();
             (old, unsaid, core.maps.lazy_map.len(), core.images_max())
@@ -39,7 +40,7 @@ impl Volume {
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.
             self.write_out(Wait::Durable)?;
-        } else if unsaid && self.core().dirty_since.is_none() {
+        } else if unsaid && self.core().pending.since().is_none() {
             self.say_durable()?;
         }
         if images > images_max {

@@ -92,7 +92,7 @@ impl Core {
             extents::apply_crcs(inode, &mut core.blocks, &crcs)?;
             core.maps.lazy_map.remove(&home);
             core.maps.lazy_dirty.insert(home);
-            core.records.push(Record::Settled { home, image });
+            core.pending.say(Record::Settled { home, image });
             core.blocks.move_content(image, home);
             core.free(Extent::new(image, core.geometry.unit_frags()));
             core.touch(ino)

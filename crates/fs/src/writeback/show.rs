@@ -175,8 +175,8 @@ impl Core {
             .nodes
             .get(&ino)
             .map_or((0, 0), |node| (node.inode.generation, node.inode.version));
-        self.records
-            .push(Record::Allocate(loamfs_format::summary::Allocation {
+        self.pending
+            .say(Record::Allocate(loamfs_format::summary::Allocation {
                 extent,
                 kind: loamfs_format::BlockKind::Homed,
                 level: 0,
