@@ -28,7 +28,10 @@ pub enum Error {
     Trace(String),
     /// The loop device.
     #[error(transparent)]
-    Loop(#[from] loamfs_fuse::Error),
+    Loop(#[from] loamfs_device::LoopError),
+    /// The mount table.
+    #[error(transparent)]
+    Mounts(#[from] loamfs_fuse::Error),
     /// Loop devices, mounts and the kernel's tracing take root.
     #[error("loop devices, mounts and the kernel's tracing take root")]
     NotRoot,

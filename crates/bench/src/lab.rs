@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use loamfs_fuse::{LoopDevice, LoopOptions};
+use loamfs_device::{LoopDevice, LoopOptions};
 
 use crate::Error;
 use crate::capture::Capture;

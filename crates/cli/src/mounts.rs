@@ -114,7 +114,7 @@ impl Wanted {
 }
 
 fn loops_of(image: &Path) -> Vec<(u32, u32)> {
-    let loops = loamfs_fuse::find_loops(image).unwrap_or_default();
+    let loops = loamfs_device::find_loops(image).unwrap_or_default();
     let found = loops.iter().filter_map(|path| fs::metadata(path).ok());
     found.map(|device| number_of(&device)).collect()
 }

@@ -10,6 +10,8 @@
 //!   [`ObservedDevice`] that tells an [`Observer`] of each,
 //! - [`FaultyDevice`]: fails, tears, misdirects or corrupts on a fixed plan.
 //!
+//! Beside it, [`LoopDevice`]: an image file as a block device of the kernel's.
+//!
 //! What a device promises is little: a write that completed may sit in a
 //! volatile cache until a flush that was issued afterwards has returned, writes
 //! of one batch land in any order, and of a write that was under way in a crash
@@ -25,6 +27,7 @@ mod error;
 mod faulty;
 mod file;
 mod image;
+mod loopdev;
 mod memory;
 mod observe;
 mod pool;
@@ -41,6 +44,9 @@ pub use error::{DeviceError, Op};
 pub use faulty::{Effect, FaultyDevice, Request, Rule};
 pub use file::{FileDevice, FileOptions, Lock, Mode};
 pub use image::Image;
+pub use loopdev::{
+    LoopDevice, LoopError, LoopOptions, backing_file, find_loops, is_autoclear, whole_image,
+};
 pub use memory::MemoryDevice;
 pub use observe::{Issued, ObservedDevice, Observer};
 pub use record::{Event, RecordingDevice};

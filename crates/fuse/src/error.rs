@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::Errno;
 
-/// Why mounting, serving or attaching failed.
+/// Why mounting or serving failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -65,14 +65,4 @@ pub enum Error {
     /// The file system or the protocol version refused to start.
     #[error("the file system could not be started: {0}")]
     Init(#[source] Errno),
-    /// A loop device could not be used.
-    #[error("cannot {action} loop device for {path}: {source}", path = path.display())]
-    Loop {
-        /// What was tried.
-        action: &'static str,
-        /// The image or the device.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
-    },
 }

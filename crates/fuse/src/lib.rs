@@ -10,8 +10,7 @@
 //! - [`Transport`] and [`Channel`]: where requests come from. [`DevFuse`] reads
 //!   `/dev/fuse`, with a descriptor for each thread.
 //! - [`Notifier`]: what the kernel is told without having asked.
-//! - [`mount()`], [`unmount`], [`find_mount`] and friends: the mount itself, and
-//!   [`LoopDevice`] for image files.
+//! - [`mount()`], [`unmount`], [`find_mount`] and friends: the mount itself.
 //!
 //! A request is carried out by the thread that received it: waking another
 //! thread costs more than most requests do. Once the buffers have grown, the
@@ -28,7 +27,6 @@ mod encode;
 mod error;
 mod filesystem;
 mod init;
-mod loopdev;
 mod mount;
 mod notify;
 mod reply;
@@ -47,7 +45,6 @@ pub use dispatch::{Dispatcher, Lane, Outcome};
 pub use error::Error;
 pub use filesystem::Filesystem;
 pub use init::{Capabilities, Config, Negotiated, ReadDirPlus};
-pub use loopdev::{LoopDevice, LoopOptions, backing_file, find_loops, is_autoclear, whole_image};
 pub use mount::{
     BlockDevice, MountEntry, MountOptions, Mounted, detach, find_mount, is_dead, mount,
     mount_again, mounts, remount, unmount,

@@ -15,8 +15,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{MemFs, Served, options, seen};
-use loamfs_fuse::{BlockDevice, Config, Errno, LoopDevice, LoopOptions, MountOptions};
-use rustix::fs::{FlockOperation, flock};
+use loamfs_device::{LoopDevice, LoopOptions};
+use loamfs_fuse::{BlockDevice, Config, Errno, MountOptions};
 
 const O_EXCL: i32 = 0o200;
 
@@ -43,77 +43,10 @@ fn attach(image: &Path) -> Option<LoopDevice> {
 
 fn wait_until_detached(device: &Path) {
     let start = Instant::now();
-    while loamfs_fuse::backing_file(device).is_some() {
+    while loamfs_device::backing_file(device).is_some() {
         assert!(start.elapsed() < Duration::from_secs(10), "still attached");
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-#[test]
-fn loop_devices_are_attached_found_and_detached() {
-    need_mounts!();
-    let dir = tempfile::tempdir().unwrap();
-    let image = image(dir.path());
-    assert!(loamfs_fuse::find_loops(&image).unwrap().is_empty());
-    let Some(device) = attach(&image) else { return };
-    let path = device.path().to_owned();
-    assert_eq!(
-        loamfs_fuse::backing_file(&path).unwrap(),
-        image.canonicalize().unwrap()
-    );
-    // By another name of the same file.
-    let alias = dir.path().join("alias");
-    fs::hard_link(&image, &alias).unwrap();
-    assert_eq!(
-        loamfs_fuse::find_loops(&alias).unwrap(),
-        std::slice::from_ref(&path)
-    );
-    assert_eq!(
-        loamfs_fuse::whole_image(&path),
-        Some(image.canonicalize().unwrap())
-    );
-    assert_eq!(loamfs_fuse::whole_image(&image), None);
-    assert!(loamfs_fuse::is_autoclear(&path));
-
-    fs::write(&path, b"through the device").unwrap();
-    File::open(&path).unwrap().sync_all().unwrap();
-    assert!(fs::read(&image).unwrap().starts_with(b"through the device"));
-
-    device.detach().unwrap();
-    wait_until_detached(&path);
-    assert!(loamfs_fuse::find_loops(&image).unwrap().is_empty());
-}
-
-/// Who has locked an image wants that one attached.
-#[test]
-fn what_was_opened_is_attached_whatever_has_its_name_now() {
-    need_mounts!();
-    let dir = tempfile::tempdir().unwrap();
-    let name = image(dir.path());
-    let opened = File::open(&name).unwrap();
-    flock(&opened, FlockOperation::NonBlockingLockExclusive).unwrap();
-    let aside = dir.path().join("aside");
-    fs::rename(&name, &aside).unwrap();
-    image(dir.path());
-    if attach(&name).is_none() {
-        return;
-    }
-    let options = LoopOptions {
-        autoclear: true,
-        ..LoopOptions::default()
-    };
-    let device = LoopDevice::attach_opened(&opened, &name, options).unwrap();
-    let path = device.path().to_owned();
-    assert_eq!(
-        loamfs_fuse::backing_file(&path),
-        Some(aside.canonicalize().unwrap())
-    );
-    // The device has no part of the lock, and goes with its last user.
-    drop(opened);
-    let again = File::open(&aside).unwrap();
-    flock(&again, FlockOperation::NonBlockingLockExclusive).unwrap();
-    device.detach().unwrap();
-    wait_until_detached(&path);
 }
 
 #[test]

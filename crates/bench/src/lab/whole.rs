@@ -72,7 +72,7 @@ fn is_partition(devices: &Path, (major, minor): (u32, u32)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loamfs_fuse::{LoopDevice, LoopOptions};
+    use loamfs_device::{LoopDevice, LoopOptions};
 
     #[test]
     fn partitions_are_told_from_disks() {

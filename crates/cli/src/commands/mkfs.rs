@@ -255,7 +255,7 @@ pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
     }
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     if is_file
-        && let Ok(loops) = loamfs_fuse::find_loops(path)
+        && let Ok(loops) = loamfs_device::find_loops(path)
         && let Some(device) = loops.first()
     {
         return Err(refuse_attached(path, device));

@@ -4,8 +4,9 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use loamfs_device::find_loops;
 use loamfs_fs::AtimeWhen;
-use loamfs_fuse::{MountEntry, find_loops, find_mount, mount_again};
+use loamfs_fuse::{MountEntry, find_mount, mount_again};
 use rustix::fs::{major, minor};
 use rustix::process::geteuid;
 

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loamfs_fuse::{find_loops, is_autoclear};
+use loamfs_device::{find_loops, is_autoclear};
 use rustix::fs::{FlockOperation, flock};
 
 use super::holders::Holders;

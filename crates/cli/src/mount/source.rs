@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Lock, Mode};
-use loamfs_fuse::{BlockDevice, LoopDevice, LoopOptions, whole_image};
+use loamfs_device::{
+    Device, DeviceError, FileDevice, FileOptions, Lock, LoopDevice, LoopOptions, Mode, whole_image,
+};
+use loamfs_fuse::BlockDevice;
 use rustix::process::geteuid;
 
 use super::holders::Holders;

@@ -1,15 +1,15 @@
 //! Loop devices: block devices whose content is a file.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Stat, major, minor, stat};
+use rustix::io::Errno;
 use rustix::ioctl;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
-
-use crate::{Errno, Error};
 
 const CONTROL: &str = "/dev/loop-control";
 const CTL_GET_FREE: ioctl::Opcode = 0x4c82;
@@ -55,6 +55,18 @@ struct Configuration {
 
 const _: () = assert!(size_of::<Info>() == 232 && size_of::<Configuration>() == 304);
 
+/// A loop device could not be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} loop device for {path}: {source}", path = path.display())]
+pub struct LoopError {
+    /// What was tried.
+    action: &'static str,
+    /// The image or the device.
+    path: PathBuf,
+    /// The system's reason.
+    source: io::Error,
+}
+
 /// How to attach an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopOptions {
@@ -82,8 +94,8 @@ impl LoopDevice {
     ///
     /// # Errors
     ///
-    /// [`Error::Loop`].
-    pub fn attach(image: &Path, options: LoopOptions) -> Result<Self, Error> {
+    /// [`LoopError`].
+    pub fn attach(image: &Path, options: LoopOptions) -> Result<Self, LoopError> {
         Self::attach_to(image, image, options)
     }
 
@@ -91,20 +103,20 @@ impl LoopDevice {
     ///
     /// # Errors
     ///
-    /// [`Error::Loop`].
+    /// [`LoopError`].
     pub fn attach_opened(
         image: impl AsFd,
         name: &Path,
         options: LoopOptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, LoopError> {
         // Another opening of the same file: the device keeps that which it is given, and with it a lock, for as long as
         // anybody has the device.
         let opened = format!("/proc/self/fd/{}", image.as_fd().as_raw_fd());
         Self::attach_to(opened.as_ref(), name, options)
     }
 
-    fn attach_to(opened: &Path, image: &Path, options: LoopOptions) -> Result<Self, Error> {
-        let failed = |source| Error::Loop {
+    fn attach_to(opened: &Path, image: &Path, options: LoopOptions) -> Result<Self, LoopError> {
+        let failed = |source| LoopError {
             action: "attach",
             path: image.to_owned(),
             source,
@@ -147,13 +159,13 @@ impl LoopDevice {
     ///
     /// # Errors
     ///
-    /// [`Error::Loop`].
-    pub fn open(path: &Path, read_only: bool) -> Result<Self, Error> {
+    /// [`LoopError`].
+    pub fn open(path: &Path, read_only: bool) -> Result<Self, LoopError> {
         let device = File::options()
             .read(true)
             .write(!read_only)
             .open(path)
-            .map_err(|source| Error::Loop {
+            .map_err(|source| LoopError {
                 action: "open",
                 path: path.to_owned(),
                 source,
@@ -175,9 +187,9 @@ impl LoopDevice {
     ///
     /// # Errors
     ///
-    /// [`Error::Loop`].
-    pub fn detach(self) -> Result<(), Error> {
-        clear(self.device.as_fd()).map_err(|errno| Error::Loop {
+    /// [`LoopError`].
+    pub fn detach(self) -> Result<(), LoopError> {
+        clear(self.device.as_fd()).map_err(|errno| LoopError {
             action: "detach",
             path: self.path,
             source: errno.into(),
@@ -204,9 +216,9 @@ pub fn backing_file(device: &Path) -> Option<PathBuf> {
 ///
 /// # Errors
 ///
-/// [`Error::Loop`] if `image` cannot be looked at.
-pub fn find_loops(image: &Path) -> Result<Vec<PathBuf>, Error> {
-    let failed = |source| Error::Loop {
+/// [`LoopError`] if `image` cannot be looked at.
+pub fn find_loops(image: &Path) -> Result<Vec<PathBuf>, LoopError> {
+    let failed = |source| LoopError {
         action: "look for a",
         path: image.to_owned(),
         source,
