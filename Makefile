@@ -4,6 +4,8 @@
 WORK ?= $(CURDIR)/target/work
 TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),$(CURDIR)/target)
 LOAMFS := $(TARGET)/release/loamfs
+# What `loamfs bench` starts, from beside it.
+MEASURE := $(TARGET)/release/loamfs-bench
 SCRIPTS := crates/cli/scripts
 # Mounting as a block device takes root.
 ROOT := $(if $(filter-out 0,$(shell id -u)),sudo,)
@@ -38,7 +40,7 @@ setup:
 	@sh $(SCRIPTS)/setup.sh
 
 build: setup
-	cargo build --release --package loamfs
+	cargo build --release --package loamfs --package loamfs-bench
 
 run: build
 	@sh $(SCRIPTS)/demo.sh start $(WORK) $(LOAMFS)
@@ -53,7 +55,9 @@ lint: setup
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	@# The switches that leave rules out are for tests only.
-	! cargo tree --edges features --package loamfs | grep 'feature "mutants"'
+	! cargo tree --edges features --package loamfs --package loamfs-bench | grep 'feature "mutants"'
+	@# What mounts volumes takes nothing along that measures them.
+	! cargo tree --edges normal --package loamfs | grep loamfs-bench
 
 unit: setup
 	cargo test --workspace
@@ -122,10 +126,13 @@ bench-emulated: build
 
 man: build
 	$(LOAMFS) generate-man $(TARGET)/man
+	@# Its page takes the place of the one that only says that there is such a program.
+	$(MEASURE) generate-man $(TARGET)/man
 	for shell in bash fish zsh; do \
 	    for name in loamfs mkfs.loamfs fsck.loamfs mount.loamfs; do \
 	        $(LOAMFS) completions $$shell $$name >$(TARGET)/man/$$name.$$shell || exit 1; \
 	    done; \
+	    $(MEASURE) completions $$shell >$(TARGET)/man/loamfs-bench.$$shell || exit 1; \
 	done
 
 # mount(8) and fsck(8) look for their helpers below /usr only; the names with "fuse" are for changing a mount.
@@ -134,10 +141,11 @@ HELPERS := mkfs.loamfs fsck.loamfs mount.loamfs mount.fuse.loamfs mount.fuseblk.
 
 install: man
 	install -D -m 755 $(LOAMFS) $(DESTDIR)$(PREFIX)/sbin/loamfs
+	install -D -m 755 $(MEASURE) $(DESTDIR)$(PREFIX)/libexec/loamfs-bench
 	for name in $(HELPERS); do ln -sf loamfs $(DESTDIR)$(PREFIX)/sbin/$$name || exit 1; done
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(TARGET)/man/*.8
-	for name in loamfs mkfs.loamfs fsck.loamfs mount.loamfs; do \
+	for name in loamfs loamfs-bench mkfs.loamfs fsck.loamfs mount.loamfs; do \
 	    install -D -m 644 $(TARGET)/man/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name && \
 	    install -D -m 644 $(TARGET)/man/$$name.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_$$name && \
 	    install -D -m 644 $(TARGET)/man/$$name.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish || exit 1; \

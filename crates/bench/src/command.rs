@@ -1,27 +1,39 @@
-//! The command line: `loamfs bench`.
+//! The command line, which people know as `loamfs bench`.
 
 mod claims;
 mod emulate;
 mod fill;
+mod generate;
 mod guest;
 mod plan;
 mod replay;
 mod report;
 mod run;
 
-use std::io::Write;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Parser, Subcommand};
+use loamfs_console::{Front, Kind, complaint, sibling};
 
 use crate::Error;
 
-/// What can be measured and told.
+/// The program's name, and the words by which people call it.
+const NAME: &str = "loamfs-bench";
+const CALLED: &str = "loamfs bench";
+
+/// Measure file systems by what they ask of a disk, and price that on disks of a model.
+#[derive(Debug, Parser)]
+#[command(name = NAME, bin_name = CALLED, version, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+/// What can be measured and told. Each command describes itself where its arguments are defined.
 #[derive(Debug, Subcommand)]
-#[expect(
-    missing_docs,
-    reason = "each command describes itself where its arguments are defined"
-)]
-pub enum Bench {
+enum Bench {
     Run(run::RunArgs),
     Emulate(emulate::EmulateArgs),
     Replay(replay::ReplayArgs),
@@ -31,14 +43,15 @@ pub enum Bench {
     Fill(fill::FillArgs),
     #[command(hide = true)]
     Guest(guest::GuestArgs),
+    #[command(hide = true)]
+    GenerateMan(generate::ManArgs),
+    #[command(hide = true)]
+    Completions(generate::CompletionArgs),
 }
 
 impl Bench {
     /// Carries it out; `false` if something that is promised does not hold.
-    ///
-    /// # Errors
-    /// If it could not be measured.
-    pub fn run(self) -> Result<bool, Error> {
+    fn run(self) -> Result<bool, Error> {
         match self {
             Bench::Run(args) => args.run().map(|()| true),
             Bench::Emulate(args) => args.run().map(|()| true),
@@ -47,7 +60,41 @@ impl Bench {
             Bench::Claims(args) => args.run(),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
+            Bench::GenerateMan(args) => args.run().map(|()| true),
+            Bench::Completions(args) => args.run().map(|()| true),
         }
+    }
+}
+
+/// Does what the arguments say, and returns the exit code: 1 if something that is promised does not hold.
+///
+/// # Errors
+/// Another exit code, and why it could not be done.
+pub fn run(arguments: &[OsString]) -> Result<u8, (u8, String)> {
+    match Cli::try_parse_from(arguments) {
+        Ok(cli) => match cli.bench.run() {
+            Ok(holds) => Ok(u8::from(!holds)),
+            Err(error) => Err((kind(&error).code(Front::General), error.to_string())),
+        },
+        Err(error) => match complaint(&error) {
+            None => Ok(0),
+            Some(said) => Err((Kind::Usage.code(Front::General), said)),
+        },
+    }
+}
+
+fn kind(error: &Error) -> Kind {
+    match error {
+        Error::Io { source, .. } => match source.kind() {
+            io::ErrorKind::NotFound => Kind::NoInput,
+            io::ErrorKind::PermissionDenied => Kind::NoPermission,
+            _ => Kind::Io,
+        },
+        Error::NotRoot => Kind::NoPermission,
+        Error::Missing(_) => Kind::NoInput,
+        Error::Data { .. } => Kind::Data,
+        Error::Lacking(_) => Kind::Usage,
+        _ => Kind::Io,
     }
 }
 
@@ -60,7 +107,7 @@ fn need_root() -> Result<(), Error> {
 
 /// Prints to standard output.
 fn print(text: &str) -> Result<(), Error> {
-    let printed = std::io::stdout().write_all(text.as_bytes());
+    let printed = io::stdout().write_all(text.as_bytes());
     printed.map_err(|source| Error::Io {
         what: "printing".into(),
         source,
@@ -69,13 +116,37 @@ fn print(text: &str) -> Result<(), Error> {
 
 /// Tells whoever waits what is done now. If nobody listens, nothing is lost.
 fn tell(what: &str) {
-    let _ = writeln!(std::io::stderr(), "loamfs bench: {what}");
+    let _ = writeln!(io::stderr(), "{CALLED}: {what}");
 }
 
-/// The `loamfs` program: this one, which has it all.
-fn this_program() -> Result<std::path::PathBuf, Error> {
-    std::env::current_exe().map_err(|source| Error::Io {
-        what: "finding this program".into(),
-        source,
-    })
+/// The `loamfs` program, which makes volumes and mounts them.
+fn loamfs() -> Result<PathBuf, Error> {
+    Ok(sibling::find("loamfs", "sbin")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definitions_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_promised_call_parses() {
+        for line in [
+            "run --suite papers --scale small --out results.json --work /tmp",
+            "run --only postmark --count 50000 --device 8 --fs f2fs --out results.json",
+            "emulate --kernel /tmp/kernel --only postmark --fs nilfs2 --out results.json",
+            "replay a.trace.gz --preset reference --json",
+            "report results.json --html report.html",
+            "claims --only create --work /tmp",
+        ] {
+            let words = std::iter::once(NAME).chain(line.split_whitespace());
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
+    }
 }

@@ -40,7 +40,7 @@ pub struct Machine {
     /// What the emulator calls itself.
     version: String,
     /// This program.
-    loamfs: PathBuf,
+    program: PathBuf,
 }
 
 impl Machine {
@@ -48,7 +48,7 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::Lacking`], which says what to install.
-    pub fn find(root: &Path, kinds: &[Kind], loamfs: PathBuf) -> Result<Machine, Error> {
+    pub fn find(root: &Path, kinds: &[Kind], program: PathBuf) -> Result<Machine, Error> {
         let qemu = programs::all(kinds)?;
         let kernel = Kernel::find(root)?;
         for kind in kinds {
@@ -59,7 +59,7 @@ impl Machine {
             kernel,
             qemu,
             version: version.lines().next().unwrap_or_default().to_owned(),
-            loamfs,
+            program,
         })
     }
 
@@ -87,7 +87,7 @@ impl Machine {
         let contents = Contents {
             job,
             modules: self.kernel.modules(modules(job.kind))?,
-            loamfs: &self.loamfs,
+            program: &self.program,
             programs: Program::of_guest(job.kind),
             archive: job.case.workload.needs_archive().then_some(archive),
         };

@@ -29,6 +29,9 @@ pub enum Error {
     /// The loop device.
     #[error(transparent)]
     Loop(#[from] loamfs_device::LoopError),
+    /// The program that makes volumes and mounts them.
+    #[error(transparent)]
+    Missing(#[from] loamfs_console::sibling::Missing),
     /// The mount table.
     #[error(transparent)]
     Mounts(#[from] loamfs_fuse::Error),

@@ -305,6 +305,17 @@ pub fn pose_as_disk(device: &Path) -> Result<(), Error> {
     Ok(())
 }
 
+/// This program, for a process that goes on elsewhere.
+///
+/// # Errors
+/// As the system says.
+pub fn this_program() -> Result<PathBuf, Error> {
+    std::env::current_exe().map_err(|source| Error::Io {
+        what: "finding this program".into(),
+        source,
+    })
+}
+
 /// Runs a program to its end, and returns what it printed.
 ///
 /// # Errors

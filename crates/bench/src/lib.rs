@@ -9,7 +9,7 @@
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
 //! - [`results`]: what they came to, kept between runs;
 //! - [`report`]: a page that shows it beside the papers' figures;
-//! - [`command`]: `loamfs bench`;
+//! - [`command`]: the command line of the program;
 //! - [`claims`]: what the project promises of LoamFS, each with its measurement.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]

@@ -10,11 +10,12 @@ mod papers;
 mod style;
 
 use clap::ValueEnum;
+use loamfs_console::size::human;
 
 use crate::disk::Preset;
 use crate::lab::Kind;
 use crate::results::{MACHINE_AT, Place, Results, shows_machine, summarise};
-use crate::table::{name, size};
+use crate::table::name;
 use html::{Table, escape, figure};
 
 /// The page.
@@ -77,7 +78,7 @@ fn head(results: &Results) -> String {
         escape(&about.version),
         escape(&about.kernel),
         about.processors,
-        date(about.began),
+        loamfs_console::time::short(about.began.cast_signed()),
         name(&about.scale),
     )
 }
@@ -180,7 +181,7 @@ fn charts(results: &Results) -> String {
             let requests = (disk.read.requests + disk.written.requests) as f64;
             bars[2].push(bar(requests, 0.0, format!("{requests}")));
             let bytes = disk.read.bytes + disk.written.bytes;
-            bars[3].push(bar(bytes as f64, 0.0, size(bytes)));
+            bars[3].push(bar(bytes as f64, 0.0, human(bytes)));
         }
         let titles = [
             "hard disk, seconds",
@@ -249,7 +250,7 @@ fn method(results: &Results) -> String {
                 "<li>Devices of {} on loop devices with direct I/O, rotational, scheduler none, read-ahead 128 KiB;",
                 devices
                     .max()
-                    .map_or_else(String::new, |bytes| format!("up to {}", size(bytes)))
+                    .map_or_else(String::new, |bytes| format!("up to {}", human(bytes)))
             )
         }
     };
@@ -270,39 +271,4 @@ fn method(results: &Results) -> String {
          bounded by a memory cgroup, which does not charge XFS's buffers: XFS keeps more metadata than the others may. \
          On a machine without such groups that phase is called <i>warm-unbounded</i> and stands in no table.</li>\n{library}</ul>\n"
     )
-}
-
-/// A time of day, from seconds since 1970 (the civil calendar of days since then).
-fn date(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Eras of 400 years from 1 March 0000.
-    let day = days + 719_468;
-    let (era, of_era) = (day / 146_097, day % 146_097);
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year}-{month:02}-{day:02} {:02}:{:02}",
-        rest / 3_600,
-        rest % 3_600 / 60
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_follow_the_calendar() {
-        assert_eq!(date(0), "1970-01-01 00:00");
-        assert_eq!(date(951_782_400 + 3_660), "2000-02-29 01:01");
-        assert_eq!(date(1_735_689_599), "2024-12-31 23:59");
-    }
 }

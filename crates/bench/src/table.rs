@@ -93,21 +93,6 @@ pub fn columns(rows: &[Vec<String>], left: usize) -> String {
     out
 }
 
-/// A size for people, in binary units.
-pub fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{bytes} B"),
-        _ => format!("{value:.1} {}", UNITS[unit]),
-    }
-}
-
 /// What a value is called on the command line.
 pub fn name(value: &impl ValueEnum) -> String {
     let value = value.to_possible_value();
@@ -135,11 +120,5 @@ mod tests {
         let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
         let rows = [row(["a", "1", "x"]), row(["bcd", "100", "yz"])];
         assert_eq!(columns(&rows, 1), "a      1   x\nbcd  100  yz\n");
-    }
-
-    #[test]
-    fn sizes_have_one_decimal() {
-        assert_eq!(size(1023), "1023 B");
-        assert_eq!(size(320 << 20), "320.0 MiB");
     }
 }

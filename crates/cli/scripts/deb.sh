@@ -12,7 +12,9 @@ trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
 
 make --no-print-directory install DESTDIR="$stage" PREFIX=/usr >/dev/null
-strip --strip-unneeded "$stage/usr/sbin/loamfs"
+programs="$stage/usr/sbin/loamfs $stage/usr/libexec/loamfs-bench"
+# shellcheck disable=SC2086
+strip --strip-unneeded $programs
 gzip -9n "$stage"/usr/share/man/man*/*.[18]
 doc=$stage/usr/share/doc/loamfs
 install -d "$doc"
@@ -26,8 +28,9 @@ $(cat LICENSE-MIT)
 On Debian systems the Apache licence stands in /usr/share/common-licenses/Apache-2.0.
 END
 
-# What the program was linked against is the least that it needs.
-libc=$(objdump -T "$stage/usr/sbin/loamfs" | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -uV | tail -1)
+# What the programs were linked against is the least that they need.
+# shellcheck disable=SC2086
+libc=$(objdump -T $programs | sed -n 's/.*(GLIBC_\([0-9.]*\)).*/\1/p' | sort -uV | tail -1)
 mkdir "$stage/DEBIAN"
 cat >"$stage/DEBIAN/control" <<END
 Package: loamfs
@@ -43,7 +46,8 @@ Description: file system for very many small files, on disks where a seek is dea
  LoamFS writes every change to a log first, in large sequential writes that are
  atomic; small files and metadata stay there, large files go to extents of their
  own. It runs in user space, through FUSE. The package holds the command loamfs,
- and the helpers that mkfs(8), fsck(8), mount(8) and udev(7) look for.
+ the helpers that mkfs(8), fsck(8), mount(8) and udev(7) look for, and the
+ program behind "loamfs bench".
 END
 
 mkdir -p "$output"

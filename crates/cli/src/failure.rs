@@ -4,61 +4,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-use crate::text::shown_path;
 use loamfs_check::CheckError;
+pub use loamfs_console::{Front, Kind};
 use loamfs_device::DeviceError;
 use loamfs_format::superblock::SuperblockError;
 use loamfs_fs::{Error, LogError};
 
-/// The kinds of failure that exit codes tell apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The command line makes no sense.
-    Usage,
-    /// What was given is not a volume, or a damaged one.
-    Data,
-    /// Something that should be read is not there.
-    NoInput,
-    /// Something that should be made cannot be.
-    CannotCreate,
-    /// Reading or writing failed.
-    Io,
-    /// Somebody else uses it; trying again later may help.
-    Busy,
-    /// The caller may not do that.
-    NoPermission,
-}
-
-/// Whose habits the exit codes follow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Front {
-    /// sysexits.h.
-    #[default]
-    General,
-    /// fsck(8).
-    Check,
-    /// mount(8) and umount(8).
-    Mount,
-}
-
-impl Kind {
-    /// The exit code of this kind of failure.
-    pub const fn code(self, front: Front) -> u8 {
-        match (front, self) {
-            (Front::General, Self::Usage) => 64,
-            (Front::General, Self::Data) => 65,
-            (Front::General, Self::NoInput) => 66,
-            (Front::General, Self::CannotCreate) => 73,
-            (Front::General, Self::Io) => 74,
-            (Front::General, Self::Busy) => 75,
-            (Front::General, Self::NoPermission) => 77,
-            (Front::Check, Self::Usage) => 16,
-            (Front::Check, _) => 8,
-            (Front::Mount, Self::Usage | Self::NoPermission) => 1,
-            (Front::Mount, _) => 32,
-        }
-    }
-}
+use crate::text::shown_path;
 
 /// A failure: what kind, and a sentence that says what to do about it.
 #[derive(Debug)]
@@ -215,15 +167,6 @@ impl fmt::Display for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_front_has_its_own_codes() {
-        assert_eq!(Kind::Usage.code(Front::General), 64);
-        assert_eq!(Kind::Usage.code(Front::Check), 16);
-        assert_eq!(Kind::Usage.code(Front::Mount), 1);
-        assert_eq!(Kind::Io.code(Front::Check), 8);
-        assert_eq!(Kind::Busy.code(Front::Mount), 32);
-    }
 
     #[test]
     fn messages_say_what_to_do() {

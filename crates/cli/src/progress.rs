@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use loamfs_console::size::human;
 use serde_json::json;
 
 use crate::failure::{Failure, Kind};
 use crate::output::{note, print_lines};
-use crate::size::human;
 use crate::trouble::Trouble;
 
 /// How often a terminal is drawn to.

@@ -5,15 +5,15 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
+use loamfs_console::size::human;
+use loamfs_console::time;
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
 use loamfs_format::superblock::{self, Superblock};
-use loamfs_fs::types::{Attr, StatFs, Timestamp};
+use loamfs_fs::types::{Attr, StatFs};
 use loamfs_fs::{Error, Piece, Place, Volume, superblocks};
 use serde_json::{Value, json};
 
-use crate::size::human;
 use crate::text;
-use crate::time;
 
 /// Who a volume is, from its newest superblock.
 #[derive(Clone)]
@@ -108,7 +108,7 @@ impl Identity {
             "uuid": self.uuid().to_string(),
             "label": text::shown(&self.0.label),
             "profile": text::shown(&self.0.profile),
-            "created": time::short(Timestamp { seconds: self.0.created, nanos: 0 }),
+            "created": time::short(self.0.created),
             "fragment_size": geometry.fragment_size,
             "block_size": geometry.block_size,
             "group_bytes": geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags)),
@@ -367,9 +367,9 @@ pub fn attr_json(attr: &Attr) -> Value {
         "rdev": attr.rdev,
         "size": attr.size,
         "blocks": attr.blocks,
-        "atime": time::long(attr.atime),
-        "mtime": time::long(attr.mtime),
-        "ctime": time::long(attr.ctime),
-        "btime": time::long(attr.btime),
+        "atime": text::moment(attr.atime),
+        "mtime": text::moment(attr.mtime),
+        "ctime": text::moment(attr.ctime),
+        "btime": text::moment(attr.btime),
     })
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use loamfs_format::inode::mode;
 pub use loamfs_format::text::shown;
+use loamfs_fs::types::Timestamp;
 
 /// The bytes of an argument.
 pub fn bytes(argument: &OsStr) -> &[u8] {
@@ -15,6 +16,11 @@ pub fn bytes(argument: &OsStr) -> &[u8] {
 /// A path that can be shown, whoever chose its names.
 pub fn shown_path(path: &Path) -> String {
     shown(path.as_os_str().as_bytes())
+}
+
+/// A point in time, as `stat` shows it.
+pub fn moment(time: Timestamp) -> String {
+    loamfs_console::time::long(time.seconds, time.nanos)
 }
 
 /// `drwxr-xr-x`.

@@ -1,64 +1,67 @@
-//! `loamfs bench` on files; what needs root and devices is in `make bench`.
+//! `loamfs bench` starts a program of its own, which is there in the same version or not at all.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use serde_json::Value;
 use tempfile::TempDir;
 
-fn bench(dir: &TempDir, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_loamfs"))
-        .arg("bench")
-        .args(args)
-        .current_dir(dir.path())
-        .output()
-        .unwrap()
+/// A copy of the program in a place of its own.
+fn installed(directory: &Path) -> PathBuf {
+    let sbin = directory.join("sbin");
+    fs::create_dir_all(&sbin).unwrap();
+    let program = sbin.join("loamfs");
+    fs::copy(env!("CARGO_BIN_EXE_loamfs"), &program).unwrap();
+    program
 }
 
-#[test]
-fn replay_prices_a_trace_and_leaves_setup_out() {
-    let dir = TempDir::new().unwrap();
-    let text =
-        "P 0 setup -1\n1 W 0 8\nP 2 setup 1\nP 3 scan -1\n4 R 8 2048\n5 R 2056 2048\nP 6 scan 2\n";
-    fs::write(dir.path().join("a.trace"), text).unwrap();
-    let ran = bench(
-        &dir,
-        &["replay", "a.trace", "--preset", "reference", "--json"],
+/// A script that says to be loamfs-bench, tells what it was given, and ends with 7.
+fn put_bench(path: &Path, version: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let script = format!(
+        "#!/bin/sh\n[ \"$1\" = --version ] && {{ echo loamfs-bench {version}; exit; }}\necho \"got $*\"; exit 7\n"
     );
-    assert!(ran.status.success(), "{ran:?}");
-    let priced: Value = serde_json::from_slice(&ran.stdout).unwrap();
-    assert_eq!(priced["size"], 2_u64 << 30);
-    assert_eq!(priced["total"]["read"]["bytes"], 2 << 20);
-    assert_eq!(priced["total"]["written"]["requests"], 0);
-    assert_eq!(priced["phases"][0]["name"], "scan");
-    // Two MiB that follow each other at 200 MB/s.
-    let seconds = priced["total"]["seconds"].as_f64().unwrap();
-    assert!(
-        (seconds - f64::from(2 << 20) / 200e6).abs() < 1e-5,
-        "{seconds}"
-    );
+    fs::write(path, script).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
+fn bench(program: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(program);
+    command.arg("bench").args(args).output().unwrap()
+}
+
+/// One test, since a script that another thread has just written cannot always be started.
 #[test]
-fn what_is_no_trace_or_does_not_fit_is_refused() {
-    let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("bad"), "1 R 0 8\nhello\n").unwrap();
-    fs::write(dir.path().join("far"), "1 R 9000000 8\n").unwrap();
-    for (args, code, words) in [
-        (&["replay", "bad"][..], 65, "line 2"),
-        (&["replay", "none"][..], 66, "none"),
-        (&["replay", "far", "--size", "1000000"][..], 64, "--size"),
-        (
-            &["report", "bad", "--html", "x.html"][..],
-            65,
-            "file of results",
-        ),
-    ] {
-        let ran = bench(&dir, args);
-        assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+fn it_is_started_in_this_version_or_missed_in_a_sentence() {
+    let directory = TempDir::new().unwrap();
+    let program = installed(directory.path());
+    let refused = |words: &str| {
+        let ran = bench(&program, &["run"]);
+        assert_eq!(ran.status.code(), Some(66), "{ran:?}");
         let said = String::from_utf8_lossy(&ran.stderr);
         assert!(said.contains(words), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    };
+    // Where the package is installed there is one.
+    if !Path::new("/usr/libexec/loamfs-bench").exists() {
+        refused("loamfs-bench is missing");
     }
+    for place in ["libexec/loamfs-bench", "sbin/loamfs-bench"] {
+        put_bench(&directory.path().join(place), env!("CARGO_PKG_VERSION"));
+        for args in [&["run", "--json", "-x", "--", "y"][..], &["--help"], &[]] {
+            let ran = bench(&program, args);
+            assert_eq!(ran.status.code(), Some(7), "{ran:?}");
+            let said = String::from_utf8(ran.stdout).unwrap();
+            assert_eq!(
+                said.trim_end(),
+                format!("got {}", args.join(" ")).trim_end()
+            );
+        }
+        fs::remove_file(directory.path().join(place)).unwrap();
+    }
+    put_bench(&directory.path().join("sbin/loamfs-bench"), "0.0.1");
+    refused("install both in the same version");
 }

@@ -15,14 +15,16 @@ last_words() {
 }
 
 dpkg-deb -x "$package" "$work/root"
-for path in usr/sbin/loamfs usr/sbin/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs \
-    usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map}.1.gz usr/share/man/man8/{mkfs,fsck,mount}.loamfs.8.gz \
-    usr/share/bash-completion/completions/{,mkfs.,fsck.,mount.}loamfs usr/share/zsh/vendor-completions/_loamfs \
+for path in usr/sbin/loamfs usr/libexec/loamfs-bench usr/sbin/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs \
+    usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map,-bench,-bench-run}.1.gz usr/share/man/man8/{mkfs,fsck,mount}.loamfs.8.gz \
+    usr/share/bash-completion/completions/{,mkfs.,fsck.,mount.}loamfs \
+    usr/share/bash-completion/completions/loamfs-bench usr/share/zsh/vendor-completions/_loamfs \
     usr/lib/udev/rules.d/61-loamfs.rules usr/share/doc/loamfs/{copyright,changelog.gz}; do
     [ -e "$work/root/$path" ] || fail "/$path is missing"
 done
 [ -z "$(find "$work/root" ! -user root)" ] || fail "something does not belong to root"
 "$work/root/usr/sbin/loamfs" --version >/dev/null
+[ "$("$work/root/usr/sbin/loamfs" bench --version | cut -d" " -f1)" = loamfs-bench ] || fail "bench is not found"
 ok "everything is in the package"
 
 bash -n "$work/root/usr/share/bash-completion/completions/loamfs"

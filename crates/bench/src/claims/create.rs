@@ -1,9 +1,11 @@
 //! Small files in one directory cost little more than their bytes, in large requests.
 
+use loamfs_console::size::human;
+
 use super::{Scale, image_bytes, least_bytes};
 use crate::Error;
 use crate::lab::{Kind, Lab, Tools};
-use crate::table::{Row, size};
+use crate::table::Row;
 use crate::trace::Op;
 use crate::workload::SmallFiles;
 
@@ -29,13 +31,13 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
         Row::claim(
             format!("{what}: bytes written"),
             "1.3 x (payload + inode + entry)",
-            format!("{ratio:.3} x {}", size(least)),
+            format!("{ratio:.3} x {}", human(least)),
             ratio <= 1.3,
         ),
         Row::claim(
             format!("{what}: mean write request"),
             "at least 256 KiB",
-            format!("{} ({} requests)", size(written.mean()), written.requests),
+            format!("{} ({} requests)", human(written.mean()), written.requests),
             written.mean() >= 256 << 10,
         ),
     ])

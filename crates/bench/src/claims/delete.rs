@@ -1,9 +1,11 @@
 //! `rm -rf` of small files reads metadata only.
 
+use loamfs_console::size::human;
+
 use super::{Scale, image_bytes, least_bytes};
 use crate::Error;
 use crate::lab::{Kind, Lab, Tools};
-use crate::table::{Row, size};
+use crate::table::Row;
 use crate::trace::Op;
 use crate::workload::{SmallFiles, drain};
 
@@ -40,12 +42,12 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
         ),
         Row::claim(
             format!("{what}: bytes read"),
-            format!("2 x metadata ({})", size(metadata)),
+            format!("2 x metadata ({})", human(metadata)),
             format!(
                 "{} in {} requests (data: {})",
-                size(read.bytes),
+                human(read.bytes),
                 read.requests,
-                size(files.total())
+                human(files.total())
             ),
             // Windows of read-around end in the data behind the metadata of each segment.
             read.bytes <= 2 * metadata,

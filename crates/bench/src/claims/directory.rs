@@ -1,9 +1,11 @@
 //! Many small files in one directory: nothing is promised, but the figures are worth watching.
 
+use loamfs_console::size::human;
+
 use super::{Scale, image_bytes, least_bytes};
 use crate::Error;
 use crate::lab::{Kind, Lab, Measured, Tools};
-use crate::table::{Row, size};
+use crate::table::Row;
 use crate::trace::{Op, SimpleDisk};
 use crate::workload::SmallFiles;
 
@@ -38,9 +40,9 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
                 run.time.as_secs_f64(),
                 run.trace.seconds(SimpleDisk::default()),
                 written.bytes as f64 / least as f64,
-                size(least),
+                human(least),
                 written.requests,
-                size(written.mean())
+                human(written.mean())
             ),
         ));
     }

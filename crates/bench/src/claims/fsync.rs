@@ -5,9 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
+use loamfs_console::size::human;
+
 use crate::Error;
 use crate::lab::{Kind, Lab, Measured, Mounted, Tools};
-use crate::table::{Row, size};
+use crate::table::Row;
 use crate::trace::Op;
 use crate::workload::{SmallFiles, write_new};
 
@@ -70,7 +72,7 @@ fn row(what: &str, cost: &Measured) -> Row {
         format!(
             "{} write of {}, {flushes} flush, {reads} reads",
             written.requests,
-            size(written.bytes)
+            human(written.bytes)
         ),
         (written.requests, flushes) == (1, 1),
     )

@@ -4,12 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use loamfs_console::size::human;
 use serde::Deserialize;
 
 use super::{Scale, image_bytes};
 use crate::Error;
 use crate::lab::{Kind, Lab, Measured, Memory, Mounted, Tools, drop_caches, run as run_program};
-use crate::table::{Row, size};
+use crate::table::Row;
 use crate::trace::Op;
 use crate::workload::{SmallFiles, write_new};
 
@@ -57,17 +58,21 @@ fn memory(lab: &Lab, files: &SmallFiles) -> Result<Vec<Row>, Error> {
     Ok(vec![
         Row::claim(
             &what,
-            format!("cache + 64 MiB = {}", size(bound)),
+            format!("cache + 64 MiB = {}", human(bound)),
             format!(
                 "peak {}, of it not of files {}",
-                size(end.peak),
-                size(most.anonymous)
+                human(end.peak),
+                human(most.anonymous)
             ),
             end.peak <= bound,
         ),
         Row::told(
             "  of it after all were made, and at the end",
-            format!("peak {}, resident {}", size(made.peak), size(end.resident)),
+            format!(
+                "peak {}, resident {}",
+                human(made.peak),
+                human(end.resident)
+            ),
         ),
     ])
 }
@@ -157,9 +162,9 @@ fn shown(cost: &Measured) -> String {
         "{} ({} reads of {}, {} writes of {}), {:.3} s",
         reads.requests + writes.requests,
         reads.requests,
-        size(reads.bytes),
+        human(reads.bytes),
         writes.requests,
-        size(writes.bytes),
+        human(writes.bytes),
         cost.time.as_secs_f64()
     )
 }
@@ -193,8 +198,8 @@ impl std::fmt::Display for Log {
             f,
             "{} summaries of {}, {} beyond durable",
             self.segments,
-            size(self.summary_bytes),
-            size(self.beyond)
+            human(self.summary_bytes),
+            human(self.beyond)
         )
     }
 }

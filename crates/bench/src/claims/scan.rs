@@ -1,9 +1,11 @@
 //! Reading small files in readdir order takes large requests.
 
+use loamfs_console::size::human;
+
 use super::{Scale, image_bytes};
 use crate::Error;
 use crate::lab::{Kind, Lab, Tools};
-use crate::table::{Row, size};
+use crate::table::Row;
 use crate::trace::{Op, SimpleDisk};
 use crate::workload::{SmallFiles, drain};
 
@@ -33,9 +35,9 @@ pub fn run(tools: &Tools, scale: Scale) -> Result<Vec<Row>, Error> {
             let what = format!("cold {program} of {} small files", files.files);
             let measured = format!(
                 "{} ({} requests, {}; {:.1} s by the model)",
-                size(read.mean()),
+                human(read.mean()),
                 read.requests,
-                size(read.bytes),
+                human(read.bytes),
                 cost.trace.seconds(SimpleDisk::default())
             );
             rows.push(match kind {

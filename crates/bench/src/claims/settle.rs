@@ -5,6 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use loamfs_console::size::human;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -12,7 +13,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::Error;
 use crate::disk::{Preset, Tally, replay};
 use crate::lab::{Kind, Lab, Tools};
-use crate::table::{Row, size};
+use crate::table::Row;
 use crate::workload::{Content, read_whole};
 
 const VOLUME: u64 = 1 << 30;
@@ -54,11 +55,11 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
             ratio(tally),
             tally.seconds,
             tally.read.requests,
-            size(tally.read.mean()),
+            human(tally.read.mean()),
             tally.positionings
         )
     };
-    let what = format!("{} file, every second 8 KiB overwritten", size(LARGE));
+    let what = format!("{} file, every second 8 KiB overwritten", human(LARGE));
     Ok(vec![
         Row::claim(
             format!("{what} at random and synced: what waits in the log"),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{need_root, print, tell, this_program};
+use super::{loamfs, need_root, print, tell};
 use crate::claims::{Claim, Scale};
 use crate::lab::Tools;
 use crate::{Error, cleanup, table};
@@ -24,7 +24,7 @@ pub struct ClaimsArgs {
     /// Directory for images and mount points, on a file system with direct I/O and some 10 GiB of room.
     #[arg(long, value_name = "DIR")]
     work: PathBuf,
-    /// The loamfs program. Default: this one.
+    /// The loamfs program. Default: that of this program's version.
     #[arg(long, value_name = "FILE")]
     loamfs: Option<PathBuf>,
     /// Keep the traces in this directory.
@@ -42,7 +42,7 @@ impl ClaimsArgs {
         cleanup::on_signals()?;
         let tools = Tools {
             work: std::path::absolute(&self.work).map_err(Error::at("finding", &self.work))?,
-            loamfs: self.loamfs.map_or_else(this_program, Ok)?,
+            loamfs: self.loamfs.map_or_else(loamfs, Ok)?,
             options: self.options,
             traces: self.traces,
             device: None,

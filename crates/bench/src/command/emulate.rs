@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::plan::{Plan, go_on};
-use super::this_program;
 use crate::emulate::{Job, Machine};
-use crate::lab::Kind;
+use crate::lab::{Kind, this_program};
 use crate::results::{About, Results};
 use crate::suite::Case;
 use crate::{Error, cleanup};

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::size::human;
 
 use super::print;
 use crate::Error;
 use crate::disk::{Preset, Priced, Tally, replay};
-use crate::table::{columns, size};
+use crate::table::columns;
 use crate::trace::{SECTOR, Trace};
 
 /// Price a trace on a disk of the model: the time that the disk is busy with it.
@@ -54,7 +55,7 @@ fn text(priced: &Priced) -> String {
     ];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     rows.extend(priced.phases.iter().chain([&priced.total]).map(row));
-    let mut out = format!("{} of {}\n", priced.preset, size(priced.size));
+    let mut out = format!("{} of {}\n", priced.preset, human(priced.size));
     // Writing to a string does not fail.
     let _ = write!(out, "{}", columns(&rows, 1));
     out
@@ -70,9 +71,9 @@ fn row(tally: &Tally) -> Vec<String> {
         name.to_owned(),
         format!("{:.3}", tally.seconds),
         tally.read.requests.to_string(),
-        size(tally.read.bytes),
+        human(tally.read.bytes),
         tally.written.requests.to_string(),
-        size(tally.written.bytes),
+        human(tally.written.bytes),
         tally.flushes.to_string(),
         tally.positionings.to_string(),
         format!("{:.3}", tally.positioning_seconds),

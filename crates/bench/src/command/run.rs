@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::plan::{Plan, go_on};
-use super::{need_root, tell, this_program};
+use super::{loamfs, need_root, tell};
 use crate::lab::{Kind, Mount, Tools, WholeDevice};
 use crate::results::{About, Place, Results};
 use crate::suite::{Case, Outcome, Settings, Workload, make_history};
@@ -148,7 +148,10 @@ impl RunArgs {
         let settings = Settings {
             tools: Tools {
                 work,
-                loamfs: this_program()?,
+                loamfs: match self.library {
+                    true => PathBuf::new(),
+                    false => loamfs()?,
+                },
                 options: self.options.clone(),
                 traces: None,
                 device: match place {

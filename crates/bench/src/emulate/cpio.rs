@@ -1,16 +1,10 @@
-//! Archives of cpio's format `newc`, from which a kernel fills its first file system.
+//! An archive from which a kernel fills its first file system: files, each behind the directories that it is in.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Kinds of files.
-const DIRECTORY: u32 = 0o040_000;
-const REGULAR: u32 = 0o100_000;
-/// Everything begins at a multiple of this.
-const ALIGNMENT: usize = 4;
-/// The name of what ends an archive.
-const END: &str = "TRAILER!!!";
+use cpio::newc::{Builder, ModeFileType, trailer};
 
 /// An archive that is being written.
 pub struct Cpio<W> {
@@ -38,7 +32,7 @@ impl<W: Write> Cpio<W> {
         if let Some(parent) = path.parent() {
             self.directory(parent)?;
         }
-        self.entry(path, DIRECTORY | 0o755, &[])
+        self.entry(path, ModeFileType::Directory, &[])
     }
 
     /// Adds a file that may be executed, and the directories that it is in.
@@ -47,47 +41,28 @@ impl<W: Write> Cpio<W> {
         if let Some(parent) = path.parent() {
             self.directory(parent)?;
         }
-        self.entry(path, REGULAR | 0o755, content)
+        self.entry(path, ModeFileType::Regular, content)
     }
 
     /// Ends it.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.entry(Path::new(END), 0, &[])?;
-        self.out.flush()?;
-        Ok(self.out)
+    pub fn finish(self) -> io::Result<W> {
+        let mut out = trailer(self.out)?;
+        out.flush()?;
+        Ok(out)
     }
 
-    fn entry(&mut self, path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    fn entry(&mut self, path: &Path, kind: ModeFileType, content: &[u8]) -> io::Result<()> {
         self.entries += 1;
-        let name = path.as_os_str().as_encoded_bytes();
-        let size = |length: usize| u32::try_from(length).map_err(io::Error::other);
-        // Number, mode, owner, group, links, time, size, two device numbers, size of the name, checksum.
-        let fields = [
-            self.entries,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            size(content.len())?,
-            0,
-            0,
-            0,
-            0,
-            size(name.len() + 1)?,
-            0,
-        ];
-        let mut head = b"070701".to_vec();
-        for field in fields {
-            head.extend_from_slice(format!("{field:08x}").as_bytes());
-        }
-        head.extend_from_slice(name);
-        head.push(0);
-        head.resize(head.len().next_multiple_of(ALIGNMENT), 0);
-        self.out.write_all(&head)?;
-        self.out.write_all(content)?;
-        let padding = content.len().next_multiple_of(ALIGNMENT) - content.len();
-        self.out.write_all(&[0; ALIGNMENT][..padding])
+        let name = path.to_str().ok_or(io::ErrorKind::InvalidFilename)?;
+        let size = u32::try_from(content.len()).map_err(io::Error::other)?;
+        let mut entry = Builder::new(name)
+            .ino(self.entries)
+            .nlink(1)
+            .mode(0o755)
+            .set_mode_file_type(kind)
+            .write(&mut self.out, size);
+        entry.write_all(content)?;
+        entry.finish().map(drop)
     }
 }
 
@@ -98,24 +73,26 @@ fn relative(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
+    use cpio::newc::Reader;
+
     use super::*;
 
-    /// Names, modes and contents, read by the format's description.
+    /// Names, modes and contents.
     fn entries(mut bytes: &[u8]) -> Vec<(String, u32, Vec<u8>)> {
         let mut found = Vec::new();
-        while !bytes.is_empty() {
-            let field = |number: usize| {
-                let text = std::str::from_utf8(&bytes[6 + 8 * number..][..8]).unwrap();
-                u32::from_str_radix(text, 16).unwrap()
-            };
-            assert_eq!(&bytes[..6], b"070701");
-            let (mode, size, name_size) = (field(1), field(6) as usize, field(11) as usize);
-            let name = String::from_utf8(bytes[110..][..name_size - 1].to_vec()).unwrap();
-            let start = (110 + name_size).next_multiple_of(4);
-            found.push((name, mode, bytes[start..][..size].to_vec()));
-            bytes = &bytes[(start + size).next_multiple_of(4)..];
+        loop {
+            let mut reader = Reader::new(bytes).unwrap();
+            let entry = reader.entry().clone();
+            if entry.is_trailer() {
+                return found;
+            }
+            let mut content = Vec::new();
+            reader.read_to_end(&mut content).unwrap();
+            found.push((entry.name().to_owned(), entry.mode(), content));
+            bytes = reader.finish().unwrap();
         }
-        found
     }
 
     #[test]
@@ -126,10 +103,7 @@ mod tests {
         cpio.directory(Path::new("/proc")).unwrap();
         let all = entries(&cpio.finish().unwrap());
         let names: Vec<&str> = all.iter().map(|(name, ..)| name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["lib", "lib/x", "lib/x/a.so", "lib/x/b", "proc", END]
-        );
+        assert_eq!(names, ["lib", "lib/x", "lib/x/a.so", "lib/x/b", "proc"]);
         assert_eq!((all[0].1, all[2].1), (0o040_755, 0o100_755));
         assert_eq!(all[2].2, b"12345");
     }

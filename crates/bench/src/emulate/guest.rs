@@ -13,7 +13,7 @@ use crate::lab::{Tools, pose_as_disk};
 use crate::suite::{Outcome, Settings};
 
 /// Where things are in the machine.
-pub const LOAMFS: &str = "/bin/loamfs";
+pub const PROGRAM: &str = "/bin/loamfs-bench";
 pub const MODULES: &str = "/modules";
 pub const JOB: &str = "/job.json";
 pub const ARCHIVE: &str = "/archive.tar";
@@ -35,7 +35,7 @@ pub const DIRECTORIES: [&str; 6] = ["/dev", "/etc", "/proc", "/sys", "/tmp", WOR
 
 /// What the kernel is told: whom to start, what becomes of it and of its environment. If it panics, the machine ends.
 pub fn command_line() -> String {
-    format!("console=ttyS0 quiet panic=-1 mitigations=off PATH=/bin rdinit={LOAMFS} -- bench guest")
+    format!("console=ttyS0 quiet panic=-1 mitigations=off PATH=/bin rdinit={PROGRAM} -- guest")
 }
 
 /// Does the machine's job, and switches it off.
@@ -89,7 +89,8 @@ fn work() -> Result<Outcome, Error> {
     let settings = Settings {
         tools: Tools {
             work: WORK.into(),
-            loamfs: LOAMFS.into(),
+            // It makes no volume of LoamFS's.
+            loamfs: PathBuf::new(),
             options: None,
             traces: None,
             device: Some(DISK.into()),

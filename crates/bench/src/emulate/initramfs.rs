@@ -18,7 +18,7 @@ pub struct Contents<'a> {
     /// The modules of its kernel, in the order in which they are to be loaded.
     pub modules: Vec<PathBuf>,
     /// This program.
-    pub loamfs: &'a Path,
+    pub program: &'a Path,
     /// What else is called.
     pub programs: Vec<Program>,
     /// What is extracted.
@@ -45,7 +45,7 @@ impl Contents<'_> {
             let name = format!("{number:03}.ko");
             pack.copy(module, &Path::new(guest::MODULES).join(name))?;
         }
-        let mut programs = vec![(PathBuf::from(guest::LOAMFS), self.loamfs.to_owned())];
+        let mut programs = vec![(PathBuf::from(guest::PROGRAM), self.program.to_owned())];
         for program in &self.programs {
             programs.push((Path::new("/bin").join(program.name), program.find()?));
         }

@@ -5,11 +5,11 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use loamfs_console::size::human;
 use rustix::fs::{OFlags, SeekFrom, major, minor};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::table::size;
 
 /// A device that may be written over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl WholeDevice {
         if !force {
             return refused(format!(
                 "would lose all of its {}; say --force if that may be",
-                size(bytes)
+                human(bytes)
             ));
         }
         Ok(WholeDevice {

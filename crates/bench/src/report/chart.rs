@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
+use loamfs_console::size::human;
+
 use super::html::escape;
 use crate::results::Picture;
-use crate::table::size;
 
 /// A bar of a chart.
 pub struct Bar {
@@ -89,7 +90,7 @@ pub fn offsets(title: &str, heading: &str, picture: &Picture, device: u64) -> St
         PLOT.0,
         PLOT.1,
         top + 9.0,
-        size(device),
+        human(device),
         bottom + 14.0,
         LEFT + PLOT.0,
         bottom + 14.0

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
+use loamfs_console::size::human;
 use serde::{Deserialize, Serialize};
 
 use crate::lab::{Mount, WholeDevice};
-use crate::table::size;
 
 /// A place of the user's own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +53,7 @@ impl fmt::Display for Place {
                 mount.options
             ),
             Place::Device(device) => {
-                write!(f, "On {} of {}.", device.path.display(), size(device.size))
+                write!(f, "On {} of {}.", device.path.display(), human(device.size))
             }
         }
     }

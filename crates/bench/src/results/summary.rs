@@ -1,11 +1,12 @@
 //! One row a workload and file system: medians over the runs.
 
 use clap::ValueEnum;
+use loamfs_console::size::human;
 
 use super::{PhaseResult, Place, Results, Run};
 use crate::disk::{Preset, Tally};
 use crate::lab::Kind;
-use crate::table::{columns, size};
+use crate::table::columns;
 use crate::trace::Uses;
 
 /// What runs of a workload on a file system came to.
@@ -235,9 +236,9 @@ impl Summary {
                 ),
                 format!("{:.1}", shingled.owed_seconds),
                 disk.read.requests.to_string(),
-                size(disk.read.bytes),
+                human(disk.read.bytes),
                 disk.written.requests.to_string(),
-                size(disk.written.bytes),
+                human(disk.written.bytes),
                 disk.flushes.to_string(),
             ]),
             // Nothing was traced.

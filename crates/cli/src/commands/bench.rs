@@ -1,45 +1,39 @@
-//! `loamfs bench`.
+//! `loamfs bench`: a program of its own, since it takes much that no volume needs.
 
-use std::io;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use clap::Args;
-use loamfs_bench::Error;
-use loamfs_bench::command::Bench;
+use loamfs_console::sibling;
 
 use crate::failure::{Failure, Kind};
 
 /// Measure file systems by what they ask of a disk, and price that on disks of a model.
+///
+/// This starts the program loamfs-bench, and takes its arguments; see loamfs-bench(1).
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub struct BenchArgs {
-    #[command(subcommand)]
-    bench: Bench,
+    #[arg(
+        value_name = "ARGUMENTS",
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    arguments: Vec<OsString>,
 }
 
 impl BenchArgs {
-    /// Carries it out; 1 if something that is promised does not hold.
+    /// Becomes that program.
     ///
     /// # Errors
     ///
-    /// If it could not be measured.
+    /// If it is not there, in this version.
     pub fn run(self) -> Result<u8, Failure> {
-        match self.bench.run() {
-            Ok(true) => Ok(0),
-            Ok(false) => Ok(1),
-            Err(error) => Err(Failure::new(kind(&error), error.to_string())),
-        }
-    }
-}
-
-fn kind(error: &Error) -> Kind {
-    match error {
-        Error::Io { source, .. } => match source.kind() {
-            io::ErrorKind::NotFound => Kind::NoInput,
-            io::ErrorKind::PermissionDenied => Kind::NoPermission,
-            _ => Kind::Io,
-        },
-        Error::NotRoot => Kind::NoPermission,
-        Error::Data { .. } => Kind::Data,
-        Error::Lacking(_) => Kind::Usage,
-        _ => Kind::Io,
+        let program = sibling::find("loamfs-bench", "libexec")
+            .map_err(|missing| Failure::new(Kind::NoInput, missing.to_string()))?;
+        // This comes back only if it fails.
+        let error = Command::new(&program).args(self.arguments).exec();
+        Err(Failure::io(&program, &error))
     }
 }

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use loamfs_check::{CheckError, Options, Phase, Progress, Report, Severity, Volume, check};
+use loamfs_console::size::parse;
 use loamfs_fs::Repairs;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
 use crate::output::print_lines;
 use crate::progress::StepProgress;
-use crate::size::parse;
 use crate::text::shown_path;
 use crate::volume::{Access, Opened, open_device};
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
+use loamfs_console::size::{human, parse_units};
 use loamfs_device::{Device, FileDevice};
+use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_fs::{Env, OpenOptions, Volume};
 use serde_json::json;
 
@@ -14,7 +16,6 @@ use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::report::Identity;
-use crate::size::{human, parse_units};
 use crate::text::shown_path;
 use crate::volume::{Access, open_device};
 
@@ -24,7 +25,7 @@ use crate::volume::{Access, open_device};
 #[derive(Debug, Args)]
 pub struct GrowArgs {
     /// The new size, in whole units of 4K; an image file is extended to it. Default: the device's.
-    #[arg(long, value_parser = parse_units)]
+    #[arg(long, value_parser = |text: &str| parse_units(text, UNIT_SIZE))]
     size: Option<u64>,
     /// Print JSON.
     #[arg(long)]

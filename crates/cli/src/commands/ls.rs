@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::time;
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::print_lines;
 use crate::text::{self, shown};
-use crate::time;
 use crate::volume::{Access, Opened, is_dir, is_symlink};
 use loamfs_fs::types::Attr;
 
@@ -87,7 +87,7 @@ impl Line {
             attr.uid,
             attr.gid,
             attr.size,
-            time::short(attr.mtime),
+            time::short(attr.mtime.seconds),
             shown(&self.name),
         )
     }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use loamfs_console::size::{parse, parse_u32, parse_units};
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
+use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_fs::types::SetAttr;
 use loamfs_fs::{Env, Error, MkfsOptions, OpenOptions, ROOT_INO, Volume};
 use rustix::process::{getegid, geteuid};
@@ -19,7 +21,6 @@ use crate::mount::refuse_attached;
 use crate::output::print_lines;
 use crate::readers::{self, Kept};
 use crate::report::Identity;
-use crate::size::{parse, parse_u32, parse_units};
 use crate::text::shown_path;
 use crate::{mounts, signatures};
 
@@ -30,7 +31,7 @@ use crate::{mounts, signatures};
 #[derive(Debug, Args)]
 pub struct MkfsArgs {
     /// Size of the volume, in whole units of 4K; an image file is made or extended to it. Default: the device's.
-    #[arg(long, value_parser = parse_units)]
+    #[arg(long, value_parser = |text: &str| parse_units(text, UNIT_SIZE))]
     size: Option<u64>,
     /// A name for the volume.
     #[arg(long, short = 'L', default_value = "")]

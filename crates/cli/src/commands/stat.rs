@@ -10,7 +10,6 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::output::print_lines;
 use crate::text::{self, shown};
-use crate::time;
 use crate::volume::{Access, Opened, is_symlink};
 
 /// Show the attributes of files of an unmounted volume.
@@ -80,10 +79,10 @@ fn described(path: &[u8], attr: &Attr, target: Option<&[u8]>, xattrs: &[String])
         attr.gid,
         attr.size,
         attr.blocks,
-        time::long(attr.atime),
-        time::long(attr.mtime),
-        time::long(attr.ctime),
-        time::long(attr.btime),
+        text::moment(attr.atime),
+        text::moment(attr.mtime),
+        text::moment(attr.ctime),
+        text::moment(attr.btime),
     );
     if !xattrs.is_empty() {
         text.push_str("\nxattrs ");

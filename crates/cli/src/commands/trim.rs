@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::size::{human, parse};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -10,7 +11,6 @@ use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::progress::StepProgress;
-use crate::size::{human, parse};
 use crate::text::shown_path;
 use crate::volume::{Access, Opened};
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use loamfs_console::size::human;
 use loamfs_device::Counters;
 use loamfs_fs::Loss;
 use loamfs_fuse::MountEntry;
@@ -10,7 +11,6 @@ use serde_json::json;
 
 use super::spec::Spec;
 use crate::report::{Identity, requests_json};
-use crate::size::human;
 use crate::text::shown_path;
 
 /// How a volume was mounted, and what that took.

@@ -177,7 +177,7 @@ impl SystemLog {
 /// A line for a file.
 fn dated(text: &[u8]) -> Vec<u8> {
     let time = loamfs_fs::Env::system().clock.now();
-    let intro = format!("{} UTC ", crate::time::short(time));
+    let intro = format!("{} UTC ", loamfs_console::time::short(time.seconds));
     [intro.as_bytes(), text, b"\n"].concat()
 }
 

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use loamfs_console::size;
 use loamfs_fs::{AtimeRule, AtimeWhen};
 
 use super::cache;
 use crate::failure::Failure;
-use crate::size;
 
 /// Longest time between commits that may be asked for.
 const COMMIT_SECONDS_MAX: u64 = 3_600;

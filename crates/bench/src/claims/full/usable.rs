@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use crate::Error;
-use crate::lab::{Kind, Lab, Tools, used};
+use crate::lab::{Kind, Lab, Tools, this_program, used};
 use crate::table::Row;
 
 const VOLUME: u64 = 1 << 30;
@@ -183,12 +183,8 @@ fn filler(directory: &Path, bytes: usize) -> Result<Child, Error> {
         what: "starting a process that fills".into(),
         source,
     };
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut command = Command::new(program);
-    command
-        .args(["bench", "fill"])
-        .arg(directory)
-        .arg(bytes.to_string());
+    let mut command = Command::new(this_program()?);
+    command.arg("fill").arg(directory).arg(bytes.to_string());
     command.stdout(Stdio::piped()).spawn().map_err(failed)
 }
 

@@ -1,6 +1,6 @@
 //! Sizes on the command line, such as `8G`, and sizes for people to read.
 
-use loamfs_format::superblock::UNIT_SIZE;
+use unit_prefix::NumberPrefix;
 
 /// Reads a size in bytes, with an optional unit K, M, G, T or P (powers of 1,024; `KiB` and so on
 /// mean the same).
@@ -33,16 +33,6 @@ pub fn parse(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("`{text}` is larger than any size can be"))
 }
 
-/// As [`parse`], for a volume or an image file, which are made of whole units of 4 KiB: rounded down.
-///
-/// # Errors
-///
-/// As [`parse`].
-pub fn parse_units(text: &str) -> Result<u64, String> {
-    let unit = u64::from(UNIT_SIZE);
-    parse(text).map(|bytes| bytes / unit * unit)
-}
-
 /// As [`parse`], for sizes that have to fit in 32 bits.
 ///
 /// # Errors
@@ -53,19 +43,22 @@ pub fn parse_u32(text: &str) -> Result<u32, String> {
         .map_err(|_| format!("`{text}` is too large here; give less than 4G"))
 }
 
+/// As [`parse`], in whole units of so many bytes: rounded down.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub fn parse_units(text: &str, unit: u32) -> Result<u64, String> {
+    let unit = u64::from(unit.max(1));
+    parse(text).map(|bytes| bytes / unit * unit)
+}
+
 /// A size for people: `1.5 GiB`.
 pub fn human(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
+    match NumberPrefix::binary(bytes as f64) {
+        NumberPrefix::Standalone(_) => format!("{bytes} B"),
+        NumberPrefix::Prefixed(prefix, number) => format!("{number:.1} {prefix}B"),
     }
-    let mut power = 0;
-    while power + 1 < UNITS.len() && bytes >> (10 * (power + 2)) > 0 {
-        power += 1;
-    }
-    let whole = bytes >> (10 * (power + 1));
-    let tenths = ((bytes >> (10 * power)) % 1024) * 10 / 1024;
-    format!("{whole}.{tenths} {}", UNITS[power])
 }
 
 #[cfg(test)]
@@ -79,7 +72,7 @@ mod tests {
         assert_eq!(parse("8g"), Ok(8 << 30));
         assert_eq!(parse("1MiB"), Ok(1 << 20));
         assert_eq!(parse("7B"), Ok(7));
-        assert_eq!(parse_units("8195"), Ok(8192));
+        assert_eq!(parse_units("8195", 4096), Ok(8192));
     }
 
     #[test]
@@ -102,9 +95,11 @@ mod tests {
 
     #[test]
     fn people_see_one_decimal() {
+        assert_eq!(human(0), "0 B");
         assert_eq!(human(1023), "1023 B");
         assert_eq!(human(1536), "1.5 KiB");
+        assert_eq!(human(320 << 20), "320.0 MiB");
         assert_eq!(human(8 << 30), "8.0 GiB");
-        assert_eq!(human(u64::MAX), "15.9 EiB");
+        assert_eq!(human(u64::MAX), "16.0 EiB");
     }
 }
