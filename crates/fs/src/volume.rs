@@ -1,9 +1,9 @@
 //! A volume in use: the state behind one lock, the device beside it, and the steps that bring changes to it.
 //!
-//! Lock order: `moving`, `sweeping`, `commit`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
+//! Lock order: `moving`, `sweeping`, `sealing`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
 //! `core`, reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it
-//! runs again. Whoever seals a segment holds `commit`; sealed segments are written without a lock ([`flight`]). Whoever
-//! writes large files' data to their homes shares `homes`, and needs `commit` only to make room in the next segment: so
+//! runs again. Whoever seals a segment holds `sealing` ([`Sealer`]); sealed segments are written without a lock ([`flight`]). Whoever
+//! writes large files' data to their homes shares `homes`, and needs `sealing` only to make room in the next segment: so
 //! nobody who waits for a small file waits for a large one (rule 3).
 
 mod atime;
@@ -17,12 +17,14 @@ mod info;
 mod operations;
 mod places;
 mod ranges;
+mod sealer;
 mod space;
 mod sync;
 
 pub(crate) use drive::{TRIES, load_groups};
 pub(crate) use flight::write_segment;
 pub use info::Info;
+pub(crate) use sealer::Sealer;
 
 use crate::atime::waiting::Atimes;
 use crate::core::Core;
@@ -100,8 +102,8 @@ pub enum Wait {
 /// A volume in use. Dropping it without [`Volume::close`] is a crash.
 pub struct Volume {
     core: Mutex<Core>,
-    /// Held by whoever seals segments.
-    commit: Mutex<()>,
+    /// Held by whoever seals segments: see [`Sealer`].
+    sealing: Mutex<()>,
     /// Shared by those who write homes; held alone by whoever must have no such write in flight.
     homes: RwLock<()>,
     /// Held by whoever moves a directory to another one.
@@ -150,7 +152,7 @@ impl Volume {
         let (core, reader) = recovery::open(&device, &settings, &env)?;
         let volume = Volume {
             core: Mutex::new(core),
-            commit: Mutex::new(()),
+            sealing: Mutex::new(()),
             homes: RwLock::new(()),
             moving: Mutex::new(()),
             sweeping: Mutex::new(()),
@@ -166,53 +168,9 @@ impl Volume {
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
             volume.core().freed = options.discard.then(Vec::new);
-            volume.begin()?;
+            volume.sealer().begin()?;
         }
         Ok(volume)
-    }
-
-    /// Recovery's own writes: the adopted checkpoint is named, then the chain continued with a fresh token. A copy that
-    /// tells another size or label is written anew before anything depends on the newer one.
-    fn begin(&self) -> Result<(), Error> {
-        let _commit = self.commit_lock();
-        let (unnamed, differ) = {
-            let core = self.core();
-            let known = &core.checkpoints;
-            (
-                known.last().ssn > known.newest_named(),
-                known.copies_differ(),
-            )
-        };
-        if self.core().loss.is_some() {
-            return self.go_on_without();
-        }
-        let differ = differ && !mutant::active("one-copy-grown");
-        if differ || unnamed && !mutant::active("adopted-unnamed") {
-            self.name_checkpoint(End::Open)?;
-        }
-        if mutant::active("no-mount-segment") {
-            return Ok(());
-        }
-        if self.tight() && !mutant::active("mount-anyway") {
-            match self.checkpoint_locked(End::Open) {
-                // No room for that either: what is left is enough for an empty segment, perhaps.
-                Err(Error::NoSpace) => {}
-                other => return other,
-            }
-        }
-        let segment = self.step(|core| core.seal_mount())?;
-        self.launch(segment)?;
-        if mutant::active("accept-early") {
-            return Ok(());
-        }
-        self.flush()
-    }
-
-    /// Gives up what rot took from the log: a checkpoint of what is left, which both superblock copies name before
-    /// anything else changes (rule 4).
-    fn go_on_without(&self) -> Result<(), Error> {
-        self.checkpoint_locked(End::Open)?;
-        self.name_checkpoint(End::Open)
     }
 
     /// Whether recovery's segment must be a checkpoint: where an empty one would eat into the reserve (rules 4 and 10),
@@ -240,12 +198,12 @@ impl Volume {
         self.tidy_after(usize::MAX);
         let unwritten = self.write_out(Wait::Durable)?;
         self.reserve_places();
-        let _commit = self.commit_lock();
+        let sealer = self.sealer();
         let end = match unwritten.is_empty() {
             true => End::Closed,
             false => End::Open,
         };
-        self.checkpoint_locked(end)?;
+        sealer.checkpoint(end)?;
         self.discard_freed(usize::MAX);
         commit::all_written(unwritten)
     }
@@ -294,10 +252,50 @@ impl Volume {
         let guard = self.homes.write().unwrap_or_else(PoisonError::into_inner);
         (guard, self.watch())
     }
+}
 
-    fn commit_lock(&self) -> (MutexGuard<'_, ()>, Watch<'_>) {
-        let guard = self.commit.lock().unwrap_or_else(PoisonError::into_inner);
-        (guard, self.watch())
+impl Sealer<'_> {
+    /// Recovery's own writes: the adopted checkpoint is named, then the chain continued with a fresh token. A copy that
+    /// tells another size or label is written anew before anything depends on the newer one.
+    fn begin(&self) -> Result<(), Error> {
+        let (unnamed, differ) = {
+            let core = self.core();
+            let known = &core.checkpoints;
+            (
+                known.last().ssn > known.newest_named(),
+                known.copies_differ(),
+            )
+        };
+        if self.core().loss.is_some() {
+            return self.go_on_without();
+        }
+        let differ = differ && !mutant::active("one-copy-grown");
+        if differ || unnamed && !mutant::active("adopted-unnamed") {
+            self.name_checkpoint(End::Open)?;
+        }
+        if mutant::active("no-mount-segment") {
+            return Ok(());
+        }
+        if self.tight() && !mutant::active("mount-anyway") {
+            match self.checkpoint(End::Open) {
+                // No room for that either: what is left is enough for an empty segment, perhaps.
+                Err(Error::NoSpace) => {}
+                other => return other,
+            }
+        }
+        let segment = self.step(|core| core.seal_mount())?;
+        self.launch(segment)?;
+        if mutant::active("accept-early") {
+            return Ok(());
+        }
+        self.flush()
+    }
+
+    /// Gives up what rot took from the log: a checkpoint of what is left, which both superblock copies name before
+    /// anything else changes (rule 4).
+    fn go_on_without(&self) -> Result<(), Error> {
+        self.checkpoint(End::Open)?;
+        self.name_checkpoint(End::Open)
     }
 }
 

@@ -21,7 +21,7 @@ mod show;
 mod start;
 
 pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes};
-pub(crate) use rounds::{Commit, Unwritten};
+pub(crate) use rounds::Unwritten;
 
 use loamfs_format::{Extent, FragAddr, Ino};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! When inodes were read.
 
-use super::{Volume, Wait};
+use super::{Sealer, Volume, Wait};
 use crate::types::AtimeRule;
 use loamfs_format::{Ino, InodeBlockNo};
 
@@ -16,15 +16,17 @@ impl Volume {
     pub fn set_atime_rule(&self, rule: AtimeRule) {
         self.core().atimes.rule = rule;
     }
+}
 
-    /// Has the next segments take along the access times that wait, under the lock. Nobody waits for them, so that
+impl Sealer<'_> {
+    /// Has the next segments take along the access times that wait. Nobody waits for them, so that
     /// what fails here is whoever commits next to find.
     pub(super) fn keep_atimes(&self) {
         let mut from = Some(InodeBlockNo(0));
         while let Some(at) = from {
             let kept = self.step(|core| core.keep_atimes(at)).and_then(|next| {
                 if next.is_some() {
-                    self.commit_locked(false, Wait::Written)?;
+                    self.commit_shown(false, Wait::Written)?;
                 }
                 Ok(next)
             });

@@ -46,15 +46,15 @@ impl Volume {
         if images > images_max {
             self.settle(SETTLE_STEP)?;
         }
-        let _commit = self.commit_lock();
-        self.keep_reserve()?;
+        let sealer = self.sealer();
+        sealer.keep_reserve()?;
         self.discard_freed(DISCARD_STEP);
-        self.checkpoint_if_due()
+        sealer.checkpoint_if_due()
     }
 
     /// In idle times a segment that says nothing but `durable` lets freed space be reused.
     fn say_durable(&self) -> Result<(), Error> {
-        let _commit = self.commit_lock();
+        let sealer = self.sealer();
         let frees_wait = {
             let core = self.core();
             let said = core.log.said();
@@ -63,7 +63,7 @@ impl Volume {
                 .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > said))
         };
         if frees_wait {
-            self.commit_locked(true, Wait::Durable)?;
+            sealer.commit_shown(true, Wait::Durable)?;
         }
         Ok(())
     }
@@ -161,10 +161,10 @@ impl Volume {
             match self.step_unless_crowded(&mut op)? {
                 Ok(value) => return Ok(value),
                 Err(Lack::Memory) => {
-                    let _commit = self.commit_lock();
-                    self.commit_locked(false, Wait::Durable)?;
-                    self.checkpoint_if_due()?;
-                    self.keep_reserve()?;
+                    let sealer = self.sealer();
+                    sealer.commit_shown(false, Wait::Durable)?;
+                    sealer.checkpoint_if_due()?;
+                    sealer.keep_reserve()?;
                 }
                 Err(Lack::Space) if tries == TRIES => return Err(Error::NoSpace),
                 Err(Lack::Space) => {

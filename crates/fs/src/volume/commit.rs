@@ -1,9 +1,9 @@
 //! Bringing changes to the device: segments, flushes, checkpoints and the superblocks that name them.
 
-use super::{Volume, Wait};
+use super::{Sealer, Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
-use crate::writeback::{Commit, Unwritten};
+use crate::writeback::Unwritten;
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Ino, mutant};
 use loamfs_log::superblocks;
@@ -36,9 +36,9 @@ impl Volume {
             return self.nothing_waits();
         }
         let unwritten = self.write_out(wait)?;
-        let _commit = self.commit_lock();
-        self.checkpoint_if_due()?;
-        self.keep_reserve()?;
+        let sealer = self.sealer();
+        sealer.checkpoint_if_due()?;
+        sealer.keep_reserve()?;
         all_written(unwritten)
     }
 
@@ -61,17 +61,9 @@ impl Volume {
             let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
             self.bring_home(&self.all_homed())?
         };
-        let _commit = self.commit_lock();
-        self.keep_atimes();
-        unwritten.append(&mut self.commit_locked(false, wait)?);
-        Ok(unwritten)
-    }
-
-    /// Commits everything that waits, under the lock.
-    pub(super) fn commit_all(&self, wait: Wait) -> Result<Unwritten, Error> {
-        let mut unwritten = self.write_homes(&self.all_homed(), Commit::Held)?;
-        self.keep_atimes();
-        unwritten.append(&mut self.commit_locked(false, wait)?);
+        let sealer = self.sealer();
+        sealer.keep_atimes();
+        unwritten.append(&mut sealer.commit_shown(false, wait)?);
         Ok(unwritten)
     }
 
@@ -84,17 +76,38 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn checkpoint(&self) -> Result<(), Error> {
-        let _commit = self.commit_lock();
-        self.checkpoint_locked(End::Open)
+        self.sealer().checkpoint(End::Open)
+    }
+
+    /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
+    /// before may be lost, and a later one would not tell (rule 12).
+    pub(crate) fn flush_device(&self) -> Result<(), Error> {
+        let result = self.device.flush().map_err(Error::from);
+        if let Err(error) = &result
+            && !mutant::active("flush-trusted-again")
+        {
+            self.core().access.fail_log(error);
+        }
+        result
+    }
+}
+
+impl Sealer<'_> {
+    /// Commits everything that waits, and lets nobody else commit meanwhile.
+    pub(super) fn commit_all(&self, wait: Wait) -> Result<Unwritten, Error> {
+        let mut unwritten = self.write_homes(&self.all_homed(), Some(self))?;
+        self.keep_atimes();
+        unwritten.append(&mut self.commit_shown(false, wait)?);
+        Ok(unwritten)
     }
 
     /// Seals a segment of what segments can show now. Files whose data stay where they are do not hold the others up.
-    pub(super) fn commit_locked(&self, force: bool, wait: Wait) -> Result<Unwritten, Error> {
+    pub(super) fn commit_shown(&self, force: bool, wait: Wait) -> Result<Unwritten, Error> {
         let (unwritten, ()) = self.commit_and(force, wait, |_| ())?;
         Ok(unwritten)
     }
 
-    /// As [`Volume::commit_locked`]; returns what `look` saw when the segment was sealed.
+    /// As [`Sealer::commit_shown`]; returns what `look` saw when the segment was sealed.
     pub(super) fn commit_and<T>(
         &self,
         force: bool,
@@ -116,7 +129,7 @@ impl Volume {
             match sealed {
                 Ok(sealed) => break sealed,
                 Err(files) => {
-                    let mut failed = self.write_homes(&files, Commit::Held)?;
+                    let mut failed = self.write_homes(&files, Some(self))?;
                     rounds += 1;
                     let mut core = self.core();
                     let over = |ino: &Ino| {
@@ -137,8 +150,7 @@ impl Volume {
     }
 
     /// Seals a segment of the images that there are, to make room for more, unless it had to wait for files' data.
-    pub(crate) fn seal_early(&self, commit: Commit) -> Result<(), Error> {
-        let _commit = (commit == Commit::Free).then(|| self.commit_lock());
+    pub(crate) fn seal_early(&self) -> Result<(), Error> {
         let sealed = self.step(|core| {
             if core.held_up().is_empty() {
                 core.seal(false)
@@ -170,32 +182,20 @@ impl Volume {
         Ok(())
     }
 
-    /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
-    /// before may be lost, and a later one would not tell (rule 12).
-    pub(crate) fn flush_device(&self) -> Result<(), Error> {
-        let result = self.device.flush().map_err(Error::from);
-        if let Err(error) = &result
-            && !mutant::active("flush-trusted-again")
-        {
-            self.core().access.fail_log(error);
-        }
-        result
-    }
-
     pub(super) fn checkpoint_if_due(&self) -> Result<(), Error> {
         if self.core().checkpoint_due() {
-            self.checkpoint_locked(End::Open)
+            self.checkpoint(End::Open)
         } else {
             Ok(())
         }
     }
 
     /// Writes a checkpoint and the superblock that names it (rules 5 and 9).
-    pub(super) fn checkpoint_locked(&self, end: End) -> Result<(), Error> {
+    pub(super) fn checkpoint(&self, end: End) -> Result<(), Error> {
         self.core().access.check()?;
         loop {
             self.step(|core| core.prepare_checkpoint())?;
-            self.commit_locked(false, Wait::Written)?;
+            self.commit_shown(false, Wait::Written)?;
             // Between the commit and here operations may have run; then the round starts again.
             let sealed = self.step(|core| {
                 if core.is_dirty() {

@@ -1,6 +1,6 @@
 //! Telling the device what is free (rule 5): by the clock, what was freed lately; when asked, everything.
 //!
-//! Only what may be written at once may be discarded. Space is given out under `commit` or, to large files' data, under
+//! Only what may be written at once may be discarded. Space is given out under `sealing` or, to large files' data, under
 //! `homes`, so what is found free under both locks stays free until the device was told.
 
 use super::Volume;
@@ -64,7 +64,7 @@ impl Volume {
 
     /// Trims a range of one group; its bitmap leaves memory again if it was not there before.
     fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
-        let _commit = self.commit_lock();
+        let _sealer = self.sealer();
         self.core().access.check()?;
         let _homes = self.homes_alone();
         let group = self.core().geometry.group_of(range.start);

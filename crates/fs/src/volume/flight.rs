@@ -6,7 +6,7 @@
 //! a time, in their order: two would have its head go back and forth. The same threads commit early, when much is dirty,
 //! so that hardly any operation has to.
 
-use super::Volume;
+use super::{Sealer, Volume};
 use crate::error::Error;
 use loamfs_device::{Device, IoKind, Write};
 use loamfs_format::{Geometry, mutant};
@@ -149,21 +149,6 @@ impl Volume {
         self.flight.close();
     }
 
-    /// Puts a sealed segment into the queue, and writes the oldest while too many wait.
-    ///
-    /// # Errors
-    /// A write failed; the volume is read-only (rule 12).
-    pub(super) fn launch(&self, segment: Segment) -> Result<(), Error> {
-        // What was sealed is in the caches.
-        self.share_cache();
-        self.flight.queue().waiting.push_back(segment);
-        self.flight.changed.notify_one();
-        while let Some(oldest) = self.flight.take(self.flights) {
-            self.bring(&oldest)?;
-        }
-        Ok(())
-    }
-
     /// Returns when every segment that was sealed before is written.
     ///
     /// # Errors
@@ -212,6 +197,23 @@ impl Volume {
                 Ok(())
             }
         }
+    }
+}
+
+impl Sealer<'_> {
+    /// Puts a sealed segment into the queue, and writes the oldest while too many wait.
+    ///
+    /// # Errors
+    /// A write failed; the volume is read-only (rule 12).
+    pub(super) fn launch(&self, segment: Segment) -> Result<(), Error> {
+        // What was sealed is in the caches.
+        self.share_cache();
+        self.flight.queue().waiting.push_back(segment);
+        self.flight.changed.notify_one();
+        while let Some(oldest) = self.flight.take(self.flights) {
+            self.bring(&oldest)?;
+        }
+        Ok(())
     }
 }
 

@@ -17,13 +17,13 @@ impl Volume {
     pub fn freeze(&self) -> Result<(), Error> {
         self.find_leftovers();
         self.tidy_after(usize::MAX);
-        let _commit = self.commit_lock();
+        let sealer = self.sealer();
         for _ in 0..ROUNDS_MAX {
             if !self.core().access.is_writable() {
                 return self.nothing_waits();
             }
-            let unwritten = self.commit_all(Wait::Durable)?;
-            self.checkpoint_locked(End::Open)?;
+            let unwritten = sealer.commit_all(Wait::Durable)?;
+            sealer.checkpoint(End::Open)?;
             self.discard_freed(usize::MAX);
             commit::all_written(unwritten)?;
             let _homes = self.homes_alone();

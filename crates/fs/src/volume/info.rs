@@ -92,12 +92,12 @@ impl Volume {
             let text = format!("the label has {} bytes, more than {LABEL_MAX}", label.len());
             return Err(Error::Options(text));
         }
-        let _commit = self.commit_lock();
+        let sealer = self.sealer();
         self.core().access.check()?;
         self.core().sb.label = label.to_vec();
         // Each names one copy anew, with all that stands in it.
-        self.checkpoint_locked(End::Open)?;
-        self.checkpoint_locked(End::Open)
+        sealer.checkpoint(End::Open)?;
+        sealer.checkpoint(End::Open)
     }
 
     /// Figures for statfs(2), from memory.

@@ -1,7 +1,7 @@
 //! Places at which readers look for superblocks, of volumes that have none there: older programs gave them to files.
 
 use super::commit::End;
-use super::{Volume, Wait};
+use super::{Sealer, Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
 use loamfs_format::superblock::RO_COMPATIBLE_PLACES;
@@ -24,8 +24,8 @@ impl Volume {
             }
             core.places_tried = true;
         }
-        let _commit = self.commit_lock();
-        let reserved = self.reserve_all();
+        let sealer = self.sealer();
+        let reserved = sealer.reserve_all();
         {
             let mut core = self.core();
             core.space.close_groups(&[]);
@@ -39,7 +39,9 @@ impl Volume {
             Err(error) => tracing::warn!(%error, "cannot reserve the places of superblocks"),
         }
     }
+}
 
+impl Sealer<'_> {
     /// Whether it came to that.
     fn reserve_all(&self) -> Result<bool, Error> {
         let places = self.core().sb.other_places();
@@ -54,8 +56,8 @@ impl Volume {
         superblocks::wipe(self.device.as_ref(), offsets)?;
         self.core().sb.ro_compatible |= RO_COMPATIBLE_PLACES;
         // Each names one copy anew, and neither says so before a checkpoint has nothing there.
-        self.checkpoint_locked(End::Open)?;
-        self.checkpoint_locked(End::Open)?;
+        self.checkpoint(End::Open)?;
+        self.checkpoint(End::Open)?;
         Ok(true)
     }
 
@@ -81,8 +83,8 @@ impl Volume {
             self.evacuate_all(&[range], Core::may_compact)?;
             self.commit_all(Wait::Durable)?;
             self.say_reusable()?;
-            self.checkpoint_locked(End::Open)?;
-            self.checkpoint_locked(End::Open)?;
+            self.checkpoint(End::Open)?;
+            self.checkpoint(End::Open)?;
             self.say_reusable()?;
         }
         Ok(false)

@@ -3,7 +3,7 @@
 use super::commit::End;
 use super::commit::all_written;
 use super::drive::Lack;
-use super::{Volume, Wait};
+use super::{Sealer, Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
 use crate::reclaim::{BATCH_MAX, Worth};
@@ -37,9 +37,9 @@ impl Volume {
     pub(super) fn relieve(&self) -> Result<Option<Error>, Error> {
         self.tidy(usize::MAX)?;
         let unwritten = self.write_out(Wait::Written)?;
-        let _commit = self.commit_lock();
-        self.checkpoint_if_due()?;
-        self.keep_reserve()?;
+        let sealer = self.sealer();
+        sealer.checkpoint_if_due()?;
+        sealer.keep_reserve()?;
         let core = self.core();
         let stuck = core.waiting().bytes > core.writeback.bytes_max() / 2;
         Ok(all_written(unwritten).err().filter(|_| stuck))
@@ -50,19 +50,31 @@ impl Volume {
     /// and summaries; everything is moved that can be.
     pub(crate) fn win_space(&self, means: u32) -> Result<(), Error> {
         self.tidy(usize::MAX)?;
-        let _commit = self.commit_lock();
+        self.sealer().win_space(means)
+    }
+
+    /// Makes way for removals that would eat into the two checkpoints of the reserve (rule 10), each time by dearer means:
+    /// what is dirty is committed, and both checkpoints give back what it freed and superseded; what stands scattered
+    /// is moved together.
+    pub(super) fn make_way(&self, means: u32) -> Result<(), Error> {
+        self.sealer().make_way(means)
+    }
+}
+
+impl Sealer<'_> {
+    fn win_space(&self, means: u32) -> Result<(), Error> {
         self.commit_all(Wait::Durable)?;
-        self.commit_locked(true, Wait::Durable)?;
+        self.commit_shown(true, Wait::Durable)?;
         match means {
-            0 | 1 => self.replenish_locked(Goal::Segments(WON_AT_ONCE))?,
+            0 | 1 => self.replenish(Goal::Segments(WON_AT_ONCE))?,
             2 => {
-                self.checkpoint_locked(End::Open)?;
-                self.checkpoint_locked(End::Open)?;
+                self.checkpoint(End::Open)?;
+                self.checkpoint(End::Open)?;
                 self.say_reusable()?;
             }
             _ => {
                 self.core().plug_holes = true;
-                let packed = self.replenish_locked(Goal::All);
+                let packed = self.replenish(Goal::All);
                 self.core().plug_holes = false;
                 packed?;
                 let mut core = self.core();
@@ -76,11 +88,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes way for removals that would eat into the two checkpoints of the reserve (rule 10), each time by dearer means:
-    /// what is dirty is committed, and both checkpoints give back what it freed and superseded; what stands scattered
-    /// is moved together.
-    pub(super) fn make_way(&self, means: u32) -> Result<(), Error> {
-        let _commit = self.commit_lock();
+    fn make_way(&self, means: u32) -> Result<(), Error> {
         self.take_checkpoints()?;
         if means > 1 {
             self.core().plug_holes = true;
@@ -123,9 +131,9 @@ impl Volume {
 
     /// Commits, and takes two checkpoints: nothing is held back then but what the second superseded.
     fn take_checkpoints(&self) -> Result<(), Error> {
-        self.commit_locked(false, Wait::Durable)?;
-        self.checkpoint_locked(End::Open)?;
-        self.checkpoint_locked(End::Open)
+        self.commit_shown(false, Wait::Durable)?;
+        self.checkpoint(End::Open)?;
+        self.checkpoint(End::Open)
     }
 
     /// Makes the reserve whole again after removals that ate into it: what they freed is made reusable, then groups are
@@ -139,7 +147,7 @@ impl Volume {
         }
         self.commit_all(Wait::Durable)?;
         self.say_reusable()?;
-        self.replenish_locked(Goal::Segments(0))?;
+        self.replenish(Goal::Segments(0))?;
         let mut core = self.core();
         if !core.has_reserve() {
             core.note_reserve_lost();
@@ -148,7 +156,7 @@ impl Volume {
     }
 
     /// Empties groups and compacts the log while it lacks room for the goal in holes that segments fit into.
-    pub(super) fn replenish_locked(&self, goal: Goal) -> Result<(), Error> {
+    pub(super) fn replenish(&self, goal: Goal) -> Result<(), Error> {
         let (mut best, mut idle, mut drained, mut last) = (0, 0, false, Vec::new());
         for _ in 0..REPLENISH_ROUNDS {
             let (room, enough, whole_groups, usable) = {
@@ -182,8 +190,8 @@ impl Volume {
                     break;
                 }
                 // What stays where it is are summaries and maps, until both superblock copies name a later checkpoint.
-                self.checkpoint_locked(End::Open)?;
-                self.checkpoint_locked(End::Open)?;
+                self.checkpoint(End::Open)?;
+                self.checkpoint(End::Open)?;
                 self.say_reusable()?;
                 drained = true;
                 continue;
@@ -193,7 +201,7 @@ impl Volume {
             self.say_reusable()?;
             // Summaries and map nodes in the way go with a checkpoint.
             if idle > 1 {
-                self.checkpoint_locked(End::Open)?;
+                self.checkpoint(End::Open)?;
             }
         }
         Ok(())
@@ -243,7 +251,7 @@ impl Volume {
 
     /// A segment that says that everything is durable lets what was freed be reused.
     pub(super) fn say_reusable(&self) -> Result<(), Error> {
-        self.commit_locked(true, Wait::Durable)?;
+        self.commit_shown(true, Wait::Durable)?;
         self.checkpoint_if_due()
     }
 

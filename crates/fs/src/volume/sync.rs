@@ -34,13 +34,13 @@ impl Volume {
             return Ok(());
         };
         let mut unwritten = self.bring_home(&[ino])?;
-        let _commit = self.commit_lock();
+        let sealer = self.sealer();
         // Whoever held the lock may have committed this too: fsyncs that wait together share a segment.
         if self.due(ino)?.is_none() {
             return Ok(());
         }
         let (mut more, shown) =
-            self.commit_and(false, Wait::Durable, |core| due.is_shown(core, ino))?;
+            sealer.commit_and(false, Wait::Durable, |core| due.is_shown(core, ino))?;
         unwritten.append(&mut more);
         if mutant::active("home-error-unsaid") {
             return Ok(());
@@ -54,7 +54,7 @@ impl Volume {
         }
         // What was asked for is durable. A checkpoint that fails makes the log read-only, which whoever changes
         // something next gets to know.
-        if let Err(error) = self.checkpoint_if_due() {
+        if let Err(error) = sealer.checkpoint_if_due() {
             tracing::error!(%error, "cannot take a checkpoint");
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::start::{HomeWrite, Started};
 use crate::core::Core;
 use crate::error::Error;
-use crate::volume::{TRIES, Volume};
+use crate::volume::{Sealer, TRIES, Volume};
 use loamfs_device::{IoKind, Write};
 use loamfs_format::{Ino, mutant};
 use std::collections::BTreeSet;
@@ -14,15 +14,6 @@ pub(crate) type Unwritten = Vec<(Ino, Error)>;
 /// How often a file is gone over whose data are given up while they are written, since it is cut: whoever does that
 /// without end must not hold others up.
 const PASSES_MAX: u32 = 16;
-
-/// Whether the caller holds the lock `commit`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commit {
-    /// It does: nobody else seals a segment meanwhile.
-    Held,
-    /// It does not, and others go on.
-    Free,
-}
 
 /// What of a file is still to be written: the units `from ..= to`, and all that was put before put number `upto`.
 struct Sweep {
@@ -87,7 +78,7 @@ impl Volume {
     /// Brings the data of `files` that waits now home. Where none is found for it, since others move what stands in the
     /// way just now, space is won as for an operation: what was accepted is placed (rule 10).
     pub(crate) fn bring_home(&self, files: &[Ino]) -> Result<Unwritten, Error> {
-        let mut unwritten = self.write_homes(files, Commit::Free)?;
+        let mut unwritten = self.write_homes(files, None)?;
         for means in 1..=TRIES {
             let (full, mut others): (Unwritten, Unwritten) =
                 unwritten.into_iter().partition(lacks_space);
@@ -96,7 +87,7 @@ impl Volume {
             }
             self.win_space(means)?;
             let files: Vec<Ino> = full.into_iter().map(|(ino, _)| ino).collect();
-            others.append(&mut self.write_homes(&files, Commit::Free)?);
+            others.append(&mut self.write_homes(&files, None)?);
             unwritten = others;
         }
         unwritten.iter().filter(|it| lacks_space(it)).for_each(tell);
@@ -104,19 +95,24 @@ impl Volume {
     }
 
     /// Writes the data of `files` that waits now to new homes, flushes, and lets the next segment show it. What fails
-    /// is tried once more, elsewhere (rule 12). Files that others are writing are waited for.
-    pub(crate) fn write_homes(&self, files: &[Ino], commit: Commit) -> Result<Unwritten, Error> {
-        let failed = self.sweep(files, commit)?;
+    /// is tried once more, elsewhere (rule 12). Files that others are writing are waited for. Without a `sealer` others commit
+    /// meanwhile.
+    pub(crate) fn write_homes(
+        &self,
+        files: &[Ino],
+        sealer: Option<&Sealer<'_>>,
+    ) -> Result<Unwritten, Error> {
+        let failed = self.sweep(files, sealer)?;
         let files: BTreeSet<Ino> = failed.iter().map(|(ino, _)| *ino).collect();
         if files.is_empty() || mutant::active("no-second-try") {
             return Ok(failed);
         }
-        self.sweep(&Vec::from_iter(files), commit)
+        self.sweep(&Vec::from_iter(files), sealer)
     }
 
     /// Goes over all that waits now, whatever is written meanwhile. Files go together, in rounds of bounded size, so
     /// that many of them share a flush.
-    fn sweep(&self, files: &[Ino], commit: Commit) -> Result<Unwritten, Error> {
+    fn sweep(&self, files: &[Ino], sealer: Option<&Sealer<'_>>) -> Result<Unwritten, Error> {
         let mut waiting: Vec<Sweep> = {
             let core = self.core();
             core.access.check()?;
@@ -129,7 +125,10 @@ impl Volume {
         while !waiting.is_empty() {
             let mut round = self.write_round(waiting, &mut failed)?;
             if self.is_segment_full() {
-                self.seal_early(commit)?;
+                match sealer {
+                    Some(sealer) => sealer.seal_early()?,
+                    None => self.sealer().seal_early()?,
+                }
             }
             if let ([], Some(sweep)) = (&round.rest[..], round.busy.first()) {
                 self.wait_for_batch(sweep.ino);
