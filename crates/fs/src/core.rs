@@ -6,6 +6,7 @@ use crate::blocks::{Blocks, Stop};
 use crate::checkpoints::Checkpoints;
 use crate::env::{Clock, Random};
 use crate::error::Error;
+use crate::holders::Holders;
 use crate::inodes::{Inodes, Node};
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
@@ -56,6 +57,7 @@ pub(crate) struct Core {
     pub cleaned: Cleaned,
     /// An operation was admitted while much of what may be dirty was: time for a commit, before one has to wait.
     pub pressed: bool,
+    pub holders: Holders,
     pub leftovers: Leftovers,
     /// Segments take holes before they take whole groups: everything is packed, before somebody gets ENOSPC.
     pub plug_holes: bool,
@@ -146,7 +148,9 @@ impl Core {
     /// inode has no name, or a truncate of it is pending. The inode must be prepared.
     pub fn mark_leftover(&mut self, ino: Ino) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
-        let left = node.inode.nlink == 0 || node.inode.truncating != u64::MAX;
+        let unlinked = node.inode.nlink == 0;
+        let left = unlinked || node.inode.truncating != u64::MAX;
+        self.holders.note_unlinked(ino, unlinked);
         self.inodes.set_orphan(ino, left)?;
         if left {
             self.leftovers.add(ino);

@@ -30,10 +30,6 @@ pub(crate) struct Node {
     pub names: Option<usize>,
     /// A large file's data on their way to the device.
     homed: Homed,
-    /// Whoever holds the inode though its names may go.
-    pub references: u32,
-    /// Made without a name, and may still be given one.
-    pub nameless: bool,
     /// Position of its name in its directory, where known: files are laid out in readdir order.
     pub dir_key: u64,
     /// The segment that must be durable before an fsync of it returns.
@@ -51,8 +47,6 @@ impl Node {
             values: BTreeMap::new(),
             names: None,
             homed: Homed::default(),
-            references: 0,
-            nameless: false,
             dir_key: 0,
             last,
         }
@@ -77,7 +71,7 @@ impl Node {
 
     /// Whether nobody would miss it in memory.
     fn idle(&self) -> bool {
-        !self.dirty && self.references == 0 && self.small.is_none() && self.homed.is_clean()
+        !self.dirty && self.small.is_none() && self.homed.is_clean()
     }
 }
 

@@ -20,6 +20,7 @@ mod extents;
 mod file;
 mod flags;
 mod grow;
+mod holders;
 mod inodes;
 mod leftovers;
 mod map;

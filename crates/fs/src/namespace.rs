@@ -184,9 +184,8 @@ impl Core {
         self.apply(|core| {
             let mut node = core.new_node(dir, ino, &born, new);
             node.inode.nlink = 0;
-            node.references = 1;
-            node.nameless = true;
             core.inodes.take_number(dir, node)?;
+            core.holders.hold_nameless(ino);
             for list in lists {
                 core.put_xattr(ino, list)?;
             }
@@ -306,7 +305,7 @@ impl Core {
             return Err(Error::NotPermitted.into());
         }
         let (nlink, file_type) = (node.inode.nlink, node.inode.file_type());
-        if nlink == 0 && !node.nameless {
+        if nlink == 0 && !self.holders.is_nameless(ino) {
             return Err(Error::NotFound.into());
         }
         if nlink >= self.links_max {
@@ -334,7 +333,7 @@ impl Core {
             let node = core.inodes.prepared(ino)?;
             node.inode.nlink += 1;
             node.inode.ctime = now;
-            if std::mem::take(&mut node.nameless) {
+            if core.holders.take_nameless(ino) {
                 node.inode.parent = dir;
                 node.dir_key = key;
             }
@@ -724,11 +723,14 @@ impl Core {
 
     /// Removes an orphan that nobody holds, or goes on with it; returns whether it is gone.
     pub fn evict(&mut self, ino: Ino) -> Result<bool, Stop> {
+        if self.holders.hold_it(ino) {
+            return Ok(true);
+        }
         let node = match self.node(ino) {
             Err(Stop::Failed(Error::Stale(_))) => return Ok(true),
             other => other?,
         };
-        if node.inode.nlink > 0 || node.references > 0 {
+        if node.inode.nlink > 0 {
             return Ok(true);
         }
         let large = node.is_large();
@@ -768,17 +770,15 @@ impl Core {
 
     /// Holds an inode although its names may go.
     pub fn hold(&mut self, ino: Ino) -> Result<(), Stop> {
-        self.node(ino)?.references += 1;
+        let unlinked = self.node(ino)?.inode.nlink == 0;
+        self.holders.hold(ino, unlinked);
         Ok(())
     }
 
     /// Lets go of an inode.
     pub fn let_go(&mut self, ino: Ino) {
-        if let Some(node) = self.inodes.nodes.get_mut(&ino) {
-            node.references = node.references.saturating_sub(1);
-            if node.references == 0 && node.inode.nlink == 0 {
-                self.leftovers.add(ino);
-            }
+        if self.holders.let_go(ino) {
+            self.leftovers.add(ino);
         }
     }
 }

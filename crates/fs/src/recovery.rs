@@ -8,6 +8,7 @@ use crate::core::Core;
 use crate::doubt::Doubt;
 use crate::env::{Env, Random};
 use crate::error::{Corrupt, Error, Needed};
+use crate::holders::Holders;
 use crate::inodes::Inodes;
 use crate::leftovers::Leftovers;
 use crate::maps::{GROUP, LAZY, Maps, OWNER};
@@ -232,6 +233,7 @@ impl Core {
             links_max: LINKS_MAX,
             cleaned: crate::core::Cleaned::default(),
             pressed: false,
+            holders: Holders::default(),
             leftovers: Leftovers::default(),
             plug_holes: false,
             usable_log: None,

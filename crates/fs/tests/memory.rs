@@ -32,6 +32,47 @@ fn inodes_that_were_made_do_not_stay_in_memory() {
 }
 
 #[test]
+fn files_that_are_held_without_a_name_do_not_stay_in_memory_and_can_be_read() {
+    const FILES: usize = 20_000;
+    let volume = open(&made(4 << 30));
+    let mut held = Vec::new();
+    for i in 0..FILES {
+        let ino = volume.create(ROOT_INO, &name("f", i), &NEW).unwrap().ino;
+        volume.write(ino, 0, &name("content of ", i)).unwrap();
+        volume.open_file(ino).unwrap();
+        volume.unlink(ROOT_INO, &name("f", i)).unwrap();
+        held.push(ino);
+    }
+    volume.sync().unwrap();
+    volume.getattr(ROOT_INO).unwrap();
+    assert!(volume.info().cached_inodes <= 512 + 1);
+    for (i, ino) in held.iter().enumerate() {
+        assert_eq!(volume.read(*ino, 0, 100).unwrap(), name("content of ", i));
+        assert_eq!(volume.getattr(*ino).unwrap().nlink, 0);
+    }
+    let before = volume.info().inodes;
+    for ino in &held {
+        volume.release_file(*ino).unwrap();
+        assert!(volume.getattr(*ino).is_err());
+    }
+    assert_eq!(volume.info().inodes, before - FILES as u64);
+}
+
+#[test]
+fn a_file_without_a_name_gets_one_though_it_left_memory() {
+    let volume = open(&made(4 << 30));
+    let ino = volume.create_unnamed(ROOT_INO, &NEW).unwrap().ino;
+    let unlinked = volume.create(ROOT_INO, b"gone", &NEW).unwrap().ino;
+    volume.open_file(unlinked).unwrap();
+    volume.unlink(ROOT_INO, b"gone").unwrap();
+    volume.drop_caches().unwrap();
+    assert!(volume.link(unlinked, ROOT_INO, b"back").is_err());
+    volume.link(ino, ROOT_INO, b"named").unwrap();
+    volume.release_file(ino).unwrap();
+    assert_eq!(volume.lookup(ROOT_INO, b"named").unwrap().ino, ino);
+}
+
+#[test]
 fn operations_on_several_inodes_keep_them_while_others_are_dropped() {
     const DIRS: usize = 1_200;
     let device = made(4 << 30);
