@@ -2,10 +2,10 @@
 
 use crate::blocks::Stop;
 use crate::core::Core;
+use crate::law;
 use crate::reserve::REMOVAL_COST;
 use crate::writeback::UNIT;
 use loamfs_format::ifile::INODES_PER_BLOCK;
-use loamfs_format::mutant;
 use loamfs_format::summary::EXTENTS_MAX;
 
 /// Bytes freed after which a lost fight for space is worth another one, at most.
@@ -94,7 +94,7 @@ impl Core {
             return Err(Stop::Crowded);
         }
         self.pressed |= bytes > self.writeback.bytes_max() / 4 * 3;
-        if mutant::active("undeclared") {
+        if !law::declares() {
             return Ok(());
         }
         let dirty = log + self.segment_with(&waiting);
@@ -112,7 +112,7 @@ impl Core {
     /// # Errors
     /// As [`Core::admit`]; [`Stop::Tight`] when they must come first.
     pub fn admit_removal(&mut self) -> Result<(), Stop> {
-        if mutant::active("removal-declares") {
+        if !law::removals_use_reserve() {
             return self.admit(self.geometry.segment_max.into(), 0);
         }
         let waiting = self.waiting();
@@ -216,7 +216,7 @@ impl Core {
         let g = &self.geometry;
         let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
         let bounded = checkpoint.min(self.volume_bytes() / 16);
-        if mutant::active("small-reserve") {
+        if !law::keeps_reserve() {
             return 0;
         }
         2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))

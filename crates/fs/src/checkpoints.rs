@@ -1,8 +1,9 @@
 //! Checkpoints (L8; rules 5 and 9): the last one, those that superblocks name, and what was sealed since.
 
+use crate::law;
 use loamfs_format::summary::Header;
 use loamfs_format::superblock::CheckpointRef;
-use loamfs_format::{Extent, Geometry, Ssn, mutant};
+use loamfs_format::{Extent, Geometry, Ssn};
 
 /// What is known of checkpoints.
 #[derive(Debug)]
@@ -50,12 +51,7 @@ impl Checkpoints {
 
     /// The newest that both copies have left behind: what it retired may be used again (rule 5).
     pub fn both_name(&self) -> Ssn {
-        match self.named {
-            [Some(a), Some(b)] if mutant::active("one-superblock") => a.max(b),
-            _ if mutant::active("retire-at-checkpoint") => self.last.ssn,
-            [Some(a), Some(b)] => a.min(b),
-            _ => Ssn(0),
-        }
+        law::both_name(self.named, self.last.ssn)
     }
 
     /// The copies contradict each other.

@@ -7,6 +7,7 @@ mod freeze;
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
+use crate::law;
 use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
 use crate::reserve::Said;
 use crate::tree::Tree;
@@ -79,7 +80,7 @@ impl Core {
         let tail = self.log.tail().clone();
         let ssn = tail.ssn.next();
         let mut records = Vec::new();
-        if mutant::active("free-own") && kind == SegmentKind::Normal {
+        if law::frees_own() && kind == SegmentKind::Normal {
             records = self.free_own(ssn)?;
         }
         let placement = self.place(&tail, &contents, kind)?;
@@ -224,8 +225,7 @@ impl Core {
         }
         seal.records.append(&mut self.pending.take_records());
         let roles = self.space.take_role_changes();
-        let said = |_: &(_, _)| !mutant::active("role-unsaid");
-        for (group, role) in roles.into_iter().filter(said) {
+        for (group, role) in roles.into_iter().filter(|_| law::says_roles()) {
             seal.records.push(Record::Role(group, role));
         }
         for extent in placement.summary.iter().chain([&placement.next]) {
@@ -288,11 +288,7 @@ impl Core {
             previous: tail.token,
             token: Token(self.random.next_u64()),
             next: placement.next.start,
-            durable: if mutant::active("no-durable") {
-                Ssn(0)
-            } else {
-                self.log.durable()
-            },
+            durable: law::durable_said(self.log.durable()),
             kind,
             dynamic: Dynamic {
                 inodes: self.inodes.live,
@@ -320,15 +316,10 @@ impl Core {
         // The summary as sealed may have left it out; the writer goes by what it should say.
         let says = self.log.durable();
         self.log.sealed(tail, says, segment.bytes());
-        if let Some(freed) = self
-            .freed
-            .as_mut()
-            .filter(|_| mutant::active("discard-held"))
-        {
+        if let Some(freed) = self.freed.as_mut().filter(|_| law::discards_held()) {
             freed.extend(self.space.held().map(|(extent, _)| extent));
         }
-        let early = ["reuse-at-once", "reuse-when-said", "reuse-home-early"];
-        if early.into_iter().any(mutant::active) {
+        if law::releases_when_sealed() {
             self.release();
         }
         let summary = placement.summary.iter().copied();
@@ -361,16 +352,13 @@ impl Core {
     pub fn release(&mut self) -> Vec<Extent> {
         let both = self.checkpoints.both_name();
         self.forget_room();
-        let mut said = self.log.said();
-        if mutant::active("superblock-says") {
-            said = said.max(self.checkpoints.newest_named());
-        }
-        if mutant::active("reuse-home-early") {
+        let said = law::freed_up_to(self.log.said(), self.checkpoints.newest_named());
+        if law::reuses_homes_early() {
             self.space.release_homes();
         }
         // Nobody settles over what is used again (rule 7).
         let writeback = &self.writeback;
-        let busy = |range| writeback.is_settling(range) && !mutant::active("reuse-during-settle");
+        let busy = |range| law::waits_for_settling(writeback.is_settling(range));
         let freed = self.space.release(said, both, busy);
         if let Some(waiting) = &mut self.freed {
             waiting.extend_from_slice(&freed);
@@ -382,7 +370,7 @@ impl Core {
 
     /// Whether a checkpoint is due (rule 9).
     pub fn checkpoint_due(&self) -> bool {
-        if mutant::active("never-due") {
+        if !law::takes_checkpoints() {
             return false;
         }
         let g = &self.geometry;

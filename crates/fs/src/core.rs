@@ -8,6 +8,7 @@ use crate::env::{Clock, Random};
 use crate::error::Error;
 use crate::holders::Holders;
 use crate::inodes::{Inodes, Node};
+use crate::law;
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::ownership::Ownership;
@@ -17,7 +18,6 @@ use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
-use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Pointer, Ssn};
@@ -211,7 +211,7 @@ impl Core {
                 self.free(Extent::new(entry.image, self.geometry.unit_frags()));
             }
         }
-        if !homes.is_empty() && !mutant::active("no-revoke") {
+        if !homes.is_empty() && law::revokes() {
             self.pending.say(Record::Revoke(extent));
         }
         self.free(extent);

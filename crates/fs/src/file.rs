@@ -7,12 +7,13 @@ use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::flags::flags_of;
 use crate::inodes::Node;
+use crate::law;
 use crate::permission;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::inode::{Body, FileExtent, TAIL};
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::node::TreeRoot;
-use loamfs_format::{Extent, FragAddr, Ino, Pointer, mutant};
+use loamfs_format::{Extent, FragAddr, Ino, Pointer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -480,7 +481,7 @@ impl Core {
                 let node = core.inodes.prepared(ino)?;
                 node.inode.version = node.inode.version.wrapping_add(1);
                 // What is written now replaces what was there: no segment shows the cut without it (rule 3).
-                if !mutant::active("cut-without-barrier") {
+                if law::cut_waits() {
                     core.writeback.hold_up(ino, u64::MAX);
                 }
             }
@@ -732,7 +733,7 @@ impl Core {
 
     /// Sends back an operation that takes a file home before a segment shows its small content.
     fn may_go_home(&mut self, ino: Ino) -> Result<(), Stop> {
-        if self.node(ino)?.seal_first && !mutant::active("grow-unsealed") {
+        if law::stays_small(self.node(ino)?.seal_first) {
             return Err(Stop::Crowded);
         }
         Ok(())

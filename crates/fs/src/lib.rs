@@ -22,6 +22,7 @@ mod flags;
 mod grow;
 mod holders;
 mod inodes;
+mod law;
 mod leftovers;
 mod map;
 mod maps;

@@ -7,12 +7,12 @@ use crate::dir::{self, Found};
 use crate::error::Error;
 use crate::flags::flags_of;
 use crate::inodes::Node;
+use crate::law;
 use crate::permission::{self, Born, Parent};
 use crate::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, SetTime, Timestamp};
 use crate::xattrs::Put;
 use loamfs_format::dirent::{Dirent, NAME_MAX};
 use loamfs_format::inode::{Body, Inode, ROOT_INO, TAIL, mode};
-use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::{GroupNo, Ino};
 
@@ -538,7 +538,7 @@ impl Core {
         }
         // A rename over an existing file starts the write-out of what is dirty then (rule 3).
         let homed = self.inodes.prepared(new)?.homed();
-        if !homed.is_clean() && !mutant::active("rename-without-barrier") {
+        if !homed.is_clean() && law::rename_waits() {
             let upto = homed.puts();
             self.writeback.hold_up(new, upto);
         }

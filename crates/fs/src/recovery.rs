@@ -10,6 +10,7 @@ use crate::env::{Env, Random};
 use crate::error::{Corrupt, Error, Needed};
 use crate::holders::Holders;
 use crate::inodes::Inodes;
+use crate::law;
 use crate::leftovers::Leftovers;
 use crate::maps::{GROUP, LAZY, Maps, OWNER};
 use crate::ownership::Ownership;
@@ -21,7 +22,6 @@ use crate::writeback::Writeback;
 use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
-use loamfs_format::mutant;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Record, SegmentKind};
 use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
@@ -59,7 +59,7 @@ pub(crate) fn open(
     settings: &Settings,
     env: &Env,
 ) -> Result<(Core, Reader), Error> {
-    if !settings.read_only && !mutant::active("recovery-without-flush") {
+    if !settings.read_only && law::flushes_before_recovery() {
         // A killed daemon leaves writes in volatile caches; what is read now must stay so.
         device.flush()?;
     }
@@ -115,7 +115,7 @@ pub(crate) fn open(
         (blocks, maps),
         descs,
     )?;
-    let closed = copies.are_clean() && !mutant::active("stays-clean");
+    let closed = law::reopens(copies.are_clean());
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
@@ -159,7 +159,7 @@ fn assemble(
     }
     // Numbers go on beyond all that lost segments may have, so that none of these ever proves a loss again.
     let ssn = match chain.loss {
-        Some(loss) if !settings.read_only && !mutant::active("accept-without-jump") => {
+        Some(loss) if !settings.read_only && law::jumps_over_lost() => {
             Ssn(loss.highest.0.saturating_add(LOST_MAX))
         }
         _ => last.header.ssn,

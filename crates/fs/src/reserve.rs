@@ -6,12 +6,12 @@
 //! The second checkpoint changes what stands where the first one was put, and nothing else.
 
 use crate::core::Core;
+use crate::law;
 use crate::maps::OWNER;
 use loamfs_format::Geometry;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
 use loamfs_format::ifile::{INODES_PER_BLOCK, IfileEntry};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
-use loamfs_format::mutant;
 use loamfs_format::node::{CAPACITY, Child, NODE_SIZE, SLOT_SIZE};
 use loamfs_format::summary::{
     ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, ROLE_SIZE, summary_len,
@@ -331,7 +331,7 @@ impl Core {
     /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log; `None` where that shows
     /// only in bitmaps that are not in memory.
     pub fn leaves_checkpoints(&mut self, dirty: u64) -> Option<bool> {
-        if mutant::active("small-reserve") {
+        if !law::keeps_reserve() {
             return Some(true);
         }
         let waiting = self.groups_for_data(&self.waiting(), 0);

@@ -30,6 +30,7 @@ use crate::atime::waiting::Atimes;
 use crate::core::Core;
 use crate::env::Env;
 use crate::error::Error;
+use crate::law;
 use crate::ownership::Ownership;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
@@ -38,7 +39,7 @@ use crate::types::AtimeRule;
 use commit::End;
 use flight::Flight;
 use loamfs_device::Device;
-use loamfs_format::{GroupNo, mutant};
+use loamfs_format::GroupNo;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -269,14 +270,13 @@ impl Sealer<'_> {
         if self.core().loss.is_some() {
             return self.go_on_without();
         }
-        let differ = differ && !mutant::active("one-copy-grown");
-        if differ || unnamed && !mutant::active("adopted-unnamed") {
+        if law::mends_copies(differ) || law::names_adopted(unnamed) {
             self.name_checkpoint(End::Open)?;
         }
-        if mutant::active("no-mount-segment") {
+        if !law::seals_at_mount() {
             return Ok(());
         }
-        if self.tight() && !mutant::active("mount-anyway") {
+        if law::checkpoint_at_mount(self.tight()) {
             match self.checkpoint(End::Open) {
                 // No room for that either: what is left is enough for an empty segment, perhaps.
                 Err(Error::NoSpace) => {}
@@ -285,10 +285,10 @@ impl Sealer<'_> {
         }
         let segment = self.step(|core| core.seal_mount())?;
         self.launch(segment)?;
-        if mutant::active("accept-early") {
-            return Ok(());
+        match law::flushes_mount_segment() {
+            true => self.flush(),
+            false => Ok(()),
         }
-        self.flush()
     }
 
     /// Gives up what rot took from the log: a checkpoint of what is left, which both superblock copies name before

@@ -1,12 +1,12 @@
 //! Roll-forward: following the chain of summaries from a checkpoint to its end (L9, H16; rule 4).
 
 use crate::error::LogError;
+use crate::law;
 use crate::look;
 use crate::loss::Loss;
 use crate::summary::Reader;
 use crate::superblocks::Copies;
 use loamfs_device::Device;
-use loamfs_format::mutant;
 use loamfs_format::summary::{Header, RECORDS_MAX, Record, Records, SegmentKind, SummaryError};
 use loamfs_format::superblock::{CheckpointRef, Superblock};
 use loamfs_format::{Extent, FragAddr, Ssn};
@@ -79,7 +79,7 @@ pub fn adopt(device: &dyn Device, copies: &Copies) -> Result<(Superblock, Chain)
             // is never a crash's doing: it was durable before a superblock named it.
             let older = copies.older.clone().ok_or_else(|| error.clone())?;
             let mut chain = read(device, &older, claims).map_err(|_| error)?;
-            if mutant::active("older-silently") {
+            if !law::tells_older() {
                 chain.loss = None;
             }
             Ok((older, chain))
@@ -94,10 +94,7 @@ pub fn adopt(device: &dyn Device, copies: &Copies) -> Result<(Superblock, Chain)
 fn read(device: &dyn Device, sb: &Superblock, claims: Claims) -> Result<Chain, LogError> {
     let reader = Reader { device, sb };
     let (mut links, seen) = follow(&reader, claims)?;
-    let claimed = match mutant::active("durable-unnamed") {
-        true => Ssn(0),
-        false => claims.durable,
-    };
+    let claimed = law::claimed(claims.durable);
     let every = links.iter().map(|link| durable_of(&link.header)).max();
     let durable = every.unwrap_or_default().max(claimed).max(seen.durable);
     let end = whole_prefix(&reader, &links, durable)?;
@@ -108,11 +105,7 @@ fn read(device: &dyn Device, sb: &Superblock, claims: Claims) -> Result<Chain, L
         .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
         .unwrap_or_default();
     let adopted = links.iter().map(|link| durable_of(&link.header)).max();
-    let said = if mutant::active("dead-durable") {
-        every
-    } else {
-        adopted
-    };
+    let said = law::said(every, adopted);
     let last = &links[links.len() - 1].header;
     let loss = (claimed.max(seen.durable) > last.ssn).then(|| Loss {
         first: last.ssn.next(),
@@ -212,13 +205,10 @@ struct Bad {
 /// How many segments count: as many as can be so that every block of those behind `durable` is there, but for blocks
 /// that others of them freed again. What was freed may have been written over by segments that are lost.
 fn whole_prefix(reader: &Reader<'_>, links: &[Link], durable: Ssn) -> Result<usize, LogError> {
-    if mutant::active("half-segment") {
+    if !law::verifies_bodies() {
         return Ok(links.len());
     }
-    let trusted = match mutant::active("verify-everything") {
-        true => Ssn(0),
-        false => durable,
-    };
+    let trusted = law::trusted(durable);
     let first = links
         .partition_point(|link| link.header.ssn <= trusted)
         .max(1);
@@ -235,7 +225,7 @@ fn whole_prefix(reader: &Reader<'_>, links: &[Link], durable: Ssn) -> Result<usi
         counted = by + 1;
         for record in link.records.iter() {
             if let Record::Free(extent) | Record::Retire(extent) = record
-                && !mutant::active("verify-freed")
+                && law::excuses_freed()
             {
                 let inside = lying.range(extent.start.0..extent.end().0);
                 let inside = inside.filter(|(_, (block, _))| block.end() <= extent.end());

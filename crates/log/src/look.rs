@@ -6,9 +6,9 @@
 //! nobody can make who cannot read the device, and which is good at one address only.
 
 use crate::chain::{Link, durable_of};
+use crate::law;
 use crate::summary::Reader;
 use loamfs_device::IoKind;
-use loamfs_format::mutant;
 use loamfs_format::summary::{COPY_AT, Header};
 use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_format::{Extent, FragAddr, Ssn};
@@ -33,12 +33,7 @@ pub(crate) struct Seen {
 
 impl Seen {
     fn note(&mut self, last: &Header, later: &Header) {
-        let blindly = mutant::active("look-without-durable");
-        let durable = if blindly {
-            later.ssn
-        } else {
-            durable_of(later)
-        };
+        let durable = law::proves(later.ssn, durable_of(later));
         if durable > last.ssn {
             self.durable = self.durable.max(durable);
             self.highest = self.highest.max(later.ssn);
@@ -49,7 +44,7 @@ impl Seen {
 /// Looks behind the break after `last`.
 pub(crate) fn behind(reader: &Reader<'_>, last: &Header) -> Seen {
     let mut seen = Seen::default();
-    if mutant::active("rot-is-end") {
+    if !law::looks_behind() {
         return seen;
     }
     follow_headers(reader, last, &mut seen);

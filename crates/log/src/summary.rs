@@ -2,8 +2,8 @@
 
 use crate::chain::Link;
 use crate::error::LogError;
+use crate::law;
 use loamfs_device::{Buffer, Device, IoKind, Read};
-use loamfs_format::mutant;
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SummaryError};
 use loamfs_format::superblock::{BLOCK_SIZE_MAX, Superblock};
@@ -118,7 +118,7 @@ impl Reader<'_> {
     pub(crate) fn continues(&self, header: &Header, next: &Header) -> bool {
         self.is_ours(next)
             && next.ssn == header.ssn.next()
-            && (next.previous == header.token || mutant::active("no-token"))
+            && law::follows(next.previous == header.token)
     }
 
     /// Bytes of a segment's body, as its records have it.

@@ -1,9 +1,10 @@
 //! Finding, choosing and alternating the superblock copies (H15; DESIGN.md section 7, rule 5).
 
 use crate::error::LogError;
+use crate::law;
 use loamfs_device::{Device, DeviceError, IoKind, Read, Write};
+use loamfs_format::Ssn;
 use loamfs_format::superblock::{self, CheckpointRef, PROBES, Superblock, SuperblockError};
-use loamfs_format::{Ssn, mutant};
 
 /// The copies found on a device.
 #[derive(Debug, Clone)]
@@ -187,11 +188,7 @@ pub fn write(
 ) -> Result<usize, LogError> {
     sb.checkpoint = checkpoint;
     let newest = usize::from(slots[0] < slots[1]);
-    let slot = if mutant::active("newest-slot") {
-        newest
-    } else {
-        1 - newest
-    };
+    let slot = law::slot_to_write(newest);
     write_slot(device, sb, slot)?;
     Ok(slot)
 }

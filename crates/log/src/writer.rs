@@ -1,6 +1,7 @@
 //! Where the log stands: sequence numbers, tokens, what is in flight and what is durable (rules 4, 5 and 8).
 
-use loamfs_format::{FragAddr, Ssn, Token, mutant};
+use crate::law;
+use loamfs_format::{FragAddr, Ssn, Token};
 use std::collections::VecDeque;
 
 /// A sealed segment whose durability is not known yet.
@@ -63,23 +64,13 @@ impl LogWriter {
 
     /// Highest `durable` in a durable summary.
     pub fn said(&self) -> Ssn {
-        if mutant::active("reuse-at-once") {
-            return self.tail.ssn;
-        }
-        if mutant::active("reuse-when-durable") {
-            return self.durable;
-        }
-        if mutant::active("reuse-when-said") {
-            return self
-                .flights
-                .back()
-                .map_or(self.said, |f| f.says)
-                .max(self.said);
-        }
-        if mutant::active("recovery-reuses-freed") {
-            return self.said.max(self.began);
-        }
-        self.said
+        law::freed_up_to(&law::Known {
+            tail: self.tail.ssn,
+            durable: self.durable,
+            flying: self.flights.back().map_or(self.said, |f| f.says),
+            said: self.said,
+            began: self.began,
+        })
     }
 
     /// Bytes sealed and not known durable.
@@ -107,15 +98,10 @@ impl LogWriter {
 
     /// What a flush issued now will make durable: the longest prefix whose writes have all completed.
     pub fn flushable(&self) -> Ssn {
-        if mutant::active("durable-not-prefix") {
-            let newest = self.flights.iter().rfind(|f| f.written);
-            return newest.map_or(self.durable, |f| f.ssn);
-        }
-        self.flights
-            .iter()
-            .take_while(|f| f.written)
-            .last()
-            .map_or(self.durable, |f| f.ssn)
+        let written = self.flights.iter().take_while(|f| f.written);
+        let prefix = written.last().map_or(self.durable, |f| f.ssn);
+        let newest = self.flights.iter().rfind(|f| f.written);
+        law::flushable(prefix, newest.map_or(self.durable, |f| f.ssn))
     }
 
     /// Notes that a flush has returned, before which [`LogWriter::flushable`] gave `prefix`.

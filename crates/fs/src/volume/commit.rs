@@ -3,9 +3,10 @@
 use super::{Sealer, Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
+use crate::law::{self, Failed};
 use crate::writeback::Unwritten;
+use loamfs_format::Ino;
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Ino, mutant};
 use loamfs_log::superblocks;
 use std::sync::PoisonError;
 
@@ -84,7 +85,7 @@ impl Volume {
     pub(crate) fn flush_device(&self) -> Result<(), Error> {
         let result = self.device.flush().map_err(Error::from);
         if let Err(error) = &result
-            && !mutant::active("flush-trusted-again")
+            && law::heeds(Failed::Flush)
         {
             self.core().access.fail_log(error);
         }
@@ -167,7 +168,7 @@ impl Sealer<'_> {
         let core = self.core();
         let undurable = core.log.undurable_bytes();
         let next = u64::from(core.geometry.segment_max);
-        let full = undurable + next > UNDURABLE_MAX && !mutant::active("undurable-unbounded");
+        let full = undurable + next > UNDURABLE_MAX && law::bounds_undurable();
         undurable > 0 && (wait == Wait::Durable || full)
     }
 
@@ -208,7 +209,7 @@ impl Sealer<'_> {
                 break;
             }
         }
-        if !mutant::active("superblock-early") {
+        if law::flushes_checkpoint() {
             self.flush()?;
         }
         self.name_checkpoint(end)
@@ -228,12 +229,12 @@ impl Sealer<'_> {
         };
         let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base)
             .map_err(Error::from)
-            .or_else(|error| match mutant::active("superblock-error-ignored") {
-                true => Ok(0),
-                false => Err(error),
+            .or_else(|error| match law::heeds(Failed::Superblock) {
+                true => Err(error),
+                false => Ok(0),
             })
             .and_then(|slot| {
-                if !mutant::active("superblock-unflushed") {
+                if law::flushes_superblock() {
                     self.flush_device()?;
                 }
                 Ok(slot)

@@ -6,7 +6,8 @@
 use super::Volume;
 use crate::blocks::Stop;
 use crate::error::Error;
-use loamfs_format::{Extent, FragAddr, GroupNo, mutant};
+use crate::law;
+use loamfs_format::{Extent, FragAddr, GroupNo};
 
 /// Freed ranges that are remembered for the device; of more only the oldest are, and [`Volume::trim`] finds the rest.
 const FREED_MAX: usize = 1 << 16;
@@ -130,7 +131,7 @@ impl Volume {
                 return Err(Stop::Load(absent));
             }
             let mut runs = core.space.free_runs(range);
-            if mutant::active("discard-held") {
+            if law::discards_held() {
                 let held = core.space.held().map(|(extent, _)| extent);
                 runs.extend(held.filter(|extent| extent.overlaps(range)));
             }

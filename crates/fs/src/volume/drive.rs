@@ -5,8 +5,9 @@ use super::Volume;
 use crate::blocks::{Damage, Fetch, Pins, Stop};
 use crate::core::Core;
 use crate::error::{Error, Needed};
+use crate::law;
 use crate::reader::fetch_into;
-use loamfs_format::{GroupNo, Ssn, mutant};
+use loamfs_format::{GroupNo, Ssn};
 
 /// How often an operation may be sent back.
 const ROUNDS_MAX: u32 = 100_000;
@@ -82,7 +83,7 @@ impl Volume {
             // A block that may have been freed and its place reused while it was read is read again, if the operation
             // asks for it again; any other that it asks for again is damaged (rule 13).
             let said = core.log.said();
-            damaged.retain(|damage| said < damage.asked || mutant::active("reuse-unsuspected"));
+            damaged.retain(|damage| law::is_damaged(said, damage.asked));
             core.blocks.damaged = std::mem::take(&mut damaged);
             let result = op(&mut core);
             damaged = std::mem::take(&mut core.blocks.damaged);
@@ -184,7 +185,7 @@ impl Volume {
 /// Nothing, but for tests: without the question of rule 13 whatever cannot be read is an error.
 fn unquestioned(damaged: &[Damage]) -> Result<(), Error> {
     match damaged.first() {
-        Some(damage) if mutant::active("mismatch-unquestioned") => Err(damage.error.clone()),
+        Some(damage) if !law::questions_mismatch() => Err(damage.error.clone()),
         _ => Ok(()),
     }
 }

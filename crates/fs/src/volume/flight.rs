@@ -8,8 +8,9 @@
 
 use super::{Sealer, Volume};
 use crate::error::Error;
+use crate::law::{self, Failed};
 use loamfs_device::{Device, IoKind, Write};
-use loamfs_format::{Geometry, mutant};
+use loamfs_format::Geometry;
 use loamfs_log::segment::Segment;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -187,7 +188,7 @@ impl Volume {
         }
         let mut core = self.core();
         match result {
-            Err(error) if !mutant::active("log-error-ignored") => {
+            Err(error) if law::heeds(Failed::Segment) => {
                 core.access.fail_log(&error);
                 Err(error)
             }

@@ -3,7 +3,8 @@
 use super::{Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
-use loamfs_format::{Ino, Ssn, mutant};
+use crate::law::{self, Failed};
+use loamfs_format::{Ino, Ssn};
 
 /// What an fsync waits for.
 struct Due {
@@ -42,7 +43,7 @@ impl Volume {
         let (mut more, shown) =
             sealer.commit_and(false, Wait::Durable, |core| due.is_shown(core, ino))?;
         unwritten.append(&mut more);
-        if mutant::active("home-error-unsaid") {
+        if !law::heeds(Failed::Fsync) {
             return Ok(());
         }
         let failed = unwritten.into_iter().find(|(failed, _)| *failed == ino);
@@ -63,11 +64,7 @@ impl Volume {
     /// What must happen before everything that was done to an inode is durable; `None` when it is.
     fn due(&self, ino: Ino) -> Result<Option<Due>, Error> {
         self.step(|core| {
-            let durable = if mutant::active("fsync-own") {
-                core.log.tail().ssn
-            } else {
-                core.log.durable()
-            };
+            let durable = law::durable_for_fsync(core.log.durable(), core.log.tail().ssn);
             let node = core.node(ino)?;
             let done = !node.dirty && node.homed().is_clean() && node.last <= durable;
             Ok((!done).then_some(Due {

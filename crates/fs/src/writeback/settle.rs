@@ -5,10 +5,10 @@ use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
+use crate::law::{self, Failed};
 use crate::volume::Volume;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;
-use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::{Extent, FragAddr, Pointer};
 
@@ -27,8 +27,7 @@ impl Core {
     pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
         let durable = self.log.durable();
         let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
-            (entry.ssn <= durable || mutant::active("settle-early"))
-                && (!self.writeback.settling.contains(home) || mutant::active("settle-overlaps"))
+            law::may_settle(entry.ssn, durable, self.writeback.settling.contains(home))
                 && !self.writeback.unsettled.contains(home)
         };
         let all = self.maps.lazy_map.iter().filter(due);
@@ -79,7 +78,7 @@ impl Core {
             .lazy_map
             .get(&home)
             .copied()
-            .filter(|e| e.image == image || mutant::active("settled-blindly"))
+            .filter(|e| law::settles(e.image == image))
         else {
             return Ok(());
         };
@@ -129,12 +128,12 @@ impl Volume {
             .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
             .collect();
         let results = self.device().write(&requests);
-        if !mutant::active("settled-unflushed") {
+        if law::flushes_settled() {
             self.flush_device()?;
         }
         for ((home, image, _), result) in due.units.iter().zip(results) {
             let result = match result {
-                Err(error) if !mutant::active("settle-error-ignored") => Err(error.into()),
+                Err(error) if law::heeds(Failed::Settling) => Err(error.into()),
                 _ => self.step(|core| core.settled(*home, *image)),
             };
             if let Err(error) = result {

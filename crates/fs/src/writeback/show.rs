@@ -5,9 +5,9 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
+use crate::law;
 use loamfs_format::inode::{Body, FileExtent};
 use loamfs_format::maps::{CrcRun, unit_crc};
-use loamfs_format::mutant;
 use loamfs_format::summary::Record;
 use loamfs_format::{Extent, Ino, Pointer};
 use std::collections::BTreeMap;
@@ -129,10 +129,7 @@ impl Core {
         for (block, extent) in &batch.homes {
             self.show_home(ino, *block, *extent)?;
         }
-        for home in freed {
-            if mutant::active("old-home-kept") || mutant::active("free-before-show") {
-                continue;
-            }
+        for home in freed.into_iter().filter(|_| law::frees_old_home()) {
             self.free_home(home);
         }
         if let Some(pointer) = small {
@@ -202,7 +199,7 @@ impl Core {
             return;
         };
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
-        if batch.landed || mutant::active("reuse-during-write") {
+        if law::gives_back(batch.landed) {
             self.release_unshown(&homes);
         } else {
             self.writeback.abandoned.insert(batch.id, homes);

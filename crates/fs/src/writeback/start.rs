@@ -5,9 +5,9 @@ use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
+use crate::law;
 use loamfs_device::Buffer;
 use loamfs_format::maps::unit_crc;
-use loamfs_format::mutant;
 use loamfs_format::{Extent, FragAddr, Ino};
 use loamfs_space::Found;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,14 +82,13 @@ impl Core {
         let next = images.get(most).map_or(last + 1, |(unit, _)| *unit);
         images.truncate(most);
         fresh.split_off(&next);
-        if mutant::active("overwrite-shown") && fresh.is_empty() {
+        if law::overwrites_shown() && fresh.is_empty() {
             return Ok(Started::Until(next, self.overwrite_homes(ino, &images)));
         }
         let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
-        let old = if mutant::active("free-before-show") {
-            self.old_homes(ino, &homes)?
-        } else {
-            Vec::new()
+        let old = match law::frees_before_show() {
+            true => self.old_homes(ino, &homes)?,
+            false => Vec::new(),
         };
         self.apply(|core| {
             old.into_iter().for_each(|home| core.free_home(home));
