@@ -7,10 +7,10 @@
 //! large.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,8 +129,11 @@ impl Target {
             Self::Stderr => write_now(io::stderr(), &[text, b"\n"].concat()),
             Self::File { file, path } => {
                 if is_full(file) {
-                    put_aside(path)?;
-                    *file = opened(path, OFlags::empty())?;
+                    match put_aside(file, path).and_then(|()| opened(path, OFlags::empty())) {
+                        Ok(fresh) => *file = fresh,
+                        // It may lie where this process cannot rename.
+                        Err(_) => file.set_len(0)?,
+                    }
                 }
                 write_now(file, &dated(text))
             }
@@ -150,7 +153,7 @@ impl SystemLog {
                 let path = self.fallback.as_ref().ok_or(error)?;
                 let mut file = opened(path, OFlags::NOFOLLOW)?;
                 if is_full(&file) {
-                    put_aside(path)?;
+                    put_aside(&file, path)?;
                     file = opened(path, OFlags::NOFOLLOW)?;
                 }
                 write_now(file, &dated(text))
@@ -186,8 +189,14 @@ fn is_full(file: &File) -> bool {
         .is_ok_and(|found| found.is_file() && found.len() >= FILE_MAX)
 }
 
-/// Gives a file of messages another name, so that the next ones go into a new one.
-fn put_aside(path: &Path) -> io::Result<()> {
+/// Gives a file of messages another name, so that the next ones go into a new one. The daemon and the process that unmounts
+/// for it share a log: the other one may have done so already.
+fn put_aside(file: &File, path: &Path) -> io::Result<()> {
+    let number = |found: fs::Metadata| (found.dev(), found.ino());
+    let named = std::fs::metadata(path).map(number);
+    if named.is_ok_and(|named| file.metadata().is_ok_and(|open| number(open) != named)) {
+        return Ok(());
+    }
     let mut aside = path.as_os_str().to_owned();
     aside.push(".old");
     std::fs::rename(path, aside)
@@ -490,6 +499,43 @@ mod tests {
         }
         assert!(place.fallback().len() < FILE_MAX as usize);
         assert!(place.0.path().join("fallback.old").exists());
+    }
+
+    #[test]
+    fn of_two_who_share_a_file_one_puts_it_aside() {
+        let place = Place::new();
+        let path = place.0.path().join("file");
+        let (one, other) = (Log::to(Target::Stderr), Log::to(Target::Stderr));
+        one.to_file(&path).unwrap();
+        other.to_file(&path).unwrap();
+        let mut full = opened(&path, OFlags::empty()).unwrap();
+        full.write_all(&vec![b'x'; FILE_MAX as usize]).unwrap();
+        one.sink().put(NOTICE, b"one");
+        other.sink().put(NOTICE, b"other");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().map(|line| &line[line.len() - 5..]).collect();
+        assert_eq!(lines, ["C one", "other"]);
+        let aside = std::fs::metadata(path.with_extension("old")).unwrap();
+        assert_eq!(aside.len(), FILE_MAX);
+    }
+
+    #[test]
+    fn a_large_file_that_cannot_be_put_aside_is_begun_anew() {
+        let place = Place::new();
+        let directory = place.0.path().join("gone");
+        std::fs::create_dir(&directory).unwrap();
+        let path = directory.join("file");
+        let log = Log::to(Target::Stderr);
+        log.to_file(&path).unwrap();
+        let written = File::open(&path).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        let message = vec![b'x'; 1 << 20];
+        for _ in 0..FILE_MAX / message.len() as u64 + 3 {
+            log.sink().put(NOTICE, &message);
+        }
+        assert_eq!(log.sink().lost, 0);
+        let len = written.metadata().unwrap().len();
+        assert!((1 << 20..FILE_MAX).contains(&len), "{len}");
     }
 
     #[test]
