@@ -72,6 +72,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/rot.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/copies.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/others.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/confined.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/owners.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/direct.sh $(LOAMFS)

@@ -18,7 +18,7 @@ strip --strip-unneeded $programs
 gzip -9n "$stage"/usr/share/man/man*/*.[18]
 doc=$stage/usr/share/doc/loamfs
 install -d "$doc"
-install -m 644 README.md docs/FORMAT.md "$doc"
+install -m 644 README.md SECURITY.md docs/FORMAT.md "$doc"
 gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
 cat >"$doc/copyright" <<END
 LoamFS may be used under the MIT licence or the Apache licence 2.0, at your choice.

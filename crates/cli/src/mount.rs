@@ -3,6 +3,7 @@
 
 pub mod again;
 mod cache;
+mod confine;
 pub mod control;
 pub mod daemon;
 mod desk;
@@ -20,6 +21,7 @@ pub mod spec;
 mod stale;
 mod stop;
 mod ticker;
+pub mod unmounter;
 mod writers;
 
 pub use holders::nobody_writes;

@@ -140,6 +140,12 @@ impl Report {
         Self(value)
     }
 
+    /// Adds what the daemon that serves it has given up.
+    pub fn of_daemon(mut self, confinement: Value) -> Self {
+        self.0["confinement"] = confinement;
+        self
+    }
+
     /// Reads what a daemon answered.
     pub fn from_json(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
@@ -172,6 +178,7 @@ impl Report {
                 words("/mountpoint"),
                 number("/daemon"),
             ));
+            lines.extend(self.confinement_line());
         }
         if value("/read_only") == Value::Bool(true) {
             lines.push("access    for reading only".to_owned());
@@ -234,6 +241,31 @@ impl Report {
         ]);
         lines.extend(self.request_lines());
         lines.join("\n")
+    }
+
+    /// What the daemon cannot do; nothing of an older one.
+    fn confinement_line(&self) -> Option<String> {
+        let confinement = self.0.get("confinement")?;
+        let holds = |field: &str| confinement[field] == Value::Bool(true);
+        if !holds("wanted") {
+            return Some("confined  no, as it was mounted with unconfined".to_owned());
+        }
+        let capabilities = confinement["capabilities"].as_str().unwrap_or("?");
+        let files = match confinement["files_written_below"].as_array() {
+            Some(places) => {
+                let places = places.iter().filter_map(Value::as_str);
+                format!("files below {}", places.collect::<Vec<_>>().join(" and "))
+            }
+            None => "any file".to_owned(),
+        };
+        let calls = match holds("system_calls_filtered") {
+            true => "few system calls",
+            false => "any system call",
+        };
+        Some(format!(
+            "confined  capabilities {capabilities}, {calls}, writes to {files}; oom_score_adj {}",
+            confinement["oom_score_adj"]
+        ))
     }
 
     /// The table of requests, a line a kind that was used.

@@ -23,12 +23,15 @@ pub use options::{BlockDevice, MountOptions};
 
 /// A mount and the connection that serves it. Dropping it detaches the mount
 /// if it is still there, so that a daemon that fails does not leave a dead one.
-#[derive(Debug)]
 pub struct Mounted {
     path: PathBuf,
     connection: Arc<OwnedFd>,
     entry: Option<MountEntry>,
+    detacher: Detacher,
 }
+
+/// Takes the mount on a path out of the tree, or says why it cannot.
+type Detacher = Box<dyn Fn(&Path) -> Result<(), String> + Send + Sync>;
 
 /// Mounts on `path`. As root by mount(2), else through fusermount3. The mount
 /// is there when this returns, but whoever uses it waits until it is served.
@@ -51,6 +54,7 @@ pub fn mount(path: &Path, options: &MountOptions) -> Result<Mounted, Error> {
         path,
         connection: Arc::new(connection),
         entry,
+        detacher: Box::new(|path| detach(path).map_err(|error| error.to_string())),
     })
 }
 
@@ -84,6 +88,22 @@ impl Mounted {
         )
     }
 
+    /// Has somebody else take the mount away, for a daemon that has given up what that takes.
+    #[must_use]
+    pub fn detached_by(
+        self,
+        detacher: impl Fn(&Path) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        let mut mounted = self;
+        mounted.detacher = Box::new(detacher);
+        mounted
+    }
+
+    /// Takes the mount out of the tree at once, as [`detach`] does.
+    pub(crate) fn detach(&self) -> Result<(), String> {
+        (self.detacher)(&self.path)
+    }
+
     /// Whether the mount is still there.
     #[must_use]
     pub fn is_mounted(&self) -> bool {
@@ -104,7 +124,7 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.is_mounted()
-            && let Err(error) = detach(&self.path)
+            && let Err(error) = self.detach()
         {
             tracing::warn!(%error, "a mount without a server is left behind");
         }

@@ -115,7 +115,7 @@ fn work(mut channel: Box<dyn Channel>, lane: &Lane, mounted: &Mounted) -> Result
     // never come until the mount is gone.
     if lane.refused()
         && mounted.is_mounted()
-        && let Err(error) = crate::detach(mounted.path())
+        && let Err(error) = mounted.detach()
     {
         tracing::error!(%error, "cannot get rid of a mount that could not be started");
     }

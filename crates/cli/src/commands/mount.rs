@@ -15,6 +15,7 @@ use crate::mount::log::Log;
 use crate::mount::options::{Fixed, Options};
 use crate::mount::promise::Promise;
 use crate::mount::spec::Spec;
+use crate::mount::unmounter::{self, Unmounter};
 use crate::mount::{again, daemon, guard, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::{note, print_lines};
@@ -33,7 +34,7 @@ use crate::text::shown_path;
 /// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing
 /// anyway), accept-loss (write to a volume of whose log rot took what was durable, and give that up), cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
-/// log=/FILE, allow_other (always on for root), plain (no fuseblk), nosuid, nodev, noexec, nosymfollow
+/// log=/FILE, allow_other (always on for root), plain (no fuseblk), unconfined (see below), nosuid, nodev, noexec, nosymfollow
 /// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
 /// here are ignored. The kernel checks permissions.
 ///
@@ -49,6 +50,10 @@ use crate::text::shown_path;
 /// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
 /// ro, rw, nosuid, nodev, noexec, nosymfollow, sync, dirsync and those for access times; it says which of the others the
 /// next mount changes.
+///
+/// The daemon gives up what serving the mount does not take: capabilities, other system calls, other files than those below
+/// the directories of its log and its socket, core dumps. So log= is best given a directory of its own. `loamfs info` shows
+/// what is in force. With unconfined it keeps all, should that get in your way; no remount changes it.
 ///
 /// FUSE gives no file system FICLONE, FIEMAP, FIFREEZE, swap files, and some more: the README, in
 /// /usr/share/doc/loamfs where a package was installed, has the list (What FUSE does not give).
@@ -66,6 +71,9 @@ pub struct MountArgs {
     /// The daemon that that one starts.
     #[arg(long, hide = true)]
     daemon: bool,
+    /// The process that unmounts for a daemon in the foreground.
+    #[arg(long, hide = true)]
+    unmounter: bool,
     /// Ignore unknown options.
     #[arg(long, hide = true)]
     sloppy: bool,
@@ -91,6 +99,7 @@ impl MountArgs {
             foreground: false,
             guard: false,
             daemon: false,
+            unmounter: false,
             sloppy,
             json: false,
             device,
@@ -121,8 +130,7 @@ impl MountArgs {
             change(&spec)?;
             return self.say(true);
         }
-        if !self.guard
-            && !self.daemon
+        if !self.is_part()
             && let Some(entry) = again::find(&spec)
         {
             again::show(&spec, &entry)?;
@@ -133,8 +141,11 @@ impl MountArgs {
             spawn::leave_session();
             return guard::run(&spec, &log, &self.daemon_arguments(&spec, "--daemon"));
         }
+        if self.unmounter {
+            return unmounter::run(&spec, &log).map(|()| 0);
+        }
         if self.daemon || self.foreground {
-            return daemon::run(&spec, &log).map(|()| 0);
+            return daemon::run(&spec, &log, self.start_unmounter(&spec)?).map(|()| 0);
         }
         match spawn::daemon(&self.daemon_arguments(&spec, "--guard"))? {
             spawn::Outcome::Ready(text) => {
@@ -145,6 +156,23 @@ impl MountArgs {
             }
             spawn::Outcome::Failed(code) => Ok(code),
         }
+    }
+
+    /// Whether this is one of the processes that a mount is made of.
+    fn is_part(&self) -> bool {
+        self.guard || self.daemon || self.unmounter
+    }
+
+    /// Who unmounts for the daemon that this process becomes.
+    fn start_unmounter(&self, spec: &Spec) -> Result<Unmounter, Failure> {
+        let started = match self.daemon {
+            true => Unmounter::guard(),
+            false => Unmounter::start(&self.daemon_arguments(spec, "--unmounter")),
+        };
+        started.map_err(|error| {
+            let text = format!("the process that unmounts cannot be started: {error}");
+            Failure::new(Kind::Io, text)
+        })
     }
 
     /// What there is to say of another view of a mount.

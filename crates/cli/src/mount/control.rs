@@ -251,10 +251,14 @@ fn make_directory() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Where a daemon logs without a system log, if that is a place of its user's.
+/// The directory of sockets and logs, if that is a place of its user's.
+pub fn own_directory() -> Option<PathBuf> {
+    make_directory().ok()
+}
+
+/// Where a daemon logs without a system log.
 pub fn log_file(name: &str) -> Option<PathBuf> {
-    let directory = make_directory().ok()?;
-    Some(directory.join(format!("{name}.log")))
+    Some(own_directory()?.join(format!("{name}.log")))
 }
 
 /// Below /tmp anybody could have made the directory, with a socket or a link to a file in it.

@@ -1,14 +1,17 @@
 //! The daemon: opens the volume, mounts it, serves it until it is unmounted, and closes it.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
 use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Ownership, Volume};
-use loamfs_fuse::{MountEntry, MountOptions, Mounted, Notifier, Session, find_mount};
+use loamfs_fuse::{BlockDevice, MountEntry, MountOptions, Mounted, Notifier, Session, find_mount};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
+use super::confine::Confinement;
 use super::control::{self, Server};
 use super::desk::Desk;
 use super::greeting::Greeting;
@@ -17,6 +20,7 @@ use super::promise::{Promise, Standing};
 use super::source::Source;
 use super::spec::Spec;
 use super::ticker::Ticker;
+use super::unmounter::{Unmounter, Wish};
 use super::writers::{self, Writers};
 use super::{cache, memory, spawn, stale, stop};
 use crate::adapter::{self, Adapter, Events, Reads};
@@ -80,7 +84,7 @@ impl Events for State {
 /// # Errors
 ///
 /// Why it could not be mounted, or not be closed.
-pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
+pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> {
     memory::set_up_allocator();
     // Lets the kernel give this process memory while it writes back for others. Threads inherit
     // it; only root may ask for it.
@@ -90,6 +94,8 @@ pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
     }
     stale::clear(&spec.device, &spec.mountpoint)?;
     let source = Source::open(&spec.device, &spec.options)?;
+    let mounter = Mounter::start(&source)?;
+    let confinement = Confinement::before_reading(&spec.options);
     let identity =
         Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
     let before = source.device.counters();
@@ -102,8 +108,9 @@ pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
         time: start.elapsed(),
         counters: source.device.counters() - before,
     };
-    let mounted = match mount(spec, &source) {
-        Ok(mounted) => mounted,
+    let unmounter = Arc::new(unmounter);
+    let mounted = match mounter.mount(spec) {
+        Ok(attached) => attached.detached_by(&unmounter),
         Err(failure) => {
             // What recovery wrote must not be left half way.
             if let Err(error) = volume.close() {
@@ -112,7 +119,16 @@ pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    serve(spec, log, source, volume, mounted, &opened)
+    serve(Serving {
+        spec,
+        log,
+        source,
+        volume,
+        attached: mounted,
+        opened: &opened,
+        unmounter,
+        confinement: Arc::new(confinement),
+    })
 }
 
 struct Opened {
@@ -161,12 +177,45 @@ fn open_as(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Error> {
     Volume::open(device, &options, Env::system()).map(Arc::new)
 }
 
-/// Mounts as fuseblk if the source allows it and the kernel agrees, else plainly.
-fn mount(spec: &Spec, source: &Source) -> Result<Attached, Failure> {
+/// The thread that mounts: the others have given up what that takes before there is anything to mount.
+struct Mounter {
+    ready: Sender<Spec>,
+    thread: JoinHandle<Option<Result<Attached, Failure>>>,
+}
+
+impl Mounter {
+    /// Starts it; it does nothing unless it is told to.
+    fn start(source: &Source) -> Result<Self, Failure> {
+        let (ready, told) = channel::<Spec>();
+        let (block, because) = (source.block_device(), source.plain_because.clone());
+        let thread = thread::Builder::new()
+            .name("mounter".into())
+            .spawn(move || Some(mount(&told.recv().ok()?, block, because)))
+            .map_err(|error| {
+                Failure::new(Kind::Io, format!("no thread can be started: {error}"))
+            })?;
+        Ok(Self { ready, thread })
+    }
+
+    /// Has it mount, and waits for its end.
+    fn mount(self, spec: &Spec) -> Result<Attached, Failure> {
+        // If it is gone, that is noticed below.
+        let _ = self.ready.send(spec.clone());
+        let mounted = self.thread.join().ok().flatten();
+        mounted.unwrap_or_else(|| Err(Failure::new(Kind::Io, "the thread that mounts panicked")))
+    }
+}
+
+/// Mounts as fuseblk if there is a block device and the kernel agrees, else plainly.
+fn mount(
+    spec: &Spec,
+    block_device: Option<BlockDevice>,
+    plain_because: Option<String>,
+) -> Result<Attached, Failure> {
     let failed = |error: loamfs_fuse::Error| Failure::new(Kind::Io, error.to_string());
     let mut options = mount_options(spec);
-    options.block_device = source.block_device();
-    let mut because = source.plain_because.clone();
+    options.block_device = block_device;
+    let mut because = plain_because;
     if options.block_device.is_some() {
         match loamfs_fuse::mount(&spec.mountpoint, &options) {
             Ok(mounted) => return Ok(Attached::new(mounted, None)),
@@ -197,6 +246,26 @@ impl Attached {
     }
 }
 
+impl Attached {
+    /// Has another process take the mount away, should this one fail.
+    fn detached_by(self, unmounter: &Arc<Unmounter>) -> Self {
+        let (unmounter, device) = (Arc::clone(unmounter), self.device());
+        let detach = move |_: &Path| {
+            let device = device.ok_or("the mount table does not have it")?;
+            unmounter.ask(Wish::Detach, device)
+        };
+        Self {
+            mounted: self.mounted.detached_by(detach),
+            ..self
+        }
+    }
+
+    /// Its device number.
+    fn device(&self) -> Option<(u32, u32)> {
+        self.entry.as_ref().map(|entry| entry.device)
+    }
+}
+
 /// The options of the mount itself, without a block device.
 pub fn mount_options(spec: &Spec) -> MountOptions {
     let options = &spec.options;
@@ -223,14 +292,29 @@ pub fn mount_options(spec: &Spec) -> MountOptions {
     }
 }
 
-fn serve(
-    spec: &Spec,
-    log: &Log,
+/// What a mount is served with.
+struct Serving<'a> {
+    spec: &'a Spec,
+    log: &'a Log,
     source: Source,
     volume: Arc<Volume>,
     attached: Attached,
-    opened: &Opened,
-) -> Result<(), Failure> {
+    opened: &'a Opened,
+    unmounter: Arc<Unmounter>,
+    confinement: Arc<Confinement>,
+}
+
+fn serve(serving: Serving<'_>) -> Result<(), Failure> {
+    let Serving {
+        spec,
+        log,
+        source,
+        volume,
+        attached,
+        opened,
+        unmounter,
+        confinement,
+    } = serving;
     let name = attached
         .entry
         .as_ref()
@@ -262,6 +346,7 @@ fn serve(
         identity: opened.identity.clone(),
         spec: spec.clone(),
         promise: Arc::clone(&promise),
+        confinement: Arc::clone(&confinement),
     });
     let server = attached.entry.as_ref().and_then(|entry| {
         let started = Server::start(entry, desk);
@@ -271,8 +356,8 @@ fn serve(
         started.ok()
     });
     stop::on_signal(
-        attached.mounted.path().to_owned(),
-        attached.entry.as_ref().map(|entry| entry.device),
+        unmounter,
+        attached.device(),
         spec.foreground,
         Arc::downgrade(&volume),
     )?;
@@ -286,6 +371,7 @@ fn serve(
     if let Some(threads) = spec.options.threads {
         session = session.workers(threads);
     }
+    confinement.before_serving();
     // The session owns the adapter, and that the volume: both are gone when it returns.
     let served = session.run(Arc::new(adapter), attached.mounted);
     writers.stop();

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use loamfs_format::Ino;
 use loamfs_fs::{OpenOptions, Volume};
 
+use super::confine::Confinement;
 use super::control::{Answers, Request, tell_progress};
 use super::options::Options;
 use super::promise::Standing;
@@ -25,6 +26,8 @@ pub struct Desk {
     pub spec: Spec,
     /// What it promises.
     pub promise: Arc<Standing>,
+    /// What the daemon has given up.
+    pub confinement: Arc<Confinement>,
 }
 
 impl Answers for Desk {
@@ -77,6 +80,7 @@ impl Desk {
     fn report(&self, volume: &Arc<Volume>) -> Result<String, String> {
         let (device, mountpoint) = (&self.spec.device, &self.spec.mountpoint);
         Report::new(volume, &self.identity, device, Some(mountpoint))
+            .of_daemon(self.confinement.to_json())
             .to_json()
             .map_err(|error| error.to_string())
     }

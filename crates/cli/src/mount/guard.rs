@@ -1,6 +1,9 @@
-//! The small process above a daemon: should that die, its mount goes, as no one else would clear it.
+//! The small process above a daemon: it unmounts when the daemon asks for it, and should that die, its mount goes, as no
+//! one else would clear it.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +13,7 @@ use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use super::log::Log;
 use super::spec::Spec;
-use super::{control, spawn, stale};
+use super::{control, spawn, stale, unmounter};
 use crate::failure::{Failure, Kind};
 use crate::mounts::{self, SUBTYPE};
 use crate::text::shown_path;
@@ -26,10 +29,13 @@ pub fn run(spec: &Spec, log: &Log, arguments: &[OsString]) -> Result<u8, Failure
         log.to_file(file)?;
     }
     let failed = |error| Failure::new(Kind::Io, format!("the daemon cannot be started: {error}"));
-    let mut child = spawn::own(arguments).spawn().map_err(failed)?;
+    let (ours, theirs) = UnixStream::pair().map_err(failed)?;
+    let started = spawn::own(arguments).stdin(OwnedFd::from(theirs)).spawn();
+    let mut child = started.map_err(failed)?;
     // Whoever waits for the daemon waits for the end of what it says.
     spawn::let_go_of_output();
     log.leave_stderr(control::log_file("guard").as_deref());
+    unmounter::serve(&ours);
     let status = child.wait().map_err(failed)?;
     if !status.success() {
         clear(spec, status);
@@ -38,7 +44,11 @@ pub fn run(spec: &Spec, log: &Log, arguments: &[OsString]) -> Result<u8, Failure
 }
 
 /// Signals that end a daemon are sent to this process too; it ends with the daemon.
-fn outlive_signals() -> Result<(), Failure> {
+///
+/// # Errors
+///
+/// If they cannot be handled.
+pub fn outlive_signals() -> Result<(), Failure> {
     let noted = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(&noted)).map_err(|error| {

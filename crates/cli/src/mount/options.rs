@@ -43,6 +43,8 @@ pub struct Options {
     pub allow_other: bool,
     /// No fuseblk and no loop device, even as root.
     pub plain: bool,
+    /// The daemon gives up nothing.
+    pub unconfined: bool,
     /// Tell the device at once what was freed, if anything is said of that.
     pub discard: Option<bool>,
     /// Everything belongs to this user, and to nobody else.
@@ -110,6 +112,7 @@ impl Options {
             ("gid", self.gid.map(number)),
             ("log", self.log.as_ref().map(log)),
             ("plain", self.plain.then(|| "true".to_owned())),
+            ("unconfined", self.unconfined.then(|| "true".to_owned())),
         ]
         .into_iter()
         .filter_map(|(name, value)| Some((name.to_owned(), value?)))
@@ -156,6 +159,7 @@ impl Options {
             ("nodiratime", None) => self.atime().directories = false,
             ("allow_other", None) => self.allow_other = true,
             ("plain", None) => self.plain = true,
+            ("unconfined", None) => self.unconfined = true,
             ("discard", None) => self.discard = Some(true),
             ("nodiscard", None) => self.discard = Some(false),
             ("uid", Some(value)) => self.uid = Some(number_of(value, "uid")?),

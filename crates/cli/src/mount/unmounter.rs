@@ -1,0 +1,234 @@
+//! The process that takes a mount out of the tree, since its daemon has given up what that takes ([`super::confine`]).
+//!
+//! It is told by lines, and answers each with one: `done`, or why not. In the background it is the daemon's guard, at the
+//! other end of the daemon's standard input, else a child of the daemon's. It ends with the daemon.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Mutex, PoisonError};
+
+use loamfs_fuse::{MountEntry, detach, unmount};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::mount::UnmountFlags;
+use rustix::process::geteuid;
+use rustix::stdio::stdin;
+
+use super::log::Log;
+use super::spec::Spec;
+use super::{guard, spawn};
+use crate::failure::{Failure, Kind};
+use crate::mounts;
+use crate::text::shown_path;
+
+/// What it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// The end of the mount, wherever it is seen: who uses it is cut off.
+    End,
+    /// To take it out of the tree; it ends when nobody uses it any more.
+    Detach,
+}
+
+impl Wish {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::End => "end",
+            Self::Detach => "detach",
+        }
+    }
+}
+
+/// The daemon's way to that process.
+pub struct Unmounter(Mutex<BufReader<UnixStream>>);
+
+impl Unmounter {
+    /// The guard of a daemon in the background.
+    ///
+    /// # Errors
+    ///
+    /// If standard input cannot be had.
+    pub fn guard() -> io::Result<Self> {
+        Ok(Self::at(standard_input()?))
+    }
+
+    /// A child of this process, with these arguments.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn start(arguments: &[OsString]) -> io::Result<Self> {
+        let (ours, theirs) = UnixStream::pair()?;
+        // Whoever waits for the end of what the daemon says does not wait for this one.
+        spawn::own(arguments)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Self::at(ours))
+    }
+
+    fn at(stream: UnixStream) -> Self {
+        Self(Mutex::new(BufReader::new(stream)))
+    }
+
+    /// Has it take away the mount of this device number.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot, or that it is gone.
+    pub fn ask(&self, wish: Wish, device: (u32, u32)) -> Result<(), String> {
+        let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (major, minor) = device;
+        let line = format!("{} {major}:{minor}\n", wish.word());
+        let mut answer = String::new();
+        let answered = reader
+            .get_mut()
+            .write_all(line.as_bytes())
+            .and_then(|()| reader.read_line(&mut answer));
+        match (answered, answer.trim_end()) {
+            (Ok(_), "done") => Ok(()),
+            (Ok(length), words) if length > 0 => Err(words.to_owned()),
+            _ => Err("the process that unmounts is gone".to_owned()),
+        }
+    }
+}
+
+/// Does what the daemon at the other end asks for, until that ends.
+pub fn serve(stream: &UnixStream) {
+    for line in BufReader::new(stream).lines().map_while(Result::ok) {
+        let answer = match parse(&line) {
+            Some((Wish::End, device)) => end(&views(device)),
+            Some((Wish::Detach, device)) => {
+                views(device).iter().try_for_each(|view| detached(view))
+            }
+            None => Err("that is not a wish".to_owned()),
+        };
+        let mut stream = stream;
+        // The daemon may have ended by it.
+        let _ = match answer {
+            Ok(()) => writeln!(stream, "done"),
+            Err(words) => writeln!(stream, "{}", words.replace('\n', " ")),
+        };
+    }
+}
+
+/// As [`serve`], for the daemon at the other end of standard input.
+///
+/// # Errors
+///
+/// If that cannot be had.
+pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
+    guard::outlive_signals()?;
+    if let Some(file) = &spec.options.log {
+        log.to_file(file)?;
+    }
+    let parent = standard_input();
+    serve(&parent.map_err(|error| Failure::new(Kind::Io, error.to_string()))?);
+    Ok(())
+}
+
+/// Standard input, where the other process is. No program that is started from here inherits this descriptor.
+fn standard_input() -> io::Result<UnixStream> {
+    Ok(UnixStream::from(fcntl_dupfd_cloexec(stdin(), 3)?))
+}
+
+fn parse(line: &str) -> Option<(Wish, (u32, u32))> {
+    let (word, numbers) = line.split_once(' ')?;
+    let wish = [Wish::End, Wish::Detach]
+        .into_iter()
+        .find(|wish| wish.word() == word)?;
+    let (major, minor) = numbers.split_once(':')?;
+    Some((wish, (major.parse().ok()?, minor.parse().ok()?)))
+}
+
+/// Where the mount is seen. Nothing but mounts of LoamFS is ever taken away.
+fn views(device: (u32, u32)) -> Vec<PathBuf> {
+    let is_it = |entry: &MountEntry| entry.device == device;
+    let views = mounts::ours().into_iter().filter(is_it);
+    views.map(|entry| entry.path).collect()
+}
+
+fn detached(view: &Path) -> Result<(), String> {
+    detach(view).map_err(|error| error.to_string())
+}
+
+/// Unmounts; if files are still open, writes everything out and cuts them off, because whoever wants it will not wait.
+fn end(views: &[PathBuf]) -> Result<(), String> {
+    let Some((last, others)) = views.split_last() else {
+        return Err("it is not in the mount table".to_owned());
+    };
+    // Who uses a view that is taken out of the tree keeps the whole mount alive.
+    let in_use = others.iter().filter(|view| !leave(view)).count() > 0;
+    if !in_use && unmount(last).is_ok() {
+        return Ok(());
+    }
+    tracing::warn!("{} is in use; cutting off who uses it", shown_path(last));
+    // Brings dirty pages of mapped files to the daemon while it still listens.
+    if let Ok(directory) = File::open(last)
+        && let Err(error) = rustix::fs::syncfs(&directory)
+    {
+        tracing::warn!("cannot sync before the end: {error}");
+    }
+    if !geteuid().is_root() {
+        return cut_off(last);
+    }
+    // FORCE ends the connection although files are open, DETACH the mount.
+    let flags = UnmountFlags::NOFOLLOW | UnmountFlags::FORCE | UnmountFlags::DETACH;
+    rustix::mount::unmount(last, flags).map_err(|error| error.to_string())
+}
+
+/// Takes a view away that is not the last one. Returns whether nobody uses it any more.
+fn leave(view: &Path) -> bool {
+    if unmount(view).is_ok() {
+        return true;
+    }
+    if let Err(error) = detach(view) {
+        tracing::warn!("{error}");
+    }
+    false
+}
+
+/// What root does with FORCE an ordinary user does through the control file system.
+fn cut_off(mountpoint: &Path) -> Result<(), String> {
+    let entry = mounts::ours()
+        .into_iter()
+        .rfind(|entry| entry.path == mountpoint);
+    detach(mountpoint).map_err(|error| error.to_string())?;
+    let (_, minor) = entry.ok_or("it is not in the mount table")?.device;
+    let abort = format!("/sys/fs/fuse/connections/{minor}/abort");
+    fs::write(&abort, "1").map_err(|error| format!("{abort}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wishes_are_read_as_they_were_written() {
+        assert_eq!(parse("end 7:12"), Some((Wish::End, (7, 12))));
+        assert_eq!(parse("detach 0:50"), Some((Wish::Detach, (0, 50))));
+        for line in ["", "end", "end 7", "end x:1", "leave 7:1"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_mounted_cannot_be_ended_and_the_end_of_the_other_is_noticed() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let server = std::thread::spawn(move || serve(&theirs));
+        let unmounter = Unmounter::at(ours);
+        // No device has that number.
+        let said = unmounter.ask(Wish::End, (0, u32::MAX)).unwrap_err();
+        assert_eq!(said, "it is not in the mount table");
+        drop(unmounter);
+        server.join().unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let said = Unmounter::at(ours).ask(Wish::End, (0, 1)).unwrap_err();
+        assert_eq!(said, "the process that unmounts is gone");
+    }
+}
