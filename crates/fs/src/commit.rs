@@ -212,76 +212,17 @@ impl Core {
     ) -> Result<Header, Stop> {
         let ssn = seal.ssn;
         if kind == SegmentKind::Checkpoint {
-            // What was held back before this segment; its own frees are in its own records (rule 9).
-            let held: Vec<Record> = self
-                .space
-                .held()
-                .map(|(extent, wait)| Record::Held(extent, wait))
-                .collect();
-            seal.records.extend(held);
-            for (tree, root) in self.maps.roots() {
-                seal.records.push(Record::Root(tree.kind, root));
-            }
+            self.describe_maps(seal);
         }
         seal.records.append(&mut self.pending.take_records());
         let roles = self.space.take_role_changes();
         for (group, role) in roles.into_iter().filter(|_| law::says_roles()) {
             seal.records.push(Record::Role(group, role));
         }
-        for extent in placement.summary.iter().chain([&placement.next]) {
-            let logical = if *extent == placement.next {
-                ssn.next().0
-            } else {
-                ssn.0
-            };
-            // The summary's first unit is the predecessor's allocation.
-            let rest = if extent.start == tail.next {
-                let unit = self.geometry.unit_frags();
-                Extent::new(FragAddr(extent.start.0 + unit), extent.frags - unit)
-            } else {
-                *extent
-            };
-            if rest.frags > 0 {
-                seal.records.push(Record::Allocate(Allocation {
-                    extent: rest,
-                    kind: BlockKind::Summary,
-                    level: 0,
-                    ino: Ino(0),
-                    generation: 0,
-                    version: 0,
-                    logical,
-                    stored: 0,
-                    checksum: 0,
-                    in_body: false,
-                }));
-            }
-        }
-        for record in &seal.records {
-            if let Record::Allocate(a) = record
-                && a.kind != BlockKind::Homed
-            {
-                let owner = Owner {
-                    kind: a.kind,
-                    level: a.level,
-                    ino: a.ino,
-                    logical: a.logical,
-                };
-                self.space.show(a.extent, owner)?;
-            }
-        }
-        for extent in std::mem::take(&mut self.blocks.frees) {
-            seal.records.push(Record::Free(extent));
-            self.space.free(extent, ssn)?;
-        }
-        let mut retired = Vec::new();
-        if kind == SegmentKind::Checkpoint {
-            retired.append(&mut self.blocks.retires);
-            retired.append(&mut self.checkpoints.take_summaries());
-        }
-        for extent in retired {
-            seal.records.push(Record::Retire(extent));
-            self.space.retire(extent, ssn)?;
-        }
+        seal.records
+            .extend(own_ranges(tail, placement, ssn, self.geometry.unit_frags()));
+        self.show_allocations(&seal.records)?;
+        self.describe_frees(seal, kind)?;
         Ok(Header {
             uuid: self.sb.uuid,
             ssn,
@@ -300,6 +241,53 @@ impl Core {
             records_checksum: 0,
             code: [0; 16],
         })
+    }
+
+    /// What was held back before a checkpoint, whose own frees are in its own records (rule 9), and the roots.
+    fn describe_maps(&mut self, seal: &mut Seal) {
+        let held = self.space.held();
+        seal.records
+            .extend(held.map(|(extent, wait)| Record::Held(extent, wait)));
+        for (tree, root) in self.maps.roots() {
+            seal.records.push(Record::Root(tree.kind, root));
+        }
+    }
+
+    /// What a segment allocates is taken from now on; homes were when they were shown.
+    fn show_allocations(&mut self, records: &[Record]) -> Result<(), Stop> {
+        for record in records {
+            if let Record::Allocate(a) = record
+                && a.kind != BlockKind::Homed
+            {
+                let owner = Owner {
+                    kind: a.kind,
+                    level: a.level,
+                    ino: a.ino,
+                    logical: a.logical,
+                };
+                self.space.show(a.extent, owner)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a segment frees, and what a checkpoint retires, is held back from now on (rule 5).
+    fn describe_frees(&mut self, seal: &mut Seal, kind: SegmentKind) -> Result<(), Stop> {
+        let ssn = seal.ssn;
+        for extent in std::mem::take(&mut self.blocks.frees) {
+            seal.records.push(Record::Free(extent));
+            self.space.free(extent, ssn)?;
+        }
+        let mut retired = Vec::new();
+        if kind == SegmentKind::Checkpoint {
+            retired.append(&mut self.blocks.retires);
+            retired.append(&mut self.checkpoints.take_summaries());
+        }
+        for extent in retired {
+            seal.records.push(Record::Retire(extent));
+            self.space.retire(extent, ssn)?;
+        }
+        Ok(())
     }
 
     fn after_seal(&mut self, header: &Header, placement: &Placement, segment: &Segment) {
@@ -378,6 +366,36 @@ impl Core {
         let most = u64::from(g.checkpoint_nodes_max).max(64);
         self.checkpoints.is_chain_long(g) || self.checkpoint_nodes(|nodes| nodes < most) >= most
     }
+}
+
+/// The log's own ranges: the rest of a segment's summary, and the beginning of the next one's.
+fn own_ranges(tail: &Tail, placement: &Placement, ssn: Ssn, unit: u64) -> Vec<Record> {
+    let ranges = placement.summary.iter().chain([&placement.next]);
+    let rest = |extent: &Extent| {
+        let logical = match *extent == placement.next {
+            true => ssn.next().0,
+            false => ssn.0,
+        };
+        // The summary's first unit is the predecessor's allocation.
+        let rest = match extent.start == tail.next {
+            true => Extent::new(FragAddr(extent.start.0 + unit), extent.frags - unit),
+            false => *extent,
+        };
+        let record = Record::Allocate(Allocation {
+            extent: rest,
+            kind: BlockKind::Summary,
+            level: 0,
+            ino: Ino(0),
+            generation: 0,
+            version: 0,
+            logical,
+            stored: 0,
+            checksum: 0,
+            in_body: false,
+        });
+        (rest.frags > 0).then_some(record)
+    };
+    ranges.filter_map(rest).collect()
 }
 
 /// The five maps, for those who walk them all.

@@ -20,7 +20,7 @@ use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::summary::Record;
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ino, Pointer, Ssn};
+use loamfs_format::{Extent, Geometry, GroupNo, Ino, Pointer, Ssn};
 use loamfs_log::loss::Loss;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
@@ -199,19 +199,11 @@ impl Core {
 
     /// Frees a home with the next segment, and with it the images of its units (rule 7, revoke).
     pub fn free_home(&mut self, extent: Extent) {
-        let homes: Vec<FragAddr> = self
-            .maps
-            .lazy_map
-            .range(extent.start..extent.end())
-            .map(|(home, _)| *home)
-            .collect();
-        for home in &homes {
-            if let Some(entry) = self.maps.lazy_map.remove(home) {
-                self.maps.lazy_dirty.insert(*home);
-                self.free(Extent::new(entry.image, self.geometry.unit_frags()));
-            }
+        let images = self.maps.revoke(extent);
+        for image in &images {
+            self.free(Extent::new(*image, self.geometry.unit_frags()));
         }
-        if !homes.is_empty() && law::revokes() {
+        if !images.is_empty() && law::revokes() {
             self.pending.say(Record::Revoke(extent));
         }
         self.free(extent);

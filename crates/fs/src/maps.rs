@@ -11,7 +11,7 @@ use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS};
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::{Page, TreeRoot};
-use loamfs_format::{BlockKind, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::{ChunkValue, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -80,6 +80,18 @@ pub(crate) struct Maps {
 pub(crate) type Chunk = (u64, Option<[u8; CHUNK_BYTES]>);
 
 impl Maps {
+    /// Forgets the images of the units whose homes are in a range (rule 7); returns where they are.
+    pub fn revoke(&mut self, range: Extent) -> Vec<FragAddr> {
+        let homes = self.lazy_map.range(range.start..range.end());
+        let homes: Vec<FragAddr> = homes.map(|(home, _)| *home).collect();
+        let mut images = Vec::with_capacity(homes.len());
+        for home in homes {
+            images.extend(self.lazy_map.remove(&home).map(|entry| entry.image));
+            self.lazy_dirty.insert(home);
+        }
+        images
+    }
+
     /// The five trees with their roots.
     pub fn roots(&self) -> [(Tree, TreeRoot); 5] {
         [

@@ -23,7 +23,7 @@ use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
-use loamfs_format::summary::{Record, SegmentKind};
+use loamfs_format::summary::{Allocation, Record, SegmentKind};
 use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
@@ -308,23 +308,26 @@ impl Core {
         }
     }
 
+    fn replay_allocation(&mut self, ssn: Ssn, a: &Allocation) -> Result<(), Error> {
+        self.check_extent(a.extent)?;
+        let owner = Owner {
+            kind: a.kind,
+            level: a.level,
+            ino: a.ino,
+            logical: a.logical,
+        };
+        let allocated = self.space.replay_allocate(a.extent, owner);
+        self.counted(allocated)?;
+        self.maps.doubt.clear(a.extent);
+        if a.kind == BlockKind::Summary && a.logical == ssn.0 {
+            self.checkpoints.note_summary(a.extent);
+        }
+        Ok(())
+    }
+
     fn replay_record(&mut self, ssn: Ssn, record: &Record) -> Result<(), Error> {
         match record {
-            Record::Allocate(a) => {
-                self.check_extent(a.extent)?;
-                let owner = Owner {
-                    kind: a.kind,
-                    level: a.level,
-                    ino: a.ino,
-                    logical: a.logical,
-                };
-                let allocated = self.space.replay_allocate(a.extent, owner);
-                self.counted(allocated)?;
-                self.maps.doubt.clear(a.extent);
-                if a.kind == BlockKind::Summary && a.logical == ssn.0 {
-                    self.checkpoints.note_summary(a.extent);
-                }
-            }
+            Record::Allocate(a) => self.replay_allocation(ssn, a)?,
             Record::Free(extent) => {
                 self.check_extent(*extent)?;
                 let freed = self.space.replay_free(*extent, Wait::Durable(ssn));
@@ -348,16 +351,7 @@ impl Core {
             }
             Record::Revoke(extent) => {
                 self.maps.doubt.clear(*extent);
-                let homes: Vec<FragAddr> = self
-                    .maps
-                    .lazy_map
-                    .range(extent.start..extent.end())
-                    .map(|(home, _)| *home)
-                    .collect();
-                for home in homes {
-                    self.maps.lazy_map.remove(&home);
-                    self.maps.lazy_dirty.insert(home);
-                }
+                self.maps.revoke(*extent);
             }
             Record::Settled { home, image } => {
                 let unit = self.geometry.unit_frags();

@@ -1,4 +1,6 @@
+use super::rename::CLIMB_STEP;
 use super::*;
+use crate::ROOT_INO;
 use crate::{Env, MkfsOptions, OpenOptions, RenameFlags, Volume, mkfs};
 use loamfs_device::{Device, MemoryDevice};
 use std::sync::Arc;
