@@ -1,4 +1,8 @@
-//! Plain bits in 64-bit words.
+//! Bitmaps in memory: plain bits in 64-bit words here; a group's, with the tree over its free runs, below.
+
+pub(crate) mod group_map;
+pub(crate) mod max_tree;
+mod summary_tree;
 
 use std::ops::Range;
 

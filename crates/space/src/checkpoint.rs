@@ -5,8 +5,8 @@
 //! [`Space::held`], then [`Space::checkpoint_done`], and only then what the checkpoint itself allocates and frees,
 //! since its own maps leave that out.
 
+use crate::bitmap::group_map::empty_chunk;
 use crate::error::SpaceError;
-use crate::group::empty_chunk;
 use crate::owners::Owner;
 use crate::space::{Space, State};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
@@ -41,12 +41,9 @@ impl Space {
     /// # Errors
     /// [`SpaceError::NotLoaded`] naming a group of the chunk whose bitmap is not there.
     pub fn chunk_value(&self, key: u64) -> Result<ChunkValue, SpaceError> {
-        let first = key.saturating_mul(CHUNK_FRAGS);
-        let end = first
-            .saturating_add(CHUNK_FRAGS)
-            .min(self.geometry.total_frags);
+        let Range { start: first, end } = self.layout.frags_of(key..key.saturating_add(1));
         let mut bits = empty_chunk();
-        for (index, range, piece) in self.pieces(first..end) {
+        for (index, range, piece) in self.layout.parts(first..end) {
             match &self.groups[index].state {
                 State::Absent => {
                     return Err(SpaceError::NotLoaded {
@@ -57,7 +54,7 @@ impl Space {
                 State::Loaded(map) => map.export(range, piece.start.0 - first, &mut bits),
             }
         }
-        for reserved in &self.reserved {
+        for reserved in self.layout.reserved() {
             let (from, to) = (reserved.start.0.max(first), reserved.end().0.min(end));
             if from < to {
                 bits.set(from - first..to - first);
@@ -67,7 +64,7 @@ impl Space {
         for (range, ()) in self.unshown.overlapping(first..end).filter(|_| left_out) {
             bits.clear(range.start.max(first) - first..range.end.min(end) - first);
         }
-        for place in &self.unmapped {
+        for place in self.layout.unmapped() {
             let (from, to) = (place.start.0.max(first), place.end().0.min(end));
             if from < to {
                 bits.clear(from - first..to - first);
@@ -98,17 +95,15 @@ impl Space {
                 continue;
             }
             let group = self
-                .geometry
+                .layout
+                .geometry()
                 .group_of(FragAddr(key.saturating_mul(CHUNK_FRAGS)));
-            let chunks = self.chunk_keys(group);
+            let chunks = self.layout.chunk_keys(group);
             let before = (chunks.start..key).rev().take_while(|key| is_clear(*key));
             let behind = (key + 1..chunks.end).take_while(|key| is_clear(*key));
             runs.push(before.last().unwrap_or(key)..behind.last().unwrap_or(key) + 1);
         }
-        let addresses = |keys: Range<u64>| {
-            let end = keys.end.saturating_mul(CHUNK_FRAGS);
-            keys.start.saturating_mul(CHUNK_FRAGS)..end.min(self.geometry.total_frags)
-        };
+        let addresses = |keys| self.layout.frags_of(keys);
         Ok(runs.into_iter().map(addresses).collect())
     }
 
@@ -121,23 +116,20 @@ impl Space {
         let mut absent = BTreeSet::new();
         for number in self.pending.clone() {
             if matches!(self.groups[number as usize].state, State::Empty) {
-                self.materialise(number as usize, self.pristine_bits(number as usize))?;
+                self.materialise(number as usize, self.layout.pristine_bits(number as usize))?;
             } else {
                 absent.insert(number);
             }
         }
-        if self.geometry.group_frags < CHUNK_FRAGS {
+        if self.layout.geometry().group_frags < CHUNK_FRAGS {
             let waiting: Vec<u64> = absent
                 .iter()
-                .flat_map(|&number| self.chunk_keys(GroupNo(number)))
+                .flat_map(|&number| self.layout.chunk_keys(GroupNo(number)))
                 .collect();
             for &key in self.dirty_chunks.iter().chain(&waiting) {
-                let first = key.saturating_mul(CHUNK_FRAGS);
-                let end = first
-                    .saturating_add(CHUNK_FRAGS)
-                    .min(self.geometry.total_frags);
                 absent.extend(
-                    self.pieces(first..end)
+                    self.layout
+                        .parts(self.layout.frags_of(key..key.saturating_add(1)))
                         .map(|(index, _, _)| index as u32)
                         .filter(|&number| !self.is_loaded(GroupNo(number))),
                 );
@@ -157,7 +149,7 @@ impl Space {
                 let used = desc
                     .used
                     .saturating_sub(self.groups[number as usize].unshown)
-                    .saturating_sub(self.unmapped_in(number as usize));
+                    .saturating_sub(self.layout.unmapped_in(number as usize));
                 (group, GroupDesc { used, ..desc })
             })
             .collect()
@@ -193,7 +185,7 @@ impl Space {
 
     /// Fragments of an extent that are in use and not held back; those of bitmaps that are not in memory may be.
     pub fn live_frags(&self, extent: Extent) -> u64 {
-        let Ok(range) = self.on_volume(extent) else {
+        let Ok(range) = self.layout.on_volume(extent) else {
             return 0;
         };
         let used =
@@ -202,7 +194,7 @@ impl Space {
                 State::Empty => 0,
                 State::Loaded(map) => map.used_in(bits),
             };
-        let used: u64 = self.pieces(range.clone()).map(used).sum();
+        let used: u64 = self.layout.parts(range.clone()).map(used).sum();
         let held = self.held.overlapping(range.clone());
         let held = held.map(|(held, _)| held.end.min(range.end) - held.start.max(range.start));
         used.saturating_sub(held.sum())
@@ -211,10 +203,13 @@ impl Space {
     /// A fragment's bit in memory, if the bitmap of its group is known.
     pub fn is_set(&self, addr: FragAddr) -> Option<bool> {
         let extent = Extent::new(addr, 1);
-        let (index, bits, _) = self.pieces(self.on_volume(extent).ok()?).next()?;
+        let (index, bits, _) = self
+            .layout
+            .parts(self.layout.on_volume(extent).ok()?)
+            .next()?;
         match &self.groups[index].state {
             State::Absent => None,
-            State::Empty => Some(self.is_reserved(extent)),
+            State::Empty => Some(self.layout.is_reserved(extent)),
             State::Loaded(map) => Some(!map.is_clear(bits)),
         }
     }

@@ -1,7 +1,7 @@
 //! Homes for the blocks of large files (H9, H19): long extents near the directory's anchor group.
 
+use crate::bitmap::max_tree::MaxTree;
 use crate::find_log::{Found, hopes_from};
-use crate::max_tree::MaxTree;
 use crate::space::{Space, State};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
@@ -29,8 +29,8 @@ impl Space {
     /// to `anchor` that has, or may have, a run of the wanted length, and of a mebibyte while half of the groups are
     /// free, or is free itself; the largest run.
     pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> Found {
-        let block = self.geometry.block_frags();
-        let want = blocks.clamp(1, self.geometry.total_frags / block + 1) * block;
+        let block = self.layout.geometry().block_frags();
+        let want = blocks.clamp(1, self.layout.geometry().total_frags / block + 1) * block;
         let found = match self.continue_at(goal, want) {
             Some(found) => found,
             None => self.find_hole(want, goal, anchor),
@@ -58,7 +58,7 @@ impl Space {
     /// Looks for a hole of at least `least` fragments, if there is one.
     fn find_other_hole(&mut self, want: u64, least: u64, goal: FragAddr, anchor: GroupNo) -> Found {
         let anchor = (anchor.0 as usize).min(self.groups.len().saturating_sub(1));
-        let cap = want.max(least).min(self.geometry.group_frags) as u32;
+        let cap = want.max(least).min(self.layout.geometry().group_frags) as u32;
         while let Some((source, index)) = self.nearest_source(anchor, cap) {
             match source {
                 Source::Loaded => return self.data_run_in(index, goal, cap.into(), want),
@@ -82,19 +82,19 @@ impl Space {
     /// seeks than in transfer, and what is written together lies apart.
     fn least_hole(&self) -> u64 {
         let plenty = self.free_groups() > self.groups.len() as u64 / 2;
-        let worth = WORTH_A_SEEK / u64::from(self.geometry.fragment_size);
+        let worth = WORTH_A_SEEK / u64::from(self.layout.geometry().fragment_size);
         if plenty {
-            worth.min(self.geometry.group_frags / HOLES)
+            worth.min(self.layout.geometry().group_frags / HOLES)
         } else {
             0
         }
     }
 
     fn continue_at(&mut self, goal: FragAddr, want: u64) -> Option<Found> {
-        if goal.0 == 0 || goal.0 >= self.geometry.total_frags {
+        if goal.0 == 0 || goal.0 >= self.layout.geometry().total_frags {
             return None;
         }
-        let index = self.index_near(goal);
+        let index = self.layout.index_near(goal);
         if self.closed.contains(&index) {
             return None;
         }
@@ -141,14 +141,14 @@ impl Space {
 
     /// The first run of at least `least` fragments of a loaded data group; behind `goal` if that is in the group.
     fn data_run_in(&mut self, index: usize, goal: FragAddr, least: u64, want: u64) -> Found {
-        let start = (index as u64) << self.shift;
+        let start = self.layout.start(index);
         let State::Loaded(map) = &self.groups[index].state else {
             return Found::Full;
         };
         let from = goal
             .0
             .checked_sub(start)
-            .filter(|&from| from < self.geometry.group_frags);
+            .filter(|&from| from < self.layout.geometry().group_frags);
         let at = from
             .and_then(|from| map.find(from, least))
             .or_else(|| map.find(0, least));
@@ -164,15 +164,20 @@ impl Space {
     /// Free whole blocks from `at` on, across the borders of data groups, and into free groups, which are claimed.
     fn data_run(&mut self, at: FragAddr, max: u64) -> u64 {
         let mut found = 0;
-        while found < max && at.0 + found < self.geometry.total_frags {
+        while found < max && at.0 + found < self.layout.geometry().total_frags {
             let here = at.0 + found;
-            let index = (here >> self.shift) as usize;
-            let from = here & (self.geometry.group_frags - 1);
+            let index = self.layout.index(here);
+            let from = self.layout.position(here);
             if self.groups[index].role == Role::Free {
-                let block = self.geometry.block_frags();
+                let block = self.layout.geometry().block_frags();
                 let free = from.is_multiple_of(block)
-                    && self.geometry.group_extent(GroupNo(index as u32)).frags >= from + block
-                    && !self.is_reserved(Extent::new(FragAddr(here), block));
+                    && self
+                        .layout
+                        .geometry()
+                        .group_extent(GroupNo(index as u32))
+                        .frags
+                        >= from + block
+                    && !self.layout.is_reserved(Extent::new(FragAddr(here), block));
                 if !free || !self.data_may_claim() || !self.claim(index, Role::Data) {
                     break;
                 }
@@ -185,7 +190,7 @@ impl Space {
             }
             let run = map.run(from, max - found);
             found += run;
-            if run == 0 || (here + run) >> self.shift == index as u64 {
+            if run == 0 || self.layout.index(here + run) == index {
                 break;
             }
         }
@@ -194,7 +199,7 @@ impl Space {
 
     /// The largest run of the loaded groups, unless one not loaded promises far more.
     fn largest_data_run(&mut self, anchor: usize, goal: FragAddr, cap: u32, want: u64) -> Found {
-        let block = self.geometry.block_frags() as u32;
+        let block = self.layout.geometry().block_frags() as u32;
         let (run, hope) = (self.data_runs.max(), self.data_hopes.max());
         if hope >= block && hope > run && run < cap / 8 || run < block {
             if hope < block {

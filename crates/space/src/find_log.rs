@@ -23,9 +23,9 @@ impl Space {
     /// `at` is not the start of a unit.
     pub fn log_run(&self, at: FragAddr, max: u64) -> u64 {
         let mut found = 0;
-        while found < max && at.0.saturating_add(found) < self.geometry.total_frags {
+        while found < max && at.0.saturating_add(found) < self.layout.geometry().total_frags {
             let here = at.0 + found;
-            let index = (here >> self.shift) as usize;
+            let index = self.layout.index(here);
             let group = &self.groups[index];
             let State::Loaded(map) = &group.state else {
                 break;
@@ -33,9 +33,9 @@ impl Space {
             if group.role != Role::Log {
                 break;
             }
-            let run = map.run(here & (self.geometry.group_frags - 1), max - found);
+            let run = map.run(self.layout.position(here), max - found);
             found += run;
-            if run == 0 || (here + run) >> self.shift == index as u64 {
+            if run == 0 || self.layout.index(here + run) == index {
                 break;
             }
         }
@@ -51,14 +51,16 @@ impl Space {
     /// least `least` fragments (smaller ones are left to compaction); a kept group. The run found is at most `want`
     /// long.
     pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr, rotational: bool) -> Found {
-        let unit = self.geometry.unit_frags();
-        let total = self.geometry.total_frags;
+        let unit = self.layout.geometry().unit_frags();
+        let total = self.layout.geometry().total_frags;
         let want = want.clamp(1, total).next_multiple_of(unit);
         // No hole of a whole group is too small.
-        let least = least.clamp(1, want).min(self.geometry.group_frags / 2);
+        let least = least
+            .clamp(1, want)
+            .min(self.layout.geometry().group_frags / 2);
         let least = least.next_multiple_of(unit);
         // No group has a longer run; those of neighbours may continue it.
-        let cap = want.min(self.geometry.group_frags);
+        let cap = want.min(self.layout.geometry().group_frags);
         let near = FragAddr(near.0.min(total).next_multiple_of(unit));
         if self.log_run(near, want) >= want {
             return Found::Run(Extent::new(near, want));
@@ -105,8 +107,8 @@ impl Space {
 
     /// The first run of at least `cap` fragments behind `near`, going around once.
     fn next_fit(&self, cap: u64, want: u64, near: FragAddr) -> Option<Found> {
-        let own = self.index_near(near);
-        let start = (own as u64) << self.shift;
+        let own = self.layout.index_near(near);
+        let start = self.layout.start(own);
         if let Some(run) = self.log_run_in(own, near.0 - start, cap, want) {
             return Some(Found::Run(run));
         }
@@ -115,12 +117,12 @@ impl Space {
         let worth = if self.free.is_empty() || loamfs_format::mutant::scattered() {
             0
         } else {
-            (self.geometry.group_frags / 4) as u32
+            (self.layout.geometry().group_frags / 4) as u32
         };
         let worth = worth.max(least);
         let count = self.groups.len();
         let ahead = |index: usize| (index + count - own) % count;
-        let around = |tree: &crate::max_tree::MaxTree, from: usize, least: u32| {
+        let around = |tree: &crate::bitmap::max_tree::MaxTree, from: usize, least: u32| {
             tree.first(from, least).or_else(|| tree.first(0, least))
         };
         let hope = around(&self.log_hopes, own, worth);
@@ -145,7 +147,7 @@ impl Space {
         if self.groups[index].role != Role::Log || least == 0 {
             return None;
         }
-        let at = FragAddr(((index as u64) << self.shift) + map.find(from, least)?);
+        let at = FragAddr(self.layout.start(index) + map.find(from, least)?);
         Some(Extent::new(at, self.log_run(at, want)))
     }
 
@@ -161,8 +163,8 @@ impl Space {
         let mut run = run;
         while run.frags < want
             && self.free_groups() > kept
-            && run.end().0 & (self.geometry.group_frags - 1) == 0
-            && self.claim((run.end().0 >> self.shift) as usize, Role::Log)
+            && self.layout.position(run.end().0) == 0
+            && self.claim(self.layout.index(run.end().0), Role::Log)
         {
             let longer = self.log_run(run.start, want);
             if longer == run.frags {
@@ -175,7 +177,7 @@ impl Space {
 
     /// The free group that the log should take next.
     fn free_group_for_log(&self, near: FragAddr, rotational: bool) -> Option<usize> {
-        let own = self.index_near(near) as u32;
+        let own = self.layout.index_near(near) as u32;
         let nearest = |to: u32| {
             let above = self.free.range(to..).next().copied();
             let below = self.free.range(..to).next_back().copied();
@@ -201,7 +203,7 @@ impl Space {
 
     /// The largest hole of the loaded groups, if that is large enough.
     fn largest_hole(&self, least: u64, want: u64, near: FragAddr) -> Found {
-        let own = self.index_near(near);
+        let own = self.layout.index_near(near);
         let longest = self.log_runs.max();
         if longest > 0 && u64::from(longest) >= least {
             let index = self
@@ -233,7 +235,7 @@ impl Space {
 
 /// The first few groups from `first` on of which at least `least` can be hoped for.
 pub(crate) fn hopes_from(
-    hopes: &crate::max_tree::MaxTree,
+    hopes: &crate::bitmap::max_tree::MaxTree,
     first: usize,
     least: u32,
 ) -> Vec<GroupNo> {

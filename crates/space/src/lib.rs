@@ -22,11 +22,10 @@ mod discard;
 mod error;
 mod find_data;
 mod find_log;
-mod group;
 mod held;
+mod layout;
 mod load;
 mod mark;
-mod max_tree;
 mod owners;
 mod place;
 mod range_map;
@@ -34,7 +33,6 @@ mod reclaim;
 mod replay;
 mod roles;
 mod space;
-mod summary_tree;
 
 #[cfg(test)]
 mod model_tests;

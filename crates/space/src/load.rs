@@ -2,7 +2,6 @@
 
 use crate::bitmap::Bitmap;
 use crate::error::SpaceError;
-use crate::group::GroupMap;
 use crate::space::{Delta, Space, State};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, Role};
 use loamfs_format::{Extent, FragAddr, GroupNo};
@@ -18,8 +17,7 @@ impl Space {
 
     /// The keys of the bitmap chunks that hold a group's bits, which [`Space::load`] wants.
     pub fn chunk_keys(&self, group: GroupNo) -> Range<u64> {
-        let extent = self.geometry.group_extent(group);
-        extent.start.0 / CHUNK_FRAGS..extent.end().0.div_ceil(CHUNK_FRAGS)
+        self.layout.chunk_keys(group)
     }
 
     /// Takes in a group's bitmap as the last checkpoint has it: those of its chunks that are there, `None` for one
@@ -77,9 +75,9 @@ impl Space {
         chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
     ) -> Bitmap {
         let index = group.0 as usize;
-        let extent = self.extent(index);
-        let mut bits = self.pristine_bits(index);
-        let keys = self.chunk_keys(group);
+        let extent = self.layout.extent(index);
+        let mut bits = self.layout.pristine_bits(index);
+        let keys = self.layout.chunk_keys(group);
         for (key, value) in chunks.into_iter().filter(|(key, _)| keys.contains(key)) {
             let first = key.saturating_mul(CHUNK_FRAGS);
             let Some(value) = value else {
@@ -109,7 +107,7 @@ impl Space {
 
     /// Makes `bits`, with the group's deltas applied to them, its bitmap in memory.
     pub(crate) fn materialise(&mut self, index: usize, mut bits: Bitmap) -> Result<(), SpaceError> {
-        let start = self.extent(index).start.0;
+        let start = self.layout.extent(index).start.0;
         let group = &self.groups[index];
         for &Delta { extent, set } in &group.deltas {
             let range = extent.start.0 - start..extent.end().0 - start;
@@ -132,7 +130,7 @@ impl Space {
                 bitmap: bits.ones(),
             });
         }
-        let map = self.map_for(index, group.role, bits)?;
+        let map = self.layout.map_for(index, group.role, bits)?;
         self.leave(index);
         let group = &mut self.groups[index];
         group.state = if group.role == Role::Free && group.used <= group.reserved {
@@ -149,25 +147,6 @@ impl Space {
         Ok(())
     }
 
-    /// The map of a group in this role: blocks in a data group, units and fragments in every other.
-    pub(crate) fn map_for(
-        &self,
-        index: usize,
-        role: Role,
-        bits: Bitmap,
-    ) -> Result<GroupMap, SpaceError> {
-        let (cell, fine) = match role {
-            Role::Data => (self.geometry.block_frags(), false),
-            _ => (self.geometry.unit_frags(), true),
-        };
-        let start = self.extent(index).start.0;
-        GroupMap::new(bits, cell, fine, &self.reserved_bits(index)).map_err(|at| {
-            SpaceError::Misaligned {
-                extent: Extent::new(FragAddr(start + at), cell),
-            }
-        })
-    }
-
     /// Drops a group's bitmap from memory if a checkpoint has all of it, and tells whether it did. A free group's
     /// takes no memory.
     pub fn unload(&mut self, group: GroupNo) -> bool {
@@ -176,7 +155,7 @@ impl Space {
             matches!(g.state, State::Loaded(_)) && g.unshown == 0 && g.used > g.reserved
         }) && self
             .dirty_chunks
-            .range(self.chunk_keys(group))
+            .range(self.layout.chunk_keys(group))
             .next()
             .is_none();
         if clean {

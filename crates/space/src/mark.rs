@@ -16,7 +16,7 @@ impl Space {
     pub fn allocate(&mut self, extent: Extent, owner: Owner) -> Result<(), SpaceError> {
         let range = self.take(extent)?;
         self.mark_dirty(range);
-        self.owners.insert(extent, owner, &self.geometry);
+        self.owners.insert(extent, owner, self.layout.geometry());
         Ok(())
     }
 
@@ -27,7 +27,7 @@ impl Space {
     /// As [`Space::allocate`].
     pub fn allocate_unshown(&mut self, extent: Extent) -> Result<(), SpaceError> {
         let range = self.take(extent)?;
-        for (index, _, piece) in self.pieces(range.clone()) {
+        for (index, _, piece) in self.layout.parts(range.clone()) {
             self.groups[index].unshown += piece.frags;
         }
         // Data written in sequence is one range, however many calls it took.
@@ -47,13 +47,13 @@ impl Space {
     pub fn show(&mut self, extent: Extent, owner: Owner) -> Result<(), SpaceError> {
         let range = self.take_unshown(extent)?;
         self.mark_dirty(range);
-        self.owners.insert(extent, owner, &self.geometry);
+        self.owners.insert(extent, owner, self.layout.geometry());
         Ok(())
     }
 
     /// Gives a range in use the owner record that it should have, with the next checkpoint.
     pub fn correct_owner(&mut self, extent: Extent, owner: Owner) {
-        self.owners.insert(extent, owner, &self.geometry);
+        self.owners.insert(extent, owner, self.layout.geometry());
     }
 
     /// Makes an unshown range free at once. No write to it may be in flight (rule 7).
@@ -62,7 +62,7 @@ impl Space {
     /// [`SpaceError::NotInUse`] when not all of the range is unshown.
     pub fn abandon(&mut self, extent: Extent) -> Result<(), SpaceError> {
         let range = self.take_unshown(extent)?;
-        for (index, bits, piece) in self.pieces(range) {
+        for (index, bits, piece) in self.layout.parts(range) {
             if let State::Loaded(map) = &mut self.groups[index].state {
                 map.clear(bits);
             }
@@ -140,25 +140,10 @@ impl Space {
 
     // ---- steps -------------------------------------------------------------------------------------------------
 
-    /// The range of an extent that is not empty and lies on the volume.
-    pub(crate) fn on_volume(&self, extent: Extent) -> Result<Range<u64>, SpaceError> {
-        if extent.frags == 0 || !self.geometry.holds(extent) {
-            return Err(SpaceError::Range { extent });
-        }
-        Ok(extent.start.0..extent.end().0)
-    }
-
-    /// Whether a superblock is in the range.
-    pub(crate) fn is_reserved(&self, extent: Extent) -> bool {
-        self.reserved
-            .iter()
-            .any(|reserved| reserved.overlaps(extent))
-    }
-
     /// Sets the bits of a range that must be wholly free.
     fn take(&mut self, extent: Extent) -> Result<Range<u64>, SpaceError> {
-        let range = self.on_volume(extent)?;
-        for (index, bits, _) in self.pieces(range.clone()) {
+        let range = self.layout.on_volume(extent)?;
+        for (index, bits, _) in self.layout.parts(range.clone()) {
             let group = &self.groups[index];
             let number = GroupNo(index as u32);
             match &group.state {
@@ -180,7 +165,7 @@ impl Space {
                 }
             }
         }
-        for (index, bits, piece) in self.pieces(range.clone()) {
+        for (index, bits, piece) in self.layout.parts(range.clone()) {
             let group = &mut self.groups[index];
             if let State::Loaded(map) = &mut group.state {
                 map.set(bits);
@@ -196,7 +181,7 @@ impl Space {
 
     /// Takes a range, which must be unshown, out of the unshown ones.
     fn take_unshown(&mut self, extent: Extent) -> Result<Range<u64>, SpaceError> {
-        let range = self.on_volume(extent)?;
+        let range = self.layout.on_volume(extent)?;
         let covered: u64 = self
             .unshown
             .overlapping(range.clone())
@@ -205,13 +190,13 @@ impl Space {
         if covered != extent.frags {
             return Err(SpaceError::NotInUse { extent });
         }
-        if let Some(misfit) = self.pieces(range.clone()).find(|(index, bits, _)| {
+        if let Some(misfit) = self.layout.parts(range.clone()).find(|(index, bits, _)| {
             matches!(&self.groups[*index].state, State::Loaded(map) if !map.is_aligned(bits))
         }) {
             return Err(SpaceError::Misaligned { extent: misfit.2 });
         }
         self.unshown.cut(range.clone(), |_, ()| ());
-        for (index, _, piece) in self.pieces(range.clone()) {
+        for (index, _, piece) in self.layout.parts(range.clone()) {
             let group = &mut self.groups[index];
             group.unshown = group.unshown.saturating_sub(piece.frags);
         }
@@ -219,7 +204,7 @@ impl Space {
     }
 
     fn hold(&mut self, extent: Extent, wait: Wait) -> Result<(), SpaceError> {
-        let range = self.on_volume(extent)?;
+        let range = self.layout.on_volume(extent)?;
         self.check_used(extent, &range)?;
         if !self.held.is_free(&range) {
             return Err(SpaceError::NotInUse { extent });
@@ -230,10 +215,10 @@ impl Space {
 
     /// Checks that a range is in use or held back, as far as bitmaps are loaded.
     pub(crate) fn check_used(&self, extent: Extent, range: &Range<u64>) -> Result<(), SpaceError> {
-        if self.is_reserved(extent) || !self.unshown.is_free(range) {
+        if self.layout.is_reserved(extent) || !self.unshown.is_free(range) {
             return Err(SpaceError::NotInUse { extent });
         }
-        for (index, bits, _) in self.pieces(range.clone()) {
+        for (index, bits, _) in self.layout.parts(range.clone()) {
             match &self.groups[index].state {
                 State::Loaded(map) if !map.is_aligned(&bits) => {
                     return Err(SpaceError::Misaligned { extent });
@@ -252,7 +237,7 @@ impl Space {
 
     /// Clears the bits of a range in use, now or when its groups are loaded.
     pub(crate) fn clear_used(&mut self, range: Range<u64>) {
-        for (index, bits, piece) in self.pieces(range) {
+        for (index, bits, piece) in self.layout.parts(range) {
             if let State::Loaded(map) = &mut self.groups[index].state {
                 map.clear(bits);
                 self.mark_dirty(piece.start.0..piece.end().0);

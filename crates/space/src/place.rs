@@ -28,13 +28,13 @@ impl Space {
         if count == 0 {
             return GroupNo(0);
         }
-        let frags = self.geometry.group_frags;
+        let frags = self.layout.geometry().group_frags;
         let bytes = u64::from(avg_file_size).saturating_mul(files_per_dir.into());
-        let expected = self.geometry.frags_for(bytes).clamp(1, frags);
+        let expected = self.layout.geometry().frags_for(bytes).clamp(1, frags);
         let index = self.beside((parent.0 as usize).min(count - 1), expected);
         let index = index.or_else(|| self.rooms.first(0, self.rooms.max().max(1)));
         let index = index.unwrap_or((parent.0 as usize).min(count - 1));
-        let least = self.geometry.block_frags().min(expected);
+        let least = self.layout.geometry().block_frags().min(expected);
         let size = self.observed(index).clamp(least, expected);
         self.groups[index].promised = (self.groups[index].promised + size).min(frags);
         self.refresh(index);
@@ -92,7 +92,7 @@ impl Space {
 
     /// The first group from the parent's on that has room, and does not hold much more than the others.
     fn beside(&self, parent: usize, expected: u64) -> Option<usize> {
-        let frags = self.geometry.group_frags;
+        let frags = self.layout.geometry().group_frags;
         let fair = self.average_room().saturating_sub(frags / 4);
         self.roomy(parent, expected).find(|&index| {
             self.unused(index) >= fair

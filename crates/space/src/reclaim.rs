@@ -37,18 +37,18 @@ impl Space {
     /// Ranges of loaded log groups most of whose free space lies in holes shorter than `hole_max` fragments, where
     /// plugging would cost more in seeks than moving the rest (section 7, "One mover"). The cheapest come first.
     pub fn compact_candidates(&self, hole_max: u64) -> Vec<Candidate> {
-        let unit = self.geometry.unit_frags();
+        let unit = self.layout.geometry().unit_frags();
         let window = hole_max
             .saturating_mul(8)
             .max(WINDOW_UNITS * unit)
-            .min(self.geometry.group_frags)
+            .min(self.layout.geometry().group_frags)
             .next_power_of_two();
         let mut found = Vec::new();
         for &number in &self.log_groups {
             let State::Loaded(map) = &self.groups[number as usize].state else {
                 continue;
             };
-            let group = self.extent(number as usize);
+            let group = self.layout.extent(number as usize);
             let windows = group.frags.div_ceil(window);
             let mut large = vec![0u64; windows as usize];
             for hole in map
@@ -94,7 +94,7 @@ impl Space {
         let open = |number: &&u32| !self.closed.contains(&(**number as usize));
         let mut holes = Vec::new();
         for number in self.log_groups.iter().filter(open) {
-            let (index, start) = (*number as usize, u64::from(*number) << self.shift);
+            let (index, start) = (*number as usize, self.layout.start(*number as usize));
             if let State::Loaded(map) = &self.groups[index].state {
                 let extent = |hole: Range<u64>| {
                     Extent::new(FragAddr(start + hole.start), hole.end - hole.start)
@@ -136,7 +136,7 @@ impl Space {
         let held = self.held.iter().map(|(range, _)| range);
         let fixed = fixed.iter().map(|extent| extent.start.0..extent.end().0);
         let mut staying = vec![0; self.groups.len()];
-        for (index, _, extent) in held.chain(fixed).flat_map(|range| self.pieces(range)) {
+        for (index, _, extent) in held.chain(fixed).flat_map(|range| self.layout.parts(range)) {
             staying[index] += extent.frags;
         }
         let mut found: Vec<Cheap> = (0u32..)

@@ -16,8 +16,8 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] when the range is not on the volume, or known to be in use.
     pub fn replay_allocate(&mut self, extent: Extent, owner: Owner) -> Result<(), SpaceError> {
-        let range = self.on_volume(extent)?;
-        if self.is_reserved(extent) {
+        let range = self.layout.on_volume(extent)?;
+        if self.layout.is_reserved(extent) {
             return Err(SpaceError::InUse { extent });
         }
         let held: Vec<_> = self
@@ -37,7 +37,10 @@ impl Space {
         if at < range.end {
             fresh.push(at..range.end);
         }
-        for (index, bits, _) in fresh.iter().flat_map(|range| self.pieces(range.clone())) {
+        for (index, bits, _) in fresh
+            .iter()
+            .flat_map(|range| self.layout.parts(range.clone()))
+        {
             match &self.groups[index].state {
                 State::Loaded(map) if !map.is_aligned(&bits) => {
                     return Err(SpaceError::Misaligned { extent });
@@ -53,7 +56,7 @@ impl Space {
         }
         for (index, bits, piece) in fresh
             .into_iter()
-            .flat_map(|range| self.pieces(range))
+            .flat_map(|range| self.layout.parts(range))
             .collect::<Vec<_>>()
         {
             if let State::Loaded(map) = &mut self.groups[index].state {
@@ -71,7 +74,7 @@ impl Space {
             self.adjust(index, piece.frags, 0);
             self.refresh(index);
         }
-        self.owners.insert(extent, owner, &self.geometry);
+        self.owners.insert(extent, owner, self.layout.geometry());
         Ok(())
     }
 
@@ -80,7 +83,7 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] when the range is known not to be in use, or waits for something else.
     pub fn replay_free(&mut self, extent: Extent, wait: Wait) -> Result<(), SpaceError> {
-        let range = self.on_volume(extent)?;
+        let range = self.layout.on_volume(extent)?;
         self.check_used(extent, &range)?;
         if self
             .held

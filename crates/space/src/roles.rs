@@ -39,7 +39,7 @@ impl Space {
 
     /// Releases what a group holds back.
     pub(crate) fn release_group(&mut self, index: usize) {
-        self.release_range(self.extent(index));
+        self.release_range(self.layout.extent(index));
     }
 
     /// Releases all homes that are held back, whatever they wait for: a mutant does.
@@ -95,9 +95,9 @@ impl Space {
         }
         let rebuilt = match &group.state {
             State::Loaded(map) => {
-                let mut bits = self.pristine_bits(index);
+                let mut bits = self.layout.pristine_bits(index);
                 map.export(0..bits.len(), 0, &mut bits);
-                Some(self.map_for(index, role, bits)?)
+                Some(self.layout.map_for(index, role, bits)?)
             }
             _ => None,
         };
@@ -115,7 +115,7 @@ impl Space {
         self.enter(index);
         let group = &self.groups[index];
         if group.role != Role::Free && matches!(group.state, State::Empty) {
-            self.materialise(index, self.pristine_bits(index))?;
+            self.materialise(index, self.layout.pristine_bits(index))?;
         }
         Ok(())
     }

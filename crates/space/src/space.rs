@@ -1,10 +1,10 @@
 //! [`Space`] itself: the groups of a volume, and what is known of each without its bitmap.
 
-use crate::bitmap::Bitmap;
+use crate::bitmap::group_map::GroupMap;
+use crate::bitmap::max_tree::MaxTree;
 use crate::error::SpaceError;
-use crate::group::GroupMap;
 use crate::held::Held;
-use crate::max_tree::MaxTree;
+use crate::layout::Layout;
 use crate::owners::Owners;
 use crate::range_map::RangeMap;
 use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
@@ -84,12 +84,7 @@ pub struct Ragged {
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
 #[derive(Clone, Debug)]
 pub struct Space {
-    pub(crate) geometry: Geometry,
-    /// Fragments of a group, as a power of two.
-    pub(crate) shift: u32,
-    pub(crate) reserved: Vec<Extent>,
-    /// Those of the reserved extents of which the maps say nothing.
-    pub(crate) unmapped: Vec<Extent>,
+    pub(crate) layout: Layout,
     pub(crate) groups: Vec<Group>,
     /// Longest run of each loaded log group.
     pub(crate) log_runs: MaxTree,
@@ -132,6 +127,27 @@ pub struct Space {
     pub(crate) loaded_bytes: usize,
 }
 
+impl Group {
+    /// A group that holds nothing.
+    fn pristine(layout: &Layout, index: usize) -> Group {
+        let reserved = layout.reserved_frags(index);
+        Group {
+            role: Role::Free,
+            used: reserved,
+            reserved,
+            unshown: 0,
+            pristine: layout.pristine_run(index),
+            directories: 0,
+            promised: 0,
+            state: State::Empty,
+            deltas: Vec::new(),
+            claimable: false,
+            idle: false,
+            counted: 0,
+        }
+    }
+}
+
 impl State {
     /// Free fragments in holes of at least `least` fragments, as far as the bitmap is in memory.
     pub(crate) fn free_in_holes(&self, least: u64) -> u64 {
@@ -148,7 +164,7 @@ impl Space {
     /// ([`loamfs_format::superblock::Superblock::copy_extents`]), whose chunks and descriptors are dirty.
     pub fn new(geometry: Geometry, reserved: Vec<Extent>) -> Space {
         let mut space = Space::open(geometry, reserved, Vec::new());
-        for extent in space.reserved.clone() {
+        for extent in space.layout.reserved().to_vec() {
             space.mark_dirty(extent.start.0..extent.end().0.min(geometry.total_frags));
         }
         space
@@ -165,10 +181,7 @@ impl Space {
         let count = geometry.groups() as usize;
         let empty = || MaxTree::new(vec![0; count]);
         let mut space = Space {
-            geometry,
-            shift: geometry.group_frags.trailing_zeros(),
-            reserved,
-            unmapped: Vec::new(),
+            layout: Layout::new(geometry, reserved),
             groups: Vec::with_capacity(count),
             log_runs: empty(),
             log_hopes: empty(),
@@ -197,7 +210,7 @@ impl Space {
             loaded_bytes: 0,
         };
         for (index, number) in (0..count).zip(0u32..) {
-            let group = space.pristine_group(index);
+            let group = Group::pristine(&space.layout, index);
             if group.pristine < geometry.group_frags {
                 space.uneven.push(number);
             }
@@ -223,40 +236,6 @@ impl Space {
         space
     }
 
-    fn pristine_group(&self, index: usize) -> Group {
-        let extent = self.extent(index);
-        let (reserved, pristine) = match &self.reserved_bits(index)[..] {
-            [] => (
-                0,
-                extent.frags / self.geometry.block_frags() * self.geometry.block_frags(),
-            ),
-            cut => {
-                let map = GroupMap::new(
-                    self.pristine_bits(index),
-                    self.geometry.block_frags(),
-                    true,
-                    cut,
-                );
-                let reserved = self.pristine_bits(index).ones();
-                (reserved, map.map_or(0, |map| map.longest()))
-            }
-        };
-        Group {
-            role: Role::Free,
-            used: reserved,
-            reserved,
-            unshown: 0,
-            pristine,
-            directories: 0,
-            promised: 0,
-            state: State::Empty,
-            deltas: Vec::new(),
-            claimable: false,
-            idle: false,
-            counted: 0,
-        }
-    }
-
     /// Reserves a superblock's place, which lies in one group, from now on: no free space is found there any more, and the
     /// maps never tell of it. When a volume of which it is known that nothing is there was just opened, or later, with
     /// the bitmap in memory.
@@ -264,16 +243,17 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] when something is there, is held back, or may be.
     pub fn reserve(&mut self, place: Extent) -> Result<(), SpaceError> {
-        let range = self.on_volume(place)?;
-        let index = self.index_near(place.start);
-        let start = self.extent(index).start.0;
+        let range = self.layout.on_volume(place)?;
+        let index = self.layout.index_near(place.start);
+        let layout = self.layout.with_unmapped(place);
+        let start = self.layout.extent(index).start.0;
         let group = &self.groups[index];
         if !group.deltas.is_empty() {
             return Err(SpaceError::InUse { extent: place });
         }
         let bits = match &group.state {
             State::Loaded(map) => {
-                let mut bits = self.pristine_bits(index);
+                let mut bits = self.layout.pristine_bits(index);
                 map.export(0..bits.len(), 0, &mut bits);
                 let inside = range.start - start..range.end - start;
                 if !bits.is_clear(inside.clone()) {
@@ -284,12 +264,11 @@ impl Space {
             }
             State::Empty | State::Absent => None,
         };
-        self.reserved.push(place);
-        let map = bits.map(|bits| self.map_for(index, self.groups[index].role, bits));
-        let map = map.transpose().inspect_err(|_| _ = self.reserved.pop())?;
-        self.unmapped.push(place);
+        let map = bits.map(|bits| layout.map_for(index, group.role, bits));
+        let map = map.transpose()?;
+        self.layout = layout;
         self.leave(index);
-        let pristine = self.pristine_group(index);
+        let pristine = Group::pristine(&self.layout, index);
         let group = &mut self.groups[index];
         group.reserved = pristine.reserved;
         group.pristine = pristine.pristine;
@@ -306,7 +285,7 @@ impl Space {
 
     /// The geometry.
     pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+        self.layout.geometry()
     }
 
     /// What the group is used for; [`Role::Free`] for groups that do not exist.
@@ -339,7 +318,7 @@ impl Space {
 
     /// Fragments that are free and may be written at once.
     pub fn reusable_frags(&self) -> u64 {
-        self.geometry.total_frags.saturating_sub(self.used)
+        self.layout.geometry().total_frags.saturating_sub(self.used)
     }
 
     /// Fragments in use, unshown and reserved ones included, held-back ones not.
@@ -376,11 +355,11 @@ impl Space {
             match group.role {
                 // At the end of the group, and of each part that is reserved.
                 Role::Data => {
-                    let cuts = 1 + self.reserved_bits(*number as usize).len() as u64;
-                    ragged.data += cuts * self.geometry.block_frags();
+                    let cuts = 1 + self.layout.reserved_in(*number as usize).len() as u64;
+                    ragged.data += cuts * self.layout.geometry().block_frags();
                 }
                 Role::Free => {
-                    ragged.free += self.geometry.group_frags - group.pristine;
+                    ragged.free += self.layout.geometry().group_frags - group.pristine;
                 }
                 Role::Log | Role::Track | Role::Section => {}
             }
@@ -416,72 +395,10 @@ impl Space {
         }
     }
 
-    // ---- addresses ---------------------------------------------------------------------------------------------
-
-    /// The fragments of a group.
-    pub(crate) fn extent(&self, index: usize) -> Extent {
-        self.geometry.group_extent(GroupNo(index as u32))
-    }
-
     /// Fragments of a group that nothing uses, and nothing holds back.
     pub(crate) fn unused(&self, index: usize) -> u64 {
         let used = self.groups[index].used;
-        self.extent(index).frags.saturating_sub(used)
-    }
-
-    /// The index of the group that holds an address, that of the last group for addresses behind the volume.
-    pub(crate) fn index_near(&self, addr: FragAddr) -> usize {
-        ((addr.0 >> self.shift) as usize).min(self.groups.len().saturating_sub(1))
-    }
-
-    /// A run on the volume, group by group: index, fragments within the group, and the same as an extent.
-    pub(crate) fn pieces(
-        &self,
-        range: Range<u64>,
-    ) -> impl Iterator<Item = (usize, Range<u64>, Extent)> + use<> {
-        let (shift, end) = (self.shift, range.end);
-        let mut at = range.start;
-        std::iter::from_fn(move || {
-            if at >= end {
-                return None;
-            }
-            let base = at >> shift << shift;
-            let stop = end.min(base + (1 << shift));
-            let piece = (
-                (at >> shift) as usize,
-                at - base..stop - base,
-                Extent::new(FragAddr(at), stop - at),
-            );
-            at = stop;
-            Some(piece)
-        })
-    }
-
-    /// The reserved fragments of a group, as positions in it.
-    pub(crate) fn reserved_bits(&self, index: usize) -> Vec<Range<u64>> {
-        let extent = self.extent(index);
-        let (start, end) = (extent.start.0, extent.end().0);
-        self.reserved
-            .iter()
-            .map(|e| e.start.0.clamp(start, end) - start..e.end().0.clamp(start, end) - start)
-            .filter(|range| !range.is_empty())
-            .collect()
-    }
-
-    /// Fragments of a group that are reserved and of which the maps say nothing.
-    pub(crate) fn unmapped_in(&self, index: usize) -> u64 {
-        let group = self.extent(index);
-        let inside = self.unmapped.iter().filter(|place| place.overlaps(group));
-        inside.map(|place| place.frags).sum()
-    }
-
-    /// The bits of a group that holds nothing.
-    pub(crate) fn pristine_bits(&self, index: usize) -> Bitmap {
-        let mut bits = Bitmap::new(self.extent(index).frags);
-        for range in self.reserved_bits(index) {
-            bits.set(range);
-        }
-        bits
+        self.layout.extent(index).frags.saturating_sub(used)
     }
 
     // ---- bookkeeping -------------------------------------------------------------------------------------------
@@ -501,19 +418,19 @@ impl Space {
         let chunk = |at: u64| loamfs_format::group::chunk_key(FragAddr(at));
         let (first, last) = (chunk(range.start), chunk(range.end - 1));
         let same = self.last_dirty == Some(first) && first == last;
-        if same && self.geometry.group_frags >= CHUNK_FRAGS {
+        if same && self.layout.geometry().group_frags >= CHUNK_FRAGS {
             return;
         }
         self.dirty_chunks.extend(first..=last);
         self.last_dirty = Some(last);
-        for index in range.start >> self.shift..=(range.end - 1) >> self.shift {
+        for index in self.layout.index(range.start)..=self.layout.index(range.end - 1) {
             self.dirty_groups.insert(index as u32);
         }
     }
 
     /// Brings every index over the groups up to date with one group.
     pub(crate) fn refresh(&mut self, index: usize) {
-        let frags = self.extent(index).frags;
+        let frags = self.layout.extent(index).frags;
         let group = &mut self.groups[index];
         let unused = frags.saturating_sub(group.used);
         let empty = group.used <= group.reserved;

@@ -1,7 +1,7 @@
 //! The bitmap of one loaded group, and the summary tree over what can be allocated in it.
 
 use crate::bitmap::Bitmap;
-use crate::summary_tree::SummaryTree;
+use crate::bitmap::summary_tree::SummaryTree;
 use loamfs_format::group::CHUNK_FRAGS;
 use std::ops::Range;
 

@@ -5,7 +5,7 @@
 //! with a run of a wanted length, and its root tells the longest run there is.
 
 use crate::bitmap::Bitmap;
-use crate::max_tree::MaxTree;
+use crate::bitmap::max_tree::MaxTree;
 
 /// The summary of one bitmap, which every call takes along.
 #[derive(Clone, Debug, PartialEq, Eq)]

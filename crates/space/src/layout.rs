@@ -1,0 +1,203 @@
+//! Where the groups of a volume are, and the places in them that are reserved for superblocks.
+
+use crate::bitmap::Bitmap;
+use crate::bitmap::group_map::GroupMap;
+use crate::error::SpaceError;
+use loamfs_format::group::{CHUNK_FRAGS, Role};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
+use std::ops::Range;
+
+/// The part of a range that lies in one group: the group's index, fragments within the group, and the same as an
+/// extent.
+pub(crate) type Part = (usize, Range<u64>, Extent);
+
+/// How a volume is cut into groups.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    geometry: Geometry,
+    /// Fragments of a group, as a power of two.
+    shift: u32,
+    reserved: Vec<Extent>,
+    /// Those of the reserved extents of which the maps say nothing.
+    unmapped: Vec<Extent>,
+}
+
+impl Layout {
+    /// A volume with `reserved` extents that the maps tell of.
+    pub(crate) fn new(geometry: Geometry, reserved: Vec<Extent>) -> Layout {
+        Layout {
+            geometry,
+            shift: geometry.group_frags.trailing_zeros(),
+            reserved,
+            unmapped: Vec::new(),
+        }
+    }
+
+    /// The same with one more reserved place, which the maps do not tell of.
+    pub(crate) fn with_unmapped(&self, place: Extent) -> Layout {
+        let mut layout = self.clone();
+        layout.reserved.push(place);
+        layout.unmapped.push(place);
+        layout
+    }
+
+    /// The geometry.
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The reserved extents.
+    pub(crate) fn reserved(&self) -> &[Extent] {
+        &self.reserved
+    }
+
+    /// The reserved extents of which the maps say nothing.
+    pub(crate) fn unmapped(&self) -> &[Extent] {
+        &self.unmapped
+    }
+
+    // ---- addresses ---------------------------------------------------------------------------------------------
+
+    /// How many groups there are.
+    pub(crate) fn groups(&self) -> usize {
+        self.geometry.groups() as usize
+    }
+
+    /// The fragments of a group.
+    pub(crate) fn extent(&self, index: usize) -> Extent {
+        self.geometry.group_extent(GroupNo(index as u32))
+    }
+
+    /// The first fragment of a group.
+    pub(crate) fn start(&self, index: usize) -> u64 {
+        (index as u64) << self.shift
+    }
+
+    /// The index of the group that holds an address, whether there is such a group or not.
+    pub(crate) fn index(&self, at: u64) -> usize {
+        (at >> self.shift) as usize
+    }
+
+    /// The index of the group that holds an address, that of the last group for addresses behind the volume.
+    pub(crate) fn index_near(&self, addr: FragAddr) -> usize {
+        self.index(addr.0).min(self.groups().saturating_sub(1))
+    }
+
+    /// An address as a position in its group.
+    pub(crate) fn position(&self, at: u64) -> u64 {
+        at & (self.geometry.group_frags - 1)
+    }
+
+    /// The range of an extent that is not empty and lies on the volume.
+    pub(crate) fn on_volume(&self, extent: Extent) -> Result<Range<u64>, SpaceError> {
+        if extent.frags == 0 || !self.geometry.holds(extent) {
+            return Err(SpaceError::Range { extent });
+        }
+        Ok(extent.start.0..extent.end().0)
+    }
+
+    /// A run on the volume, group by group.
+    pub(crate) fn parts(&self, range: Range<u64>) -> impl Iterator<Item = Part> + use<> {
+        let (shift, end) = (self.shift, range.end);
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            if at >= end {
+                return None;
+            }
+            let base = at >> shift << shift;
+            let stop = end.min(base + (1 << shift));
+            let extent = Extent::new(FragAddr(at), stop - at);
+            let part = ((at >> shift) as usize, at - base..stop - base, extent);
+            at = stop;
+            Some(part)
+        })
+    }
+
+    /// The keys of the bitmap chunks that hold a group's bits.
+    pub(crate) fn chunk_keys(&self, group: GroupNo) -> Range<u64> {
+        let extent = self.geometry.group_extent(group);
+        extent.start.0 / CHUNK_FRAGS..extent.end().0.div_ceil(CHUNK_FRAGS)
+    }
+
+    /// The fragments of bitmap chunks that are on the volume.
+    pub(crate) fn frags_of(&self, keys: Range<u64>) -> Range<u64> {
+        let end = keys.end.saturating_mul(CHUNK_FRAGS);
+        keys.start.saturating_mul(CHUNK_FRAGS)..end.min(self.geometry.total_frags)
+    }
+
+    // ---- superblocks -------------------------------------------------------------------------------------------
+
+    /// Whether a superblock is in the range.
+    pub(crate) fn is_reserved(&self, extent: Extent) -> bool {
+        self.reserved
+            .iter()
+            .any(|reserved| reserved.overlaps(extent))
+    }
+
+    /// The reserved fragments of a group, as positions in it.
+    pub(crate) fn reserved_in(&self, index: usize) -> Vec<Range<u64>> {
+        let extent = self.extent(index);
+        let (start, end) = (extent.start.0, extent.end().0);
+        self.reserved
+            .iter()
+            .map(|e| e.start.0.clamp(start, end) - start..e.end().0.clamp(start, end) - start)
+            .filter(|range| !range.is_empty())
+            .collect()
+    }
+
+    /// How many fragments of a group are reserved.
+    pub(crate) fn reserved_frags(&self, index: usize) -> u64 {
+        match self.reserved_in(index).is_empty() {
+            true => 0,
+            false => self.pristine_bits(index).ones(),
+        }
+    }
+
+    /// Fragments of a group that are reserved and of which the maps say nothing.
+    pub(crate) fn unmapped_in(&self, index: usize) -> u64 {
+        let group = self.extent(index);
+        let inside = self.unmapped.iter().filter(|place| place.overlaps(group));
+        inside.map(|place| place.frags).sum()
+    }
+
+    // ---- bitmaps -----------------------------------------------------------------------------------------------
+
+    /// The bits of a group that holds nothing.
+    pub(crate) fn pristine_bits(&self, index: usize) -> Bitmap {
+        let mut bits = Bitmap::new(self.extent(index).frags);
+        for range in self.reserved_in(index) {
+            bits.set(range);
+        }
+        bits
+    }
+
+    /// The longest run of whole blocks of a group that holds nothing.
+    pub(crate) fn pristine_run(&self, index: usize) -> u64 {
+        let block = self.geometry.block_frags();
+        let reserved = self.reserved_in(index);
+        if reserved.is_empty() {
+            return self.extent(index).frags / block * block;
+        }
+        let map = GroupMap::new(self.pristine_bits(index), block, true, &reserved);
+        map.map_or(0, |map| map.longest())
+    }
+
+    /// The bitmap of a group in this role: blocks in a data group, units and fragments in every other.
+    pub(crate) fn map_for(
+        &self,
+        index: usize,
+        role: Role,
+        bits: Bitmap,
+    ) -> Result<GroupMap, SpaceError> {
+        let (cell, fine) = match role {
+            Role::Data => (self.geometry.block_frags(), false),
+            _ => (self.geometry.unit_frags(), true),
+        };
+        let start = self.start(index);
+        GroupMap::new(bits, cell, fine, &self.reserved_in(index)).map_err(|at| {
+            SpaceError::Misaligned {
+                extent: Extent::new(FragAddr(start + at), cell),
+            }
+        })
+    }
+}
