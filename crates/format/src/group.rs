@@ -22,6 +22,15 @@ pub enum Role {
 }
 
 impl Role {
+    /// All roles, by number.
+    pub const ALL: [Role; 5] = [
+        Role::Free,
+        Role::Log,
+        Role::Data,
+        Role::Track,
+        Role::Section,
+    ];
+
     /// The role with this number on disk.
     pub const fn from_u8(raw: u8) -> Option<Role> {
         match raw {

@@ -50,6 +50,19 @@ impl Held {
         self.ranges.overlapping(range)
     }
 
+    /// The parts of a range of which nothing is held.
+    pub(crate) fn gaps(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        for (held, _) in self.overlapping(range.clone()) {
+            gaps.push(at..held.start);
+            at = held.end;
+        }
+        gaps.push(at..range.end);
+        gaps.retain(|gap| gap.start < gap.end);
+        gaps
+    }
+
     /// Holds a range of which nothing is held.
     pub(crate) fn insert(&mut self, range: Range<u64>, wait: Wait) {
         self.frags += range.end - range.start;

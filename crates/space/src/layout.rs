@@ -3,6 +3,7 @@
 use crate::bitmap::Bitmap;
 use crate::bitmap::group_map::GroupMap;
 use crate::error::SpaceError;
+use crate::role::Cells;
 use loamfs_format::group::{CHUNK_FRAGS, Role};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use std::ops::Range;
@@ -189,9 +190,9 @@ impl Layout {
         role: Role,
         bits: Bitmap,
     ) -> Result<GroupMap, SpaceError> {
-        let (cell, fine) = match role {
-            Role::Data => (self.geometry.block_frags(), false),
-            _ => (self.geometry.unit_frags(), true),
+        let (cell, fine) = match Cells::of(role) {
+            Cells::Blocks => (self.geometry.block_frags(), false),
+            Cells::Units | Cells::None => (self.geometry.unit_frags(), true),
         };
         let start = self.start(index);
         GroupMap::new(bits, cell, fine, &self.reserved_in(index)).map_err(|at| {

@@ -18,31 +18,29 @@
 
 mod bitmap;
 mod checkpoint;
-mod discard;
+mod cleaning;
 mod error;
-mod find_data;
-mod find_log;
+mod groups;
 mod held;
 mod layout;
-mod load;
 mod mark;
 mod owners;
-mod place;
+mod placement;
 mod range_map;
-mod reclaim;
 mod replay;
-mod roles;
+mod role;
 mod space;
+mod unshown;
 
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod tests;
 
-pub use checkpoint::ChunkValue;
+pub use checkpoint::{Checkpoint, ChunkValue};
+pub use cleaning::{Candidate, Cheap, Cleaning};
 pub use error::SpaceError;
-pub use find_log::Found;
 pub use loamfs_format::summary::Wait;
 pub use owners::Owner;
-pub use reclaim::{Candidate, Cheap};
+pub use placement::Found;
 pub use space::{LogSpace, Ragged, Space};

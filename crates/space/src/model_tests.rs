@@ -441,7 +441,7 @@ impl World {
         };
         let group = self.geometry.group_of(place.start);
         self.load(group);
-        let known = self.space.groups[group.0 as usize].deltas.is_empty();
+        let known = self.space.groups.group(group.0 as usize).is_current();
         let clear = self.is_clear(place);
         let reserved = self.space.reserve(place);
         assert_eq!(reserved.is_ok(), clear && known, "{place:?}: {reserved:?}");

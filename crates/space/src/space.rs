@@ -1,63 +1,18 @@
-//! [`Space`] itself: the groups of a volume, and what is known of each without its bitmap.
+//! [`Space`]: the free space of a volume, and those that own the parts of its state.
 
-use crate::bitmap::group_map::GroupMap;
-use crate::bitmap::max_tree::MaxTree;
+use crate::checkpoint::{self, Checkpoint};
+use crate::cleaning::{Candidate, Cheap, Cleaning};
 use crate::error::SpaceError;
+use crate::groups::{Groups, State};
 use crate::held::Held;
 use crate::layout::Layout;
-use crate::owners::Owners;
-use crate::range_map::RangeMap;
-use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
+use crate::owners::{Owner, Owners};
+use crate::placement::{Found, Placement, anchor};
+use crate::unshown::Unshown;
+use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
+use loamfs_format::summary::Wait;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// How much of a group's bitmap is in memory.
-#[derive(Clone, Debug)]
-pub(crate) enum State {
-    /// A free group that holds nothing: the bitmap is known without being there.
-    Empty,
-    /// The bitmap is on disk; see [`Group::deltas`].
-    Absent,
-    /// The bitmap is in memory.
-    Loaded(Box<GroupMap>),
-}
-
-/// A change of a bitmap that is not in memory.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Delta {
-    /// The fragments.
-    pub(crate) extent: Extent,
-    /// Their new bits.
-    pub(crate) set: bool,
-}
-
-/// What is always known of a group.
-#[derive(Clone, Debug)]
-pub(crate) struct Group {
-    pub(crate) role: Role,
-    /// Fragments whose bit is set in memory: in use, held back, unshown or reserved.
-    pub(crate) used: u64,
-    /// Those of them that belong to superblocks.
-    pub(crate) reserved: u64,
-    /// Those of them that no segment shows yet.
-    pub(crate) unshown: u64,
-    /// Longest run of whole blocks when the group is empty; groups where it is 0 never take a role.
-    pub(crate) pristine: u64,
-    /// Directories anchored here.
-    pub(crate) directories: u32,
-    /// Fragments promised to directories that were anchored here lately (dirpref).
-    pub(crate) promised: u64,
-    pub(crate) state: State,
-    /// What happened to the bitmap since the checkpoint on disk, in order, while it was not in memory.
-    pub(crate) deltas: Vec<Delta>,
-    /// Whether the group is among those that can take a role.
-    claimable: bool,
-    /// Whether the group is among those that could lose theirs.
-    idle: bool,
-    /// Its share of [`LogSpace`].
-    counted: u64,
-}
 
 /// Free space by who can use it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,88 +39,22 @@ pub struct Ragged {
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
 #[derive(Clone, Debug)]
 pub struct Space {
-    pub(crate) layout: Layout,
-    pub(crate) groups: Vec<Group>,
-    /// Longest run of each loaded log group.
-    pub(crate) log_runs: MaxTree,
-    /// Free fragments of each log group that is not loaded: no run in it is longer.
-    pub(crate) log_hopes: MaxTree,
-    /// Longest run of each loaded data group.
-    pub(crate) data_runs: MaxTree,
-    /// Free fragments of each data group that is not loaded.
-    pub(crate) data_hopes: MaxTree,
-    /// Free and unpromised fragments of each data or free group.
-    pub(crate) rooms: MaxTree,
-    pub(crate) rooms_sum: u64,
-    /// Free groups that can take a role.
-    pub(crate) free: BTreeSet<u32>,
-    pub(crate) log_groups: BTreeSet<u32>,
-    /// Log and data groups that hold nothing.
-    pub(crate) idle: BTreeSet<u32>,
-    /// Groups with deltas.
-    pub(crate) pending: BTreeSet<u32>,
-    pub(crate) log: LogSpace,
-    /// Groups that have less room than others: a part is reserved, or they are the last and shorter.
-    uneven: Vec<u32>,
-    /// Free groups that data never takes.
-    pub(crate) kept_for_log: u64,
-    /// Free groups that the log takes last: data that wait were admitted for them.
-    pub(crate) kept_for_data: u64,
-    /// By anchor: where the last extent of data ends that was found for it.
-    pub(crate) data_ends: BTreeMap<GroupNo, FragAddr>,
-    /// Groups that are being emptied: nothing new is placed in them.
-    pub(crate) closed: BTreeSet<usize>,
+    pub(crate) groups: Groups,
+    pub(crate) unshown: Unshown,
     pub(crate) held: Held,
-    pub(crate) unshown: RangeMap<()>,
     pub(crate) owners: Owners,
-    pub(crate) role_changes: BTreeMap<GroupNo, Role>,
-    pub(crate) dirty_chunks: BTreeSet<u64>,
-    pub(crate) dirty_groups: BTreeSet<u32>,
-    /// The chunk marked dirty last: a log writes into the same one many times in a row.
-    pub(crate) last_dirty: Option<u64>,
-    pub(crate) used: u64,
-    pub(crate) loaded_bytes: usize,
-}
-
-impl Group {
-    /// A group that holds nothing.
-    fn pristine(layout: &Layout, index: usize) -> Group {
-        let reserved = layout.reserved_frags(index);
-        Group {
-            role: Role::Free,
-            used: reserved,
-            reserved,
-            unshown: 0,
-            pristine: layout.pristine_run(index),
-            directories: 0,
-            promised: 0,
-            state: State::Empty,
-            deltas: Vec::new(),
-            claimable: false,
-            idle: false,
-            counted: 0,
-        }
-    }
-}
-
-impl State {
-    /// Free fragments in holes of at least `least` fragments, as far as the bitmap is in memory.
-    pub(crate) fn free_in_holes(&self, least: u64) -> u64 {
-        let State::Loaded(map) = self else {
-            return 0;
-        };
-        let holes = map.holes().map(|hole| hole.end - hole.start);
-        holes.filter(|frags| *frags >= least).sum()
-    }
+    placement: Placement,
 }
 
 impl Space {
     /// The space of a new volume: all groups are free and empty but for the `reserved` extents
     /// ([`loamfs_format::superblock::Superblock::copy_extents`]), whose chunks and descriptors are dirty.
     pub fn new(geometry: Geometry, reserved: Vec<Extent>) -> Space {
-        let mut space = Space::open(geometry, reserved, Vec::new());
-        for extent in space.layout.reserved().to_vec() {
-            space.mark_dirty(extent.start.0..extent.end().0.min(geometry.total_frags));
+        let mut space = Space::open(geometry, reserved.clone(), Vec::new());
+        for extent in reserved {
+            let end = extent.end().0.min(geometry.total_frags);
+            let frags = end.saturating_sub(extent.start.0);
+            space.groups.dirty(Extent::new(extent.start, frags));
         }
         space
     }
@@ -178,62 +67,13 @@ impl Space {
         reserved: Vec<Extent>,
         descs: Vec<(GroupNo, GroupDesc)>,
     ) -> Space {
-        let count = geometry.groups() as usize;
-        let empty = || MaxTree::new(vec![0; count]);
-        let mut space = Space {
-            layout: Layout::new(geometry, reserved),
-            groups: Vec::with_capacity(count),
-            log_runs: empty(),
-            log_hopes: empty(),
-            data_runs: empty(),
-            data_hopes: empty(),
-            rooms: empty(),
-            rooms_sum: 0,
-            free: BTreeSet::new(),
-            log_groups: BTreeSet::new(),
-            idle: BTreeSet::new(),
-            pending: BTreeSet::new(),
-            log: LogSpace::default(),
-            uneven: Vec::new(),
-            kept_for_log: 0,
-            kept_for_data: 0,
-            data_ends: BTreeMap::new(),
-            closed: BTreeSet::new(),
+        Space {
+            groups: Groups::open(Layout::new(geometry, reserved), descs),
+            unshown: Unshown::default(),
             held: Held::default(),
-            unshown: RangeMap::default(),
             owners: Owners::default(),
-            role_changes: BTreeMap::new(),
-            dirty_chunks: BTreeSet::new(),
-            dirty_groups: BTreeSet::new(),
-            last_dirty: None,
-            used: 0,
-            loaded_bytes: 0,
-        };
-        for (index, number) in (0..count).zip(0u32..) {
-            let group = Group::pristine(&space.layout, index);
-            if group.pristine < geometry.group_frags {
-                space.uneven.push(number);
-            }
-            space.groups.push(group);
+            placement: Placement::default(),
         }
-        for (group, desc) in descs {
-            let Some(known) = space.groups.get_mut(group.0 as usize) else {
-                continue;
-            };
-            known.role = desc.role;
-            known.directories = desc.directories;
-            if desc.used > known.reserved {
-                // A descriptor that says more than the group has counts as full; loading it will say what is wrong.
-                known.used = desc.used.min(geometry.group_extent(group).frags);
-                known.state = State::Absent;
-            }
-        }
-        for index in 0..count {
-            space.used += space.groups[index].used;
-            // A bitmap without content cannot contradict anything.
-            let _ = space.take_role(index);
-        }
-        space
     }
 
     /// Reserves a superblock's place, which lies in one group, from now on: no free space is found there any more, and the
@@ -243,72 +83,28 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] when something is there, is held back, or may be.
     pub fn reserve(&mut self, place: Extent) -> Result<(), SpaceError> {
-        let range = self.layout.on_volume(place)?;
-        let index = self.layout.index_near(place.start);
-        let layout = self.layout.with_unmapped(place);
-        let start = self.layout.extent(index).start.0;
-        let group = &self.groups[index];
-        if !group.deltas.is_empty() {
-            return Err(SpaceError::InUse { extent: place });
-        }
-        let bits = match &group.state {
-            State::Loaded(map) => {
-                let mut bits = self.layout.pristine_bits(index);
-                map.export(0..bits.len(), 0, &mut bits);
-                let inside = range.start - start..range.end - start;
-                if !bits.is_clear(inside.clone()) {
-                    return Err(SpaceError::InUse { extent: place });
-                }
-                bits.set(inside);
-                Some(bits)
-            }
-            State::Empty | State::Absent => None,
-        };
-        let map = bits.map(|bits| layout.map_for(index, group.role, bits));
-        let map = map.transpose()?;
-        self.layout = layout;
-        self.leave(index);
-        let pristine = Group::pristine(&self.layout, index);
-        let group = &mut self.groups[index];
-        group.reserved = pristine.reserved;
-        group.pristine = pristine.pristine;
-        if let Some(map) = map {
-            group.state = State::Loaded(Box::new(map));
-        }
-        if !self.uneven.contains(&(index as u32)) {
-            self.uneven.push(index as u32);
-        }
-        self.adjust(index, place.frags, 0);
-        self.enter(index);
-        Ok(())
+        self.groups.reserve(place)
     }
 
     /// The geometry.
     pub fn geometry(&self) -> &Geometry {
-        self.layout.geometry()
+        self.groups.layout().geometry()
     }
 
     /// What the group is used for; [`Role::Free`] for groups that do not exist.
     pub fn role(&self, group: GroupNo) -> Role {
-        self.groups
-            .get(group.0 as usize)
-            .map_or(Role::Free, |g| g.role)
+        self.desc(group).role
     }
 
     /// The group's descriptor as it is in memory; [`Space::dirty_groups`] tells what a checkpoint writes.
     pub fn desc(&self, group: GroupNo) -> GroupDesc {
-        self.groups
-            .get(group.0 as usize)
-            .map_or_else(GroupDesc::default, |g| GroupDesc {
-                role: g.role,
-                used: g.used,
-                directories: g.directories,
-            })
+        let known = self.groups.get(group);
+        known.map_or_else(GroupDesc::default, |known| known.desc())
     }
 
     /// Bytes that loaded bitmaps and their trees take.
     pub fn loaded_bytes(&self) -> usize {
-        self.loaded_bytes
+        self.groups.indexes().bytes()
     }
 
     /// Fragments that are not in use; those held back count as free.
@@ -318,12 +114,14 @@ impl Space {
 
     /// Fragments that are free and may be written at once.
     pub fn reusable_frags(&self) -> u64 {
-        self.layout.geometry().total_frags.saturating_sub(self.used)
+        let total = self.geometry().total_frags;
+        total.saturating_sub(self.groups.indexes().used())
     }
 
     /// Fragments in use, unshown and reserved ones included, held-back ones not.
     pub fn used(&self) -> u64 {
-        self.used.saturating_sub(self.held.frags())
+        let used = self.groups.indexes().used();
+        used.saturating_sub(self.held.frags())
     }
 
     /// Fragments that are held back.
@@ -333,7 +131,13 @@ impl Space {
 
     /// Free space by who can use it.
     pub fn log_space(&self) -> LogSpace {
-        self.log
+        let (log, data) = (self.groups.of(Role::Log), self.groups.of(Role::Data));
+        LogSpace {
+            loaded: log.known(),
+            unloaded: log.unknown(),
+            free_groups: self.groups.of(Role::Free).known(),
+            data: data.known() + data.unknown(),
+        }
     }
 
     /// Owner records since the last checkpoint.
@@ -343,24 +147,23 @@ impl Space {
 
     /// Groups that have no role and can take one.
     pub fn free_groups(&self) -> u64 {
-        self.free.len() as u64
+        self.groups.of(Role::Free).groups().len() as u64
     }
 
     /// Fragments that no block of data fits into, of those that [`LogSpace`] counts in data groups, and of free groups as
     /// if they were whole: at the edges of what is reserved, and of the volume.
     pub fn ragged(&self) -> Ragged {
-        let mut ragged = Ragged::default();
-        for number in &self.uneven {
-            let group = &self.groups[*number as usize];
-            match group.role {
+        let (layout, mut ragged) = (self.groups.layout(), Ragged::default());
+        let geometry = layout.geometry();
+        for index in self.groups.uneven().iter().map(|group| *group as usize) {
+            let group = self.groups.group(index);
+            match group.role() {
                 // At the end of the group, and of each part that is reserved.
                 Role::Data => {
-                    let cuts = 1 + self.layout.reserved_in(*number as usize).len() as u64;
-                    ragged.data += cuts * self.layout.geometry().block_frags();
+                    let cuts = 1 + layout.reserved_in(index).len() as u64;
+                    ragged.data += cuts * geometry.block_frags();
                 }
-                Role::Free => {
-                    ragged.free += self.layout.geometry().group_frags - group.pristine;
-                }
+                Role::Free => ragged.free += geometry.group_frags - group.pristine_run(),
                 Role::Log | Role::Track | Role::Section => {}
             }
         }
@@ -369,178 +172,303 @@ impl Space {
 
     /// The longest runs of free groups that are cut short: by what is reserved, or by the end of the volume.
     pub fn free_runs_cut_short(&self) -> Vec<u64> {
-        let free = |number: &&u32| self.free.contains(number);
-        let run = |number: &u32| self.groups[*number as usize].pristine;
-        self.uneven.iter().filter(free).map(run).collect()
+        let free = self.groups.of(Role::Free).groups();
+        let uneven = self.groups.uneven().iter();
+        let cut = uneven.filter(|group| free.contains(group));
+        cut.map(|group| self.groups.group(*group as usize).pristine_run())
+            .collect()
     }
 
     /// From now on the last `groups` free groups are left to the log: [`Space::find_data`] does not take them.
     pub fn keep_for_log(&mut self, groups: u64) {
-        self.kept_for_log = groups;
+        self.placement.keep_for_log(groups);
     }
 
     /// Until the next call the last `groups` free groups are left to data: [`Space::find_log`] takes them when there
     /// is nothing else.
     pub fn keep_for_data(&mut self, groups: u64) {
-        self.kept_for_data = groups;
+        self.placement.keep_for_data(groups);
     }
 
     /// From now on nothing new is placed in `groups`, which are being emptied, and in no other such groups.
     pub fn close_groups(&mut self, groups: &[GroupNo]) {
-        let known = groups.iter().map(|group| group.0 as usize);
-        let new: BTreeSet<usize> = known.filter(|index| *index < self.groups.len()).collect();
-        let old = std::mem::replace(&mut self.closed, new.clone());
-        for index in old.union(&new) {
-            self.refresh(*index);
-        }
+        self.groups.close(groups);
     }
 
-    /// Fragments of a group that nothing uses, and nothing holds back.
-    pub(crate) fn unused(&self, index: usize) -> u64 {
-        let used = self.groups[index].used;
-        self.layout.extent(index).frags.saturating_sub(used)
+    // ---- placement ---------------------------------------------------------------------------------------------
+
+    /// Free whole units from `at` on, in fragments, at most `max`; across the borders of loaded log groups. 0 when
+    /// `at` is not the start of a unit.
+    pub fn log_run(&self, at: FragAddr, max: u64) -> u64 {
+        self.groups.run(Role::Log, at, max)
     }
 
-    // ---- bookkeeping -------------------------------------------------------------------------------------------
-
-    /// Changes the number of fragments in use of a group. Call [`Space::refresh`] afterwards.
-    pub(crate) fn adjust(&mut self, index: usize, more: u64, less: u64) {
-        let group = &mut self.groups[index];
-        group.used = group.used.saturating_add(more).saturating_sub(less);
-        self.used = self.used.saturating_add(more).saturating_sub(less);
+    /// Looks for a free run of `want` fragments in the log, in whole units, and claims a free group for the log if
+    /// it has to. Nothing else is claimed: the caller allocates what it uses.
+    ///
+    /// In this order: the run that continues at `near`; the first one behind it, and around the end of the volume,
+    /// in a log group; a free group that is not kept for data, the nearest to the log groups there are, so that
+    /// metadata stay together (Z7), and the first one in the middle of a `rotational` device; the largest hole of at
+    /// least `least` fragments (smaller ones are left to compaction); a kept group. The run found is at most `want`
+    /// long.
+    pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr, rotational: bool) -> Found {
+        self.placement
+            .find_log(&mut self.groups, want, least, near, rotational)
     }
 
-    /// Marks the chunks of a range as different from those on disk, and the descriptors with them.
-    pub(crate) fn mark_dirty(&mut self, range: Range<u64>) {
-        if range.is_empty() {
-            return;
-        }
-        let chunk = |at: u64| loamfs_format::group::chunk_key(FragAddr(at));
-        let (first, last) = (chunk(range.start), chunk(range.end - 1));
-        let same = self.last_dirty == Some(first) && first == last;
-        if same && self.layout.geometry().group_frags >= CHUNK_FRAGS {
-            return;
-        }
-        self.dirty_chunks.extend(first..=last);
-        self.last_dirty = Some(last);
-        for index in self.layout.index(range.start)..=self.layout.index(range.end - 1) {
-            self.dirty_groups.insert(index as u32);
-        }
+    /// Looks for one free extent of at most `blocks` blocks, as long as possible; the caller allocates it and comes
+    /// back for the rest, with `goal` behind it. Free groups that the extent reaches into become data groups: a
+    /// group's size limits no extent.
+    ///
+    /// In this order: on from `goal`, where the file's last extent ends (address 0: nowhere), however short; while half of
+    /// the groups are free, on from where the last extent near this `anchor` ends, if all of it fits; the group nearest
+    /// to `anchor` that has, or may have, a run of the wanted length, and of a mebibyte while half of the groups are
+    /// free, or is free itself; the largest run.
+    pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> Found {
+        self.placement
+            .find_data(&mut self.groups, blocks, goal, anchor)
     }
 
-    /// Brings every index over the groups up to date with one group.
-    pub(crate) fn refresh(&mut self, index: usize) {
-        let frags = self.layout.extent(index).frags;
-        let group = &mut self.groups[index];
-        let unused = frags.saturating_sub(group.used);
-        let empty = group.used <= group.reserved;
-        let number = index as u32;
+    /// Chooses the group near which a new directory's large files will stand, and promises it what directories there
+    /// take so far, at most `avg_file_size` bytes x `files_per_dir`. `parent` is the anchor of the parent. The
+    /// directory counts once [`Space::anchored`] says so.
+    pub fn choose_anchor(
+        &mut self,
+        parent: GroupNo,
+        avg_file_size: u32,
+        files_per_dir: u32,
+    ) -> GroupNo {
+        anchor::choose(&mut self.groups, parent, avg_file_size, files_per_dir)
+    }
 
-        let known = !matches!(group.state, State::Absent) && group.deltas.is_empty();
-        let claimable = group.role == Role::Free && empty && known && group.pristine > 0;
-        if claimable != group.claimable {
-            group.claimable = claimable;
-            if claimable {
-                self.free.insert(number)
-            } else {
-                self.free.remove(&number)
-            };
-        }
-        let idle = empty && matches!(group.role, Role::Log | Role::Data);
-        if idle != group.idle {
-            group.idle = idle;
-            if idle {
-                self.idle.insert(number)
-            } else {
-                self.idle.remove(&number)
-            };
-        }
-        if !group.deltas.is_empty() {
-            self.pending.insert(number);
-        }
+    /// Directories came to be anchored in a group (positive) or left it; also for replay.
+    pub fn anchored(&mut self, group: GroupNo, delta: i32) {
+        self.groups.anchor(group, delta);
+    }
 
-        // Small enough: a group has at most 2^19 fragments.
-        let (run, hope, free) = match &group.state {
-            State::Loaded(map) => (map.longest() as u32, 0, map.clear_frags()),
-            State::Absent => (0, unused as u32, unused),
-            State::Empty => (0, 0, if claimable { group.pristine } else { 0 }),
+    // ---- roles -------------------------------------------------------------------------------------------------
+
+    /// The roles that changed since the last call, for the segment's summary.
+    pub fn take_role_changes(&mut self) -> Vec<(GroupNo, Role)> {
+        self.groups.take_roles()
+    }
+
+    /// Whether [`Space::take_role_changes`] has something to say.
+    pub fn has_role_changes(&self) -> bool {
+        self.groups.changes().has_roles()
+    }
+
+    /// Makes log and data groups free again that hold nothing: nothing in use, held back or unshown. `protect` is
+    /// left alone, and so is the last log group, so that the log stays where it is. Returns the groups.
+    ///
+    /// No write to these groups may be in flight (rule 11).
+    pub fn give_back_empty(&mut self, protect: Option<GroupNo>) -> Vec<GroupNo> {
+        self.groups.give_back_empty(protect)
+    }
+
+    // ---- bitmaps -----------------------------------------------------------------------------------------------
+
+    /// Whether the group's bitmap is known: it is in memory, or the group is free and holds nothing.
+    pub fn is_loaded(&self, group: GroupNo) -> bool {
+        let known = self.groups.get(group);
+        known.is_some_and(|known| !matches!(known.state(), State::Absent))
+    }
+
+    /// The keys of the bitmap chunks that hold a group's bits, which [`Space::load`] wants.
+    pub fn chunk_keys(&self, group: GroupNo) -> Range<u64> {
+        self.groups.layout().chunk_keys(group)
+    }
+
+    /// Takes in a group's bitmap as the last checkpoint has it: those of its chunks that are there, `None` for one
+    /// that is wholly set. What happened to the group since is applied then. Does nothing if the group is loaded.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when the bitmap contradicts the descriptor or what happened since; the group then stays
+    /// unloaded, and the volume should not be written to.
+    pub fn load(
+        &mut self,
+        group: GroupNo,
+        chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
+    ) -> Result<(), SpaceError> {
+        self.groups.load(group, chunks)
+    }
+
+    /// Believes a group's bitmap, as the last checkpoint has it, rather than what its descriptor counts, and has the
+    /// next checkpoint write the right count. For repair: at once after [`Space::open`], with the chunks that
+    /// [`Space::load`] wants.
+    pub fn recount(
+        &mut self,
+        group: GroupNo,
+        chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
+    ) {
+        self.groups.recount(group, chunks);
+    }
+
+    /// Drops a group's bitmap from memory if a checkpoint has all of it, and tells whether it did. A free group's
+    /// takes no memory.
+    pub fn unload(&mut self, group: GroupNo) -> bool {
+        self.groups.unload(group)
+    }
+
+    /// The groups whose bitmaps are in memory, in order.
+    pub fn loaded_groups(&self) -> impl Iterator<Item = GroupNo> {
+        let groups = self.groups.numbered();
+        let loaded = groups.filter(|(_, group)| group.map().is_some());
+        loaded.map(|(number, _)| GroupNo(number))
+    }
+
+    /// The free runs in a range that is widened to whole cells: 4 KiB units of log groups, blocks of data groups. What
+    /// is in use, unshown, reserved or held back (rule 5) is in none of them; neither is anything of groups whose
+    /// bitmaps are not in memory.
+    pub fn free_runs(&self, extent: Extent) -> Vec<Extent> {
+        self.groups.free_runs(extent)
+    }
+
+    /// Fragments of an extent that are in use and not held back; those of bitmaps that are not in memory may be.
+    pub fn live_frags(&self, extent: Extent) -> u64 {
+        let Ok(range) = self.groups.layout().on_volume(extent) else {
+            return 0;
         };
-        let (log, data) = (group.role == Role::Log, group.role == Role::Data);
-        let loaded = matches!(group.state, State::Loaded(_));
-        let open = !self.closed.contains(&index);
-        let (run, hope) = if open { (run, hope) } else { (0, 0) };
-        if log {
-            self.log_runs.set(index, run);
-            self.log_hopes.set(index, hope);
-        } else if data {
-            self.data_runs.set(index, run);
-            self.data_hopes.set(index, hope);
-        }
-        let counted = if log || claimable || data { free } else { 0 };
-        if counted != group.counted {
-            let total = if data {
-                &mut self.log.data
-            } else if !log {
-                &mut self.log.free_groups
-            } else if loaded {
-                &mut self.log.loaded
-            } else {
-                &mut self.log.unloaded
-            };
-            *total = total.saturating_add(counted).saturating_sub(group.counted);
-            group.counted = counted;
-        }
-        let room = if log {
-            0
-        } else {
-            unused.saturating_sub(group.promised)
-        };
-        let room = if group.role == Role::Free || data {
-            room as u32
-        } else {
-            0
-        };
-        self.rooms_sum =
-            (self.rooms_sum + u64::from(room)).saturating_sub(u64::from(self.rooms.get(index)));
-        self.rooms.set(index, room);
+        let held = self.held.overlapping(range.clone());
+        let held = held.map(|(held, _)| held.end.min(range.end) - held.start.max(range.start));
+        let held: u64 = held.sum();
+        self.groups.set_frags(range.clone()).saturating_sub(held)
     }
 
-    /// Takes a group out of the counters that depend on its role and state, before either changes.
-    pub(crate) fn leave(&mut self, index: usize) {
-        let group = &mut self.groups[index];
-        let total = match (group.role, &group.state) {
-            (Role::Log, State::Loaded(_)) => &mut self.log.loaded,
-            (Role::Log, _) => &mut self.log.unloaded,
-            (Role::Data, _) => &mut self.log.data,
-            _ => &mut self.log.free_groups,
-        };
-        *total = total.saturating_sub(std::mem::take(&mut group.counted));
-        match group.role {
-            Role::Log => {
-                self.log_runs.set(index, 0);
-                self.log_hopes.set(index, 0);
-                self.log_groups.remove(&(index as u32));
-            }
-            Role::Data => {
-                self.data_runs.set(index, 0);
-                self.data_hopes.set(index, 0);
-            }
-            _ => {}
-        }
-        if let State::Loaded(map) = &group.state {
-            self.loaded_bytes -= map.bytes();
-        }
+    /// A fragment's bit in memory, if the bitmap of its group is known.
+    pub fn is_set(&self, addr: FragAddr) -> Option<bool> {
+        self.groups.is_set(addr)
     }
 
-    /// The reverse of [`Space::leave`], after role or state have changed.
-    pub(crate) fn enter(&mut self, index: usize) {
-        let group = &self.groups[index];
-        if group.role == Role::Log {
-            self.log_groups.insert(index as u32);
-        }
-        if let State::Loaded(map) = &group.state {
-            self.loaded_bytes += map.bytes();
-        }
-        self.refresh(index);
+    // ---- what waits --------------------------------------------------------------------------------------------
+
+    /// What is held back, by address and with what it waits for, for the checkpoint's summary.
+    pub fn held(&self) -> impl Iterator<Item = (Extent, Wait)> {
+        self.held.iter().map(|(range, wait)| {
+            (
+                Extent::new(FragAddr(range.start), range.end - range.start),
+                wait,
+            )
+        })
+    }
+
+    /// How many ranges are held back.
+    pub fn held_ranges(&self) -> usize {
+        self.held.len()
+    }
+
+    /// The unshown ranges, by address.
+    pub fn unshown(&self) -> impl Iterator<Item = Extent> {
+        self.unshown.iter()
+    }
+
+    // ---- checkpoints -------------------------------------------------------------------------------------------
+
+    fn checkpoint(&self) -> Checkpoint<'_> {
+        Checkpoint::new(&self.groups, &self.unshown)
+    }
+
+    /// The chunks that may differ from the last checkpoint's, by key.
+    pub fn dirty_chunks(&self) -> Vec<u64> {
+        self.groups.changes().chunks().iter().copied().collect()
+    }
+
+    /// Number of dirty chunks, and of dirty descriptors.
+    pub fn dirty_counts(&self) -> (usize, usize) {
+        let changes = self.groups.changes();
+        (changes.chunks().len(), changes.descs().len())
+    }
+
+    /// See [`Checkpoint::chunk_value`].
+    ///
+    /// # Errors
+    /// [`SpaceError::NotLoaded`] naming a group of the chunk whose bitmap is not there.
+    pub fn chunk_value(&self, key: u64) -> Result<crate::ChunkValue, SpaceError> {
+        self.checkpoint().chunk_value(key)
+    }
+
+    /// See [`Checkpoint::cleared`].
+    ///
+    /// # Errors
+    /// As [`Space::chunk_value`], of the chunks that changed.
+    pub fn cleared(&self) -> Result<Vec<Range<u64>>, SpaceError> {
+        self.checkpoint().cleared()
+    }
+
+    /// The groups whose bitmaps a checkpoint needs and lacks: those that changed while they were not loaded, and,
+    /// where a chunk covers several groups, the neighbours of those that changed.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when what was replayed contradicts itself.
+    pub fn groups_to_load_for_checkpoint(&mut self) -> Result<Vec<GroupNo>, SpaceError> {
+        checkpoint::groups_to_load(&mut self.groups)
+    }
+
+    /// See [`Checkpoint::dirty_groups`].
+    pub fn dirty_groups(&self) -> Vec<(GroupNo, GroupDesc)> {
+        self.checkpoint().dirty_groups()
+    }
+
+    /// The owner records since the last checkpoint, by address. Each replaces all records in the tree that it
+    /// overlaps.
+    pub fn owner_overlay(&self) -> impl Iterator<Item = (Extent, Owner)> {
+        self.owners.iter()
+    }
+
+    /// The owner records since the last checkpoint that overlap a range, whole, by address. What they leave open
+    /// is as the owner tree has it.
+    pub fn owner_in_overlay(&self, range: Extent) -> Vec<(Extent, Owner)> {
+        self.owners.overlapping(range).collect()
+    }
+
+    /// Everything reported so far is in the maps: forgets what is dirty, and the owner records.
+    pub fn checkpoint_done(&mut self) {
+        self.groups.checkpoint_done();
+        self.owners.clear();
+    }
+
+    /// The chunks that hold a range.
+    pub fn chunks_of(&self, extent: Extent) -> impl Iterator<Item = u64> + use<> {
+        let last = extent.end().0.saturating_sub(1);
+        let keys = extent.start.0 / CHUNK_FRAGS..last / CHUNK_FRAGS + 1;
+        keys.take_while(move |_| extent.frags > 0)
+    }
+
+    // ---- cleaning ----------------------------------------------------------------------------------------------
+
+    fn cleaning(&self) -> Cleaning<'_> {
+        Cleaning::new(&self.groups, &self.held)
+    }
+
+    /// See [`Cleaning::compact_candidates`].
+    pub fn compact_candidates(&self, hole_max: u64) -> Vec<Candidate> {
+        self.cleaning().compact_candidates(hole_max)
+    }
+
+    /// See [`Cleaning::log_usable`].
+    pub fn log_usable(&self, least: u64) -> u64 {
+        self.cleaning().log_usable(least)
+    }
+
+    /// See [`Cleaning::log_holes`].
+    pub fn log_holes(&self) -> Vec<Extent> {
+        self.cleaning().log_holes()
+    }
+
+    /// See [`Cleaning::unloaded_log_groups`].
+    pub fn unloaded_log_groups(&self, count: usize) -> Vec<GroupNo> {
+        self.cleaning().unloaded_log_groups(count)
+    }
+
+    /// See [`Cleaning::cheapest_groups`].
+    pub fn cheapest_groups(
+        &self,
+        role: Role,
+        hole_max: u64,
+        least: u64,
+        fixed: &[Extent],
+    ) -> Vec<Cheap> {
+        self.cleaning()
+            .cheapest_groups(role, hole_max, least, fixed)
     }
 }

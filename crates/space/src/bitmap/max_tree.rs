@@ -135,6 +135,18 @@ impl MaxTree {
         None
     }
 
+    /// The first index from `from` on, and then from the start, whose value is at least `least`.
+    pub(crate) fn first_around(&self, from: usize, least: u32) -> Option<usize> {
+        self.first(from, least).or_else(|| self.first(0, least))
+    }
+
+    /// The index nearest to `to` whose value is at least `least`.
+    pub(crate) fn nearest(&self, to: usize, least: u32) -> Option<usize> {
+        let both = [self.first(to, least), self.last(to, least)];
+        let found = both.into_iter().flatten();
+        found.min_by_key(|index| index.abs_diff(to))
+    }
+
     fn descend(&self, from: usize, mut at: usize, pick: impl Fn(&[u32]) -> Option<usize>) -> usize {
         for values in self.levels[..from].iter().rev() {
             let start = at * FAN;

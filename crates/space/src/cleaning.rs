@@ -1,0 +1,185 @@
+//! What the cleaner may want to move: scattered holes, and groups that cost little to empty.
+
+use crate::groups::{FreeIndex, Groups};
+use crate::held::Held;
+use loamfs_format::group::Role;
+use loamfs_format::{Extent, FragAddr, GroupNo};
+use std::cmp::{Ordering, Reverse};
+
+/// Cells of the smallest window that compaction looks at.
+const WINDOW_UNITS: u64 = 64;
+
+/// A range whose free space lies in holes too small to plug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The range.
+    pub extent: Extent,
+    /// Fragments in use or held back: what moving has to read and write, at most.
+    pub used: u64,
+    /// Free fragments in small holes: what it wins.
+    pub scattered: u64,
+}
+
+/// What it costs to empty a group, and what that wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cheap {
+    /// The group.
+    pub group: GroupNo,
+    /// Fragments in use: what moving has to read and write, at most. What is held back comes by itself.
+    pub used: u64,
+    /// Free fragments that serve nobody as they are: what it wins.
+    pub won: u64,
+    /// Free fragments that nobody can use while it is emptied.
+    pub closed: u64,
+}
+
+/// What cleaning looks at.
+#[derive(Clone, Copy, Debug)]
+pub struct Cleaning<'a> {
+    groups: &'a Groups,
+    held: &'a Held,
+}
+
+impl<'a> Cleaning<'a> {
+    pub(crate) fn new(groups: &'a Groups, held: &'a Held) -> Cleaning<'a> {
+        Cleaning { groups, held }
+    }
+
+    fn log(self) -> &'a FreeIndex {
+        self.groups.of(Role::Log)
+    }
+
+    /// Ranges of loaded log groups most of whose free space lies in holes shorter than `hole_max` fragments, where
+    /// plugging would cost more in seeks than moving the rest (section 7, "One mover"). The cheapest come first.
+    pub fn compact_candidates(self, hole_max: u64) -> Vec<Candidate> {
+        let geometry = self.groups.layout().geometry();
+        let window = hole_max
+            .saturating_mul(8)
+            .max(WINDOW_UNITS * geometry.unit_frags())
+            .min(geometry.group_frags)
+            .next_power_of_two();
+        let log = self.log().groups().iter();
+        let mut found: Vec<_> = log
+            .flat_map(|group| self.windows(*group as usize, hole_max.max(1), window))
+            .collect();
+        found.sort_by(|a, b| {
+            ratio(a.used, a.scattered, b.used, b.scattered).then(a.extent.cmp(&b.extent))
+        });
+        found
+    }
+
+    /// The windows of a group that are worth compacting.
+    fn windows(self, index: usize, hole_max: u64, window: u64) -> Vec<Candidate> {
+        let Some(map) = self.groups.group(index).map() else {
+            return Vec::new();
+        };
+        let unit = self.groups.layout().geometry().unit_frags();
+        let group = self.groups.layout().extent(index);
+        let windows = group.frags.div_ceil(window);
+        let mut large = vec![0u64; windows as usize];
+        for hole in map.holes().filter(|hole| hole.end - hole.start >= hole_max) {
+            for at in hole.start / window..=(hole.end - 1) / window {
+                let (start, end) = (at * window, (at + 1) * window);
+                large[at as usize] += hole.end.min(end) - hole.start.max(start);
+            }
+        }
+        let candidate = |(at, large): (u64, u64)| {
+            let (start, end) = (at * window, ((at + 1) * window).min(group.frags));
+            let used = map.used_in(start..end);
+            let scattered = (end - start).saturating_sub(used + large);
+            let extent = Extent::new(FragAddr(group.start.0 + start), end - start);
+            let worth = scattered >= unit && scattered > large && used > 0;
+            worth.then_some(Candidate {
+                extent,
+                used,
+                scattered,
+            })
+        };
+        (0..windows).zip(large).filter_map(candidate).collect()
+    }
+
+    /// Free fragments of log groups in holes of at least `least` fragments: what segments can still be placed in.
+    /// Groups that are not loaded count with all that is free in them.
+    pub fn log_usable(self, least: u64) -> u64 {
+        let log = self.log();
+        let in_group = |group: &u32| self.groups.group(*group as usize).free_in_holes(least);
+        log.groups().iter().map(in_group).sum::<u64>() + log.unknown()
+    }
+
+    /// The holes of log groups in which segments may be placed. What bitmaps that are not in memory say is left out.
+    pub fn log_holes(self) -> Vec<Extent> {
+        let groups = self.log().groups().iter().map(|group| *group as usize);
+        let open = groups.filter(|index| !self.groups.is_closed(*index));
+        let holes = open.flat_map(|index| {
+            let start = self.groups.layout().start(index);
+            let holes = self.groups.group(index).map().into_iter();
+            holes
+                .flat_map(|map| map.holes())
+                .map(move |hole| Extent::new(FragAddr(start + hole.start), hole.end - hole.start))
+        });
+        holes.collect()
+    }
+
+    /// At most `count` log groups whose bitmaps are not in memory, those with most space first.
+    pub fn unloaded_log_groups(self, count: usize) -> Vec<GroupNo> {
+        let free = |group: &u32| {
+            let index = *group as usize;
+            let absent = self.groups.group(index).map().is_none();
+            let free = self.groups.unused(index);
+            (absent && free > 0).then_some((Reverse(free), GroupNo(*group)))
+        };
+        let mut found: Vec<_> = self.log().groups().iter().filter_map(free).collect();
+        found.sort_unstable();
+        let found = found.into_iter().take(count);
+        found.map(|(_, group)| group).collect()
+    }
+
+    /// The groups of a role that hold something, those first that are cheapest to empty: that hold least for what
+    /// emptying wins, which is what is free in holes shorter than `hole_max` fragments (the others serve as they are).
+    /// Meanwhile holes of at least `least` fragments serve nobody. Groups that hold nothing but what cannot be moved, which
+    /// is what is held back, and `fixed`, are not worth it. Log groups must be loaded to be known.
+    pub fn cheapest_groups(
+        self,
+        role: Role,
+        hole_max: u64,
+        least: u64,
+        fixed: &[Extent],
+    ) -> Vec<Cheap> {
+        let staying = self.staying(fixed);
+        let mut found: Vec<Cheap> = self
+            .groups
+            .numbered()
+            .filter(|(_, group)| group.role() == role && !group.is_empty())
+            .filter(|(_, group)| role != Role::Log || group.map().is_some())
+            .map(|(number, group)| Cheap {
+                group: GroupNo(number),
+                used: group.taken().saturating_sub(staying[number as usize]),
+                won: self
+                    .groups
+                    .unused(number as usize)
+                    .saturating_sub(group.free_in_holes(hole_max)),
+                closed: group.free_in_holes(least),
+            })
+            .filter(|cheap| cheap.won > 0 && cheap.used > 0)
+            .collect();
+        found.sort_by(|a, b| ratio(a.used, a.won, b.used, b.won).then(a.group.cmp(&b.group)));
+        found
+    }
+
+    /// Fragments of each group that no move frees.
+    fn staying(self, fixed: &[Extent]) -> Vec<u64> {
+        let layout = self.groups.layout();
+        let mut staying = vec![0; layout.groups()];
+        let held = self.held.iter().map(|(range, _)| range);
+        let fixed = fixed.iter().map(|extent| extent.start.0..extent.end().0);
+        for (index, _, extent) in held.chain(fixed).flat_map(|range| layout.parts(range)) {
+            staying[index] += extent.frags;
+        }
+        staying
+    }
+}
+
+/// Compares a / b with c / d without dividing.
+fn ratio(a: u64, b: u64, c: u64, d: u64) -> Ordering {
+    (u128::from(a) * u128::from(d)).cmp(&(u128::from(c) * u128::from(b)))
+}

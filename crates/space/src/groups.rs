@@ -1,0 +1,184 @@
+//! The table of groups: descriptors, bitmaps as far as they are in memory, and the indexes that follow from both.
+//!
+//! Whoever changes a group does it here, so that no index is ever behind.
+
+mod changes;
+mod free;
+mod group;
+mod index;
+mod load;
+mod mark;
+mod roles;
+
+pub(crate) use changes::Changes;
+pub(crate) use group::{Group, State};
+pub(crate) use index::{FreeIndex, Indexes};
+
+use crate::layout::Layout;
+use loamfs_format::group::{GroupDesc, Role};
+use loamfs_format::{FragAddr, GroupNo};
+use std::collections::BTreeSet;
+
+/// All groups of a volume.
+#[derive(Clone, Debug)]
+pub(crate) struct Groups {
+    layout: Layout,
+    table: Vec<Group>,
+    /// Groups that have less room than others: a part is reserved, or they are the last and shorter.
+    uneven: Vec<u32>,
+    /// Groups that are being emptied: nothing new is placed in them.
+    closed: BTreeSet<usize>,
+    indexes: Indexes,
+    changes: Changes,
+}
+
+impl Groups {
+    /// The groups as their descriptors say; those without one are free and empty. Groups that hold more than what is
+    /// reserved are not loaded.
+    pub(crate) fn open(layout: Layout, descs: Vec<(GroupNo, GroupDesc)>) -> Groups {
+        let count = layout.groups();
+        let table: Vec<_> = (0..count)
+            .map(|index| Group::pristine(&layout, index))
+            .collect();
+        let whole = layout.geometry().group_frags;
+        let uneven = (0u32..).zip(&table);
+        let uneven = uneven.filter(|(_, group)| group.pristine_run() < whole);
+        let mut groups = Groups {
+            uneven: uneven.map(|(number, _)| number).collect(),
+            closed: BTreeSet::new(),
+            indexes: Indexes::new(count),
+            changes: Changes::default(),
+            layout,
+            table,
+        };
+        for (number, desc) in descs {
+            let frags = groups.layout.geometry().group_extent(number).frags;
+            if let Some(group) = groups.table.get_mut(number.0 as usize) {
+                group.describe(desc, frags);
+            }
+        }
+        for index in 0..count {
+            // A bitmap without content cannot contradict anything.
+            let _ = groups.enter(index);
+        }
+        groups
+    }
+
+    // ---- what is known -----------------------------------------------------------------------------------------
+
+    /// Where the groups are.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// A group of the volume.
+    pub(crate) fn group(&self, index: usize) -> &Group {
+        &self.table[index]
+    }
+
+    /// A group, if there is one of this number.
+    pub(crate) fn get(&self, group: GroupNo) -> Option<&Group> {
+        self.table.get(group.0 as usize)
+    }
+
+    /// All groups, by number.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &Group)> {
+        (0u32..).zip(&self.table)
+    }
+
+    /// Fragments of a group that nothing uses, and nothing holds back.
+    pub(crate) fn unused(&self, index: usize) -> u64 {
+        let frags = self.layout.extent(index).frags;
+        frags.saturating_sub(self.table[index].used())
+    }
+
+    /// Groups that have less room than others.
+    pub(crate) fn uneven(&self) -> &[u32] {
+        &self.uneven
+    }
+
+    /// Whether the group is being emptied.
+    pub(crate) fn is_closed(&self, index: usize) -> bool {
+        self.closed.contains(&index)
+    }
+
+    /// The indexes over the groups.
+    pub(crate) fn indexes(&self) -> &Indexes {
+        &self.indexes
+    }
+
+    /// The free space of a role's groups.
+    pub(crate) fn of(&self, role: Role) -> &FreeIndex {
+        self.indexes.of(role)
+    }
+
+    /// What differs from the last checkpoint.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    /// Free whole cells from `at` on, in fragments, at most `max`, across the borders of loaded groups of one role. 0 when
+    /// `at` is not the start of a cell.
+    pub(crate) fn run(&self, role: Role, at: FragAddr, max: u64) -> u64 {
+        let mut found = 0;
+        while found < max && at.0.saturating_add(found) < self.layout.geometry().total_frags {
+            let here = at.0 + found;
+            let index = self.layout.index(here);
+            let group = &self.table[index];
+            let Some(map) = group.map().filter(|_| group.role() == role) else {
+                break;
+            };
+            let run = map.run(self.layout.position(here), max - found);
+            found += run;
+            if run == 0 || self.layout.index(here + run) == index {
+                break;
+            }
+        }
+        found
+    }
+
+    // ---- changes -----------------------------------------------------------------------------------------------
+
+    /// From now on nothing new is placed in `groups`, and in no other such groups.
+    pub(crate) fn close(&mut self, groups: &[GroupNo]) {
+        let known = groups.iter().map(|group| group.0 as usize);
+        let new: BTreeSet<usize> = known.filter(|index| *index < self.table.len()).collect();
+        let old = std::mem::replace(&mut self.closed, new.clone());
+        for index in old.union(&new) {
+            self.refresh(*index);
+        }
+    }
+
+    /// Promises fragments of a group to a new directory.
+    pub(crate) fn promise(&mut self, index: usize, frags: u64) {
+        self.table[index].promise(frags, self.layout.geometry().group_frags);
+        self.refresh(index);
+    }
+
+    /// Directories came to be anchored in a group (positive) or left it.
+    pub(crate) fn anchor(&mut self, group: GroupNo, delta: i32) {
+        let index = group.0 as usize;
+        if let Some(known) = self.table.get_mut(index) {
+            known.anchor(delta);
+            self.changes.mark_desc(index);
+            self.refresh(index);
+        }
+    }
+
+    /// The roles that changed since the last call.
+    pub(crate) fn take_roles(&mut self) -> Vec<(GroupNo, Role)> {
+        self.changes.take_roles()
+    }
+
+    /// A checkpoint has all that was reported so far; changes that wait for a group to be loaded are not in it yet.
+    pub(crate) fn checkpoint_done(&mut self) {
+        self.changes.written(self.indexes.pending());
+    }
+
+    /// Brings every index up to date with one group.
+    fn refresh(&mut self, index: usize) {
+        let frags = self.layout.extent(index).frags;
+        let open = !self.closed.contains(&index);
+        self.indexes.update(index, &self.table[index], frags, open);
+    }
+}

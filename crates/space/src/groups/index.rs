@@ -1,0 +1,258 @@
+//! The free-space index over all groups: an entry a role, and sets of groups that somebody looks for.
+//!
+//! Of a group whose bitmap is in memory the longest free run is known, of any other an upper bound: its free fragments.
+//! Over both stand trees of maxima, as over the words of one bitmap (the extent summary tree, H5).
+
+use super::group::{Group, State};
+use crate::bitmap::max_tree::MaxTree;
+use crate::role::Cells;
+use loamfs_format::GroupNo;
+use loamfs_format::group::Role;
+use std::collections::BTreeSet;
+
+/// Groups whose bitmaps are asked for at once: they stand on the disk one after another.
+const LOAD_AHEAD: usize = 4;
+
+/// What the index has of one group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    role: Role,
+    /// Whether the group is in the index of its role.
+    listed: bool,
+    /// Whether its bitmap is known.
+    known: bool,
+    /// Longest free run of a known bitmap, and what no run of any other can exceed: of what is open to be taken.
+    run: u32,
+    bound: u32,
+    /// Free fragments.
+    free: u64,
+    /// Fragments that are neither in use nor promised, of groups where directories can be anchored.
+    room: u32,
+    used: u64,
+    /// Bytes of the bitmap.
+    bytes: usize,
+    /// Whether the group could lose its role.
+    idle: bool,
+    /// Whether something happened to it that its bitmap does not have.
+    pending: bool,
+}
+
+impl Share {
+    fn of(group: &Group, frags: u64, open: bool) -> Share {
+        let (role, unused) = (group.role(), frags.saturating_sub(group.used()));
+        let gives = Cells::of(role) != Cells::None;
+        let claimable = group.is_claimable();
+        let listed = gives || claimable;
+        // Small enough: a group has at most 2^19 fragments.
+        let (run, bound, free) = match group.state() {
+            State::Loaded(map) => (map.longest() as u32, 0, map.clear_frags()),
+            State::Absent => (0, unused as u32, unused),
+            State::Empty if claimable => (0, 0, group.pristine_run()),
+            State::Empty => (0, 0, 0),
+        };
+        let homes = role == Role::Free || Cells::of(role) == Cells::Blocks;
+        let room = unused.saturating_sub(group.promised()) as u32;
+        Share {
+            role,
+            listed,
+            known: !matches!(group.state(), State::Absent),
+            run: if open { run } else { 0 },
+            bound: if open { bound } else { 0 },
+            free: if listed { free } else { 0 },
+            room: if homes { room } else { 0 },
+            used: group.used(),
+            bytes: group.map().map_or(0, |map| map.bytes()),
+            idle: gives && group.is_empty(),
+            pending: !group.is_current(),
+        }
+    }
+}
+
+/// The groups of one role, and where in them free runs may be.
+#[derive(Clone, Debug)]
+pub(crate) struct FreeIndex {
+    groups: BTreeSet<u32>,
+    runs: MaxTree,
+    bounds: MaxTree,
+    /// Free fragments of groups whose bitmap is known, and of others.
+    known: u64,
+    unknown: u64,
+}
+
+impl FreeIndex {
+    fn new(count: usize) -> FreeIndex {
+        FreeIndex {
+            groups: BTreeSet::new(),
+            runs: MaxTree::new(vec![0; count]),
+            bounds: MaxTree::new(vec![0; count]),
+            known: 0,
+            unknown: 0,
+        }
+    }
+
+    /// The groups, but for free ones that can take no role.
+    pub(crate) fn groups(&self) -> &BTreeSet<u32> {
+        &self.groups
+    }
+
+    /// The group nearest to another.
+    pub(crate) fn nearest(&self, to: u32) -> Option<u32> {
+        let above = self.groups.range(to..).next().copied();
+        let below = self.groups.range(..to).next_back().copied();
+        let both = [above, below].into_iter().flatten();
+        both.min_by_key(|group| group.abs_diff(to))
+    }
+
+    /// The longest free run of each group whose bitmap is known, 0 of others.
+    pub(crate) fn runs(&self) -> &MaxTree {
+        &self.runs
+    }
+
+    /// The upper bound of each group whose bitmap is not known, 0 of others.
+    pub(crate) fn bounds(&self) -> &MaxTree {
+        &self.bounds
+    }
+
+    /// The first few groups from `first` on whose upper bounds are at least `least`.
+    pub(crate) fn to_load(&self, first: usize, least: u32) -> Vec<GroupNo> {
+        let next = |&index: &usize| self.bounds.first(index + 1, least);
+        std::iter::successors(Some(first), next)
+            .take(LOAD_AHEAD)
+            .map(|index| GroupNo(index as u32))
+            .collect()
+    }
+
+    /// Fragments of free whole cells in groups whose bitmap is known.
+    pub(crate) fn known(&self) -> u64 {
+        self.known
+    }
+
+    /// Free fragments of the other groups.
+    pub(crate) fn unknown(&self) -> u64 {
+        self.unknown
+    }
+
+    fn count(&mut self, known: bool, more: u64, less: u64) {
+        let frags = match known {
+            true => &mut self.known,
+            false => &mut self.unknown,
+        };
+        *frags = frags.saturating_add(more).saturating_sub(less);
+    }
+
+    fn put(&mut self, index: usize, share: &Share, before: u64) {
+        self.count(share.known, share.free, before);
+        self.runs.set(index, share.run);
+        self.bounds.set(index, share.bound);
+    }
+
+    fn remove(&mut self, index: usize, share: &Share) {
+        self.groups.remove(&(index as u32));
+        let nothing = Share {
+            known: share.known,
+            ..Share::default()
+        };
+        self.put(index, &nothing, share.free);
+    }
+}
+
+/// Indexes over all groups.
+#[derive(Clone, Debug)]
+pub(crate) struct Indexes {
+    shares: Vec<Share>,
+    /// By number of the role.
+    roles: [FreeIndex; Role::ALL.len()],
+    idle: BTreeSet<u32>,
+    pending: BTreeSet<u32>,
+    rooms: MaxTree,
+    rooms_sum: u64,
+    used: u64,
+    bytes: usize,
+}
+
+impl Indexes {
+    /// Indexes that have nothing of `count` groups.
+    pub(super) fn new(count: usize) -> Indexes {
+        let index = |role| match Cells::of(role) {
+            Cells::None => FreeIndex::new(0),
+            Cells::Units | Cells::Blocks => FreeIndex::new(count),
+        };
+        Indexes {
+            shares: vec![Share::default(); count],
+            roles: Role::ALL.map(index),
+            idle: BTreeSet::new(),
+            pending: BTreeSet::new(),
+            rooms: MaxTree::new(vec![0; count]),
+            rooms_sum: 0,
+            used: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Brings all indexes up to date with one group of `frags` fragments. What is not `open` has no run to find.
+    pub(super) fn update(&mut self, index: usize, group: &Group, frags: u64, open: bool) {
+        let new = Share::of(group, frags, open);
+        let old = std::mem::replace(&mut self.shares[index], new);
+        if new == old {
+            return;
+        }
+        self.used = self.used - old.used + new.used;
+        self.bytes = self.bytes - old.bytes + new.bytes;
+        self.rooms_sum = self.rooms_sum - u64::from(old.room) + u64::from(new.room);
+        self.rooms.set(index, new.room);
+        set_member(&mut self.idle, index, old.idle, new.idle);
+        set_member(&mut self.pending, index, old.pending, new.pending);
+        let place = |share: &Share| (share.role, share.listed, share.known);
+        if place(&old) == place(&new) {
+            self.roles[new.role as usize].put(index, &new, old.free);
+            return;
+        }
+        self.roles[old.role as usize].remove(index, &old);
+        let role = &mut self.roles[new.role as usize];
+        set_member(&mut role.groups, index, false, new.listed);
+        role.put(index, &new, 0);
+    }
+
+    /// The free space of a role's groups.
+    pub(crate) fn of(&self, role: Role) -> &FreeIndex {
+        &self.roles[role as usize]
+    }
+
+    /// Groups that hold nothing and could lose their role.
+    pub(crate) fn idle(&self) -> &BTreeSet<u32> {
+        &self.idle
+    }
+
+    /// Groups to which something happened that their bitmaps do not have.
+    pub(crate) fn pending(&self) -> &BTreeSet<u32> {
+        &self.pending
+    }
+
+    /// Free and unpromised fragments of each data or free group.
+    pub(crate) fn rooms(&self) -> &MaxTree {
+        &self.rooms
+    }
+
+    /// The sum of these.
+    pub(crate) fn rooms_sum(&self) -> u64 {
+        self.rooms_sum
+    }
+
+    /// Fragments of all groups whose bit is set.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Bytes that bitmaps in memory take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+fn set_member(set: &mut BTreeSet<u32>, index: usize, was: bool, is: bool) {
+    match (was, is) {
+        (false, true) => _ = set.insert(index as u32),
+        (true, false) => _ = set.remove(&(index as u32)),
+        _ => {}
+    }
+}

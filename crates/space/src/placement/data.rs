@@ -1,0 +1,206 @@
+//! Extents for the blocks of large files (H9, H19): long ones near the directory's anchor group.
+
+use super::{Found, free_groups};
+use crate::bitmap::max_tree::MaxTree;
+use crate::groups::Groups;
+use loamfs_format::group::Role;
+use loamfs_format::{Extent, FragAddr, GroupNo};
+
+/// Bytes of the smallest hole that is begun while half of the groups are free, where groups are not small.
+const WORTH_A_SEEK: u64 = 1 << 20;
+/// Where they are, it is one of so many parts of a group.
+const HOLES: u64 = 8;
+
+/// Where a run may be found: the nearest first, and at the same distance the surest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    Loaded,
+    Unloaded,
+    Free,
+}
+
+/// A search for a run of free blocks; see [`crate::Space::find_data`].
+pub(super) struct Search<'a> {
+    groups: &'a mut Groups,
+    /// Free groups that are left to the log.
+    kept: u64,
+    /// Fragments wanted.
+    want: u64,
+    goal: FragAddr,
+    /// The index of the anchor group.
+    anchor: usize,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        groups: &'a mut Groups,
+        kept: u64,
+        blocks: u64,
+        goal: FragAddr,
+        anchor: GroupNo,
+    ) -> Search<'a> {
+        let geometry = groups.layout().geometry();
+        let block = geometry.block_frags();
+        let last = groups.layout().groups().saturating_sub(1);
+        Search {
+            want: blocks.clamp(1, geometry.total_frags / block + 1) * block,
+            kept,
+            goal,
+            anchor: (anchor.0 as usize).min(last),
+            groups,
+        }
+    }
+
+    /// Looks for a run. The last extent found for the same anchor ended at `begun`.
+    pub(super) fn find(&mut self, begun: Option<FragAddr>) -> Found {
+        if let Some(found) = self.continue_at(self.goal) {
+            return found;
+        }
+        let least = self.least_hole();
+        if let Some(begun) = begun.filter(|_| least > 0) {
+            match self.continue_at(begun) {
+                Some(Found::Run(run)) if run.frags < self.want => {}
+                Some(found) => return found,
+                None => {}
+            }
+        }
+        self.find_hole(least)
+    }
+
+    /// Looks for a hole of at least `least` fragments, if there is one.
+    fn find_hole(&mut self, least: u64) -> Found {
+        let group_frags = self.groups.layout().geometry().group_frags;
+        let cap = self.want.max(least).min(group_frags) as u32;
+        while let Some((source, index)) = self.nearest_source(cap) {
+            match source {
+                Source::Loaded => return self.run_in(index, cap.into()),
+                Source::Unloaded => {
+                    return Found::Load(self.groups.of(Role::Data).to_load(index, cap));
+                }
+                Source::Free => {
+                    if !self.groups.claim(index, Role::Data) {
+                        break;
+                    }
+                    let longest = self.groups.of(Role::Data).runs().get(index);
+                    if longest > 0 {
+                        return self.run_in(index, longest.min(cap).into());
+                    }
+                }
+            }
+        }
+        self.largest_run(cap)
+    }
+
+    /// Fragments of the smallest hole that is begun. While there is plenty, what is written into small ones costs more in
+    /// seeks than in transfer, and what is written together lies apart.
+    fn least_hole(&self) -> u64 {
+        let layout = self.groups.layout();
+        let geometry = layout.geometry();
+        let worth = WORTH_A_SEEK / u64::from(geometry.fragment_size);
+        if free_groups(self.groups) > layout.groups() as u64 / 2 {
+            worth.min(geometry.group_frags / HOLES)
+        } else {
+            0
+        }
+    }
+
+    /// The run that starts at an address, however short.
+    fn continue_at(&mut self, at: FragAddr) -> Option<Found> {
+        let layout = self.groups.layout();
+        if at.0 == 0 || at.0 >= layout.geometry().total_frags {
+            return None;
+        }
+        let index = layout.index_near(at);
+        if self.groups.is_closed(index) {
+            return None;
+        }
+        if self.groups.of(Role::Data).bounds().get(index) > 0 {
+            return Some(Found::Load(vec![GroupNo(index as u32)]));
+        }
+        let run = self.run(at);
+        (run > 0).then(|| Found::Run(Extent::new(at, run)))
+    }
+
+    /// Where to look for a run of `least` fragments.
+    fn nearest_source(&self, least: u32) -> Option<(Source, usize)> {
+        let near = |tree: &MaxTree| tree.nearest(self.anchor, least);
+        let data = self.groups.of(Role::Data);
+        let free = self.groups.of(Role::Free);
+        let free = self.may_claim().then(|| free.nearest(self.anchor as u32));
+        let sources = [
+            (Source::Loaded, near(data.runs())),
+            (Source::Unloaded, near(data.bounds())),
+            (Source::Free, free.flatten().map(|free| free as usize)),
+        ];
+        sources
+            .into_iter()
+            .filter_map(|(source, index)| Some((source, index?)))
+            .min_by_key(|&(source, index)| (index.abs_diff(self.anchor), source))
+    }
+
+    /// Whether there are more free groups than the log keeps.
+    fn may_claim(&self) -> bool {
+        free_groups(self.groups) > self.kept
+    }
+
+    /// The first run of at least `least` fragments of a loaded data group; behind the goal if that is in the group.
+    fn run_in(&mut self, index: usize, least: u64) -> Found {
+        let layout = self.groups.layout();
+        let start = layout.start(index);
+        let Some(map) = self.groups.group(index).map() else {
+            return Found::Full;
+        };
+        let from = self.goal.0.checked_sub(start);
+        let from = from.filter(|&from| from < layout.geometry().group_frags);
+        let at = from.and_then(|from| map.find(from, least));
+        let Some(at) = at.or_else(|| map.find(0, least)) else {
+            return Found::Full;
+        };
+        let at = FragAddr(start + at);
+        Found::Run(Extent::new(at, self.run(at)))
+    }
+
+    /// Free whole blocks from `at` on, across the borders of data groups, and into free groups, which are claimed.
+    fn run(&mut self, at: FragAddr) -> u64 {
+        let mut found = 0;
+        loop {
+            let here = FragAddr(at.0 + found);
+            found += self.groups.run(Role::Data, here, self.want - found);
+            if found >= self.want || !self.claim_at(at.0 + found) {
+                return found;
+            }
+        }
+    }
+
+    /// Claims the group that holds an address, if it is free and has a block there.
+    fn claim_at(&mut self, at: u64) -> bool {
+        let layout = self.groups.layout();
+        let geometry = layout.geometry();
+        let (index, from) = (layout.index(at), layout.position(at));
+        if at >= geometry.total_frags || self.groups.group(index).role() != Role::Free {
+            return false;
+        }
+        let block = geometry.block_frags();
+        let free = from.is_multiple_of(block)
+            && layout.extent(index).frags >= from + block
+            && !layout.is_reserved(Extent::new(FragAddr(at), block));
+        free && self.may_claim() && self.groups.claim(index, Role::Data)
+    }
+
+    /// The largest run of the loaded groups, unless one not loaded promises far more.
+    fn largest_run(&mut self, cap: u32) -> Found {
+        let block = self.groups.layout().geometry().block_frags() as u32;
+        let data = self.groups.of(Role::Data);
+        let (run, bound) = (data.runs().max(), data.bounds().max());
+        if bound >= block && bound > run && run < cap / 8 || run < block {
+            if bound < block {
+                return Found::Full;
+            }
+            let least = bound.min(cap);
+            let index = data.bounds().first_around(self.anchor, least);
+            return Found::Load(data.to_load(index.unwrap_or(self.anchor), least));
+        }
+        let index = data.runs().first_around(self.anchor, run);
+        self.run_in(index.unwrap_or(self.anchor), run.into())
+    }
+}

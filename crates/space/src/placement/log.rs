@@ -1,0 +1,186 @@
+//! Dynamic segments (H10): runs of free units where the log goes on.
+
+use super::{Found, free_groups};
+use crate::groups::Groups;
+use loamfs_format::group::Role;
+use loamfs_format::{Extent, FragAddr};
+
+/// A search for a run of free units; see [`crate::Space::find_log`].
+pub(super) struct Search<'a> {
+    groups: &'a mut Groups,
+    /// Fragments wanted, and the fewest of a hole that will do.
+    want: u64,
+    least: u64,
+    near: FragAddr,
+    /// The group of `near`.
+    own: usize,
+    rotational: bool,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        groups: &'a mut Groups,
+        want: u64,
+        least: u64,
+        near: FragAddr,
+        rotational: bool,
+    ) -> Search<'a> {
+        let geometry = groups.layout().geometry();
+        let (unit, total) = (geometry.unit_frags(), geometry.total_frags);
+        let want = want.clamp(1, total).next_multiple_of(unit);
+        // No hole of a whole group is too small.
+        let least = least.clamp(1, want).min(geometry.group_frags / 2);
+        let near = FragAddr(near.0.min(total).next_multiple_of(unit));
+        Search {
+            want,
+            least: least.next_multiple_of(unit),
+            near,
+            own: groups.layout().index_near(near),
+            groups,
+            rotational,
+        }
+    }
+
+    /// Looks for a run, while `kept` free groups are taken last.
+    pub(super) fn find(&mut self, kept: u64) -> Found {
+        if self.groups.run(Role::Log, self.near, self.want) >= self.want {
+            return Found::Run(Extent::new(self.near, self.want));
+        }
+        if let Some(found) = self.next_fit() {
+            return found;
+        }
+        if let Some(run) = self.claim_run(kept) {
+            return Found::Run(run);
+        }
+        match self.largest_hole() {
+            Found::Full => self.claim_run(0).map_or(Found::Full, Found::Run),
+            found => found,
+        }
+    }
+
+    /// A run in a free group, which becomes a log group, while more than `kept` of them are left.
+    fn claim_run(&mut self, kept: u64) -> Option<Extent> {
+        while free_groups(self.groups) > kept {
+            let index = self.free_group()?;
+            if !self.groups.claim(index, Role::Log) {
+                return None;
+            }
+            // A superblock may leave too little.
+            let map = self.groups.group(index).map();
+            let longest = map.map_or(0, |map| map.longest());
+            if longest >= self.least
+                && let Some(run) = self.run_in(index, 0, self.want.min(longest))
+            {
+                return Some(self.grow(run, kept));
+            }
+        }
+        None
+    }
+
+    /// The first run behind `near` that is as long as wanted, or as a group, going around once.
+    fn next_fit(&self) -> Option<Found> {
+        let layout = self.groups.layout();
+        let group_frags = layout.geometry().group_frags;
+        // No group has a longer run; those of neighbours may continue it.
+        let cap = self.want.min(group_frags);
+        let from = self.near.0 - layout.start(self.own);
+        if let Some(run) = self.run_in(self.own, from, cap) {
+            return Some(Found::Run(run));
+        }
+        let least = u32::try_from(cap).ok()?;
+        // A group that has only little space left is not worth its bitmap while others have more.
+        let crowded = free_groups(self.groups) == 0 || loamfs_format::mutant::scattered();
+        let worth = if crowded { 0 } else { (group_frags / 4) as u32 };
+        let worth = worth.max(least);
+        let count = layout.groups();
+        let ahead = |index: usize| (index + count - self.own) % count;
+        let log = self.groups.of(Role::Log);
+        let bound = log.bounds().first_around(self.own, worth);
+        let run = log.runs().first_around(self.own + 1, least);
+        // The own group's run before `near` comes last.
+        let run_ahead = run.map(|index| {
+            if index == self.own {
+                count
+            } else {
+                ahead(index)
+            }
+        });
+        match (run, bound) {
+            (Some(_), Some(bound)) if Some(ahead(bound)) < run_ahead => {
+                Some(Found::Load(log.to_load(bound, worth)))
+            }
+            (Some(index), _) => self.run_in(index, 0, cap).map(Found::Run),
+            (None, Some(bound)) => Some(Found::Load(log.to_load(bound, worth))),
+            (None, None) => None,
+        }
+    }
+
+    /// The first run of at least `least` fragments of a loaded log group, followed beyond the group's end.
+    fn run_in(&self, index: usize, from: u64, least: u64) -> Option<Extent> {
+        let group = self.groups.group(index);
+        let map = group.map()?;
+        if group.role() != Role::Log || least == 0 {
+            return None;
+        }
+        let at = FragAddr(self.groups.layout().start(index) + map.find(from, least)?);
+        Some(Extent::new(at, self.groups.run(Role::Log, at, self.want)))
+    }
+
+    /// Claims the free groups behind a run until it is as long as wanted, or `kept` are left.
+    fn grow(&mut self, run: Extent, kept: u64) -> Extent {
+        let mut run = run;
+        loop {
+            let (end, layout) = (run.end().0, self.groups.layout());
+            let next = layout.index(end);
+            if run.frags >= self.want
+                || free_groups(self.groups) <= kept
+                || layout.position(end) != 0
+                || !self.groups.claim(next, Role::Log)
+            {
+                return run;
+            }
+            let longer = self.groups.run(Role::Log, run.start, self.want);
+            if longer == run.frags {
+                return run;
+            }
+            run.frags = longer;
+        }
+    }
+
+    /// The free group that the log should take next.
+    fn free_group(&self) -> Option<usize> {
+        let free = self.groups.of(Role::Free);
+        let own = self.own as u32;
+        let log = self.groups.of(Role::Log).groups();
+        if log.is_empty() {
+            let middle = self.groups.layout().groups() as u32 / 2;
+            let near = if self.rotational { middle } else { own };
+            return free.nearest(near).map(|group| group as usize);
+        }
+        // Near the log, then near its head, then ahead of it.
+        let rank = |log: u32, free: u32| (free.abs_diff(log), free.abs_diff(own), free < own, free);
+        let near = |log: &u32| free.nearest(*log).map(|free| rank(*log, free));
+        let best = log.iter().filter_map(near).min();
+        best.map(|(_, _, _, free)| free as usize)
+    }
+
+    /// The largest hole of the loaded groups, if that is large enough.
+    fn largest_hole(&self) -> Found {
+        let log = self.groups.of(Role::Log);
+        let longest = log.runs().max();
+        if longest > 0 && u64::from(longest) >= self.least {
+            let index = log.runs().first_around(self.own, longest);
+            let least = u64::from(longest).min(self.want);
+            if let Some(run) = index.and_then(|index| self.run_in(index, 0, least)) {
+                return Found::Run(run);
+            }
+        }
+        let Ok(least) = u32::try_from(self.least) else {
+            return Found::Full;
+        };
+        match log.bounds().first_around(self.own, least) {
+            Some(index) => Found::Load(log.to_load(index, least)),
+            None => Found::Full,
+        }
+    }
+}
