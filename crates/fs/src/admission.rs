@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::law;
 use crate::reserve::REMOVAL_COST;
 use crate::writeback::UNIT;
+use loamfs_format::group::Role;
 use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::summary::EXTENTS_MAX;
 
@@ -127,7 +128,7 @@ impl Core {
     /// As [`Core::leaves_checkpoints`], with the bitmaps that it takes.
     fn leaves_room(&mut self, dirty: u64) -> Result<bool, Stop> {
         let fits = self.leaves_checkpoints(dirty);
-        fits.ok_or_else(|| Stop::Load(self.space.unloaded_log_groups(LOADED_AT_ONCE)))
+        fits.ok_or_else(|| Stop::Load(self.space.cleaning().unloaded_log_groups(LOADED_AT_ONCE)))
     }
 
     /// Room that others leave to removals besides: so much of it is dirtied before the checkpoints come again.
@@ -150,7 +151,8 @@ impl Core {
     /// Whether the content of a small file of `size` bytes goes to a data group because the log is nearly full (H18,
     /// rule 10): what is left of the log is for metadata.
     pub fn spills(&mut self, size: u64) -> bool {
-        let room = self.space.log_space().data * u64::from(self.geometry.fragment_size);
+        let room =
+            self.space.free_index(Role::Data).frags() * u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
         let waiting = self.waiting();
         room >= waiting.blocks + block
@@ -192,8 +194,7 @@ impl Core {
     /// segments can be cut into.
     fn log_room(&mut self, for_data: u64) -> u64 {
         if self.space.free_groups() > self.reserve_groups() + for_data + 1 {
-            let free = self.space.log_space();
-            free.loaded + free.unloaded
+            self.space.free_index(Role::Log).frags()
         } else {
             self.usable_log()
         }
@@ -201,8 +202,15 @@ impl Core {
 
     /// Free groups that become data groups when all that waits, and `more` bytes, gets new homes.
     pub fn groups_for_data(&self, waiting: &Waiting, more: u64) -> u64 {
-        let (frag, ragged) = (u64::from(self.geometry.fragment_size), self.space.ragged());
-        let room = self.space.log_space().data.saturating_sub(ragged.data);
+        let (frag, ragged) = (
+            u64::from(self.geometry.fragment_size),
+            self.space.uneven().ragged(),
+        );
+        let room = self
+            .space
+            .free_index(Role::Data)
+            .frags()
+            .saturating_sub(ragged.data);
         let short = (waiting.blocks + more).saturating_sub(room * frag);
         if short == 0 {
             return 0;
@@ -258,7 +266,7 @@ impl Core {
         let space = &self.space;
         *self
             .usable_log
-            .get_or_insert_with(|| space.log_usable(least))
+            .get_or_insert_with(|| space.cleaning().log_usable(least))
     }
 
     /// What is known of the log's room holds no more.

@@ -13,6 +13,7 @@ use crate::reserve::Said;
 use crate::tree::Tree;
 use contents::{Contents, TreeOf};
 use freeze::Seal;
+use loamfs_format::group::Role;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::mutant;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind};
@@ -145,7 +146,7 @@ impl Core {
         kind: SegmentKind,
     ) -> Result<Placement, Stop> {
         let held = if kind == SegmentKind::Checkpoint {
-            self.space.held().count() + self.checkpoints.summaries().len()
+            self.space.held().ranges() + self.checkpoints.summaries().len()
         } else {
             0
         };
@@ -191,8 +192,8 @@ impl Core {
                         blocks = contents.frags.len(),
                         frags = contents.frags.iter().sum::<u32>(),
                         free_groups = self.space.free_groups(),
-                        log = ?self.space.log_space(),
-                        held = self.space.held_frags(),
+                        log = self.space.free_index(Role::Log).frags(),
+                        held = self.space.held().frags(),
                         "no room for a segment"
                     );
                 }
@@ -245,7 +246,7 @@ impl Core {
 
     /// What was held back before a checkpoint, whose own frees are in its own records (rule 9), and the roots.
     fn describe_maps(&mut self, seal: &mut Seal) {
-        let held = self.space.held();
+        let held = self.space.held().iter();
         seal.records
             .extend(held.map(|(extent, wait)| Record::Held(extent, wait)));
         for (tree, root) in self.maps.roots() {
@@ -305,7 +306,7 @@ impl Core {
         let says = self.log.durable();
         self.log.sealed(tail, says, segment.bytes());
         if let Some(freed) = self.freed.as_mut().filter(|_| law::discards_held()) {
-            freed.extend(self.space.held().map(|(extent, _)| extent));
+            freed.extend(self.space.held().iter().map(|(extent, _)| extent));
         }
         if law::releases_when_sealed() {
             self.release();

@@ -235,7 +235,7 @@ impl Maps {
                 IFILE.prepare_put(&self.ifile, blocks, block.0)
             })?;
         }
-        for key in space.dirty_chunks() {
+        for key in space.checkpoint().dirty_chunks() {
             let put = BITMAP.prepare_put(&self.bitmap, blocks, key);
             missed.note(put.map_err(|stop| stop.of(Needed::Bitmap)))?;
             let remove = BITMAP.prepare_remove(&self.bitmap, blocks, key);
@@ -249,7 +249,7 @@ impl Maps {
                 missed.note(tree.prepare_put(&root, blocks, entry.key()))?;
             }
         }
-        for (group, _) in space.dirty_groups() {
+        for (group, _) in space.checkpoint().dirty_groups() {
             missed.note(GROUP.prepare_put(&self.group, blocks, group.0.into()))?;
         }
         for home in &self.lazy_dirty {
@@ -290,8 +290,8 @@ impl Maps {
             }
         }
         let mut chunks = Vec::new();
-        for key in space.dirty_chunks() {
-            chunks.push((key, space.chunk_value(key)?));
+        for key in space.checkpoint().dirty_chunks() {
+            chunks.push((key, space.checkpoint().chunk_value(key)?));
         }
         for (key, value) in &chunks {
             match value {
@@ -307,7 +307,7 @@ impl Maps {
                 BITMAP.remove(&mut self.bitmap, blocks, *key)?;
             }
         }
-        for (group, desc) in space.dirty_groups() {
+        for (group, desc) in space.checkpoint().dirty_groups() {
             GROUP.put(&mut self.group, blocks, group.0.into(), &desc.encode())?;
         }
         for home in &self.lazy_dirty {

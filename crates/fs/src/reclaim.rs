@@ -13,7 +13,7 @@ use loamfs_format::inode::{Body, Inode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
-use loamfs_space::{Cheap, Owner};
+use loamfs_space::{CleaningCost, Owner};
 use std::collections::BTreeSet;
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
@@ -47,7 +47,7 @@ impl Core {
     fn scattered(&self, hole_max: u64, frags: u64) -> Vec<Extent> {
         let mut won = 0;
         let mut ranges = Vec::new();
-        for candidate in self.space.compact_candidates(hole_max) {
+        for candidate in self.space.cleaning().compact_candidates(hole_max) {
             if won >= frags {
                 break;
             }
@@ -64,19 +64,25 @@ impl Core {
     pub fn groups_to_empty(&mut self, worth: Worth, frags: u64, but: &[GroupNo]) -> Vec<GroupNo> {
         let log = self.cheapest_of(Role::Log, worth, frags, but);
         let data = self.cheapest_of(Role::Data, worth, frags, but);
-        let used = |groups: &[Cheap]| groups.first().map_or(u64::MAX, |cheap| cheap.used);
+        let used = |groups: &[CleaningCost]| groups.first().map_or(u64::MAX, |cheap| cheap.used);
         let found = if used(&log) <= used(&data) { log } else { data };
         let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
         groups.sort_unstable();
         groups
     }
 
-    fn cheapest_of(&mut self, role: Role, worth: Worth, frags: u64, but: &[GroupNo]) -> Vec<Cheap> {
+    fn cheapest_of(
+        &mut self,
+        role: Role,
+        worth: Worth,
+        frags: u64,
+        but: &[GroupNo],
+    ) -> Vec<CleaningCost> {
         let g = self.geometry;
         let next = g.group_of(self.log.tail().next);
         let in_log = self
             .usable_log()
-            .saturating_sub(self.space.log_space().unloaded);
+            .saturating_sub(self.space.free_index(Role::Log).unknown());
         let usable = in_log + self.space.free_groups() * g.group_frags;
         let log = usable.saturating_sub(g.frags_for(self.reserve_bytes() / 2));
         let waiting = self.waiting();
@@ -84,7 +90,11 @@ impl Core {
         let given = waiting.blocks / u64::from(g.fragment_size);
         let room = match role {
             Role::Log => log,
-            _ if log > 0 => self.space.log_space().data.saturating_sub(given),
+            _ if log > 0 => self
+                .space
+                .free_index(Role::Data)
+                .frags()
+                .saturating_sub(given),
             _ => 0,
         };
         // Data that wait need whole groups, a segment only holes that are long enough.
@@ -99,6 +109,7 @@ impl Core {
         let least_hole = self.hole_least();
         let (mut won, mut taken) = (0, 0);
         self.space
+            .cleaning()
             .cheapest_groups(role, hole_max, least_hole, self.checkpoints.summaries())
             .into_iter()
             .filter(|cheap| cheap.group != next && !but.contains(&cheap.group))
@@ -149,7 +160,7 @@ impl Core {
         let whole: u64 = ranges.iter().map(|range| range.frags).sum();
         let used = live
             .iter()
-            .map(|(extent, _)| self.space.live_frags(*extent));
+            .map(|(extent, _)| self.space.bitmaps().live_frags(*extent));
         let used: u64 = used.sum();
         self.cleaned.frags += whole;
         self.cleaned.live += used.min(whole);
@@ -172,7 +183,7 @@ impl Core {
     pub fn owners_in(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
         let geometry = self.geometry;
         let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
-        for (taken, owner) in self.space.owner_in_overlay(range) {
+        for (taken, owner) in self.space.owners().overlapping(range) {
             let cut = owners
                 .extract_if(.., |(old, _)| old.overlaps(taken))
                 .collect::<Vec<_>>();
@@ -189,7 +200,7 @@ impl Core {
     /// The blocks of a range that are in use, with their owners.
     fn live_in(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
         let mut owners = self.owners_in(range)?;
-        owners.retain(|(extent, _)| self.space.live_frags(*extent) > 0);
+        owners.retain(|(extent, _)| self.space.bitmaps().live_frags(*extent) > 0);
         Ok(owners)
     }
 
@@ -385,7 +396,7 @@ impl Core {
         homes.retain(|(_, home)| piece.contains(*home));
         let found = homes.len() as u64 * self.geometry.unit_frags();
         let in_change = |other: Extent| other.overlaps(piece);
-        if found < self.space.live_frags(piece)
+        if found < self.space.bitmaps().live_frags(piece)
             && !self.blocks.frees.iter().any(|free| in_change(*free))
             && !self.space.unshown().any(in_change)
         {

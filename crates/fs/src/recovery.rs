@@ -276,7 +276,7 @@ impl Core {
         for record in link.records.iter() {
             if let Record::Held(extent, wait) = record {
                 self.check_extent(extent)?;
-                let held = self.space.replay_held(extent, wait);
+                let held = self.space.replay().free(extent, wait);
                 self.counted(held)?;
             }
         }
@@ -316,7 +316,7 @@ impl Core {
             ino: a.ino,
             logical: a.logical,
         };
-        let allocated = self.space.replay_allocate(a.extent, owner);
+        let allocated = self.space.replay().allocate(a.extent, owner);
         self.counted(allocated)?;
         self.maps.doubt.clear(a.extent);
         if a.kind == BlockKind::Summary && a.logical == ssn.0 {
@@ -330,12 +330,12 @@ impl Core {
             Record::Allocate(a) => self.replay_allocation(ssn, a)?,
             Record::Free(extent) => {
                 self.check_extent(*extent)?;
-                let freed = self.space.replay_free(*extent, Wait::Durable(ssn));
+                let freed = self.space.replay().free(*extent, Wait::Durable(ssn));
                 self.counted(freed)?;
             }
             Record::Retire(extent) => {
                 self.check_extent(*extent)?;
-                let retired = self.space.replay_free(*extent, Wait::Checkpoint(ssn));
+                let retired = self.space.replay().free(*extent, Wait::Checkpoint(ssn));
                 self.counted(retired)?;
             }
             Record::Ifile(block, entry) => {
@@ -367,7 +367,7 @@ impl Core {
                 }
             }
             Record::Role(group, role) => {
-                let given = self.space.replay_role(*group, *role);
+                let given = self.space.replay().role(*group, *role);
                 self.counted(given)?;
             }
             Record::Anchored(group, delta) => self.space.anchored(*group, *delta),

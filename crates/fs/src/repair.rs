@@ -222,7 +222,7 @@ impl Core {
         }
         self.load_range(extent)?;
         let waiting = |other: Extent| other.overlaps(extent);
-        if self.space.held().any(|(other, _)| waiting(other))
+        if self.space.held().iter().any(|(other, _)| waiting(other))
             || self.blocks.frees.iter().any(|other| waiting(*other))
         {
             return Ok(Done::No("a part of it was freed already"));
@@ -263,7 +263,8 @@ impl Core {
         if owners.iter().any(|(_, owner)| log(owner.kind)) {
             return Ok(Done::No("it belongs to the log or a superblock"));
         }
-        if (extent.start.0..extent.end().0).any(|at| self.space.is_set(FragAddr(at)) != Some(false))
+        if (extent.start.0..extent.end().0)
+            .any(|at| self.space.bitmaps().is_set(FragAddr(at)) != Some(false))
         {
             return Ok(Done::No("a part of it was taken meanwhile"));
         }
@@ -306,7 +307,7 @@ impl Core {
         }
         self.admit_removal()?;
         for (group, role) in claims {
-            self.space.replay_role(group, role)?;
+            self.space.replay().role(group, role)?;
             self.pending.say(Record::Role(group, role));
         }
         for ((part, owner), record) in owners.into_iter().zip(records) {
@@ -363,7 +364,7 @@ impl Core {
     fn load_range(&self, extent: Extent) -> Result<(), Stop> {
         let absent: Vec<GroupNo> = self
             .groups_of(extent)
-            .filter(|group| !self.space.is_loaded(*group))
+            .filter(|group| !self.space.bitmaps().is_loaded(*group))
             .collect();
         if absent.is_empty() {
             Ok(())
@@ -380,7 +381,8 @@ impl Core {
     }
 
     fn all_set(&self, extent: Extent) -> bool {
-        (extent.start.0..extent.end().0).all(|at| self.space.is_set(FragAddr(at)) == Some(true))
+        (extent.start.0..extent.end().0)
+            .all(|at| self.space.bitmaps().is_set(FragAddr(at)) == Some(true))
     }
 
     /// Whether a range has whole blocks of every data group that it reaches into.

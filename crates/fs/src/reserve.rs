@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::law;
 use crate::maps::OWNER;
 use loamfs_format::Geometry;
-use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
+use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
 use loamfs_format::ifile::{INODES_PER_BLOCK, IfileEntry};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{CAPACITY, Child, NODE_SIZE, SLOT_SIZE};
@@ -237,11 +237,11 @@ impl Core {
 
     /// What sealed segments changed since the last checkpoint, at most, without looking at it.
     fn changed_at_most(&self) -> Changed {
-        let (chunks, groups) = self.space.dirty_counts();
+        let (chunks, groups) = self.space.checkpoint().dirty_counts();
         Changed {
             ifile: Keys::scattered(self.maps.ifile_overlay.len() as u64),
             bitmap: Keys::scattered(chunks as u64),
-            owner: Keys::scattered(self.space.owner_overlay_len() as u64),
+            owner: Keys::scattered(self.space.owners().records() as u64),
             group: Keys::scattered(groups as u64),
             lazy: Keys::scattered(self.maps.lazy_dirty.len() as u64),
             moving: 2 * self.maps.moving.len() as u64,
@@ -251,8 +251,8 @@ impl Core {
     /// What sealed segments changed since the last checkpoint.
     fn changed(&self) -> Changed {
         let one = |key: u64| key..key + 1;
-        let owners = self.space.owner_overlay();
-        let chunks = self.space.dirty_chunks();
+        let owners = self.space.owners().iter();
+        let chunks = self.space.checkpoint().dirty_chunks();
         Changed {
             ifile: Keys::of(self.maps.ifile_overlay.keys().map(|block| one(block.0))),
             bitmap: Keys::of(chunks.into_iter().map(one)),
@@ -309,7 +309,7 @@ impl Core {
         };
         let nodes = changed.and(next).nodes(shapes);
         let held =
-            self.space.held_ranges() as u64 + frees + self.checkpoints.summaries().len() as u64;
+            self.space.held().ranges() as u64 + frees + self.checkpoints.summaries().len() as u64;
         let extents = room.take(checkpoint_frags(g, nodes, held), unit, unit)?;
         // What was held back comes free between the two.
         let released = Keys::scattered(held + 2 * nodes);
@@ -358,7 +358,7 @@ impl Core {
 
     fn measure(&mut self, groups: u64, dirty: u64) -> Option<bool> {
         // Of groups that superblocks or the volume's end cut short the longest run counts.
-        let cut = self.space.free_runs_cut_short();
+        let cut = self.space.uneven().free_runs();
         let mut room = Room {
             holes: VecDeque::new(),
             groups: groups.saturating_sub(cut.len() as u64),
@@ -375,7 +375,7 @@ impl Core {
         let mut shapes = self.shapes();
         shapes.owner.leaves = OWNER.known_leaves(&self.maps.owner, &mut self.blocks);
         match self.takes(&mut room, dirty, self.changed(), &shapes) {
-            false if self.space.log_space().unloaded > 0 => None,
+            false if self.space.free_index(Role::Log).unknown() > 0 => None,
             fits => Some(fits),
         }
     }
@@ -392,7 +392,12 @@ impl Core {
     fn largest_holes(&mut self) -> VecDeque<u64> {
         let space = &self.space;
         let find = || {
-            let mut holes: Vec<u64> = space.log_holes().iter().map(|hole| hole.frags).collect();
+            let mut holes: Vec<u64> = space
+                .cleaning()
+                .log_holes()
+                .iter()
+                .map(|hole| hole.frags)
+                .collect();
             holes.sort_unstable_by(|a, b| b.cmp(a));
             holes.truncate(4 * EXTENTS_MAX);
             holes.into()

@@ -59,7 +59,7 @@ pub fn place(
     if !geometry.holds(reserved) {
         return Err(SpaceError::Range { extent: reserved }.into());
     }
-    let fitting = fitted.then(|| Fitting::of(space.log_holes()));
+    let fitting = fitted.then(|| Fitting::of(space.cleaning().log_holes()));
     let mut placer = Placer {
         space,
         geometry,
@@ -135,7 +135,7 @@ impl Placer<'_> {
         let mut summary_left = loamfs_format::summary::summary_len(records_max) / frag;
         self.left = summary_left + blocks.iter().map(|b| u64::from(*b)).sum::<u64>();
         let window = self.left.next_multiple_of(unit) - unit;
-        let run = self.space.log_run(self.current.end(), window);
+        let run = self.space.bitmaps().log_run(self.current.end(), window);
         let alone = mutant::scattered() || self.fitting.is_some();
         self.extend(if alone { 0 } else { run })?;
 
@@ -272,7 +272,7 @@ impl Placer<'_> {
         let here = if mutant::scattered() {
             0
         } else {
-            self.space.log_run(end, window)
+            self.space.bitmaps().log_run(end, window)
         };
         let fitted = self.fitting.as_mut();
         let start = if let Some(hole) = fitted.and_then(|holes| holes.take(unit, unit)) {

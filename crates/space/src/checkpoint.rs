@@ -1,14 +1,11 @@
 //! What a checkpoint writes into the maps: bitmap chunks, group descriptors, owner records (rule 9).
 //!
 //! The order is: [`Space::groups_to_load_for_checkpoint`] until it names nothing, then, in the moment in which the
-//! checkpoint is sealed, [`Space::dirty_chunks`], [`Space::dirty_groups`], [`Space::owner_overlay`] and
-//! [`Space::held`], then [`Space::checkpoint_done`], and only then what the checkpoint itself allocates and frees,
-//! since its own maps leave that out.
+//! checkpoint is sealed, [`Checkpoint`], [`Space::owners`] and [`Space::held`], then [`Space::checkpoint_done`], and only
+//! then what the checkpoint itself allocates and frees, since its own maps leave that out.
 //!
 //! [`Space::groups_to_load_for_checkpoint`]: crate::Space::groups_to_load_for_checkpoint
-//! [`Space::dirty_chunks`]: crate::Space::dirty_chunks
-//! [`Space::dirty_groups`]: crate::Space::dirty_groups
-//! [`Space::owner_overlay`]: crate::Space::owner_overlay
+//! [`Space::owners`]: crate::Space::owners
 //! [`Space::held`]: crate::Space::held
 //! [`Space::checkpoint_done`]: crate::Space::checkpoint_done
 
@@ -43,6 +40,17 @@ pub struct Checkpoint<'a> {
 impl<'a> Checkpoint<'a> {
     pub(crate) fn new(groups: &'a Groups, unshown: &'a Unshown) -> Checkpoint<'a> {
         Checkpoint { groups, unshown }
+    }
+
+    /// The chunks that may differ from the last checkpoint's, by key.
+    pub fn dirty_chunks(self) -> impl Iterator<Item = u64> + use<'a> {
+        self.groups.changes().chunks().iter().copied()
+    }
+
+    /// Number of dirty chunks, and of dirty descriptors.
+    pub fn dirty_counts(self) -> (usize, usize) {
+        let changes = self.groups.changes();
+        (changes.chunks().len(), changes.descs().len())
     }
 
     /// A chunk: without what no segment shows yet.

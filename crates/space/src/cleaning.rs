@@ -22,7 +22,7 @@ pub struct Candidate {
 
 /// What it costs to empty a group, and what that wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cheap {
+pub struct CleaningCost {
     /// The group.
     pub group: GroupNo,
     /// Fragments in use: what moving has to read and write, at most. What is held back comes by itself.
@@ -144,14 +144,14 @@ impl<'a> Cleaning<'a> {
         hole_max: u64,
         least: u64,
         fixed: &[Extent],
-    ) -> Vec<Cheap> {
+    ) -> Vec<CleaningCost> {
         let staying = self.staying(fixed);
-        let mut found: Vec<Cheap> = self
+        let mut found: Vec<CleaningCost> = self
             .groups
             .numbered()
             .filter(|(_, group)| group.role() == role && !group.is_empty())
             .filter(|(_, group)| role != Role::Log || group.map().is_some())
-            .map(|(number, group)| Cheap {
+            .map(|(number, group)| CleaningCost {
                 group: GroupNo(number),
                 used: group.taken().saturating_sub(staying[number as usize]),
                 won: self
@@ -160,7 +160,7 @@ impl<'a> Cleaning<'a> {
                     .saturating_sub(group.free_in_holes(hole_max)),
                 closed: group.free_in_holes(least),
             })
-            .filter(|cheap| cheap.won > 0 && cheap.used > 0)
+            .filter(|cost| cost.won > 0 && cost.used > 0)
             .collect();
         found.sort_by(|a, b| ratio(a.used, a.won, b.used, b.won).then(a.group.cmp(&b.group)));
         found
@@ -170,10 +170,11 @@ impl<'a> Cleaning<'a> {
     fn staying(self, fixed: &[Extent]) -> Vec<u64> {
         let layout = self.groups.layout();
         let mut staying = vec![0; layout.groups()];
-        let held = self.held.iter().map(|(range, _)| range);
-        let fixed = fixed.iter().map(|extent| extent.start.0..extent.end().0);
-        for (index, _, extent) in held.chain(fixed).flat_map(|range| layout.parts(range)) {
-            staying[index] += extent.frags;
+        let held = self.held.iter().map(|(extent, _)| extent);
+        for extent in held.chain(fixed.iter().copied()) {
+            for (index, _, part) in layout.parts(extent.start.0..extent.end().0) {
+                staying[index] += part.frags;
+            }
         }
         staying
     }

@@ -3,7 +3,6 @@
 //! Whoever changes a group does it here, so that no index is ever behind.
 
 mod changes;
-mod free;
 mod group;
 mod index;
 mod load;
@@ -12,7 +11,8 @@ mod roles;
 
 pub(crate) use changes::Changes;
 pub(crate) use group::{Group, State};
-pub(crate) use index::{FreeIndex, Indexes};
+pub use index::FreeIndex;
+pub(crate) use index::Indexes;
 
 use crate::layout::Layout;
 use loamfs_format::group::{GroupDesc, Role};

@@ -2,6 +2,7 @@
 
 use crate::range_map::{Piece, RangeMap};
 use loamfs_format::summary::Wait;
+use loamfs_format::{Extent, FragAddr};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -13,7 +14,7 @@ impl Piece for Wait {
 
 /// Freed ranges, by address and by what they wait for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Held {
+pub struct Held {
     ranges: RangeMap<Wait>,
     /// Where ranges with this wait start. An entry counts only while a range with this wait starts there:
     /// ranges that were merged, cut or dropped since leave theirs behind.
@@ -23,18 +24,22 @@ pub(crate) struct Held {
 
 impl Held {
     /// Fragments held back.
-    pub(crate) fn frags(&self) -> u64 {
+    pub fn frags(&self) -> u64 {
         self.frags
     }
 
     /// How many ranges are held back.
-    pub(crate) fn len(&self) -> usize {
+    pub fn ranges(&self) -> usize {
         self.ranges.len()
     }
 
     /// All held ranges, in order; adjacent ones with the same wait are one.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<u64>, Wait)> {
-        self.ranges.iter()
+    pub fn iter(&self) -> impl Iterator<Item = (Extent, Wait)> {
+        let extent =
+            |range: Range<u64>| Extent::new(FragAddr(range.start), range.end - range.start);
+        self.ranges
+            .iter()
+            .map(move |(range, wait)| (extent(range), wait))
     }
 
     /// Whether nothing of a range is held.
@@ -152,8 +157,10 @@ mod tests {
         held.insert(14..16, durable(3));
         held.insert(16..18, durable(4));
         held.insert(12..14, durable(3));
+        let extent = |start, frags| Extent::new(FragAddr(start), frags);
         let all: Vec<_> = held.iter().collect();
-        assert_eq!(all, [(10..16, durable(3)), (16..18, durable(4))]);
+        let wanted = [(extent(10, 6), durable(3)), (extent(16, 2), durable(4))];
+        assert_eq!(all, wanted);
         assert_eq!(
             held.release(|w| w <= durable(4), |_| false),
             std::iter::once(10..18).collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 //!
 //! [`Space`] knows of every fragment whether it may be written, and finds long free runs. It reads and writes
 //! nothing: bitmaps of groups come from its caller when they are needed ([`Found::Load`], [`Space::load`]), and go
-//! back to disk through [`Space::dirty_chunks`] and [`Space::dirty_groups`] at a checkpoint. It keeps no time,
+//! back to disk through [`Checkpoint`] at a checkpoint. It keeps no time,
 //! starts no threads and draws no random numbers, so that the same calls always give the same addresses.
 //!
 //! A fragment is in one of five states, and its bit is set in all but the first:
@@ -17,19 +17,19 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod bitmap;
+mod bitmaps;
 mod checkpoint;
 mod cleaning;
 mod error;
 mod groups;
 mod held;
 mod layout;
-mod mark;
 mod owners;
 mod placement;
 mod range_map;
-mod replay;
 mod role;
 mod space;
+mod uneven;
 mod unshown;
 
 #[cfg(test)]
@@ -37,10 +37,14 @@ mod model_tests;
 #[cfg(test)]
 mod tests;
 
+pub use bitmaps::Bitmaps;
 pub use checkpoint::{Checkpoint, ChunkValue};
-pub use cleaning::{Candidate, Cheap, Cleaning};
+pub use cleaning::{Candidate, Cleaning, CleaningCost};
 pub use error::SpaceError;
+pub use groups::FreeIndex;
+pub use held::Held;
 pub use loamfs_format::summary::Wait;
-pub use owners::Owner;
+pub use owners::{Owner, Owners};
 pub use placement::Found;
-pub use space::{LogSpace, Ragged, Space};
+pub use space::{Replay, Space};
+pub use uneven::{Ragged, Uneven};

@@ -172,6 +172,8 @@ impl World {
     fn load(&mut self, group: GroupNo) {
         let chunks: Vec<_> = self
             .space
+            .groups()
+            .layout()
             .chunk_keys(group)
             .filter_map(|key| match self.disk.chunks.get(&key)? {
                 ChunkValue::Clear => None,
@@ -179,9 +181,9 @@ impl World {
                 ChunkValue::Mixed(bytes) => Some((key, Some(*bytes))),
             })
             .collect();
-        self.stats[0] += u32::from(!self.space.is_loaded(group));
+        self.stats[0] += u32::from(!self.space.bitmaps().is_loaded(group));
         self.space.load(group, chunks).unwrap();
-        assert!(self.space.is_loaded(group));
+        assert!(self.space.bitmaps().is_loaded(group));
     }
 
     fn journal_roles(&mut self) {
@@ -207,7 +209,7 @@ impl World {
                 Found::Load(groups) => {
                     assert!(!groups.is_empty());
                     for group in groups {
-                        assert!(!self.space.is_loaded(group));
+                        assert!(!self.space.bitmaps().is_loaded(group));
                         self.load(group);
                     }
                 }
@@ -222,7 +224,10 @@ impl World {
         assert!(run.frags >= least.min(unit) && run.frags <= want.next_multiple_of(unit));
         assert_eq!((run.start.0 % unit, run.frags % unit), (0, 0));
         assert!(self.is_clear(run), "{run:?} holds something");
-        assert_eq!(self.space.log_run(run.start, run.frags), run.frags);
+        assert_eq!(
+            self.space.bitmaps().log_run(run.start, run.frags),
+            run.frags
+        );
         let mut at = run.start.0;
         while at < run.end().0 {
             let frags = (1 + self.dice.roll(2 * unit)).min(run.end().0 - at);
@@ -269,7 +274,7 @@ impl World {
                 self.space.role(group) != Role::Free
                     || extent.frags < least.max(block)
                     || !self.is_clear(extent)
-                    || !self.space.is_loaded(group)
+                    || !self.space.bitmaps().is_loaded(group)
             );
             if self.space.role(group) != Role::Log {
                 continue;
@@ -302,7 +307,7 @@ impl World {
                 Found::Load(groups) => {
                     assert!(!groups.is_empty());
                     for group in groups {
-                        assert!(!self.space.is_loaded(group));
+                        assert!(!self.space.bitmaps().is_loaded(group));
                         self.load(group);
                     }
                 }
@@ -441,7 +446,7 @@ impl World {
         };
         let group = self.geometry.group_of(place.start);
         self.load(group);
-        let known = self.space.groups.group(group.0 as usize).is_current();
+        let known = self.space.groups().group(group.0 as usize).is_current();
         let clear = self.is_clear(place);
         let reserved = self.space.reserve(place);
         assert_eq!(reserved.is_ok(), clear && known, "{place:?}: {reserved:?}");
@@ -462,15 +467,17 @@ impl World {
             }
             groups.into_iter().for_each(|group| self.load(group));
         }
-        for key in self.space.dirty_chunks() {
-            let value = self.space.chunk_value(key).unwrap();
+        for key in self.space.checkpoint().dirty_chunks() {
+            let value = self.space.checkpoint().chunk_value(key).unwrap();
             self.disk.chunks.insert(key, value);
         }
-        self.disk.descs.extend(self.space.dirty_groups());
-        self.disk.held = self.space.held().collect();
+        self.disk
+            .descs
+            .extend(self.space.checkpoint().dirty_groups());
+        self.disk.held = self.space.held().iter().collect();
         self.disk.journal.clear();
         // Dirty chunks alone must have brought the disk to the model's state, without what nothing shows yet.
-        let cleared = self.space.cleared().unwrap();
+        let cleared = self.space.checkpoint().cleared().unwrap();
         assert!(
             cleared
                 .iter()
@@ -478,7 +485,7 @@ impl World {
                 .flatten()
                 .all(|at| !self.on_disk(at))
         );
-        for key in self.space.dirty_chunks() {
+        for key in self.space.checkpoint().dirty_chunks() {
             let clear = self.disk.chunks[&key] == ChunkValue::Clear;
             let found = cleared.iter().any(|run| run.contains(&(key * CHUNK_FRAGS)));
             assert_eq!(found, clear, "chunk {key}");
@@ -518,13 +525,13 @@ impl World {
             }
         }
         for &(extent, wait) in &self.disk.held {
-            space.replay_held(extent, wait).unwrap();
+            space.replay().free(extent, wait).unwrap();
         }
         for &record in &self.disk.journal {
             match record {
-                Record::Allocate(extent, owner) => space.replay_allocate(extent, owner).unwrap(),
-                Record::Free(extent, wait) => space.replay_free(extent, wait).unwrap(),
-                Record::Role(group, role) => space.replay_role(group, role).unwrap(),
+                Record::Allocate(extent, owner) => space.replay().allocate(extent, owner).unwrap(),
+                Record::Free(extent, wait) => space.replay().free(extent, wait).unwrap(),
+                Record::Role(group, role) => space.replay().role(group, role).unwrap(),
                 Record::Anchored(group, delta) => space.anchored(group, delta),
             }
         }
@@ -532,8 +539,8 @@ impl World {
         for group in (0..self.geometry.groups()).map(GroupNo) {
             assert_eq!(space.role(group), self.space.role(group));
             assert_eq!(
-                space.desc(group).directories,
-                self.space.desc(group).directories
+                space.groups().get(group).unwrap().desc().directories,
+                self.space.groups().get(group).unwrap().desc().directories
             );
         }
         self.space = space;
@@ -547,7 +554,7 @@ impl World {
 
     fn check_owners(&self) {
         let mut seen = vec![None; self.frags.len()];
-        for (extent, owner) in self.space.owner_overlay() {
+        for (extent, owner) in self.space.owners().iter() {
             for place in 0..extent.frags {
                 let slot = &mut seen[(extent.start.0 + place) as usize];
                 assert!(slot.is_none());
@@ -565,11 +572,11 @@ impl World {
         let clear = count(&|s| *s == State::Clear);
         let held = count(&|s| matches!(s, State::Held(_)));
         let total = self.geometry.total_frags;
-        assert_eq!(self.space.reusable_frags(), clear);
         assert_eq!(self.space.free_frags(), clear + held);
+        assert_eq!(self.space.held().frags(), held);
         assert_eq!(self.space.used(), total - clear - held);
         let mut seen = vec![None; self.frags.len()];
-        for (extent, wait) in self.space.held() {
+        for (extent, wait) in self.space.held().iter() {
             seen[extent.start.0 as usize..extent.end().0 as usize].fill(Some(wait));
         }
         let mut units = 0;
@@ -579,9 +586,13 @@ impl World {
             let used = (extent.start.0..extent.end().0)
                 .filter(|&at| self.frags[at as usize] != State::Clear)
                 .count() as u64;
-            assert_eq!(self.space.desc(group).used, used, "{group:?}");
+            assert_eq!(
+                self.space.groups().get(group).unwrap().desc().used,
+                used,
+                "{group:?}"
+            );
             let unit = self.geometry.unit_frags();
-            if self.space.role(group) == Role::Log && self.space.is_loaded(group) {
+            if self.space.role(group) == Role::Log && self.space.bitmaps().is_loaded(group) {
                 units += (extent.start.0..extent.end().0)
                     .step_by(unit as usize)
                     .map(|at| Extent::new(FragAddr(at), unit))
@@ -589,10 +600,10 @@ impl World {
                     .count() as u64
                     * unit;
             }
-            bytes += usize::from(self.space.is_loaded(group));
+            bytes += usize::from(self.space.bitmaps().is_loaded(group));
         }
-        assert_eq!(self.space.log_space().loaded, units);
-        assert!(bytes > 0 || self.space.loaded_bytes() == 0);
+        assert_eq!(self.space.free_index(Role::Log).known(), units);
+        assert!(bytes > 0 || self.space.bitmaps().bytes() == 0);
         for (at, state) in self.frags.iter().enumerate() {
             let wait = if let State::Held(wait) = state {
                 Some(*wait)
@@ -600,7 +611,7 @@ impl World {
                 None
             };
             assert_eq!(seen[at], wait, "@{at}");
-            if let Some(set) = self.space.is_set(FragAddr(at as u64)) {
+            if let Some(set) = self.space.bitmaps().is_set(FragAddr(at as u64)) {
                 // In a data group, the rest of a block that a superblock cuts is as good as used.
                 let role = self.space.role(self.geometry.group_of(FragAddr(at as u64)));
                 assert!(
@@ -611,6 +622,7 @@ impl World {
         }
         for candidate in self
             .space
+            .cleaning()
             .compact_candidates(self.geometry.unit_frags() * 4)
         {
             let clear = (candidate.extent.start.0..candidate.extent.end().0)
@@ -631,7 +643,7 @@ impl World {
             90 => self.anchor(),
             91 => self.reserve(),
             92..94 => {
-                let protect = self.space.geometry().group_of(self.near);
+                let protect = self.geometry.group_of(self.near);
                 for group in self.space.give_back_empty(Some(protect)) {
                     assert_eq!(self.space.role(group), Role::Free);
                 }

@@ -88,7 +88,7 @@ impl Piece for Entry {
 
 /// New owner records, by address.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Owners {
+pub struct Owners {
     ranges: RangeMap<Entry>,
 }
 
@@ -103,19 +103,19 @@ impl Owners {
     }
 
     /// How many records there are.
-    pub(crate) fn len(&self) -> usize {
+    pub fn records(&self) -> usize {
         self.ranges.len()
     }
 
-    /// All records, by address.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Extent, Owner)> {
+    /// All records, by address. Each replaces all records in the tree that it overlaps.
+    pub fn iter(&self) -> impl Iterator<Item = (Extent, Owner)> {
         self.ranges
             .iter()
             .map(|(range, entry)| (extent_of(&range), entry.owner))
     }
 
-    /// The records that overlap a range, whole, by address.
-    pub(crate) fn overlapping(&self, extent: Extent) -> impl Iterator<Item = (Extent, Owner)> {
+    /// The records that overlap a range, whole, by address. What they leave open is as the owner tree has it.
+    pub fn overlapping(&self, extent: Extent) -> impl Iterator<Item = (Extent, Owner)> {
         self.ranges
             .overlapping(extent.start.0..extent.end().0)
             .map(|(range, entry)| (extent_of(&range), entry.owner))

@@ -1,48 +1,31 @@
 //! [`Space`]: the free space of a volume, and those that own the parts of its state.
 
+mod life;
+mod replay;
+
+pub use replay::Replay;
+
+use crate::bitmaps::Bitmaps;
 use crate::checkpoint::{self, Checkpoint};
-use crate::cleaning::{Candidate, Cheap, Cleaning};
+use crate::cleaning::Cleaning;
 use crate::error::SpaceError;
-use crate::groups::{Groups, State};
+use crate::groups::{FreeIndex, Groups};
 use crate::held::Held;
 use crate::layout::Layout;
-use crate::owners::{Owner, Owners};
+use crate::owners::Owners;
 use crate::placement::{Found, Placement, anchor};
+use crate::uneven::Uneven;
 use crate::unshown::Unshown;
-use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
-use loamfs_format::summary::Wait;
+use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
-use std::ops::Range;
-
-/// Free space by who can use it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogSpace {
-    /// Fragments of free whole units in loaded log groups.
-    pub loaded: u64,
-    /// Free fragments in log groups that are not loaded. Some may lie in units that are partly in use.
-    pub unloaded: u64,
-    /// Free fragments in free groups, all of them in whole units.
-    pub free_groups: u64,
-    /// Free fragments in data groups, which the log cannot use.
-    pub data: u64,
-}
-
-/// Free space that no block of data fits into; see [`Space::ragged`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ragged {
-    /// Fragments in data groups, at most.
-    pub data: u64,
-    /// Fragments in free groups.
-    pub free: u64,
-}
 
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
 #[derive(Clone, Debug)]
 pub struct Space {
-    pub(crate) groups: Groups,
-    pub(crate) unshown: Unshown,
-    pub(crate) held: Held,
-    pub(crate) owners: Owners,
+    groups: Groups,
+    unshown: Unshown,
+    held: Held,
+    owners: Owners,
     placement: Placement,
 }
 
@@ -61,7 +44,7 @@ impl Space {
 
     /// The space of a volume as its last checkpoint describes it; groups without a descriptor are free and empty.
     /// Groups that hold more than the `reserved` extents are not loaded. Then follow what the checkpoint's summary
-    /// and its successors say: see [`Space::replay_allocate`].
+    /// and its successors say: see [`Replay`].
     pub fn open(
         geometry: Geometry,
         reserved: Vec<Extent>,
@@ -86,36 +69,16 @@ impl Space {
         self.groups.reserve(place)
     }
 
-    /// The geometry.
-    pub fn geometry(&self) -> &Geometry {
-        self.groups.layout().geometry()
-    }
-
     /// What the group is used for; [`Role::Free`] for groups that do not exist.
     pub fn role(&self, group: GroupNo) -> Role {
-        self.desc(group).role
-    }
-
-    /// The group's descriptor as it is in memory; [`Space::dirty_groups`] tells what a checkpoint writes.
-    pub fn desc(&self, group: GroupNo) -> GroupDesc {
         let known = self.groups.get(group);
-        known.map_or_else(GroupDesc::default, |known| known.desc())
-    }
-
-    /// Bytes that loaded bitmaps and their trees take.
-    pub fn loaded_bytes(&self) -> usize {
-        self.groups.indexes().bytes()
+        known.map_or(Role::Free, |known| known.role())
     }
 
     /// Fragments that are not in use; those held back count as free.
     pub fn free_frags(&self) -> u64 {
-        self.reusable_frags().saturating_add(self.held.frags())
-    }
-
-    /// Fragments that are free and may be written at once.
-    pub fn reusable_frags(&self) -> u64 {
-        let total = self.geometry().total_frags;
-        total.saturating_sub(self.groups.indexes().used())
+        let layout = self.groups.layout();
+        layout.geometry().total_frags.saturating_sub(self.used())
     }
 
     /// Fragments in use, unshown and reserved ones included, held-back ones not.
@@ -124,59 +87,19 @@ impl Space {
         used.saturating_sub(self.held.frags())
     }
 
-    /// Fragments that are held back.
-    pub fn held_frags(&self) -> u64 {
-        self.held.frags()
-    }
-
-    /// Free space by who can use it.
-    pub fn log_space(&self) -> LogSpace {
-        let (log, data) = (self.groups.of(Role::Log), self.groups.of(Role::Data));
-        LogSpace {
-            loaded: log.known(),
-            unloaded: log.unknown(),
-            free_groups: self.groups.of(Role::Free).known(),
-            data: data.known() + data.unknown(),
-        }
-    }
-
-    /// Owner records since the last checkpoint.
-    pub fn owner_overlay_len(&self) -> usize {
-        self.owners.len()
-    }
-
     /// Groups that have no role and can take one.
     pub fn free_groups(&self) -> u64 {
         self.groups.of(Role::Free).groups().len() as u64
     }
 
-    /// Fragments that no block of data fits into, of those that [`LogSpace`] counts in data groups, and of free groups as
-    /// if they were whole: at the edges of what is reserved, and of the volume.
-    pub fn ragged(&self) -> Ragged {
-        let (layout, mut ragged) = (self.groups.layout(), Ragged::default());
-        let geometry = layout.geometry();
-        for index in self.groups.uneven().iter().map(|group| *group as usize) {
-            let group = self.groups.group(index);
-            match group.role() {
-                // At the end of the group, and of each part that is reserved.
-                Role::Data => {
-                    let cuts = 1 + layout.reserved_in(index).len() as u64;
-                    ragged.data += cuts * geometry.block_frags();
-                }
-                Role::Free => ragged.free += geometry.group_frags - group.pristine_run(),
-                Role::Log | Role::Track | Role::Section => {}
-            }
-        }
-        ragged
+    /// The free space of a role's groups.
+    pub fn free_index(&self, role: Role) -> &FreeIndex {
+        self.groups.of(role)
     }
 
-    /// The longest runs of free groups that are cut short: by what is reserved, or by the end of the volume.
-    pub fn free_runs_cut_short(&self) -> Vec<u64> {
-        let free = self.groups.of(Role::Free).groups();
-        let uneven = self.groups.uneven().iter();
-        let cut = uneven.filter(|group| free.contains(group));
-        cut.map(|group| self.groups.group(*group as usize).pristine_run())
-            .collect()
+    /// Groups that have less room than others.
+    pub fn uneven(&self) -> Uneven<'_> {
+        Uneven::new(&self.groups)
     }
 
     /// From now on the last `groups` free groups are left to the log: [`Space::find_data`] does not take them.
@@ -196,12 +119,6 @@ impl Space {
     }
 
     // ---- placement ---------------------------------------------------------------------------------------------
-
-    /// Free whole units from `at` on, in fragments, at most `max`; across the borders of loaded log groups. 0 when
-    /// `at` is not the start of a unit.
-    pub fn log_run(&self, at: FragAddr, max: u64) -> u64 {
-        self.groups.run(Role::Log, at, max)
-    }
 
     /// Looks for a free run of `want` fragments in the log, in whole units, and claims a free group for the log if
     /// it has to. Nothing else is claimed: the caller allocates what it uses.
@@ -268,17 +185,6 @@ impl Space {
 
     // ---- bitmaps -----------------------------------------------------------------------------------------------
 
-    /// Whether the group's bitmap is known: it is in memory, or the group is free and holds nothing.
-    pub fn is_loaded(&self, group: GroupNo) -> bool {
-        let known = self.groups.get(group);
-        known.is_some_and(|known| !matches!(known.state(), State::Absent))
-    }
-
-    /// The keys of the bitmap chunks that hold a group's bits, which [`Space::load`] wants.
-    pub fn chunk_keys(&self, group: GroupNo) -> Range<u64> {
-        self.groups.layout().chunk_keys(group)
-    }
-
     /// Takes in a group's bitmap as the last checkpoint has it: those of its chunks that are there, `None` for one
     /// that is wholly set. What happened to the group since is applied then. Does nothing if the group is loaded.
     ///
@@ -310,51 +216,16 @@ impl Space {
         self.groups.unload(group)
     }
 
-    /// The groups whose bitmaps are in memory, in order.
-    pub fn loaded_groups(&self) -> impl Iterator<Item = GroupNo> {
-        let groups = self.groups.numbered();
-        let loaded = groups.filter(|(_, group)| group.map().is_some());
-        loaded.map(|(number, _)| GroupNo(number))
-    }
-
-    /// The free runs in a range that is widened to whole cells: 4 KiB units of log groups, blocks of data groups. What
-    /// is in use, unshown, reserved or held back (rule 5) is in none of them; neither is anything of groups whose
-    /// bitmaps are not in memory.
-    pub fn free_runs(&self, extent: Extent) -> Vec<Extent> {
-        self.groups.free_runs(extent)
-    }
-
-    /// Fragments of an extent that are in use and not held back; those of bitmaps that are not in memory may be.
-    pub fn live_frags(&self, extent: Extent) -> u64 {
-        let Ok(range) = self.groups.layout().on_volume(extent) else {
-            return 0;
-        };
-        let held = self.held.overlapping(range.clone());
-        let held = held.map(|(held, _)| held.end.min(range.end) - held.start.max(range.start));
-        let held: u64 = held.sum();
-        self.groups.set_frags(range.clone()).saturating_sub(held)
-    }
-
-    /// A fragment's bit in memory, if the bitmap of its group is known.
-    pub fn is_set(&self, addr: FragAddr) -> Option<bool> {
-        self.groups.is_set(addr)
+    /// The bitmaps as they are in memory.
+    pub fn bitmaps(&self) -> Bitmaps<'_> {
+        Bitmaps::new(&self.groups, &self.held)
     }
 
     // ---- what waits --------------------------------------------------------------------------------------------
 
-    /// What is held back, by address and with what it waits for, for the checkpoint's summary.
-    pub fn held(&self) -> impl Iterator<Item = (Extent, Wait)> {
-        self.held.iter().map(|(range, wait)| {
-            (
-                Extent::new(FragAddr(range.start), range.end - range.start),
-                wait,
-            )
-        })
-    }
-
-    /// How many ranges are held back.
-    pub fn held_ranges(&self) -> usize {
-        self.held.len()
+    /// What is held back (delayed deallocation).
+    pub fn held(&self) -> &Held {
+        &self.held
     }
 
     /// The unshown ranges, by address.
@@ -364,35 +235,14 @@ impl Space {
 
     // ---- checkpoints -------------------------------------------------------------------------------------------
 
-    fn checkpoint(&self) -> Checkpoint<'_> {
+    /// Bitmaps and descriptors as a checkpoint taken now writes them.
+    pub fn checkpoint(&self) -> Checkpoint<'_> {
         Checkpoint::new(&self.groups, &self.unshown)
     }
 
-    /// The chunks that may differ from the last checkpoint's, by key.
-    pub fn dirty_chunks(&self) -> Vec<u64> {
-        self.groups.changes().chunks().iter().copied().collect()
-    }
-
-    /// Number of dirty chunks, and of dirty descriptors.
-    pub fn dirty_counts(&self) -> (usize, usize) {
-        let changes = self.groups.changes();
-        (changes.chunks().len(), changes.descs().len())
-    }
-
-    /// See [`Checkpoint::chunk_value`].
-    ///
-    /// # Errors
-    /// [`SpaceError::NotLoaded`] naming a group of the chunk whose bitmap is not there.
-    pub fn chunk_value(&self, key: u64) -> Result<crate::ChunkValue, SpaceError> {
-        self.checkpoint().chunk_value(key)
-    }
-
-    /// See [`Checkpoint::cleared`].
-    ///
-    /// # Errors
-    /// As [`Space::chunk_value`], of the chunks that changed.
-    pub fn cleared(&self) -> Result<Vec<Range<u64>>, SpaceError> {
-        self.checkpoint().cleared()
+    /// The owner records since the last checkpoint.
+    pub fn owners(&self) -> &Owners {
+        &self.owners
     }
 
     /// The groups whose bitmaps a checkpoint needs and lacks: those that changed while they were not loaded, and,
@@ -404,71 +254,25 @@ impl Space {
         checkpoint::groups_to_load(&mut self.groups)
     }
 
-    /// See [`Checkpoint::dirty_groups`].
-    pub fn dirty_groups(&self) -> Vec<(GroupNo, GroupDesc)> {
-        self.checkpoint().dirty_groups()
-    }
-
-    /// The owner records since the last checkpoint, by address. Each replaces all records in the tree that it
-    /// overlaps.
-    pub fn owner_overlay(&self) -> impl Iterator<Item = (Extent, Owner)> {
-        self.owners.iter()
-    }
-
-    /// The owner records since the last checkpoint that overlap a range, whole, by address. What they leave open
-    /// is as the owner tree has it.
-    pub fn owner_in_overlay(&self, range: Extent) -> Vec<(Extent, Owner)> {
-        self.owners.overlapping(range).collect()
-    }
-
     /// Everything reported so far is in the maps: forgets what is dirty, and the owner records.
     pub fn checkpoint_done(&mut self) {
         self.groups.checkpoint_done();
         self.owners.clear();
     }
 
-    /// The chunks that hold a range.
-    pub fn chunks_of(&self, extent: Extent) -> impl Iterator<Item = u64> + use<> {
-        let last = extent.end().0.saturating_sub(1);
-        let keys = extent.start.0 / CHUNK_FRAGS..last / CHUNK_FRAGS + 1;
-        keys.take_while(move |_| extent.frags > 0)
+    /// What summaries say, to be applied while a volume is opened.
+    pub fn replay(&mut self) -> Replay<'_> {
+        Replay::new(self)
     }
 
-    // ---- cleaning ----------------------------------------------------------------------------------------------
-
-    fn cleaning(&self) -> Cleaning<'_> {
+    /// What the cleaner may want to move.
+    pub fn cleaning(&self) -> Cleaning<'_> {
         Cleaning::new(&self.groups, &self.held)
     }
 
-    /// See [`Cleaning::compact_candidates`].
-    pub fn compact_candidates(&self, hole_max: u64) -> Vec<Candidate> {
-        self.cleaning().compact_candidates(hole_max)
-    }
-
-    /// See [`Cleaning::log_usable`].
-    pub fn log_usable(&self, least: u64) -> u64 {
-        self.cleaning().log_usable(least)
-    }
-
-    /// See [`Cleaning::log_holes`].
-    pub fn log_holes(&self) -> Vec<Extent> {
-        self.cleaning().log_holes()
-    }
-
-    /// See [`Cleaning::unloaded_log_groups`].
-    pub fn unloaded_log_groups(&self, count: usize) -> Vec<GroupNo> {
-        self.cleaning().unloaded_log_groups(count)
-    }
-
-    /// See [`Cleaning::cheapest_groups`].
-    pub fn cheapest_groups(
-        &self,
-        role: Role,
-        hole_max: u64,
-        least: u64,
-        fixed: &[Extent],
-    ) -> Vec<Cheap> {
-        self.cleaning()
-            .cheapest_groups(role, hole_max, least, fixed)
+    /// The table of groups, for tests.
+    #[cfg(test)]
+    pub(crate) fn groups(&self) -> &Groups {
+        &self.groups
     }
 }

@@ -97,8 +97,8 @@ fn the_log_goes_on_at_its_head_and_then_plugs_the_next_hole_that_is_large_enough
         run(space.find_log(12, 4, FragAddr(685), false)),
         extent(688, 12)
     );
-    assert_eq!(space.log_run(FragAddr(684), 64), 0);
-    assert_eq!(space.log_run(FragAddr(689), 64), 0);
+    assert_eq!(space.bitmaps().log_run(FragAddr(684), 64), 0);
+    assert_eq!(space.bitmaps().log_run(FragAddr(689), 64), 0);
 }
 
 #[test]
@@ -210,14 +210,14 @@ fn unshown_homes_are_not_in_a_checkpoint() {
     let home = run(space.find_data(2, FragAddr(0), GroupNo(10)));
     space.checkpoint_done();
     space.allocate_unshown(home).unwrap();
-    assert_eq!(space.dirty_chunks(), []);
-    assert_eq!(space.chunk_value(1), Ok(ChunkValue::Clear));
-    assert_eq!(space.owner_overlay().count(), 0);
+    assert_eq!(space.checkpoint().dirty_chunks().count(), 0);
+    assert_eq!(space.checkpoint().chunk_value(1), Ok(ChunkValue::Clear));
+    assert_eq!(space.owners().iter().count(), 0);
     space
         .show(extent(640, 8), owner(BlockKind::Homed, 0))
         .unwrap();
-    assert_eq!(space.dirty_chunks(), [1]);
-    let Ok(ChunkValue::Mixed(bytes)) = space.chunk_value(1) else {
+    assert_eq!(space.checkpoint().dirty_chunks().collect::<Vec<_>>(), [1]);
+    let Ok(ChunkValue::Mixed(bytes)) = space.checkpoint().chunk_value(1) else {
         panic!()
     };
     assert_eq!(bytes.iter().map(|b| b.count_ones()).sum::<u32>(), 8);
@@ -227,10 +227,10 @@ fn unshown_homes_are_not_in_a_checkpoint() {
         used: 8,
         directories: 0,
     };
-    assert_eq!(space.dirty_groups(), [(GroupNo(10), desc)]);
-    assert_eq!(space.desc(GroupNo(10)).used, 16);
+    assert_eq!(space.checkpoint().dirty_groups(), [(GroupNo(10), desc)]);
+    assert_eq!(space.groups().get(GroupNo(10)).unwrap().desc().used, 16);
     space.abandon(extent(648, 8)).unwrap();
-    assert_eq!(space.desc(GroupNo(10)).used, 8);
+    assert_eq!(space.groups().get(GroupNo(10)).unwrap().desc().used, 8);
     assert!(
         space
             .show(extent(648, 8), owner(BlockKind::Homed, 1))
@@ -247,14 +247,21 @@ fn replay_counts_a_held_range_that_is_allocated_again_once() {
     };
     let mut space = Space::open(geometry(), Vec::new(), vec![(GroupNo(5), desc)]);
     space
-        .replay_held(extent(320, 8), Wait::Durable(Ssn(3)))
+        .replay()
+        .free(extent(320, 8), Wait::Durable(Ssn(3)))
         .unwrap();
-    space.replay_allocate(extent(324, 8), small()).unwrap();
+    space.replay().allocate(extent(324, 8), small()).unwrap();
     assert_eq!(
-        space.held().collect::<Vec<_>>(),
+        space.held().iter().collect::<Vec<_>>(),
         [(extent(320, 4), Wait::Durable(Ssn(3)))]
     );
-    assert_eq!((space.desc(GroupNo(5)).used, space.used()), (14, 10));
+    assert_eq!(
+        (
+            space.groups().get(GroupNo(5)).unwrap().desc().used,
+            space.used()
+        ),
+        (14, 10)
+    );
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
     assert_eq!(space.release(Ssn(3), Ssn(0), |_| false), [extent(320, 4)]);
     // On disk are 320..328 and 352..354; a bitmap that says otherwise is refused.
@@ -276,10 +283,10 @@ fn replay_counts_a_held_range_that_is_allocated_again_once() {
     ));
     let refused = space.load(GroupNo(5), chunk(328, 1));
     assert!(matches!(refused, Err(SpaceError::InUse { .. })));
-    assert!(!space.is_loaded(GroupNo(5)));
+    assert!(!space.bitmaps().is_loaded(GroupNo(5)));
     space.load(GroupNo(5), chunk(352, 0)).unwrap();
     let set: Vec<u64> = (320..384)
-        .filter(|&at| space.is_set(FragAddr(at)).unwrap())
+        .filter(|&at| space.bitmaps().is_set(FragAddr(at)).unwrap())
         .collect();
     assert_eq!(set, [324, 325, 326, 327, 328, 329, 330, 331, 352, 353]);
 }
@@ -293,20 +300,31 @@ fn a_group_that_changed_its_role_held_nothing_back_any_more() {
     };
     let mut space = Space::open(geometry(), Vec::new(), vec![(GroupNo(5), desc)]);
     space
-        .replay_held(extent(320, 10), Wait::Checkpoint(Ssn(3)))
+        .replay()
+        .free(extent(320, 10), Wait::Checkpoint(Ssn(3)))
         .unwrap();
-    space.replay_role(GroupNo(5), Role::Free).unwrap();
-    space.replay_role(GroupNo(5), Role::Data).unwrap();
+    space.replay().role(GroupNo(5), Role::Free).unwrap();
+    space.replay().role(GroupNo(5), Role::Data).unwrap();
     space
-        .replay_allocate(extent(320, 8), owner(BlockKind::Homed, 0))
+        .replay()
+        .allocate(extent(320, 8), owner(BlockKind::Homed, 0))
         .unwrap();
-    assert_eq!((space.held_frags(), space.desc(GroupNo(5)).used), (0, 8));
+    assert_eq!(
+        (
+            space.held().frags(),
+            space.groups().get(GroupNo(5)).unwrap().desc().used
+        ),
+        (0, 8)
+    );
     let mut bytes = [0u8; CHUNK_BYTES];
     bytes[40] = 0xff;
     bytes[41] = 0x03;
     space.load(GroupNo(5), [(0, Some(bytes))]).unwrap();
-    assert!(space.is_set(FragAddr(320)).unwrap() && !space.is_set(FragAddr(328)).unwrap());
-    assert!(space.replay_role(GroupNo(99), Role::Data).is_err());
+    assert!(
+        space.bitmaps().is_set(FragAddr(320)).unwrap()
+            && !space.bitmaps().is_set(FragAddr(328)).unwrap()
+    );
+    assert!(space.replay().role(GroupNo(99), Role::Data).is_err());
 }
 
 #[test]
@@ -316,11 +334,11 @@ fn owner_records_are_cut_by_later_ones_and_survive_frees() {
     space.allocate(home, owner(BlockKind::Homed, 100)).unwrap();
     space.free(extent(648, 8), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
-    assert_eq!(space.owner_overlay().count(), 1);
+    assert_eq!(space.owners().iter().count(), 1);
     space
         .allocate(extent(648, 8), owner(BlockKind::Homed, 0))
         .unwrap();
-    let records: Vec<_> = space.owner_overlay().map(|(e, o)| (e, o.logical)).collect();
+    let records: Vec<_> = space.owners().iter().map(|(e, o)| (e, o.logical)).collect();
     assert_eq!(
         records,
         [
@@ -329,9 +347,9 @@ fn owner_records_are_cut_by_later_ones_and_survive_frees() {
             (extent(656, 16), 102)
         ]
     );
-    assert_eq!(space.owner_in_overlay(extent(650, 10)).len(), 2);
+    assert_eq!(space.owners().overlapping(extent(650, 10)).count(), 2);
     space.checkpoint_done();
-    assert_eq!(space.owner_overlay().count(), 0);
+    assert_eq!(space.owners().iter().count(), 0);
 }
 
 #[test]
@@ -356,7 +374,7 @@ fn empty_groups_are_given_back_but_for_the_last_log_group_and_a_protected_one() 
         ]
     );
     // Its bits are clear on disk after the next checkpoint.
-    assert_eq!(space.chunk_value(1), Ok(ChunkValue::Clear));
+    assert_eq!(space.checkpoint().chunk_value(1), Ok(ChunkValue::Clear));
 }
 
 #[test]
@@ -370,7 +388,10 @@ fn directories_stay_with_their_parent_while_there_is_room_and_then_move_on() {
     };
     let groups: Vec<u32> = (0..8).map(|_| anchor()).collect();
     assert_eq!(groups, [&[20; 7][..], &[21]].concat());
-    assert_eq!(space.desc(GroupNo(20)).directories, 7);
+    assert_eq!(
+        space.groups().get(GroupNo(20)).unwrap().desc().directories,
+        7
+    );
     space.anchored(GroupNo(20), -4);
     assert_eq!(space.choose_anchor(GroupNo(20), 4096, 4), GroupNo(20));
 }
@@ -383,14 +404,16 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
         space.allocate(extent(unit, 4), small()).unwrap();
     }
     space.allocate(extent(704, 4), small()).unwrap();
-    let found = space.compact_candidates(16);
+    let found = space.cleaning().compact_candidates(16);
     assert_eq!(found.len(), 1);
     assert_eq!(
         (found[0].extent, found[0].used, found[0].scattered),
         (extent(640, 64), 32, 32)
     );
     let cheapest = |hole_max| {
-        let found = space.cheapest_groups(Role::Log, hole_max, 16, &[]);
+        let found = space
+            .cleaning()
+            .cheapest_groups(Role::Log, hole_max, 16, &[]);
         found
             .iter()
             .map(|c| (c.group, c.used, c.won, c.closed))
@@ -410,7 +433,9 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
         space.allocate(extent(unit, 4), small()).unwrap();
     }
     let cheapest = |space: &Space, fixed: &[Extent]| {
-        let found = space.cheapest_groups(Role::Log, u64::MAX, 16, fixed);
+        let found = space
+            .cleaning()
+            .cheapest_groups(Role::Log, u64::MAX, 16, fixed);
         found.iter().map(|c| (c.group, c.used)).collect::<Vec<_>>()
     };
     let (ten, eleven) = (GroupNo(10), GroupNo(11));
@@ -419,8 +444,8 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
     space.free(extent(640, 4), Ssn(1)).unwrap();
     space.free(extent(704, 4), Ssn(1)).unwrap();
     assert_eq!(cheapest(&space, &[]), [(ten, 4)]);
-    assert_eq!(space.live_frags(extent(640, 64)), 4);
-    assert_eq!(space.live_frags(extent(704, 64)), 0);
+    assert_eq!(space.bitmaps().live_frags(extent(640, 64)), 4);
+    assert_eq!(space.bitmaps().live_frags(extent(704, 64)), 0);
 }
 
 #[test]
@@ -438,7 +463,7 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
     };
     let descs = (0..4000).map(|g| (GroupNo(g), desc)).collect();
     let mut space = Space::open(geometry, Vec::new(), descs);
-    assert_eq!(space.loaded_bytes(), 0);
+    assert_eq!(space.bitmaps().bytes(), 0);
     space.free(extent(5 << 18, 16), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
@@ -457,19 +482,25 @@ fn free_runs_hold_nothing_that_a_crash_may_bring_back() {
     space.free(extent(log.start.0 + 18, 2), Ssn(5)).unwrap();
     space.free(extent(log.start.0 + 8, 4), Ssn(5)).unwrap();
     let behind = extent(log.start.0 + 20, 44);
-    assert_eq!(space.free_runs(log), [behind]);
+    assert_eq!(space.bitmaps().free_runs(log), [behind]);
     space.release(Ssn(5), Ssn(0), |_| false);
     let hole = extent(log.start.0 + 8, 4);
-    assert_eq!(space.free_runs(log), [hole, behind]);
-    assert_eq!(space.free_runs(extent(log.start.0 + 9, 1)), [hole]);
+    assert_eq!(space.bitmaps().free_runs(log), [hole, behind]);
+    assert_eq!(
+        space.bitmaps().free_runs(extent(log.start.0 + 9, 1)),
+        [hole]
+    );
     // The rest of the unit goes too.
     space.free(extent(log.start.0 + 16, 2), Ssn(6)).unwrap();
     space.release(Ssn(6), Ssn(0), |_| false);
     let rest = extent(log.start.0 + 16, 4);
-    assert_eq!(space.free_runs(extent(log.start.0 + 17, 1)), [rest]);
+    assert_eq!(
+        space.bitmaps().free_runs(extent(log.start.0 + 17, 1)),
+        [rest]
+    );
     // Superblocks stay, and with them the boot area.
     assert_eq!(
-        space.free_runs(extent(0, 192)),
+        space.bitmaps().free_runs(extent(0, 192)),
         [extent(68, 60), extent(132, 60)]
     );
 }
@@ -481,5 +512,5 @@ fn a_bitmap_that_is_not_in_memory_has_no_free_runs() {
     space.allocate(extent(log.start.0, 4), small()).unwrap();
     space.checkpoint_done();
     assert!(space.unload(GroupNo(32)));
-    assert_eq!(space.free_runs(log), []);
+    assert_eq!(space.bitmaps().free_runs(log), []);
 }

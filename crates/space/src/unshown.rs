@@ -1,5 +1,7 @@
 //! Homes that no segment shows yet: written, or being written, and no part of any state that a crash may bring back.
 
+use crate::error::SpaceError;
+use crate::groups::Groups;
 use crate::range_map::RangeMap;
 use loamfs_format::{Extent, FragAddr};
 use std::ops::Range;
@@ -20,15 +22,20 @@ impl Unshown {
         self.ranges.insert(start..range.end, ());
     }
 
-    /// Takes a range out.
-    pub(crate) fn remove(&mut self, range: Range<u64>) {
-        self.ranges.cut(range, |_, ()| ());
-    }
-
-    /// Whether all of a range is unshown.
-    pub(crate) fn covers(&self, range: &Range<u64>) -> bool {
+    /// Takes an extent out, all of which must be unshown.
+    pub(crate) fn take(
+        &mut self,
+        extent: Extent,
+        groups: &Groups,
+    ) -> Result<Range<u64>, SpaceError> {
+        let range = groups.layout().on_volume(extent)?;
         let inside = self.inside(range.clone());
-        inside.map(|part| part.end - part.start).sum::<u64>() == range.end - range.start
+        if inside.map(|part| part.end - part.start).sum::<u64>() != extent.frags {
+            return Err(SpaceError::NotInUse { extent });
+        }
+        groups.check_aligned(range.clone())?;
+        self.ranges.cut(range.clone(), |_, ()| ());
+        Ok(range)
     }
 
     /// Whether nothing of a range is unshown.

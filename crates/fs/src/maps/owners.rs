@@ -84,7 +84,7 @@ impl Maps {
         geometry: &Geometry,
         missed: &mut Missed,
     ) -> Result<(), Stop> {
-        for (extent, owner) in space.owner_overlay() {
+        for (extent, owner) in space.owners().iter() {
             let change = self.owner_change(blocks, geometry, (extent, &owner), &BTreeSet::new());
             let Some(change) = missed.note(change)? else {
                 continue;
@@ -96,7 +96,7 @@ impl Maps {
                 missed.note(OWNER.prepare_remove(&self.owner, blocks, *key))?;
             }
         }
-        for range in space.cleared()? {
+        for range in space.checkpoint().cleared()? {
             missed.note(OWNER.prepare_drop_leaves(&self.owner, blocks, range.clone()))?;
             missed.note(self.before_next(blocks, range))?;
         }
@@ -111,12 +111,12 @@ impl Maps {
         space: &Space,
         geometry: &Geometry,
     ) -> Result<(), Stop> {
-        let cleared = space.cleared()?.into_iter();
+        let cleared = space.checkpoint().cleared()?.into_iter();
         let cleared = cleared.map(|range| self.before_next(blocks, range));
         let cleared: Vec<Range<u64>> = cleared.collect::<Result<_, _>>()?;
         // New keys go in before old ones go out, as `tree` demands; until then nobody looks at those in `gone`.
         let mut gone = BTreeSet::new();
-        for (extent, owner) in space.owner_overlay() {
+        for (extent, owner) in space.owners().iter() {
             let change = self.owner_change(blocks, geometry, (extent, &owner), &gone)?;
             for (key, record) in &change.put {
                 OWNER.put(&mut self.owner, blocks, *key, &record.encode())?;
@@ -128,9 +128,9 @@ impl Maps {
             OWNER.remove(&mut self.owner, blocks, key)?;
         }
         for range in cleared {
-            let overlay = space.owner_in_overlay(edge(&range));
+            let mut overlay = space.owners().overlapping(edge(&range));
             let end = overlay
-                .first()
+                .next()
                 .map_or(range.end, |(extent, _)| extent.start.0);
             OWNER.drop_leaves(&mut self.owner, blocks, range.start..end)?;
         }

@@ -42,7 +42,9 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
         volume.run(correct).unwrap();
         volume.run(|core| core.evacuate(range)).unwrap();
         volume.commit(Wait::Durable).unwrap();
-        let live = volume.run(|core| Ok(core.space.live_frags(range))).unwrap();
+        let live = volume
+            .run(|core| Ok(core.space.bitmaps().live_frags(range)))
+            .unwrap();
         assert_eq!(live, 0, "from block {named} on");
         assert_eq!(
             volume.read(ino, 64 * BLOCK, content.len()).unwrap(),

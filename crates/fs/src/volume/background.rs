@@ -34,7 +34,7 @@ impl Volume {
                 .pending
                 .since()
                 .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
-            let unsaid = core.space.held_frags() > 0 && core.log.said() < core.log.durable();
+            let unsaid = core.space.held().frags() > 0 && core.log.said() < core.log.durable();
             (old, unsaid, core.maps.lazy_map.len(), core.images_max())
         };
         if old {
@@ -60,6 +60,7 @@ impl Volume {
             let said = core.log.said();
             core.space
                 .held()
+                .iter()
                 .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > said))
         };
         if frees_wait {

@@ -69,7 +69,7 @@ impl Volume {
         self.core().access.check()?;
         let _homes = self.homes_alone();
         let group = self.core().geometry.group_of(range.start);
-        let was_loaded = self.core().space.is_loaded(group);
+        let was_loaded = self.core().space.bitmaps().is_loaded(group);
         let clipped = |run: Extent| {
             let (start, end) = (run.start.max(range.start), run.end().min(range.end()));
             Extent::new(start, end.0.saturating_sub(start.0))
@@ -125,14 +125,14 @@ impl Volume {
             let groups = core.geometry.group_of(first).0..=core.geometry.group_of(last).0;
             let absent: Vec<GroupNo> = groups
                 .map(GroupNo)
-                .filter(|group| !core.space.is_loaded(*group))
+                .filter(|group| !core.space.bitmaps().is_loaded(*group))
                 .collect();
             if !absent.is_empty() {
                 return Err(Stop::Load(absent));
             }
-            let mut runs = core.space.free_runs(range);
+            let mut runs = core.space.bitmaps().free_runs(range);
             if law::discards_held() {
-                let held = core.space.held().map(|(extent, _)| extent);
+                let held = core.space.held().iter().map(|(extent, _)| extent);
                 runs.extend(held.filter(|extent| extent.overlaps(range)));
             }
             Ok(runs)

@@ -104,7 +104,7 @@ impl Sealer<'_> {
     fn pack(&self) -> Result<(), Error> {
         let (mut best, mut idle) = (0, 0);
         for _ in 0..REPLENISH_ROUNDS {
-            let unseen = self.core().space.unloaded_log_groups(BATCH_MAX);
+            let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
             self.load(&unseen)?;
             let ranges = {
                 let mut core = self.core();
@@ -212,7 +212,7 @@ impl Sealer<'_> {
     /// were emptied before.
     fn move_some(&self, worth: Worth, last: &mut Vec<GroupNo>) -> Result<bool, Error> {
         // Holes, and what is cheap to move, are seen in bitmaps only.
-        let unseen = self.core().space.unloaded_log_groups(BATCH_MAX);
+        let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
         self.load(&unseen)?;
         let (groups, ranges) = {
             let mut core = self.core();

@@ -70,7 +70,7 @@ impl Share {
 
 /// The groups of one role, and where in them free runs may be.
 #[derive(Clone, Debug)]
-pub(crate) struct FreeIndex {
+pub struct FreeIndex {
     groups: BTreeSet<u32>,
     runs: MaxTree,
     bounds: MaxTree,
@@ -91,7 +91,7 @@ impl FreeIndex {
     }
 
     /// The groups, but for free ones that can take no role.
-    pub(crate) fn groups(&self) -> &BTreeSet<u32> {
+    pub fn groups(&self) -> &BTreeSet<u32> {
         &self.groups
     }
 
@@ -123,13 +123,18 @@ impl FreeIndex {
     }
 
     /// Fragments of free whole cells in groups whose bitmap is known.
-    pub(crate) fn known(&self) -> u64 {
+    pub fn known(&self) -> u64 {
         self.known
     }
 
     /// Free fragments of the other groups.
-    pub(crate) fn unknown(&self) -> u64 {
+    pub fn unknown(&self) -> u64 {
         self.unknown
+    }
+
+    /// Free fragments of all of them.
+    pub fn frags(&self) -> u64 {
+        self.known + self.unknown
     }
 
     fn count(&mut self, known: bool, more: u64, less: u64) {

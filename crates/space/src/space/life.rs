@@ -1,8 +1,8 @@
 //! The life of a fragment: giving it to an owner, and taking it back.
 
+use super::Space;
 use crate::error::SpaceError;
 use crate::owners::Owner;
-use crate::space::Space;
 use loamfs_format::group::Role;
 use loamfs_format::summary::Wait;
 use loamfs_format::{Extent, FragAddr, Ssn};
@@ -37,7 +37,7 @@ impl Space {
     /// # Errors
     /// [`SpaceError::NotInUse`] when not all of the range is unshown.
     pub fn show(&mut self, extent: Extent, owner: Owner) -> Result<(), SpaceError> {
-        let range = self.take_unshown(extent)?;
+        let range = self.unshown.take(extent, &self.groups)?;
         self.groups.show(range);
         self.correct_owner(extent, owner);
         Ok(())
@@ -54,20 +54,9 @@ impl Space {
     /// # Errors
     /// [`SpaceError::NotInUse`] when not all of the range is unshown.
     pub fn abandon(&mut self, extent: Extent) -> Result<(), SpaceError> {
-        let range = self.take_unshown(extent)?;
+        let range = self.unshown.take(extent, &self.groups)?;
         self.groups.clear_unshown(range);
         Ok(())
-    }
-
-    /// Takes a range, which must be unshown, out of the unshown ones.
-    fn take_unshown(&mut self, extent: Extent) -> Result<Range<u64>, SpaceError> {
-        let range = self.groups.layout().on_volume(extent)?;
-        if !self.unshown.covers(&range) {
-            return Err(SpaceError::NotInUse { extent });
-        }
-        self.groups.check_aligned(range.clone())?;
-        self.unshown.remove(range.clone());
-        Ok(range)
     }
 
     /// Frees a range by segment `by`: it is held back until a durable summary says `durable` >= `by` (H14, rule 5).
@@ -98,7 +87,7 @@ impl Space {
     }
 
     /// Checks that a range is in use or held back, as far as bitmaps are loaded.
-    pub(crate) fn check_used(&self, extent: Extent) -> Result<Range<u64>, SpaceError> {
+    pub(super) fn check_used(&self, extent: Extent) -> Result<Range<u64>, SpaceError> {
         let layout = self.groups.layout();
         let range = layout.on_volume(extent)?;
         if layout.is_reserved(extent) || !self.unshown.is_free(&range) {
