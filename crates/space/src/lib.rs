@@ -14,6 +14,21 @@
 //! | in use | [`Space::allocate`], [`Space::show`] | [`Space::free`], [`Space::retire`] |
 //! | held back: freed, and still part of a state that a crash may bring back (rule 5) | [`Space::free`], [`Space::retire`] | [`Space::release`] |
 //! | reserved for a superblock | [`Space::new`], [`Space::reserve`] | never |
+//!
+//! Who owns what:
+//!
+//! | concern | type |
+//! |---|---|
+//! | where groups and superblocks are | `Layout` |
+//! | descriptors and bitmaps of groups; what of them is dirty | `Groups`, `Group`, `Changes` |
+//! | the free-space index of a role: longest runs where bitmaps are in memory, upper bounds elsewhere | [`FreeIndex`] |
+//! | where segments, extents and directories go | `Placement` |
+//! | delayed deallocation | [`Held`] |
+//! | homes that no segment shows | `Unshown` |
+//! | owner records since the last checkpoint | [`Owners`] |
+//!
+//! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`Replay`] applies what
+//! summaries say.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod bitmap;
