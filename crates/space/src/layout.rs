@@ -146,14 +146,6 @@ impl Layout {
             .collect()
     }
 
-    /// How many fragments of a group are reserved.
-    pub(crate) fn reserved_frags(&self, index: usize) -> u64 {
-        match self.reserved_in(index).is_empty() {
-            true => 0,
-            false => self.pristine_bits(index).ones(),
-        }
-    }
-
     /// Fragments of a group that are reserved and of which the maps say nothing.
     pub(crate) fn unmapped_in(&self, index: usize) -> u64 {
         let group = self.extent(index);
@@ -172,15 +164,17 @@ impl Layout {
         bits
     }
 
-    /// The longest run of whole blocks of a group that holds nothing.
-    pub(crate) fn pristine_run(&self, index: usize) -> u64 {
+    /// Of a group that holds nothing, how many fragments are reserved, and the longest run of whole blocks.
+    pub(crate) fn pristine(&self, index: usize) -> (u64, u64) {
         let block = self.geometry.block_frags();
         let reserved = self.reserved_in(index);
         if reserved.is_empty() {
-            return self.extent(index).frags / block * block;
+            return (0, self.extent(index).frags / block * block);
         }
-        let map = GroupMap::new(self.pristine_bits(index), block, true, &reserved);
-        map.map_or(0, |map| map.longest())
+        let bits = self.pristine_bits(index);
+        let frags = bits.ones();
+        let map = GroupMap::new(bits, block, true, &reserved);
+        (frags, map.map_or(0, |map| map.longest()))
     }
 
     /// The bitmap of a group in this role: blocks in a data group, units and fragments in every other.

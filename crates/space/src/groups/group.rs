@@ -51,13 +51,13 @@ pub(crate) struct Group {
 impl Group {
     /// A group that holds nothing and has no role.
     pub(super) fn pristine(layout: &Layout, index: usize) -> Group {
-        let reserved = layout.reserved_frags(index);
+        let (reserved, pristine) = layout.pristine(index);
         Group {
             role: Role::Free,
             used: reserved,
             reserved,
             unshown: 0,
-            pristine: layout.pristine_run(index),
+            pristine,
             directories: 0,
             promised: 0,
             state: State::Empty,
