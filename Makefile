@@ -71,6 +71,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/rot.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/copies.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/salvage.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/others.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/confined.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)

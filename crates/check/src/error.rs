@@ -91,6 +91,14 @@ pub enum CheckError {
         expected: u32,
         found: u32,
     },
+    /// A newer image of a unit may be in the log.
+    #[error(
+        "unit {unit} of inode {ino} may have newer data in the log: the part of the lazy map that tells cannot be read"
+    )]
+    Doubt { ino: Ino, unit: u64 },
+    /// A file with more content than the volume has room for.
+    #[error("the extents of inode {ino} are longer than the volume")]
+    Extents { ino: Ino },
     /// The inode is of another type than the operation needs.
     #[error("inode {ino} is no {wanted}")]
     Type { ino: Ino, wanted: &'static str },

@@ -6,6 +6,7 @@
 //! - [`reader`]: [`Volume`] follows the log's chain, replays it, and reads inodes, directories, files and maps.
 //! - [`check()`]: verifies a whole volume in bounded memory and says in a [`Report`] what is wrong with it.
 //! - [`Plan`]: what a repair would have to change; another crate does it.
+//! - [`salvage`]: finds what is left of a volume that cannot be opened.
 //! - [`dump`]: any structure as text and as JSON.
 //!
 //! Nothing is ever written, and bytes of the volume are never trusted: damage of any kind ends in a [`Problem`] or a
@@ -21,6 +22,7 @@ mod problem;
 mod ranges;
 pub mod reader;
 mod report;
+pub mod salvage;
 
 pub use check::check;
 pub use error::{BlockFault, CheckError, MapFault, PointerFault, TreeFault};
@@ -30,3 +32,4 @@ pub use problem::{Problem, Severity};
 pub use ranges::RangeMap;
 pub use reader::Volume;
 pub use report::{Options, Phase, Progress, Report, Stats};
+pub use salvage::Salvage;

@@ -29,6 +29,12 @@ pub use superblocks::{Copies, CopyState};
 pub use tree::{Entries, Entry, TreeSpec, TreeWalk, Visited};
 pub use volume::Volume;
 
+pub(crate) use volume::CACHE_NODES;
+
+pub(crate) use chain::{records as records_of, summary_at};
 pub(crate) use file::extent_value;
+pub(crate) use inodes::identity as inode_block_identity;
 pub(crate) use io::Io;
 pub(crate) use pointers::{homed_fault, log_fault};
+pub(crate) use superblocks::find as find_superblock;
+pub(crate) use tree::gaps;

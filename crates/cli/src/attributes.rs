@@ -12,7 +12,7 @@ use crate::text::shown;
 use crate::trouble::Trouble;
 
 /// Whether an attribute is taken along: `user.` by everybody, the rest by root.
-fn travels(name: &[u8]) -> bool {
+pub fn travels(name: &[u8]) -> bool {
     !name.is_empty() && (name.starts_with(b"user.") || geteuid().is_root())
 }
 
@@ -40,35 +40,26 @@ pub fn put(
     Ok(())
 }
 
-/// Gives a file those attributes of an inode that `fits` lets through, and says which of them its file system does not
-/// take.
+/// Gives a file an attribute, unless there is a reason not to.
 ///
 /// # Errors
 ///
-/// If they cannot be read.
-pub fn get(
-    volume: &Volume,
-    ino: Ino,
+/// If it is left out.
+pub fn set(
     node: &Node,
-    fits: impl Fn(&[u8]) -> Result<(), &'static str>,
-    troubles: &mut Vec<Trouble>,
+    name: &[u8],
+    value: &[u8],
+    reason: Option<&'static str>,
 ) -> Result<(), Trouble> {
-    for name in volume.listxattr(ino)?.iter().filter(|name| travels(name)) {
-        let value = volume.getxattr(ino, name)?;
-        if let Err(reason) = fits(name) {
-            troubles.push(does_not_fit(name, &value, &reason));
-            continue;
-        }
-        // A damaged volume may hold any name.
-        let Ok(text) = CString::new(name.as_slice()) else {
-            troubles.push(does_not_fit(name, &value, &"it has a zero in its name"));
-            continue;
-        };
-        if let Err(error) = node.set_attribute(&text, &value) {
-            troubles.push(does_not_fit(name, &value, &error));
-        }
+    if let Some(reason) = reason {
+        return Err(does_not_fit(name, value, &reason));
     }
-    Ok(())
+    // A damaged volume may hold any name.
+    let Ok(text) = CString::new(name) else {
+        return Err(does_not_fit(name, value, &"it has a zero in its name"));
+    };
+    let set = node.set_attribute(&text, value);
+    set.map_err(|error| does_not_fit(name, value, &error))
 }
 
 fn does_not_fit(name: &[u8], value: &[u8], reason: &dyn fmt::Display) -> Trouble {

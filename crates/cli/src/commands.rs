@@ -16,6 +16,7 @@ pub mod mkfs;
 pub mod mount;
 pub mod probe;
 pub mod put;
+pub mod salvage;
 pub mod settle;
 pub mod stat;
 pub mod tree;
@@ -58,6 +59,7 @@ pub enum Command {
     Stat(stat::StatArgs),
     Put(put::PutArgs),
     Get(get::GetArgs),
+    Salvage(salvage::SalvageArgs),
     Settle(settle::SettleArgs),
     DropCaches(drop_caches::DropCachesArgs),
     Bench(bench::BenchArgs),
@@ -103,6 +105,7 @@ impl Command {
             Self::Stat(args) => args.run(),
             Self::Put(args) => args.run(),
             Self::Get(args) => args.run(),
+            Self::Salvage(args) => args.run(),
             Self::Settle(args) => args.run(),
             Self::DropCaches(args) => args.run(),
             Self::Bench(args) => args.run(),
@@ -158,6 +161,7 @@ mod tests {
             "stat vol.img /a",
             "put vol.img file dir /a",
             "get vol.img /a out",
+            "salvage --json --block-size 16K vol.img out",
             "label vol.img",
             "label /mnt new",
             "grow --size 8G vol.img",

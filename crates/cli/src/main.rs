@@ -14,6 +14,7 @@ mod mount;
 mod mounts;
 mod node;
 mod output;
+mod outward;
 mod progress;
 mod readers;
 mod report;

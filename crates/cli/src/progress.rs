@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use loamfs_console::size::human;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
 use crate::output::{note, print_lines};
@@ -113,11 +113,23 @@ impl Copied {
     ///
     /// If not all was copied whole, or JSON cannot be written.
     pub fn report(&self, verb: &str) -> Result<u8, Failure> {
+        self.report_with(verb, &json!({}))
+    }
+
+    /// The same, with further facts for programs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Copied::report`].
+    pub fn report_with(&self, verb: &str, facts: &Value) -> Result<u8, Failure> {
         let CopyProgress {
             files, bytes, bad, ..
         } = self.0;
         if self.0.json {
-            let value = json!({ "files": files, "bytes": bytes, "bad": bad });
+            let mut value = json!({ "files": files, "bytes": bytes, "bad": bad });
+            if let (Some(value), Some(facts)) = (value.as_object_mut(), facts.as_object()) {
+                value.extend(facts.clone());
+            }
             print_lines([format!("{value:#}")])?;
         } else {
             note(&format!(

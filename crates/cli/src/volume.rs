@@ -231,7 +231,7 @@ fn trim_end(path: &[u8]) -> &[u8] {
 }
 
 /// Whether a name is a single component other than `.` and `..`.
-fn is_name(name: &[u8]) -> bool {
+pub fn is_name(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|&byte| byte == b'/' || byte == 0)
 }
 

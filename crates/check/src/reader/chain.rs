@@ -215,7 +215,7 @@ pub(super) fn header(io: &Io<'_>, sb: &Superblock, at: FragAddr) -> Result<Heade
 }
 
 /// A header, if it may stand at `at` and leads where a log may be.
-pub(super) fn placed(
+fn placed(
     io: &Io<'_>,
     sb: &Superblock,
     header: Header,
@@ -233,7 +233,7 @@ pub(super) fn placed(
 }
 
 /// The segment of a header, if its records are what the header says.
-pub(super) fn verified(io: &Io<'_>, header: Header) -> Result<Link, SummaryError> {
+fn verified(io: &Io<'_>, header: Header) -> Result<Link, SummaryError> {
     let bytes = stream(io, &header).map_err(|_| SummaryError::Unreadable)?;
     header.decode_records(&bytes.ok_or(SummaryError::Short)?)?;
     let at = header.extents.first().map(|extent| extent.start);
@@ -241,6 +241,12 @@ pub(super) fn verified(io: &Io<'_>, header: Header) -> Result<Link, SummaryError
         at: at.unwrap_or_default(),
         header,
     })
+}
+
+/// The segment of a header, if that may stand where it says and its records are what it says.
+pub(crate) fn summary_at(io: &Io<'_>, sb: &Superblock, header: Header) -> Option<Link> {
+    let at = header.extents.first()?.start;
+    verified(io, placed(io, sb, header, at).ok()?).ok()
 }
 
 /// Header and records, which may go on in further extents. `None` when the extents end before the records do.

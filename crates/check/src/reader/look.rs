@@ -61,7 +61,7 @@ impl Look<'_, '_> {
                 copy.take().or(found
                     .filter(|header| stands(header, last.next) && chain::continues(last, header)));
         });
-        seen.copy = copy.and_then(|header| whole(io, sb, header));
+        seen.copy = copy.and_then(|header| chain::summary_at(io, sb, header));
         seen
     }
 }
@@ -80,7 +80,7 @@ pub(super) fn copy_of(
             .take()
             .or(found.filter(|header| stands(header, at) && wanted(header)));
     });
-    whole(io, sb, copy?)
+    chain::summary_at(io, sb, copy?)
 }
 
 fn stands(header: &Header, at: FragAddr) -> bool {
@@ -101,12 +101,6 @@ fn second_copy(io: &Io<'_>, sb: &Superblock, at: FragAddr, unit: &[u8]) -> Optio
     let end = at.0.checked_add(io.geometry.unit_frags())?;
     let last = header.extents.last()?;
     (last.end().0 == end && coded(sb, &header)).then_some(header)
-}
-
-fn whole(io: &Io<'_>, sb: &Superblock, header: Header) -> Option<Link> {
-    let at = header.extents.first()?.start;
-    let header = chain::placed(io, sb, header, at).ok()?;
-    chain::verified(io, header).ok()
 }
 
 /// Shows each unit around an address, on volumes that have second copies and codes.

@@ -29,8 +29,18 @@ pub struct Copies {
     pub places: [(u64, CopyState); 2],
 }
 
-/// Reads all places at which a copy may stand.
+/// Finds the copies of a volume that the device holds whole.
 pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
+    let copies = find(device)?;
+    let (have, need) = (device.size(), copies.newest.volume_bytes());
+    if need > have {
+        return Err(CheckError::Shrunk { have, need });
+    }
+    Ok(copies)
+}
+
+/// Reads all places at which a copy may stand.
+pub(crate) fn find(device: &dyn Device) -> Result<Copies, CheckError> {
     let size = device.size();
     let mut batch: Vec<Read> = PROBES
         .iter()
@@ -51,9 +61,6 @@ pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
         .collect();
     let newest = newest(&probes)?;
     let need = newest.volume_bytes();
-    if need > size {
-        return Err(CheckError::Shrunk { have: size, need });
-    }
     if let [first, rest @ ..] = newest.devices.as_slice()
         && (first.offset != 0 || !rest.is_empty())
     {
@@ -79,6 +86,16 @@ pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
 }
 
 impl Copies {
+    /// A superblock that was put together, as no copy was found.
+    pub(crate) fn of(newest: Superblock) -> Copies {
+        let none = |at| (at, CopyState::Invalid(SuperblockError::Magic));
+        Copies {
+            places: superblock::offsets(newest.volume_bytes()).map(none),
+            older: None,
+            newest,
+        }
+    }
+
     /// Whether the volume was closed with the newest checkpoint: all copies that name it say so.
     pub fn are_clean(&self) -> bool {
         let same = |sb: &&Superblock| sb.checkpoint.ssn == self.newest.checkpoint.ssn;

@@ -9,6 +9,7 @@ use loamfs_format::inode::Inode;
 use loamfs_format::node::{Page, TreeRoot};
 use loamfs_format::{BlockKind, Identity, Ino, Pointer};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A tree and whose it is.
@@ -177,6 +178,21 @@ impl Iterator for TreeWalk<'_> {
             page,
         })
     }
+}
+
+/// The keys of a tree that nobody can tell the values of, as nodes above them cannot be used.
+pub(crate) fn gaps(volume: &Volume<'_>, spec: TreeSpec) -> Vec<Range<u64>> {
+    let mut gaps: Vec<Range<u64>> = Vec::new();
+    let mut open = None;
+    for node in TreeWalk::new(volume, spec, 0) {
+        let low = node.identity.logical;
+        gaps.extend(open.take().map(|start| start..low));
+        if node.page.is_err() {
+            open = Some(low);
+        }
+    }
+    gaps.extend(open.map(|start| start..u64::MAX));
+    gaps
 }
 
 /// An entry of a leaf.

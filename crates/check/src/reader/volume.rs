@@ -14,7 +14,7 @@ use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::{NODE_SIZE, Page};
 use loamfs_format::pointer::metadata_checksum;
-use loamfs_format::summary::Records;
+use loamfs_format::summary::{Records, SegmentKind};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{
     BlockKind, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
@@ -22,7 +22,7 @@ use loamfs_format::{
 use std::sync::Arc;
 
 /// Nodes that a volume keeps in memory unless told otherwise: 8 MiB.
-const CACHE_NODES: usize = 2048;
+pub(crate) const CACHE_NODES: usize = 2048;
 
 /// A volume, open for reading, in the state after the last segment that counts.
 pub struct Volume<'d> {
@@ -57,12 +57,54 @@ impl<'d> Volume<'d> {
     /// # Errors
     /// As for [`open`](Self::open).
     pub fn open_with(device: &'d dyn Device, nodes: usize) -> Result<Volume<'d>, CheckError> {
-        let copies = superblocks::read(device)?;
-        let io = Io {
-            device,
-            geometry: copies.newest.geometry,
+        Volume::open_copies(device, superblocks::read(device)?, nodes)
+    }
+
+    /// Opens the volume of these superblock copies.
+    ///
+    /// # Errors
+    /// When its checkpoint cannot be used.
+    pub(crate) fn open_copies(
+        device: &'d dyn Device,
+        copies: Copies,
+        nodes: usize,
+    ) -> Result<Volume<'d>, CheckError> {
+        let geometry = copies.newest.geometry;
+        let chain = chain::read(&Io { device, geometry }, &copies)?;
+        Volume::with_chain(device, copies, chain, nodes)
+    }
+
+    /// Puts a volume together from segments of its log, from the first one's maps on if that is a checkpoint. There may be
+    /// gaps.
+    ///
+    /// # Errors
+    /// When there are none, or they cannot be read again.
+    pub(crate) fn assemble(
+        device: &'d dyn Device,
+        sb: Superblock,
+        links: Vec<Link>,
+    ) -> Result<Volume<'d>, CheckError> {
+        let chain = Chain {
+            base: 0,
+            dropped: 0,
+            healed: Vec::new(),
+            lost: None,
+            links,
         };
-        let chain = chain::read(&io, &copies)?;
+        if chain.links.is_empty() {
+            return Err(CheckError::NoSegment { ssn: Ssn(0) });
+        }
+        Volume::with_chain(device, Copies::of(sb), chain, CACHE_NODES)
+    }
+
+    fn with_chain(
+        device: &'d dyn Device,
+        copies: Copies,
+        chain: Chain,
+        nodes: usize,
+    ) -> Result<Volume<'d>, CheckError> {
+        let geometry = copies.newest.geometry;
+        let io = Io { device, geometry };
         let state = replay::replay(&io, &chain)?;
         Ok(Volume {
             io,
@@ -101,6 +143,11 @@ impl<'d> Volume<'d> {
     /// The last checkpoint among them, from which the state was replayed.
     pub fn base(&self) -> &Link {
         &self.chain.links[self.chain.base]
+    }
+
+    /// Whether the base has maps: it is no checkpoint only where none was found.
+    pub(crate) fn has_maps(&self) -> bool {
+        self.base().header.kind == SegmentKind::Checkpoint
     }
 
     /// Segments that continue the chain but do not count, as one of their blocks, or of an earlier one's, is not

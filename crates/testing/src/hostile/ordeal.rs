@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use loamfs_check::{Options, Plan, Report, check, dump};
+use loamfs_check::{Options, Plan, Report, Salvage, check, dump, salvage};
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::inode::{ROOT_INO, mode};
 use loamfs_format::{Extent, FragAddr, Ino, InodeBlockNo, ifile};
@@ -18,6 +18,8 @@ const LOOKS_MAX: usize = 2_000;
 /// Entries after which a directory never ends.
 const ENTRIES_MAX: usize = 1 << 20;
 const READ: usize = 256 << 10;
+/// Bytes of a file that are brought out.
+const SALVAGED_MAX: usize = 16 << 20;
 const NEW: NewInode = NewInode::of_mode(0o755);
 
 /// Does everything with the volume.
@@ -35,6 +37,7 @@ pub fn suffer(mutant: &Mutant) {
     let report = checked(device.as_ref());
     dumped(device.as_ref());
     read(&device);
+    salvaged(device.as_ref());
     // On a device of its own each, as both write.
     written(&fork());
     repaired(&fork(), &report.plan);
@@ -64,6 +67,38 @@ fn checked(device: &dyn Device) -> Report {
     };
     let _ = report(false, 0).to_string();
     report(true, 16 << 20)
+}
+
+/// Brings out all that looks like a part of the volume.
+fn salvaged(device: &dyn Device) {
+    let mut options = salvage::Options {
+        uuid: None,
+        block_size: None,
+        progress: &mut |_, _| {},
+    };
+    let Ok(salvage) = Salvage::open(device, &mut options) else {
+        return;
+    };
+    for ino in salvage.numbers().take(LOOKS_MAX) {
+        let Ok(found) = salvage.inode(ino) else {
+            continue;
+        };
+        let mut bytes = 0;
+        let ended = salvage.content(&found.inode, &mut |_, data| {
+            bytes += data.len();
+            if bytes < SALVAGED_MAX {
+                Ok(())
+            } else {
+                Err(())
+            }
+        });
+        let _ = (ended, salvage.attributes(&found.inode));
+        for entry in salvage.entries(&found.inode).0.iter().take(LOOKS_MAX) {
+            if let Ok(named) = salvage.inode(entry.ino) {
+                let _ = salvage.is_named(&found, entry, &named);
+            }
+        }
+    }
 }
 
 fn dumped(device: &dyn Device) {

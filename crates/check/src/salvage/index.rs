@@ -1,0 +1,252 @@
+//! The IFILE, put together from what is left of it and from what was seen elsewhere.
+
+use super::places::places;
+use super::sightings::{By, Sighting, Sightings};
+use super::{Findings, scan};
+use crate::Volume;
+use crate::reader::gaps;
+use loamfs_format::ifile::IfileEntry;
+use loamfs_format::superblock::UNIT_SIZE;
+use loamfs_format::{BlockKind, Extent, InodeBlockNo, Ssn};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Blocks read at once: at most 4 MiB.
+const BATCH: usize = 256;
+
+/// A block of inodes that was found, and verified.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) entry: IfileEntry,
+    /// It is known that this is how the block was at this segment.
+    pub(super) as_of: Ssn,
+    /// Whether nothing newer of it is known.
+    pub(super) is_newest: bool,
+}
+
+/// Until when what was known at some time is known not to have changed: to the next gap in the log.
+struct Known {
+    base: Ssn,
+    /// The last segment before each gap.
+    ends: Vec<Ssn>,
+}
+
+impl Known {
+    fn of(volume: &Volume<'_>) -> Known {
+        let numbers: Vec<Ssn> = volume
+            .segments()
+            .iter()
+            .map(|link| link.header.ssn)
+            .collect();
+        let gap = |(at, ssn): &(usize, &Ssn)| numbers.get(at + 1) != Some(&ssn.next());
+        let ends = numbers.iter().enumerate().filter(gap).map(|(_, ssn)| *ssn);
+        Known {
+            base: volume.base().header.ssn,
+            ends: ends.collect(),
+        }
+    }
+
+    /// What the maps say of a block that this segment wrote.
+    fn by_map(&self, birth: Ssn) -> Ssn {
+        let from = birth.max(self.base);
+        let end = self.ends.partition_point(|end| *end < from);
+        self.ends.get(end).copied().unwrap_or(from)
+    }
+
+    /// What is known of a block that this segment wrote, and of which the segments from the base on say nothing.
+    fn by_sight(&self, birth: Ssn) -> Ssn {
+        if birth < self.base {
+            birth
+        } else {
+            self.by_map(birth)
+        }
+    }
+}
+
+/// Whether segments are missing behind the base, or such as a superblock names.
+pub(super) fn has_gaps(volume: &Volume<'_>) -> bool {
+    let sb = volume.superblock();
+    Known::of(volume).ends.len() > 1 || volume.last() < sb.durable.max(sb.checkpoint.ssn)
+}
+
+/// The blocks of inodes that were found.
+#[derive(Debug, Default)]
+pub(super) struct Index(BTreeMap<u64, Place>);
+
+/// What the IFILE does not tell.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    /// Blocks whose entries cannot be read, if there are any.
+    unknown: Vec<Range<u64>>,
+    /// Blocks that are not what their entries say.
+    bad: Vec<(InodeBlockNo, IfileEntry)>,
+}
+
+impl Missing {
+    pub(super) fn is_empty(&self) -> bool {
+        self.unknown.is_empty() && self.bad.is_empty()
+    }
+}
+
+impl Index {
+    pub(super) fn get(&self, block: InodeBlockNo) -> Option<&Place> {
+        self.0.get(&block.0)
+    }
+
+    pub(super) fn blocks(&self) -> impl Iterator<Item = (InodeBlockNo, &Place)> {
+        self.0
+            .iter()
+            .map(|(block, place)| (InodeBlockNo(*block), place))
+    }
+
+    /// Takes over what the IFILE says, as far as it is so. Returns what is missing.
+    pub(super) fn add_known(&mut self, volume: &Volume<'_>) -> Missing {
+        let known = Known::of(volume);
+        let everything = std::iter::once(0..u64::MAX);
+        let mut missing = Missing {
+            unknown: match volume.has_maps() {
+                true => gaps(volume, volume.map(BlockKind::IfileNode)),
+                false => everything.collect(),
+            },
+            bad: Vec::new(),
+        };
+        let mut entries = volume.ifile(InodeBlockNo(0)).flatten();
+        loop {
+            let batch = entries.by_ref().take(BATCH);
+            let batch: Vec<_> = batch
+                .map(|(block, entry)| (InodeBlockNo(block), entry))
+                .collect();
+            if batch.is_empty() {
+                return missing;
+            }
+            let of: BTreeMap<_, _> = batch.iter().copied().collect();
+            for (block, read) in volume.inode_blocks(&batch) {
+                let Some(entry) = of.get(&block).copied() else {
+                    continue;
+                };
+                match read {
+                    Ok(_) => self.add(block, entry, known.by_map(entry.pointer.birth), true),
+                    Err(_) => missing.bad.push((block, entry)),
+                }
+            }
+        }
+    }
+
+    /// Looks for what is missing among what was seen.
+    pub(super) fn add_missing(
+        &mut self,
+        volume: &Volume<'_>,
+        missing: &Missing,
+        seen: &Sightings,
+        findings: &mut Findings,
+    ) {
+        for (block, entry) in &missing.bad {
+            let birth = entry.pointer.birth;
+            let older = |s: &Sighting| s.by != By::Itself && s.entry.pointer.birth < birth;
+            let found = seen.of(*block).into_iter().filter(older);
+            match found
+                .map(|s| s.entry)
+                .find(|entry| is_sound(volume, *block, entry))
+            {
+                Some(entry) => {
+                    findings.older += 1;
+                    self.add(*block, entry, entry.pointer.birth, false);
+                }
+                None => findings.lost += 1,
+            }
+        }
+        match places(volume, &missing.unknown).filter(|_| volume.has_maps()) {
+            Some(places) => self.add_placed(volume, places, seen, findings),
+            None => self.add_seen(volume, &missing.unknown, seen, findings),
+        }
+    }
+
+    /// Takes over blocks of which owner records and bitmap say where they are.
+    fn add_placed(
+        &mut self,
+        volume: &Volume<'_>,
+        places: BTreeMap<u64, Extent>,
+        seen: &Sightings,
+        findings: &mut Findings,
+    ) {
+        for (block, extent) in places {
+            let block = InodeBlockNo(block);
+            if self.0.contains_key(&block.0) || volume.state().ifile.contains_key(&block.0) {
+                continue;
+            }
+            let here = seen
+                .at(block, extent.start)
+                .into_iter()
+                .map(|s| (s.by, s.entry));
+            let here = here.chain(at_place(volume, block, extent).map(|entry| (By::Itself, entry)));
+            let found = here
+                .into_iter()
+                .find(|(_, entry)| is_sound(volume, block, entry));
+            let Some((by, entry)) = found else {
+                findings.lost += 1;
+                continue;
+            };
+            findings.unverified += u64::from(by == By::Itself);
+            self.add(block, entry, volume.last(), true);
+        }
+    }
+
+    /// Takes over the newest blocks that were seen, where nothing tells which of them count.
+    fn add_seen(
+        &mut self,
+        volume: &Volume<'_>,
+        unknown: &[Range<u64>],
+        seen: &Sightings,
+        findings: &mut Findings,
+    ) {
+        let known = Known::of(volume);
+        for block in unknown.iter().flat_map(|range| {
+            let blocks = seen.blocks(range.start);
+            blocks.take_while(|block| block.0 < range.end)
+        }) {
+            if self.0.contains_key(&block.0) || volume.state().ifile.contains_key(&block.0) {
+                continue;
+            }
+            let (named, bare): (Vec<_>, Vec<_>) =
+                seen.of(block).into_iter().partition(|s| s.by != By::Itself);
+            let found = named
+                .into_iter()
+                .chain(bare)
+                .find(|s| is_sound(volume, block, &s.entry));
+            match found {
+                Some(Sighting { by, entry }) => {
+                    findings.unverified += u64::from(by == By::Itself);
+                    let as_of = known.by_sight(entry.pointer.birth);
+                    self.add(block, entry, as_of, true);
+                }
+                None => findings.lost += 1,
+            }
+        }
+    }
+
+    fn add(&mut self, block: InodeBlockNo, entry: IfileEntry, as_of: Ssn, is_newest: bool) {
+        let place = Place {
+            entry,
+            as_of,
+            is_newest,
+        };
+        self.0.insert(block.0, place);
+    }
+}
+
+/// Whether the block is there, with the inodes that the entry says.
+fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEntry) -> bool {
+    let read = volume.inode_blocks(&[(block, *entry)]).pop();
+    read.is_some_and(|(_, read)| {
+        read.is_ok_and(|block| block.inodes().all(|(_, _, inode)| inode.is_ok()))
+    })
+}
+
+/// The block that should be at a place, if what is there looks like it.
+fn at_place(volume: &Volume<'_>, block: InodeBlockNo, extent: Extent) -> Option<IfileEntry> {
+    let sb = volume.superblock();
+    let bytes = volume.io().bytes(extent)?.min(4 * u64::from(UNIT_SIZE));
+    let bytes = volume.io().read(extent.start, bytes as usize).ok()?;
+    let (found, entry) = scan::inode_block(sb, extent.start, &bytes)?;
+    (found == block && u64::from(entry.pointer.frags) == extent.frags).then_some(entry)
+}

@@ -1,0 +1,406 @@
+//! Going over a whole device for what speaks of a volume.
+
+use super::Options;
+use super::sightings::{By, Sightings};
+use crate::reader::{Io, Link, inode_block_identity, records_of, summary_at};
+use crate::{CheckError, Volume};
+use loamfs_device::{Device, IoKind, read_exact};
+use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
+use loamfs_format::inode::{self, Inode};
+use loamfs_format::node::{NODE_SIZE, Page};
+use loamfs_format::pointer::metadata_checksum;
+use loamfs_format::summary::{COPY_AT, Header, Record, SegmentKind};
+use loamfs_format::superblock::{
+    BLOCK_SIZE_MAX, CheckpointRef, Geometry, Superblock, SuperblockError, UNIT_SIZE,
+};
+use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Bytes looked at together.
+const PIECE: u64 = 1 << 20;
+/// The longest block that is looked for: 32 inodes.
+const TAIL: u64 = 32 * inode::SIZE as u64;
+const UNIT: u64 = UNIT_SIZE as u64;
+/// Summaries that are remembered, the newest; no checkpoint is as far from the end of a log.
+const HEADERS_MAX: usize = 1 << 16;
+/// Volumes of which remains are told apart.
+const VOLUMES_MAX: usize = 64;
+/// The block size of volumes for which nobody chose another.
+const BLOCK_SIZE: u32 = 16 << 10;
+
+/// What was seen on a device.
+pub(super) struct Scan {
+    pub(super) sightings: Sightings,
+    /// The segments with whole summaries, by number.
+    links: Vec<Link>,
+}
+
+/// Looks for everything that speaks of a volume.
+pub(super) fn scan(
+    device: &dyn Device,
+    sb: &Superblock,
+    options: &mut Options<'_>,
+) -> Result<Scan, CheckError> {
+    let io = Io {
+        device,
+        geometry: sb.geometry,
+    };
+    let mut sightings = Sightings::default();
+    // The oldest on top, to be forgotten first.
+    let mut newest = BinaryHeap::new();
+    let mut links = BTreeMap::new();
+    let frag = io.frag() as usize;
+    pieces(device, options, &mut |start, len, bytes| {
+        for offset in (0..len).step_by(frag) {
+            let at = FragAddr((start + offset as u64) / io.frag());
+            let here = bytes.get(offset..).unwrap_or_default();
+            if (offset as u64).is_multiple_of(UNIT)
+                && let Some(link) = segment(&io, sb, at, here)
+                && !links.contains_key(&(link.header.ssn, link.at))
+            {
+                let Ok(records) = records_of(&io, &link) else {
+                    continue;
+                };
+                for record in records.iter() {
+                    if let Record::Ifile(block, entry) = record {
+                        sightings.add(block, By::Summary, entry);
+                    }
+                }
+                let key = (link.header.ssn, link.at);
+                newest.push(Reverse(key));
+                links.insert(key, link);
+                if newest.len() > HEADERS_MAX
+                    && let Some(Reverse(oldest)) = newest.pop()
+                {
+                    links.remove(&oldest);
+                }
+            } else if let Some(leaf) = leaf(here) {
+                for (block, value) in leaf.iter() {
+                    if let Some(entry) = IfileEntry::decode(value) {
+                        sightings.add(InodeBlockNo(block), By::Leaf, entry);
+                    }
+                }
+            } else if let Some((block, entry)) = inode_block(sb, at, here) {
+                sightings.add(block, By::Itself, entry);
+            }
+        }
+    });
+    Ok(Scan {
+        sightings,
+        links: links.into_values().collect(),
+    })
+}
+
+impl Scan {
+    /// The volume as the newest checkpoint has it of which the root of the IFILE can be read, and what was found behind
+    /// that; `None` when nothing was found of the log.
+    pub(super) fn volume<'d>(&self, device: &'d dyn Device, sb: &Superblock) -> Option<Volume<'d>> {
+        let chain = self.chain();
+        let is_checkpoint = |index: &usize| chain[*index].header.kind == SegmentKind::Checkpoint;
+        let mut last = None;
+        for base in (0..chain.len()).rev().filter(is_checkpoint) {
+            let header = &chain[base].header;
+            let mut sb = sb.clone();
+            sb.checkpoint = CheckpointRef {
+                ssn: header.ssn,
+                token: header.token,
+                addr: chain[base].at,
+            };
+            let links = chain[base..].to_vec();
+            let Ok(volume) = Volume::assemble(device, sb, links) else {
+                continue;
+            };
+            let root = volume.state().root(BlockKind::IfileNode);
+            let identity = root.identity(BlockKind::IfileNode, Ino(0), 0);
+            let stands = root.is_empty() || volume.node(&root.pointer, &identity).is_ok();
+            if stands {
+                return Some(volume);
+            }
+            last = last.or(Some(volume));
+        }
+        last.or_else(|| Volume::assemble(device, sb.clone(), chain).ok())
+    }
+
+    /// The segments that lead to the newest one, with gaps where some were not found. Segments that a crash cut off
+    /// share their numbers with those that came after it; what leads to the newest is the log.
+    fn chain(&self) -> Vec<Link> {
+        let mut chain: Vec<Link> = Vec::new();
+        let same = |a: &Link, b: &Link| a.header.ssn == b.header.ssn;
+        for of_number in self.links.chunk_by(same).rev() {
+            let next = chain.last().map(|next| &next.header);
+            let follows =
+                |next: &&Header| of_number.iter().any(|l| l.header.ssn.next() == next.ssn);
+            let found = match next.filter(follows) {
+                Some(next) => of_number
+                    .iter()
+                    .find(|link| link.header.token == next.previous),
+                // The newest one, or before a gap: what was written last.
+                None => of_number
+                    .iter()
+                    .max_by_key(|link| link.header.dynamic.sealed),
+            };
+            chain.extend(found.cloned());
+        }
+        chain.reverse();
+        chain
+    }
+}
+
+/// The segment whose header, or the second copy of one, is in a unit.
+fn segment(io: &Io<'_>, sb: &Superblock, at: FragAddr, bytes: &[u8]) -> Option<Link> {
+    let unit = bytes.get(..UNIT as usize)?;
+    let header = match Header::decode(unit) {
+        Ok(header) if stands(&header, at) => header,
+        _ => {
+            let copy = Header::decode_copy(unit.get(COPY_AT..)?).ok()?;
+            let end = at.0.checked_add(io.geometry.unit_frags())?;
+            copy.extents.last().filter(|last| last.end().0 == end)?;
+            copy
+        }
+    };
+    let known = !sb.has_second_copies() || header.code == header.code_under(&sb.log_key);
+    if header.uuid != sb.uuid || !known {
+        return None;
+    }
+    summary_at(io, sb, header)
+}
+
+fn stands(header: &Header, at: FragAddr) -> bool {
+    header
+        .extents
+        .first()
+        .is_some_and(|extent| extent.start == at)
+}
+
+/// What looks like a leaf of the IFILE.
+fn leaf(bytes: &[u8]) -> Option<Page> {
+    let low = bytes.get(32..40)?;
+    let identity = Identity {
+        kind: BlockKind::IfileNode,
+        level: 0,
+        ino: Ino(0),
+        generation: 0,
+        logical: u64::from_le_bytes(low.try_into().ok()?),
+    };
+    Page::from_bytes(bytes.get(..NODE_SIZE)?, &identity).ok()
+}
+
+/// What looks like a block of inodes: inodes of one block, by rising numbers. Its checksum is that of what is there.
+pub(super) fn inode_block(
+    sb: &Superblock,
+    at: FragAddr,
+    bytes: &[u8],
+) -> Option<(InodeBlockNo, IfileEntry)> {
+    let first = one_inode(bytes.get(..inode::SIZE)?)?;
+    let block = block_of(first.ino);
+    let mut entry = IfileEntry::default();
+    for bytes in bytes.chunks_exact(inode::SIZE) {
+        let Some(inode) = one_inode(bytes).filter(|inode| block_of(inode.ino) == block) else {
+            break;
+        };
+        let bit = 1u32 << slot_of(inode.ino);
+        if entry.live >= bit {
+            break;
+        }
+        entry.live |= bit;
+        if inode.nlink == 0 || inode.truncating != u64::MAX {
+            entry.orphan |= bit;
+        }
+        entry.ssn = entry.ssn.max(inode.ssn);
+    }
+    let stored = entry.live.count_ones() as usize * inode::SIZE;
+    let checksum = metadata_checksum(&sb.uuid, &inode_block_identity(block), bytes.get(..stored)?);
+    entry.pointer = Pointer {
+        addr: at,
+        frags: sb.geometry.frags_for(stored as u64) as u32,
+        stored: stored as u32,
+        birth: entry.ssn,
+        checksum,
+    };
+    Some((block, entry))
+}
+
+fn one_inode(bytes: &[u8]) -> Option<Inode> {
+    // Most bytes that are none are told by their first eight: a number ends at 2^40.
+    let number = bytes.get(..8)?;
+    if number[5..] != [0; 3] || number[..5] == [0; 5] {
+        return None;
+    }
+    let inode = Inode::decode(bytes).ok()?;
+    let lives = inode.ino.0 > 1 && inode.generation != 0 && inode.file_type() != 0;
+    (lives && inode.encode() == *bytes).then_some(inode)
+}
+
+/// What the remains of a volume say of its sizes.
+#[derive(Clone, Copy, Default)]
+struct Remains {
+    fragment_size: u32,
+    /// When its last segment was sealed.
+    sealed: i64,
+    /// What all places and lengths of blocks of large files are multiples of, in fragments.
+    homes: u64,
+    /// Behind the highest fragment of which something speaks.
+    end: u64,
+}
+
+/// Puts a superblock together from what summaries say: of the volume that was written to last, unless the caller knows.
+pub(super) fn guess(
+    device: &dyn Device,
+    options: &mut Options<'_>,
+) -> Result<Superblock, CheckError> {
+    let wanted = options.uuid;
+    let mut volumes: BTreeMap<[u8; 16], Remains> = BTreeMap::new();
+    pieces(device, options, &mut |start, len, bytes| {
+        for offset in (0..len).step_by(UNIT as usize) {
+            let at = start + offset as u64;
+            let Some(header) = bytes
+                .get(offset..)
+                .and_then(|unit| Header::decode(unit).ok())
+            else {
+                continue;
+            };
+            if wanted.is_some_and(|uuid| uuid != header.uuid)
+                || (volumes.len() >= VOLUMES_MAX && !volumes.contains_key(&header.uuid))
+            {
+                continue;
+            }
+            if let Some(found) = remains(device, at, &header) {
+                let all = volumes.entry(header.uuid).or_default();
+                all.fragment_size = found.fragment_size;
+                all.sealed = all.sealed.max(found.sealed);
+                all.homes |= found.homes;
+                all.end = all.end.max(found.end);
+            }
+        }
+    });
+    let last = volumes.into_iter().max_by_key(|(_, found)| found.sealed);
+    let (uuid, found) = last.ok_or(CheckError::Superblock(SuperblockError::Magic))?;
+    Ok(superblock(device, uuid, found, options.block_size))
+}
+
+/// What a summary at a byte of the device says, if it is one that stands there.
+fn remains(device: &dyn Device, at: u64, header: &Header) -> Option<Remains> {
+    let first = header.extents.first()?.start.0;
+    let size = at.checked_div(first)?;
+    let fragment_size = u32::try_from(size).ok()?;
+    let is_size = fragment_size.is_power_of_two() && (512..=4096).contains(&fragment_size);
+    if !is_size || size.checked_mul(first)? != at {
+        return None;
+    }
+    let sb = superblock(
+        device,
+        header.uuid,
+        Remains {
+            fragment_size,
+            end: u64::MAX,
+            ..Remains::default()
+        },
+        None,
+    );
+    let io = Io {
+        device,
+        geometry: sb.geometry,
+    };
+    let link = summary_at(&io, &sb, header.clone())?;
+    let ends = header.extents.iter().map(|extent| extent.end().0);
+    let mut found = Remains {
+        fragment_size,
+        sealed: header.dynamic.sealed,
+        homes: 0,
+        end: ends.max()?,
+    };
+    for record in records_of(&io, &link).ok()?.iter() {
+        if let Record::Allocate(a) = record {
+            found.end = found.end.max(a.extent.end().0);
+            if a.kind == BlockKind::Homed {
+                found.homes |= a.extent.start.0 | a.extent.frags;
+            }
+        }
+    }
+    Some(found)
+}
+
+/// A superblock for a volume of which only this is known. It names no checkpoint.
+fn superblock(
+    device: &dyn Device,
+    uuid: [u8; 16],
+    found: Remains,
+    block_size: Option<u32>,
+) -> Superblock {
+    let frag = u64::from(found.fragment_size);
+    // The lowest bit that any place or length has.
+    let homes = match found.homes {
+        0 => BLOCK_SIZE,
+        homes => u32::try_from((1 << homes.trailing_zeros()) * frag).unwrap_or(BLOCK_SIZE_MAX),
+    };
+    let block_size = block_size.unwrap_or(homes).clamp(UNIT_SIZE, BLOCK_SIZE_MAX);
+    let most = (1u64 << 48) / frag;
+    let total_frags = (device.size() / frag).max(found.end).min(most);
+    Superblock {
+        uuid,
+        membership_epoch: 0,
+        device: 0,
+        devices: Vec::new(),
+        geometry: Geometry {
+            fragment_size: found.fragment_size,
+            block_size,
+            group_frags: (256 << 20) / frag,
+            total_frags,
+            segment_max: 1 << 28,
+            checkpoint_segments_max: 1 << 16,
+            checkpoint_summary_max: 1 << 26,
+            checkpoint_nodes_max: 1 << 20,
+        },
+        checksum_algorithm: 1,
+        compatible: 0,
+        ro_compatible: 0,
+        incompatible: 0,
+        checkpoint: CheckpointRef {
+            ssn: Ssn(0),
+            token: Token(0),
+            addr: FragAddr(0),
+        },
+        hash_key: [0; 16],
+        label: Vec::new(),
+        created: 0,
+        avg_file_size: 0,
+        files_per_dir: 0,
+        profile: Vec::new(),
+        log_key: [0; 16],
+        durable: Ssn(0),
+        clean: false,
+    }
+}
+
+/// What can be read of a piece.
+fn by_units(device: &dyn Device, at: u64, len: u64) -> Vec<u8> {
+    let mut bytes = vec![0; len as usize];
+    for (from, unit) in (at..)
+        .step_by(UNIT as usize)
+        .zip(bytes.chunks_mut(UNIT as usize))
+    {
+        if let Ok(read) = read_exact(device, from, unit.len(), IoKind::Check) {
+            unit.copy_from_slice(&read);
+        }
+    }
+    bytes
+}
+
+/// Shows all of a device piece by piece: where a piece starts, its length, and its bytes with some of what follows.
+/// What cannot be read is zeros.
+fn pieces(device: &dyn Device, options: &mut Options<'_>, show: &mut dyn FnMut(u64, usize, &[u8])) {
+    let size = device.size() / UNIT * UNIT;
+    let mut at = 0;
+    while at < size {
+        (options.progress)(at, size);
+        let len = PIECE.min(size - at);
+        let whole = (len + TAIL).min(size - at);
+        match read_exact(device, at, whole as usize, IoKind::Check) {
+            Ok(bytes) => show(at, len as usize, &bytes),
+            Err(_) => show(at, len as usize, &by_units(device, at, whole)),
+        }
+        at += len;
+    }
+    (options.progress)(size, size);
+}
