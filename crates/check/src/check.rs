@@ -31,7 +31,7 @@ mod walk_inode;
 mod walk_xattr;
 
 use crate::reader::{CopyState, LostSegments};
-use crate::{Options, Phase, Problem, Progress, Report, Volume};
+use crate::{Options, Phase, Problem, Progress, Report, Volume, paths};
 use first::First;
 use loamfs_device::Device;
 use walk::Walker;
@@ -81,7 +81,10 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     report.stats.segments = volume.segments().len() as u64;
     report.stats.dropped_segments = volume.dropped_segments() as u64;
 
-    let data = options.data;
+    let data = !options.quick;
+    report.left_out = options
+        .quick
+        .then_some("the contents of files; only their metadata were verified");
     let mut first = First::new(volume, memory, report, options);
     Walker::new(volume, &mut first, data).run();
     let found = first.finish();
@@ -89,6 +92,7 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     space::check(volume, found.space, &found.lost, memory, report, options);
     names::check(volume, &found.names, &found.lost, memory, report, options);
     connect::check(volume, found.directories, memory, report, options);
+    report.paths = paths::of(volume, &report.problems);
 }
 
 /// Compares what the last summary says of the whole volume.
@@ -103,9 +107,22 @@ fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Report)
             found: inodes,
         });
     }
+    let next = volume.state().dynamic.next_inode_block;
+    let most = most_inode_blocks(volume);
+    if next.0 > most {
+        let last = volume.last();
+        report.add(Problem::NumbersSpent { next, last, most });
+        report.plan.next_inode_block = Some(found.next_inode_block);
+    }
     if !found.root {
         report.add(Problem::NoRoot {});
     }
+}
+
+/// The most inode blocks that the segments until now can have held, one inode in each.
+fn most_inode_blocks(volume: &Volume<'_>) -> u64 {
+    let a_segment = u64::from(volume.geometry().segment_max) / loamfs_format::inode::SIZE as u64;
+    volume.last().0.saturating_mul(a_segment)
 }
 
 fn tell(options: &mut Options<'_>, phase: Phase, done: u64, total: u64) {

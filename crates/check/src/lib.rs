@@ -17,6 +17,7 @@ mod check;
 pub mod dump;
 mod error;
 mod owner;
+mod paths;
 mod plan;
 mod problem;
 mod ranges;

@@ -1,6 +1,6 @@
 //! What a repair would have to change, as plain data.
 
-use loamfs_format::{Extent, GroupNo, Ino};
+use loamfs_format::{Extent, GroupNo, Ino, InodeBlockNo};
 
 /// A repair of what [`Problem::repairable`](crate::Problem::repairable) says; whoever writes the volume applies it as
 /// ordinary segments.
@@ -21,6 +21,8 @@ pub struct Plan {
     pub recount: Vec<GroupNo>,
     /// Blocks of large files whose owner records are wrong, with the file and the number of the first block.
     pub homes: Vec<(Extent, Ino, u64)>,
+    /// The first inode block whose number was never given out, where that is said wrongly.
+    pub next_inode_block: Option<InodeBlockNo>,
     /// Whether the plan stops short because there was too much to list; apply it and check again.
     pub truncated: bool,
 }
@@ -37,6 +39,7 @@ impl Plan {
             && self.unnamed.is_empty()
             && self.recount.is_empty()
             && self.homes.is_empty()
+            && self.next_inode_block.is_none()
     }
 
     pub(crate) fn add_set(&mut self, extent: Extent) {

@@ -84,9 +84,6 @@ problems! {
     /// A block said to be in a segment's body is not.
     #[error("the block at {extent:?} is not in the body of segment {ssn}")]
     106 Major false BodyOutside { ssn: Ssn, extent: Extent }
-    /// A checkpoint names a map twice.
-    #[error("checkpoint {ssn} has two roots of {kind:?}")]
-    107 Major false RootTwice { ssn: Ssn, kind: BlockKind }
     /// A record that only checkpoints have.
     #[error("segment {ssn} is no checkpoint, but its record {index} belongs into one")]
     108 Minor false MisplacedRecord { ssn: Ssn, index: usize }
@@ -108,6 +105,9 @@ problems! {
     /// The second copy of a summary's header stands in for it, until a checkpoint retires it. A torn write leaves that.
     #[error("the header of segment {ssn} at {at} is damaged; its second copy was read")]
     113 Note false SummaryHeader { ssn: Ssn, at: FragAddr }
+    /// More numbers are said to be given out than all segments could; once the last one is, few inodes can be made.
+    #[error("inode blocks up to {next} were given out, it says, but {last} segments cannot have made more than {most}")]
+    114 Minor true NumbersSpent { next: InodeBlockNo, last: Ssn, most: u64 }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]
@@ -164,6 +164,9 @@ problems! {
     /// Access times of inodes that are gone: somebody who does not know of them removed the inodes, or could not read them.
     #[error("access times are kept of inode block {block}, in which no inode lives")]
     315 Note false AtimeStray { block: InodeBlockNo }
+    /// Checksums of data, which a directory does not have.
+    #[error("directory {ino} has a tree of checksums")]
+    316 Minor false DirChecksums { ino: Ino }
 
     /// Extents overlap or are out of order.
     #[error("inode {ino}: the extent from block {block} on begins before the one before it ends")]
@@ -287,6 +290,58 @@ problems! {
     /// The owner record of homed blocks is missing, or names somebody else or other blocks of the file.
     #[error("{extent:?} holds {owner}, its owner record says {}", told(owner, found))]
     615 Minor true HomeRecord { extent: Extent, owner: Owner, found: Option<Owner> }
+}
+
+impl Problem {
+    /// The inode that it is about, of which a person would want the path.
+    pub fn inode(&self) -> Option<Ino> {
+        use Problem as P;
+        let ino = match self {
+            P::Node { ino, .. }
+            | P::Entry { ino, .. }
+            | P::Inode { ino, .. }
+            | P::InodeNumber { ino, .. }
+            | P::Generation { ino }
+            | P::InodeType { ino, .. }
+            | P::OrphanBit { ino, .. }
+            | P::InodeSsn { ino, .. }
+            | P::InodeFrags { ino, .. }
+            | P::Pointer { ino, .. }
+            | P::InodeFlags { ino, .. }
+            | P::DirChecksums { ino }
+            | P::ExtentOrder { ino, .. }
+            | P::ExtentBeyondSize { ino, .. }
+            | P::ExtentTooFar { ino, .. }
+            | P::ChecksumMissing { ino, .. }
+            | P::ChecksumOfHole { ino, .. }
+            | P::UnitData { ino, .. }
+            | P::ImageData { ino, .. }
+            | P::Data { ino, .. }
+            | P::LazyOwner { found: ino, .. }
+            | P::DirSize { ino, .. }
+            | P::LinkCount { ino, .. }
+            | P::Unnamed { ino, .. }
+            | P::OrphanNamed { ino, .. }
+            | P::DirTwice { ino, .. }
+            | P::Parent { ino, .. }
+            | P::Detached { ino }
+            | P::Xattr { ino, .. }
+            | P::XattrTwice { ino, .. } => *ino,
+            P::DirentKey { dir, .. }
+            | P::DirentName { dir, .. }
+            | P::DirentTwice { dir, .. }
+            | P::DirentTarget { dir, .. }
+            | P::DirentType { dir, .. } => *dir,
+            P::NotMarked { owner, .. }
+            | P::Overlap { first: owner, .. }
+            | P::HeldInUse { owner, .. }
+            | P::LogInUse { owner, .. }
+            | P::OwnerRecord { owner, .. }
+            | P::HomeRecord { owner, .. } => owner.ino,
+            _ => return None,
+        };
+        (ino != Ino(0)).then_some(ino)
+    }
 }
 
 fn told(owner: &Owner, found: &Option<Owner>) -> String {

@@ -1,15 +1,16 @@
 //! What a check is asked for, and what it finds.
 
 use crate::{Plan, Problem, Severity};
-use loamfs_format::Ssn;
+use loamfs_format::text::shown;
+use loamfs_format::{Ino, Ssn};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
 
 /// How to check.
 pub struct Options<'p> {
-    /// Whether to read and verify the data of files too, not only metadata.
-    pub data: bool,
+    /// Whether to leave the data of files out, and verify metadata only.
+    pub quick: bool,
     /// Most bytes that the check keeps in memory, whatever the size of the volume, beside a few megabytes of buffers
     /// and what the summaries behind the last checkpoint say. With less than the volume needs at once, parts that look
     /// wrong are looked at in several passes.
@@ -23,7 +24,7 @@ pub struct Options<'p> {
 impl Default for Options<'_> {
     fn default() -> Self {
         Options {
-            data: false,
+            quick: false,
             memory: 256 << 20,
             problems_max: 1000,
             progress: None,
@@ -34,7 +35,7 @@ impl Default for Options<'_> {
 impl fmt::Debug for Options<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
-            .field("data", &self.data)
+            .field("quick", &self.quick)
             .field("memory", &self.memory)
             .field("problems_max", &self.problems_max)
             .finish_non_exhaustive()
@@ -117,8 +118,12 @@ pub struct Report {
     pub counts: BTreeMap<u16, u64>,
     /// The worst of them.
     pub worst: Option<Severity>,
+    /// The paths of inodes that problems are about; of those without one no name leads to them.
+    pub paths: BTreeMap<Ino, Vec<u8>>,
     /// What could not be checked, and why.
     pub unchecked: Vec<&'static str>,
+    /// What was not asked for.
+    pub left_out: Option<&'static str>,
     /// What a repair would change.
     pub plan: Plan,
     /// What was looked at.
@@ -148,12 +153,18 @@ impl Report {
         }
     }
 
+    /// The path of what a problem is about, where it is about an inode that names lead to.
+    pub fn path(&self, problem: &Problem) -> Option<String> {
+        let path = self.paths.get(&problem.inode()?)?;
+        Some(shown(path))
+    }
+
     /// How many problems there were, listed or not.
     pub fn total(&self) -> u64 {
         self.counts.values().sum()
     }
 
-    /// Whether nothing was found but what a crash may leave, and nothing was left out.
+    /// Whether nothing was found but what a crash may leave, in all that was asked for.
     pub fn is_clean(&self) -> bool {
         self.worst.is_none_or(|worst| worst <= Severity::Note) && self.unchecked.is_empty()
     }
@@ -163,7 +174,11 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for problem in &self.problems {
-            writeln!(f, "{} {}: {problem}", problem.code(), problem.name())?;
+            write!(f, "{} {}: {problem}", problem.code(), problem.name())?;
+            match self.path(problem) {
+                Some(path) => writeln!(f, " ({path})")?,
+                None => writeln!(f)?,
+            }
         }
         let more = self.total().saturating_sub(self.problems.len() as u64);
         if more > 0 {
@@ -171,6 +186,9 @@ impl fmt::Display for Report {
         }
         for what in &self.unchecked {
             writeln!(f, "not checked: {what}")?;
+        }
+        if let Some(what) = self.left_out {
+            writeln!(f, "left out: {what}")?;
         }
         let Stats {
             inodes,

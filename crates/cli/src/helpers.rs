@@ -34,7 +34,8 @@ pub struct MkfsHelper {
 /// Check a LoamFS volume, and repair it.
 ///
 /// A volume that was not unmounted cleanly needs no repair: mounting it recovers it. So with -a or
-/// -p this only makes sure that there is a volume that can be mounted, unless -f asks for more.
+/// -p this only makes sure that there is a volume that can be mounted, unless -f asks for more. Then
+/// everything that has a checksum is read, the contents of files too.
 ///
 /// Exit codes are those of fsck(8): 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong
 /// call.

@@ -211,7 +211,7 @@ fstrim -v "$mnt" | grep -q '[1-9][0-9]* bytes' || fail "fstrim"
 expect 1 fstrim -o $((1 << 60)) -m 1x "$mnt"
 [ "$(sha256sum <"$mnt/large")" = "$sum" ] || fail "trim of a mount took data"
 "$loamfs" unmount "$mnt"
-expect 0 "$loamfs" check --data "$image"
+expect 0 "$loamfs" check "$image"
 ok "free space is discarded, at once or when asked"
 
 mount_it
@@ -246,6 +246,28 @@ import json, sys
 assert {"/sparse", "/tiny"} < {entry["path"] for entry in json.load(sys.stdin)}'
 "$loamfs" tree --json -L 1 "$image" / | python3 -m json.tool >/dev/null
 ok "put, get and cat of a sparse file; tree"
+
+# ---- check ---------------------------------------------------------------------------------------------------------------
+
+# A unit of a file that rots. What people call the file is said, and nothing is wrong with what is left out.
+"$loamfs" mkfs -q --force --size 64M "$work/rotten.img"
+mkdir -p "$work/some/place"
+head -c 300000 /dev/urandom >"$work/some/place/file"
+"$loamfs" put "$work/rotten.img" "$work/some" / 2>"$work/out"
+expect 0 "$loamfs" check --data "$work/rotten.img"
+at=$("$loamfs" map --json "$work/rotten.img" /some/place/file | sed -n 's/.*"at": \([0-9]*\).*/\1/p' | head -1)
+printf 'rot' | dd of="$work/rotten.img" bs=1 seek=$((at + 5000)) conv=notrunc status=none
+expect 4 "$loamfs" check "$work/rotten.img"
+grep -q "UnitData: inode .* (/some/place/file)" "$work/out" || fail "no path"
+expect 4 "$loamfs" check --json "$work/rotten.img"
+grep -q '"path": "/some/place/file"' "$work/out" || fail "no path in JSON"
+expect 0 "$loamfs" check --quick "$work/rotten.img"
+grep -q "left out: the contents of files" "$work/out" || fail "--quick does not say what it left out"
+expect 16 "$loamfs" check --quick --data "$work/rotten.img"
+expect 0 fsck.loamfs -p "$work/rotten.img"
+expect 4 fsck.loamfs -f -n "$work/rotten.img"
+rm -rf "$work/some" "$work/rotten.img"
+ok "check verifies what has a checksum, and says the paths of what is damaged"
 
 # ---- fsck(8) ------------------------------------------------------------------------------------------------------------
 
@@ -460,7 +482,7 @@ until_it is_alone 1
 "$loamfs" unmount "$mnt"
 until_it is_detached
 [ "$("$loamfs" cat "$image" /mapped | head -c 3)" = new ] || fail "a dead mount wrote"
-expect 0 "$loamfs" check --data "$image"
+expect 0 "$loamfs" check "$image"
 ok "an image is mounted again while others keep its dead mount"
 
 # Not so where the device is in somebody's hands. A daemon inherits none of its caller's files.

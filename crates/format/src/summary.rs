@@ -491,9 +491,18 @@ impl Record {
         }
     }
 
+    /// Reads one record; `None` when it is none, with a payload of another length or a flag that nobody knows too.
     fn decode_one(bytes: &[u8]) -> Option<(Record, &[u8])> {
         let (head, rest) = RecordHead::ref_from_prefix(bytes).ok()?;
         let (payload, rest) = rest.split_at_checked(head.len.get().into())?;
+        let flags_known = match head.kind {
+            ALLOCATE => 1,
+            ROLE | ROOT | HELD => u8::MAX,
+            _ => 0,
+        };
+        if payload.len() != payload_len(head.kind)? || head.flags & !flags_known != 0 {
+            return None;
+        }
         let word = |at: usize| {
             let bytes = payload.get(at..at.checked_add(8)?)?;
             Some(u64::from_le_bytes(bytes.try_into().ok()?))
@@ -563,6 +572,21 @@ impl Record {
     }
 }
 
+/// Bytes of a record's payload; `None` for a type that nobody knows.
+const fn payload_len(kind: u8) -> Option<usize> {
+    Some(match kind {
+        ALLOCATE => size_of::<RawAllocation>(),
+        FREE | RETIRE | REVOKE | SETTLED => 16,
+        IFILE => 8 + IfileEntry::SIZE,
+        IMAGE => 8 + LazyEntry::SIZE,
+        ROLE => 4,
+        ANCHORED => 8,
+        ROOT => TreeRoot::SIZE,
+        HELD => 24,
+        _ => return None,
+    })
+}
+
 /// The records of a summary as they are on disk. They are decoded one by one: all together would take several times the
 /// room.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -574,11 +598,21 @@ impl Records {
     /// Takes bytes all of which are records.
     ///
     /// # Errors
-    /// [`SummaryError::Record`] with the place of the first that is malformed.
+    /// [`SummaryError::Record`] with the place of the first that is malformed, or the second root of a map.
     pub fn new(bytes: Vec<u8>) -> Result<Records, SummaryError> {
         let (mut rest, mut index) = (bytes.as_slice(), 0);
+        let mut roots = 0u32;
         while !rest.is_empty() {
-            (_, rest) = Record::decode_one(rest).ok_or(SummaryError::Record { index })?;
+            let malformed = SummaryError::Record { index };
+            let record;
+            (record, rest) = Record::decode_one(rest).ok_or(malformed)?;
+            if let Record::Root(kind, _) = record {
+                let bit = 1 << kind as u8;
+                if roots & bit != 0 {
+                    return Err(malformed);
+                }
+                roots |= bit;
+            }
             index += 1;
         }
         Ok(Records { bytes })

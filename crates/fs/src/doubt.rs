@@ -49,6 +49,12 @@ impl Doubt {
         }
     }
 
+    /// Whether nothing is known of some home in a range.
+    pub fn reaches_into(&self, range: &Range<u64>) -> bool {
+        let before = self.homes.range(..FragAddr(range.end)).next_back();
+        before.is_some_and(|(_, end)| end.0 > range.start)
+    }
+
     /// Whether a unit that has this home, and no entry that is known, may have one all the same.
     pub fn covers(&self, home: FragAddr, ino: Ino, unit: u64) -> bool {
         let before = self.homes.range(..=home).next_back();

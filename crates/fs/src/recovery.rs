@@ -87,16 +87,14 @@ pub(crate) fn open(
             Record::Root(of, root) if of == kind => Some(root),
             _ => None,
         });
-        let root = root.ok_or(LogError::NoRoots {
-            ssn: base.header.ssn,
-        })?;
+        // A map without a root is empty.
         if let Some(slot) = maps.root_mut(kind) {
-            *slot = root;
+            *slot = root.unwrap_or_default();
         }
     }
     let read_only = settings.read_only;
     let descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
-    read_lazy(&reader, &mut blocks, &mut maps, &sb, read_only)?;
+    let lost = read_lazy(&reader, &mut blocks, &mut maps, &sb, read_only)?;
     let older = copies.older.as_ref();
     let differ = older.is_some_and(|o| !same_volume(o, &copies.newest));
     // A volume of an older program gets what tells rot from the log's end.
@@ -124,6 +122,13 @@ pub(crate) fn open(
     }
     for link in chain.links.get(chain.base..).unwrap_or_default() {
         core.replay(link)?;
+    }
+    // What the log has replaced since nobody misses.
+    let missed = |(range, _): &(Range<u64>, Error)| core.maps.doubt.reaches_into(range);
+    if let Some((_, cause)) = lost.into_iter().find(missed)
+        && !read_only
+    {
+        return Err(Needed::Lazy.fails(cause));
     }
     core.release();
     Ok((core, reader))
@@ -492,14 +497,14 @@ fn read_groups(
     Ok(all.map(|(group, desc)| (GroupNo(group), desc)).collect())
 }
 
-/// Brings the lazy map into memory. Who only reads goes on with what is left of it.
+/// Brings the lazy map into memory. Returns what of it cannot be read: who only reads goes on with what is left of it.
 fn read_lazy(
     reader: &Reader,
     blocks: &mut Blocks,
     maps: &mut Maps,
     sb: &Superblock,
     read_only: bool,
-) -> Result<(), Error> {
+) -> Result<Vec<(Range<u64>, Error)>, Error> {
     let unit = sb.geometry.unit_frags();
     // Settling writes to what the map names.
     let gives = |home: u64, entry: &LazyEntry| {
@@ -509,31 +514,27 @@ fn read_lazy(
     };
     let decode = |home, value: &[u8]| LazyEntry::decode(value).filter(|entry| gives(home, entry));
     let found = read_around(reader, blocks, (LAZY, &maps.lazy, "lazy"), decode)?;
-    if !read_only {
-        let entries = found
-            .whole()
-            .map_err(|cause| Needed::Lazy.fails(cause))?
-            .into_iter();
-        maps.lazy_map = entries
-            .map(|(home, entry)| (FragAddr(home), entry))
-            .collect();
-        return Ok(());
-    }
-    if !found.lost.is_empty() {
-        for (_, error) in &found.lost {
-            tracing::error!(%error, "a part of the lazy map cannot be read");
-        }
-        let images = read_images(reader, blocks, maps, &sb.geometry);
-        let images = images.inspect_err(|error| {
-            tracing::error!(%error, "nor can all owner records, so that nobody knows which units have images");
-        });
-        maps.doubt = Doubt::new(found.lost.into_iter().map(|(range, _)| range), images.ok());
-    }
-    let entries = found.entries.into_iter();
+    let Found { entries, lost } = found;
+    let entries = entries.into_iter();
     maps.lazy_map = entries
         .map(|(home, entry)| (FragAddr(home), entry))
         .collect();
-    Ok(())
+    if lost.is_empty() {
+        return Ok(lost);
+    }
+    for (_, error) in &lost {
+        tracing::error!(%error, "a part of the lazy map cannot be read");
+    }
+    let images = match read_only {
+        true => read_images(reader, blocks, maps, &sb.geometry)
+            .inspect_err(|error| {
+                tracing::error!(%error, "nor can all owner records, so that nobody knows which units have images");
+            })
+            .ok(),
+        false => None,
+    };
+    maps.doubt = Doubt::new(lost.iter().map(|(range, _)| range.clone()), images);
+    Ok(lost)
 }
 
 /// The units of which owner records name images, by file.

@@ -13,7 +13,7 @@ use crate::volume::{Volume, Wait};
 use loamfs_format::group::Role;
 use loamfs_format::inode::{ROOT_INO, mode};
 use loamfs_format::summary::{Allocation, Record};
-use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::Owner;
 use std::collections::BTreeMap;
 
@@ -35,6 +35,8 @@ pub struct Repairs {
     pub links: Vec<(Ino, u32)>,
     /// Live inodes without a name; they get the name `#NUMBER` in `lost+found`.
     pub unnamed: Vec<Ino>,
+    /// The first inode block whose number was never given out.
+    pub next_inode_block: Option<InodeBlockNo>,
     /// Blocks of large files, the file, and the number of the first of them there; they get owner records that say so.
     pub homes: Vec<(Extent, Ino, u64)>,
 }
@@ -85,6 +87,12 @@ impl Volume {
         for (extent, ino, block) in &repairs.homes {
             let done = self.run(|core| core.record_home(*extent, *ino, *block));
             note(done, "recording whose is", extent.start.0)?;
+        }
+        if let Some(block) = repairs.next_inode_block {
+            self.run(|core| {
+                core.inodes.next_block = block;
+                Ok(())
+            })?;
         }
         self.commit(Wait::Durable)?;
         // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.

@@ -119,10 +119,7 @@ impl Shop {
     }
 
     fn problems(&self) -> Vec<Problem> {
-        let mut options = Options {
-            data: true,
-            ..Options::default()
-        };
+        let mut options = Options::default();
         let report = check(self.device.as_ref(), &mut options);
         assert!(report.unchecked.is_empty(), "{:?}", report.unchecked);
         report.problems

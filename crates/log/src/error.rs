@@ -71,12 +71,6 @@ pub enum LogError {
         /// Segment.
         ssn: Ssn,
     },
-    /// The maps of the checkpoint are missing.
-    #[error("segment {ssn} is a checkpoint without the root of a map")]
-    NoRoots {
-        /// Segment.
-        ssn: Ssn,
-    },
     /// Space accounting met an impossible request.
     #[error(transparent)]
     Space(#[from] SpaceError),

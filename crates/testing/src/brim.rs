@@ -373,10 +373,7 @@ impl Brim {
     fn close(&mut self) -> Verdict {
         must(self.volume()?.close(), || "unmount".into())?;
         self.volume = None;
-        let mut options = Options {
-            data: true,
-            ..Options::default()
-        };
+        let mut options = Options::default();
         let report = check(self.device.as_ref(), &mut options);
         let mut problems = report.problems.iter();
         match problems.find(|problem| problem.severity() > Severity::Note) {

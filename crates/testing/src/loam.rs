@@ -79,10 +79,7 @@ impl System for Loam {
 
 /// What the checker says against a volume, but for what any crash may leave.
 pub fn check_device(device: &dyn Device) -> Vec<String> {
-    let mut options = Options {
-        data: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
     let report = loamfs_check::check(device, &mut options);
     let serious = report.problems.iter();
     let serious = serious.filter(|problem| problem.severity() > Severity::Note);

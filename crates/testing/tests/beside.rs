@@ -44,10 +44,7 @@ fn open(memory: MemoryDevice) -> (Arc<Busy>, Arc<Volume>) {
 fn crashed(busy: &Busy) -> Arc<Volume> {
     let (_, volume) = open(busy.fork());
     volume.sync().unwrap();
-    let mut options = Options {
-        data: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
     let (device, after) = open(busy.fork());
     after.close().unwrap();
     let report = check(&device.fork(), &mut options);

@@ -66,10 +66,7 @@ fn worst(recorder: &RecordingDevice) -> Image {
 }
 
 fn is_sound(device: &dyn Device) {
-    let mut options = Options {
-        data: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
     let report = check(device, &mut options);
     let sound = |p: &loamfs_check::Problem| p.severity() <= Severity::Note;
     assert!(report.problems.iter().all(sound), "{report}");

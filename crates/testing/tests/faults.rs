@@ -107,13 +107,7 @@ impl Rig {
                 assert_eq!(read(&volume, name).unwrap(), *bytes, "{name}");
             }
             volume.close().unwrap();
-            let report = check(
-                device.as_ref(),
-                &mut Options {
-                    data: true,
-                    ..Options::default()
-                },
-            );
+            let report = check(device.as_ref(), &mut Options::default());
             let sound = report
                 .problems
                 .iter()

@@ -69,10 +69,7 @@ fn same(file: &str, now: &str) {
 }
 
 fn assert_sound(name: &str, image: Image) {
-    let mut options = Options {
-        data: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
     let report = check(device(image).as_ref(), &mut options);
     let serious = report
         .problems

@@ -166,10 +166,7 @@ fn after_a_failed_home(use_it: impl Fn(&Volume, &dyn Fn())) -> Result<(), String
     let plain: Arc<dyn Device> = Arc::new(memory.fork());
     let volume = Volume::open(plain.clone(), &OpenOptions::default(), Env::fixed(3));
     volume.map_err(|error| error.to_string())?;
-    let mut options = Options {
-        data: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
     match check(&*plain, &mut options).problems.first() {
         None => Ok(()),
         Some(problem) => Err(problem.to_string()),

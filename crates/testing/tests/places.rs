@@ -170,10 +170,7 @@ fn fill(volume: &Volume, pages: &[u8]) -> usize {
 }
 
 fn is_sound(device: &dyn Device) {
-    let options = &mut Options {
-        data: true,
-        ..Options::default()
-    };
+    let options = &mut Options::default();
     let report = check(device, options);
     let sound = |p: &Problem| p.severity() <= Severity::Note;
     assert!(report.problems.iter().all(sound), "{report}");

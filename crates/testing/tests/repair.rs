@@ -250,6 +250,7 @@ impl Sample {
             links: plan.links,
             unnamed: plan.unnamed,
             homes: plan.homes,
+            next_inode_block: plan.next_inode_block,
         };
         volume.repair(&repairs).unwrap();
         volume.close().unwrap();
@@ -444,6 +445,7 @@ fn what_does_not_fit_is_left_out() {
     let last = Ssn(sample.report().stats.last.0);
     let volume = sample.open();
     let repairs = Repairs {
+        next_inode_block: None,
         set: vec![
             sample.small_extent(),
             Extent::new(FragAddr(u64::MAX - 1), 9),

@@ -143,10 +143,7 @@ fn run(seed: u64) {
     let after = open(&Arc::new(device.fork()), seed);
     files.verify(&after, &format!("seed {seed}, after a crash"));
     volume.close().unwrap();
-    let mut options = Options {
-        data: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
     let report = check(&device.fork(), &mut options);
     assert!(report.is_clean(), "seed {seed}: {report}");
 }

@@ -319,10 +319,7 @@ fn is_not_behind(image: Image, floors: &[Vec<u64>], seed: u64) {
         assert!(found.chunks(UNIT).all(|bytes| version(bytes) == first));
     }
     volume.close().unwrap();
-    let mut options = Options {
-        data: true,
-        ..Options::default()
-    };
+    let mut options = Options::default();
     let report = check(&*device, &mut options);
     assert!(report.is_clean(), "cut {seed}: {report}");
 }

@@ -6,7 +6,7 @@ use crate::{Options, Owner, Phase, Problem, Progress, Report, Volume};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK};
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
-use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
+use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, ifile};
 
 /// The type bits of a directory, as entries have them.
 pub(crate) const DIRECTORY: u8 = (mode::DIRECTORY >> 12) as u8;
@@ -22,6 +22,8 @@ pub(crate) struct Found {
     pub(crate) directories: Option<Vec<(Ino, Ino)>>,
     /// Whether there is a root directory.
     pub(crate) root: bool,
+    /// Behind the highest block of inodes.
+    pub(crate) next_inode_block: InodeBlockNo,
 }
 
 /// The visitor of the first walk.
@@ -60,6 +62,7 @@ impl<'a, 'p> First<'a, 'p> {
             lost: Lost::default(),
             directories: Some(Vec::new()),
             root: false,
+            next_inode_block: InodeBlockNo(1),
         };
         let directories_max = (memory / 4 / size_of::<(Ino, Ino)>() as u64) as usize;
         First {
@@ -137,6 +140,8 @@ impl Visitor for First<'_, '_> {
         stats.inodes += 1;
         stats.orphans += u64::from(orphan);
         let (ino, nlink) = (inode.ino, u64::from(inode.nlink));
+        let next = InodeBlockNo(ifile::block_of(ino).0 + 1);
+        self.found.next_inode_block = self.found.next_inode_block.max(next);
         let names = &mut self.found.names;
         if inode.is_dir() {
             stats.directories += 1;

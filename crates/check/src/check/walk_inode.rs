@@ -2,9 +2,10 @@
 
 use super::walk::Walker;
 use crate::Problem;
+use crate::reader::{TreeSpec, TreeWalk};
 use loamfs_format::Ssn;
 use loamfs_format::atime::{ATIME_INO, is_atime_file};
-use loamfs_format::inode::{Body, Inode, flag, mode};
+use loamfs_format::inode::{Inode, flag, mode};
 
 impl Walker<'_, '_> {
     /// Checks a live inode of a block whose entry says that it changed last in segment `limit`.
@@ -58,10 +59,22 @@ impl Walker<'_, '_> {
             return self.atimes(inode);
         }
         self.xattrs(inode);
-        match &inode.body {
-            Body::InlineDir(_) | Body::DirTree(_) => self.directory(inode),
-            Body::Empty if inode.is_dir() => self.directory(inode),
-            _ => self.file(inode),
+        if inode.is_dir() {
+            self.no_checksums(inode);
+            self.directory(inode);
+        } else {
+            self.file(inode);
+        }
+    }
+
+    /// Says that a directory has checksums, and claims what they take: they go with it.
+    fn no_checksums(&mut self, inode: &Inode) {
+        let ino = inode.ino;
+        if !inode.checksums.is_empty() {
+            self.visitor.problem(Problem::DirChecksums { ino });
+        }
+        for node in TreeWalk::new(self.volume, TreeSpec::checksums(inode), 0) {
+            self.node(node);
         }
     }
 }

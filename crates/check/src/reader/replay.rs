@@ -196,8 +196,8 @@ impl Segment<'_> {
                 *count = count.saturating_add((*delta).into());
             }
             Record::Root(kind, root) => {
-                if is_base && self.state.roots.insert(*kind, *root).is_some() {
-                    self.state.note(Problem::RootTwice { ssn, kind: *kind });
+                if is_base {
+                    self.state.roots.insert(*kind, *root);
                 }
             }
             Record::Held(..) => {}

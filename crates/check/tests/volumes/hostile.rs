@@ -7,13 +7,7 @@ use loamfs_format::{FragAddr, Ino, Ssn};
 
 /// Checks the device in full and with little memory, and dumps what can be dumped.
 fn survive(device: &MemoryDevice) -> bool {
-    let report = check(
-        device,
-        &mut Options {
-            data: true,
-            ..Options::default()
-        },
-    );
+    let report = check(device, &mut Options::default());
     check(
         device,
         &mut Options {

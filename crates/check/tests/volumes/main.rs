@@ -16,13 +16,7 @@ use loamfs_device::Device;
 
 /// Checks everything.
 fn report(device: &dyn Device) -> Report {
-    check(
-        device,
-        &mut Options {
-            data: true,
-            ..Options::default()
-        },
-    )
+    check(device, &mut Options::default())
 }
 
 /// The names of the kinds of problems on a device, without those that a crash may leave, each once.
@@ -35,7 +29,6 @@ fn kinds(device: &dyn Device) -> Vec<&'static str> {
     let little = check(
         device,
         &mut Options {
-            data: true,
             memory: 1,
             ..Options::default()
         },

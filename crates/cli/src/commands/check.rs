@@ -26,15 +26,20 @@ const ROUNDS_MAX: usize = 8;
 
 /// Check an unmounted volume, and repair it.
 ///
-/// Verifies every structure of the volume from its format alone. Exit codes are those of fsck(8):
+/// Verifies everything that has a checksum, the contents of files too, and every structure of the
+/// volume from its format alone. What is wrong with a file is told with its path. Exit codes are
+/// those of fsck(8):
 /// 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong call.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
     /// Repair what can be repaired.
     #[arg(long)]
     repair: bool,
-    /// Verify the contents of large files too.
+    /// Leave the contents of files out: only their metadata are verified.
     #[arg(long)]
+    quick: bool,
+    /// What was asked for once is what is done without it.
+    #[arg(long, hide = true, conflicts_with = "quick")]
     data: bool,
     /// Most memory to use; at least 16K are.
     #[arg(long, default_value = "256M", value_parser = parse)]
@@ -58,6 +63,7 @@ impl CheckArgs {
         Self {
             pipe,
             repair,
+            quick: false,
             data: false,
             memory: 256 << 20,
             problems: 1_000,
@@ -147,7 +153,7 @@ impl CheckArgs {
             bar.step(number, name, progress.done, progress.total);
         };
         let mut options = Options {
-            data: self.data,
+            quick: self.quick,
             memory: self.memory,
             problems_max: self.problems,
             progress: Some(&mut tell),
@@ -177,6 +183,7 @@ impl CheckArgs {
             clear: plan.clear.clone(),
             links: plan.links.clone(),
             unnamed: plan.unnamed.clone(),
+            next_inode_block: plan.next_inode_block,
             homes: plan.homes.clone(),
         };
         opened
@@ -193,6 +200,7 @@ impl CheckArgs {
             return Ok(code);
         }
         let verdict = match code {
+            0 if self.quick => "clean, but for what was left out",
             0 => "clean",
             REPAIRED => "repaired",
             ERRORS_LEFT => "errors are left",
@@ -221,7 +229,12 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
         report
             .problems
             .iter()
-            .map(|problem| json!(problem))
+            .map(|problem| {
+                let mut value = json!(problem);
+                value["inode"] = json!(problem.inode().map(|ino| ino.get()));
+                value["path"] = json!(report.path(problem));
+                value
+            })
             .collect()
     };
     json!({
@@ -234,6 +247,7 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
         "counts": report.counts,
         "worst": report.worst,
         "unchecked": report.unchecked,
+        "left_out": report.left_out,
         "stats": report.stats,
         "repairable": {
             "bits_to_set": report.plan.set.len(),

@@ -37,7 +37,16 @@ pub fn suffer(mutant: &Mutant) {
     let report = checked(device.as_ref());
     dumped(device.as_ref());
     read(&device);
-    salvaged(device.as_ref());
+    // It reads all of a device, however large.
+    if mutant.size == mutant.image.size() {
+        salvaged(device.as_ref());
+    }
+    if report.is_clean() {
+        for read_only in [true, false] {
+            let opened = open(&fork(), read_only).is_some();
+            assert!(opened, "check says clean of a volume that does not open");
+        }
+    }
     // On a device of its own each, as both write.
     written(&fork());
     repaired(&fork(), &report.plan);
@@ -56,17 +65,17 @@ fn kept(device: &dyn Device) -> Vec<Range<u64>> {
 }
 
 fn checked(device: &dyn Device) -> Report {
-    let report = |data, memory| {
+    let report = |quick, memory| {
         let mut options = Options {
-            data,
+            quick,
             memory,
             problems_max: 100,
             ..Options::default()
         };
         check(device, &mut options)
     };
-    let _ = report(false, 0).to_string();
-    report(true, 16 << 20)
+    let _ = report(true, 0).to_string();
+    report(false, 16 << 20)
 }
 
 /// Brings out all that looks like a part of the volume.
@@ -271,6 +280,7 @@ fn repaired(device: &Arc<dyn Device>, plan: &Plan) {
         links: plan.links.clone(),
         unnamed: plan.unnamed.clone(),
         homes: plan.homes.clone(),
+        next_inode_block: plan.next_inode_block,
     });
     let _ = volume.close();
     checked(device.as_ref());
