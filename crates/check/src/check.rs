@@ -89,6 +89,8 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     Walker::new(volume, &mut first, data).run();
     let found = first.finish();
     volume_totals(volume, &found, report);
+    report.plan.rebuild_groups = found.lost.groups && !found.lost.bits && !found.lost.owners;
+    report.plan.truncated |= report.plan.rebuild_groups;
     space::check(volume, found.space, &found.lost, memory, report, options);
     names::check(volume, &found.names, &found.lost, memory, report, options);
     connect::check(volume, found.directories, memory, report, options);

@@ -19,6 +19,9 @@ pub struct Plan {
     pub unnamed: Vec<Ino>,
     /// Groups whose descriptors count something else than the bitmap, which is right.
     pub recount: Vec<GroupNo>,
+    /// Whether descriptors of groups cannot be read, and are to be found out anew from bitmap and owner records. What the
+    /// old ones took is nobody's then: check again.
+    pub rebuild_groups: bool,
     /// Blocks of large files whose owner records are wrong, with the file and the number of the first block.
     pub homes: Vec<(Extent, Ino, u64)>,
     /// The first inode block whose number was never given out, where that is said wrongly.
@@ -40,6 +43,7 @@ impl Plan {
             && self.recount.is_empty()
             && self.homes.is_empty()
             && self.next_inode_block.is_none()
+            && !self.rebuild_groups
     }
 
     pub(crate) fn add_set(&mut self, extent: Extent) {

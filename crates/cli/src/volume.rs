@@ -77,10 +77,10 @@ impl Opened {
     ///
     /// If there is none, somebody else uses it, or it is damaged.
     pub fn open(path: &Path, access: Access) -> Result<Self, Failure> {
-        Self::open_to_repair(path, access, Vec::new())
+        Self::open_to_repair(path, access, Vec::new(), false)
     }
 
-    /// The same, with groups whose descriptors count wrongly.
+    /// The same, with groups whose descriptors count wrongly, or cannot be read.
     ///
     /// # Errors
     ///
@@ -89,11 +89,13 @@ impl Opened {
         path: &Path,
         access: Access,
         recount: Vec<GroupNo>,
+        rebuild_groups: bool,
     ) -> Result<Self, Failure> {
         let device: Arc<dyn Device> = open_device(path, access)?;
         let options = OpenOptions {
             read_only: access == Access::Read,
             recount,
+            rebuild_groups,
             ..OpenOptions::default()
         };
         let volume = Volume::open(device, &options, Env::system())

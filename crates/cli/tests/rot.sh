@@ -115,3 +115,26 @@ mount_it
 grep -q "it is read-only: the log is damaged" "$work/out" || fail "an older checkpoint is taken in silence"
 "$loamfs" unmount "$mnt"
 ok "no older checkpoint is taken in silence"
+
+# The descriptors of groups: the volume can be read, and written to again once it is repaired.
+"$loamfs" mkfs -q --force --size 64M "$image"
+head -c 3000000 /dev/urandom >"$work/large"
+"$loamfs" put "$image" "$work/large" /
+# Some of these are of earlier checkpoints.
+"$loamfs" dump --json "$image" owners | python3 -c '
+import json, sys
+for owner in json.load(sys.stdin):
+    if owner["kind"] == "GroupNode":
+        print(owner["extent"]["at"])' >"$work/nodes"
+while read -r node; do
+    dd if=/dev/zero of="$image" bs=1024 seek="$node" count=4 conv=notrunc status=none
+done <"$work/nodes"
+expect 74 "$loamfs" put "$image" "$work/out" /
+"$loamfs" cat "$image" /large | cmp - "$work/large"
+expect 4 "$loamfs" check "$image"
+expect 1 "$loamfs" check --repair "$image"
+expect 0 "$loamfs" check "$image"
+"$loamfs" put "$image" "$work/large" /again
+"$loamfs" cat "$image" /again | cmp - "$work/large"
+expect 0 "$loamfs" check "$image"
+ok "what groups are used for is found out anew"

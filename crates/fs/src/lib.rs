@@ -33,6 +33,7 @@ mod pending;
 mod permission;
 mod ranges;
 mod reader;
+mod rebuild;
 mod reclaim;
 mod recovery;
 mod repair;

@@ -16,6 +16,7 @@ use crate::maps::{GROUP, LAZY, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
+use crate::rebuild;
 use crate::shares::Shares;
 use crate::tree::Tree;
 use crate::writeback::Writeback;
@@ -49,6 +50,8 @@ pub(crate) struct Settings {
     pub links_max: u32,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
+    /// Find out anew what groups are used for whose descriptors cannot be read.
+    pub rebuild_groups: bool,
     /// Go on without what rot took from the log.
     pub accept_loss: bool,
 }
@@ -93,7 +96,13 @@ pub(crate) fn open(
         }
     }
     let read_only = settings.read_only;
-    let descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
+    let (descs, rebuilt) = match settings.rebuild_groups && !read_only {
+        true => rebuild_groups(&reader, &mut blocks, &mut maps, &sb.geometry)?,
+        false => {
+            let descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
+            (descs, false)
+        }
+    };
     let lost = read_lazy(&reader, &mut blocks, &mut maps, &sb, read_only)?;
     let older = copies.older.as_ref();
     let differ = older.is_some_and(|o| !same_volume(o, &copies.newest));
@@ -116,6 +125,9 @@ pub(crate) fn open(
     let closed = law::reopens(copies.are_clean());
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
+    }
+    if rebuilt {
+        core.space.rewrite_groups();
     }
     for group in &settings.recount {
         core.recount(&reader, *group);
@@ -383,7 +395,7 @@ impl Core {
 }
 
 /// Runs something over a map's tree, reading what is missing. What cannot be read stops it only when it asks again.
-fn with_tree<T>(
+pub(crate) fn with_tree<T>(
     reader: &Reader,
     blocks: &mut Blocks,
     mut scan: impl FnMut(&mut Blocks) -> Result<T, Stop>,
@@ -461,6 +473,33 @@ fn read_around<T>(
     })
 }
 
+/// A descriptor's number and value.
+fn group_desc(key: u64, value: &[u8]) -> Option<(u32, GroupDesc)> {
+    Some((u32::try_from(key).ok()?, GroupDesc::decode(value)?))
+}
+
+/// The groups' descriptors, those that cannot be read from bitmap and owner records; and whether there are such. Then the
+/// map is begun anew: what is left of its nodes is nobody's.
+fn rebuild_groups(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    maps: &mut Maps,
+    geometry: &Geometry,
+) -> Result<(Vec<(GroupNo, GroupDesc)>, bool), Error> {
+    let found = read_around(reader, blocks, (GROUP, &maps.group, "group"), group_desc)?;
+    let known = found.entries.into_iter();
+    let mut descs: Vec<_> = known
+        .map(|(_, (group, desc))| (GroupNo(group), desc))
+        .collect();
+    if found.lost.is_empty() {
+        return Ok((descs, false));
+    }
+    let lost = found.lost.into_iter().map(|(range, _)| range);
+    descs.extend(rebuild::groups(reader, blocks, maps, geometry, lost)?);
+    maps.group = TreeRoot::EMPTY;
+    Ok((descs, true))
+}
+
 /// The groups' descriptors. Who only reads needs none of them: groups of which nothing is known count as full.
 fn read_groups(
     reader: &Reader,
@@ -469,9 +508,7 @@ fn read_groups(
     geometry: &Geometry,
     read_only: bool,
 ) -> Result<Vec<(GroupNo, GroupDesc)>, Error> {
-    let map = (GROUP, &maps.group, "group");
-    let decode = |key, value: &[u8]| Some((u32::try_from(key).ok()?, GroupDesc::decode(value)?));
-    let found = read_around(reader, blocks, map, decode)?;
+    let found = read_around(reader, blocks, (GROUP, &maps.group, "group"), group_desc)?;
     let mut unknown = Vec::new();
     if read_only {
         for (range, error) in &found.lost {
@@ -545,6 +582,24 @@ fn read_images(
     geometry: &Geometry,
 ) -> Result<BTreeMap<Ino, Vec<Range<u64>>>, Error> {
     let mut images: BTreeMap<Ino, Vec<Range<u64>>> = BTreeMap::new();
+    each_owner(reader, blocks, maps, |_, record| {
+        if record.kind == BlockKind::Image {
+            let units = u64::from(record.frags).div_ceil(geometry.unit_frags());
+            let end = record.logical.saturating_add(units);
+            let ranges = images.entry(record.ino).or_default();
+            ranges.push(record.logical..end);
+        }
+    })?;
+    Ok(images)
+}
+
+/// Shows all owner records of the checkpoint, by address.
+pub(crate) fn each_owner(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    maps: &Maps,
+    mut show: impl FnMut(FragAddr, &OwnerRecord),
+) -> Result<(), Error> {
     let mut from = Some(0);
     // Leaf by leaf: there may be more of them than memory holds.
     while let Some(start) = from {
@@ -554,14 +609,9 @@ fn read_images(
         for (key, value) in leaf.iter().flat_map(|leaf| leaf.page.iter()) {
             let map = "owner";
             let record = OwnerRecord::decode(value).ok_or(Corrupt::MapEntry { map, key })?;
-            if record.kind == BlockKind::Image {
-                let units = u64::from(record.frags).div_ceil(geometry.unit_frags());
-                let end = record.logical.saturating_add(units);
-                let ranges = images.entry(record.ino).or_default();
-                ranges.push(record.logical..end);
-            }
+            show(FragAddr(key), &record);
         }
         from = leaf.and_then(|leaf| leaf.end);
     }
-    Ok(images)
+    Ok(())
 }

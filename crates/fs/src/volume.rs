@@ -69,6 +69,8 @@ pub struct OpenOptions {
     pub links_max: u32,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
     pub recount: Vec<GroupNo>,
+    /// For repair: find out from bitmap and owner records what groups are used for whose descriptors cannot be read.
+    pub rebuild_groups: bool,
     /// Write to a volume although rot took segments of its log that were durable: what they held is given up.
     pub accept_loss: bool,
 }
@@ -86,6 +88,7 @@ impl Default for OpenOptions {
             discard: false,
             links_max: recovery::LINKS_MAX,
             recount: Vec::new(),
+            rebuild_groups: false,
             accept_loss: false,
         }
     }
@@ -143,6 +146,7 @@ impl Volume {
             read_only: options.read_only,
             shares,
             recount: options.recount.clone(),
+            rebuild_groups: options.rebuild_groups,
             accept_loss: options.accept_loss,
             homed_max: options
                 .dirty_max

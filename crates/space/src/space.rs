@@ -210,6 +210,12 @@ impl Space {
         self.groups.recount(group, chunks);
     }
 
+    /// Has the next checkpoint write the descriptors of all groups that are in use. For repair, when the map that they were
+    /// in is begun anew.
+    pub fn rewrite_groups(&mut self) {
+        self.groups.rewrite();
+    }
+
     /// Drops a group's bitmap from memory if a checkpoint has all of it, and tells whether it did. A free group's
     /// takes no memory.
     pub fn unload(&mut self, group: GroupNo) -> bool {

@@ -4,9 +4,13 @@
 
 use std::sync::Arc;
 
+use loamfs_check::{Options as CheckOptions, Report, check};
 use loamfs_device::{Device, Image, MemoryDevice};
-use loamfs_format::{BlockKind, Ino};
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
+use loamfs_format::group::Role;
+use loamfs_format::{BlockKind, GroupNo, Ino};
+use loamfs_fs::{
+    Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Repairs, Volume, Wait, mkfs,
+};
 use loamfs_testing::hostile::anatomy::{Anatomy, Part};
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -275,4 +279,90 @@ fn writing_without_a_map_that_it_needs_is_one_clear_error() {
         assert!(frags.iter().any(|frag| text.contains(frag)), "{text}");
         assert!(text.contains(name) && text.contains("-o ro"), "{text}");
     }
+}
+
+/// Checks and repairs until nothing is planned any more, as the command does.
+fn repaired(device: &Arc<MemoryDevice>) -> Report {
+    for _ in 0..8 {
+        let report = check(device.as_ref(), &mut CheckOptions::default());
+        if report.plan.is_empty() {
+            return report;
+        }
+        let plan = report.plan;
+        let options = OpenOptions {
+            recount: plan.recount.clone(),
+            rebuild_groups: plan.rebuild_groups,
+            ..OpenOptions::default()
+        };
+        let volume = Volume::open(device.clone(), &options, Env::fixed(5)).unwrap();
+        let repairs = Repairs {
+            set: plan.set,
+            clear: plan.clear,
+            links: plan.links,
+            unnamed: plan.unnamed,
+            homes: plan.homes,
+            next_inode_block: plan.next_inode_block,
+        };
+        volume.repair(&repairs).unwrap();
+        volume.close().unwrap();
+    }
+    panic!("no end of repairs");
+}
+
+/// Bitmap and owner records say all that descriptors do.
+#[test]
+fn descriptors_of_groups_are_found_out_anew() {
+    let sample = Sample::new();
+    let before = {
+        let device = MemoryDevice::from_image(sample.device.image());
+        let reader = loamfs_check::Volume::open(&device).unwrap();
+        let groups = (0..reader.geometry().groups()).map(|group| {
+            let (desc, role) = reader.group(GroupNo(group)).unwrap();
+            (role, desc.role)
+        });
+        groups.collect::<Vec<_>>()
+    };
+    assert!(before.iter().any(|(role, _)| *role == Role::Data));
+    let image = sample.rotten(&sample.nodes(BlockKind::GroupNode, 0));
+    let device = Arc::new(MemoryDevice::from_image(image));
+    assert!(Volume::open(device.clone(), &options(false), Env::fixed(3)).is_err());
+    let report = repaired(&device);
+    assert!(report.is_clean(), "{report}");
+    let reader = loamfs_check::Volume::open(device.as_ref()).unwrap();
+    for (group, (role, _)) in before.iter().enumerate() {
+        let found = reader.group(GroupNo(group as u32)).unwrap().1;
+        assert!(
+            found == *role || *role == Role::Free,
+            "group {group}: {found:?}"
+        );
+    }
+    // It is used as before.
+    let volume = Volume::open(device.clone(), &options(false), Env::fixed(6)).unwrap();
+    assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
+    assert_eq!(sample.unreadable_small(&volume), 0);
+    let content: Vec<u8> = (0..256).flat_map(|of| unit(of, 7)).collect();
+    let fresh = volume.create(ROOT_INO, b"fresh", &NEW).unwrap().ino;
+    volume.write(fresh, 0, &content).unwrap();
+    for index in 0..SMALL / 2 {
+        volume
+            .unlink(ROOT_INO, format!("small{index}").as_bytes())
+            .unwrap();
+    }
+    volume.close().unwrap();
+    let volume = Volume::open(device.clone(), &options(false), Env::fixed(7)).unwrap();
+    assert!(volume.read(fresh, 0, content.len()).unwrap() == content);
+    drop(volume);
+    let report = check(device.as_ref(), &mut CheckOptions::default());
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Whatever else is damaged, nothing is guessed.
+#[test]
+fn without_the_bitmap_descriptors_are_not_found_out() {
+    let sample = Sample::new();
+    let mut nodes = sample.nodes(BlockKind::GroupNode, 0);
+    nodes.extend(sample.nodes(BlockKind::BitmapNode, 0));
+    let device = MemoryDevice::from_image(sample.rotten(&nodes));
+    let report = check(&device, &mut CheckOptions::default());
+    assert!(report.plan.is_empty(), "{report}");
 }

@@ -166,7 +166,8 @@ impl CheckArgs {
     /// Has the file system carry out what the check has planned.
     fn apply(&self, report: &Report) -> Result<(), Failure> {
         let recount = report.plan.recount.clone();
-        let opened = Opened::open_to_repair(&self.device, Access::Write, recount)?;
+        let rebuild = report.plan.rebuild_groups;
+        let opened = Opened::open_to_repair(&self.device, Access::Write, recount, rebuild)?;
         // Opening for writing adds one segment to what was checked.
         if opened.volume.info().segment != report.stats.last.next() {
             return Err(Failure::new(
@@ -254,6 +255,7 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
             "bits_to_clear": report.plan.clear.len(),
             "links": report.plan.links.len(),
             "unnamed": report.plan.unnamed.len(),
+            "groups_to_find_out": report.plan.rebuild_groups,
             "groups_to_count": report.plan.recount.len(),
             "homes_to_record": report.plan.homes.len(),
         },

@@ -22,10 +22,10 @@ use crate::node::{names, open, open_directory};
 use crate::output::note;
 use crate::outward::{Entries, Outward, Put, Source};
 use crate::progress::{CopyProgress, StepProgress};
-use loamfs_console::size::parse;
 use crate::text::{bytes, shown, shown_path};
 use crate::trouble::Trouble;
 use crate::volume::{Access, is_name, open_device};
+use loamfs_console::size::parse;
 
 /// Where what has no name that is known comes.
 const LOST_FOUND: &str = "lost+found";

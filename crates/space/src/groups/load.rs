@@ -42,6 +42,15 @@ impl Groups {
         let _ = self.enter(index);
     }
 
+    /// Has the next checkpoint write the descriptors of all groups that are in use.
+    pub(crate) fn rewrite(&mut self) {
+        for index in 0..self.table.len() {
+            if self.table[index].used() > 0 {
+                self.changes.mark_desc(index);
+            }
+        }
+    }
+
     /// Drops a group's bitmap from memory if a checkpoint has all of it, and tells whether it did.
     pub(crate) fn unload(&mut self, group: GroupNo) -> bool {
         let known = self.get(group);
