@@ -3,10 +3,12 @@
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::law;
-use crate::reserve::REMOVAL_COST;
+use crate::reserve::{Known, REMOVAL_COST};
 use crate::writeback::UNIT;
+use loamfs_format::Extent;
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INODES_PER_BLOCK;
+use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::EXTENTS_MAX;
 
 /// Bytes freed after which a lost fight for space is worth another one, at most.
@@ -255,9 +257,13 @@ impl Core {
 
     /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
     pub fn may_compact(&mut self) -> bool {
-        let whole = self.space.free_groups() * self.geometry.group_frags;
-        let bytes = (self.usable_log() + whole) * u64::from(self.geometry.fragment_size);
+        let bytes = self.usable() * u64::from(self.geometry.fragment_size);
         bytes >= self.reserve_bytes() / 2 + self.segment_estimate()
+    }
+
+    /// Free fragments that any segment can be cut into: in holes of the log, and in whole groups.
+    pub fn usable(&mut self) -> u64 {
+        self.usable_log() + self.space.free_groups() * self.geometry.group_frags
     }
 
     /// Free fragments of log groups in holes that any segment can be cut into.
@@ -272,8 +278,7 @@ impl Core {
     /// What is known of the log's room holds no more.
     pub fn forget_room(&mut self) {
         self.usable_log = None;
-        self.log_holes = None;
-        self.roomy = None;
+        self.known = Known::default();
     }
 
     /// Fragments of the smallest hole to be counted on: any block fits into it, and the largest segment or checkpoint
@@ -295,13 +300,18 @@ impl Core {
 
     /// Notes that fighting for space ended in ENOSPC.
     pub fn note_exhausted(&mut self) {
-        self.exhausted = Some(self.freed_frags());
+        self.exhausted = Some(self.clear_frags());
     }
 
-    /// Fragments that are free, held back, or freed by the next segment.
-    fn freed_frags(&self) -> u64 {
-        let pending: u64 = self.blocks.frees.iter().map(|extent| extent.frags).sum();
-        self.space.free_frags() + pending
+    /// Fragments that are free once what is dirty is committed and a checkpoint gave the summaries back. Writing a block
+    /// anew, or moving it, leaves that as it is.
+    fn clear_frags(&self) -> u64 {
+        let g = &self.geometry;
+        let sum = |extents: &[Extent]| extents.iter().map(|extent| extent.frags).sum::<u64>();
+        let freed = sum(&self.blocks.frees) + sum(self.checkpoints.summaries());
+        let nodes = g.frags_for(self.blocks.dirty_count() as u64 * NODE_SIZE as u64);
+        let taken = nodes + self.inodes.dirty_frags(g) + g.frags_for(self.pending.content_bytes());
+        (self.space.free_frags() + freed).saturating_sub(taken)
     }
 
     /// Whether nothing much was freed since: then the fight would end as before.
@@ -312,7 +322,7 @@ impl Core {
 
     /// Notes that the reserve could not be made whole, which is no reason for ENOSPC: an operation fights harder.
     pub fn note_reserve_lost(&mut self) {
-        self.reserve_lost = Some(self.freed_frags());
+        self.reserve_lost = Some(self.clear_frags());
     }
 
     /// Whether nothing much was freed since then.
@@ -324,7 +334,7 @@ impl Core {
     /// Notes that a segment found no place; returns whether that is new.
     pub fn note_placeless(&mut self) -> bool {
         let new = !self.is_placeless();
-        self.placeless = Some(self.freed_frags());
+        self.placeless = Some(self.clear_frags());
         new
     }
 
@@ -334,10 +344,10 @@ impl Core {
         self.placeless.is_some()
     }
 
-    /// What was free at a moment, or the least since, unless much more is now.
+    /// What was clear at a moment, or the least since, unless much more is now.
     fn unless_freed(&self, at: Option<u64>) -> Option<u64> {
-        let free = self.freed_frags();
+        let (at, clear) = (at?, self.clear_frags());
         let worth = (self.geometry.total_frags / 512).min(self.geometry.frags_for(EXHAUSTED_WORTH));
-        at.map(|at| at.min(free)).filter(|at| free <= at + worth)
+        (clear <= at + worth).then_some(at.min(clear))
     }
 }

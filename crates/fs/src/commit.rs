@@ -64,6 +64,7 @@ impl Core {
         self.maps
             .apply(&mut self.blocks, &self.space, &self.geometry)?;
         self.space.checkpoint_done();
+        self.forget_room();
         let mut contents = Contents::default();
         for (tree, root) in self.maps.roots() {
             let count = tree.dirty_nodes(&root, &mut self.blocks)?.len();
@@ -358,7 +359,7 @@ impl Core {
     }
 
     /// Whether a checkpoint is due (rule 9).
-    pub fn checkpoint_due(&self) -> bool {
+    pub fn checkpoint_due(&mut self) -> bool {
         if !law::takes_checkpoints() {
             return false;
         }

@@ -13,6 +13,7 @@ use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::ownership::Ownership;
 use crate::pending::Pending;
+use crate::reserve::Known;
 use crate::types::Attr;
 use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
@@ -24,7 +25,6 @@ use loamfs_format::{Extent, Geometry, GroupNo, Ino, Pointer, Ssn};
 use loamfs_log::loss::Loss;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Everything that the lock guards.
@@ -63,10 +63,8 @@ pub(crate) struct Core {
     pub plug_holes: bool,
     /// Free fragments of log groups that segments can use, since the last release.
     pub usable_log: Option<u64>,
-    /// With so many groups for the log so many dirty bytes leave the checkpoints their room, since then.
-    pub roomy: Option<(u64, u64)>,
-    /// The largest holes of the log, since then.
-    pub log_holes: Option<VecDeque<u64>>,
+    /// What else is known of the log's room.
+    pub known: Known,
     /// Free fragments, held back ones included, when the last fight for space was lost.
     pub exhausted: Option<u64>,
     /// The same, when a segment found no place, which is said once.

@@ -6,7 +6,7 @@ use crate::maps::Maps;
 use crate::writeback::{Homed, Writeback};
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
-use loamfs_format::{BlockKind, Identity, Ino, InodeBlockNo, Ssn};
+use loamfs_format::{BlockKind, Geometry, Identity, Ino, InodeBlockNo, Ssn};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -297,6 +297,13 @@ impl Inodes {
             self.dirty_bytes += bytes;
         }
         Ok(())
+    }
+
+    /// Fragments that the dirty inode blocks take in the next segment.
+    pub fn dirty_frags(&self, geometry: &Geometry) -> u64 {
+        let dirty = self.blocks.values().filter(|block| block.dirty);
+        let bytes = dirty.map(|block| u64::from(block.live.count_ones()) * inode::SIZE as u64);
+        bytes.map(|bytes| geometry.frags_for(bytes)).sum()
     }
 
     /// Sets or clears the orphan bit of an inode; its block must be loaded.

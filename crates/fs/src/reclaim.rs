@@ -21,34 +21,37 @@ const HOLE_MIN: u64 = 128 << 10;
 /// Groups that are emptied together at most: their owners' inodes are read together.
 pub const BATCH_MAX: usize = 8;
 
+/// Fragments that are worth moving at most, for each that this wins, when an operation waits for room.
+pub(crate) const DEAR: u64 = 7;
+
 /// What room is worth moving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worth {
     /// Room is there, but in holes that cost a seek each: five fragments, if that wins three.
     Cheap,
-    /// An operation waits for it: seven fragments, if that wins one.
+    /// An operation waits for it: [`DEAR`] fragments, if that wins one.
     Dear,
     /// The operation gets ENOSPC else: what serves as it is may be moved too.
     Anything,
 }
 
 impl Core {
-    /// Log ranges to be compacted, the cheapest, until about `frags` free fragments are won; in the order of their
-    /// addresses, so that neighbours are read without a seek.
+    /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` free fragments are won; in the
+    /// order of their addresses, so that neighbours are read without a seek.
     pub fn compactable(&self, frags: u64) -> Vec<Extent> {
-        self.scattered(self.geometry.frags_for(HOLE_MIN), frags)
+        self.scattered(self.geometry.frags_for(HOLE_MIN), frags, DEAR)
     }
 
-    /// The same, of ranges whose free space no block fits into.
+    /// The same, of ranges whose free space no block fits into, whatever that costs.
     pub fn useless(&self, frags: u64) -> Vec<Extent> {
-        self.scattered(self.hole_least(), frags)
+        self.scattered(self.hole_least(), frags, u64::MAX)
     }
 
-    fn scattered(&self, hole_max: u64, frags: u64) -> Vec<Extent> {
+    fn scattered(&self, hole_max: u64, frags: u64, most: u64) -> Vec<Extent> {
         let mut won = 0;
         let mut ranges = Vec::new();
         for candidate in self.space.cleaning().compact_candidates(hole_max) {
-            if won >= frags {
+            if won >= frags || candidate.used > candidate.scattered.saturating_mul(most) {
                 break;
             }
             won += candidate.scattered;
@@ -104,7 +107,7 @@ impl Core {
         };
         let (most, least) = match worth {
             Worth::Cheap => (5, 3),
-            Worth::Dear | Worth::Anything => (7, 1),
+            Worth::Dear | Worth::Anything => (DEAR, 1),
         };
         let least_hole = self.hole_least();
         let (mut won, mut taken) = (0, 0);

@@ -217,6 +217,17 @@ impl Room {
     }
 }
 
+/// What was found out about the log's room: it holds until a segment is placed or something is released.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// With so many groups for the log so many dirty bytes leave the checkpoints their room.
+    roomy: Option<(u64, u64)>,
+    /// The largest holes.
+    holes: Option<VecDeque<u64>>,
+    /// Keys that changed in the maps of inode blocks and of owners.
+    keys: Option<[Keys; 2]>,
+}
+
 impl Core {
     fn shapes(&self) -> Shapes {
         let frags = self.geometry.total_frags;
@@ -249,21 +260,28 @@ impl Core {
     }
 
     /// What sealed segments changed since the last checkpoint.
-    fn changed(&self) -> Changed {
+    fn changed(&mut self) -> Changed {
         let one = |key: u64| key..key + 1;
-        let owners = self.space.owners().iter();
+        let [ifile, owner] = *self.known.keys.get_or_insert_with(|| {
+            let blocks = self.maps.ifile_overlay.keys();
+            let owners = self.space.owners().iter();
+            [
+                Keys::of(blocks.map(|block| one(block.0))),
+                Keys::of(owners.map(|(extent, _)| extent.start.0..extent.end().0)),
+            ]
+        });
         let chunks = self.space.checkpoint().dirty_chunks();
         Changed {
-            ifile: Keys::of(self.maps.ifile_overlay.keys().map(|block| one(block.0))),
+            ifile,
             bitmap: Keys::of(chunks.into_iter().map(one)),
-            owner: Keys::of(owners.map(|(extent, _)| extent.start.0..extent.end().0)),
+            owner,
             ..self.changed_at_most()
         }
     }
 
     /// Map nodes that a checkpoint taken now would write, at most; looks no closer where `enough` tells that already
     /// the rough number will do.
-    pub fn checkpoint_nodes(&self, enough: impl Fn(u64) -> bool) -> u64 {
+    pub fn checkpoint_nodes(&mut self, enough: impl Fn(u64) -> bool) -> u64 {
         let shapes = self.shapes();
         let rough = self.changed_at_most().nodes(&shapes);
         if enough(rough) {
@@ -336,10 +354,8 @@ impl Core {
         }
         let waiting = self.groups_for_data(&self.waiting(), 0);
         let groups = self.space.free_groups().saturating_sub(waiting);
-        if self
-            .roomy
-            .is_some_and(|(of, most)| of == groups && dirty <= most)
-        {
+        let roomy = self.known.roomy;
+        if roomy.is_some_and(|(of, most)| of == groups && dirty <= most) {
             return Some(true);
         }
         // Looked at for a few operations together.
@@ -347,7 +363,7 @@ impl Core {
         for dirty in [ahead, dirty] {
             let fits = self.measure(groups, dirty);
             if fits == Some(true) {
-                self.roomy = Some((groups, dirty));
+                self.known.roomy = Some((groups, dirty));
             }
             if fits != Some(false) {
                 return fits;
@@ -374,7 +390,8 @@ impl Core {
         }
         let mut shapes = self.shapes();
         shapes.owner.leaves = OWNER.known_leaves(&self.maps.owner, &mut self.blocks);
-        match self.takes(&mut room, dirty, self.changed(), &shapes) {
+        let changed = self.changed();
+        match self.takes(&mut room, dirty, changed, &shapes) {
             false if self.space.free_index(Role::Log).unknown() > 0 => None,
             fits => Some(fits),
         }
@@ -402,6 +419,6 @@ impl Core {
             holes.truncate(4 * EXTENTS_MAX);
             holes.into()
         };
-        self.log_holes.get_or_insert_with(find).clone()
+        self.known.holes.get_or_insert_with(find).clone()
     }
 }

@@ -117,19 +117,23 @@ fn reading_small_files_in_readdir_order_takes_large_requests() {
     );
 }
 
+/// A summary of each segment since the checkpoint, of which there are 64 at most, and the 32 MiB behind the end, by the
+/// mebibyte; how many segments these are depends on when the last checkpoint came.
 #[test]
 fn mounting_takes_few_requests_clean_or_not() {
-    let device = made(256 << 20);
-    let volume = open(&device);
-    populate(&volume, 20_000, 1024);
-    volume.sync().unwrap();
-    drop(volume);
-    for _ in 0..2 {
-        let before = device.counters();
+    for count in [8_000, 14_000, 20_000] {
+        let device = made(256 << 20);
         let volume = open(&device);
-        let cost = (device.counters() - before).total();
-        assert!(cost.reads + cost.writes <= 64, "{cost:?}");
-        volume.close().unwrap();
+        populate(&volume, count, 1024);
+        volume.sync().unwrap();
+        drop(volume);
+        for _ in 0..2 {
+            let before = device.counters();
+            let volume = open(&device);
+            let cost = (device.counters() - before).total();
+            assert!(cost.reads + cost.writes <= 64 + 32, "{count}: {cost:?}");
+            volume.close().unwrap();
+        }
     }
 }
 

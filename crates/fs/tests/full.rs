@@ -177,6 +177,35 @@ fn every_tiny_file_can_be_deleted_in_any_order() {
     }
 }
 
+/// The last fights for space moved the whole volume again and again for room that a few files took: filling wrote 24
+/// times as much as the volume holds.
+#[test]
+fn filling_to_the_brim_writes_a_few_times_what_fits() {
+    for (bytes, size) in [(16 << 20, 1000), (64 << 20, 1000)] {
+        let (device, volume) = volume(bytes);
+        fill(&volume, 0, size);
+        assert!(used(&volume) > 0.9, "full at {:.2}", used(&volume));
+        let written = device.counters().total().write_bytes;
+        assert!(written < 8 * bytes, "{written} bytes");
+        // Nor is there another fight for each who asks in vain.
+        let refused = volume.create(ROOT_INO, b"one more", &NEW);
+        let refused = refused.and_then(|attr| volume.write(attr.ino, 0, &[1; 16 << 10]));
+        assert!(
+            !matches!(refused, Ok(done) if done == 16 << 10),
+            "{refused:?}"
+        );
+        let before = device.counters().total().write_bytes;
+        for i in 0..100 {
+            let name = format!("in vain {i}");
+            let made = volume.create(ROOT_INO, name.as_bytes(), &NEW);
+            let made = made.and_then(|attr| volume.write(attr.ino, 0, &[1; 16 << 10]));
+            assert!(!matches!(made, Ok(done) if done == 16 << 10), "{made:?}");
+        }
+        let written = device.counters().total().write_bytes - before;
+        assert!(written < bytes / 4, "{written} bytes for nothing");
+    }
+}
+
 /// Crash after crash took room for recovery's segments until there was none, and neither a mount nor growing worked.
 #[test]
 fn a_full_volume_mounts_after_any_number_of_crashes() {

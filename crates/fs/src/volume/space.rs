@@ -6,7 +6,7 @@ use super::drive::Lack;
 use super::{Sealer, Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{BATCH_MAX, Worth};
+use crate::reclaim::{BATCH_MAX, DEAR, Worth};
 use loamfs_format::{Extent, GroupNo};
 
 /// Rounds of compaction in one go: enough to go through a whole log.
@@ -18,9 +18,6 @@ const IDLE_ROUNDS: usize = 3;
 /// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
-
-/// Segments' worth of room that the dearest fight must win, or there is not another one.
-const FIGHT_WORTH: u64 = 2;
 
 /// When reclaim has won enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +70,16 @@ impl Sealer<'_> {
                 self.say_reusable()?;
             }
             _ => {
+                let usable_and_moved = |core: &mut Core| (core.usable(), core.cleaned.live);
+                let (usable, moved) = usable_and_moved(&mut self.core());
                 self.core().plug_holes = true;
                 let packed = self.replenish(Goal::All);
                 self.core().plug_holes = false;
                 packed?;
                 let mut core = self.core();
-                let little = FIGHT_WORTH * u64::from(core.geometry.segment_max);
-                // Whoever comes next would fight as hard for the little that is left.
-                if !core.space_fits(little, 0) {
+                let (now, all_moved) = usable_and_moved(&mut core);
+                // Whoever comes next would move as much again, for as little.
+                if now.saturating_sub(usable) * DEAR < all_moved - moved {
                     core.note_exhausted();
                 }
             }
@@ -112,8 +111,7 @@ impl Sealer<'_> {
                 if core.leaves_checkpoints(goal) == Some(true) {
                     return Ok(());
                 }
-                let whole = core.space.free_groups() * core.geometry.group_frags;
-                let usable = core.usable_log() + whole;
+                let usable = core.usable();
                 tracing::debug!(usable, best, idle, "packing the log");
                 idle = if usable > best { 0 } else { idle + 1 };
                 best = best.max(usable);
