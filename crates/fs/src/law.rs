@@ -208,6 +208,21 @@ pub fn keeps_reserve() -> bool {
     !left_out("small-reserve")
 }
 
+/// What waits has a place only with both checkpoints behind it.
+pub fn counts_both_checkpoints() -> bool {
+    !left_out("one-checkpoint")
+}
+
+/// The unit that a segment reserves for its successor counts.
+pub fn counts_successor() -> bool {
+    !left_out("no-successor")
+}
+
+/// Holes that are too short count for nothing.
+pub fn counts_holes_that_serve() -> bool {
+    !left_out("any-hole")
+}
+
 /// Removals may use it.
 pub fn removals_use_reserve() -> bool {
     !left_out("removal-declares")

@@ -37,7 +37,7 @@ mod rebuild;
 mod reclaim;
 mod recovery;
 mod repair;
-mod reserve;
+pub mod reserve;
 mod shares;
 mod tree;
 pub mod types;

@@ -20,19 +20,23 @@ use std::collections::VecDeque;
 
 /// What an operation that gives space back dirties at most, in bytes of the log: a path of a tree with the neighbours
 /// that it is merged with, a file's inode block and a directory's.
-pub(crate) const REMOVAL_COST: u64 = REMOVAL_NODES + (40 << 10);
+pub const REMOVAL_COST: u64 = REMOVAL_NODES + (40 << 10);
 /// The nodes of it.
 const REMOVAL_NODES: u64 = 32 << 10;
 
 /// Bytes for which it is looked at together whether there is room.
 const AHEAD: u64 = 64 << 10;
+/// Level of the highest root whose leaves are counted: a deeper tree has more of them than a few segments change.
+const COUNTED_LEVEL: u8 = 2;
 /// Dirty map nodes that no key accounts for: roots that grow.
 const ROOTS: u64 = 5;
 
 /// Keys of a map that changed: in how many runs of neighbours, and how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Keys {
+pub struct Keys {
+    /// Runs.
     pub runs: u64,
+    /// Keys.
     pub count: u64,
 }
 
@@ -100,7 +104,7 @@ impl Shape {
 
 /// The trees of a volume's maps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shapes {
+pub struct Shapes {
     ifile: Shape,
     bitmap: Shape,
     owner: Shape,
@@ -108,20 +112,44 @@ pub(crate) struct Shapes {
     lazy: Shape,
 }
 
+impl Shapes {
+    /// Those of a volume with so many inode blocks, and images so far away from their homes.
+    pub fn of(g: &Geometry, inode_blocks: u64, images: u64) -> Shapes {
+        let shape = |entries, entry| Shape {
+            entries,
+            entry,
+            leaves: None,
+        };
+        Shapes {
+            ifile: shape(inode_blocks, IfileEntry::SIZE),
+            bitmap: shape(g.total_frags.div_ceil(CHUNK_FRAGS), CHUNK_BYTES),
+            owner: shape(g.total_frags, OwnerRecord::SIZE),
+            group: shape(g.groups().into(), GroupDesc::SIZE),
+            lazy: shape(images, LazyEntry::SIZE),
+        }
+    }
+}
+
 /// What changed in the maps since the last checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Changed {
+pub struct Changed {
+    /// Inode blocks.
     pub ifile: Keys,
+    /// Chunks of bitmaps.
     pub bitmap: Keys,
+    /// Addresses of what was placed or freed.
     pub owner: Keys,
+    /// Groups.
     pub group: Keys,
+    /// Homes with images.
     pub lazy: Keys,
     /// Nodes that are written anew because their place is wanted.
     pub moving: u64,
 }
 
 impl Changed {
-    fn and(self, other: Changed) -> Changed {
+    /// This, then the other.
+    pub fn and(self, other: Changed) -> Changed {
         Changed {
             ifile: self.ifile.and(other.ifile),
             bitmap: self.bitmap.and(other.bitmap),
@@ -179,41 +207,133 @@ fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64) -> u64 {
     g.frags_for(nodes * NODE_SIZE as u64 + summary_len(said.bytes()))
 }
 
+/// Into how many extents a segment of so many units is cut at most, its successor's unit among them: where holes are
+/// scarce blocks go to the smallest.
+fn extents_of(units: u64) -> u64 {
+    units.min(EXTENTS_MAX as u64) + 1
+}
+
 /// Where segments are placed, in fragments: holes, the largest first, and whole groups when no hole is large enough.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
-    pub holes: VecDeque<u64>,
-    pub groups: u64,
-    pub group: u64,
+pub struct Room {
+    holes: VecDeque<u64>,
+    groups: u64,
+    group: u64,
 }
 
 impl Room {
+    /// So many free groups of the volume, and these holes.
+    pub fn new(g: &Geometry, groups: u64, holes: impl IntoIterator<Item = u64>) -> Room {
+        let mut room = Room {
+            holes: VecDeque::new(),
+            groups,
+            group: g.group_frags,
+        };
+        holes.into_iter().for_each(|hole| room.put(hole));
+        room
+    }
+
     fn put(&mut self, hole: u64) {
         let at = self.holes.partition_point(|other| *other > hole);
         self.holes.insert(at, hole);
     }
 
     /// Takes a segment out, and the unit of its successor's summary, as placing does: holes must fit a block of `block`
-    /// fragments, and so much that the extents suffice. Returns into how many it is cut; `None` if it has no place.
-    fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<u64> {
-        let mut left = frags.next_multiple_of(unit) + unit;
-        let mut extents = 0;
+    /// fragments, and so much that the extents suffice wherever the first ones are; `None` if it has no place.
+    pub fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<()> {
+        let successor = if law::counts_successor() { unit } else { 0 };
+        let mut left = frags.next_multiple_of(unit) + successor;
+        let least = match law::counts_holes_that_serve() {
+            // The first extent is the one that the predecessor reserved.
+            true => left.div_ceil(EXTENTS_MAX as u64 - 1).max(block),
+            false => 1,
+        };
         while left > 0 {
-            let fair = left.div_ceil((EXTENTS_MAX as u64).checked_sub(extents)?.max(1));
             let hole = match self.holes.front() {
-                Some(hole) if *hole >= fair.max(block) => self.holes.pop_front()?,
+                Some(hole) if *hole >= least => self.holes.pop_front()?,
                 _ => {
                     self.groups = self.groups.checked_sub(1)?;
                     self.group
                 }
             };
-            extents += 1;
             if hole > left {
                 self.put(hole - left);
             }
             left = left.saturating_sub(hole);
         }
-        Some(extents)
+        Some(())
+    }
+}
+
+/// What must find a place before anything that is dirty, or held back, is free.
+#[derive(Clone, Copy, Debug)]
+pub struct Burden {
+    /// Bytes of the next segment at most, what the removal dirties that asks among them.
+    pub bytes: u64,
+    /// Tree nodes in it.
+    pub nodes: u64,
+    /// Inode blocks in it.
+    pub inode_blocks: u64,
+    /// Ranges that it frees.
+    pub frees: u64,
+    /// Ranges that are held back.
+    pub held: u64,
+    /// What is for the next checkpoint.
+    pub changed: Changed,
+    /// The maps.
+    pub shapes: Shapes,
+}
+
+impl Burden {
+    /// Takes the next segment out of `room`, then the two checkpoints behind it. Returns whether all of it has a place.
+    pub fn fits(&self, g: &Geometry, room: &mut Room) -> bool {
+        !law::keeps_reserve() || self.try_to_place(g, room).is_some()
+    }
+
+    fn try_to_place(&self, g: &Geometry, room: &mut Room) -> Option<()> {
+        let unit = g.unit_frags();
+        let largest = g.frags_for(INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64);
+        let blocks = self.inode_blocks + 2;
+        let frees = self.frees + 16;
+        // Blocks are not split, so that the ends of holes are lost; those of nodes are whole units.
+        let nodes = (self.nodes * NODE_SIZE as u64 + REMOVAL_NODES).min(self.bytes);
+        let others = g.frags_for((self.bytes - nodes) / 4 * 5);
+        room.take(others, largest, unit)?;
+        room.take(g.frags_for(nodes), unit, unit)?;
+        let extents = extents_of(g.frags_for(self.bytes).div_ceil(unit));
+        let next = Changed {
+            ifile: Keys::scattered(blocks),
+            bitmap: Keys::scattered(frees + extents),
+            owner: Keys {
+                runs: extents,
+                count: g.frags_for(self.bytes),
+            },
+            group: Keys::scattered(frees + extents),
+            ..Changed::default()
+        };
+        let nodes = self.changed.and(next).nodes(&self.shapes);
+        let held = self.held + frees;
+        let first = checkpoint_frags(g, nodes, held);
+        room.take(first, unit, unit)?;
+        if !law::counts_both_checkpoints() {
+            return Some(());
+        }
+        // What was held back comes free between the two.
+        let extents = extents_of(first.div_ceil(unit));
+        let touched = Keys::scattered(held + 2 * nodes + extents);
+        let behind = Changed {
+            owner: Keys {
+                runs: extents,
+                count: nodes + extents,
+            },
+            bitmap: touched,
+            group: touched,
+            ..Changed::default()
+        };
+        let second = checkpoint_frags(g, behind.nodes(&self.shapes), held + 2 * nodes);
+        room.take(second, unit, unit)?;
+        // A segment that says what is durable may come between.
+        room.take(unit, unit, unit)
     }
 }
 
@@ -223,27 +343,24 @@ pub(crate) struct Known {
     /// With so many groups for the log so many dirty bytes leave the checkpoints their room.
     roomy: Option<(u64, u64)>,
     /// The largest holes.
-    holes: Option<VecDeque<u64>>,
+    holes: Option<Vec<u64>>,
     /// Keys that changed in the maps of inode blocks and of owners.
     keys: Option<[Keys; 2]>,
 }
 
 impl Core {
     fn shapes(&self) -> Shapes {
-        let frags = self.geometry.total_frags;
-        let lazy = self.maps.lazy_map.len() + self.maps.lazy_dirty.len();
-        let shape = |entries, entry| Shape {
-            entries,
-            entry,
-            leaves: None,
-        };
-        Shapes {
-            ifile: shape(self.inodes.next_block.0, IfileEntry::SIZE),
-            bitmap: shape(frags.div_ceil(CHUNK_FRAGS), CHUNK_BYTES),
-            owner: shape(frags, OwnerRecord::SIZE),
-            group: shape(self.geometry.groups().into(), GroupDesc::SIZE),
-            lazy: shape(lazy as u64, LazyEntry::SIZE),
+        let images = self.maps.lazy_map.len() + self.maps.lazy_dirty.len();
+        Shapes::of(&self.geometry, self.inodes.next_block.0, images as u64)
+    }
+
+    /// The same, with the leaves of the largest map: where there are few of them they bound what is dirty.
+    fn shapes_as_they_are(&mut self) -> Shapes {
+        let mut shapes = self.shapes();
+        if self.maps.owner.level <= COUNTED_LEVEL {
+            shapes.owner.leaves = OWNER.known_leaves(&self.maps.owner, &mut self.blocks);
         }
+        shapes
     }
 
     /// What sealed segments changed since the last checkpoint, at most, without looking at it.
@@ -282,76 +399,32 @@ impl Core {
     /// Map nodes that a checkpoint taken now would write, at most; looks no closer where `enough` tells that already
     /// the rough number will do.
     pub fn checkpoint_nodes(&mut self, enough: impl Fn(u64) -> bool) -> u64 {
-        let shapes = self.shapes();
-        let rough = self.changed_at_most().nodes(&shapes);
+        let rough = self.changed_at_most().nodes(&self.shapes());
         if enough(rough) {
             return rough;
         }
+        let shapes = self.shapes_as_they_are();
         self.changed().nodes(&shapes)
     }
 
-    /// Takes `dirty` bytes of a segment out of `room`, then the two checkpoints behind it. Returns whether all of it has
-    /// a place.
-    fn takes(&self, room: &mut Room, dirty: u64, changed: Changed, shapes: &Shapes) -> bool {
-        self.try_to_take(room, dirty, changed, shapes).is_some()
-    }
-
-    fn try_to_take(
-        &self,
-        room: &mut Room,
-        dirty: u64,
-        changed: Changed,
-        shapes: &Shapes,
-    ) -> Option<()> {
-        let g = &self.geometry;
-        let unit = g.unit_frags();
-        let largest = g.frags_for(INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64);
+    /// What must find a place when `dirty` bytes wait for the next segment.
+    fn burden(&self, dirty: u64, changed: Changed, shapes: Shapes) -> Burden {
         let dirty_blocks = self.inodes.blocks.values().filter(|block| block.dirty);
-        let blocks = dirty_blocks.count() as u64 + 2;
-        let frees = self.blocks.frees.len() as u64 + 16;
-        // Blocks are not split, so that the ends of holes are lost; those of nodes are whole units.
-        let nodes = self.blocks.dirty_count() as u64 * NODE_SIZE as u64;
-        let nodes = (nodes + REMOVAL_NODES).min(dirty);
-        let others = g.frags_for((dirty - nodes) / 4 * 5);
-        let extents =
-            room.take(others, largest, unit)? + room.take(g.frags_for(nodes), unit, unit)?;
-        let next = Changed {
-            ifile: Keys::scattered(blocks),
-            bitmap: Keys::scattered(frees + extents),
-            owner: Keys {
-                runs: extents + 1,
-                count: g.frags_for(dirty),
-            },
-            group: Keys::scattered(frees + extents),
-            ..Changed::default()
-        };
-        let nodes = changed.and(next).nodes(shapes);
-        let held =
-            self.space.held().ranges() as u64 + frees + self.checkpoints.summaries().len() as u64;
-        let extents = room.take(checkpoint_frags(g, nodes, held), unit, unit)?;
-        // What was held back comes free between the two.
-        let released = Keys::scattered(held + 2 * nodes);
-        let behind = Changed {
-            owner: Keys {
-                runs: extents + 1,
-                count: nodes + extents,
-            },
-            bitmap: released,
-            group: released,
-            ..Changed::default()
-        };
-        let second = checkpoint_frags(g, behind.nodes(shapes), held + 2 * nodes);
-        room.take(second, unit, unit)?;
-        // A segment that says what is durable may come between.
-        room.take(unit, unit, unit).map(|_| ())
+        let frees = self.blocks.frees.len() as u64;
+        Burden {
+            bytes: dirty,
+            nodes: self.blocks.dirty_count() as u64,
+            inode_blocks: dirty_blocks.count() as u64,
+            frees,
+            held: (self.space.held().ranges() + self.checkpoints.summaries().len()) as u64,
+            changed,
+            shapes,
+        }
     }
 
     /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log; `None` where that shows
     /// only in bitmaps that are not in memory.
     pub fn leaves_checkpoints(&mut self, dirty: u64) -> Option<bool> {
-        if !law::keeps_reserve() {
-            return Some(true);
-        }
         let waiting = self.groups_for_data(&self.waiting(), 0);
         let groups = self.space.free_groups().saturating_sub(waiting);
         let roomy = self.known.roomy;
@@ -374,24 +447,21 @@ impl Core {
 
     fn measure(&mut self, groups: u64, dirty: u64) -> Option<bool> {
         // Of groups that superblocks or the volume's end cut short the longest run counts.
-        let cut = self.space.uneven().free_runs();
-        let mut room = Room {
-            holes: VecDeque::new(),
-            groups: groups.saturating_sub(cut.len() as u64),
-            group: self.geometry.group_frags,
-        };
-        let (rough, shapes) = (self.changed_at_most(), self.shapes());
-        if self.takes(&mut room.clone(), dirty, rough, &shapes) {
+        let mut cut = self.space.uneven().free_runs();
+        let whole = groups.saturating_sub(cut.len() as u64);
+        let g = self.geometry;
+        let rough = self.burden(dirty, self.changed_at_most(), self.shapes());
+        if rough.fits(&g, &mut Room::new(&g, whole, [])) {
             return Some(true);
         }
-        room.holes = self.largest_holes();
-        if groups >= cut.len() as u64 {
-            cut.into_iter().for_each(|run| room.put(run));
+        if groups < cut.len() as u64 {
+            cut.clear();
         }
-        let mut shapes = self.shapes();
-        shapes.owner.leaves = OWNER.known_leaves(&self.maps.owner, &mut self.blocks);
+        let mut room = Room::new(&g, whole, cut);
+        self.largest_holes().iter().for_each(|hole| room.put(*hole));
+        let shapes = self.shapes_as_they_are();
         let changed = self.changed();
-        match self.takes(&mut room, dirty, changed, &shapes) {
+        match self.burden(dirty, changed, shapes).fits(&g, &mut room) {
             false if self.space.free_index(Role::Log).unknown() > 0 => None,
             fits => Some(fits),
         }
@@ -406,9 +476,9 @@ impl Core {
     }
 
     /// The largest holes of the log: more than three segments can be cut into are of no use.
-    fn largest_holes(&mut self) -> VecDeque<u64> {
+    fn largest_holes(&mut self) -> &[u64] {
         let space = &self.space;
-        let find = || {
+        self.known.holes.get_or_insert_with(|| {
             let mut holes: Vec<u64> = space
                 .cleaning()
                 .log_holes()
@@ -417,8 +487,7 @@ impl Core {
                 .collect();
             holes.sort_unstable_by(|a, b| b.cmp(a));
             holes.truncate(4 * EXTENTS_MAX);
-            holes.into()
-        };
-        self.known.holes.get_or_insert_with(find).clone()
+            holes
+        })
     }
 }

@@ -1,0 +1,335 @@
+//! A model of the reserve (rule 10): logs full of holes of every kind, and what waits to be committed to them. Whatever
+//! `reserve` admits must then be placed by the real placer, with the two checkpoints behind it; and each clause of the
+//! budget that is left out must be missed. The switch for that holds for the whole process, so all is one test.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::node::NODE_SIZE;
+use loamfs_format::summary::{
+    ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, summary_len,
+};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode, mutant};
+use loamfs_fs::reserve::{Burden, Changed, Keys, REMOVAL_COST, Room, Shapes};
+use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
+use loamfs_log::segment::{Placement, place};
+use loamfs_space::{Found, Owner, Space};
+use loamfs_testing::rng::Rng;
+
+const SOMEBODY: Owner = Owner {
+    kind: BlockKind::SmallData,
+    level: 0,
+    ino: Ino(2),
+    logical: 0,
+};
+
+/// A volume of any size that mkfs accepts, small ones above all.
+fn geometry(rng: &mut Rng) -> Geometry {
+    let size = (VOLUME_MIN << rng.below(6)) + 4096 * rng.below(VOLUME_MIN / 4096);
+    let fragment_size = 512 << rng.below(4);
+    let options = MkfsOptions {
+        size: Some(size),
+        fragment_size,
+        block_size: 4096 << rng.below(4),
+        ..MkfsOptions::default()
+    };
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(size));
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    let copies = superblocks::read(device.as_ref()).unwrap();
+    copies.newest.geometry
+}
+
+/// A log that fills the volume but for holes, and the unit of the next summary.
+struct Log {
+    geometry: Geometry,
+    space: Space,
+    next: FragAddr,
+}
+
+impl Log {
+    fn full_of_holes(geometry: Geometry, rng: &mut Rng) -> Log {
+        let mut space = Space::new(geometry, Vec::new());
+        let (unit, mut pieces) = (geometry.unit_frags(), Vec::new());
+        // Pieces are of one size mostly, as blocks are that left the holes.
+        let usual = unit * rng.between(1, 8);
+        while let Found::Run(run) = space.find_log(geometry.group_frags, unit, FragAddr(0), false) {
+            let mut at = run.start.0;
+            while at < run.end().0 {
+                let frags = match rng.below(10) {
+                    0 => unit * rng.between(1, 64),
+                    1..4 => unit * rng.between(1, 8),
+                    _ => usual,
+                };
+                let piece = Extent::new(FragAddr(at), frags.min(run.end().0 - at));
+                space.allocate(piece, SOMEBODY).unwrap();
+                pieces.push(piece);
+                at = piece.end().0;
+            }
+        }
+        // Of every tenth part of the volume at most some is free.
+        let mut wanted = geometry.total_frags / 200 * rng.between(1, 40);
+        let (first, rest) = pieces.split_first().unwrap();
+        while wanted > 0 {
+            let piece = rest[rng.index(rest.len())];
+            if space.free(piece, Ssn(1)).is_ok() {
+                space.release_range(piece);
+            }
+            wanted = wanted.saturating_sub(piece.frags);
+        }
+        Log {
+            geometry,
+            space,
+            next: first.start,
+        }
+    }
+
+    fn holes(&self) -> Vec<u64> {
+        let holes = self.space.cleaning().log_holes();
+        holes.iter().map(|hole| hole.frags).collect()
+    }
+
+    fn room(&self) -> Room {
+        let mut holes = self.holes();
+        holes.sort_unstable_by(|a, b| b.cmp(a));
+        holes.truncate(4 * EXTENTS_MAX);
+        Room::new(&self.geometry, self.space.free_groups(), holes)
+    }
+
+    /// Seals a segment as a tight log does.
+    fn seal(&mut self, records: u64, blocks: &[u64]) -> Option<Placement> {
+        let blocks: Vec<u32> = blocks.iter().map(|frags| *frags as u32).collect();
+        let how = (false, true);
+        let placed = place(
+            &mut self.space,
+            &self.geometry,
+            self.next,
+            records,
+            &blocks,
+            how,
+        );
+        let placed = placed.ok()?;
+        self.next = placed.next.start;
+        Some(placed)
+    }
+
+    /// What a placed segment changes in the maps, with what it frees.
+    fn changed_by(&self, placed: &Placement, blocks: &[u64], freed: &[u64]) -> Changed {
+        let mut ranges: Vec<_> = placed
+            .blocks
+            .iter()
+            .zip(blocks)
+            .map(|(at, frags)| at.0..at.0 + frags)
+            .chain(placed.summary.iter().map(|e| e.start.0..e.end().0))
+            .collect();
+        ranges.sort_unstable_by_key(|range| range.start);
+        let places = placed.extents.iter().map(|extent| extent.start.0);
+        let places: Vec<u64> = places.chain(freed.iter().copied()).collect();
+        let parts = |size: u64| {
+            let mut parts: Vec<u64> = places.iter().map(|at| at / size).collect();
+            parts.sort_unstable();
+            parts.dedup();
+            Keys::of(parts.into_iter().map(|part| part..part + 1))
+        };
+        Changed {
+            bitmap: parts(loamfs_format::group::CHUNK_FRAGS),
+            owner: Keys::of(ranges.into_iter()),
+            group: parts(self.geometry.group_frags),
+            ..Changed::default()
+        }
+    }
+}
+
+/// What waits for the next segment.
+struct Waiting {
+    nodes: u64,
+    /// Live inodes of each inode block.
+    inode_blocks: Vec<u64>,
+    /// Bytes of small files.
+    small: Vec<u64>,
+    frees: u64,
+    held: u64,
+    changed: Changed,
+    shapes: Shapes,
+}
+
+impl Waiting {
+    fn any(g: &Geometry, rng: &mut Rng) -> Waiting {
+        let most = g.total_frags / 2048;
+        let inode_blocks = rng.below(most.clamp(1, 64));
+        let alike = rng.between(1, 32);
+        let live = |rng: &mut Rng| match rng.one_in(2) {
+            true => alike,
+            false => rng.between(1, 32),
+        };
+        let inode_blocks: Vec<u64> = (0..inode_blocks).map(|_| live(rng)).collect();
+        let nodes = rng.below(8);
+        let frees = nodes + inode_blocks.len() as u64;
+        let keys = |rng: &mut Rng, most: u64| {
+            let count = rng.below(most.max(1));
+            Keys {
+                runs: rng.below(count + 1),
+                count,
+            }
+        };
+        Waiting {
+            nodes,
+            small: (0..rng.below(4)).map(|_| rng.below(5000)).collect(),
+            frees,
+            held: rng.below(most.max(1)),
+            changed: Changed {
+                ifile: keys(rng, most / 4),
+                bitmap: keys(rng, g.total_frags / loamfs_format::group::CHUNK_FRAGS),
+                owner: keys(rng, most),
+                group: keys(rng, g.groups().into()),
+                ..Changed::default()
+            },
+            shapes: Shapes::of(g, g.total_frags / 64, 0),
+            inode_blocks,
+        }
+    }
+
+    /// As `admission` reckons: what is dirty, and a removal besides.
+    fn burden(&self) -> Burden {
+        let blocks = self.inode_blocks.iter();
+        let inodes: u64 = blocks.map(|live| live * inode::SIZE as u64 + 4096).sum();
+        let small: u64 = self.small.iter().sum();
+        let things = self.nodes + self.inode_blocks.len() as u64 + self.frees;
+        let bytes = self.nodes * NODE_SIZE as u64 + inodes + small;
+        Burden {
+            bytes: bytes + (things + small / 1024) * 64 + 8192 + REMOVAL_COST,
+            nodes: self.nodes,
+            inode_blocks: self.inode_blocks.len() as u64,
+            frees: self.frees,
+            held: self.held,
+            changed: self.changed,
+            shapes: self.shapes,
+        }
+    }
+
+    /// Seals what waits, with all that the removal may dirty, and two checkpoints. Returns what found no place.
+    fn seal(&self, log: &mut Log) -> Result<(), &'static str> {
+        let g = log.geometry;
+        let node = g.frags_for(NODE_SIZE as u64);
+        let nodes = self.nodes + 8;
+        let mut inodes: Vec<u64> = self.inode_blocks.iter().copied().chain([31, 32]).collect();
+        inodes
+            .iter_mut()
+            .for_each(|live| *live = g.frags_for(*live * inode::SIZE as u64));
+        inodes.sort_by_key(|frags| !frags.is_multiple_of(g.unit_frags()));
+        let small = self.small.iter().map(|bytes| g.frags_for(*bytes));
+        let mut blocks = vec![node; nodes as usize];
+        blocks.extend(&inodes);
+        blocks.extend(small.filter(|frags| *frags > 0));
+        let frees = self.frees + 12;
+        let records = blocks.len() as u64 * (ALLOCATE_SIZE + FREE_SIZE)
+            + inodes.len() as u64 * (IFILE_SIZE + FREE_SIZE)
+            + frees * FREE_SIZE
+            + 64 * RECORD_SIZE_MAX;
+        let placed = log.seal(records, &blocks).ok_or("the segment")?;
+        let freed: Vec<u64> = (0..frees).map(|i| i * g.total_frags / frees).collect();
+        let next = Changed {
+            ifile: Keys::scattered(inodes.len() as u64),
+            ..log.changed_by(&placed, &blocks, &freed)
+        };
+        let nodes = self.changed.and(next).nodes(&self.shapes);
+        let held = self.held + frees;
+        let checkpoint = |log: &mut Log, nodes: u64, held: u64| {
+            let blocks = vec![node; nodes as usize];
+            let records = nodes * (ALLOCATE_SIZE + 2 * FREE_SIZE) + (held + 64) * RECORD_SIZE_MAX;
+            let placed = log.seal(records, &blocks)?;
+            let freed: Vec<u64> = (0..held).map(|i| i * g.total_frags / held).collect();
+            Some(log.changed_by(&placed, &blocks, &freed))
+        };
+        let behind = checkpoint(log, nodes, held).ok_or("the first checkpoint")?;
+        checkpoint(log, behind.nodes(&self.shapes), held + nodes).ok_or("the second checkpoint")?;
+        Ok(())
+    }
+}
+
+/// What was admitted and had no place, in one of so many cases; how many were admitted.
+fn admitted_without_place(cases: u64) -> (Option<String>, u64) {
+    let mut admitted = 0;
+    for seed in 0..cases {
+        let mut rng = Rng::new(seed);
+        let geometry = geometry(&mut rng);
+        let mut log = Log::full_of_holes(geometry, &mut rng);
+        let waiting = Waiting::any(&geometry, &mut rng);
+        if waiting.burden().fits(&geometry, &mut log.room()) {
+            admitted += 1;
+            if let Err(what) = waiting.seal(&mut log) {
+                let bytes = geometry.total_frags * u64::from(geometry.fragment_size);
+                return (
+                    Some(format!("seed {seed}, {bytes} bytes: {what}")),
+                    admitted,
+                );
+            }
+        }
+    }
+    (None, admitted)
+}
+
+/// A few segments of blocks of one size that have a place by their numbers, and none.
+fn taken_without_place(cases: u64) -> (Option<String>, u64) {
+    let mut taken = 0;
+    for seed in 0..cases {
+        let mut rng = Rng::new(seed);
+        let geometry = geometry(&mut rng);
+        let mut log = Log::full_of_holes(geometry, &mut rng);
+        let unit = geometry.unit_frags();
+        let mut room = log.room();
+        for segment in 1..=3 {
+            let records = rng.below(4096);
+            let summary = geometry
+                .frags_for(summary_len(records))
+                .next_multiple_of(unit);
+            let free: u64 = log.holes().iter().sum();
+            let blocks = vec![unit; rng.below(free / unit + 2) as usize];
+            let frags = summary + blocks.len() as u64 * unit;
+            // The unit that its predecessor reserved is there already.
+            if room.take(frags.saturating_sub(unit), unit, unit).is_none() {
+                break;
+            }
+            taken += 1;
+            if log.seal(records, &blocks).is_none() {
+                return (
+                    Some(format!("seed {seed}, segment {segment} of {frags}")),
+                    taken,
+                );
+            }
+        }
+    }
+    (None, taken)
+}
+
+#[test]
+fn what_is_admitted_has_a_place_with_both_checkpoints() {
+    let cases = std::env::var("RESERVE_CASES").map_or(2000, |cases| cases.parse().unwrap());
+    for (property, least) in [
+        (
+            admitted_without_place as fn(u64) -> (Option<String>, u64),
+            cases / 20,
+        ),
+        (taken_without_place, cases / 4),
+    ] {
+        let (problem, tried) = property(cases);
+        println!("{problem:?} {tried}");
+        assert_eq!(problem, None);
+        assert!(tried > least, "only {tried} of {cases} cases say anything");
+    }
+    for name in [
+        "small-reserve",
+        "one-checkpoint",
+        "any-hole",
+        "no-successor",
+    ] {
+        mutant::set(Some(name));
+        let found = admitted_without_place(cases)
+            .0
+            .or(taken_without_place(cases).0);
+        mutant::set(None);
+        println!("without {name}: {found:?}");
+        assert!(found.is_some(), "nobody misses {name}");
+    }
+}
