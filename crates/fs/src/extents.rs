@@ -8,7 +8,7 @@ use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Pointer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -376,13 +376,19 @@ pub(crate) fn prepare_crcs(
         };
         run.0[(unit % CRC_UNITS) as usize] = crc;
     }
-    let tree = crc_tree(inode);
+    let (tree, root) = (crc_tree(inode), &inode.checksums);
+    let mut absent = BTreeSet::new();
     for (key, run) in &change {
-        match run.encode() {
-            Some(_) => tree.prepare_put(&inode.checksums, blocks, *key)?,
-            None => tree.prepare_remove(&inode.checksums, blocks, *key)?,
+        if run.encode().is_some() {
+            tree.prepare_put(root, blocks, *key)?;
+        } else if tree.get(root, blocks, *key)?.is_some() {
+            tree.prepare_remove(root, blocks, *key)?;
+        } else {
+            absent.insert(*key);
         }
     }
+    // When its leaf has gone for other reasons, the search for what is not there ends in one that nobody has read.
+    change.retain(|key, _| !absent.contains(key));
     Ok(change)
 }
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{mounted, open};
 use loamfs_device::Device;
-use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, Volume, Wait};
+use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, SetAttr, Volume, Wait};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -263,4 +263,34 @@ fn what_was_freed_stays_freed_after_a_crash() {
     drop(volume);
     let volume = open(&device);
     expect_zeros(&volume, ino, 50 * BLOCK, 0..40 * BLOCK + 5);
+}
+
+#[test]
+fn a_file_can_be_cut_within_any_hole_when_nothing_of_it_is_in_memory() {
+    /// Bytes of a file of which one entry holds the checksums.
+    const RUN: u64 = 256 << 10;
+    const RUNS: u64 = 64;
+    let (device, mut volume) = mounted(64 << 20);
+    let content = vec![7; (RUNS * RUN) as usize];
+    for first in (1..RUNS - 4).rev() {
+        let ino = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
+        volume.write(ino, 0, &content).unwrap();
+        volume.commit(Wait::Durable).unwrap();
+        volume.punch(ino, first * RUN, 3 * RUN).unwrap();
+        volume.close().unwrap();
+        volume = open(&device);
+        let size = (first + 1) * RUN + BLOCK as u64;
+        let cut = SetAttr {
+            size: Some(size),
+            ..SetAttr::default()
+        };
+        volume.setattr(ino, &cut).unwrap();
+        volume.sync().unwrap();
+        assert_eq!(volume.getattr(ino).unwrap().size, size);
+        // What was left is what it was.
+        let last = volume.read(ino, first * RUN - 1, 10).unwrap();
+        assert_eq!(last, [&[7][..], &[0; 9]].concat());
+        volume.unlink(ROOT_INO, b"f").unwrap();
+    }
+    volume.close().unwrap();
 }
