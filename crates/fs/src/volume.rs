@@ -244,18 +244,19 @@ impl Volume {
     }
 
     /// Breaks the volume down if this thread panics before it is dropped, in work that goes on without the state's lock.
+    /// It is dropped before the lock under which that work goes on: who gets that next finds the volume broken.
     fn watch(&self) -> Watch<'_> {
         Watch(self)
     }
 
-    pub(crate) fn homes_shared(&self) -> (RwLockReadGuard<'_, ()>, Watch<'_>) {
+    pub(crate) fn homes_shared(&self) -> (Watch<'_>, RwLockReadGuard<'_, ()>) {
         let guard = self.homes.read().unwrap_or_else(PoisonError::into_inner);
-        (guard, self.watch())
+        (self.watch(), guard)
     }
 
-    fn homes_alone(&self) -> (RwLockWriteGuard<'_, ()>, Watch<'_>) {
+    fn homes_alone(&self) -> (Watch<'_>, RwLockWriteGuard<'_, ()>) {
         let guard = self.homes.write().unwrap_or_else(PoisonError::into_inner);
-        (guard, self.watch())
+        (self.watch(), guard)
     }
 }
 

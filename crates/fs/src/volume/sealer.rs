@@ -8,8 +8,9 @@ use std::sync::{MutexGuard, PoisonError};
 /// a method of it. A flush of the device alone needs none.
 pub(crate) struct Sealer<'a> {
     volume: &'a Volume,
-    _alone: MutexGuard<'a, ()>,
+    // The watch ends first: who gets the right after a panic finds the volume broken.
     _watch: Watch<'a>,
+    _alone: MutexGuard<'a, ()>,
 }
 
 impl Deref for Sealer<'_> {
@@ -23,10 +24,77 @@ impl Deref for Sealer<'_> {
 impl Volume {
     /// Waits for the right to seal.
     pub(crate) fn sealer(&self) -> Sealer<'_> {
+        let alone = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
         Sealer {
             volume: self,
-            _alone: self.sealing.lock().unwrap_or_else(PoisonError::into_inner),
             _watch: self.watch(),
+            _alone: alone,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Env, MkfsOptions, OpenOptions, mkfs};
+    use loamfs_device::{Device, MemoryDevice};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::{Arc, TryLockError};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::subscriber::with_default;
+    use tracing::{Event, Metadata, Subscriber};
+
+    /// Notes whether the right to seal was taken when something was said, as that a volume is broken.
+    struct Listener {
+        volume: Arc<Volume>,
+        taken: Arc<AtomicBool>,
+    }
+
+    impl Subscriber for Listener {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+
+        fn event(&self, _: &Event<'_>) {
+            let taken = matches!(
+                self.volume.sealing.try_lock(),
+                Err(TryLockError::WouldBlock)
+            );
+            self.taken.store(taken, Ordering::Relaxed);
+        }
+
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+        fn enter(&self, _: &Id) {}
+
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_volume_is_broken_before_the_right_to_seal_goes_on_to_others() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(16 << 20));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        let (volume, taken) = (Arc::new(volume), Arc::new(AtomicBool::new(false)));
+        let listener = Listener {
+            volume: volume.clone(),
+            taken: taken.clone(),
+        };
+        with_default(listener, || {
+            let panicked = catch_unwind(AssertUnwindSafe(|| {
+                let _sealer = volume.sealer();
+                panic!("while a segment is sealed");
+            }));
+            assert!(panicked.is_err());
+        });
+        assert!(volume.info().access.broken().is_some());
+        assert!(taken.load(Ordering::Relaxed));
     }
 }
