@@ -28,7 +28,8 @@ const NEW: NewInode = NewInode::of_mode(0o755);
 /// Does everything with the volume.
 ///
 /// # Panics
-/// When a write reaches the boot area or a superblock, or leaves the device; when something that must end goes on and on; and when the code under test does.
+/// When a write reaches the boot area or a superblock, or leaves the device; when something that must end goes on and on; when the volume takes its damage for a defect of the program;
+/// and when the code under test does.
 pub fn suffer(mutant: &Mutant) {
     let stretched = || {
         let device = MemoryDevice::from_image(mutant.image.clone()).with_sector_size(512);
@@ -173,8 +174,14 @@ fn try_open(device: &Arc<dyn Device>, read_only: bool) -> Result<Volume, Error> 
 fn read(device: &Arc<dyn Device>) {
     if let Some(volume) = open(device, true) {
         walk(&volume);
-        let _ = volume.close();
+        close(&volume);
     }
+}
+
+/// What is wrong with a volume is told as damage, never as what cannot be.
+fn close(volume: &Volume) {
+    let _ = volume.close();
+    assert_eq!(volume.info().access.broken(), None, "a volume that lies");
 }
 
 /// Looks at everything that can be reached; the inodes found, parents first.
@@ -252,7 +259,7 @@ fn written(device: &Arc<dyn Device>) {
         let _ = volume.rmdir(*dir, name);
     }
     let _ = volume.tick();
-    let _ = volume.close();
+    close(&volume);
     drop(volume);
     // What it has become is another volume that may lie.
     checked(device.as_ref());
@@ -297,6 +304,6 @@ fn repaired(device: &Arc<dyn Device>, plan: &Plan) {
         homes: plan.homes.clone(),
         next_inode_block: plan.next_inode_block,
     });
-    let _ = volume.close();
+    close(&volume);
     checked(device.as_ref());
 }
