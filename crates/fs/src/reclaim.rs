@@ -1,5 +1,6 @@
-//! The one mover: `evacuate` makes the live blocks of a range dirty, so that the next segment carries them elsewhere
-//! and frees their places. Policies choose the ranges (DESIGN.md, "One mover").
+//! The cleaner, and the one mover: `evacuate` makes the live blocks of a range dirty, so that the next segment carries
+//! them elsewhere and frees their places. Policies choose the ranges, by cost and benefit: what moving takes, against what it wins
+//! (DESIGN.md, "One mover").
 
 use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;

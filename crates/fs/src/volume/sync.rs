@@ -1,4 +1,5 @@
-//! Waiting until something is durable (rule 8).
+//! Waiting until something is durable (rule 8). Group commit: whoever waits for the right to seal finds, when he has it,
+//! that a segment of another took his changes along.
 
 use super::{Volume, Wait};
 use crate::core::Core;
