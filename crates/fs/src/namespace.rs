@@ -291,7 +291,7 @@ impl Core {
     /// Gives an inode one more name.
     pub fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, Stop> {
         valid_name(name)?;
-        let node = self.node(ino)?;
+        let node = self.visible(ino)?;
         if node.inode.is_dir() {
             return Err(Error::NotPermitted.into());
         }
@@ -420,6 +420,7 @@ impl Core {
 
     /// Changes attributes.
     pub fn setattr(&mut self, ino: Ino, set: &SetAttr) -> Result<Attr, Stop> {
+        self.visible(ino)?;
         permission::may_set(self.flags(ino)?, set)?;
         self.prepare_dirty(ino)?;
         let list = match set.mode {

@@ -462,6 +462,11 @@ fn nobody_gets_at_the_file_itself() {
     shop.read(ino);
     shop.volume.sync().unwrap();
     assert_eq!(shop.volume.getattr(Ino(3)).unwrap_err().errno(), 116);
+    let set = shop.volume.setattr(Ino(3), &SetAttr::default());
+    assert_eq!(set.unwrap_err().errno(), 116);
+    let linked = shop.volume.link(Ino(3), ROOT_INO, b"times");
+    assert_eq!(linked.unwrap_err().errno(), 116);
+    assert!(shop.volume.info().access.is_writable());
 }
 
 #[test]
