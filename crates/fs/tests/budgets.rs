@@ -243,10 +243,10 @@ fn writing_on_a_thinned_full_volume_costs_what_cleaning_costs() {
     volume.sync().unwrap();
     let cost = since(&volume, before).total();
     // Groups that are half empty: two are read and one is written for each that is won. A metadata block or two of every
-    // file, and what is won beyond, take the rest.
+    // file, what is won beyond, and the room that removals need for two checkpoints take the rest.
     let content = 4000 * SIZE as u64;
     assert!(cost.read_bytes > 0, "nothing was cleaned: {cost:?}");
-    assert!(cost.read_bytes <= content * 4, "{cost:?}");
+    assert!(cost.read_bytes <= content * 5, "{cost:?}");
     assert!(cost.write_bytes <= content * 4, "{cost:?}");
     assert!(cost.read_bytes / cost.reads >= 128 << 10, "{cost:?}");
     assert!(cost.write_bytes / cost.writes >= 128 << 10, "{cost:?}");

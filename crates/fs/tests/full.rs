@@ -181,10 +181,11 @@ fn every_tiny_file_can_be_deleted_in_any_order() {
 /// times as much as the volume holds.
 #[test]
 fn filling_to_the_brim_writes_a_few_times_what_fits() {
-    for (bytes, size) in [(16 << 20, 1000), (64 << 20, 1000)] {
+    // Of a small volume the two checkpoints that removals need take more: they may be cut into many pieces.
+    for (bytes, size, least) in [(16 << 20, 1000, 0.8), (64 << 20, 1000, 0.9)] {
         let (device, volume) = volume(bytes);
         fill(&volume, 0, size);
-        assert!(used(&volume) > 0.9, "full at {:.2}", used(&volume));
+        assert!(used(&volume) > least, "full at {:.2}", used(&volume));
         let written = device.counters().total().write_bytes;
         assert!(written < 8 * bytes, "{written} bytes");
         // Nor is there another fight for each who asks in vain.
