@@ -13,29 +13,29 @@ use loamfs_testing::loam::Loam;
 
 /// One single workload in so many; a prime, so that all starts and all that may
 /// follow are among them.
-const SINGLES_STEP: usize = 53;
+const SINGLES_STEP: usize = 101;
 
 fn cases() -> Vec<Case> {
     let singles = GEOMETRIES.into_iter().flat_map(all_singles);
     let singles = singles.step_by(SINGLES_STEP);
-    let pairs = (1000..1020).map(combined);
-    let longs = (1000..1003).map(|seed| long(seed, 60));
+    let pairs = (1000..1010).map(combined);
+    let longs = (1000..1002).map(|seed| long(seed, 60));
     singles.chain(pairs).chain(longs).collect()
 }
 
 #[test]
 fn every_crash_leaves_a_state_that_the_rules_allow() {
     let plain = explore(&cases());
-    assert!(plain.distinct > 10_000, "{plain}");
+    assert!(plain.distinct > 5_000, "{plain}");
     // Once more with space that is reused at once. The switch holds for the process, which has no other test.
     mutant::scatter(true);
     // A full volume's fights for space then take hundreds of flushes, each to be cut at: left to the program.
-    let scattered: Vec<Case> = (2000..2014)
+    let scattered: Vec<Case> = (2000..2007)
         .map(combined)
         .filter(|case| !case.name.contains("/full/"))
         .collect();
     let scattered = explore(&scattered);
-    assert!(scattered.distinct > 1000, "{scattered}");
+    assert!(scattered.distinct > 500, "{scattered}");
 }
 
 /// Explores cases, of which none may fail.
