@@ -1,8 +1,8 @@
 //! Where the inodes that a report names are: a person knows files by their paths.
 
 use crate::{Problem, Volume};
+use loamfs_format::Ino;
 use loamfs_format::inode::ROOT_INO;
-use loamfs_format::{Ino, InodeBlockNo};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of a path that are kept: of a longer one its end.
@@ -72,15 +72,7 @@ impl Names<'_, '_> {
     /// Finds inodes in whatever directory names them.
     fn everywhere(&mut self, wanted: &BTreeSet<Ino>) {
         let volume = self.volume;
-        let mut entries = volume.ifile(InodeBlockNo(0)).flatten();
-        loop {
-            let batch = entries.by_ref().take(BLOCKS);
-            let batch: Vec<_> = batch
-                .map(|(block, entry)| (InodeBlockNo(block), entry))
-                .collect();
-            if batch.is_empty() {
-                break;
-            }
+        for batch in volume.ifile_batches(BLOCKS) {
             for (_, read) in volume.inode_blocks(&batch) {
                 for (ino, _, inode) in read.iter().flat_map(|block| block.inodes()) {
                     if inode.is_ok_and(|inode| inode.is_dir()) {

@@ -8,17 +8,7 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 other=$work/other
-
-last_words() {
-    tally alike "$1"
-}
-
-mount_with() {
-    "$loamfs" mount -o "log=$work/daemon.log,$1" "$image" "$mnt" >"$work/out"
-}
 
 loops() {
     losetup --associated "$image" | wc -l
@@ -29,7 +19,7 @@ mkdir "$mnt" "$other"
 
 # ---- mounted twice -------------------------------------------------------------------------------------------
 
-mount_with rw
+mount_it rw
 echo first >"$mnt/file"
 "$loamfs" mount -o "log=$work/daemon.log" "$image" "$other" >"$work/out" 2>&1
 grep -q "shows the same" "$work/out" || fail "no word of it: $(cat "$work/out")"
@@ -46,11 +36,11 @@ grep -q "those of the mount on $other count: cache, dirsync" "$work/out" || fail
 if touch "$mnt/file" 2>/dev/null; then fail "written to through a mount that is ro"; fi
 findmnt -n -o OPTIONS "$mnt" | grep -q nosuid || fail "nosuid is lost"
 touch "$other/file"
-daemon=$("$loamfs" info --json "$other" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
+daemon=$(daemon "$other")
 kill "$daemon"
 until_it eval '! mountpoint -q "$mnt" && ! mountpoint -q "$other" && [ ! -e "/proc/$daemon" ]'
 expect 0 "$loamfs" check "$image"
-mount_with ro
+mount_it ro
 expect 32 "$loamfs" mount "$image" "$other"
 grep -q "read-only on $mnt" "$work/out" || fail "not said: $(cat "$work/out")"
 "$loamfs" unmount "$mnt"
@@ -58,15 +48,15 @@ ok "a volume is mounted twice, and each mount has flags of its own"
 
 # ---- norecovery ----------------------------------------------------------------------------------------------
 
-mount_with commit=600
+mount_it commit=600
 echo synced >"$mnt/synced"
 sync -f "$mnt"
-kill -9 "$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')"
+kill -9 "$(daemon)"
 until_it eval '! mountpoint -q "$mnt" && [ "$(loops)" = 0 ]'
 sum=$(sha256sum <"$image")
 expect 1 "$loamfs" mount -o norecovery "$image" "$mnt"
 grep -q 'needs `ro`' "$work/out" || fail "not said: $(cat "$work/out")"
-mount_with ro,norecovery
+mount_it ro,norecovery
 [ "$(cat "$mnt/synced")" = synced ] || fail "what was synced is not shown"
 "$loamfs" unmount "$mnt"
 [ "$sum" = "$(sha256sum <"$image")" ] || fail "norecovery wrote"
@@ -74,7 +64,7 @@ ok "norecovery goes with ro, and nothing is written"
 
 # ---- strictatime ---------------------------------------------------------------------------------------------
 
-mount_with strictatime
+mount_it strictatime
 head -c 300000 /dev/urandom >"$mnt/data"
 mkdir "$mnt/dir"
 touch "$mnt/dir/name"
@@ -104,10 +94,10 @@ os.close(os.open(path, os.O_WRONLY | os.O_TRUNC))
 assert os.fstat(file).st_size == 0
 END
 "$loamfs" unmount "$mnt"
-mount_with strictatime,sync,commit=600
+mount_it strictatime,sync,commit=600
 echo kept >"$mnt/kept"
-kill -9 "$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')"
-until_it mount_with rw
+kill -9 "$(daemon)"
+until_it mount_it rw
 [ "$(cat "$mnt/kept")" = kept ] || fail "with strictatime, sync keeps no write"
 ok "with strictatime each read counts, and files are as ever"
 

@@ -7,21 +7,10 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
-
-last_words() {
-    tally atime "$1"
-}
-
-# Mounts with these options.
-mount_with() {
-    "$loamfs" mount -o "log=$work/daemon.log,$1" "$image" "$mnt" >"$work/out"
-}
 
 mount_again() {
     "$loamfs" unmount "$mnt"
-    mount_with "$1"
+    mount_it "$1"
 }
 
 atime() {
@@ -59,7 +48,7 @@ os.copy_file_range(os.open(sys.argv[1], os.O_RDONLY), os.open(sys.argv[2], os.O_
 mkdir "$mnt"
 "$loamfs" mkfs --size 256M "$image" >"$work/out"
 
-mount_with rw
+mount_it rw
 shown relatime
 mkdir "$mnt/dir"
 echo content >"$mnt/dir/below"
@@ -100,10 +89,10 @@ read_file >"$work/out"
 kept=$(atime file)
 sync "$mnt"
 sync -f "$mnt"
-pid=$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
+pid=$(daemon)
 kill -9 "$pid"
 while mountpoint -q "$mnt"; do sleep 0.1; done
-mount_with nodiratime,strictatime
+mount_it nodiratime,strictatime
 [ "$kept" = "$(atime file)" ] || fail "not kept over a crash"
 shown nodiratime
 moves file read_file || fail "nodiratime: a file"

@@ -7,26 +7,7 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 mkdir "$mnt"
-
-last_words() {
-    tally brim "$1"
-}
-
-mount_it() {
-    "$loamfs" mount -o "log=$work/daemon.log" "$image" "$mnt" >"$work/out" 2>&1
-}
-
-# Kills the daemon and mounts again.
-crash() {
-    local daemon
-    daemon=$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
-    kill -9 "$daemon"
-    while [ -e "/proc/$daemon" ]; do sleep 0.05; done
-    until_it mount_it
-}
 
 # Files of 1,000 bytes until nothing fits; says how many.
 fill() {

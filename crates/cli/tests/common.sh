@@ -1,7 +1,9 @@
 # What the scripts that mount share; read by them, not run.
 
-# A directory of this run's own.
+# A directory of this run's own, and where its volume and its mount are, unless it has others.
 work=$(mktemp -d)
+image=$work/volume.img
+mnt=$work/mnt
 
 # Takes away what this run made: mounts below its own directory, and loop devices of its own images.
 clean_up() {
@@ -17,7 +19,12 @@ clean_up() {
     rm -rf "$work"
 }
 
-# However the script ends: its function `last_words` gets the exit code, then everything goes.
+# What a script has to do and to say at its end, with its exit code; some have more.
+last_words() {
+    tally "$(basename "$0" .sh)" "$1"
+}
+
+# However the script ends: `last_words` gets the exit code, then everything goes.
 leave() {
     local status=$?
     set +e
@@ -61,6 +68,29 @@ until_it() {
     done
     fail "never: $*"
 }
+
+# ---- the mount -------------------------------------------------------------------------------------------------
+
+# Mounts the volume, with these options if any.
+mount_it() {
+    "$loamfs" mount -o "log=$work/daemon.log${1:+,$1}" "$image" "$mnt" >"$work/out"
+}
+
+# The process that serves a mount, this run's unless another is given.
+daemon() {
+    "$loamfs" info --json "${1:-$mnt}" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p'
+}
+
+# Kills it and mounts again, with these options if any.
+crash() {
+    local pid
+    pid=$(daemon)
+    kill -9 "$pid"
+    while [ -e "/proc/$pid" ]; do sleep 0.05; done
+    until_it mount_it "${1-}"
+}
+
+# ---- the end ---------------------------------------------------------------------------------------------------
 
 # The last line, by which a script may be judged: its name, and its exit code; behind what the daemons have to say.
 tally() {

@@ -9,8 +9,6 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 log=$work/log/daemon.log
 # One that other users may run.
 python=$(python3 -c 'import sys; print(sys.executable)')

@@ -10,9 +10,7 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
 own=$work/own
-mnt=$work/mnt
 attacker=
 
 last_words() {
@@ -166,7 +164,7 @@ grep -qF 'got/\x1b[31m exists already' "$work/out" || fail "not told, or not esc
 ! grep -q $'\e' "$work/out" || fail "a name moves the cursor"
 ok "what cannot be copied is told and counted, and the rest copied"
 
-"$loamfs" mount -o "log=$work/daemon.log" "$image" "$mnt" >"$work/out"
+mount_it
 python3 -c "
 import os, sys
 os.setxattr(sys.argv[1], 'user.large', b'x' * 60000)

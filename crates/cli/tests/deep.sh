@@ -9,16 +9,10 @@ set -euo pipefail
 loamfs=$(realpath "$1")
 levels=${2:-10000}
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
-
-last_words() {
-    tally deep "$1"
-}
 
 mkdir "$mnt"
 "$loamfs" mkfs --size 512M "$image" >"$work/out"
-"$loamfs" mount -o "log=$work/daemon.log,cache=16M" "$image" "$mnt" >"$work/out"
+mount_it cache=16M
 python3 - "$loamfs" "$mnt" "$levels" <<'END'
 import os, subprocess, sys, time
 loamfs, mnt, levels = sys.argv[1], sys.argv[2], int(sys.argv[3])

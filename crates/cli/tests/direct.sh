@@ -9,16 +9,10 @@ loamfs=$(realpath "$1")
 times=${2:-3}
 here=$(dirname "$(realpath "$0")")
 . "$here/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
-
-last_words() {
-    tally direct "$1"
-}
 
 mkdir "$mnt"
 "$loamfs" mkfs --size 256M "$image" >"$work/out"
-"$loamfs" mount -o "log=$work/daemon.log" "$image" "$mnt" >"$work/out"
+mount_it
 for time in $(seq "$times"); do
     for size in 65536 655360; do
         expect 0 python3 "$here/direct.py" "$mnt/file" $size 60

@@ -10,8 +10,6 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 listener=
 
 last_words() {
@@ -117,7 +115,7 @@ ok "without a log there is a file; a listener that comes again hears the next me
 
 rm "$work/reads"
 fill_the_log
-pid=$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
+pid=$(daemon)
 kill -TERM "$pid"
 is_gone() { ! kill -0 "$pid" 2>/dev/null; }
 until_it is_gone

@@ -8,12 +8,6 @@ set -euo pipefail
 loamfs=$(realpath "$1")
 tree=$(realpath "$2")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
-
-last_words() {
-    tally mount "$1"
-}
 
 mount_it() {
     "$loamfs" mount -o "log=$work/daemon.log" "$@" "$image" "$mnt"
@@ -25,11 +19,6 @@ unmount_it() {
 
 check_clean() {
     expect 0 "$loamfs" check "$image"
-}
-
-# The daemon that serves the mount.
-daemon() {
-    "$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p'
 }
 
 available() {

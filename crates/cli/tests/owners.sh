@@ -8,16 +8,6 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
-
-last_words() {
-    tally owners "$1"
-}
-
-mount_it() {
-    "$loamfs" mount -o "log=$work/daemon.log" "$image" "$mnt" >"$work/out"
-}
 
 mount_again() {
     "$loamfs" unmount "$mnt"

@@ -9,19 +9,9 @@ loamfs=$(realpath "$1")
 tests=$(realpath "$(dirname "$0")")
 golden=$tests/../../testing/golden
 . "$tests/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 user=65534
 mkdir "$mnt"
 chmod 755 "$work" "$mnt"
-
-last_words() {
-    tally places "$1"
-}
-
-mount_it() {
-    "$loamfs" mount -o "log=$work/daemon.log" "$image" "$mnt" >"$work/out"
-}
 
 # The 4 KiB at a byte of a file.
 page() {

@@ -12,8 +12,6 @@ shift
 scripts=$(realpath "$(dirname "$0")/programs")
 repository=$(realpath "$scripts/../../../..")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 last_words() { :; }
 
 mount_it() {
@@ -32,7 +30,7 @@ unmount_it() {
 
 # The daemon dies, a command ends whoever still holds files of the dead mount, and the volume is mounted again.
 crash() {
-    kill -9 "$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')"
+    kill -9 "$(daemon)"
     "$@"
     mount_it
 }

@@ -7,25 +7,6 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
-
-last_words() {
-    tally promise "$1"
-}
-
-mount_with() {
-    "$loamfs" mount -o "log=$work/daemon.log,commit=600,$1" "$image" "$mnt" >"$work/out"
-}
-
-# Kills the daemon and mounts again.
-crash() {
-    local daemon
-    daemon=$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
-    kill -9 "$daemon"
-    while [ -e "/proc/$daemon" ]; do sleep 0.05; done
-    until_it mount_with "$1"
-}
 
 there() {
     [ -e "$mnt/$1" ] || fail "$1 is gone"
@@ -67,16 +48,16 @@ names_are_changed() {
 mkdir "$mnt"
 "$loamfs" mkfs --size 256M "$image" >"$work/out"
 for option in dirsync sync; do
-    mount_with "$option"
+    mount_it "commit=600,$option"
     change_names "$option"
-    crash "$option"
+    crash "commit=600,$option"
     names_are_changed "$option"
     "$loamfs" unmount "$mnt"
     expect 0 "$loamfs" check "$image"
 done
 ok "with dirsync and sync, names that were changed are changed after kill -9"
 
-mount_with sync
+mount_it "commit=600,sync"
 echo old >"$mnt/file"
 echo longer >"$mnt/cut"
 head -c 1000000 /dev/zero >"$mnt/large"
@@ -90,7 +71,7 @@ chown 12:34 "$mnt/file"
 touch -d 2001-02-03 "$mnt/cut"
 python3 -c "import os, sys; os.setxattr(sys.argv[1], 'user.name', b'value')" "$mnt/file"
 fallocate -l 100000 "$mnt/allocated"
-crash sync
+crash "commit=600,sync"
 [ "$(cat "$mnt/file")" = new ] || fail "a write is lost"
 [ "$(cat "$mnt/cut")" = lo ] || fail "a truncate is lost"
 cmp "$work/data" "$mnt/large"
@@ -106,14 +87,14 @@ mkdir "$mnt/unsynced"
 mkdir "$mnt/synced"
 "$loamfs" mount -o remount,sync "$image" "$mnt"
 echo content >"$mnt/content"
-crash rw
+crash "commit=600,rw"
 there synced
 [ "$(cat "$mnt/content")" = content ] || fail "a remount to sync does nothing"
 "$loamfs" unmount "$mnt"
 ok "a remount changes what is promised"
 
 # 32 at a time: they share segments.
-mount_with dirsync
+mount_it "commit=600,dirsync"
 segment() {
     "$loamfs" info --json "$mnt" | sed -n 's/.*"last_segment": \([0-9]*\).*/\1/p' | head -1
 }
@@ -129,7 +110,7 @@ threads = [threading.Thread(target=make, args=[number]) for number in range(32)]
 [thread.join() for thread in threads]
 END
 [ $(($(segment) - before)) -lt $((32 * 21)) ] || fail "a segment for each change"
-crash rw
+crash "commit=600,rw"
 [ "$(find "$mnt"/t* -type d | wc -l)" = $((32 * 21)) ] || fail "directories are gone"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"

@@ -8,16 +8,6 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
-
-last_words() {
-    tally rot "$1"
-}
-
-mount_it() {
-    "$loamfs" mount -o "log=$work/daemon.log${1:+,$1}" "$image" "$mnt" >"$work/out"
-}
 
 # Files that are durable one by one.
 write_files() {
@@ -33,8 +23,8 @@ END
 }
 
 # The daemon dies, with all that nobody synced.
-crash() {
-    kill -9 "$("$loamfs" info --json "$mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')"
+die() {
+    kill -9 "$(daemon)"
     until_it sh -c "! mountpoint -q $mnt"
 }
 
@@ -50,7 +40,7 @@ mkdir "$mnt"
 "$loamfs" mkfs --size 64M "$image" >"$work/out"
 mount_it
 write_files a b c d e f g h
-crash
+die
 cp "$image" "$work/sound.img"
 # The first sector of a summary; whether there was room for a second copy depends on what the segment holds.
 healed=""
@@ -98,7 +88,7 @@ ok "other commands refuse to write, too"
 
 mount_it accept-loss
 write_files afterwards
-crash
+die
 mount_it
 [ -s "$mnt/afterwards" ] && [ -s "$mnt/a" ] || fail "what was written after the loss is gone"
 "$loamfs" unmount "$mnt"

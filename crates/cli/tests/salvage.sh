@@ -6,12 +6,7 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
 tree=$work/tree
-
-last_words() {
-    tally salvage "$1"
-}
 
 # Zeros in place of so many units of 4 KiB, from a byte of the image on.
 zero() {

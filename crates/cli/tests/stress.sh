@@ -24,8 +24,6 @@ count SECONDS "$seconds" 100000000
 count PROCESSES "$processes" 4096
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 # The caches, the buffers of segments in flight and what the daemon needs for itself: docs/DESIGN.md, section 7.
 cache_mib=128
 memory_max_mib=$((cache_mib + 192))

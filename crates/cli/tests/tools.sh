@@ -10,8 +10,6 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-image=$work/volume.img
-mnt=$work/mnt
 links=()
 directories=()
 # Processes that keep files of a mount.

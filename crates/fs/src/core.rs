@@ -215,6 +215,15 @@ impl Core {
         self.free(extent);
     }
 
+    /// Frees homes that a file no longer has.
+    pub fn free_homes(&mut self, ino: Ino, homes: Vec<Extent>) -> Result<(), Stop> {
+        let freed: u64 = homes.iter().map(|home| home.frags).sum();
+        let inode = &mut self.inodes.prepared(ino)?.inode;
+        inode.frags = inode.frags.saturating_sub(freed);
+        homes.into_iter().for_each(|home| self.free_home(home));
+        Ok(())
+    }
+
     /// Whether anything waits for a segment.
     pub fn is_dirty(&self) -> bool {
         !self.blocks.frees.is_empty()

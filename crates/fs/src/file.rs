@@ -595,11 +595,7 @@ impl Core {
                     homed.unimage(first * geometry.block_units(), u64::MAX);
                     homed.recount(geometry.block_units());
                 });
-                let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
-                node.inode.frags = node.inode.frags.saturating_sub(freed);
-                for home in change.freed {
-                    core.free_home(home);
-                }
+                core.free_homes(ino, change.freed)?;
                 core.touch(ino)?;
                 Ok(false)
             });

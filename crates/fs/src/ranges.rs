@@ -214,11 +214,7 @@ impl Core {
             let node = core.inodes.prepared(ino)?;
             extents::apply(&mut node.inode, &mut core.blocks, &change)?;
             extents::apply_crcs(&mut node.inode, &mut core.blocks, &crcs)?;
-            let freed: u64 = change.freed.iter().map(|home| home.frags).sum();
-            node.inode.frags = node.inode.frags.saturating_sub(freed);
-            for home in change.freed {
-                core.free_home(home);
-            }
+            core.free_homes(ino, change.freed)?;
             core.changed_content(ino)?;
             Ok(stop)
         })

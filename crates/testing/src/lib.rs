@@ -38,6 +38,7 @@ pub mod problem;
 pub mod rng;
 pub mod rot;
 pub mod runner;
+pub mod seeds;
 pub mod shrink;
 pub mod subject;
 pub mod tree;

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use loamfs_check::{Options, Severity};
+use loamfs_check::{Options, Plan, Severity};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Attr, DirEntry, Error, MkfsOptions, NewInode, OpenOptions, RenameFlags, SetAttr, StatFs,
-    Volume, Wait, XattrMode,
+    Attr, DirEntry, Error, MkfsOptions, NewInode, OpenOptions, RenameFlags, Repairs, SetAttr,
+    StatFs, Volume, Wait, XattrMode,
 };
 
 use crate::geometry::Geometry;
@@ -88,6 +88,18 @@ pub fn check_device(device: &dyn Device) -> Vec<String> {
         .iter()
         .map(|what| format!("not checked: {what}"));
     serious.map(ToString::to_string).chain(unchecked).collect()
+}
+
+/// What a check has planned, as the file system carries it out.
+pub fn repairs(plan: &Plan) -> Repairs {
+    Repairs {
+        set: plan.set.clone(),
+        clear: plan.clear.clone(),
+        links: plan.links.clone(),
+        unnamed: plan.unnamed.clone(),
+        homes: plan.homes.clone(),
+        next_inode_block: plan.next_inode_block,
+    }
 }
 
 /// An open volume and the clock that it goes by.

@@ -8,10 +8,9 @@ use loamfs_check::{Options as CheckOptions, Report, check};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::group::Role;
 use loamfs_format::{BlockKind, GroupNo, Ino};
-use loamfs_fs::{
-    Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Repairs, Volume, Wait, mkfs,
-};
+use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
 use loamfs_testing::hostile::anatomy::{Anatomy, Part};
+use loamfs_testing::loam::repairs;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 const UNIT: usize = 4096;
@@ -86,10 +85,7 @@ impl Sample {
     /// Where the nodes of some kind and level stand.
     fn nodes(&self, kind: BlockKind, level: u8) -> Vec<u64> {
         let anatomy = Anatomy::read(self.device.image()).unwrap();
-        let is =
-            |part: &Part| matches!(part, Part::Metadata(i) if i.kind == kind && i.level == level);
-        let found = anatomy.sites.iter().filter(|site| is(&site.part));
-        let found: Vec<u64> = found.map(|site| site.offset).collect();
+        let found = anatomy.nodes(kind, level);
         assert!(!found.is_empty(), "no {kind:?} at level {level}");
         found
     }
@@ -295,15 +291,7 @@ fn repaired(device: &Arc<MemoryDevice>) -> Report {
             ..OpenOptions::default()
         };
         let volume = Volume::open(device.clone(), &options, Env::fixed(5)).unwrap();
-        let repairs = Repairs {
-            set: plan.set,
-            clear: plan.clear,
-            links: plan.links,
-            unnamed: plan.unnamed,
-            homes: plan.homes,
-            next_inode_block: plan.next_inode_block,
-        };
-        volume.repair(&repairs).unwrap();
+        volume.repair(&repairs(&plan)).unwrap();
         volume.close().unwrap();
     }
     panic!("no end of repairs");

@@ -15,6 +15,7 @@ use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, Pointer, Ssn, Token};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Repairs, Volume, mkfs};
+use loamfs_testing::loam::repairs;
 use std::sync::Arc;
 
 const FRAG: u64 = 1024;
@@ -244,15 +245,7 @@ impl Sample {
             ..OpenOptions::default()
         };
         let volume = Volume::open(self.device.clone(), &options, Env::fixed(3)).unwrap();
-        let repairs = Repairs {
-            set: plan.set,
-            clear: plan.clear,
-            links: plan.links,
-            unnamed: plan.unnamed,
-            homes: plan.homes,
-            next_inode_block: plan.next_inode_block,
-        };
-        volume.repair(&repairs).unwrap();
+        volume.repair(&repairs(&plan)).unwrap();
         volume.close().unwrap();
         let report = self.report();
         assert!(

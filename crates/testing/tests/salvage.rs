@@ -12,7 +12,7 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::inode::{Inode, ROOT_INO};
 use loamfs_format::{BlockKind, Ino};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, Volume, XattrMode, mkfs};
-use loamfs_testing::hostile::anatomy::{Anatomy, Part};
+use loamfs_testing::hostile::anatomy::Anatomy;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 const DIR: NewInode = NewInode::of_mode(0o755);
@@ -116,10 +116,7 @@ impl Sample {
     /// Where the nodes of some kind and level stand.
     fn nodes(&self, kind: BlockKind, level: u8) -> Vec<u64> {
         let anatomy = Anatomy::read(self.device.image()).unwrap();
-        let is =
-            |part: &Part| matches!(part, Part::Metadata(i) if i.kind == kind && i.level == level);
-        let found = anatomy.sites.iter().filter(|site| is(&site.part));
-        let found: Vec<u64> = found.map(|site| site.offset).collect();
+        let found = anatomy.nodes(kind, level);
         assert!(!found.is_empty(), "no {kind:?} at level {level}");
         found
     }

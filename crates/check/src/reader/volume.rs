@@ -200,6 +200,17 @@ impl<'d> Volume<'d> {
         Ifile::ifile(self, from.0)
     }
 
+    /// The same of all blocks, as far as they can be read, so many at a time.
+    pub fn ifile_batches(
+        &self,
+        size: usize,
+    ) -> impl Iterator<Item = Vec<(InodeBlockNo, IfileEntry)>> {
+        let entries = self.ifile(InodeBlockNo(0)).flatten();
+        let mut entries = entries.map(|(block, entry)| (InodeBlockNo(block), entry));
+        let batches = std::iter::repeat_with(move || entries.by_ref().take(size).collect());
+        batches.take_while(|batch: &Vec<_>| !batch.is_empty())
+    }
+
     /// The lazy map's entries from a home on.
     pub fn lazy(&self, from: FragAddr) -> Lazy<'_> {
         Lazy::lazy(self, from.0)

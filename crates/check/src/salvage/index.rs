@@ -110,15 +110,7 @@ impl Index {
             },
             bad: Vec::new(),
         };
-        let mut entries = volume.ifile(InodeBlockNo(0)).flatten();
-        loop {
-            let batch = entries.by_ref().take(BATCH);
-            let batch: Vec<_> = batch
-                .map(|(block, entry)| (InodeBlockNo(block), entry))
-                .collect();
-            if batch.is_empty() {
-                return missing;
-            }
+        for batch in volume.ifile_batches(BATCH) {
             let of: BTreeMap<_, _> = batch.iter().copied().collect();
             for (block, read) in volume.inode_blocks(&batch) {
                 let Some(entry) = of.get(&block).copied() else {
@@ -130,6 +122,7 @@ impl Index {
                 }
             }
         }
+        missing
     }
 
     /// Looks for what is missing among what was seen.

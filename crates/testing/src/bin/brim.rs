@@ -1,12 +1,12 @@
 //! Fills volumes to the brim and empties them, for as long as it is told to.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loamfs_testing::args::Args;
 use loamfs_testing::brim::{Case, run};
 use loamfs_testing::problem::guarded;
-use loamfs_testing::watchdog::Watchdog;
+use loamfs_testing::seeds::Seeds;
 
 const USAGE: &str = "brim [--seed N] [--seeds K] [--seconds T] [--mib M] [--keep-going]
 
@@ -48,39 +48,29 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let start = Instant::now();
-    let watchdog = Watchdog::start(CASE_MAX);
-    let (mut runs, mut failed, mut removed, mut crashes) = (0, 0, 0, 0);
-    for seed in settings.seed..settings.seed.saturating_add(settings.seeds) {
-        if start.elapsed().as_secs() >= settings.seconds {
-            break;
-        }
-        let case = Case::of(seed, settings.mib << 20);
-        watchdog.enter(Some(case.to_string()));
-        let began = Instant::now();
-        runs += 1;
-        match guarded(|| run(&case)) {
-            Ok(figures) => {
-                removed += figures.removed;
-                crashes += figures.crashes;
-                println!(
-                    "{case}: {} made, {} removed, {} crashes, {:.1} s",
-                    figures.made,
-                    figures.removed,
-                    figures.crashes,
-                    began.elapsed().as_secs_f32()
-                );
-            }
-            Err(problem) => {
-                failed += 1;
-                println!("FAILED {case}: {problem}");
-                if !settings.keep_going {
-                    break;
-                }
-            }
-        }
-    }
-    let seconds = start.elapsed().as_secs_f32();
-    println!("{runs} runs, {failed} failed: {removed} removals, {crashes} crashes, {seconds:.0} s");
-    ExitCode::from(u8::from(failed > 0))
+    let seeds = Seeds {
+        first: settings.seed,
+        count: settings.seeds,
+        seconds: settings.seconds,
+        keep_going: settings.keep_going,
+        case_max: CASE_MAX,
+    };
+    let (mut removed, mut crashes) = (0, 0);
+    let ran = seeds.run(
+        |seed| Case::of(seed, settings.mib << 20),
+        |case| {
+            let figures = guarded(|| run(case)).map_err(|problem| format!("{case}: {problem}"))?;
+            removed += figures.removed;
+            crashes += figures.crashes;
+            Ok(format!(
+                "{} made, {} removed, {} crashes",
+                figures.made, figures.removed, figures.crashes
+            ))
+        },
+    );
+    println!(
+        "{} runs, {} failed: {removed} removals, {crashes} crashes, {:.0} s",
+        ran.cases, ran.failed, ran.seconds
+    );
+    ExitCode::from(u8::from(ran.failed > 0))
 }

@@ -1,14 +1,14 @@
 //! Runs the model test for as long as it is told to.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loamfs_testing::args::Args;
 use loamfs_testing::campaign::{self, Case};
 use loamfs_testing::generate::profile::Profile;
 use loamfs_testing::loam::Loam;
+use loamfs_testing::seeds::Seeds;
 use loamfs_testing::shrink::Limit;
-use loamfs_testing::watchdog::Watchdog;
 
 const USAGE: &str = "model [--seed N] [--seeds K] [--ops M] [--seconds T] [--profile NAME]
       [--shrink SECONDS] [--keep-going] [--no-check]
@@ -66,40 +66,31 @@ fn main() -> ExitCode {
     let system = Loam {
         check: settings.check,
     };
-    let start = Instant::now();
-    let watchdog = Watchdog::start(CASE_MAX + settings.shrink);
-    let (mut ops, mut no_space, mut runs, mut failed) = (0, 0, 0, 0);
-    for seed in settings.seed..settings.seed + settings.seeds {
-        if start.elapsed().as_secs() >= settings.seconds {
-            break;
-        }
-        let case = Case::of(seed, settings.profile);
-        watchdog.enter(Some(case.to_string()));
-        let began = Instant::now();
-        runs += 1;
-        match campaign::run(&system, &case, settings.ops, Limit::Time(settings.shrink)) {
-            Ok(figures) => {
-                ops += figures.ops;
-                no_space += figures.no_space;
-                println!(
-                    "{case}: {} operations, {} without space, {:.1} s",
-                    figures.ops,
-                    figures.no_space,
-                    began.elapsed().as_secs_f32()
-                );
-            }
-            Err(report) => {
-                failed += 1;
-                println!("FAILED {report}");
-                if !settings.keep_going {
-                    break;
-                }
-            }
-        }
-    }
-    let seconds = start.elapsed().as_secs_f32();
-    println!(
-        "{runs} runs, {failed} failed: {ops} operations, {no_space} without space, {seconds:.0} s"
+    let seeds = Seeds {
+        first: settings.seed,
+        count: settings.seeds,
+        seconds: settings.seconds,
+        keep_going: settings.keep_going,
+        case_max: CASE_MAX + settings.shrink,
+    };
+    let (mut ops, mut no_space) = (0, 0);
+    let ran = seeds.run(
+        |seed| Case::of(seed, settings.profile),
+        |case| {
+            let limit = Limit::Time(settings.shrink);
+            let figures = campaign::run(&system, case, settings.ops, limit)
+                .map_err(|report| report.to_string())?;
+            ops += figures.ops;
+            no_space += figures.no_space;
+            Ok(format!(
+                "{} operations, {} without space",
+                figures.ops, figures.no_space
+            ))
+        },
     );
-    ExitCode::from(u8::from(failed > 0))
+    println!(
+        "{} runs, {} failed: {ops} operations, {no_space} without space, {:.0} s",
+        ran.cases, ran.failed, ran.seconds
+    );
+    ExitCode::from(u8::from(ran.failed > 0))
 }

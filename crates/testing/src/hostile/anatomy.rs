@@ -82,6 +82,14 @@ pub struct Anatomy {
 }
 
 impl Anatomy {
+    /// Where the nodes of some kind and level stand, in bytes.
+    pub fn nodes(&self, kind: BlockKind, level: u8) -> Vec<u64> {
+        let is =
+            |part: &Part| matches!(part, Part::Metadata(i) if i.kind == kind && i.level == level);
+        let found = self.sites.iter().filter(|site| is(&site.part));
+        found.map(|site| site.offset).collect()
+    }
+
     /// Takes a sound volume apart.
     pub fn read(image: Image) -> Made<Self> {
         let device = MemoryDevice::from_image(image.clone());

@@ -9,12 +9,11 @@ use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::inode::{ROOT_INO, mode};
 use loamfs_format::superblock::SuperblockError;
 use loamfs_format::{Extent, FragAddr, Ino, InodeBlockNo, ifile};
-use loamfs_fs::{
-    Env, Error, NewInode, OpenOptions, RenameFlags, Repairs, SetAttr, Volume, XattrMode,
-};
+use loamfs_fs::{Env, Error, NewInode, OpenOptions, RenameFlags, SetAttr, Volume, XattrMode};
 
 use super::mutate::Mutant;
 use super::stretched::Stretched;
+use crate::loam::repairs;
 
 /// Names and inodes looked at: more than any sound volume here has.
 const LOOKS_MAX: usize = 2_000;
@@ -296,14 +295,7 @@ fn repaired(device: &Arc<dyn Device>, plan: &Plan) {
     let Some(volume) = open(device, false) else {
         return;
     };
-    let _ = volume.repair(&Repairs {
-        set: plan.set.clone(),
-        clear: plan.clear.clone(),
-        links: plan.links.clone(),
-        unnamed: plan.unnamed.clone(),
-        homes: plan.homes.clone(),
-        next_inode_block: plan.next_inode_block,
-    });
+    let _ = volume.repair(&repairs(plan));
     close(&volume);
     checked(device.as_ref());
 }
