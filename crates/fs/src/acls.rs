@@ -19,50 +19,6 @@ impl Core {
         Ok(Acl::decode(&value).map_err(|_| Corrupt::Xattr { ino })?)
     }
 
-    /// Sets an access list; an empty one takes it away. The mode follows, and keeps what it can say by itself.
-    /// `clear_sgid` takes set-group-id away along with it.
-    pub fn set_acl(
-        &mut self,
-        ino: Ino,
-        kind: AclKind,
-        value: &[u8],
-        clear_sgid: bool,
-    ) -> Result<(), Stop> {
-        permission::may_change(self.flags(ino)?)?;
-        let mode = self.node(ino)?.inode.mode;
-        let acl = Acl::decode(value)?;
-        if acl.is_some() {
-            permission::may_have(kind, mode)?;
-        }
-        let (mode, acl) = match (kind, acl) {
-            (AclKind::Access, Some(acl)) => permission::set_access(mode, acl, clear_sgid),
-            (_, acl) => (mode, acl),
-        };
-        let (put, take) = match acl {
-            Some(acl) => {
-                let put = self.prepare_put(ino, kind.name(), acl.encode(), XattrMode::Any)?;
-                self.admit(put.cost(), 0)?;
-                (Some(put), None)
-            }
-            None => {
-                let take = self.prepare_take(ino, kind.name())?;
-                self.prepare_dirty(ino)?;
-                self.admit_removal()?;
-                (None, take)
-            }
-        };
-        self.apply(|core| {
-            if let Some(put) = put {
-                core.put_xattr(ino, put)?;
-            }
-            if let Some(take) = take {
-                core.take_xattr(ino, &take)?;
-            }
-            core.inodes.prepared(ino)?.inode.mode = mode;
-            core.changed_xattrs(ino)
-        })
-    }
-
     /// The access list as it is after a chmod to these bits, ready to be set; none if there is none.
     pub fn prepare_chmod(&mut self, ino: Ino, bits: u32) -> Result<Option<Put>, Stop> {
         let Some(acl) = self.acl(ino, AclKind::Access)? else {

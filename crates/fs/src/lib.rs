@@ -28,6 +28,7 @@ mod map;
 mod maps;
 mod mkfs;
 mod namespace;
+mod operations;
 mod ownership;
 mod pending;
 mod permission;

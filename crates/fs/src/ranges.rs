@@ -11,12 +11,15 @@ use crate::extents;
 use crate::file::SIZE_MAX;
 use crate::flags::flags_of;
 use crate::inodes::Node;
+use crate::operations::resize::Resize;
+use crate::operations::write::Write;
 use crate::permission;
-use crate::writeback::{Homed, UNIT};
+use crate::writeback::{Homed, UNIT, UnitBytes};
 use loamfs_format::Ino;
 use loamfs_format::inode::FileExtent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Extents that one step looks at or frees.
 const STEP_EXTENTS: usize = 256;
@@ -78,7 +81,11 @@ impl Core {
             return self.note_change(ino).map(|()| true);
         }
         let zeros = vec![0; (end - range.start) as usize];
-        self.write(ino, range.start, &zeros)?;
+        self.perform(&Write {
+            ino,
+            offset: range.start,
+            data: &zeros,
+        })?;
         Ok(true)
     }
 
@@ -161,6 +168,8 @@ impl Core {
         let block = u64::from(self.geometry.block_size);
         self.admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
         let size = self.file(ino)?.inode.size;
+        let units = units.into_iter().map(|(unit, bytes)| (unit, bytes.into()));
+        let units = units.collect();
         self.apply(|core| {
             core.put_units(ino, units, size)?;
             core.changed_content(ino)
@@ -269,16 +278,16 @@ impl Core {
         self.admit(NODES_COST + self.small_max(), data)?;
         // Growing is a change of its own, which comes first.
         if reach > size {
-            self.resize(ino, reach)?;
+            self.perform(&Resize { ino, size: reach })?;
         }
         self.apply(|core| {
-            let mut units = BTreeMap::new();
+            let (mut units, zeros) = (BTreeMap::new(), UnitBytes::from([0; UNIT as usize]));
             let node = core.inodes.prepared(ino)?;
             if node.is_large() {
                 for unit in (first..stop).map(|block| block * per_block) {
                     let homed = homes.iter().any(|(home, _)| *home == unit);
                     if !homed && node.homed().first_in(unit..unit + per_block).is_none() {
-                        units.insert(unit, vec![0; UNIT as usize]);
+                        units.insert(unit, Arc::clone(&zeros));
                     }
                 }
             }

@@ -7,7 +7,7 @@
 use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
 use crate::error::Error;
-use crate::namespace::NAMES_COST;
+use crate::operations::NAMES_COST;
 use crate::types::NewInode;
 use crate::volume::{Volume, Wait};
 use loamfs_format::group::Role;

@@ -6,7 +6,7 @@
 use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
-use crate::permission::{self, AclKind};
+use crate::permission::AclKind;
 use crate::tree::{Aggregate, Tree};
 use crate::types::XattrMode;
 use loamfs_format::dirent::{DISCRIMINATORS, INLINE_OVERHEAD, InlineMap, NAME_MAX, hash_key};
@@ -20,9 +20,6 @@ use std::ops::ControlFlow;
 const NAMES_MAX: usize = 65_536;
 /// Bytes of the tail that attributes may take: whatever the body becomes, the root of a tree still fits beside them.
 const INLINE_MAX: usize = TAIL - TreeRoot::SIZE;
-/// Leaves that one step of a removal frees.
-const CLEAR_LEAVES: usize = 16;
-
 /// An attribute that is about to be set.
 pub(crate) struct Put {
     key: u64,
@@ -156,23 +153,6 @@ impl Core {
         Ok(names)
     }
 
-    /// Sets an attribute. Access lists are [`Core::set_acl`]'s.
-    pub fn setxattr(
-        &mut self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        how: XattrMode,
-    ) -> Result<(), Stop> {
-        permission::may_change(self.flags(ino)?)?;
-        let put = self.prepare_put(ino, name, value.to_vec(), how)?;
-        self.admit(put.cost(), 0)?;
-        self.apply(|core| {
-            core.put_xattr(ino, put)?;
-            core.changed_xattrs(ino)
-        })
-    }
-
     /// Finds a place for an attribute, and reads what putting it there needs.
     pub fn prepare_put(
         &mut self,
@@ -298,7 +278,7 @@ impl Core {
     }
 
     /// Frees what an attribute's value takes in the log, or what of it waits in memory.
-    fn drop_value(&mut self, ino: Ino, key: u64, xattr: &Xattr) {
+    pub fn drop_value(&mut self, ino: Ino, key: u64, xattr: &Xattr) {
         if let Value::Log(pieces) = &xattr.value {
             pieces.iter().for_each(|piece| self.free_block(piece));
         }
@@ -308,17 +288,6 @@ impl Core {
             .get_mut(&ino)
             .and_then(|node| node.values.remove(&key));
         self.pending.drop_content(waiting.as_deref());
-    }
-
-    /// Removes an attribute.
-    pub fn removexattr(&mut self, ino: Ino, name: &[u8]) -> Result<(), Stop> {
-        permission::may_change(self.flags(ino)?)?;
-        let take = self.prepare_take(ino, name)?.ok_or(Error::NoAttribute)?;
-        self.admit_removal()?;
-        self.apply(|core| {
-            core.take_xattr(ino, &take)?;
-            core.changed_xattrs(ino)
-        })
     }
 
     /// Finds an attribute, and reads what taking it out needs.
@@ -354,32 +323,5 @@ impl Core {
             node.inode.xattrs = root;
         }
         Ok(())
-    }
-
-    /// Removes the attributes of an orphan in bounded steps; returns whether none is left.
-    pub fn clear_xattrs(&mut self, ino: Ino) -> Result<bool, Stop> {
-        self.prepare_dirty(ino)?;
-        let node = self.inodes.prepared(ino)?;
-        let (mut root, tree) = (node.inode.xattrs, tree(&node.inode));
-        if root.is_empty() {
-            return Ok(true);
-        }
-        tree.prepare_trim(&root, &mut self.blocks, 0, CLEAR_LEAVES)?;
-        self.admit_removal()?;
-        self.apply(|core| {
-            let mut gone = Vec::new();
-            let note = |key, value: &[u8]| {
-                gone.extend(Xattr::decode(value).map(|xattr| (key, xattr)));
-            };
-            tree.trim_step(&mut root, &mut core.blocks, 0, CLEAR_LEAVES, note)?;
-            let node = core.inodes.prepared(ino)?;
-            node.inode.xattrs = root;
-            node.names = None;
-            for (key, xattr) in gone {
-                core.drop_value(ino, key, &xattr);
-            }
-            core.touch(ino)?;
-            Ok(root == TreeRoot::EMPTY)
-        })
     }
 }

@@ -5,6 +5,8 @@ use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
+use crate::operations::drain::Drain;
+use crate::operations::evict::Evict;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
 
@@ -147,8 +149,8 @@ impl Volume {
     /// Removes an orphan that nobody holds, or ends a pending truncate.
     fn finish(&self, ino: Ino) -> Result<(), Error> {
         // Removals run on a full volume too; a commit in between makes room in memory.
-        while !self.run_removal(|core| core.evict(ino))? {}
-        while !self.run_removal(|core| core.drain(ino))? {}
+        while !self.run_removal(|core| core.perform(&Evict { ino }))? {}
+        while !self.run_removal(|core| core.perform(&Drain { ino }))? {}
         Ok(())
     }
 

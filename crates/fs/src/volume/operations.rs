@@ -3,7 +3,16 @@
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use crate::error::Error;
-use crate::namespace::Climb;
+use crate::operations::acl::SetAcl;
+use crate::operations::attributes::{DropPrivileges, SetAttributes};
+use crate::operations::flags::SetFlags;
+use crate::operations::link::Link;
+use crate::operations::make::{Make, MakeUnnamed};
+use crate::operations::rename::{Climb, Rename};
+use crate::operations::unlink::{Rmdir, Unlink};
+use crate::operations::write::Write;
+use crate::operations::xattr::{RemoveXattr, SetXattr};
+use crate::operations::{Change, Operation};
 use crate::permission::AclKind;
 use crate::types::{Attr, DirEntry, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_format::Ino;
@@ -14,6 +23,31 @@ use std::sync::PoisonError;
 const CLIMBS_MAX: u32 = 1 << 14;
 
 impl Volume {
+    /// Runs an operation until its change is made, reading what it misses and making room where it needs some.
+    pub(super) fn perform<O: Operation>(
+        &self,
+        operation: &O,
+    ) -> Result<<O::Change as Change>::Done, Error> {
+        self.run(|core| core.perform(operation))
+    }
+
+    fn make(
+        &self,
+        dir: Ino,
+        name: &[u8],
+        file_type: u32,
+        new: &NewInode,
+        target: &[u8],
+    ) -> Result<Attr, Error> {
+        self.perform(&Make {
+            dir,
+            name: name.to_vec(),
+            file_type,
+            new: *new,
+            target: target.to_vec(),
+        })
+    }
+
     /// Attributes of what a name leads to; `.` and `..` too.
     ///
     /// # Errors
@@ -35,8 +69,8 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
-        let set = &self.core().owner.kept(set)?;
-        let attr = self.run(|core| core.setattr(ino, set))?;
+        let set = self.core().owner.kept(set)?;
+        let attr = self.perform(&SetAttributes { ino, set })?;
         if set.size.is_some() {
             self.tidy_after(LEFTOVERS_STEP);
         }
@@ -57,7 +91,7 @@ impl Volume {
     /// # Errors
     /// [`Error`]; [`Error::Unsupported`] for flags that do not exist.
     pub fn set_flags(&self, ino: Ino, flags: InodeFlags) -> Result<(), Error> {
-        self.run(|core| core.set_flags(ino, flags))
+        self.perform(&SetFlags { ino, flags })
     }
 
     /// Takes set-user-id away from what is no directory, and set-group-id where the group may execute it, as a write by
@@ -66,7 +100,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn drop_privileges(&self, ino: Ino) -> Result<(), Error> {
-        self.run(|core| core.drop_privileges(ino))
+        self.perform(&DropPrivileges { ino })
     }
 
     /// Makes a regular file.
@@ -74,7 +108,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn create(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
-        self.run(|core| core.make(dir, name, mode::REGULAR, new, b""))
+        self.make(dir, name, mode::REGULAR, new, b"")
     }
 
     /// Makes a regular file without a name placed as if in `dir`, held once as by [`Volume::open_file`]. It is gone
@@ -83,7 +117,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn create_unnamed(&self, dir: Ino, new: &NewInode) -> Result<Attr, Error> {
-        self.run(|core| core.make_unnamed(dir, new))
+        self.perform(&MakeUnnamed { dir, new: *new })
     }
 
     /// Makes a directory.
@@ -91,7 +125,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn mkdir(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
-        self.run(|core| core.make(dir, name, mode::DIRECTORY, new, b""))
+        self.make(dir, name, mode::DIRECTORY, new, b"")
     }
 
     /// Makes a special file, or a regular one, of the type bits `file_type`.
@@ -107,7 +141,7 @@ impl Volume {
     ) -> Result<Attr, Error> {
         match file_type {
             mode::REGULAR | mode::FIFO | mode::SOCKET | mode::BLOCK | mode::CHARACTER => {
-                self.run(|core| core.make(dir, name, file_type, new, b""))
+                self.make(dir, name, file_type, new, b"")
             }
             _ => Err(Error::Invalid("this type of file cannot be made so")),
         }
@@ -127,7 +161,7 @@ impl Volume {
         if target.is_empty() {
             return Err(Error::NotFound);
         }
-        self.run(|core| core.make(dir, name, mode::SYMLINK, new, target))
+        self.make(dir, name, mode::SYMLINK, new, target)
     }
 
     /// Gives a file one more name.
@@ -135,7 +169,8 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn link(&self, ino: Ino, dir: Ino, name: &[u8]) -> Result<Attr, Error> {
-        self.run(|core| core.link(ino, dir, name))
+        let name = name.to_vec();
+        self.perform(&Link { ino, dir, name })
     }
 
     /// Takes a name away from what is no directory.
@@ -143,7 +178,8 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
-        self.run(|core| core.unlink(dir, name))?;
+        let name = name.to_vec();
+        self.perform(&Unlink { dir, name })?;
         self.tidy_after(1);
         Ok(())
     }
@@ -153,7 +189,8 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
-        self.run(|core| core.rmdir(dir, name))?;
+        let name = name.to_vec();
+        self.perform(&Rmdir { dir, name })?;
         self.tidy_after(1);
         Ok(())
     }
@@ -170,14 +207,21 @@ impl Volume {
         new_name: &[u8],
         flags: RenameFlags,
     ) -> Result<(), Error> {
-        let (mut moving, mut climbed) = (None, Vec::new());
-        let (old, new) = ((dir, name), (new_dir, new_name));
-        while let Some(climb) = self.run(|core| core.rename(old, new, flags, &climbed))? {
+        let mut rename = Rename {
+            dir,
+            name: name.to_vec(),
+            new_dir,
+            new_name: new_name.to_vec(),
+            flags,
+            climbed: Vec::new(),
+        };
+        let mut moving = None;
+        while let Some(climb) = self.perform(&rename)? {
             // From here to the end no other directory moves, so that what was climbed stays as it is.
             let lock = || self.moving.lock().unwrap_or_else(PoisonError::into_inner);
             moving.get_or_insert_with(lock);
             self.climb(climb)?;
-            climbed.push(climb);
+            rename.climbed.push(climb);
         }
         self.tidy_after(1);
         Ok(())
@@ -244,7 +288,11 @@ impl Volume {
         // Pieces, so that one write never exceeds what may be dirty; each is atomic.
         let mut done = 0;
         for piece in data.chunks(256 << 10) {
-            let result = self.run(|core| core.write(ino, offset + done as u64, piece));
+            let result = self.perform(&Write {
+                ino,
+                offset: offset + done as u64,
+                data: piece,
+            });
             match result {
                 Ok(()) => done += piece.len(),
                 Err(error) if done == 0 => return Err(error),
@@ -301,8 +349,18 @@ impl Volume {
         stranger: bool,
     ) -> Result<(), Error> {
         match AclKind::of(name) {
-            Some(kind) => self.run(|core| core.set_acl(ino, kind, value, stranger)),
-            None => self.run(|core| core.setxattr(ino, name, value, how)),
+            Some(kind) => self.perform(&SetAcl {
+                ino,
+                kind,
+                value: value.to_vec(),
+                clear_sgid: stranger,
+            }),
+            None => self.perform(&SetXattr {
+                ino,
+                name: name.to_vec(),
+                value: value.to_vec(),
+                how,
+            }),
         }
     }
 
@@ -320,8 +378,16 @@ impl Volume {
     /// [`Error`].
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
         match AclKind::of(name) {
-            Some(kind) => self.run(|core| core.set_acl(ino, kind, b"", false)),
-            None => self.run(|core| core.removexattr(ino, name)),
+            Some(kind) => self.perform(&SetAcl {
+                ino,
+                kind,
+                value: Vec::new(),
+                clear_sgid: false,
+            }),
+            None => self.perform(&RemoveXattr {
+                ino,
+                name: name.to_vec(),
+            }),
         }
     }
 }

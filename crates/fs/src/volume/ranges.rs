@@ -3,6 +3,7 @@
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use crate::error::Error;
+use crate::operations::resize::Resize;
 use crate::ranges::{Search, end_of};
 use loamfs_format::Ino;
 
@@ -35,7 +36,7 @@ impl Volume {
         let before = self.getattr(ino)?.size;
         let result = self.fill(ino, offset, end, grow);
         if result.is_err() && (before + 1..=end).contains(&self.getattr(ino)?.size) {
-            self.run(|core| core.resize(ino, before))?;
+            self.perform(&Resize { ino, size: before })?;
             self.tidy_after(LEFTOVERS_STEP);
         }
         result

@@ -1,4 +1,3 @@
-use super::rename::CLIMB_STEP;
 use super::*;
 use crate::ROOT_INO;
 use crate::{Env, MkfsOptions, OpenOptions, RenameFlags, Volume, mkfs};

@@ -1,0 +1,146 @@
+//! Changing what stat shows: modes, owners, times and sizes.
+
+use super::resize::Resizing;
+use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use crate::permission;
+use crate::types::{Attr, SetAttr, SetTime};
+use crate::xattrs::Put;
+use loamfs_format::Ino;
+use loamfs_format::inode::mode;
+
+/// Changes attributes.
+#[derive(Clone, Copy)]
+pub(crate) struct SetAttributes {
+    pub ino: Ino,
+    pub set: SetAttr,
+}
+
+/// [`SetAttributes`], prepared.
+pub(crate) struct SettingAttributes {
+    ino: Ino,
+    set: SetAttr,
+    /// The access list that follows the mode.
+    list: Option<Put>,
+    resizing: Option<Resizing>,
+}
+
+impl Operation for SetAttributes {
+    type Change = SettingAttributes;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<SettingAttributes>, Stop> {
+        let (ino, set) = (self.ino, self.set);
+        core.visible(ino)?;
+        permission::may_set(core.flags(ino)?, &set)?;
+        core.prepare_dirty(ino)?;
+        let list = match set.mode {
+            Some(bits) => core.prepare_chmod(ino, bits)?,
+            None => None,
+        };
+        let inode = &core.node(ino)?.inode;
+        let (size, is_dir) = (inode.size, inode.is_dir());
+        let resizing = match set.size {
+            Some(_) if is_dir => return Err(Error::IsDirectory.into()),
+            Some(wanted) if wanted != size || wanted == 0 => {
+                Some(Resizing::prepare(core, ino, wanted)?)
+            }
+            _ => None,
+        };
+        Ok(Plan::Change(SettingAttributes {
+            ino,
+            set,
+            list,
+            resizing,
+        }))
+    }
+}
+
+impl Change for SettingAttributes {
+    type Done = Attr;
+
+    fn claim(&self) -> Claim {
+        let cost = NAMES_COST + self.list.as_ref().map_or(0, Put::cost);
+        match self.resizing.as_ref().map(Resizing::claim) {
+            Some(Claim::Growth { log, data }) => Claim::Growth {
+                log: cost + log,
+                data,
+            },
+            // Shrinking gives space back, so it works on a full volume.
+            _ if self.set.size.is_some() => Claim::Either { log: cost },
+            _ => Claim::Growth { log: cost, data: 0 },
+        }
+    }
+
+    fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
+        let (ino, set) = (self.ino, self.set);
+        if let Some(resizing) = self.resizing {
+            resizing.apply(core)?;
+        }
+        let now = core.clock.now();
+        let time = |t: SetTime| match t {
+            SetTime::Now => now,
+            SetTime::At(t) => t,
+        };
+        if let Some(list) = self.list {
+            core.put_xattr(ino, list)?;
+        }
+        let i = &mut core.inodes.prepared(ino)?.inode;
+        if let Some(bits) = set.mode {
+            i.mode = i.mode & mode::TYPE | bits & permission::BITS;
+        }
+        if set.drop_privileges && i.file_type() != mode::DIRECTORY {
+            i.mode = permission::without_privileges(i.mode);
+        }
+        i.uid = set.uid.unwrap_or(i.uid);
+        i.gid = set.gid.unwrap_or(i.gid);
+        i.atime = set.atime.map_or(i.atime, time);
+        // A size that is set is a change of the content, even to what it was.
+        let changed = set.size.map_or(i.mtime, |_| now);
+        i.mtime = set.mtime.map_or(changed, time);
+        i.ctime = set.ctime.unwrap_or(now);
+        core.touch(ino)?;
+        Ok(core.attr(ino)?)
+    }
+}
+
+/// Takes set-user-id and the like away where they are set.
+pub(crate) struct DropPrivileges {
+    pub ino: Ino,
+}
+
+/// [`DropPrivileges`], prepared.
+pub(crate) struct DroppingPrivileges(SettingAttributes);
+
+impl Operation for DropPrivileges {
+    type Change = DroppingPrivileges;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<DroppingPrivileges>, Stop> {
+        let inode = &core.node(self.ino)?.inode;
+        if inode.is_dir() || permission::without_privileges(inode.mode) == inode.mode {
+            return Ok(Plan::Done(()));
+        }
+        let set = SetAttr {
+            drop_privileges: true,
+            ..SetAttr::default()
+        };
+        let setting = SetAttributes { ino: self.ino, set };
+        Ok(match setting.prepare(core)? {
+            Plan::Change(change) => Plan::Change(DroppingPrivileges(change)),
+            Plan::Done(_) => Plan::Done(()),
+        })
+    }
+}
+
+impl Change for DroppingPrivileges {
+    type Done = ();
+
+    fn claim(&self) -> Claim {
+        self.0.claim()
+    }
+
+    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+        self.0.apply(core).map(drop)
+    }
+}

@@ -1,0 +1,104 @@
+//! Removing inodes that have no name.
+
+use super::drain::Draining;
+use super::resize::Resizing;
+use super::xattr::Clearing;
+use super::{Broken, Change, Claim, Operation, Plan};
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use loamfs_format::Ino;
+use loamfs_format::inode::Body;
+
+/// Removes an orphan that nobody holds, or goes on with it. True when it is gone, or is none.
+#[derive(Clone, Copy)]
+pub(crate) struct Evict {
+    pub ino: Ino,
+}
+
+/// [`Evict`], prepared: one step.
+pub(crate) enum Evicting {
+    /// Its content is cut off.
+    Cut(Resizing),
+    /// Its blocks go.
+    Drain(Draining),
+    /// Its attributes go.
+    Clear(Clearing),
+    /// It goes itself.
+    Give {
+        ino: Ino,
+        /// The access times of its inode block go too.
+        times_go: bool,
+    },
+}
+
+impl Operation for Evict {
+    type Change = Evicting;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Evicting>, Stop> {
+        let ino = self.ino;
+        if core.holders.hold_it(ino) {
+            return Ok(Plan::Done(true));
+        }
+        let node = match core.node(ino) {
+            Err(Stop::Failed(Error::Stale(_))) => return Ok(Plan::Done(true)),
+            other => other?,
+        };
+        let inode = &node.inode;
+        if inode.nlink > 0 {
+            return Ok(Plan::Done(true));
+        }
+        let step = if inode.is_file() && inode.size > 0 && node.is_large() {
+            Evicting::Cut(Resizing::prepare(core, ino, 0)?)
+        } else if inode.truncating != u64::MAX {
+            Evicting::Drain(Draining::prepare(core, ino)?)
+        } else if let Some(step) = Clearing::prepare(core, ino)? {
+            Evicting::Clear(step)
+        } else {
+            let times_go = core.prepare_drop_atimes(ino)?;
+            Evicting::Give { ino, times_go }
+        };
+        Ok(Plan::Change(step))
+    }
+}
+
+impl Change for Evicting {
+    type Done = bool;
+
+    fn claim(&self) -> Claim {
+        Claim::Removal
+    }
+
+    fn apply(self, core: &mut Core) -> Result<bool, Broken> {
+        match self {
+            Evicting::Cut(step) => step.apply(core)?,
+            Evicting::Drain(step) => {
+                step.apply(core)?;
+            }
+            Evicting::Clear(step) => step.apply(core)?,
+            Evicting::Give { ino, times_go } => {
+                give(core, ino, times_go)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Gives an inode back that has nothing any more but small content.
+fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
+    core.atimes.forget(ino);
+    if times_go {
+        core.drop_atimes(ino)?;
+    }
+    let node = core.inodes.prepared(ino)?;
+    core.pending.drop_content(node.small.take().as_deref());
+    if let Body::Small(pointer) = node.inode.body {
+        core.free_block(&pointer);
+    }
+    core.forget_homed(ino)?;
+    core.writeback.let_pass(ino);
+    core.inodes.give_back(ino)?;
+    core.note_dirty();
+    Ok(())
+}

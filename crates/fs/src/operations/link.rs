@@ -1,0 +1,96 @@
+//! One more name.
+
+use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use crate::flags::flags_of;
+use crate::namespace::valid_name;
+use crate::permission;
+use crate::types::Attr;
+use loamfs_format::Ino;
+
+/// Gives an inode one more name.
+pub(crate) struct Link {
+    pub ino: Ino,
+    pub dir: Ino,
+    pub name: Vec<u8>,
+}
+
+/// [`Link`], prepared.
+pub(crate) struct Linking {
+    ino: Ino,
+    dir: Ino,
+    name: Vec<u8>,
+    /// Where its entry stands.
+    key: u64,
+    file_type: u32,
+}
+
+impl Operation for Link {
+    type Change = Linking;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Linking>, Stop> {
+        let (ino, dir, name) = (self.ino, self.dir, &self.name);
+        valid_name(name)?;
+        let node = core.visible(ino)?;
+        if node.inode.is_dir() {
+            return Err(Error::NotPermitted.into());
+        }
+        let (nlink, file_type) = (node.inode.nlink, node.inode.file_type());
+        if nlink == 0 && !core.holders.is_nameless(ino) {
+            return Err(Error::NotFound.into());
+        }
+        if nlink >= core.links_max {
+            return Err(Error::TooManyLinks.into());
+        }
+        if core.find(dir, name)?.is_some() {
+            return Err(Error::Exists.into());
+        }
+        let parent = &core.directory(dir)?.inode;
+        if parent.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        let into = flags_of(parent);
+        let flags = core.flags(ino)?;
+        permission::may_change(flags)?;
+        permission::may_enter(into, flags)?;
+        core.prepare_dirty(ino)?;
+        core.prepare_dirty(dir)?;
+        Ok(Plan::Change(Linking {
+            ino,
+            dir,
+            key: core.prepare_entry(dir, name)?,
+            name: name.clone(),
+            file_type,
+        }))
+    }
+}
+
+impl Change for Linking {
+    type Done = Attr;
+
+    fn claim(&self) -> Claim {
+        Claim::Growth {
+            log: NAMES_COST,
+            data: 0,
+        }
+    }
+
+    fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
+        let (ino, dir, key) = (self.ino, self.dir, self.key);
+        let now = core.clock.now();
+        core.add_entry(dir, key, ino, self.file_type, &self.name)?;
+        core.changed_names(dir, now)?;
+        let node = core.inodes.prepared(ino)?;
+        node.inode.nlink += 1;
+        node.inode.ctime = now;
+        if core.holders.take_nameless(ino) {
+            node.inode.parent = dir;
+            node.dir_key = key;
+        }
+        core.mark_leftover(ino)?;
+        core.touch(ino)?;
+        Ok(core.attr(ino)?)
+    }
+}

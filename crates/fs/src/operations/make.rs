@@ -1,0 +1,188 @@
+//! Making inodes: with a name, or without one.
+
+use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use crate::flags::flags_of;
+use crate::namespace::valid_name;
+use crate::permission::{self, Born};
+use crate::types::{Attr, NewInode};
+use crate::xattrs::Put;
+use loamfs_format::Ino;
+use loamfs_format::inode::{Body, TAIL, mode};
+
+/// Longest target of a symlink.
+const TARGET_MAX: usize = 4095;
+
+/// Makes an inode and gives it a name.
+pub(crate) struct Make {
+    pub dir: Ino,
+    pub name: Vec<u8>,
+    /// Type bits of its mode.
+    pub file_type: u32,
+    pub new: NewInode,
+    /// Of a symlink; else empty.
+    pub target: Vec<u8>,
+}
+
+/// An inode that is about to be made.
+struct Birth {
+    dir: Ino,
+    ino: Ino,
+    born: Born,
+    new: NewInode,
+    /// Its access lists.
+    lists: Vec<Put>,
+}
+
+impl Birth {
+    fn prepare(core: &mut Core, dir: Ino, file_type: u32, new: &NewInode) -> Result<Birth, Stop> {
+        let ino = core.find_number(dir)?;
+        let (born, lists) = core.prepare_birth(dir, file_type, new)?;
+        Ok(Birth {
+            dir,
+            ino,
+            born,
+            new: *new,
+            lists,
+        })
+    }
+
+    /// Bytes of the log that it makes at most.
+    fn cost(&self) -> u64 {
+        NAMES_COST + self.lists.iter().map(Put::cost).sum::<u64>()
+    }
+
+    fn put_lists(self, core: &mut Core) -> Result<(), Broken> {
+        for list in self.lists {
+            core.put_xattr(self.ino, list)?;
+        }
+        Ok(())
+    }
+}
+
+/// [`Make`], prepared.
+pub(crate) struct Making {
+    birth: Birth,
+    name: Vec<u8>,
+    /// Where its entry stands.
+    key: u64,
+    file_type: u32,
+    target: Vec<u8>,
+}
+
+impl Operation for Make {
+    type Change = Making;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Making>, Stop> {
+        let (dir, name) = (self.dir, &self.name);
+        valid_name(name)?;
+        if self.target.len() > TARGET_MAX {
+            return Err(Error::NameTooLong.into());
+        }
+        if core.find(dir, name)?.is_some() {
+            return Err(Error::Exists.into());
+        }
+        let links_max = core.links_max;
+        let parent = core.directory(dir)?;
+        if parent.inode.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        if self.file_type == mode::DIRECTORY && parent.inode.nlink >= links_max {
+            return Err(Error::TooManyLinks.into());
+        }
+        permission::may_grow(flags_of(&parent.inode))?;
+        core.prepare_dirty(dir)?;
+        let key = core.prepare_entry(dir, name)?;
+        Ok(Plan::Change(Making {
+            birth: Birth::prepare(core, dir, self.file_type, &self.new)?,
+            name: name.clone(),
+            key,
+            file_type: self.file_type,
+            target: self.target.clone(),
+        }))
+    }
+}
+
+impl Change for Making {
+    type Done = Attr;
+
+    fn claim(&self) -> Claim {
+        Claim::Growth {
+            log: self.birth.cost() + self.target.len() as u64,
+            data: 0,
+        }
+    }
+
+    fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
+        let (dir, ino) = (self.birth.dir, self.birth.ino);
+        let mut node = core.new_node(dir, ino, &self.birth.born, &self.birth.new);
+        let now = node.inode.btime;
+        node.dir_key = self.key;
+        node.inode.size = self.target.len() as u64;
+        node.shown_size = node.inode.size;
+        if self.target.len() > TAIL {
+            core.pending.add_content(self.target.len());
+            node.small = Some(self.target.into());
+        } else if !self.target.is_empty() {
+            node.inode.body = Body::Inline(self.target);
+        }
+        core.inodes.take_number(dir, node)?;
+        self.birth.put_lists(core)?;
+        core.add_entry(dir, self.key, ino, self.file_type, &self.name)?;
+        if self.file_type == mode::DIRECTORY {
+            core.add_links(dir, 1)?;
+        }
+        core.changed_names(dir, now)?;
+        core.touch(ino)?;
+        Ok(core.attr(ino)?)
+    }
+}
+
+/// Makes a regular file that has no name: it is held once, and gone when nobody holds it and no link gave it one.
+pub(crate) struct MakeUnnamed {
+    pub dir: Ino,
+    pub new: NewInode,
+}
+
+/// [`MakeUnnamed`], prepared.
+pub(crate) struct MakingUnnamed(Birth);
+
+impl Operation for MakeUnnamed {
+    type Change = MakingUnnamed;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<MakingUnnamed>, Stop> {
+        let parent = &core.directory(self.dir)?.inode;
+        if parent.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        permission::may_grow(flags_of(parent))?;
+        let birth = Birth::prepare(core, self.dir, mode::REGULAR, &self.new)?;
+        Ok(Plan::Change(MakingUnnamed(birth)))
+    }
+}
+
+impl Change for MakingUnnamed {
+    type Done = Attr;
+
+    fn claim(&self) -> Claim {
+        Claim::Growth {
+            log: self.0.cost(),
+            data: 0,
+        }
+    }
+
+    fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
+        let birth = self.0;
+        let (dir, ino) = (birth.dir, birth.ino);
+        let mut node = core.new_node(dir, ino, &birth.born, &birth.new);
+        node.inode.nlink = 0;
+        core.inodes.take_number(dir, node)?;
+        core.holders.hold_nameless(ino);
+        birth.put_lists(core)?;
+        core.mark_leftover(ino)?;
+        core.touch(ino)?;
+        Ok(core.attr(ino)?)
+    }
+}

@@ -1,0 +1,346 @@
+//! Renames: moving, replacing and swapping names.
+
+use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::dir::Found;
+use crate::error::Error;
+use crate::flags::flags_of;
+use crate::law;
+use crate::namespace::valid_name;
+use crate::permission::{self, Parent};
+use crate::types::{NewInode, RenameFlags, Timestamp};
+use loamfs_format::Ino;
+use loamfs_format::inode::{ROOT_INO, mode};
+
+/// Levels of a way up that one step goes.
+const CLIMB_STEP: u32 = 256;
+
+/// A way up that must be looked at before a directory moves: it may not lead through that directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Climb {
+    /// The directory.
+    pub moved: Ino,
+    /// Where it is to be.
+    pub from: Ino,
+}
+
+/// Renames in all its cases, or says which way up must be climbed before.
+pub(crate) struct Rename {
+    pub dir: Ino,
+    pub name: Vec<u8>,
+    pub new_dir: Ino,
+    pub new_name: Vec<u8>,
+    pub flags: RenameFlags,
+    /// Ways up that are known to be free.
+    pub climbed: Vec<Climb>,
+}
+
+/// [`Rename`], prepared.
+pub(crate) enum Renaming {
+    Move(Move),
+    Exchange(Exchange),
+}
+
+/// A name that is to move, all of it looked up and read.
+pub(crate) struct Move {
+    dir: Ino,
+    from: Found,
+    new_dir: Ino,
+    name: Vec<u8>,
+    /// Where the new entry stands.
+    key: u64,
+    /// What the new name led to.
+    replaced: Option<Ino>,
+    /// What moves.
+    file_type: u32,
+    /// What is left in the old place.
+    whiteout: Option<(Ino, NewInode)>,
+}
+
+/// Two names that are to lead to what the other does.
+pub(crate) struct Exchange(Side, Side);
+
+/// One of them.
+struct Side {
+    dir: Ino,
+    found: Found,
+    file_type: u32,
+}
+
+impl Side {
+    fn is_dir(&self) -> bool {
+        self.file_type == mode::DIRECTORY
+    }
+}
+
+impl Operation for Rename {
+    type Change = Renaming;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Renaming>, Stop> {
+        let (dir, new_dir, flags) = (self.dir, self.new_dir, &self.flags);
+        if flags.exchange && (flags.no_replace || flags.whiteout.is_some()) {
+            return Err(Error::Invalid("these flags exclude each other").into());
+        }
+        valid_name(&self.name)?;
+        let from = core.find_existing(dir, &self.name)?;
+        valid_name(&self.new_name)?;
+        let to = core.find(new_dir, &self.new_name)?;
+        let is_dir = core.node(from.ino)?.inode.is_dir();
+        if core.directory(new_dir)?.inode.nlink == 0 {
+            return Err(Error::NotFound.into());
+        }
+        if let Some(climb) = self.climb(is_dir, from.ino, new_dir) {
+            return Ok(Plan::Done(Some(climb)));
+        }
+        if let Some(to) = &to {
+            if flags.no_replace {
+                return Err(Error::Exists.into());
+            }
+            if to.ino == from.ino {
+                return Ok(Plan::Done(None));
+            }
+        }
+        core.refuse_removal(dir, from.ino)?;
+        let moved = core.flags(from.ino)?;
+        permission::may_enter(core.flags(new_dir)?, moved)?;
+        if let Some(to) = &to {
+            core.refuse_removal(new_dir, to.ino)?;
+        }
+        for ino in [dir, new_dir, from.ino] {
+            core.prepare_dirty(ino)?;
+        }
+        if flags.exchange {
+            return self.prepare_exchange(core, from, to.ok_or(Error::NotFound)?);
+        }
+        self.prepare_move(core, from, to)
+    }
+}
+
+impl Rename {
+    /// The way up from `to` that must be climbed before a directory moves there from the other.
+    fn climb(&self, is_dir: bool, moved: Ino, to: Ino) -> Option<Climb> {
+        let climb = Climb { moved, from: to };
+        let needed = is_dir && self.dir != self.new_dir;
+        (needed && !self.climbed.contains(&climb)).then_some(climb)
+    }
+
+    /// Looks up what moving a name needs.
+    fn prepare_move(
+        &self,
+        core: &mut Core,
+        from: Found,
+        to: Option<Found>,
+    ) -> Result<Plan<Renaming>, Stop> {
+        let (dir, new_dir) = (self.dir, self.new_dir);
+        let moved = &core.node(from.ino)?.inode;
+        let (is_dir, file_type) = (moved.is_dir(), moved.file_type());
+        if let Some(to) = &to {
+            match (is_dir, core.node(to.ino)?.inode.is_dir()) {
+                (true, false) => return Err(Error::NotDirectory.into()),
+                (false, true) => return Err(Error::IsDirectory.into()),
+                (true, true) => core.prepare_empty(to.ino)?,
+                (false, false) => {}
+            }
+            core.prepare_dirty(to.ino)?;
+        }
+        let links = core.directory(new_dir)?.inode.nlink;
+        if is_dir && dir != new_dir && to.is_none() && links >= core.links_max {
+            return Err(Error::TooManyLinks.into());
+        }
+        let whiteout = match self.flags.whiteout {
+            Some(new) => {
+                core.prepare_replace_entry(dir, from.key)?;
+                Some((core.find_number(dir)?, new))
+            }
+            None => {
+                core.prepare_remove_entry(dir, from.key)?;
+                None
+            }
+        };
+        let key = match &to {
+            Some(to) => {
+                core.prepare_replace_entry(new_dir, to.key)?;
+                to.key
+            }
+            None => core.prepare_entry(new_dir, &self.new_name)?,
+        };
+        Ok(Plan::Change(Renaming::Move(Move {
+            dir,
+            from,
+            new_dir,
+            name: self.new_name.clone(),
+            key,
+            replaced: to.map(|to| to.ino),
+            file_type,
+            whiteout,
+        })))
+    }
+
+    /// Looks up what swapping two names needs.
+    fn prepare_exchange(
+        &self,
+        core: &mut Core,
+        from: Found,
+        to: Found,
+    ) -> Result<Plan<Renaming>, Stop> {
+        let side = |core: &mut Core, dir, found: Found| -> Result<Side, Stop> {
+            let file_type = core.node(found.ino)?.inode.file_type();
+            Ok(Side {
+                dir,
+                found,
+                file_type,
+            })
+        };
+        let b = side(core, self.new_dir, to)?;
+        let a = side(core, self.dir, from)?;
+        if let Some(climb) = self.climb(b.is_dir(), b.found.ino, a.dir) {
+            return Ok(Plan::Done(Some(climb)));
+        }
+        let flags = core.flags(b.found.ino)?;
+        permission::may_enter(core.flags(a.dir)?, flags)?;
+        if a.dir != b.dir && a.is_dir() != b.is_dir() {
+            let gains = if b.is_dir() { a.dir } else { b.dir };
+            if core.directory(gains)?.inode.nlink >= core.links_max {
+                return Err(Error::TooManyLinks.into());
+            }
+        }
+        core.prepare_dirty(b.found.ino)?;
+        core.prepare_replace_entry(a.dir, a.found.key)?;
+        core.prepare_replace_entry(b.dir, b.found.key)?;
+        Ok(Plan::Change(Renaming::Exchange(Exchange(a, b))))
+    }
+}
+
+impl Change for Renaming {
+    type Done = Option<Climb>;
+
+    fn claim(&self) -> Claim {
+        Claim::Growth {
+            log: NAMES_COST,
+            data: 0,
+        }
+    }
+
+    fn apply(self, core: &mut Core) -> Result<Option<Climb>, Broken> {
+        match self {
+            Renaming::Move(change) => change.apply(core)?,
+            Renaming::Exchange(change) => change.apply(core)?,
+        }
+        Ok(None)
+    }
+}
+
+impl Move {
+    fn apply(self, core: &mut Core) -> Result<(), Stop> {
+        let (dir, new_dir, key) = (self.dir, self.new_dir, self.key);
+        let (ino, now) = (self.from.ino, core.clock.now());
+        // New keys go in before the old one goes out.
+        match self.replaced {
+            Some(_) => core.replace_entry(new_dir, key, (ino, self.file_type, &self.name))?,
+            None => core.add_entry(new_dir, key, ino, self.file_type, &self.name)?,
+        }
+        match self.whiteout {
+            Some((white, new)) => leave_whiteout(core, dir, &self.from, white, &new)?,
+            None => core.remove_entry(dir, &self.from)?,
+        }
+        if let Some(old) = self.replaced {
+            replaced(core, new_dir, old, ino, now)?;
+        }
+        if self.file_type == mode::DIRECTORY && dir != new_dir {
+            core.add_links(dir, -1)?;
+            core.add_links(new_dir, 1)?;
+        }
+        moved(core, ino, new_dir, key, now)?;
+        core.changed_names(dir, now)?;
+        core.changed_names(new_dir, now)
+    }
+}
+
+impl Exchange {
+    fn apply(self, core: &mut Core) -> Result<(), Stop> {
+        let Exchange(a, b) = self;
+        let now = core.clock.now();
+        let to_a = (b.found.ino, b.file_type, &a.found.name[..]);
+        core.replace_entry(a.dir, a.found.key, to_a)?;
+        let to_b = (a.found.ino, a.file_type, &b.found.name[..]);
+        core.replace_entry(b.dir, b.found.key, to_b)?;
+        if a.dir != b.dir {
+            let delta = i32::from(b.is_dir()) - i32::from(a.is_dir());
+            core.add_links(a.dir, delta)?;
+            core.add_links(b.dir, -delta)?;
+        }
+        moved(core, a.found.ino, b.dir, b.found.key, now)?;
+        moved(core, b.found.ino, a.dir, a.found.key, now)?;
+        core.changed_names(a.dir, now)?;
+        core.changed_names(b.dir, now)
+    }
+}
+
+impl Core {
+    /// Looks at the way up from `at` for a directory that is about to move there, as it must not move below itself. Goes at
+    /// most [`CLIMB_STEP`] levels further, and keeps those when it is sent back; true when the root is reached.
+    pub fn climb(&mut self, moved: Ino, at: &mut Ino) -> Result<bool, Stop> {
+        for _ in 0..CLIMB_STEP {
+            if *at == moved {
+                return Err(Error::Invalid("a directory cannot move into itself").into());
+            }
+            if *at == ROOT_INO {
+                return Ok(true);
+            }
+            *at = self.directory(*at)?.inode.parent;
+        }
+        Ok(false)
+    }
+}
+
+/// A name that led to `old` leads to `new` since a rename.
+fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Result<(), Stop> {
+    if core.inodes.prepared(old)?.inode.is_dir() {
+        core.add_links(dir, -1)?;
+        core.drop_directory(old, now)?;
+    } else {
+        core.drop_link(old, now)?;
+    }
+    // A rename over an existing file starts the write-out of what is dirty then (rule 3).
+    let homed = core.inodes.prepared(new)?.homed();
+    if !homed.is_clean() && law::rename_waits() {
+        let upto = homed.puts();
+        core.writeback.hold_up(new, upto);
+    }
+    core.seal_before_growth(new)
+}
+
+/// Puts a whiteout, a character device of number 0, where a name was: an overlay sees that nothing is there.
+fn leave_whiteout(
+    core: &mut Core,
+    dir: Ino,
+    from: &Found,
+    ino: Ino,
+    new: &NewInode,
+) -> Result<(), Stop> {
+    let (parent, new) = (core.directory(dir)?, NewInode { rdev: 0, ..*new });
+    let parent = Parent {
+        mode: parent.inode.mode,
+        gid: parent.inode.gid,
+        flags: flags_of(&parent.inode),
+        default: None,
+    };
+    let born = permission::born(parent, mode::CHARACTER | new.mode, new.umask, new.gid);
+    let mut node = core.new_node(dir, ino, &born, &new);
+    node.dir_key = from.key;
+    core.inodes.take_number(dir, node)?;
+    core.replace_entry(dir, from.key, (ino, mode::CHARACTER, &from.name))?;
+    core.touch(ino)
+}
+
+fn moved(core: &mut Core, ino: Ino, parent: Ino, key: u64, now: Timestamp) -> Result<(), Stop> {
+    let node = core.inodes.prepared(ino)?;
+    node.inode.parent = parent;
+    node.inode.ctime = now;
+    node.dir_key = key;
+    core.touch(ino)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! Giving files another size.
+
+use super::{Broken, Change, Claim, Operation, Plan};
+use crate::admission::NODES_COST;
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use crate::file::SIZE_MAX;
+use crate::law;
+use crate::writeback::{UNIT, UnitBytes};
+use loamfs_format::Ino;
+use loamfs_format::inode::Body;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Sets a file's size. A large file's blocks behind it go in steps: see [`Drain`](super::drain::Drain).
+#[derive(Clone, Copy)]
+pub(crate) struct Resize {
+    pub ino: Ino,
+    pub size: u64,
+}
+
+/// How a file gets another size.
+enum How {
+    /// It has that size.
+    Nothing,
+    /// A small file stays small, with this content.
+    Small(Vec<u8>),
+    /// A small file of this content leaves the log.
+    Leave(Arc<[u8]>),
+    /// A large file grows: these units become zero behind its end.
+    Grow(BTreeMap<u64, UnitBytes>),
+    /// A file on its way home turns back, with this content.
+    Return(Vec<u8>),
+    /// A large file shrinks.
+    Cut,
+}
+
+/// [`Resize`], prepared.
+pub(crate) struct Resizing {
+    ino: Ino,
+    size: u64,
+    old: u64,
+    how: How,
+    claim: Claim,
+}
+
+impl Operation for Resize {
+    type Change = Resizing;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Resizing>, Stop> {
+        Resizing::prepare(core, self.ino, self.size).map(Plan::Change)
+    }
+}
+
+impl Resizing {
+    pub fn prepare(core: &mut Core, ino: Ino, size: u64) -> Result<Resizing, Stop> {
+        if size > SIZE_MAX {
+            return Err(Error::TooLarge.into());
+        }
+        let node = core.file(ino)?;
+        if node.inode.truncating != u64::MAX && size > node.inode.size {
+            return Err(core.wait_for_drain(ino));
+        }
+        let (old, large) = (node.inode.size, node.is_large());
+        core.prepare_dirty(ino)?;
+        let small_max = core.small_max();
+        let claim = if size > old {
+            // What stands behind the old end of a large file becomes zero; a small one leaves the log.
+            let at_home = large || size > small_max;
+            Claim::Growth {
+                log: size.min(small_max) + NODES_COST,
+                data: if at_home { 2 * small_max } else { 0 },
+            }
+        } else {
+            Claim::Removal
+        };
+        Ok(Resizing {
+            ino,
+            size,
+            old,
+            how: How::prepare(core, ino, size)?,
+            claim,
+        })
+    }
+}
+
+impl How {
+    /// Reads what giving a file another size needs. The inode is prepared.
+    fn prepare(core: &mut Core, ino: Ino, size: u64) -> Result<How, Stop> {
+        let small_max = core.small_max();
+        let node = core.node(ino)?;
+        let (old, large, moving) = (node.inode.size, node.is_large(), node.is_moving());
+        if !large && size <= small_max {
+            let mut content = core.small_content(ino)?.to_vec();
+            content.resize(size as usize, 0);
+            Ok(How::Small(content))
+        } else if size > old {
+            core.may_go_home(ino)?;
+            Ok(match large {
+                true => How::Grow(core.zeroes_behind(ino, size)?),
+                false => How::Leave(core.small_content(ino)?),
+            })
+        } else if size == old {
+            Ok(How::Nothing)
+        } else if size <= small_max && moving {
+            // On its way home the file has become small again: what segments show is still the small form.
+            Ok(How::Return(core.read(ino, 0, size as usize)?))
+        } else {
+            Ok(How::Cut)
+        }
+    }
+}
+
+impl Change for Resizing {
+    type Done = ();
+
+    fn claim(&self) -> Claim {
+        self.claim
+    }
+
+    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+        let (ino, size) = (self.ino, self.size);
+        match self.how {
+            How::Nothing => {}
+            How::Small(content) => core.set_small(ino, content)?,
+            How::Leave(content) => {
+                core.leave_small(ino, &content)?;
+                core.put_units(ino, BTreeMap::new(), size)?;
+            }
+            How::Grow(units) => core.put_units(ino, units, size)?,
+            How::Return(content) => {
+                core.forget_homed(ino)?;
+                core.set_small(ino, content)?;
+            }
+            How::Cut => cut(core, ino, size)?,
+        }
+        if size == 0 && self.old > 0 {
+            let node = core.inodes.prepared(ino)?;
+            node.inode.version = node.inode.version.wrapping_add(1);
+            // What is written now replaces what was there: no segment shows the cut without it (rule 3).
+            if law::cut_waits() {
+                core.writeback.hold_up(ino, u64::MAX);
+            }
+        }
+        Ok(core.changed_content(ino)?)
+    }
+}
+
+/// Cuts a large file's data that waits, and records the target for the rest (rule 1).
+fn cut(core: &mut Core, ino: Ino, size: u64) -> Result<(), Stop> {
+    let end = size.div_ceil(UNIT);
+    let per_block = core.geometry.block_units();
+    if core.inodes.prepared(ino)?.homed().flies_over(end..u64::MAX) {
+        core.abandon_batch(ino);
+    }
+    let node = core.inodes.prepared(ino)?;
+    node.change_homed(&mut core.writeback, |homed| {
+        homed.drop_units(end..u64::MAX, per_block);
+        homed.show_at_most(size);
+    });
+    let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
+    node.inode.size = size;
+    if moving {
+        // The small form that segments show goes with the move to home or back to small.
+    } else {
+        node.shown_size = node.shown_size.min(size);
+        if !matches!(node.inode.body, Body::Empty) {
+            node.inode.truncating = size;
+        }
+    }
+    core.mark_leftover(ino)?;
+    core.leftovers.add(ino);
+    Ok(())
+}

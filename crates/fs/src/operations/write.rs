@@ -1,0 +1,174 @@
+//! Writing regular files: into the log while they are small, home once they are not (H1, H8).
+
+use super::{Broken, Change, Claim, Operation, Plan};
+use crate::admission::NODES_COST;
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::error::Error;
+use crate::file::SIZE_MAX;
+use crate::flags::flags_of;
+use crate::permission;
+use crate::writeback::{UNIT, UnitBytes};
+use loamfs_format::Ino;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of the log that small content takes at most beside itself.
+const SMALL_COST: u64 = 8192;
+
+/// Writes bytes into a file, which it may make longer.
+pub(crate) struct Write<'a> {
+    pub ino: Ino,
+    pub offset: u64,
+    pub data: &'a [u8],
+}
+
+/// [`Write`], prepared.
+pub(crate) enum Writing {
+    /// A small file gets another content.
+    Small { ino: Ino, content: Vec<u8> },
+    /// Units of a large file do.
+    Large {
+        ino: Ino,
+        /// Content of a file that leaves the log.
+        small: Option<Arc<[u8]>>,
+        units: BTreeMap<u64, UnitBytes>,
+        /// How long the file is then.
+        size: u64,
+        claim: Claim,
+    },
+}
+
+impl Write<'_> {
+    /// Where the bytes end.
+    fn end(&self) -> u64 {
+        self.offset.saturating_add(self.data.len() as u64)
+    }
+
+    fn prepare_small(&self, core: &mut Core, size: u64) -> Result<Writing, Stop> {
+        let mut content = core.small_content(self.ino)?.to_vec();
+        content.resize(size as usize, 0);
+        content[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
+        let ino = self.ino;
+        Ok(Writing::Small { ino, content })
+    }
+
+    fn prepare_large(&self, core: &mut Core, size: u64, large: bool) -> Result<Writing, Stop> {
+        let ino = self.ino;
+        core.may_go_home(ino)?;
+        let (small, mut units) = if large {
+            (None, core.zeroes_behind(ino, self.offset)?)
+        } else {
+            (Some(core.small_content(ino)?), BTreeMap::new())
+        };
+        for unit in self.offset / UNIT..self.end().div_ceil(UNIT) {
+            let content = self.unit(core, unit, small.as_deref(), units.get(&unit))?;
+            units.insert(unit, content);
+        }
+        let block = u64::from(core.geometry.block_size);
+        let data = (self.data.len() as u64).next_multiple_of(block) + 2 * block;
+        Ok(Writing::Large {
+            ino,
+            small,
+            units,
+            size,
+            claim: Claim::Growth {
+                log: NODES_COST,
+                data,
+            },
+        })
+    }
+
+    /// A unit with what is written of it; what is not is as in the file's `small` content, in what it was `made`, or at
+    /// home.
+    fn unit(
+        &self,
+        core: &mut Core,
+        unit: u64,
+        small: Option<&[u8]>,
+        made: Option<&UnitBytes>,
+    ) -> Result<UnitBytes, Stop> {
+        let base = unit * UNIT;
+        let (start, stop) = (base.max(self.offset), (base + UNIT).min(self.end()));
+        let part = &self.data[(start - self.offset) as usize..(stop - self.offset) as usize];
+        if part.len() as u64 == UNIT {
+            return Ok(part.into());
+        }
+        let mut content = match (small, made) {
+            (_, Some(made)) => made.to_vec(),
+            (Some(small), None) => {
+                let old = small.get(base as usize..).unwrap_or_default();
+                old[..old.len().min(UNIT as usize)].to_vec()
+            }
+            (None, None) => core.unit_content(self.ino, unit)?,
+        };
+        content.resize(UNIT as usize, 0);
+        let within = (start - base) as usize;
+        content[within..within + part.len()].copy_from_slice(part);
+        Ok(content.into())
+    }
+}
+
+impl Operation for Write<'_> {
+    type Change = Writing;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Writing>, Stop> {
+        let ino = self.ino;
+        let node = core.file(ino)?;
+        let end = self.offset.checked_add(self.data.len() as u64);
+        let end = end.filter(|end| *end <= SIZE_MAX).ok_or(Error::TooLarge)?;
+        if self.data.is_empty() {
+            return Ok(Plan::Done(()));
+        }
+        let (size, large) = (node.inode.size, node.is_large());
+        permission::may_write(flags_of(&node.inode), self.offset, size)?;
+        if node.inode.truncating != u64::MAX && end > size {
+            return Err(core.wait_for_drain(ino));
+        }
+        core.prepare_dirty(ino)?;
+        let size = size.max(end);
+        let writing = if large || size > core.small_max() || core.spills(size) {
+            self.prepare_large(core, size, large)?
+        } else {
+            self.prepare_small(core, size)?
+        };
+        Ok(Plan::Change(writing))
+    }
+}
+
+impl Change for Writing {
+    type Done = ();
+
+    fn claim(&self) -> Claim {
+        match self {
+            Writing::Small { content, .. } => Claim::Growth {
+                log: content.len() as u64 + SMALL_COST,
+                data: 0,
+            },
+            Writing::Large { claim, .. } => *claim,
+        }
+    }
+
+    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+        let ino = match self {
+            Writing::Small { ino, content } => {
+                core.set_small(ino, content)?;
+                ino
+            }
+            Writing::Large {
+                ino,
+                small,
+                units,
+                size,
+                ..
+            } => {
+                if let Some(content) = small {
+                    core.leave_small(ino, &content)?;
+                }
+                core.put_units(ino, units, size)?;
+                ino
+            }
+        };
+        Ok(core.changed_content(ino)?)
+    }
+}
