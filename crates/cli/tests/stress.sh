@@ -24,7 +24,7 @@ count SECONDS "$seconds" 100000000
 count PROCESSES "$processes" 4096
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
-# The caches, the buffers of segments in flight and what the daemon needs for itself: docs/DESIGN.md, section 7.
+# The caches, the buffers of segments in flight and what the daemon needs for itself: docs/DESIGN.md, "Caches and memory".
 cache_mib=128
 memory_max_mib=$((cache_mib + 192))
 

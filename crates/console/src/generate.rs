@@ -8,7 +8,7 @@ use clap::Command;
 pub use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// Writes a page of section 1 for a command that is called by these words, and for each of its own.
+/// Writes a manual page for a command that is called by these words, and for each of its own.
 ///
 /// # Errors
 ///

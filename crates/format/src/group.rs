@@ -4,7 +4,7 @@ use crate::types::FragAddr;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What a group is used for (DESIGN.md section 3).
+/// What a group is used for (FORMAT.md, "Group descriptor").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Role {

@@ -2,7 +2,7 @@
 //!
 //! Metadata are checksummed with XXH3-64 under a seed made of the volume's UUID and the block's identity, so that
 //! a misplaced or stale block never passes for the right one. File data are checksummed without an identity, so
-//! that extents can be shared (DESIGN.md section 6, "Pointer").
+//! that extents can be shared (FORMAT.md, "Pointer").
 
 use crate::types::{Extent, FragAddr, Ino, Ssn};
 use zerocopy::little_endian::{U16, U32, U64};

@@ -1,5 +1,5 @@
 //! The segment summary: everything that a mount must know of a segment without reading its body
-//! (H11, H14, H15, L3; DESIGN.md section 6, "Segment").
+//! (H11, H14, H15, L3; FORMAT.md, "Segments and the chain").
 //!
 //! A segment is a byte stream laid over its extents, the first of which starts at the address that the
 //! predecessor reserved: header, records, padding to a whole unit, body.

@@ -1,6 +1,6 @@
 //! The superblock: who the volume is, its geometry, and where its last checkpoint's summary is.
 //!
-//! Two copies stand on every device, written alternately (DESIGN.md sections 6 and 7, rule 5).
+//! Two copies stand on every device, written alternately (FORMAT.md, "Superblock"; rule 5).
 
 use crate::types::{Extent, FragAddr, Ssn, Token};
 use zerocopy::little_endian::{U16, U32, U64};

@@ -50,7 +50,7 @@ number!(
     Ssn(u64), "S"
 );
 number!(
-    /// What a segment chooses and its successor must repeat (DESIGN.md section 7, rule 4).
+    /// What a segment chooses and its successor must repeat (FORMAT.md, "Following the chain"; rule 4).
     Token(u64), "t"
 );
 

@@ -1,5 +1,5 @@
 //! Reading blocks for operations that were sent back: one batch, neighbours together, with read-around in the log
-//! (DESIGN.md section 8).
+//! (DESIGN.md, "Caches and memory").
 
 mod windows;
 

@@ -136,7 +136,8 @@ impl Core {
         }
     }
 
-    /// The full names of all attributes that can be asked for: a volume may hold others (FORMAT.md, section 8).
+    /// The full names of all attributes that can be asked for: a volume may hold others (FORMAT.md, "Directories and
+    /// attributes").
     pub fn listxattr(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>, Stop> {
         let all = self.xattrs(ino)?.into_iter();
         let names = all.map(|(_, xattr)| xattr.full_name());

@@ -1,4 +1,4 @@
-//! Finding, choosing and alternating the superblock copies (H15; DESIGN.md section 7, rule 5).
+//! Finding, choosing and alternating the superblock copies (H15; rule 5).
 
 use crate::error::LogError;
 use crate::law;

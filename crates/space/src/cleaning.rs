@@ -50,7 +50,7 @@ impl<'a> Cleaning<'a> {
     }
 
     /// Ranges of loaded log groups most of whose free space lies in holes shorter than `hole_max` fragments, where
-    /// plugging would cost more in seeks than moving the rest (section 7, "One mover"). The cheapest come first.
+    /// plugging would cost more in seeks than moving the rest (DESIGN.md, "One mover"). The cheapest come first.
     pub fn compact_candidates(self, hole_max: u64) -> Vec<Candidate> {
         let geometry = self.groups.layout().geometry();
         let window = hole_max

@@ -1,4 +1,4 @@
-//! The owner records that are newer than the last checkpoint (DESIGN.md section 6, "BFILE").
+//! The owner records that are newer than the last checkpoint (FORMAT.md, "Owner record").
 
 use crate::range_map::{Piece, RangeMap};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino};

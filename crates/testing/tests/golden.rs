@@ -1,8 +1,8 @@
 //! Volumes that were written once stay readable, byte by byte, and what is written today has not changed.
 //!
 //! `golden/NAME.img.gz` are volumes, `NAME.list` what they hold, `NAME.dump` every structure of them, `made` the
-//! checksums of what the programs make today. What to do when a test fails stands in docs/FORMAT.md, section 10; the
-//! variable `GOLDEN` has these files rewritten:
+//! checksums of what the programs make today. What to do when a test fails stands in docs/FORMAT.md, "Golden volumes";
+//! the variable `GOLDEN` has these files rewritten:
 //!
 //! - `new`: keeps the first volume of a new program,
 //! - `made`: takes the checksums of today,
@@ -149,7 +149,7 @@ fn the_programs_make_the_same_bytes_as_before() {
     assert_eq!(
         fs::read_to_string(kept("made")).unwrap(),
         made,
-        "other bytes are written now: see docs/FORMAT.md, section 10"
+        "other bytes are written now: see docs/FORMAT.md, \"Golden volumes\""
     );
 }
 

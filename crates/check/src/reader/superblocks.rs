@@ -105,7 +105,7 @@ impl Copies {
 
 type Probe = (u64, Result<Superblock, CheckError>);
 
-/// The copy that names the highest checkpoint, of those that stand at the volume's two places (FORMAT.md, section 3).
+/// The copy that names the highest checkpoint, of those that stand at the volume's two places (FORMAT.md, "Superblock").
 fn newest(probes: &[Probe]) -> Result<Superblock, CheckError> {
     let mut best: Option<&Superblock> = None;
     let mut error = CheckError::Superblock(SuperblockError::Magic);

@@ -31,7 +31,7 @@ pub(super) enum TreeOf {
 }
 
 /// What a segment will hold, in the order of its body: trees and inode blocks, then small data by directory and in
-/// readdir order, then values and images (DESIGN.md section 8).
+/// readdir order, then values and images (DESIGN.md, "The log").
 #[derive(Debug, Default)]
 pub(super) struct Contents {
     pub inode_blocks: Vec<InodeBlockNo>,

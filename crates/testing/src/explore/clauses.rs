@@ -1,4 +1,5 @@
-//! The clauses of the rules (`docs/DESIGN.md` section 10) that mutants leave out, each with the history that needs it.
+//! The clauses of the rules (`docs/DESIGN.md`, "The commit argument, rule by rule") that mutants leave out, each with
+//! the history that needs it.
 //!
 //! Names and histories are those of `docs/model/law.py` where it has them: `law.py --mutant NAME` prints the shortest.
 
