@@ -6,7 +6,8 @@
 
 What is checked:
 
-- what a document names in the code is there: `crate::file::function`, `Type::member`, `a_name`, and files in tables,
+- what a document names in the code is there: `crate::file::function`, `Type::member`, `type.field`, `a_name`, files in
+  tables,
 - files and make targets that a document names exist, and so do the mutants in tables,
 - rules, headings and mechanisms of the papers that code or documents cite exist; sections are not cited by number,
 - bytes that a document shows of a golden volume are that volume's,
@@ -31,7 +32,8 @@ SOURCES = ("crates/**/*.rs", "crates/**/*.sh", "crates/**/*.py", "Makefile", "do
 
 TICKED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+")
-NAME = re.compile(r"(?:[a-z]+\.)?([a-z]\w*_\w+|[A-Z][a-z]+(?:[A-Z][a-z]*)+)")
+FIELD = re.compile(r"([a-z]+)\.([a-z]\w*)")
+NAME = re.compile(r"[a-z]\w*_\w+|[A-Z][a-z]+(?:[A-Z][a-z]*)+")
 FILE = re.compile(r"\.{0,2}[\w-]+(?:[./][\w-]+)*(?:/|\.(?:rs|md|py|sh|toml|html))")
 
 
@@ -152,15 +154,18 @@ def names(world, path, text):
 
 
 def named(world, path, crate, word):
-    name, code = NAME.fullmatch(word), world.code
+    code, field = world.code, FIELD.fullmatch(word)
     if PATH.fullmatch(word):
         if not code.has(word):
             yield f"not in the code: {word}"
     elif crate in code.crates and re.fullmatch(r"[a-z_/]+", word):
         if not code.has_file(crate, word):
             yield f"not a file of {crate}: {word}"
-    elif name:
-        if name[1] not in code.words and path not in FOR_USERS:
+    elif NAME.fullmatch(word):
+        if word not in code.words and path not in FOR_USERS:
+            yield f"not in the code: {word}"
+    elif field and f"struct {field[1].capitalize()} " in code.all and path not in FOR_USERS:
+        if not code.has(f"{field[1].capitalize()}::{field[2]}"):
             yield f"not in the code: {word}"
     elif FILE.fullmatch(word) and not word.startswith("target/"):
         if not any((place / word).exists() for place in (ROOT, (ROOT / path).parent)):
