@@ -51,6 +51,9 @@ stop:
 test: lint unit smoke test-posix
 
 lint: setup
+	@# What documents name and cite is there, and their sentences are short.
+	python3 docs/check.py --test
+	python3 docs/check.py
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
