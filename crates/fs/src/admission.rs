@@ -3,6 +3,7 @@
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::law;
+use crate::reclaim::Fight;
 use crate::reserve::{Known, REMOVAL_COST};
 use crate::writeback::UNIT;
 use loamfs_format::Extent;
@@ -96,7 +97,8 @@ impl Core {
         if bytes > self.writeback.bytes_max() {
             return Err(Stop::Crowded);
         }
-        self.pressed |= bytes > self.writeback.bytes_max() / 4 * 3;
+        self.pending
+            .press(bytes > self.writeback.bytes_max() / 4 * 3);
         if !law::declares() {
             return Ok(());
         }
@@ -146,7 +148,7 @@ impl Core {
         if estimate > self.segment_full() {
             return Err(Stop::Crowded);
         }
-        self.pressed |= estimate > self.segment_full() / 8 * 7;
+        self.pending.press(estimate > self.segment_full() / 8 * 7);
         Ok(())
     }
 
@@ -271,13 +273,13 @@ impl Core {
         let least = self.hole_least();
         let space = &self.space;
         *self
-            .usable_log
+            .known
+            .usable
             .get_or_insert_with(|| space.cleaning().log_usable(least))
     }
 
     /// What is known of the log's room holds no more.
     pub fn forget_room(&mut self) {
-        self.usable_log = None;
         self.known = Known::default();
     }
 
@@ -298,9 +300,28 @@ impl Core {
 
     // ---- a fight for space that was lost -----------------------------------------------------------------------
 
-    /// Notes that fighting for space ended in ENOSPC.
-    pub fn note_exhausted(&mut self) {
-        self.exhausted = Some(self.clear_frags());
+    /// Notes that a fight was lost; returns whether that is new.
+    pub fn note_lost(&mut self, fight: Fight) -> bool {
+        let new = !self.is_lost(fight);
+        let clear = self.clear_frags();
+        self.reclaim.lose(fight, clear);
+        new
+    }
+
+    /// Whether a fight was lost, and nothing much was freed since: then it would end as before.
+    pub fn is_lost(&mut self, fight: Fight) -> bool {
+        let Some(at) = self.reclaim.lost(fight) else {
+            return false;
+        };
+        let clear = self.clear_frags();
+        let worth = (self.geometry.total_frags / 512).min(self.geometry.frags_for(EXHAUSTED_WORTH));
+        let lost = clear <= at + worth;
+        if lost {
+            self.reclaim.lose(fight, at.min(clear));
+        } else {
+            self.reclaim.forget(fight);
+        }
+        lost
     }
 
     /// Fragments that are free once what is dirty is committed and a checkpoint gave the summaries back. Writing a block
@@ -312,42 +333,5 @@ impl Core {
         let nodes = g.frags_for(self.blocks.dirty_count() as u64 * NODE_SIZE as u64);
         let taken = nodes + self.inodes.dirty_frags(g) + g.frags_for(self.pending.content_bytes());
         (self.space.free_frags() + freed).saturating_sub(taken)
-    }
-
-    /// Whether nothing much was freed since: then the fight would end as before.
-    pub fn is_exhausted(&mut self) -> bool {
-        self.exhausted = self.unless_freed(self.exhausted);
-        self.exhausted.is_some()
-    }
-
-    /// Notes that the reserve could not be made whole, which is no reason for ENOSPC: an operation fights harder.
-    pub fn note_reserve_lost(&mut self) {
-        self.reserve_lost = Some(self.clear_frags());
-    }
-
-    /// Whether nothing much was freed since then.
-    pub fn is_reserve_lost(&mut self) -> bool {
-        self.reserve_lost = self.unless_freed(self.reserve_lost);
-        self.reserve_lost.is_some()
-    }
-
-    /// Notes that a segment found no place; returns whether that is new.
-    pub fn note_placeless(&mut self) -> bool {
-        let new = !self.is_placeless();
-        self.placeless = Some(self.clear_frags());
-        new
-    }
-
-    /// Whether a segment found no place, and nothing much was freed since: committing again would end as before.
-    pub fn is_placeless(&mut self) -> bool {
-        self.placeless = self.unless_freed(self.placeless);
-        self.placeless.is_some()
-    }
-
-    /// What was clear at a moment, or the least since, unless much more is now.
-    fn unless_freed(&self, at: Option<u64>) -> Option<u64> {
-        let (at, clear) = (at?, self.clear_frags());
-        let worth = (self.geometry.total_frags / 512).min(self.geometry.frags_for(EXHAUSTED_WORTH));
-        (clear <= at + worth).then_some(at.min(clear))
     }
 }

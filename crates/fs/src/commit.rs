@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::law;
 use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
+use crate::reclaim::Fight;
 use crate::reserve::Said;
 use crate::tree::Tree;
 use contents::{Contents, TreeOf};
@@ -167,7 +168,7 @@ impl Core {
         // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
         let waiting = self.groups_for_data(&self.waiting(), 0);
         let fitted = self.is_tight(waiting) && !mutant::scattered();
-        let kept = if self.plug_holes || fitted {
+        let kept = if self.reclaim.is_packing() || fitted {
             self.space.free_groups()
         } else {
             waiting
@@ -179,16 +180,16 @@ impl Core {
             tail.next,
             records_max,
             &contents.frags,
-            (self.rotational, fitted),
+            (self.config.rotational, fitted),
         );
         match result {
             Ok(placement) => {
-                self.placeless = None;
+                self.reclaim.forget(Fight::Place);
                 Ok(placement)
             }
             Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
             Err(PlaceError::Full) => {
-                if self.note_placeless() {
+                if self.note_lost(Fight::Place) {
                     tracing::error!(
                         blocks = contents.frags.len(),
                         frags = contents.frags.iter().sum::<u32>(),

@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::checkpoints::Checkpoints;
+use crate::config::Config;
 use crate::env::{Clock, Random};
 use crate::error::Error;
 use crate::holders::Holders;
@@ -11,8 +12,8 @@ use crate::inodes::{Inodes, Node};
 use crate::law;
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
-use crate::ownership::Ownership;
 use crate::pending::Pending;
+use crate::reclaim::Reclaim;
 use crate::reserve::Known;
 use crate::types::Attr;
 use crate::writeback::{UNIT, Writeback};
@@ -33,7 +34,7 @@ pub(crate) struct Core {
     pub geometry: Geometry,
     pub clock: Arc<dyn Clock>,
     pub random: Random,
-    pub rotational: bool,
+    pub config: Config,
     pub access: Access,
     pub space: Space,
     pub log: LogWriter,
@@ -43,45 +44,17 @@ pub(crate) struct Core {
     /// When inodes were read.
     pub atimes: Atimes,
     pub checkpoints: Checkpoints,
-    /// To whom everything belongs.
-    pub owner: Ownership,
     /// What rot took from the log; whoever may write has accepted it.
     pub loss: Option<Loss>,
     /// What may be used again since the device was last told; kept only if it is to be told.
     pub freed: Option<Vec<Extent>>,
     pub pending: Pending,
     pub writeback: Writeback,
-    /// Most links of an inode.
-    pub links_max: u32,
-    /// What the mover did.
-    pub cleaned: Cleaned,
-    /// An operation was admitted while much of what may be dirty was: time for a commit, before one has to wait.
-    pub pressed: bool,
     pub holders: Holders,
     pub leftovers: Leftovers,
-    /// Segments take holes before they take whole groups: everything is packed, before somebody gets ENOSPC.
-    pub plug_holes: bool,
-    /// Free fragments of log groups that segments can use, since the last release.
-    pub usable_log: Option<u64>,
-    /// What else is known of the log's room.
+    pub reclaim: Reclaim,
+    /// What was found out about the log's room.
     pub known: Known,
-    /// Free fragments, held back ones included, when the last fight for space was lost.
-    pub exhausted: Option<u64>,
-    /// The same, when a segment found no place, which is said once.
-    pub placeless: Option<u64>,
-    /// The same, when the reserve could not be made whole.
-    pub reserve_lost: Option<u64>,
-    /// Whether it was tried to reserve the places of superblocks that an older program gave to files.
-    pub places_tried: bool,
-}
-
-/// What the mover went through since the volume was opened, in fragments.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Cleaned {
-    /// All ranges together.
-    pub frags: u64,
-    /// What of it was in use, and so moved.
-    pub live: u64,
 }
 
 impl Core {
@@ -235,7 +208,7 @@ impl Core {
     pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         let frag = u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
-        let owner = self.owner;
+        let owner = self.config.owner;
         let node = self.visible(ino)?;
         let i = &node.inode;
         // Homes are whole blocks, of which perhaps only a part waits.

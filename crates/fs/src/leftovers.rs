@@ -12,6 +12,8 @@ pub(crate) struct Leftovers {
     unfinished: BTreeMap<Ino, Error>,
     /// Whether what an earlier mount left over has been found.
     found: bool,
+    /// Whether it was tried to reserve the places of superblocks that an older program gave to files.
+    places_tried: bool,
 }
 
 impl Leftovers {
@@ -48,5 +50,15 @@ impl Leftovers {
     /// It has.
     pub fn note_found(&mut self) {
         self.found = true;
+    }
+
+    /// Whether it was tried to reserve the places of superblocks that an older program gave to files.
+    pub fn are_places_tried(&self) -> bool {
+        self.places_tried
+    }
+
+    /// It was.
+    pub fn note_places_tried(&mut self) {
+        self.places_tried = true;
     }
 }

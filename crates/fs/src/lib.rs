@@ -11,6 +11,7 @@ mod atime;
 mod blocks;
 mod checkpoints;
 mod commit;
+mod config;
 mod core;
 mod dir;
 mod doubt;

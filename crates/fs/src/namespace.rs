@@ -110,7 +110,7 @@ impl Core {
             rdev: new.rdev,
             ..Inode::new(ino, born.mode, generation, now)
         };
-        Node::new(self.owner.stored(inode), self.open_ssn())
+        Node::new(self.config.owner.stored(inode), self.open_ssn())
     }
 
     fn choose_anchor(&mut self, dir: Ino) -> GroupNo {

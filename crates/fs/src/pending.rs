@@ -11,6 +11,8 @@ pub(crate) struct Pending {
     small_bytes: u64,
     /// When the oldest change that is not sealed was made.
     since: Option<Duration>,
+    /// Whether much of what may wait does: time for a commit, before an operation has to wait.
+    pressed: bool,
 }
 
 impl Pending {
@@ -52,6 +54,16 @@ impl Pending {
     /// Since when something waits for it.
     pub fn since(&self) -> Option<Duration> {
         self.since
+    }
+
+    /// Much of what may wait does, if so.
+    pub fn press(&mut self, pressed: bool) {
+        self.pressed |= pressed;
+    }
+
+    /// Whether it was so since the last question.
+    pub fn take_pressed(&mut self) -> bool {
+        std::mem::take(&mut self.pressed)
     }
 
     /// Nothing waits any more.

@@ -2,6 +2,10 @@
 //! them elsewhere and frees their places. Policies choose the ranges, by cost and benefit: what moving takes, against what it wins
 //! (DESIGN.md, "One mover").
 
+mod state;
+
+pub(crate) use state::{Fight, Reclaim};
+
 use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
@@ -166,8 +170,7 @@ impl Core {
             .iter()
             .map(|(extent, _)| self.space.bitmaps().live_frags(*extent));
         let used: u64 = used.sum();
-        self.cleaned.frags += whole;
-        self.cleaned.live += used.min(whole);
+        self.reclaim.note_cleaned(whole, used);
         live.retain(|(_, record)| !matches!(record.kind, BlockKind::Homed | BlockKind::Summary));
         Ok(live.into_iter().map(|(extent, _)| extent).collect())
     }

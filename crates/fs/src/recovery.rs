@@ -4,6 +4,7 @@ use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Damage, Fetch, Pins, Stop};
 use crate::checkpoints::Checkpoints;
+use crate::config::Config;
 use crate::core::Core;
 use crate::doubt::Doubt;
 use crate::env::{Env, Random};
@@ -17,6 +18,8 @@ use crate::ownership::Ownership;
 use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
 use crate::rebuild;
+use crate::reclaim::Reclaim;
+use crate::reserve::Known;
 use crate::shares::Shares;
 use crate::tree::Tree;
 use crate::writeback::Writeback;
@@ -200,7 +203,7 @@ fn assemble(
         core.access = Access::ReadOnly;
     }
     core.writeback = Writeback::new(settings.homed_max);
-    core.links_max = settings.links_max;
+    core.config.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
     core.inodes.nodes_max = settings.shares.idle_inodes();
@@ -230,7 +233,11 @@ impl Core {
             geometry: sb.geometry,
             clock: Arc::clone(&env.clock),
             random: Random::new(env.seed),
-            rotational: device.rotational(),
+            config: Config {
+                owner: Ownership::default(),
+                links_max: LINKS_MAX,
+                rotational: device.rotational(),
+            },
             access: Access::default(),
             space,
             log,
@@ -242,23 +249,14 @@ impl Core {
             },
             atimes: Atimes::default(),
             checkpoints: Checkpoints::new(base, [None; 2]),
-            owner: Ownership::default(),
             loss: None,
             freed: None,
             pending: Pending::default(),
             writeback: Writeback::new(64 << 20),
-            links_max: LINKS_MAX,
-            cleaned: crate::core::Cleaned::default(),
-            pressed: false,
             holders: Holders::default(),
             leftovers: Leftovers::default(),
-            plug_holes: false,
-            usable_log: None,
-            known: crate::reserve::Known::default(),
-            exhausted: None,
-            placeless: None,
-            reserve_lost: None,
-            places_tried: false,
+            reclaim: Reclaim::default(),
+            known: Known::default(),
             sb,
         };
         let keep = core.groups_kept_from_data();

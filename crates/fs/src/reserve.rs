@@ -340,6 +340,8 @@ impl Burden {
 /// What was found out about the log's room: it holds until a segment is placed or something is released.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
+    /// Free fragments of log groups that any segment can use.
+    pub usable: Option<u64>,
     /// With so many groups for the log so many dirty bytes leave the checkpoints their room.
     roomy: Option<(u64, u64)>,
     /// The largest holes.

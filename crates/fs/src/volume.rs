@@ -169,7 +169,7 @@ impl Volume {
             commit_age: Duration::from_millis(options.commit_age_ms),
             shares,
         };
-        volume.core().owner = options.owner;
+        volume.core().config.owner = options.owner;
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
             volume.core().freed = options.discard.then(Vec::new);

@@ -41,7 +41,7 @@ impl Operation for Link {
         if nlink == 0 && !core.holders.is_nameless(ino) {
             return Err(Error::NotFound.into());
         }
-        if nlink >= core.links_max {
+        if nlink >= core.config.links_max {
             return Err(Error::TooManyLinks.into());
         }
         if core.find(dir, name)?.is_some() {

@@ -84,7 +84,7 @@ impl Operation for Make {
         if core.find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        let links_max = core.links_max;
+        let links_max = core.config.links_max;
         let parent = core.directory(dir)?;
         if parent.inode.nlink == 0 {
             return Err(Error::NotFound.into());

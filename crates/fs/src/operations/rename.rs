@@ -145,7 +145,7 @@ impl Rename {
             core.prepare_dirty(to.ino)?;
         }
         let links = core.directory(new_dir)?.inode.nlink;
-        if is_dir && dir != new_dir && to.is_none() && links >= core.links_max {
+        if is_dir && dir != new_dir && to.is_none() && links >= core.config.links_max {
             return Err(Error::TooManyLinks.into());
         }
         let whiteout = match self.flags.whiteout {
@@ -201,7 +201,7 @@ impl Rename {
         permission::may_enter(core.flags(a.dir)?, flags)?;
         if a.dir != b.dir && a.is_dir() != b.is_dir() {
             let gains = if b.is_dir() { a.dir } else { b.dir };
-            if core.directory(gains)?.inode.nlink >= core.links_max {
+            if core.directory(gains)?.inode.nlink >= core.config.links_max {
                 return Err(Error::TooManyLinks.into());
             }
         }

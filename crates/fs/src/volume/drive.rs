@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::error::{Error, Needed};
 use crate::law;
 use crate::reader::fetch_into;
+use crate::reclaim::Fight;
 use loamfs_format::{GroupNo, Ssn};
 
 /// How often an operation may be sent back.
@@ -90,8 +91,8 @@ impl Volume {
             let wanted = std::mem::take(&mut core.blocks.wanted);
             let stop = match result {
                 Ok(value) => {
-                    let pressed = may_commit && std::mem::take(&mut core.pressed);
-                    if pressed && self.flights > 0 && !core.is_placeless() {
+                    let pressed = may_commit && core.pending.take_pressed();
+                    if pressed && self.flights > 0 && !core.is_lost(Fight::Place) {
                         drop(core);
                         self.flight.press();
                     }
@@ -126,14 +127,14 @@ impl Volume {
                     tries += 1;
                     self.make_way(tries)
                 }
-                Stop::Full if may_commit && self.core().is_exhausted() => Err(Error::NoSpace),
+                Stop::Full if may_commit && self.core().is_lost(Fight::Room) => Err(Error::NoSpace),
                 Stop::Full if may_commit && tries < TRIES => {
                     tries += 1;
                     self.win_space(tries)
                 }
                 Stop::Full | Stop::Crowded | Stop::Tight => {
                     if may_commit && !matches!(stop, Stop::Tight) {
-                        self.core().note_exhausted();
+                        self.core().note_lost(Fight::Room);
                     }
                     Err(Error::NoSpace)
                 }

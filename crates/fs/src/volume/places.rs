@@ -18,11 +18,13 @@ impl Volume {
     pub(super) fn reserve_places(&self) {
         {
             let mut core = self.core();
-            let done = core.sb.reserves_places() || core.places_tried || !core.access.is_writable();
+            let done = core.sb.reserves_places()
+                || core.leftovers.are_places_tried()
+                || !core.access.is_writable();
             if done || !core.may_compact() {
                 return;
             }
-            core.places_tried = true;
+            core.leftovers.note_places_tried();
         }
         let sealer = self.sealer();
         let reserved = sealer.reserve_all();

@@ -6,7 +6,7 @@ use super::drive::Lack;
 use super::{Sealer, Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{BATCH_MAX, DEAR, Worth};
+use crate::reclaim::{BATCH_MAX, DEAR, Fight, Worth};
 use loamfs_format::{Extent, GroupNo};
 
 /// Rounds of compaction in one go: enough to go through a whole log.
@@ -70,17 +70,18 @@ impl Sealer<'_> {
                 self.say_reusable()?;
             }
             _ => {
-                let usable_and_moved = |core: &mut Core| (core.usable(), core.cleaned.live);
+                let usable_and_moved =
+                    |core: &mut Core| (core.usable(), core.reclaim.cleaned().live);
                 let (usable, moved) = usable_and_moved(&mut self.core());
-                self.core().plug_holes = true;
+                self.core().reclaim.pack(true);
                 let packed = self.replenish(Goal::All);
-                self.core().plug_holes = false;
+                self.core().reclaim.pack(false);
                 packed?;
                 let mut core = self.core();
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
                 if now.saturating_sub(usable) * DEAR < all_moved - moved {
-                    core.note_exhausted();
+                    core.note_lost(Fight::Room);
                 }
             }
         }
@@ -90,9 +91,9 @@ impl Sealer<'_> {
     fn make_way(&self, means: u32) -> Result<(), Error> {
         self.take_checkpoints()?;
         if means > 1 {
-            self.core().plug_holes = true;
+            self.core().reclaim.pack(true);
             let packed = self.pack();
-            self.core().plug_holes = false;
+            self.core().reclaim.pack(false);
             packed?;
         }
         Ok(())
@@ -139,7 +140,7 @@ impl Sealer<'_> {
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
         {
             let mut core = self.core();
-            if core.has_reserve() || core.is_reserve_lost() {
+            if core.has_reserve() || core.is_lost(Fight::Reserve) {
                 return Ok(());
             }
         }
@@ -148,7 +149,7 @@ impl Sealer<'_> {
         self.replenish(Goal::Segments(0))?;
         let mut core = self.core();
         if !core.has_reserve() {
-            core.note_reserve_lost();
+            core.note_lost(Fight::Reserve);
         }
         Ok(())
     }
