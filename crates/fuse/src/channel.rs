@@ -1,7 +1,7 @@
 //! What lies between the dispatcher and the kernel: a transport, which opens
 //! one channel a thread.
 
-use crate::{Errno, Lane};
+use crate::{Errno, Worker};
 
 /// A connection to the kernel that any number of threads can serve.
 pub trait Transport {
@@ -15,12 +15,12 @@ pub trait Transport {
 
 /// One thread's end of a connection.
 pub trait Channel: Send {
-    /// Takes requests, has `lane` carry them out on this thread, and sends the
+    /// Takes requests, has `worker` carry them out on this thread, and sends the
     /// replies, until the connection ends. One thread of a connection always
     /// answers what does not wait ([`RawRequest::may_wait`](crate::RawRequest::may_wait)).
     ///
     /// # Errors
     ///
     /// What made it impossible to go on, other than the end of the mount.
-    fn serve(&mut self, lane: &Lane) -> Result<(), Errno>;
+    fn serve(&mut self, worker: &Worker) -> Result<(), Errno>;
 }

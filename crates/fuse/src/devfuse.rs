@@ -14,7 +14,7 @@ use rustix::ioctl;
 use crate::wire::READ_BUFFER_MIN;
 use crate::wire::header::IN_HEADER_LEN;
 use crate::wire::input::WriteIn;
-use crate::{Channel, Config, Errno, Lane, Outcome, RawRequest, Reply, Transport};
+use crate::{Channel, Config, Errno, Outcome, RawRequest, Reply, Transport, Worker};
 use spare::Spare;
 
 /// Where the kernel's FUSE device is.
@@ -114,9 +114,9 @@ enum Step {
 }
 
 impl Channel for DevChannel {
-    fn serve(&mut self, lane: &Lane) -> Result<(), Errno> {
+    fn serve(&mut self, worker: &Worker) -> Result<(), Errno> {
         self.spare.join();
-        let result = self.take_requests(lane);
+        let result = self.take_requests(worker);
         self.spare.leave();
         result
     }
@@ -124,11 +124,11 @@ impl Channel for DevChannel {
 
 impl DevChannel {
     /// Takes requests until the connection ends.
-    fn take_requests(&mut self, lane: &Lane) -> Result<(), Errno> {
+    fn take_requests(&mut self, worker: &Worker) -> Result<(), Errno> {
         let mut step = Step::Go;
         while step == Step::Go {
             step = match read(&self.descriptor, self.buffer.as_mut()) {
-                Ok(len) => self.take(lane, len)?,
+                Ok(len) => self.take(worker, len)?,
                 Err(errno) => after_read(errno)?,
             };
         }
@@ -137,7 +137,7 @@ impl DevChannel {
 
     /// Takes the request of `len` bytes that was read: carries it out, and what others hand over meanwhile, or hands it
     /// over itself.
-    fn take(&mut self, lane: &Lane, len: usize) -> Result<Step, Errno> {
+    fn take(&mut self, worker: &Worker, len: usize) -> Result<Step, Errno> {
         let Self {
             descriptor,
             buffer,
@@ -152,7 +152,7 @@ impl DevChannel {
             }
         };
         if !raw.may_wait() {
-            return handle(lane, &raw, reply, descriptor);
+            return handle(worker, &raw, reply, descriptor);
         }
         let hand = || Read {
             descriptor: Arc::clone(descriptor),
@@ -162,12 +162,12 @@ impl DevChannel {
         if !spare.start(len, hand) {
             return Ok(Step::Go);
         }
-        let mut result = handle(lane, &raw, reply, descriptor);
+        let mut result = handle(worker, &raw, reply, descriptor);
         while let Some(read) = spare.done() {
             let Ok(raw) = RawRequest::contiguous(read.buffer.filled(read.len)) else {
                 continue;
             };
-            let next = handle(lane, &raw, reply, &read.descriptor);
+            let next = handle(worker, &raw, reply, &read.descriptor);
             if result == Ok(Step::Go) {
                 result = next;
             }
@@ -178,12 +178,12 @@ impl DevChannel {
 
 /// Carries out a request and answers it.
 fn handle(
-    lane: &Lane,
+    worker: &Worker,
     raw: &RawRequest<'_>,
     reply: &mut Reply,
     descriptor: &OwnedFd,
 ) -> Result<Step, Errno> {
-    let step = match lane.handle(raw, reply) {
+    let step = match worker.handle(raw, reply) {
         Outcome::Reply => answer(reply, descriptor, raw.unique())?,
         Outcome::Silent => Step::Go,
         Outcome::Refused => {

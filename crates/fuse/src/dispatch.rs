@@ -1,18 +1,18 @@
 //! The dispatcher: from the bytes of a request, through the file system, to
 //! the slices of a reply. It knows no transport.
 //!
-//! One [`Dispatcher`] serves a mount; each thread has a [`Lane`] of it. A lane
+//! One [`Dispatcher`] serves a mount; each thread has a [`Worker`] of it. A worker
 //! says whether it is inside the file system, so that
 //! [`destroy`](Filesystem::destroy) can wait until no other one is:
 //!
 //! ```text
-//! lane       busy := true;   read ended;  call or refuse;  busy := false
-//! destroyer  ended := true;  read busy of every other lane until all are false
+//! worker     busy := true;   read ended;  call or refuse;  busy := false
+//! destroyer  ended := true;  read busy of every other worker until all are false
 //! ```
 //!
 //! With sequentially consistent accesses at least one of the two sees the
-//! other, so no call runs beside or after `destroy`. Each lane's flag has its
-//! own cache line and a lane touches no other, so requests do not contend.
+//! other, so no call runs beside or after `destroy`. Each worker's flag has its
+//! own cache line and a worker touches no other, so requests do not contend.
 
 mod serve;
 
@@ -26,7 +26,7 @@ use crate::wire;
 use crate::wire::output::InitOut;
 use crate::{Capabilities, Config, Errno, Filesystem, Negotiated, Reply};
 
-/// How often the destroyer looks whether the other lanes are done.
+/// How often the destroyer looks whether the other workers are done.
 const QUIET_POLL: Duration = Duration::from_millis(1);
 
 /// What a transport does after a request was handled.
@@ -53,7 +53,7 @@ pub struct Dispatcher {
     init_error: OnceLock<Errno>,
     /// No call of the file system may start any more.
     ended: AtomicBool,
-    lanes: Mutex<Vec<Arc<Busy>>>,
+    workers: Mutex<Vec<Arc<Busy>>>,
 }
 
 impl Dispatcher {
@@ -66,19 +66,19 @@ impl Dispatcher {
             negotiated: OnceLock::new(),
             init_error: OnceLock::new(),
             ended: AtomicBool::new(false),
-            lanes: Mutex::new(Vec::new()),
+            workers: Mutex::new(Vec::new()),
         }
     }
 
     /// A way in for one more thread.
     #[must_use]
-    pub fn lane(self: &Arc<Self>) -> Lane {
+    pub fn worker(self: &Arc<Self>) -> Worker {
         let busy = Arc::new(Busy::default());
-        self.lanes
+        self.workers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(Arc::clone(&busy));
-        Lane {
+        Worker {
             dispatcher: Arc::clone(self),
             busy,
         }
@@ -96,22 +96,22 @@ impl Dispatcher {
         self.init_error.get().copied()
     }
 
-    /// Calls [`Filesystem::destroy`] if that has not happened, once every lane
+    /// Calls [`Filesystem::destroy`] if that has not happened, once every worker
     /// but `own` is outside the file system.
     fn end(&self, own: Option<&Arc<Busy>>) {
         if self.ended.swap(true, Ordering::SeqCst) || self.negotiated.get().is_none() {
             return;
         }
-        let lanes = self
-            .lanes
+        let workers = self
+            .workers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        for lane in lanes {
-            if own.is_some_and(|own| Arc::ptr_eq(own, &lane)) {
+        for worker in workers {
+            if own.is_some_and(|own| Arc::ptr_eq(own, &worker)) {
                 continue;
             }
-            while lane.0.load(Ordering::SeqCst) {
+            while worker.0.load(Ordering::SeqCst) {
                 std::thread::sleep(QUIET_POLL);
             }
         }
@@ -174,12 +174,12 @@ impl Dispatcher {
 }
 
 /// One thread's way into a [`Dispatcher`].
-pub struct Lane {
+pub struct Worker {
     dispatcher: Arc<Dispatcher>,
     busy: Arc<Busy>,
 }
 
-impl Lane {
+impl Worker {
     /// Carries out a request and leaves the answer in `reply`, whose earlier
     /// content is dropped.
     pub fn handle(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Outcome {
@@ -248,10 +248,10 @@ impl Lane {
     }
 }
 
-impl Drop for Lane {
+impl Drop for Worker {
     fn drop(&mut self) {
         self.dispatcher
-            .lanes
+            .workers
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .retain(|busy| !Arc::ptr_eq(busy, &self.busy));

@@ -5,7 +5,7 @@
 //!
 //! - [`Filesystem`] is what a file system implements; [`Session`] serves a
 //!   mount with one.
-//! - [`Dispatcher`] and its [`Lane`]s, one a thread: from a [`RawRequest`] to a
+//! - [`Dispatcher`] and its [`Worker`]s, one a thread: from a [`RawRequest`] to a
 //!   [`Reply`]. They know no transport.
 //! - [`Transport`] and [`Channel`]: where requests come from. [`DevFuse`] reads
 //!   `/dev/fuse`, with a descriptor for each thread.
@@ -41,7 +41,7 @@ mod wire;
 
 pub use channel::{Channel, Transport};
 pub use devfuse::DevFuse;
-pub use dispatch::{Dispatcher, Lane, Outcome};
+pub use dispatch::{Dispatcher, Outcome, Worker};
 pub use error::Error;
 pub use filesystem::Filesystem;
 pub use init::{Capabilities, Config, Negotiated, ReadDirPlus};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::devfuse::DevFuse;
-use crate::{Channel, Config, Dispatcher, Errno, Error, Filesystem, Lane, Mounted, Transport};
+use crate::{Channel, Config, Dispatcher, Errno, Error, Filesystem, Mounted, Transport, Worker};
 
 /// Fewest threads by default: one that waits for a disk must not stop the rest.
 const WORKERS_MIN: usize = 4;
@@ -61,21 +61,21 @@ impl Session {
         mounted: &Mounted,
     ) -> Result<(), Error> {
         thread::scope(|scope| {
-            let mut workers = Vec::new();
+            let mut threads = Vec::new();
             for number in 0..=self.worker_count() {
                 let started = transport
                     .channel()
                     .map_err(Error::Connection)
                     .and_then(|channel| {
-                        let lane = dispatcher.lane();
+                        let worker = dispatcher.worker();
                         thread::Builder::new()
                             .name(format!("fuse-{number}"))
-                            .spawn_scoped(scope, move || work(channel, &lane, mounted))
+                            .spawn_scoped(scope, move || work(channel, &worker, mounted))
                             .map_err(Error::Thread)
                     });
                 match started {
-                    Ok(worker) => workers.push(worker),
-                    Err(error) if workers.is_empty() => return Err(error),
+                    Ok(running) => threads.push(running),
+                    Err(error) if threads.is_empty() => return Err(error),
                     // Fewer threads will do.
                     Err(error) => {
                         tracing::warn!(%error, number, "fewer workers than wanted");
@@ -85,9 +85,9 @@ impl Session {
             }
             // As long as one worker could go on, the mount was served; only
             // when the last one fails is that the end.
-            let ends: Vec<_> = workers
+            let ends: Vec<_> = threads
                 .into_iter()
-                .map(|worker| worker.join().unwrap_or(Err(Errno::IO)))
+                .map(|running| running.join().unwrap_or(Err(Errno::IO)))
                 .collect();
             match ends.first() {
                 Some(&Err(errno)) if ends.iter().all(Result::is_err) => {
@@ -106,14 +106,14 @@ impl Session {
     }
 }
 
-fn work(mut channel: Box<dyn Channel>, lane: &Lane, mounted: &Mounted) -> Result<(), Errno> {
-    let result = channel.serve(lane);
+fn work(mut channel: Box<dyn Channel>, worker: &Worker, mounted: &Mounted) -> Result<(), Errno> {
+    let result = channel.serve(worker);
     if let Err(errno) = result {
         tracing::error!(%errno, "a worker cannot go on");
     }
     // The worker that saw the refusal ends; the others wait for requests that
     // never come until the mount is gone.
-    if lane.refused()
+    if worker.refused()
         && mounted.is_mounted()
         && let Err(error) = mounted.detach()
     {

@@ -154,7 +154,7 @@ pub(super) fn operation(
         }
         // Nothing can be interrupted, and the kernel does not insist.
         Operation::Interrupt => {}
-        // The first two never come here: see `Lane::serve`.
+        // The first two never come here: see `Worker::serve`.
         Operation::Init(_) | Operation::Destroy | Operation::Unknown => {
             return Err(Errno::NOSYS);
         }

@@ -78,15 +78,15 @@ impl Filesystem for Odd {
 
 fn started(fs: Arc<dyn Filesystem>) -> Arc<Dispatcher> {
     let dispatcher = Arc::new(Dispatcher::new(fs, Config::default()));
-    let (outcome, header, _) = ask(&dispatcher.lane(), &build::init(0));
+    let (outcome, header, _) = ask(&dispatcher.worker(), &build::init(0));
     assert_eq!((outcome, header.error), (Outcome::Reply, 0));
     dispatcher
 }
 
-fn ask(lane: &Lane, request: &Builder) -> (Outcome, OutHeader, Vec<u8>) {
+fn ask(worker: &Worker, request: &Builder) -> (Outcome, OutHeader, Vec<u8>) {
     let bytes = request.contiguous();
     let mut reply = Reply::new();
-    let outcome = lane.handle(&build::raw(&bytes), &mut reply);
+    let outcome = worker.handle(&build::raw(&bytes), &mut reply);
     let flat: Vec<u8> =
         reply.with_slices(|slices| slices.iter().flat_map(|s| s.to_vec()).collect());
     let (header, body) = OutHeader::read_from_prefix(&flat).unwrap();
@@ -102,14 +102,14 @@ fn ask(lane: &Lane, request: &Builder) -> (Outcome, OutHeader, Vec<u8>) {
 fn what_is_not_implemented_is_enosys() {
     let fs = Arc::new(Empty::default());
     let dispatcher = started(fs.clone());
-    let lane = dispatcher.lane();
+    let worker = dispatcher.worker();
     for request in build::one_of_each() {
         let bytes = request.contiguous();
         let opcode = build::raw(&bytes).opcode();
         if matches!(opcode, opcode::DESTROY | opcode::INIT) {
             continue;
         }
-        let (outcome, header, _) = ask(&lane, &request);
+        let (outcome, header, _) = ask(&worker, &request);
         match opcode {
             opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => {
                 assert_eq!(outcome, Outcome::Silent);
@@ -122,7 +122,7 @@ fn what_is_not_implemented_is_enosys() {
         }
     }
     assert_eq!(fs.forgotten.load(Ordering::Relaxed), 3 + 1 + 2);
-    let (_, header, _) = ask(&lane, &Builder::new(9999, 1));
+    let (_, header, _) = ask(&worker, &Builder::new(9999, 1));
     assert_eq!(header.error, -Errno::NOSYS.raw_os_error());
 }
 
@@ -130,15 +130,18 @@ fn what_is_not_implemented_is_enosys() {
 fn nothing_is_served_before_init_or_after_destroy() {
     let fs = Arc::new(Empty::default());
     let dispatcher = Arc::new(Dispatcher::new(fs.clone(), Config::default()));
-    let lane = dispatcher.lane();
+    let worker = dispatcher.worker();
     let statfs = Builder::new(opcode::STATFS, 1);
-    assert_eq!(ask(&lane, &statfs).1.error, -Errno::IO.raw_os_error());
-    assert_eq!(ask(&lane, &build::init(0)).1.error, 0);
-    assert_eq!(ask(&lane, &statfs).1.error, -Errno::NOSYS.raw_os_error());
-    assert_eq!(ask(&lane, &Builder::new(opcode::DESTROY, 0)).1.error, 0);
-    assert_eq!(ask(&lane, &statfs).1.error, -Errno::NOTCONN.raw_os_error());
+    assert_eq!(ask(&worker, &statfs).1.error, -Errno::IO.raw_os_error());
+    assert_eq!(ask(&worker, &build::init(0)).1.error, 0);
+    assert_eq!(ask(&worker, &statfs).1.error, -Errno::NOSYS.raw_os_error());
+    assert_eq!(ask(&worker, &Builder::new(opcode::DESTROY, 0)).1.error, 0);
+    assert_eq!(
+        ask(&worker, &statfs).1.error,
+        -Errno::NOTCONN.raw_os_error()
+    );
     let forget = Builder::new(opcode::FORGET, 1).fixed(input::ForgetIn { nlookup: 3 });
-    assert_eq!(ask(&lane, &forget).0, Outcome::Silent);
+    assert_eq!(ask(&worker, &forget).0, Outcome::Silent);
     dispatcher.disconnected();
     assert_eq!(fs.destroyed.load(Ordering::Relaxed), 1);
     assert_eq!(fs.forgotten.load(Ordering::Relaxed), 0);
@@ -159,7 +162,7 @@ fn old_and_repeated_starts_are_refused() {
             Arc::new(Empty::default()),
             Config::default(),
         ));
-        let (outcome, header, _) = ask(&dispatcher.lane(), &init(major, minor));
+        let (outcome, header, _) = ask(&dispatcher.worker(), &init(major, minor));
         assert_eq!(outcome, Outcome::Refused);
         assert_eq!(header.error, -Errno::PROTO.raw_os_error());
         assert_eq!(dispatcher.init_error(), Some(Errno::PROTO));
@@ -168,13 +171,13 @@ fn old_and_repeated_starts_are_refused() {
         Arc::new(Empty::default()),
         Config::default(),
     ));
-    let lane = dispatcher.lane();
+    let worker = dispatcher.worker();
     // A newer major version is answered with ours, and tried again with that.
-    assert_eq!(ask(&lane, &init(8, 0)).1.error, 0);
+    assert_eq!(ask(&worker, &init(8, 0)).1.error, 0);
     assert!(dispatcher.negotiated().is_none());
-    assert_eq!(ask(&lane, &init(7, 31)).1.error, 0);
+    assert_eq!(ask(&worker, &init(7, 31)).1.error, 0);
     assert_eq!(dispatcher.negotiated().unwrap().minor, 31);
-    assert_ne!(ask(&lane, &init(7, 31)).1.error, 0);
+    assert_ne!(ask(&worker, &init(7, 31)).1.error, 0);
 }
 
 #[test]
@@ -204,7 +207,7 @@ fn destroy_waits_for_calls_that_are_running() {
         leave: Mutex::new(leave),
         inside: AtomicBool::new(false),
     }));
-    let (first, second) = (dispatcher.lane(), dispatcher.lane());
+    let (first, second) = (dispatcher.worker(), dispatcher.worker());
     thread::scope(|scope| {
         scope.spawn(|| ask(&first, &Builder::new(opcode::UNLINK, 1).string(b"a")));
         has_entered.recv().unwrap();
@@ -218,7 +221,7 @@ fn destroy_waits_for_calls_that_are_running() {
 
 #[test]
 fn a_panic_is_eio_and_the_lane_lives_on() {
-    let lane = started(Arc::new(Odd)).lane();
+    let worker = started(Arc::new(Odd)).worker();
     let read = Builder::new(opcode::READ, 1).fixed(input::ReadIn {
         fh: 0,
         offset: 0,
@@ -228,21 +231,21 @@ fn a_panic_is_eio_and_the_lane_lives_on() {
         flags: 0,
         padding: 0,
     });
-    let (_, header, body) = ask(&lane, &read);
+    let (_, header, body) = ask(&worker, &read);
     assert_eq!(header.error, -Errno::IO.raw_os_error());
     assert!(body.is_empty());
     let statfs = Builder::new(opcode::STATFS, 1);
-    assert_eq!(ask(&lane, &statfs).1.error, -Errno::NOSYS.raw_os_error());
+    assert_eq!(ask(&worker, &statfs).1.error, -Errno::NOSYS.raw_os_error());
 }
 
 #[test]
 fn extended_attributes_answer_size_value_or_erange() {
-    let lane = started(Arc::new(Odd)).lane();
+    let worker = started(Arc::new(Odd)).worker();
     let get = |size| {
         let request = Builder::new(opcode::GETXATTR, 1)
             .fixed(input::GetxattrIn { size, padding: 0 })
             .string(b"user.x");
-        let (_, header, body) = ask(&lane, &request);
+        let (_, header, body) = ask(&worker, &request);
         (header.error, body)
     };
     let (error, body) = get(0);
@@ -254,8 +257,8 @@ fn extended_attributes_answer_size_value_or_erange() {
 
 #[test]
 fn answers_that_do_not_fit_are_errors() {
-    let lane = started(Arc::new(Odd)).lane();
-    let (_, header, _) = ask(&lane, &Builder::new(opcode::READLINK, 1));
+    let worker = started(Arc::new(Odd)).worker();
+    let (_, header, _) = ask(&worker, &Builder::new(opcode::READLINK, 1));
     assert_eq!(header.error, -Errno::NAMETOOLONG.raw_os_error());
 
     let ioctl = |out_size| {
@@ -269,7 +272,7 @@ fn answers_that_do_not_fit_are_errors() {
                 out_size,
             })
             .bytes(b"abcd");
-        ask(&lane, &request)
+        ask(&worker, &request)
     };
     let (_, header, body) = ioctl(4);
     assert_eq!(header.error, 0);
@@ -280,7 +283,7 @@ fn answers_that_do_not_fit_are_errors() {
 
 #[test]
 fn a_copy_is_cut_to_what_the_reply_can_say() {
-    let lane = started(Arc::new(Odd)).lane();
+    let worker = started(Arc::new(Odd)).worker();
     let copy = |opcode| {
         let request = Builder::new(opcode, 5).fixed(input::CopyFileRangeIn {
             fh_in: 0,
@@ -291,7 +294,7 @@ fn a_copy_is_cut_to_what_the_reply_can_say() {
             len: 1 << 40,
             flags: 0,
         });
-        ask(&lane, &request).2
+        ask(&worker, &request).2
     };
     let narrow = WriteOut::read_from_bytes(&copy(opcode::COPY_FILE_RANGE)).unwrap();
     assert_eq!(narrow.size, 0xffff_f000);
@@ -312,8 +315,8 @@ fn enosys_from_open_is_not_passed_on_beside_atomic_truncation() {
             ..Config::default()
         };
         let dispatcher = Arc::new(Dispatcher::new(Arc::new(Empty::default()), config));
-        let lane = dispatcher.lane();
-        assert_eq!(ask(&lane, &build::init(u64::MAX)).1.error, 0);
-        assert_eq!(ask(&lane, &open).1.error, -errno.raw_os_error());
+        let worker = dispatcher.worker();
+        assert_eq!(ask(&worker, &build::init(u64::MAX)).1.error, 0);
+        assert_eq!(ask(&worker, &open).1.error, -errno.raw_os_error());
     }
 }
