@@ -181,12 +181,12 @@ pub(crate) struct Blocks {
     metadata: Cache<Key, Block, Weight>,
     /// Gets what metadata leaves.
     contents: Cache<Key, Block, Weight>,
-    /// The checksum of what `contents` may hold of an address, so that it goes when its space does: the dead would
-    /// push out the ends of files, which each append needs.
+    /// By address, the checksum of what `contents` may hold. With it content leaves when its space is freed: dead blocks
+    /// would push out the ends of files, which each append needs.
     content_at: BTreeMap<FragAddr, u64>,
-    /// Fetched for operations that have not ended yet, so many of them, whatever the cache thinks of it.
+    /// Fetched for operations that have not ended yet, with their number. They stay, whatever the caches drop.
     pinned: HashMap<Key, (Block, usize)>,
-    /// Sealed into a segment that is not on the device yet, so not to be had from there.
+    /// Sealed into a segment that is not on the device yet: they cannot be read from there.
     flying: HashMap<Key, (Ssn, Block)>,
     /// The segment being sealed.
     sealing: Ssn,

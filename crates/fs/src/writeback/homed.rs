@@ -103,9 +103,9 @@ pub(crate) struct Homed {
     pub(super) images: BTreeMap<u64, (FragAddr, Unit)>,
     /// On their way to new homes.
     pub(super) batch: Option<Batch>,
-    /// Dirty units whose homes are to be given up: they get new ones however short they are.
+    /// Dirty units whose homes are to be emptied: they get new ones, however short the overwrite is.
     pub(super) moving: BTreeSet<u64>,
-    /// Units that were ever put here: the number of the next put.
+    /// How many units were ever put here. It numbers the next put.
     puts: u64,
 }
 
