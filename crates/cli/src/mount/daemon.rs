@@ -13,8 +13,8 @@ use rustix::process::{configure_io_flusher_behavior, geteuid};
 
 use super::confine::Confinement;
 use super::control::{self, Server};
-use super::desk::Desk;
 use super::greeting::Greeting;
+use super::handler::ControlHandler;
 use super::log::Log;
 use super::promise::{Promise, Standing};
 use super::source::Source;
@@ -341,7 +341,7 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
         closed: Mutex::new(None),
     });
     let promise = Arc::new(Standing::new(Promise::of(&spec.options)));
-    let desk = Arc::new(Desk {
+    let handler = Arc::new(ControlHandler {
         volume: Arc::downgrade(&volume),
         identity: opened.identity.clone(),
         spec: spec.clone(),
@@ -349,7 +349,7 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
         confinement: Arc::clone(&confinement),
     });
     let server = attached.entry.as_ref().and_then(|entry| {
-        let started = Server::start(entry, desk);
+        let started = Server::start(entry, handler);
         if let Err(error) = &started {
             tracing::warn!("other commands cannot ask this mount: {error}");
         }

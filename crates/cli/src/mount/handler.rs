@@ -17,7 +17,7 @@ use crate::report::{Identity, Report, piece_json};
 const SETTLE_STEP: usize = 1024;
 
 /// Answers other commands. Holds the volume weakly: it must be gone when the daemon says `done`.
-pub struct Desk {
+pub struct ControlHandler {
     /// The volume.
     pub volume: Weak<Volume>,
     /// Who it is.
@@ -30,7 +30,7 @@ pub struct Desk {
     pub confinement: Arc<Confinement>,
 }
 
-impl Answers for Desk {
+impl Answers for ControlHandler {
     fn answer(&self, request: &Request, out: &mut dyn Write) -> Result<(), String> {
         let volume = self.volume.upgrade().ok_or("the volume is being closed")?;
         let done = |result: Result<(), loamfs_fs::Error>| {
@@ -76,7 +76,7 @@ impl Answers for Desk {
     }
 }
 
-impl Desk {
+impl ControlHandler {
     fn report(&self, volume: &Arc<Volume>) -> Result<String, String> {
         let (device, mountpoint) = (&self.spec.device, &self.spec.mountpoint);
         Report::new(volume, &self.identity, device, Some(mountpoint))
