@@ -4,6 +4,7 @@
 //! - [`ALL`]: the programs, one a volume,
 //! - [`listing()`]: what a volume holds, [`dumps()`]: every structure of it as text.
 
+mod builder;
 mod crashed;
 mod dumps;
 mod fine;
@@ -12,7 +13,6 @@ mod placed;
 mod read;
 mod sound;
 mod wide;
-mod workshop;
 
 pub use dumps::dumps;
 pub use listing::listing;

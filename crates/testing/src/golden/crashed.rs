@@ -6,7 +6,7 @@ use loamfs_format::Ino;
 use loamfs_format::inode::ROOT_INO;
 
 use super::Made;
-use super::workshop::{Workshop, text};
+use super::builder::{Builder, text};
 use crate::geometry::Geometry;
 
 const BLOCK: u64 = Geometry::TINY.block as u64;
@@ -14,25 +14,25 @@ const BLOCK: u64 = Geometry::TINY.block as u64;
 const EXTENTS: u64 = 300;
 
 pub(super) fn make() -> Made<Image> {
-    let shop = Workshop::new(&Geometry::TINY, "golden crashed", 10)?;
-    let dir = shop.dir(ROOT_INO, "dir")?;
-    let long = shop.holed(dir, "being cut", BLOCK, EXTENTS)?;
-    shop.file(dir, "synced", &text("synced", 3000))?;
-    let orphan = shop.file(dir, "orphan", &text("orphan", 9000))?;
-    shop.volume.sync()?;
-    shop.volume.open_file(orphan)?;
-    shop.volume.unlink(dir, b"orphan")?;
-    shop.volume.sync()?;
-    shop.pass();
+    let builder = Builder::new(&Geometry::TINY, "golden crashed", 10)?;
+    let dir = builder.dir(ROOT_INO, "dir")?;
+    let long = builder.holed(dir, "being cut", BLOCK, EXTENTS)?;
+    builder.file(dir, "synced", &text("synced", 3000))?;
+    let orphan = builder.file(dir, "orphan", &text("orphan", 9000))?;
+    builder.volume.sync()?;
+    builder.volume.open_file(orphan)?;
+    builder.volume.unlink(dir, b"orphan")?;
+    builder.volume.sync()?;
+    builder.pass();
     // What waits fills most of a segment, so that the truncate runs into a commit between its steps.
     for i in 0..12 {
         let name = format!("waiting {i}");
-        shop.file(dir, &name, &text(&name, 2500))?;
+        builder.file(dir, &name, &text(&name, 2500))?;
     }
-    let before = shop.device.event_count();
-    shop.resize(long, BLOCK + 10)?;
-    for count in before..=shop.device.event_count() {
-        let image = shop.device.image_after(count)?;
+    let before = builder.device.event_count();
+    builder.resize(long, BLOCK + 10)?;
+    for count in before..=builder.device.event_count() {
+        let image = builder.device.image_after(count)?;
         if is_being_cut(&image, long) {
             return Ok(image);
         }

@@ -6,7 +6,7 @@ use loamfs_format::inode::ROOT_INO;
 use loamfs_fs::Wait;
 
 use super::Made;
-use super::workshop::{Workshop, text};
+use super::builder::{Builder, text};
 use crate::geometry::Geometry;
 
 const GEOMETRY: Geometry = Geometry {
@@ -17,33 +17,33 @@ const GEOMETRY: Geometry = Geometry {
 };
 
 pub(super) fn make() -> Made<Image> {
-    let shop = Workshop::new(&GEOMETRY, "golden fine", 20)?;
-    let volume = &shop.volume;
-    let dir = shop.dir(ROOT_INO, "dir")?;
+    let builder = Builder::new(&GEOMETRY, "golden fine", 20)?;
+    let volume = &builder.volume;
+    let dir = builder.dir(ROOT_INO, "dir")?;
     for i in 0..40 {
         let name = format!("small {i}");
-        shop.file(dir, &name, &text(&name, 100 * i))?;
+        builder.file(dir, &name, &text(&name, 100 * i))?;
     }
-    let large = shop.file(dir, "large", &text("large", 150_000))?;
-    let cut = shop.file(dir, "cut", &text("cut", 100_000))?;
+    let large = builder.file(dir, "large", &text("large", 150_000))?;
+    let cut = builder.file(dir, "cut", &text("cut", 100_000))?;
     volume.sync()?;
     for i in 0..6 {
-        shop.pass();
-        shop.write(large, 25_000 * i, &text("overwritten", 5000))?;
+        builder.pass();
+        builder.write(large, 25_000 * i, &text("overwritten", 5000))?;
         volume.fsync(large, false)?;
     }
-    shop.write(cut, 50_000, &text("overwritten", 5000))?;
+    builder.write(cut, 50_000, &text("overwritten", 5000))?;
     volume.fsync(cut, false)?;
     volume.checkpoint()?;
     volume.settle(4)?;
     // The other file's images are revoked with their homes.
-    shop.resize(cut, 10_000)?;
+    builder.resize(cut, 10_000)?;
     volume.rename(dir, b"small 39", ROOT_INO, b"moved", Default::default())?;
-    shop.dir(ROOT_INO, "another")?;
+    builder.dir(ROOT_INO, "another")?;
     volume.sync()?;
-    shop.file(dir, "never durable", &text("never durable", 3000))?;
+    builder.file(dir, "never durable", &text("never durable", 3000))?;
     volume.commit(Wait::Written)?;
-    tear_last(shop.image())
+    tear_last(builder.image())
 }
 
 /// The last unit of the last segment did not reach the device.

@@ -4,7 +4,7 @@ use loamfs_device::Image;
 use loamfs_format::inode::ROOT_INO;
 
 use super::Made;
-use super::workshop::Workshop;
+use super::builder::Builder;
 use crate::geometry::Geometry;
 
 const GEOMETRY: Geometry = Geometry {
@@ -16,16 +16,20 @@ const GEOMETRY: Geometry = Geometry {
 const LINE: &[u8] = b"golden placed\n";
 
 pub(super) fn make() -> Made<Image> {
-    let shop = Workshop::new(&GEOMETRY, "golden placed", 50)?;
-    let dir = shop.dir(ROOT_INO, "dir")?;
+    let builder = Builder::new(&GEOMETRY, "golden placed", 50)?;
+    let dir = builder.dir(ROOT_INO, "dir")?;
     let name = |i: usize| format!("file {i}");
     let mut files = 0;
-    while shop.file(dir, &name(files), &LINE.repeat(70_000)).is_ok() && shop.volume.sync().is_ok() {
+    while builder
+        .file(dir, &name(files), &LINE.repeat(70_000))
+        .is_ok()
+        && builder.volume.sync().is_ok()
+    {
         files += 1;
     }
     // The one that did not fit any more.
-    shop.volume.unlink(dir, name(files).as_bytes())?;
-    shop.volume.sync()?;
-    shop.volume.close()?;
-    Ok(shop.image())
+    builder.volume.unlink(dir, name(files).as_bytes())?;
+    builder.volume.sync()?;
+    builder.volume.close()?;
+    Ok(builder.image())
 }

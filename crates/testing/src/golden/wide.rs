@@ -5,7 +5,7 @@ use loamfs_device::Image;
 use loamfs_format::inode::ROOT_INO;
 
 use super::Made;
-use super::workshop::{Workshop, text};
+use super::builder::{Builder, text};
 use crate::geometry::Geometry;
 
 const GEOMETRY: Geometry = Geometry {
@@ -15,21 +15,21 @@ const GEOMETRY: Geometry = Geometry {
 };
 
 pub(super) fn make() -> Made<Image> {
-    let mut shop = Workshop::new(&GEOMETRY, "golden wide", 30)?;
+    let mut builder = Builder::new(&GEOMETRY, "golden wide", 30)?;
     for (mount, dirs) in [10, 10, 3].into_iter().enumerate() {
         if mount > 0 {
-            shop = shop.crash_and_open()?;
+            builder = builder.crash_and_open()?;
         }
-        shop.pass();
-        let dir = shop.dir(ROOT_INO, &format!("mount {mount}"))?;
+        builder.pass();
+        let dir = builder.dir(ROOT_INO, &format!("mount {mount}"))?;
         for i in 0..dirs {
-            let below = shop.dir(dir, &format!("{i}"))?;
-            shop.file(below, "file", &text("file", 1000 * i))?;
-            shop.volume.sync()?;
+            let below = builder.dir(dir, &format!("{i}"))?;
+            builder.file(below, "file", &text("file", 1000 * i))?;
+            builder.volume.sync()?;
         }
     }
     // The first large file: a group becomes one for data.
-    shop.file(ROOT_INO, "large", &text("large", 40_000))?;
-    shop.volume.sync()?;
-    Ok(shop.image())
+    builder.file(ROOT_INO, "large", &text("large", 40_000))?;
+    builder.volume.sync()?;
+    Ok(builder.image())
 }

@@ -33,14 +33,14 @@ impl Clock for Stopped {
 }
 
 /// A volume that a program fills.
-pub(super) struct Workshop {
+pub(super) struct Builder {
     pub device: Arc<RecordingDevice>,
     pub volume: Volume,
     clock: Arc<Stopped>,
     seed: u64,
 }
 
-impl Workshop {
+impl Builder {
     /// Makes an empty volume.
     pub fn new(geometry: &Geometry, label: &str, seed: u64) -> Made<Self> {
         let memory = MemoryDevice::new(geometry.size).with_sector_size(geometry.sector);
