@@ -8,6 +8,7 @@ What is checked:
 
 - what a document names in the code is there: `crate::file::function`, `Type::member`, `type.field`, `a_name`, files in
   tables,
+- ARCHITECTURE.md names all files and folders of the largest crate,
 - files and make targets that a document names exist, and so do the mutants in tables,
 - rules, headings and mechanisms of the papers that code or documents cite exist; sections are not cited by number,
 - bytes that a document shows of a golden volume are that volume's,
@@ -82,8 +83,8 @@ class Code:
     def has_file(self, crate, name):
         """A module of the crate whose path ends so."""
         ending = tuple(name.strip("/").split("/"))
-        ends = (module[n : n + len(ending)] for module in self.modules for n in range(1, len(module)) if module[0] == crate)
-        return ending in ends
+        mine = [module for module in self.modules if module[0] == crate]
+        return any(ending == module[n : n + len(ending)] for module in mine for n in range(1, len(module)))
 
     def below(self, module):
         return [text for other, text in self.modules.items() if other[: len(module)] == module]
@@ -151,6 +152,16 @@ def names(world, path, text):
             crate = CRATE
         for word in TICKED.findall(files):
             yield from named(world, path, crate, word.removesuffix("()"))
+
+
+def missing(world, path, text):
+    """Files and folders of the largest crate that the table of its files leaves out."""
+    if path == "docs/ARCHITECTURE.md":
+        rows = "\n".join(line for line in text.split("\n") if line.startswith("|"))
+        told = {word.split("/")[0] for word in TICKED.findall(rows)}
+        for name in sorted({module[1] for module in world.code.modules if module[0] == CRATE and len(module) > 1}):
+            if name not in told:
+                yield f"not in the table of files: {name}"
 
 
 def named(world, path, crate, word):
@@ -250,12 +261,12 @@ def lengths(_world, _path, text):
 
 
 def faults(world, path, text):
-    checks = (names, citations, links, golden_bytes, lengths) if is_document(path) else (citations,)
+    checks = (names, missing, citations, links, golden_bytes, lengths) if is_document(path) else (citations,)
     return [f"{path}: {fault}" for check in checks for fault in check(world, path, text)]
 
 
 LONG = "This is a sentence that goes on and on for no other reason than that somebody has to count all of its words.\n"
-# What is appended where, and what is then found.
+# What is appended where, or with a minus taken away, and what is then found.
 PLANTED = [
     ("docs/ARCHITECTURE.md", "`commit::no_such_function`", "not in the code: commit::no_such_function"),
     ("docs/ARCHITECTURE.md", "`space::no_such_file::place`", "not in the code: space::no_such_file::place"),
@@ -264,11 +275,12 @@ PLANTED = [
     ("docs/FORMAT.md", "`never_a_name`", "not in the code: never_a_name"),
     ("docs/DESIGN.md", "\n| rule | mutants |\n|---|---|\n| 1 | no-such-mutant |", "no such mutant: no-such-mutant"),
     ("docs/ARCHITECTURE.md", "\n| crate | files |\n|---|---|\n| `log` | `nothing` |", "not a file of log: nothing"),
+    ("docs/ARCHITECTURE.md", "-`leftovers`", "not in the table of files: leftovers"),
     ("README.md", "`crates/no_such_file.rs`", "no such file: crates/no_such_file.rs"),
     ("README.md", "`make nothing`", "no target of make: nothing"),
     ("crates/fs/src/lib.rs", "// By rules 1 and 99.", "no such rule: 99"),
     ("crates/fs/src/lib.rs", "// DESIGN.md section 7 says so.", "cite the heading, not the number of the section"),
-    ("crates/fs/src/lib.rs", '// See FORMAT.md, "No such\n// heading".', "no such heading in FORMAT.md: No such heading"),
+    ("crates/fs/src/lib.rs", '// See FORMAT.md, "No such\n// heading".', "no such heading in FORMAT.md: No such"),
     ("crates/fs/src/lib.rs", "// H99 asks for it.", "no such mechanism: H99"),
     ("docs/FORMAT.md", "[there](#no-such-heading)", "no such heading: #no-such-heading"),
     ("docs/FORMAT.md", "\n```hex sound\n00010000: 00\n```\n", "not what the volume sound has: 00010000: 00"),
@@ -281,8 +293,10 @@ def test():
     tree = read_tree()
     world = World(tree)
     for path, planted, expected in PLANTED:
-        before = faults(world, path, tree[path])
-        found = [fault for fault in faults(world, path, f"{tree[path]}\n{planted}\n") if fault not in before]
+        text = tree[path]
+        changed = text.replace(planted[1:], "") if planted[0] == "-" else f"{text}\n{planted}\n"
+        before = faults(world, path, text)
+        found = [fault for fault in faults(world, path, changed) if fault not in before]
         if len(found) != 1 or not found[0].startswith(f"{path}: {expected}"):
             sys.exit(f"check.py: planted {planted[:80]!r} in {path}, found {found}")
 
