@@ -107,9 +107,8 @@ impl Failure {
             Error::Superblock(SuperblockError::Version { .. }) => {
                 told(Kind::Data, "; use a newer loamfs")
             }
-            Error::Superblock(SuperblockError::Incompatible { .. }) => {
-                told(Kind::Data, "; use a newer loamfs")
-            }
+            Error::Superblock(SuperblockError::Incompatible { .. })
+            | Error::Log(LogError::Devices { .. }) => told(Kind::Data, "; use a newer loamfs"),
             Error::Superblock(SuperblockError::ReadOnly { .. }) => {
                 told(Kind::Data, "; use it read-only, or a newer loamfs")
             }
@@ -148,6 +147,10 @@ impl Failure {
             CheckError::Shrunk { have, need } => {
                 let (have, need) = (*have, *need);
                 return Self::volume(path, &LogError::Shrunk { have, need }.into());
+            }
+            CheckError::Devices { count, offset } => {
+                let (count, offset) = (*count, *offset);
+                return Self::volume(path, &LogError::Devices { count, offset }.into());
             }
             CheckError::NoInode { .. }
             | CheckError::NoSegment { .. }

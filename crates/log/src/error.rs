@@ -42,6 +42,16 @@ pub enum LogError {
         /// Bytes that the volume needs.
         need: u64,
     },
+    /// Volumes of several devices are none of this format's version.
+    #[error(
+        "the volume has {count} devices, the first from byte {offset} on; this program knows volumes of one device, from byte 0 on"
+    )]
+    Devices {
+        /// How many it has.
+        count: usize,
+        /// Bytes before it on the first.
+        offset: u64,
+    },
     /// The checkpoint that the superblock names cannot be read.
     #[error("the checkpoint summary of segment {ssn} at fragment {addr} is damaged: {cause}")]
     Checkpoint {

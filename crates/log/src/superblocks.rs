@@ -144,6 +144,14 @@ fn newest_of(
     if need > size {
         return Err(LogError::Shrunk { have: size, need });
     }
+    if let [first, rest @ ..] = newest.devices.as_slice()
+        && (first.offset != 0 || !rest.is_empty())
+    {
+        return Err(LogError::Devices {
+            count: newest.devices.len(),
+            offset: first.offset,
+        });
+    }
     let slots = superblock::offsets(need).map(|at| {
         let at_place = named.iter().find(|(place, _)| *place == at);
         at_place.map(|(_, ssn)| *ssn)
@@ -210,4 +218,76 @@ pub fn write_slot(device: &dyn Device, sb: &Superblock, slot: usize) -> Result<(
         .into_iter()
         .collect::<Result<(), _>>()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use loamfs_format::superblock::DeviceEntry;
+    use loamfs_format::{FragAddr, Geometry, Token};
+
+    const SIZE: u64 = 8 << 20;
+
+    /// What becomes of a volume whose superblocks name these devices.
+    fn chosen(devices: Vec<DeviceEntry>) -> Result<Copies, LogError> {
+        let sb = Superblock {
+            uuid: [1; 16],
+            membership_epoch: 1,
+            device: 0,
+            devices,
+            geometry: Geometry {
+                fragment_size: 1024,
+                block_size: 16_384,
+                group_frags: 512,
+                total_frags: SIZE / 1024,
+                segment_max: 1 << 17,
+                checkpoint_segments_max: 8,
+                checkpoint_summary_max: 1 << 17,
+                checkpoint_nodes_max: 32,
+            },
+            checksum_algorithm: 1,
+            compatible: 0,
+            ro_compatible: 0,
+            incompatible: 0,
+            checkpoint: CheckpointRef {
+                ssn: Ssn(1),
+                token: Token(2),
+                addr: FragAddr(3),
+            },
+            hash_key: [0; 16],
+            label: Vec::new(),
+            created: 0,
+            avg_file_size: 1,
+            files_per_dir: 1,
+            profile: Vec::new(),
+            log_key: [0; 16],
+            durable: Ssn(1),
+            clean: false,
+        };
+        let bytes = sb.encode();
+        choose(SIZE, [(PROBES[0], Ok::<_, DeviceError>(&bytes[..]))])
+    }
+
+    fn device(frags: std::ops::Range<u64>, offset: u64) -> DeviceEntry {
+        DeviceEntry {
+            addr: FragAddr(frags.start),
+            frags: frags.end - frags.start,
+            device: 0,
+            offset,
+        }
+    }
+
+    #[test]
+    fn a_volume_of_several_devices_or_that_begins_elsewhere_is_refused() {
+        let total = SIZE / 1024;
+        assert!(chosen(vec![device(0..total, 0)]).is_ok());
+        let two = vec![device(0..total / 2, 0), device(total / 2..total, 0)];
+        let refused = chosen(two);
+        assert!(matches!(refused, Err(LogError::Devices { count: 2, .. })));
+        let refused = chosen(vec![device(0..total, 4096)]);
+        let cause = refused.map(|_| ()).unwrap_err().to_string();
+        assert!(cause.contains("from byte 4096 on"), "{cause}");
+    }
 }
