@@ -79,6 +79,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/others.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/confined.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/atime.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/noxattr.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/owners.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/direct.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/promise.sh $(LOAMFS)

@@ -8,6 +8,7 @@
 //! (it learns of its own changes by itself), and files are opened and closed without a message.
 //! What is open is therefore known by the kernel's lookup counts: see [`lookups`].
 
+mod attributes;
 mod convert;
 mod flags;
 mod lookups;
@@ -33,6 +34,7 @@ use loamfs_fuse::{
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
 use lookups::Lookups;
 
+pub use attributes::Attributes;
 pub use reads::Reads;
 
 use crate::mount::promise::{Promise, Standing};
@@ -50,7 +52,7 @@ const COPY_MAX: u64 = 64 << 20;
 const NAME_MAX: u32 = 255;
 
 /// What a mount asks the kernel for.
-pub fn config(reads: Reads) -> fuse::Config {
+pub fn config(reads: Reads, attributes: Attributes) -> fuse::Config {
     let cached = reads == Reads::Uncached;
     fuse::Config {
         zero_message_open: cached,
@@ -58,7 +60,7 @@ pub fn config(reads: Reads) -> fuse::Config {
         cache_symlinks: cached,
         atomic_truncate: false,
         direct_io_allow_mmap: !cached,
-        posix_acl: true,
+        posix_acl: attributes == Attributes::All,
         dont_mask: true,
         handle_killpriv: true,
         ..fuse::Config::default()
@@ -85,6 +87,7 @@ pub struct Adapter {
     notifier: Notifier,
     promise: Arc<Standing>,
     reads: Reads,
+    attributes: Attributes,
     /// Preferred size of an I/O, in bytes.
     block_size: u32,
     /// Directory whose gaps were already logged, so that a damaged one does not flood the log.
@@ -98,11 +101,12 @@ impl Adapter {
         notifier: Notifier,
         events: Arc<dyn Events>,
         promise: Arc<Standing>,
-        reads: Reads,
+        (reads, attributes): (Reads, Attributes),
     ) -> Self {
         Self {
             promise,
             reads,
+            attributes,
             block_size: volume.statfs().block_size,
             volume,
             lookups: Lookups::default(),
@@ -153,6 +157,11 @@ impl Adapter {
             self.answer(doing, ino, self.volume.fsync(ino, false))?;
         }
         Ok(value)
+    }
+
+    fn drop_capability(&self, ino: Ino) -> Result<(), Errno> {
+        let dropped = self.attributes.drop_capability(&self.volume, ino);
+        self.answer("write", ino, dropped)
     }
 
     /// The reply that gives the kernel an inode, and counts that it has it once more.
@@ -363,6 +372,9 @@ impl Filesystem for Adapter {
             mtime: set.mtime.map(convert::set_time),
             ctime: set.ctime.map(time_from_fuse),
         };
+        if set.uid.is_some() || set.gid.is_some() || set.size.is_some() {
+            self.drop_capability(ino)?;
+        }
         let attr = self.changed("setattr", ino, self.volume.setattr(ino, &set))?;
         Ok(self.attr(&attr))
     }
@@ -550,6 +562,7 @@ impl Filesystem for Adapter {
         if flags.kill_suidgid {
             self.answer("write", ino, self.volume.drop_privileges(ino))?;
         }
+        self.drop_capability(ino)?;
         let taken = self.volume.write(ino, offset, data);
         if flags.from_cache && matches!(taken, Err(Error::NotPermitted)) {
             // Stored through a mapping of what chattr(1) protects: the kernel would go on showing it.
@@ -575,6 +588,7 @@ impl Filesystem for Adapter {
     ) -> Result<(), Errno> {
         let (ino, offset, len) = (ino_of(node), range.start, range.end - range.start);
         self.drop_privileges(caller, ino)?;
+        self.drop_capability(ino)?;
         let done = match mode {
             FallocateMode {
                 punch_hole: true,
@@ -619,6 +633,7 @@ impl Filesystem for Adapter {
     ) -> Result<u64, Errno> {
         let (source, target) = (ino_of(from.node), ino_of(to.node));
         self.drop_privileges(caller, target)?;
+        self.drop_capability(target)?;
         let len = length.min(COPY_MAX);
         let copied = self
             .volume
@@ -731,6 +746,7 @@ impl Filesystem for Adapter {
         value: &[u8],
         flags: SetXattrFlags,
     ) -> Result<(), Errno> {
+        self.attributes.check(name)?;
         let ino = ino_of(node);
         let how = match flags.mode {
             SetXattrMode::Any => XattrMode::Any,
@@ -752,6 +768,7 @@ impl Filesystem for Adapter {
         name: &[u8],
         value: &mut ByteSink<'_>,
     ) -> Result<(), Errno> {
+        self.attributes.check(name)?;
         let ino = ino_of(node);
         value.put(&self.answer("getxattr", ino, self.volume.getxattr(ino, name))?);
         Ok(())
@@ -764,13 +781,16 @@ impl Filesystem for Adapter {
         names: &mut ByteSink<'_>,
     ) -> Result<(), Errno> {
         let ino = ino_of(node);
+        self.attributes.check(b"")?;
         let mut found = self.answer("listxattr", ino, self.volume.listxattr(ino))?;
+        found.retain(|name| self.attributes.check(name).is_ok());
         trusted::hide(&mut found, caller);
         found.iter().for_each(|name| names.put_name(name));
         Ok(())
     }
 
     fn removexattr(&self, _: Caller, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.attributes.check(name)?;
         let ino = ino_of(node);
         self.changed("removexattr", ino, self.volume.removexattr(ino, name))
     }

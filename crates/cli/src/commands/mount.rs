@@ -34,7 +34,7 @@ use crate::text::shown_path;
 /// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing
 /// anyway), accept-loss (write to a volume of whose log rot took what was durable, and give that up), cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
-/// log=/FILE, allow_other (always on for root), plain (no fuseblk), unconfined (see below), nosuid, nodev, noexec, nosymfollow
+/// log=/FILE, allow_other (always on for root), plain (no fuseblk), noacl, noxattr, unconfined (see below), nosuid, nodev, noexec, nosymfollow
 /// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
 /// here are ignored. The kernel checks permissions.
 ///
@@ -43,6 +43,10 @@ use crate::text::shown_path;
 /// reach the daemon: what the kernel has in its page cache, or of a directory's listing, is read without
 /// them, but where the volume was mounted with strictatime: then nothing is read from there, except through mappings. They are written late, as with lazytime: along with what is written by age, at sync and at
 /// unmount. Such as find no space are dropped.
+///
+/// With noxattr the mount has no extended attributes, and with noacl no access lists: then the kernel does not ask for them, which
+/// is a request less for each file that is made or written. What is on the volume stays, and is handed down to new files; modes alone
+/// say who may do what, and where there was an access list the group's bits are its mask. A file that is changed loses its capabilities.
 ///
 /// With dirsync, what changes a directory is on the device when the call returns, and with sync every change is, but for
 /// what is stored through mappings.

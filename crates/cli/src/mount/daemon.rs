@@ -23,7 +23,7 @@ use super::ticker::Ticker;
 use super::unmounter::{Unmounter, Wish};
 use super::writers::{self, Writers};
 use super::{cache, memory, spawn, stale, stop};
-use crate::adapter::{self, Adapter, Events, Reads};
+use crate::adapter::{self, Adapter, Attributes, Events, Reads};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
@@ -366,8 +366,9 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
     let writers = Writers::start(&volume)?;
     let events = Arc::clone(&state) as Arc<dyn Events>;
     let reads = Reads::of(&spec.options);
-    let adapter = Adapter::new(volume, notifier, events, promise, reads);
-    let mut session = Session::new(adapter::config(reads));
+    let attributes = Attributes::of(&spec.options);
+    let adapter = Adapter::new(volume, notifier, events, promise, (reads, attributes));
+    let mut session = Session::new(adapter::config(reads, attributes));
     if let Some(threads) = spec.options.threads {
         session = session.workers(threads);
     }

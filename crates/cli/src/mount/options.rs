@@ -45,6 +45,10 @@ pub struct Options {
     pub plain: bool,
     /// The daemon gives up nothing.
     pub unconfined: bool,
+    /// No access lists.
+    pub noacl: bool,
+    /// No extended attributes at all.
+    pub noxattr: bool,
     /// Tell the device at once what was freed, if anything is said of that.
     pub discard: Option<bool>,
     /// Everything belongs to this user, and to nobody else.
@@ -111,6 +115,8 @@ impl Options {
             ("uid", self.uid.map(number)),
             ("gid", self.gid.map(number)),
             ("log", self.log.as_ref().map(log)),
+            ("noacl", self.noacl.then(|| "true".to_owned())),
+            ("noxattr", self.noxattr.then(|| "true".to_owned())),
             ("plain", self.plain.then(|| "true".to_owned())),
             ("unconfined", self.unconfined.then(|| "true".to_owned())),
         ]
@@ -160,6 +166,10 @@ impl Options {
             ("allow_other", None) => self.allow_other = true,
             ("plain", None) => self.plain = true,
             ("unconfined", None) => self.unconfined = true,
+            ("acl", None) => self.noacl = false,
+            ("noacl", None) => self.noacl = true,
+            ("xattr", None) => self.noxattr = false,
+            ("noxattr", None) => self.noxattr = true,
             ("discard", None) => self.discard = Some(true),
             ("nodiscard", None) => self.discard = Some(false),
             ("uid", Some(value)) => self.uid = Some(number_of(value, "uid")?),
@@ -323,6 +333,8 @@ mod tests {
         assert!(!parsed("ro,rw").read_only);
         assert!(parsed("rw,ro").read_only);
         assert!(!parsed("nosymfollow,symfollow").nosymfollow);
+        assert!(!parsed("noacl,acl").noacl);
+        assert!(!parsed("noxattr,xattr").noxattr);
         assert!(parsed("symfollow,nosymfollow").nosymfollow);
         let user = parsed("user,exec");
         assert!(user.nosuid && user.nodev && !user.noexec);

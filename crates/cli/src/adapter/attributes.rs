@@ -1,0 +1,57 @@
+//! Which extended attributes a mount has. Each that the kernel asks for is a request; whoever has none saves them.
+
+use loamfs_format::Ino;
+use loamfs_fs::{Error, Volume};
+use loamfs_fuse::Errno;
+
+use crate::mount::options::Options;
+
+/// What lets a program do more than who runs it. A change of the file takes it away.
+const CAPABILITY: &[u8] = b"security.capability";
+
+/// The extended attributes that can be asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attributes {
+    /// All.
+    #[default]
+    All,
+    /// All but access lists: modes alone say who may do what.
+    Unlisted,
+    /// None.
+    None,
+}
+
+impl Attributes {
+    /// What the options of a mount ask for.
+    pub const fn of(options: &Options) -> Self {
+        match (options.noxattr, options.noacl) {
+            (true, _) => Self::None,
+            (false, true) => Self::Unlisted,
+            (false, false) => Self::All,
+        }
+    }
+
+    /// That an attribute of this name can be asked for.
+    ///
+    /// # Errors
+    /// `ENOSYS` where there are none, which the kernel takes for the whole mount: it asks no more.
+    pub(super) fn check(self, name: &[u8]) -> Result<(), Errno> {
+        match self {
+            Self::None => Err(Errno::NOSYS),
+            Self::Unlisted if name.starts_with(b"system.posix_acl_") => Err(Errno::OPNOTSUPP),
+            Self::All | Self::Unlisted => Ok(()),
+        }
+    }
+
+    /// A file is about to change. Where the kernel cannot ask whether it has capabilities, they go without: otherwise a
+    /// later mount would give them to what somebody else has written.
+    pub(super) fn drop_capability(self, volume: &Volume, ino: Ino) -> Result<(), Error> {
+        if self != Self::None {
+            return Ok(());
+        }
+        match volume.getxattr(ino, CAPABILITY) {
+            Err(Error::NoAttribute) => Ok(()),
+            _ => volume.removexattr(ino, CAPABILITY),
+        }
+    }
+}
