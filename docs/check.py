@@ -106,7 +106,7 @@ class World:
         self.targets = set(re.findall(r"^([\w-]+):", tree["Makefile"], re.M))
         self.headings = {path.rsplit("/", 1)[-1]: headings(text) for path, text in documents.items()}
         self.rules = {n for heading in self.headings["DESIGN.md"] for n in re.findall(r"^Rule (\d+):", heading)}
-        self.mechanisms = set(re.findall(r"^\| ([HL]\d+) \|", tree["docs/ARCHITECTURE.md"], re.M))
+        self.mechanisms = set(re.findall(r"^\| ([HLZ]\d+) \|", tree["docs/ARCHITECTURE.md"], re.M))
 
 
 def is_document(path):
@@ -200,7 +200,7 @@ def citations(world, path, text):
         if not any(other == heading or other.startswith(heading + ",") for other in known):
             yield f"no such heading in {document}: {heading}"
     comments = text if is_document(path) else "\n".join(re.findall(r"//.*$", text, re.M))
-    for found in re.findall(r"\b[HL]\d{1,2}\b", comments):
+    for found in re.findall(r"\b[HLZ]\d{1,2}\b", comments):
         if found not in world.mechanisms:
             yield f"no such mechanism: {found}"
 

@@ -12,9 +12,9 @@ pub struct Owner {
     pub level: u8,
     /// Owning inode; 0 for the maps and the log.
     pub ino: Ino,
-    /// What `logical` becomes when it must not depend on where a range was cut: for homed blocks and images the
-    /// distance between the place in the file and the place on the volume, in fragments; 0 for the pieces of an
-    /// attribute's value, whose number is not fixed by the format; for all others the logical number itself.
+    /// What `logical` becomes when it must not depend on where a range was cut. For homed blocks and images it is the
+    /// distance between the place in the file and the place on the volume, in fragments. It is 0 for the pieces of an
+    /// attribute's value, whose number the format does not fix. For all others it is the logical number itself.
     place: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The way down a tree of the system's files, directory by directory, by descriptors: no path grows too long for the
-//! kernel, no symbolic link is followed that somebody puts in, and however deep it goes, few directories are open.
+//! The way down a tree of the system's files, directory by directory, by descriptors. So no path grows too long for the
+//! kernel, and no symbolic link is followed that somebody puts in. However deep it goes, few directories are open.
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -12,10 +12,10 @@
 //!
 //! Beside it, [`LoopDevice`]: an image file as a block device of the kernel's.
 //!
-//! What a device promises is little: a write that completed may sit in a
-//! volatile cache until a flush that was issued afterwards has returned, writes
-//! of one batch land in any order, and of a write that was under way in a crash
-//! any subset of its sectors may have landed.
+//! What a device promises is little. A write that completed may sit in a
+//! volatile cache until a flush that was issued afterwards has returned. Writes
+//! of one batch land in any order. Of a write that was under way in a crash any
+//! subset of its sectors may have landed.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -45,8 +45,8 @@ impl Notifier {
         tell(&self.connection, node, -1, 0);
     }
 
-    /// Has the kernel forget the bytes of a file that it keeps in its page cache, soon: by a thread of its own, as that
-    /// waits for whoever reads or writes those pages, which may be the very request that is being carried out.
+    /// Has the kernel forget, soon, the bytes of a file that it keeps in its page cache. A thread of its own does it: it
+    /// waits for whoever reads or writes those pages, and that may be the very request that is being carried out.
     pub fn content(&self, node: NodeId, range: Range<u64>) {
         // The thread ends with this.
         let _ = self.contents.send((node, range));

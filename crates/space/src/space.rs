@@ -123,11 +123,15 @@ impl Space {
     /// Looks for a free run of `want` fragments in the log, in whole units, and claims a free group for the log if
     /// it has to. Nothing else is claimed: the caller allocates what it uses.
     ///
-    /// In this order: the run that continues at `near`; the first one behind it, and around the end of the volume,
-    /// in a log group; a free group that is not kept for data, the nearest to the log groups there are, so that
-    /// metadata stay together (Z7), and the first one in the middle of a `rotational` device; the largest hole of at
-    /// least `least` fragments (smaller ones are left to compaction); a kept group. The run found is at most `want`
-    /// long.
+    /// In this order:
+    /// - the run that continues at `near`,
+    /// - the first one behind it, and around the end of the volume, in a log group,
+    /// - a free group that is not kept for data: the nearest to the log groups there are, so that metadata stay together
+    ///   (Z7); the first one in the middle of a `rotational` device,
+    /// - the largest hole of at least `least` fragments; smaller ones are left to compaction,
+    /// - a kept group.
+    ///
+    /// The run found is at most `want` long.
     pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr, rotational: bool) -> Found {
         self.placement
             .find_log(&mut self.groups, want, least, near, rotational)
@@ -137,10 +141,12 @@ impl Space {
     /// back for the rest, with `goal` behind it. Free groups that the extent reaches into become data groups: a
     /// group's size limits no extent.
     ///
-    /// In this order: on from `goal`, where the file's last extent ends (address 0: nowhere), however short; while half of
-    /// the groups are free, on from where the last extent near this `anchor` ends, if all of it fits; the group nearest
-    /// to `anchor` that has, or may have, a run of the wanted length, and of a mebibyte while half of the groups are
-    /// free, or is free itself; the largest run.
+    /// In this order:
+    /// - on from `goal`, where the file's last extent ends (address 0: nowhere), however short,
+    /// - while half of the groups are free, on from where the last extent near this `anchor` ends, if all of it fits,
+    /// - the group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte while
+    ///   half of the groups are free,
+    /// - the largest run.
     pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> Found {
         self.placement
             .find_data(&mut self.groups, blocks, goal, anchor)

@@ -2,14 +2,14 @@
 //!
 //! - A sector's place on the stroke is its number divided by the device's sectors: the device fills the whole stroke.
 //! - Seeking over a part `d` of the stroke takes `shortest + k * sqrt(d)` up to a third of it, where it takes
-//!   `average`, and from there grows linearly to `longest` (the two regimes of Ruemmler and Wilkes, "An Introduction
-//!   to Disk Drive Modeling", IEEE Computer, March 1994). A third is the mean distance of two random places.
+//!   `average`. From there it grows linearly to `longest`. (These are the two regimes of Ruemmler and Wilkes, "An
+//!   Introduction to Disk Drive Modeling", IEEE Computer, March 1994.) A third is the mean distance of two random places.
 //! - Any repositioning then waits half a turn.
 //! - A gap ahead of at most one track may instead pass below the arm at the media rate, if that is shorter.
 //! - The rate falls linearly with the place; a request passes at the rate of its first sector, and a track is what
 //!   passes there in a turn.
-//! - A request that begins where the last one ended waits for nothing, but for the first write after a flush: its
-//!   sector has just gone by when it comes, so it pays a full repositioning, of which half a turn is the least.
+//! - A request that begins where the last one ended waits for nothing. The first write after a flush does wait: its
+//!   sector has just gone by when it comes. So it pays a full repositioning, of which half a turn is the least.
 //!
 //! The arm starts at sector 0.
 

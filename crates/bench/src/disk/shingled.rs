@@ -2,16 +2,16 @@
 //! written elsewhere waits in a persistent cache until its band is rewritten.
 //!
 //! - The cache lies at the outer edge, before the data; both together fill the stroke.
-//! - A write goes to the end of the cache, which is a ring, unless its run has streamed enough before it *and* it begins
-//!   at its band's start or at the band's high-water mark: then it goes to its band, and the mark moves behind it. What
+//! - A write goes to the end of the cache, which is a ring. It goes to its band instead if its run has streamed enough
+//!   before it *and* it begins at its band's start or at the band's high-water mark. Then the mark moves behind it. What
 //!   crosses the end of a band is several writes.
 //! - A run is writes each of which begins where another ended, in the order in which they are done. The runs written
 //!   to last are tracked.
 //! - The disk is used: every band is full, its mark at its end, until a write at its start sets the mark back. Emptying
 //!   a band fills it again.
-//! - A cache without room for a write empties the bands of its oldest entries, one after the other, until there is:
-//!   three passes over a band (read it, write it aside, write it in place) take everything of it out of the cache. Room
-//!   comes back in the order in which it was taken. Nothing is cleaned in idle time.
+//! - A cache without room for a write empties the bands of its oldest entries, one after the other, until there is. Three
+//!   passes over a band (read it, write it aside, write it in place) take everything of it out of the cache. Room comes
+//!   back in the order in which it was taken. Nothing is cleaned in idle time.
 //! - A read goes where each part of it was written last.
 //!
 //! Bands, first in first out, a cache on disk and static places of the data are what Aghayev and Desnoyers found in a

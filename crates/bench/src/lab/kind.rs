@@ -162,8 +162,8 @@ impl Kind {
     }
 }
 
-/// MiB of the largest journal, to within half a per cent: 10,240,000 blocks of 4 KiB, and half of what a device has beside
-/// bitmaps and descriptors; mke2fs takes 510 MiB of 1 GiB, 1,020 of 2 and 16,359 of 32.
+/// MiB of the largest journal, to within half a per cent. It is 10,240,000 blocks of 4 KiB, and at most half of what a
+/// device has beside bitmaps and descriptors. mke2fs takes 510 MiB of 1 GiB, 1,020 of 2 and 16,359 of 32.
 const fn largest_journal(size: u64) -> u64 {
     let half = (size / 2) >> 20;
     let (room, most) = (half.saturating_sub(half / 200 + 2), 40_000);

@@ -410,8 +410,8 @@ fn device_number(rdev: u64) -> u32 {
     minor & 0xff | (major & 0xfff) << 8 | (minor & !0xff) << 12
 }
 
-/// The first range of data of a file at or behind `from`, and before `size`, so that a file that somebody makes longer
-/// all the time comes to an end; where holes cannot be told from data, all of the rest.
+/// The first range of data of a file at or behind `from`, and before `size`: a file that somebody makes longer all the
+/// time must come to an end. Where holes cannot be told from data, it is all of the rest.
 fn next_data(file: &File, from: u64, size: u64) -> io::Result<Option<Range<u64>>> {
     if from >= size {
         return Ok(None);

@@ -1,9 +1,9 @@
 //! Where the daemon's messages go: standard error while somebody looks at it, then the system's
 //! log, or a file where there is no such thing.
 //!
-//! Whoever reads the log may be waiting for this very volume, so that nobody here waits for them: what cannot be written
+//! Whoever reads the log may be waiting for this very volume, so that nobody here waits for them. What cannot be written
 //! at once is dropped, and the next message that gets through says how much that was. Nor does what others make go wrong
-//! over and over fill the system: of one kind of message only so many are written, and a file is begun anew when it is
+//! over and over fill the system. Of one kind of message only so many are written, and a file is begun anew when it is
 //! large.
 
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 //! Keeps the daemon's memory near what its caches hold.
 //!
 //! What one thread reads into a cache another thread drops, and caches live as long as the mount. glibc would give each
-//! thread a heap of its own, none of which shrinks while one block at its end is in use, and would after the first
-//! large buffer take all others from those heaps: with a million files touched, the daemon then keeps half as much again
-//! as its caches hold. One heap for all costs nothing here, as requests take turns anyway.
+//! thread a heap of its own. None of these shrinks while one block at its end is in use. After the first large buffer
+//! glibc would take all others from those heaps, too. With a million files touched, the daemon then keeps half as much
+//! again as its caches hold. One heap for all costs nothing here, as requests take turns anyway.
 
 /// Bytes from which on a buffer is mapped by itself, and goes back to the system when it is dropped.
 #[cfg(target_env = "gnu")]

@@ -205,9 +205,9 @@ impl Options {
     }
 }
 
-/// Options that mean something to mount(8) or fstab(5) but nothing here: access times are always
-/// written late, permissions are always checked by the kernel, names of the mount are our own, no
-/// kernel has mandatory locks any more, and inodes have no number of changes that could be asked for.
+/// Options that mean something to mount(8) or fstab(5) but nothing here. Access times are always
+/// written late, and permissions always checked by the kernel. Names of the mount are our own. No
+/// kernel has mandatory locks any more. Inodes have no number of changes that could be asked for.
 fn is_ignored(name: &str, value: Option<&str>) -> bool {
     const WORDS: [&str; 16] = [
         "auto",

@@ -2,10 +2,10 @@
 //!
 //! A directory shares its parent's group while that group has room for one more directory of the expected size, so
 //! that a tree stays together; only then does it move on. Other than in the paper, and in FFS, directories right under
-//! the root are not spread over the disk, and what a directory is promised follows from what directories there take: a
-//! volume then fills from one end, and what is written at one time stands together. Files in many directories below
-//! the root, written at once, cost as many seeks as there are directories otherwise. Small files and metadata live in
-//! the log and count nowhere here.
+//! the root are not spread over the disk. What a directory is promised follows from what directories there take. So a
+//! volume fills from one end, and what is written at one time stands together. Otherwise files in many directories below
+//! the root, written at once, cost as many seeks as there are directories. Small files and metadata live in the log and
+//! count nowhere here.
 
 use crate::groups::Groups;
 use loamfs_format::GroupNo;
