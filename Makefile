@@ -19,7 +19,7 @@ CLAIMS ?=
 # More arguments for "make bench" and "make bench-emulated".
 BENCH ?=
 
-.PHONY: help run stop test lint unit smoke fsx brim stress test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
+.PHONY: help run stop test lint unit procedures smoke fsx brim stress test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -48,7 +48,7 @@ run: build
 stop:
 	@sh $(SCRIPTS)/demo.sh stop $(WORK) $(LOAMFS)
 
-test: lint unit smoke test-posix
+test: lint unit procedures smoke test-posix
 
 lint: setup
 	@# What documents name and cite is there, and their sentences are short.
@@ -57,13 +57,18 @@ lint: setup
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
-	@# The switches that leave rules out are for tests only.
-	! cargo tree --edges features --package loamfs --package loamfs-bench | grep 'feature "mutants"'
+	@# Only tests hand volumes another law, and only they know which clauses can be left out.
+	! cargo tree --edges features --package loamfs --package loamfs-bench | grep 'feature "overrule"'
+	! grep -rniE "mutant" $(filter-out crates/testing,$(wildcard crates/*)) --include=*.rs --include=*.toml
 	@# What mounts volumes takes nothing along that measures them.
 	! cargo tree --edges normal --package loamfs | grep loamfs-bench
 
 unit: setup
 	cargo test --workspace
+
+# Wrong procedures, in one build more: the tests must notice.
+procedures: setup
+	sh crates/testing/procedures/run.sh $(TARGET)
 
 # Real mounts: each script says at its head what it tries. Then random work on files, with kills between.
 smoke: build fsx-program

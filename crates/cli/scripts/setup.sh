@@ -21,6 +21,7 @@ need mkfs.ext4 e2fsprogs
 need blkid util-linux
 need xz xz-utils
 need diff diffutils
+need patch patch
 need python3 python3
 # The file systems that LoamFS is measured beside.
 if [ "${1:-}" = bench ]; then

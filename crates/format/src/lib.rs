@@ -9,7 +9,6 @@ pub mod group;
 pub mod ifile;
 pub mod inode;
 pub mod maps;
-pub mod mutant;
 pub mod node;
 pub mod pointer;
 pub mod summary;

@@ -2,7 +2,6 @@
 
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::law;
 use crate::reclaim::Fight;
 use crate::reserve::{Known, REMOVAL_COST};
 use crate::writeback::UNIT;
@@ -99,7 +98,7 @@ impl Core {
         }
         self.pending
             .press(bytes > self.writeback.bytes_max() / 4 * 3);
-        if !law::declares() {
+        if !self.law.declares() {
             return Ok(());
         }
         let dirty = log + self.segment_with(&waiting);
@@ -117,7 +116,7 @@ impl Core {
     /// # Errors
     /// As [`Core::admit`]; [`Stop::Tight`] when they must come first.
     pub fn admit_removal(&mut self) -> Result<(), Stop> {
-        if !law::removals_use_reserve() {
+        if !self.law.removals_use_reserve() {
             return self.admit(self.geometry.segment_max.into(), 0);
         }
         let waiting = self.waiting();
@@ -228,7 +227,7 @@ impl Core {
         let g = &self.geometry;
         let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
         let bounded = checkpoint.min(self.volume_bytes() / 16);
-        if !law::keeps_reserve() {
+        if !self.law.keeps_reserve() {
             return 0;
         }
         2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))

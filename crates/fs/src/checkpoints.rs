@@ -1,6 +1,5 @@
 //! Checkpoints (L8; rules 5 and 9): the last one, those that superblocks name, and what was sealed since.
 
-use crate::law;
 use loamfs_format::summary::Header;
 use loamfs_format::superblock::CheckpointRef;
 use loamfs_format::{Extent, Geometry, Ssn};
@@ -47,11 +46,6 @@ impl Checkpoints {
     /// The newest that a copy names.
     pub fn newest_named(&self) -> Ssn {
         self.named[0].max(self.named[1]).unwrap_or(Ssn(0))
-    }
-
-    /// The newest that both copies have left behind: what it retired may be used again (rule 5).
-    pub fn both_name(&self) -> Ssn {
-        law::both_name(self.named, self.last.ssn)
     }
 
     /// The copies contradict each other.

@@ -7,7 +7,7 @@ mod freeze;
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
-use crate::law;
+use crate::law::Step;
 use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
 use crate::reclaim::Fight;
 use crate::reserve::Said;
@@ -16,7 +16,6 @@ use contents::{Contents, TreeOf};
 use freeze::Seal;
 use loamfs_format::group::Role;
 use loamfs_format::ifile::ino_at;
-use loamfs_format::mutant;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind};
 use loamfs_format::superblock::CheckpointRef;
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, Ssn, Token};
@@ -82,17 +81,13 @@ impl Core {
         self.access.check()?;
         let tail = self.log.tail().clone();
         let ssn = tail.ssn.next();
-        let mut records = Vec::new();
-        if law::frees_own() && kind == SegmentKind::Normal {
-            records = self.free_own(ssn)?;
-        }
         let placement = self.place(&tail, &contents, kind)?;
         self.blocks.begin_segment(ssn);
         self.forget_room();
         let seal = Seal {
             ssn,
             image: Image::new(&self.geometry, &placement.extents),
-            records,
+            records: Vec::new(),
             addresses: placement.blocks.clone(),
             at: 0,
         };
@@ -131,16 +126,6 @@ impl Core {
         Ok(seal.image.finish(header, &seal.records, room, log_key)?)
     }
 
-    /// Frees what the segment supersedes before it is placed, for itself to use: a mutant does.
-    fn free_own(&mut self, ssn: Ssn) -> Result<Vec<Record>, Stop> {
-        let frees = std::mem::take(&mut self.blocks.frees);
-        for extent in &frees {
-            self.space.free(*extent, ssn)?;
-            self.space.release_range(*extent);
-        }
-        Ok(frees.into_iter().map(Record::Free).collect())
-    }
-
     fn place(
         &mut self,
         tail: &Tail,
@@ -167,7 +152,7 @@ impl Core {
         let records_max = said.bytes();
         // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
         let waiting = self.groups_for_data(&self.waiting(), 0);
-        let fitted = self.is_tight(waiting) && !mutant::scattered();
+        let fitted = self.is_tight(waiting) && self.space.law().gathers_segments();
         let kept = if self.reclaim.is_packing() || fitted {
             self.space.free_groups()
         } else {
@@ -219,7 +204,7 @@ impl Core {
         }
         seal.records.append(&mut self.pending.take_records());
         let roles = self.space.take_role_changes();
-        for (group, role) in roles.into_iter().filter(|_| law::says_roles()) {
+        for (group, role) in roles.into_iter().filter(|_| self.law.says_roles()) {
             seal.records.push(Record::Role(group, role));
         }
         seal.records
@@ -232,7 +217,7 @@ impl Core {
             previous: tail.token,
             token: Token(self.random.next_u64()),
             next: placement.next.start,
-            durable: law::durable_said(self.log.durable()),
+            durable: self.law.durable_said(self.log.durable()),
             kind,
             dynamic: Dynamic {
                 inodes: self.inodes.live,
@@ -307,12 +292,7 @@ impl Core {
         // The summary as sealed may have left it out; the writer goes by what it should say.
         let says = self.log.durable();
         self.log.sealed(tail, says, segment.bytes());
-        if let Some(freed) = self.freed.as_mut().filter(|_| law::discards_held()) {
-            freed.extend(self.space.held().iter().map(|(extent, _)| extent));
-        }
-        if law::releases_when_sealed() {
-            self.release();
-        }
+        self.release_after(Step::Sealed);
         let summary = placement.summary.iter().copied();
         self.checkpoints.note_segment(header, summary);
         if header.kind == SegmentKind::Checkpoint {
@@ -339,17 +319,25 @@ impl Core {
         self.writeback.clear_barrier();
     }
 
+    /// Releases space if this makes any reusable (rule 5).
+    pub fn release_after(&mut self, step: Step) {
+        if self.law.releases_after(step) {
+            self.release();
+        }
+    }
+
     /// Space that what is durable now makes reusable (rule 5).
     pub fn release(&mut self) -> Vec<Extent> {
-        let both = self.checkpoints.both_name();
+        let checkpoints = &self.checkpoints;
+        let both = self
+            .law
+            .both_name(checkpoints.named(), checkpoints.last().ssn);
         self.forget_room();
-        let said = law::freed_up_to(self.log.said(), self.checkpoints.newest_named());
-        if law::reuses_homes_early() {
-            self.space.release_homes();
-        }
+        let newest = self.checkpoints.newest_named();
+        let said = self.law.freed_up_to(self.log.said(), newest);
         // Nobody settles over what is used again (rule 7).
-        let writeback = &self.writeback;
-        let busy = |range| law::waits_for_settling(writeback.is_settling(range));
+        let (law, writeback) = (&self.law, &self.writeback);
+        let busy = |range| law.waits_for_settling(writeback.is_settling(range));
         let freed = self.space.release(said, both, busy);
         if let Some(waiting) = &mut self.freed {
             waiting.extend_from_slice(&freed);
@@ -361,7 +349,7 @@ impl Core {
 
     /// Whether a checkpoint is due (rule 9).
     pub fn checkpoint_due(&mut self) -> bool {
-        if !law::takes_checkpoints() {
+        if !self.law.takes_checkpoints() {
             return false;
         }
         let g = &self.geometry;

@@ -9,7 +9,7 @@ use crate::env::{Clock, Random};
 use crate::error::Error;
 use crate::holders::Holders;
 use crate::inodes::{Inodes, Node};
-use crate::law;
+use crate::law::{Law, Rules};
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::pending::Pending;
@@ -32,6 +32,7 @@ use std::sync::Arc;
 pub(crate) struct Core {
     pub sb: Superblock,
     pub geometry: Geometry,
+    pub law: Law<dyn Rules>,
     pub clock: Arc<dyn Clock>,
     pub random: Random,
     pub config: Config,
@@ -182,7 +183,7 @@ impl Core {
         for image in &images {
             self.free(Extent::new(*image, self.geometry.unit_frags()));
         }
-        if !images.is_empty() && law::revokes() {
+        if !images.is_empty() && self.law.revokes() {
             self.pending.say(Record::Revoke(extent));
         }
         self.free(extent);

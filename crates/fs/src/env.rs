@@ -1,5 +1,6 @@
 //! Time and randomness come from outside, so that the same seed gives the same bytes on disk.
 
+use crate::law::{Law, Rules};
 use crate::types::Timestamp;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -94,6 +95,8 @@ pub struct Env {
     pub seed: u64,
     /// What a volume's log key is made of, if it gets one. Nobody else must know it.
     pub secret: [u8; 16],
+    /// What the volume goes by.
+    pub law: Law<dyn Rules>,
 }
 
 impl Env {
@@ -106,6 +109,7 @@ impl Env {
             clock: Arc::<SystemClock>::default(),
             seed: seed.0 ^ seed.1,
             secret: secret.to_le_bytes(),
+            law: Law::default(),
         }
     }
 
@@ -115,6 +119,7 @@ impl Env {
             clock,
             seed,
             secret: u128::from(seed).to_le_bytes(),
+            law: Law::default(),
         }
     }
 

@@ -6,7 +6,6 @@ use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::inodes::Node;
-use crate::law;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::inode::{Body, TAIL};
 use loamfs_format::maps::CRC_UNITS;
@@ -358,7 +357,8 @@ impl Core {
 
     /// Sends back an operation that takes a file home before a segment shows its small content.
     pub fn may_go_home(&mut self, ino: Ino) -> Result<(), Stop> {
-        if law::stays_small(self.node(ino)?.seal_first) {
+        let seal_first = self.node(ino)?.seal_first;
+        if self.law.stays_small(seal_first) {
             return Err(Stop::Crowded);
         }
         Ok(())

@@ -23,7 +23,7 @@ mod flags;
 mod grow;
 mod holders;
 mod inodes;
-mod law;
+pub mod law;
 mod leftovers;
 mod map;
 mod maps;

@@ -5,6 +5,7 @@ use crate::core::Core;
 use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::inodes::Node;
+use crate::law;
 use crate::recovery::reserve;
 use crate::volume::{load_groups, write_segment};
 use loamfs_device::Device;
@@ -220,7 +221,8 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
 
 fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Core, Error> {
     let geometry = sb.geometry;
-    let mut space = Space::new(geometry, sb.copy_extents().to_vec());
+    let mut space =
+        Space::new(geometry, sb.copy_extents().to_vec()).with_law(law::of_space(&env.law));
     reserve(&mut space, sb)?;
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();
@@ -241,7 +243,7 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
         token: Token(env.seed),
         next: first.start,
     };
-    let log = LogWriter::new(tail, Ssn(0), Ssn(0));
+    let log = LogWriter::new(tail, Ssn(0), Ssn(0)).with_law(law::of_log(&env.law));
     let blocks = Blocks::new(sb.uuid, &geometry, sb.reserved_extents(), 0);
     let mut core = Core::bare(sb.clone(), env, Arc::clone(device), space, log, blocks);
     core.inodes.next_block = InodeBlockNo(1);

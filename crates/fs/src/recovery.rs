@@ -65,12 +65,12 @@ pub(crate) fn open(
     settings: &Settings,
     env: &Env,
 ) -> Result<(Core, Reader), Error> {
-    if !settings.read_only && law::flushes_before_recovery() {
+    if !settings.read_only {
         // A killed daemon leaves writes in volatile caches; what is read now must stay so.
         device.flush()?;
     }
     let copies = superblocks::read(device.as_ref())?;
-    let (mut sb, chain) = chain::adopt(device.as_ref(), &copies)?;
+    let (mut sb, chain) = chain::adopt(device.as_ref(), &copies, &law::of_log(&env.law))?;
     if !settings.read_only {
         copies.may_write()?;
         match chain.loss {
@@ -125,7 +125,7 @@ pub(crate) fn open(
         (blocks, maps),
         descs,
     )?;
-    let closed = law::reopens(copies.are_clean());
+    let closed = env.law.reopens(copies.are_clean());
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
@@ -173,13 +173,14 @@ fn assemble(
     let geometry = sb.geometry;
     let base = &chain.links[chain.base];
     let last = &chain.links[chain.links.len() - 1];
-    let mut space = Space::open(geometry, sb.copy_extents().to_vec(), descs);
+    let mut space =
+        Space::open(geometry, sb.copy_extents().to_vec(), descs).with_law(law::of_space(&env.law));
     if sb.reserves_places() {
         reserve(&mut space, &sb)?;
     }
     // Numbers go on beyond all that lost segments may have, so that none of these ever proves a loss again.
     let ssn = match chain.loss {
-        Some(loss) if !settings.read_only && law::jumps_over_lost() => {
+        Some(loss) if !settings.read_only && env.law.jumps_over_lost() => {
             Ssn(loss.highest.0.saturating_add(LOST_MAX))
         }
         _ => last.header.ssn,
@@ -194,7 +195,8 @@ fn assemble(
         token: base.header.token,
         addr: base.at,
     };
-    let log = LogWriter::new(tail, ssn, chain.said);
+    let said = env.law.recorded_at_mount(chain.said, ssn);
+    let log = LogWriter::new(tail, ssn, said).with_law(law::of_log(&env.law));
     let mut core = Core::bare(sb, env, Arc::clone(device), space, log, blocks);
     core.checkpoints = Checkpoints::new(checkpoint, slots);
     core.maps = maps;
@@ -231,6 +233,7 @@ impl Core {
         let base = sb.checkpoint;
         let mut core = Core {
             geometry: sb.geometry,
+            law: env.law.clone(),
             clock: Arc::clone(&env.clock),
             random: Random::new(env.seed),
             config: Config {

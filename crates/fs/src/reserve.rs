@@ -6,7 +6,7 @@
 //! The second checkpoint changes what stands where the first one was put, and nothing else.
 
 use crate::core::Core;
-use crate::law;
+use crate::law::{Law, Rules};
 use crate::maps::OWNER;
 use loamfs_format::Geometry;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
@@ -219,6 +219,7 @@ pub struct Room {
     holes: VecDeque<u64>,
     groups: u64,
     group: u64,
+    law: Law<dyn Rules>,
 }
 
 impl Room {
@@ -228,9 +229,16 @@ impl Room {
             holes: VecDeque::new(),
             groups,
             group: g.group_frags,
+            law: Law::default(),
         };
         holes.into_iter().for_each(|hole| room.put(hole));
         room
+    }
+
+    /// The same under a law that somebody else has chosen.
+    #[must_use]
+    pub fn with_law(self, law: Law<dyn Rules>) -> Room {
+        Room { law, ..self }
     }
 
     fn put(&mut self, hole: u64) {
@@ -241,9 +249,9 @@ impl Room {
     /// Takes a segment out, and the unit of its successor's summary, as placing does: holes must fit a block of `block`
     /// fragments, and so much that the extents suffice wherever the first ones are; `None` if it has no place.
     pub fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<()> {
-        let successor = if law::counts_successor() { unit } else { 0 };
+        let successor = if self.law.counts_successor() { unit } else { 0 };
         let mut left = frags.next_multiple_of(unit) + successor;
-        let least = match law::counts_holes_that_serve() {
+        let least = match self.law.counts_holes_that_serve() {
             // The first extent is the one that the predecessor reserved.
             true => left.div_ceil(EXTENTS_MAX as u64 - 1).max(block),
             false => 1,
@@ -287,7 +295,7 @@ pub struct Burden {
 impl Burden {
     /// Takes the next segment out of `room`, then the two checkpoints behind it. Returns whether all of it has a place.
     pub fn fits(&self, g: &Geometry, room: &mut Room) -> bool {
-        !law::keeps_reserve() || self.try_to_place(g, room).is_some()
+        !room.law.keeps_reserve() || self.try_to_place(g, room).is_some()
     }
 
     fn try_to_place(&self, g: &Geometry, room: &mut Room) -> Option<()> {
@@ -315,7 +323,7 @@ impl Burden {
         let held = self.held + frees;
         let first = checkpoint_frags(g, nodes, held);
         room.take(first, unit, unit)?;
-        if !law::counts_both_checkpoints() {
+        if !room.law.counts_both_checkpoints() {
             return Some(());
         }
         // What was held back comes free between the two.
@@ -453,13 +461,13 @@ impl Core {
         let whole = groups.saturating_sub(cut.len() as u64);
         let g = self.geometry;
         let rough = self.burden(dirty, self.changed_at_most(), self.shapes());
-        if rough.fits(&g, &mut Room::new(&g, whole, [])) {
+        if rough.fits(&g, &mut Room::new(&g, whole, []).with_law(self.law.clone())) {
             return Some(true);
         }
         if groups < cut.len() as u64 {
             cut.clear();
         }
-        let mut room = Room::new(&g, whole, cut);
+        let mut room = Room::new(&g, whole, cut).with_law(self.law.clone());
         self.largest_holes().iter().for_each(|hole| room.put(*hole));
         let shapes = self.shapes_as_they_are();
         let changed = self.changed();

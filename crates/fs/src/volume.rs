@@ -30,7 +30,7 @@ use crate::atime::waiting::Atimes;
 use crate::core::Core;
 use crate::env::Env;
 use crate::error::Error;
-use crate::law;
+use crate::law::{Law, Rules};
 use crate::ownership::Ownership;
 use crate::reader::Reader;
 use crate::recovery::{self, Settings};
@@ -122,6 +122,7 @@ pub struct Volume {
     flights: usize,
     commit_age: Duration,
     shares: Shares,
+    law: Law<dyn Rules>,
 }
 
 /// Why a volume is broken after a panic.
@@ -168,6 +169,7 @@ impl Volume {
             flights: options.flights,
             commit_age: Duration::from_millis(options.commit_age_ms),
             shares,
+            law: env.law,
         };
         volume.core().config.owner = options.owner;
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
@@ -226,6 +228,11 @@ impl Volume {
         self.device.as_ref()
     }
 
+    /// What it goes by.
+    pub(crate) fn law(&self) -> &Law<dyn Rules> {
+        &self.law
+    }
+
     /// Bytes of large files' data that are written to their homes together, at most.
     pub(crate) fn round_bytes(&self) -> usize {
         self.shares.round()
@@ -275,13 +282,13 @@ impl Sealer<'_> {
         if self.core().loss.is_some() {
             return self.go_on_without();
         }
-        if law::mends_copies(differ) || law::names_adopted(unnamed) {
+        if self.law.mends_copies(differ) || self.law.names_adopted(unnamed) {
             self.name_checkpoint(End::Open)?;
         }
-        if !law::seals_at_mount() {
+        if !self.law.seals_at_mount() {
             return Ok(());
         }
-        if law::checkpoint_at_mount(self.tight()) {
+        if self.law.checkpoint_at_mount(self.tight()) {
             match self.checkpoint(End::Open) {
                 // No room for that either: what is left is enough for an empty segment, perhaps.
                 Err(Error::NoSpace) => {}
@@ -290,10 +297,7 @@ impl Sealer<'_> {
         }
         let segment = self.step(|core| core.seal_mount())?;
         self.launch(segment)?;
-        match law::flushes_mount_segment() {
-            true => self.flush(),
-            false => Ok(()),
-        }
+        self.flush()
     }
 
     /// Gives up what rot took from the log: a checkpoint of what is left, which both superblock copies name before

@@ -1,7 +1,7 @@
 //! Roll-forward: following the chain of summaries from a checkpoint to its end (L9, H16; rule 4).
 
 use crate::error::LogError;
-use crate::law;
+use crate::law::Rules;
 use crate::look;
 use crate::loss::Loss;
 use crate::summary::Reader;
@@ -10,6 +10,7 @@ use loamfs_device::Device;
 use loamfs_format::summary::{Header, RECORDS_MAX, Record, Records, SegmentKind, SummaryError};
 use loamfs_format::superblock::{CheckpointRef, Superblock};
 use loamfs_format::{Extent, FragAddr, Ssn};
+use loamfs_space::law::Law;
 use std::collections::BTreeMap;
 
 /// Between two checkpoints that a superblock names there is at most one more; the rest is slack.
@@ -70,16 +71,21 @@ impl Claims {
 ///
 /// # Errors
 /// The device's, or why neither copy's checkpoint can be used.
-pub fn adopt(device: &dyn Device, copies: &Copies) -> Result<(Superblock, Chain), LogError> {
+pub fn adopt(
+    device: &dyn Device,
+    copies: &Copies,
+    law: &Law<dyn Rules>,
+) -> Result<(Superblock, Chain), LogError> {
     let claims = Claims::of(copies);
-    match read(device, &copies.newest, claims) {
+    let read = |sb| read(&Reader { device, sb, law }, claims);
+    match read(&copies.newest) {
         Ok(chain) => Ok((copies.newest.clone(), chain)),
         Err(error) => {
             // What the older copy names is reused only once both name something newer. That the newer cannot be read
             // is never a crash's doing: it was durable before a superblock named it.
             let older = copies.older.clone().ok_or_else(|| error.clone())?;
-            let mut chain = read(device, &older, claims).map_err(|_| error)?;
-            if !law::tells_older() {
+            let mut chain = read(&older).map_err(|_| error)?;
+            if !law.tells_older() {
                 chain.loss = None;
             }
             Ok((older, chain))
@@ -91,13 +97,13 @@ pub fn adopt(device: &dyn Device, copies: &Copies) -> Result<(Superblock, Chain)
 ///
 /// Trusts summaries up to the highest `durable` in the chain, and verifies the bodies behind it, but for what an adopted
 /// segment freed again.
-fn read(device: &dyn Device, sb: &Superblock, claims: Claims) -> Result<Chain, LogError> {
-    let reader = Reader { device, sb };
-    let (mut links, seen) = follow(&reader, claims)?;
-    let claimed = law::claimed(claims.durable);
+fn read(reader: &Reader<'_>, claims: Claims) -> Result<Chain, LogError> {
+    let law = reader.law;
+    let (mut links, seen) = follow(reader, claims)?;
+    let claimed = law.claimed(claims.durable);
     let every = links.iter().map(|link| durable_of(&link.header)).max();
     let durable = every.unwrap_or_default().max(claimed).max(seen.durable);
-    let end = whole_prefix(&reader, &links, durable)?;
+    let end = whole_prefix(reader, &links, durable)?;
     let dropped = links.len() - end;
     links.truncate(end);
     let base = links
@@ -105,7 +111,7 @@ fn read(device: &dyn Device, sb: &Superblock, claims: Claims) -> Result<Chain, L
         .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
         .unwrap_or_default();
     let adopted = links.iter().map(|link| durable_of(&link.header)).max();
-    let said = law::said(every, adopted);
+    let said = law.said(every, adopted);
     let last = &links[links.len() - 1].header;
     let loss = (claimed.max(seen.durable) > last.ssn).then(|| Loss {
         first: last.ssn.next(),
@@ -205,10 +211,10 @@ struct Bad {
 /// How many segments count: as many as can be so that every block of those behind `durable` is there, but for blocks
 /// that others of them freed again. What was freed may have been written over by segments that are lost.
 fn whole_prefix(reader: &Reader<'_>, links: &[Link], durable: Ssn) -> Result<usize, LogError> {
-    if !law::verifies_bodies() {
+    if !reader.law.verifies_bodies() {
         return Ok(links.len());
     }
-    let trusted = law::trusted(durable);
+    let trusted = reader.law.trusted(durable);
     let first = links
         .partition_point(|link| link.header.ssn <= trusted)
         .max(1);
@@ -225,7 +231,7 @@ fn whole_prefix(reader: &Reader<'_>, links: &[Link], durable: Ssn) -> Result<usi
         counted = by + 1;
         for record in link.records.iter() {
             if let Record::Free(extent) | Record::Retire(extent) = record
-                && law::excuses_freed()
+                && reader.law.excuses_freed()
             {
                 let inside = lying.range(extent.start.0..extent.end().0);
                 let inside = inside.filter(|(_, (block, _))| block.end() <= extent.end());

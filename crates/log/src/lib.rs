@@ -5,7 +5,7 @@
 
 pub mod chain;
 pub mod error;
-mod law;
+pub mod law;
 mod look;
 pub mod loss;
 pub mod segment;

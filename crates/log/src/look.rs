@@ -6,7 +6,6 @@
 //! nobody can make who cannot read the device, and which is good at one address only.
 
 use crate::chain::{Link, durable_of};
-use crate::law;
 use crate::summary::Reader;
 use loamfs_device::IoKind;
 use loamfs_format::summary::{COPY_AT, Header};
@@ -32,8 +31,8 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, last: &Header, later: &Header) {
-        let durable = law::proves(later.ssn, durable_of(later));
+    fn note(&mut self, reader: &Reader<'_>, last: &Header, later: &Header) {
+        let durable = reader.law.proves(later.ssn, durable_of(later));
         if durable > last.ssn {
             self.durable = self.durable.max(durable);
             self.highest = self.highest.max(later.ssn);
@@ -44,7 +43,7 @@ impl Seen {
 /// Looks behind the break after `last`.
 pub(crate) fn behind(reader: &Reader<'_>, last: &Header) -> Seen {
     let mut seen = Seen::default();
-    if !law::looks_behind() {
+    if !reader.law.looks_behind() {
         return seen;
     }
     follow_headers(reader, last, &mut seen);
@@ -54,7 +53,7 @@ pub(crate) fn behind(reader: &Reader<'_>, last: &Header) -> Seen {
     let mut copy = None;
     each_unit(reader, last.next, |at, unit| {
         if let Some(later) = summary_at(reader, at, unit) {
-            seen.note(last, &later);
+            seen.note(reader, last, &later);
         }
         let is_next = |h: &Header| starts_at(h, last.next) && reader.continues(last, h);
         if copy.is_none() {
@@ -91,7 +90,7 @@ fn follow_headers(reader: &Reader<'_>, last: &Header, seen: &mut Seen) {
             Ok((next, _)) if reader.continues(&header, &next) => header = next,
             _ => break,
         }
-        seen.note(last, &header);
+        seen.note(reader, last, &header);
     }
 }
 

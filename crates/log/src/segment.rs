@@ -5,7 +5,7 @@
 
 use loamfs_device::Buffer;
 use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
-use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn, mutant};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
 use loamfs_space::{Found, Space, SpaceError};
 use std::collections::BTreeMap;
 
@@ -136,7 +136,7 @@ impl Placer<'_> {
         self.left = summary_left + blocks.iter().map(|b| u64::from(*b)).sum::<u64>();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.bitmaps().log_run(self.current.end(), window);
-        let alone = mutant::scattered() || self.fitting.is_some();
+        let alone = !self.space.law().gathers_segments() || self.fitting.is_some();
         self.extend(if alone { 0 } else { run })?;
 
         let mut summary = Vec::new();
@@ -220,10 +220,9 @@ impl Placer<'_> {
 
     /// A free run of at least `least` fragments.
     fn find(&mut self, want: u64, near: FragAddr, least: u64) -> Result<Extent, PlaceError> {
-        let (want, near) = if mutant::scattered() {
-            (least, FragAddr(0))
-        } else {
-            (want, near)
+        let (want, near) = match self.space.law().gathers_segments() {
+            true => (want, near),
+            false => (least, FragAddr(0)),
         };
         match self.space.find_log(want, least, near, self.rotational) {
             Found::Run(extent) => Ok(extent),
@@ -269,10 +268,9 @@ impl Placer<'_> {
         let unit = self.geometry.unit_frags();
         let window = self.geometry.frags_for(self.geometry.segment_max.into());
         let end = self.closed.last().map_or(self.current.start, |e| e.end());
-        let here = if mutant::scattered() {
-            0
-        } else {
-            self.space.bitmaps().log_run(end, window)
+        let here = match self.space.law().gathers_segments() {
+            true => self.space.bitmaps().log_run(end, window),
+            false => 0,
         };
         let fitted = self.fitting.as_mut();
         let start = if let Some(hole) = fitted.and_then(|holes| holes.take(unit, unit)) {

@@ -2,12 +2,13 @@
 
 use crate::chain::Link;
 use crate::error::LogError;
-use crate::law;
+use crate::law::Rules;
 use loamfs_device::{Buffer, Device, IoKind, Read};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SummaryError};
 use loamfs_format::superblock::{BLOCK_SIZE_MAX, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, Identity};
+use loamfs_space::law::Law;
 
 /// Bytes read at once from where a summary is expected.
 const SUMMARY_READ: u64 = 128 << 10;
@@ -19,6 +20,7 @@ const BODY_READ: u64 = 1 << 20;
 pub(crate) struct Reader<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) sb: &'a Superblock,
+    pub(crate) law: &'a Law<dyn Rules>,
 }
 
 impl Reader<'_> {
@@ -118,7 +120,7 @@ impl Reader<'_> {
     pub(crate) fn continues(&self, header: &Header, next: &Header) -> bool {
         self.is_ours(next)
             && next.ssn == header.ssn.next()
-            && law::follows(next.previous == header.token)
+            && self.law.follows(next.previous == header.token)
     }
 
     /// Bytes of a segment's body, as its records have it.

@@ -1,10 +1,11 @@
 //! Finding, choosing and alternating the superblock copies (H15; rule 5).
 
 use crate::error::LogError;
-use crate::law;
+use crate::law::Rules;
 use loamfs_device::{Device, DeviceError, IoKind, Read, Write};
 use loamfs_format::Ssn;
 use loamfs_format::superblock::{self, CheckpointRef, PROBES, Superblock, SuperblockError};
+use loamfs_space::law::Law;
 
 /// The copies found on a device.
 #[derive(Debug, Clone)]
@@ -193,10 +194,11 @@ pub fn write(
     sb: &mut Superblock,
     slots: &[Option<Ssn>; 2],
     checkpoint: CheckpointRef,
+    law: &Law<dyn Rules>,
 ) -> Result<usize, LogError> {
     sb.checkpoint = checkpoint;
     let newest = usize::from(slots[0] < slots[1]);
-    let slot = law::slot_to_write(newest);
+    let slot = law.slot_to_write(newest);
     write_slot(device, sb, slot)?;
     Ok(slot)
 }

@@ -1,7 +1,8 @@
 //! Where the log stands: sequence numbers, tokens, what is in flight and what is durable (rules 4, 5 and 8).
 
-use crate::law;
+use crate::law::{Known, Rules};
 use loamfs_format::{FragAddr, Ssn, Token};
+use loamfs_space::law::Law;
 use std::collections::VecDeque;
 
 /// A sealed segment whose durability is not known yet.
@@ -35,21 +36,30 @@ pub struct LogWriter {
     /// Highest `durable` that a durable summary says; frees up to it are reusable.
     said: Ssn,
     flights: VecDeque<Flight>,
-    /// Last segment that recovery adopted; only a mutant looks at it.
-    began: Ssn,
+    law: Law<dyn Rules>,
 }
 
 impl LogWriter {
     /// A writer behind the given end of the chain, up to which everything is durable.
     pub fn new(tail: Tail, durable: Ssn, said: Ssn) -> LogWriter {
-        let began = tail.ssn;
         LogWriter {
             tail,
             durable,
             said,
             flights: VecDeque::new(),
-            began,
+            law: Law::default(),
         }
+    }
+
+    /// The same under a law that somebody else has chosen.
+    #[must_use]
+    pub fn with_law(self, law: Law<dyn Rules>) -> LogWriter {
+        LogWriter { law, ..self }
+    }
+
+    /// The law that it goes by.
+    pub fn law(&self) -> &Law<dyn Rules> {
+        &self.law
     }
 
     /// The end of the chain.
@@ -64,12 +74,10 @@ impl LogWriter {
 
     /// Highest `durable` in a durable summary.
     pub fn said(&self) -> Ssn {
-        law::freed_up_to(&law::Known {
+        self.law.recorded(Known {
             tail: self.tail.ssn,
             durable: self.durable,
-            flying: self.flights.back().map_or(self.said, |f| f.says),
             said: self.said,
-            began: self.began,
         })
     }
 
@@ -98,10 +106,11 @@ impl LogWriter {
 
     /// What a flush issued now will make durable: the longest prefix whose writes have all completed.
     pub fn flushable(&self) -> Ssn {
-        let written = self.flights.iter().take_while(|f| f.written);
-        let prefix = written.last().map_or(self.durable, |f| f.ssn);
-        let newest = self.flights.iter().rfind(|f| f.written);
-        law::flushable(prefix, newest.map_or(self.durable, |f| f.ssn))
+        let count = self
+            .law
+            .flushable(&mut self.flights.iter().map(|f| f.written));
+        let last = self.flights.iter().take(count).last();
+        last.map_or(self.durable, |f| f.ssn)
     }
 
     /// Notes that a flush has returned, before which [`LogWriter::flushable`] gave `prefix`.

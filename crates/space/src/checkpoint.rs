@@ -13,6 +13,7 @@ use crate::bitmap::Bitmap;
 use crate::bitmap::group_map::empty_chunk;
 use crate::error::SpaceError;
 use crate::groups::{Groups, State};
+use crate::law::{Law, Rules};
 use crate::unshown::Unshown;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
 use loamfs_format::{FragAddr, GroupNo};
@@ -35,11 +36,20 @@ pub enum ChunkValue {
 pub struct Checkpoint<'a> {
     groups: &'a Groups,
     unshown: &'a Unshown,
+    law: &'a Law<dyn Rules>,
 }
 
 impl<'a> Checkpoint<'a> {
-    pub(crate) fn new(groups: &'a Groups, unshown: &'a Unshown) -> Checkpoint<'a> {
-        Checkpoint { groups, unshown }
+    pub(crate) fn new(
+        groups: &'a Groups,
+        unshown: &'a Unshown,
+        law: &'a Law<dyn Rules>,
+    ) -> Checkpoint<'a> {
+        Checkpoint {
+            groups,
+            unshown,
+            law,
+        }
     }
 
     /// The chunks that may differ from the last checkpoint's, by key.
@@ -71,8 +81,8 @@ impl<'a> Checkpoint<'a> {
                 bits.set(range);
             }
         }
-        let left_out = !loamfs_format::mutant::active("unshown-in-bitmap");
-        for range in self.unshown.inside(chunk.clone()).filter(|_| left_out) {
+        let unshown = self.unshown.inside(chunk.clone());
+        for range in unshown.filter(|_| self.law.leaves_out_unshown()) {
             bits.clear(range.start - first..range.end - first);
         }
         for place in layout.unmapped() {

@@ -38,6 +38,7 @@ mod cleaning;
 mod error;
 mod groups;
 mod held;
+pub mod law;
 mod layout;
 mod owners;
 mod placement;

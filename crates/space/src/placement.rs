@@ -5,6 +5,7 @@ mod data;
 mod log;
 
 use crate::groups::Groups;
+use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::collections::BTreeMap;
@@ -46,12 +47,13 @@ impl Placement {
     pub(crate) fn find_log(
         &self,
         groups: &mut Groups,
+        law: &Law<dyn Rules>,
         want: u64,
         least: u64,
         near: FragAddr,
         rotational: bool,
     ) -> Found {
-        log::Search::new(groups, want, least, near, rotational).find(self.kept_for_data)
+        log::Search::new(groups, law, want, least, near, rotational).find(self.kept_for_data)
     }
 
     /// See [`crate::Space::find_data`].

@@ -11,6 +11,7 @@ use crate::cleaning::Cleaning;
 use crate::error::SpaceError;
 use crate::groups::{FreeIndex, Groups};
 use crate::held::Held;
+use crate::law::{Law, Rules};
 use crate::layout::Layout;
 use crate::owners::Owners;
 use crate::placement::{Found, Placement, anchor};
@@ -27,6 +28,7 @@ pub struct Space {
     held: Held,
     owners: Owners,
     placement: Placement,
+    law: Law<dyn Rules>,
 }
 
 impl Space {
@@ -56,7 +58,19 @@ impl Space {
             held: Held::default(),
             owners: Owners::default(),
             placement: Placement::default(),
+            law: Law::default(),
         }
+    }
+
+    /// The same under a law that somebody else has chosen.
+    #[must_use]
+    pub fn with_law(self, law: Law<dyn Rules>) -> Space {
+        Space { law, ..self }
+    }
+
+    /// The law that it goes by.
+    pub fn law(&self) -> &Law<dyn Rules> {
+        &self.law
     }
 
     /// Reserves a superblock's place, which lies in one group, from now on: no free space is found there any more, and the
@@ -134,7 +148,7 @@ impl Space {
     /// The run found is at most `want` long.
     pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr, rotational: bool) -> Found {
         self.placement
-            .find_log(&mut self.groups, want, least, near, rotational)
+            .find_log(&mut self.groups, &self.law, want, least, near, rotational)
     }
 
     /// Looks for one free extent of at most `blocks` blocks, as long as possible; the caller allocates it and comes
@@ -249,7 +263,7 @@ impl Space {
 
     /// Bitmaps and descriptors as a checkpoint taken now writes them.
     pub fn checkpoint(&self) -> Checkpoint<'_> {
-        Checkpoint::new(&self.groups, &self.unshown)
+        Checkpoint::new(&self.groups, &self.unshown, &self.law)
     }
 
     /// The owner records since the last checkpoint.

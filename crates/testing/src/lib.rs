@@ -43,3 +43,4 @@ pub mod shrink;
 pub mod subject;
 pub mod tree;
 pub mod watchdog;
+pub mod without;

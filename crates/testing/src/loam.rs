@@ -13,20 +13,26 @@ use loamfs_fs::{
 
 use crate::geometry::Geometry;
 use crate::subject::{Commit, Failure, Opening, Outcome, Subject, System};
+use crate::without::Without;
 
 /// The moment at which every test begins.
 const EPOCH: u32 = 1_700_000_000;
 
 /// LoamFS with the default profile.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Loam {
     /// Whether the checker is asked.
     pub check: bool,
+    /// What is left out of the rules.
+    pub without: Without,
 }
 
 impl Default for Loam {
     fn default() -> Self {
-        Self { check: true }
+        Self {
+            check: true,
+            without: Without::default(),
+        }
     }
 }
 
@@ -51,7 +57,8 @@ impl System for Loam {
             uuid: Some([0x5a; 16]),
             ..geometry.mkfs_options()
         };
-        Ok(loamfs_fs::mkfs(&device, &options, &env(seed).0)?)
+        let env = self.without.env(env(seed).0);
+        Ok(loamfs_fs::mkfs(&device, &options, &env)?)
     }
 
     fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>> {
@@ -64,7 +71,7 @@ impl System for Loam {
             ..OpenOptions::default()
         };
         let (env, clock) = env(opening.seed);
-        let volume = Volume::open(device, &options, env)?;
+        let volume = self.without.open(device, &options, env)?;
         Ok(Box::new(Mounted { volume, clock }))
     }
 

@@ -13,6 +13,7 @@ use loamfs_format::summary::{HEADER_SIZE, Record};
 use loamfs_format::superblock::{self, PROBES};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
 
+use crate::left_out;
 use crate::rng::Rng;
 
 const SIZE: u64 = 16 << 20;
@@ -107,7 +108,7 @@ fn case(name: &'static str) -> Result<Case, Error> {
     mkfs(&device, &options, &Env::fixed(7))?;
     let made = recorder.events().len();
     let base = recorder.image();
-    let mut volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(8))?;
+    let mut volume = left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(8))?;
     let mut promised = Vec::new();
     for index in 0..FILES {
         let file = format!("file{index}");
@@ -123,7 +124,7 @@ fn case(name: &'static str) -> Result<Case, Error> {
         promised.push((file, content(index)));
         if index == FILES / 2 && name == "reopened" {
             volume.close()?;
-            volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(9))?;
+            volume = left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(9))?;
         }
     }
     if name == "closed" {
@@ -242,7 +243,7 @@ impl Case {
             read_only: true,
             ..OpenOptions::default()
         };
-        let viewed = Volume::open(device.clone(), &read_only, Env::fixed(3));
+        let viewed = left_out::open(device.clone(), &read_only, Env::fixed(3));
         let viewed = viewed.map(|volume| volume.info().segment);
         if let (Ok((last, _)), Ok(segment)) = (&seen, &viewed)
             && last != segment
@@ -251,7 +252,7 @@ impl Case {
                 "check ends with segment {last}, the driver with {segment}"
             ));
         }
-        let opened = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(4));
+        let opened = left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(4));
         match (opened, &seen) {
             (Ok(volume), Ok((_, None))) => {
                 self.kept(&volume)?;
@@ -260,7 +261,7 @@ impl Case {
                     Err(error) if error.errno() == 5 => return Ok(Met::Unreadable),
                     closed => closed.map_err(|error| format!("close: {error}"))?,
                 }
-                let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(5));
+                let volume = left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(5));
                 self.kept(&volume.map_err(|error| format!("second mount: {error}"))?)?;
                 Ok(Met::Whole)
             }
@@ -311,7 +312,7 @@ impl Case {
             ..OpenOptions::default()
         };
         let say = |what: &str, error: Error| format!("{what}: {error}");
-        let volume = Volume::open(device.clone(), &accept, Env::fixed(11));
+        let volume = left_out::open(device.clone(), &accept, Env::fixed(11));
         let volume = volume.map_err(|error| say("accepting the loss", error))?;
         let made = volume.create(ROOT_INO, b"afterwards", &NEW);
         let made: Ino = made.map_err(|error| say("a new file", error))?.ino;
@@ -321,7 +322,7 @@ impl Case {
         // A crash, and another one.
         drop(volume);
         for seed in [12, 13] {
-            let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(seed));
+            let volume = left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(seed));
             let volume = volume.map_err(|error| say("after the loss was accepted", error))?;
             let found = volume.lookup(ROOT_INO, b"afterwards");
             found.map_err(|error| say("the new file", error))?;

@@ -17,7 +17,6 @@ const LARGE: usize = 3 << 20;
 const SMALL: usize = 5_000;
 
 fn made(discard: bool) -> (Arc<RecordingDevice>, Volume) {
-    left_out::obey();
     let memory = Arc::new(MemoryDevice::new(SIZE));
     let plain: Arc<dyn Device> = memory.clone();
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
@@ -31,7 +30,7 @@ fn open(device: Arc<dyn Device>, discard: bool) -> Volume {
         discard,
         ..OpenOptions::default()
     };
-    Volume::open(device, &options, Env::fixed(2)).unwrap()
+    left_out::open(device, &options, Env::fixed(2)).unwrap()
 }
 
 fn content(len: usize, seed: usize) -> Vec<u8> {

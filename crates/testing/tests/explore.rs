@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use loamfs_format::mutant;
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
 use loamfs_testing::explore::fleet::{Orders, run};
 use loamfs_testing::explore::hunt::{Effort, Tally};
 use loamfs_testing::loam::Loam;
+use loamfs_testing::without::Without;
 
 /// One single workload in so many; a prime, so that all starts and all that may
 /// follow are among them.
@@ -25,21 +25,24 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn every_crash_leaves_a_state_that_the_rules_allow() {
-    let plain = explore(&cases());
+    let plain = explore(&Loam::default(), &cases());
     assert!(plain.distinct > 5_000, "{plain}");
-    // Once more with space that is reused at once. The switch holds for the process, which has no other test.
-    mutant::scatter(true);
+    // Once more with space that is reused at once.
+    let reusing = Loam {
+        without: Without::default().scattered(true),
+        ..Loam::default()
+    };
     // A full volume's fights for space then take hundreds of flushes, each to be cut at: left to the program.
     let scattered: Vec<Case> = (2000..2007)
         .map(combined)
         .filter(|case| !case.name.contains("/full/"))
         .collect();
-    let scattered = explore(&scattered);
+    let scattered = explore(&reusing, &scattered);
     assert!(scattered.distinct > 500, "{scattered}");
 }
 
 /// Explores cases, of which none may fail.
-fn explore(cases: &[Case]) -> Tally {
+fn explore(system: &Loam, cases: &[Case]) -> Tally {
     let orders = Orders {
         effort: Effort::QUICK,
         time: Duration::from_secs(600),
@@ -49,7 +52,7 @@ fn explore(cases: &[Case]) -> Tally {
         hang: Duration::from_secs(400),
         print: false,
     };
-    let outcome = run(&Loam::default(), cases, orders);
+    let outcome = run(system, cases, orders);
     println!("{}", outcome.tally);
     for report in &outcome.reports {
         println!("{report}");

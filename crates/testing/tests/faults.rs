@@ -43,7 +43,6 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
-        left_out::obey();
         let memory = Arc::new(MemoryDevice::new(64 << 20));
         let plain: Arc<dyn Device> = memory.clone();
         mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
@@ -53,7 +52,8 @@ impl Rig {
     fn on(memory: MemoryDevice) -> Rig {
         let recorder = Arc::new(RecordingDevice::new(memory));
         let faulty = Arc::new(FaultyDevice::new(recorder.clone()));
-        let volume = Volume::open(faulty.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
+        let volume =
+            left_out::open(faulty.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
         Rig {
             recorder,
             faulty,
@@ -102,7 +102,7 @@ impl Rig {
         for image in self.crashes() {
             let device = Arc::new(MemoryDevice::from_image(image));
             let volume =
-                Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(3)).unwrap();
+                left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(3)).unwrap();
             for (name, bytes) in files {
                 assert_eq!(read(&volume, name).unwrap(), *bytes, "{name}");
             }
@@ -235,7 +235,7 @@ fn a_failed_flush_of_a_segment_makes_the_volume_read_only() {
     rig.is_read_only(&[("f", &new)]);
     let [kept, lost] = rig.crashes().map(|image| {
         let device = Arc::new(MemoryDevice::from_image(image));
-        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(3)).unwrap();
+        let volume = left_out::open(device, &OpenOptions::default(), Env::fixed(3)).unwrap();
         read(&volume, "f").unwrap()
     });
     assert!(kept == new && lost == old, "one state or the other");

@@ -1,41 +1,38 @@
 //! Leaves out one clause of the rules after the other: the crash explorer must notice each, or it proves nothing.
 //!
 //! The histories are in `explore::clauses`; `cargo run -p loamfs-testing --bin mutants -- --only NAME --show` shows
-//! one. The switch holds for the whole process, so these tests have a program of their own and take turns.
+//! one.
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use loamfs_check::{Options, check};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
-use loamfs_format::{FragAddr, Ssn, Token, mutant};
+use loamfs_format::{FragAddr, Ssn, Token};
+use loamfs_fs::law::log;
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_testing::explore::clauses::{CLAUSES, Missed};
 use loamfs_testing::explore::directed::Directed;
-
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use loamfs_testing::without::Without;
 
 fn case_of(name: &str) -> Directed {
     let clause = CLAUSES.iter().find(|clause| clause.name == name);
     match clause.map(|clause| clause.missed) {
-        Some(Missed::Explorer(case)) => case(),
+        Some(Missed::Explorer(case) | Missed::Patched(case)) => case(),
         other => panic!("{name} is not for the explorer: {other:?}"),
     }
 }
 
 /// The explorer finds something when the clause is left out.
 fn is_missed(name: &'static str) {
-    let _turn = turn();
-    match case_of(name).run(Some(name)) {
+    let without = Without::clauses(name);
+    match case_of(name).run(&without) {
         Err(find) => {
             println!("{find}");
+            assert_eq!(without.unreached(), [""; 0], "{find}");
             // A switch that breaks the code, or a history that no longer fits it, is no clause that was missed.
             assert!(!["panic", "harness"].contains(&find.problem.rule), "{find}");
         }
@@ -45,17 +42,25 @@ fn is_missed(name: &'static str) {
 
 /// A test for each clause.
 macro_rules! missed {
-    ($($test:ident: $name:literal,)*) => {
-        $(#[test]
+    ($names:ident, $(#[$attribute:meta],)? $($test:ident: $name:literal,)*) => {
+        missed!(@tests [$(#[$attribute])?] $($test: $name,)*);
+
+        const $names: &[&str] = &[$($name),*];
+    };
+    (@tests $attributes:tt $($test:ident: $name:literal,)*) => {
+        $(missed!(@test $attributes $test: $name);)*
+    };
+    (@test [$(#[$attribute:meta])?] $test:ident: $name:literal) => {
+        #[test]
+        $(#[$attribute])?
         fn $test() {
             is_missed($name);
-        })*
-
-        const EXPLORED: &[&str] = &[$($name),*];
+        }
     };
 }
 
 missed! {
+    EXPLORED,
     mutant_undeclared_is_caught: "undeclared",
     mutant_half_segment_is_caught: "half-segment",
     mutant_show_unflushed_is_caught: "show-unflushed",
@@ -72,7 +77,6 @@ missed! {
     mutant_reuse_at_once_is_caught: "reuse-at-once",
     mutant_reuse_when_durable_is_caught: "reuse-when-durable+verify-freed",
     mutant_reuse_when_said_is_caught: "reuse-when-said+verify-freed",
-    mutant_free_own_is_caught: "free-own",
     mutant_discard_held_is_caught: "discard-held",
     mutant_retire_at_checkpoint_is_caught: "retire-at-checkpoint",
     mutant_superblock_early_is_caught: "superblock-early",
@@ -82,7 +86,6 @@ missed! {
     mutant_one_superblock_is_caught: "one-superblock",
     mutant_replay_keeps_free_is_caught: "replay-keeps-free",
     mutant_reuse_home_early_is_caught: "reuse-home-early",
-    mutant_overwrite_shown_is_caught: "overwrite-shown",
     mutant_settle_early_is_caught: "settle-early",
     mutant_settled_unflushed_is_caught: "settled-unflushed",
     mutant_no_revoke_is_caught: "no-revoke",
@@ -95,12 +98,18 @@ missed! {
     mutant_role_unsaid_is_caught: "role-unsaid",
 }
 
+missed! {
+    PATCHED,
+    #[ignore = "is for a build with wrong procedures: make procedures"],
+    mutant_free_own_is_caught: "free-own",
+    mutant_overwrite_shown_is_caught: "overwrite-shown",
+}
+
 /// Otherwise that the explorer finds something would say nothing.
 #[test]
 fn no_history_loses_anything_with_all_clauses_in_place() {
-    let _turn = turn();
-    for name in EXPLORED {
-        if let Err(find) = case_of(name).run(None) {
+    for name in EXPLORED.iter().chain(PATCHED) {
+        if let Err(find) = case_of(name).run(&Without::default()) {
             panic!("{name}: {find}");
         }
     }
@@ -108,31 +117,35 @@ fn no_history_loses_anything_with_all_clauses_in_place() {
 
 #[test]
 fn every_clause_has_a_test() {
-    let explored = |missed| matches!(missed, Missed::Explorer(_));
-    let clauses = CLAUSES.iter().filter(|clause| explored(clause.missed));
-    let clauses: BTreeSet<&str> = clauses.map(|clause| clause.name).collect();
-    assert_eq!(clauses, EXPLORED.iter().copied().collect());
+    let names = |of: fn(Missed) -> bool| -> BTreeSet<&str> {
+        let clauses = CLAUSES.iter().filter(|clause| of(clause.missed));
+        clauses.map(|clause| clause.name).collect()
+    };
+    let explored = names(|missed| matches!(missed, Missed::Explorer(_)));
+    let patched = names(|missed| matches!(missed, Missed::Patched(_)));
+    assert_eq!(explored, EXPLORED.iter().copied().collect());
+    assert_eq!(patched, PATCHED.iter().copied().collect());
 }
 
 /// Runs a check with a clause in place, and with the clause left out.
-fn tells_apart(name: &'static str, passes: impl Fn() -> Result<(), String>) {
-    let _turn = turn();
-    passes().unwrap();
-    mutant::set(Some(name));
-    let without = passes();
-    mutant::set(None);
-    println!("{}", without.expect_err("nobody misses it"));
+fn tells_apart(name: &str, passes: impl Fn(&Without) -> Result<(), String>) {
+    passes(&Without::default()).unwrap();
+    let without = Without::clauses(name);
+    let found = passes(&without).expect_err("nobody misses it");
+    assert_eq!(without.unreached(), [""; 0], "{found}");
+    println!("{found}");
 }
 
 #[test]
 fn mutant_durable_not_prefix_is_caught() {
-    tells_apart("durable-not-prefix", || {
+    tells_apart("durable-not-prefix", |without| {
         let tail = |ssn| Tail {
             ssn: Ssn(ssn),
             token: Token(ssn),
             next: FragAddr(8 * ssn),
         };
-        let mut log = LogWriter::new(tail(1), Ssn(1), Ssn(1));
+        let mut log = LogWriter::new(tail(1), Ssn(1), Ssn(1))
+            .with_law(without.law().part(|rules| -> Arc<dyn log::Rules> { rules }));
         log.sealed(tail(2), Ssn(1), 1);
         log.sealed(tail(3), Ssn(1), 1);
         // The second overtakes the first.
@@ -152,19 +165,24 @@ const UNIT: usize = 4096;
 const TRIES: u64 = 2;
 
 /// A volume whose homed data fail to be written once when `use_it` says so; then it crashes, and is checked.
-fn after_a_failed_home(use_it: impl Fn(&Volume, &dyn Fn())) -> Result<(), String> {
+fn after_a_failed_home(
+    without: &Without,
+    use_it: impl Fn(&Volume, &dyn Fn()),
+) -> Result<(), String> {
     let memory = Arc::new(MemoryDevice::new(32 << 20));
     let plain: Arc<dyn Device> = memory.clone();
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
     let device = Arc::new(FaultyDevice::new(plain));
-    let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let volume = without
+        .open(device.clone(), &OpenOptions::default(), Env::fixed(2))
+        .unwrap();
     use_it(&volume, &|| {
         let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Homed);
         device.set_rules(vec![rule.times(TRIES)]);
     });
     drop(volume);
     let plain: Arc<dyn Device> = Arc::new(memory.fork());
-    let volume = Volume::open(plain.clone(), &OpenOptions::default(), Env::fixed(3));
+    let volume = without.open(plain.clone(), &OpenOptions::default(), Env::fixed(3));
     volume.map_err(|error| error.to_string())?;
     let mut options = Options::default();
     match check(&*plain, &mut options).problems.first() {
@@ -175,27 +193,36 @@ fn after_a_failed_home(use_it: impl Fn(&Volume, &dyn Fn())) -> Result<(), String
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 
+/// New homes of a large file fail to be written; then another file is committed.
+fn after_new_homes_failed(without: &Without) -> Result<(), String> {
+    after_a_failed_home(without, |volume, fail| {
+        let file = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+        let other = volume.create(ROOT_INO, b"other", &NEW).unwrap().ino;
+        volume.write(file, 0, &vec![1; 300 * UNIT]).unwrap();
+        volume.sync().unwrap();
+        fail();
+        volume.write(file, 0, &vec![2; 300 * UNIT]).unwrap();
+        volume.fsync(file, false).unwrap_err();
+        volume.write(other, 0, b"small").unwrap();
+        volume.fsync(other, false).unwrap();
+    })
+}
+
 #[test]
+fn new_homes_that_fail_cost_nothing() {
+    after_new_homes_failed(&Without::default()).unwrap();
+}
+
+#[test]
+#[ignore = "is for a build with wrong procedures: make procedures"]
 fn mutant_free_before_show_is_caught() {
-    tells_apart("free-before-show", || {
-        after_a_failed_home(|volume, fail| {
-            let file = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
-            let other = volume.create(ROOT_INO, b"other", &NEW).unwrap().ino;
-            volume.write(file, 0, &vec![1; 300 * UNIT]).unwrap();
-            volume.sync().unwrap();
-            fail();
-            volume.write(file, 0, &vec![2; 300 * UNIT]).unwrap();
-            volume.fsync(file, false).unwrap_err();
-            volume.write(other, 0, b"small").unwrap();
-            volume.fsync(other, false).unwrap();
-        })
-    });
+    tells_apart("free-before-show", after_new_homes_failed);
 }
 
 #[test]
 fn mutant_unshown_in_bitmap_is_caught() {
-    tells_apart("unshown-in-bitmap", || {
-        after_a_failed_home(|volume, fail| {
+    tells_apart("unshown-in-bitmap", |without| {
+        after_a_failed_home(without, |volume, fail| {
             let file = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
             let other = volume.create(ROOT_INO, b"other", &NEW).unwrap().ino;
             volume.sync().unwrap();
@@ -212,7 +239,8 @@ fn mutant_unshown_in_bitmap_is_caught() {
 
 /// Three contents of a file, none of them known durable when the daemon dies. The next mount takes all of them; what
 /// the first two took is written over by a segment that is lost, and the mount's own segment rots.
-fn after_the_last_durable_segment_rots() -> Result<(), String> {
+fn after_the_last_durable_segment_rots(without: &Without) -> Result<(), String> {
+    let without = &without.clone().scattered(true);
     let device = Arc::new(MemoryDevice::new(16 << 20));
     let plain: Arc<dyn Device> = device.clone();
     // Holes of one small file are used again.
@@ -221,15 +249,18 @@ fn after_the_last_durable_segment_rots() -> Result<(), String> {
         ..MkfsOptions::default()
     };
     mkfs(&plain, &options, &Env::fixed(1)).unwrap();
-    mutant::scatter(true);
-    let volume = Volume::open(plain.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let volume = without
+        .open(plain.clone(), &OpenOptions::default(), Env::fixed(2))
+        .unwrap();
     let file = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
     for content in 1..=3 {
         volume.write(file, 0, &[content; 3000]).unwrap();
         volume.commit(Wait::Written).unwrap();
     }
     drop(volume);
-    let volume = Volume::open(plain.clone(), &OpenOptions::default(), Env::fixed(3)).unwrap();
+    let volume = without
+        .open(plain.clone(), &OpenOptions::default(), Env::fixed(3))
+        .unwrap();
     for number in 0..40 {
         let name = format!("other{number}");
         let other = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
@@ -237,7 +268,6 @@ fn after_the_last_durable_segment_rots() -> Result<(), String> {
     }
     volume.commit(Wait::Written).unwrap();
     drop(volume);
-    mutant::scatter(false);
     let reader = loamfs_check::Volume::open(&*device).unwrap();
     let frag = u64::from(reader.geometry().fragment_size);
     let [.., mount, lost] = reader.segments() else {
@@ -249,7 +279,7 @@ fn after_the_last_durable_segment_rots() -> Result<(), String> {
         let zeros = vec![0; (extent.frags * frag) as usize];
         device.poke(extent.start.0 * frag, &zeros).unwrap();
     }
-    let volume = Volume::open(plain, &OpenOptions::default(), Env::fixed(4));
+    let volume = without.open(plain, &OpenOptions::default(), Env::fixed(4));
     let volume = volume.map_err(|error| error.to_string())?;
     let found = volume.lookup(ROOT_INO, b"file");
     let bytes = found.and_then(|attr| volume.read(attr.ino, 0, 3000));

@@ -11,12 +11,13 @@ use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{
     ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, summary_len,
 };
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode, mutant};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
 use loamfs_fs::reserve::{Burden, Changed, Keys, REMOVAL_COST, Room, Shapes};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
 use loamfs_log::segment::{Placement, place};
 use loamfs_space::{Found, Owner, Space};
 use loamfs_testing::rng::Rng;
+use loamfs_testing::without::Without;
 
 const SOMEBODY: Owner = Owner {
     kind: BlockKind::SmallData,
@@ -90,11 +91,11 @@ impl Log {
         holes.iter().map(|hole| hole.frags).collect()
     }
 
-    fn room(&self) -> Room {
+    fn room(&self, without: &Without) -> Room {
         let mut holes = self.holes();
         holes.sort_unstable_by(|a, b| b.cmp(a));
         holes.truncate(4 * EXTENTS_MAX);
-        Room::new(&self.geometry, self.space.free_groups(), holes)
+        Room::new(&self.geometry, self.space.free_groups(), holes).with_law(without.law())
     }
 
     /// Seals a segment as a tight log does.
@@ -249,14 +250,14 @@ impl Waiting {
 }
 
 /// What was admitted and had no place, in one of so many cases; how many were admitted.
-fn admitted_without_place(cases: u64) -> (Option<String>, u64) {
+fn admitted_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
     let mut admitted = 0;
     for seed in 0..cases {
         let mut rng = Rng::new(seed);
         let geometry = geometry(&mut rng);
         let mut log = Log::full_of_holes(geometry, &mut rng);
         let waiting = Waiting::any(&geometry, &mut rng);
-        if waiting.burden().fits(&geometry, &mut log.room()) {
+        if waiting.burden().fits(&geometry, &mut log.room(without)) {
             admitted += 1;
             if let Err(what) = waiting.seal(&mut log) {
                 let bytes = geometry.total_frags * u64::from(geometry.fragment_size);
@@ -271,14 +272,14 @@ fn admitted_without_place(cases: u64) -> (Option<String>, u64) {
 }
 
 /// A few segments of blocks of one size that have a place by their numbers, and none.
-fn taken_without_place(cases: u64) -> (Option<String>, u64) {
+fn taken_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
     let mut taken = 0;
     for seed in 0..cases {
         let mut rng = Rng::new(seed);
         let geometry = geometry(&mut rng);
         let mut log = Log::full_of_holes(geometry, &mut rng);
         let unit = geometry.unit_frags();
-        let mut room = log.room();
+        let mut room = log.room(without);
         for segment in 1..=3 {
             let records = rng.below(4096);
             let summary = geometry
@@ -308,12 +309,12 @@ fn what_is_admitted_has_a_place_with_both_checkpoints() {
     let cases = std::env::var("RESERVE_CASES").map_or(2000, |cases| cases.parse().unwrap());
     for (property, least) in [
         (
-            admitted_without_place as fn(u64) -> (Option<String>, u64),
+            admitted_without_place as fn(u64, &Without) -> (Option<String>, u64),
             cases / 20,
         ),
         (taken_without_place, cases / 4),
     ] {
-        let (problem, tried) = property(cases);
+        let (problem, tried) = property(cases, &Without::default());
         println!("{problem:?} {tried}");
         assert_eq!(problem, None);
         assert!(tried > least, "only {tried} of {cases} cases say anything");
@@ -324,11 +325,11 @@ fn what_is_admitted_has_a_place_with_both_checkpoints() {
         "any-hole",
         "no-successor",
     ] {
-        mutant::set(Some(name));
-        let found = admitted_without_place(cases)
+        let without = Without::clauses(name);
+        let found = admitted_without_place(cases, &without)
             .0
-            .or(taken_without_place(cases).0);
-        mutant::set(None);
+            .or(taken_without_place(cases, &without).0);
+        assert_eq!(without.unreached(), [""; 0], "nobody comes to {name}");
         println!("without {name}: {found:?}");
         assert!(found.is_some(), "nobody misses {name}");
     }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use loamfs_testing::left_out::{obey, unmissed};
+use loamfs_testing::left_out::unmissed;
 use loamfs_testing::rot::{Case, Harm, Met, cases, harm};
 
 /// Does the harm, and expects the volume to be met well.
@@ -30,7 +30,6 @@ fn sound_volumes_are_whole() {
 /// Each summary of each volume loses its first bytes, its records, or all.
 #[test]
 fn a_summary_that_rots_is_not_the_end_of_the_log() {
-    obey();
     let mut met: BTreeMap<&str, Vec<Met>> = BTreeMap::new();
     for case in cases().unwrap() {
         let sites = case.sites().unwrap();
@@ -56,7 +55,6 @@ fn a_summary_that_rots_is_not_the_end_of_the_log() {
 
 #[test]
 fn a_write_of_the_log_that_was_lost_is_not_its_end() {
-    obey();
     for case in cases().unwrap() {
         for number in (0..case.writes()).filter(|number| case.is_log_write(*number)) {
             suffer(&case, &Harm::Lost(number));
@@ -66,7 +64,6 @@ fn a_write_of_the_log_that_was_lost_is_not_its_end() {
 
 #[test]
 fn a_seeded_slice_of_harm_is_met() {
-    obey();
     let cases = cases().unwrap();
     let sites: Vec<_> = cases.iter().map(|case| case.sites().unwrap()).collect();
     for seed in 0..3_000 {

@@ -6,7 +6,6 @@ use crate::core::Core;
 use crate::dir::Found;
 use crate::error::Error;
 use crate::flags::flags_of;
-use crate::law;
 use crate::namespace::valid_name;
 use crate::permission::{self, Parent};
 use crate::types::{NewInode, RenameFlags, Timestamp};
@@ -304,7 +303,7 @@ fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Re
     }
     // A rename over an existing file starts the write-out of what is dirty then (rule 3).
     let homed = core.inodes.prepared(new)?.homed();
-    if !homed.is_clean() && law::rename_waits() {
+    if !homed.is_clean() && core.law.rename_waits() {
         let upto = homed.puts();
         core.writeback.hold_up(new, upto);
     }

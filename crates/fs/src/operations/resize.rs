@@ -6,7 +6,6 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::file::SIZE_MAX;
-use crate::law;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use loamfs_format::inode::Body;
@@ -139,7 +138,7 @@ impl Change for Resizing {
             let node = core.inodes.prepared(ino)?;
             node.inode.version = node.inode.version.wrapping_add(1);
             // What is written now replaces what was there: no segment shows the cut without it (rule 3).
-            if law::cut_waits() {
+            if core.law.cut_waits() {
                 core.writeback.hold_up(ino, u64::MAX);
             }
         }

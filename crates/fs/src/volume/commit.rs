@@ -3,7 +3,7 @@
 use super::{Sealer, Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
-use crate::law::{self, Failed};
+use crate::law::{self, Failed, Step};
 use crate::writeback::Unwritten;
 use loamfs_format::Ino;
 use loamfs_format::superblock::Superblock;
@@ -85,7 +85,7 @@ impl Volume {
     pub(crate) fn flush_device(&self) -> Result<(), Error> {
         let result = self.device.flush().map_err(Error::from);
         if let Err(error) = &result
-            && law::heeds(Failed::Flush)
+            && self.law.heeds(Failed::Flush)
         {
             self.core().access.fail_log(error);
         }
@@ -168,7 +168,7 @@ impl Sealer<'_> {
         let core = self.core();
         let undurable = core.log.undurable_bytes();
         let next = u64::from(core.geometry.segment_max);
-        let full = undurable + next > UNDURABLE_MAX && law::bounds_undurable();
+        let full = undurable + next > UNDURABLE_MAX && self.law.bounds_undurable();
         undurable > 0 && (wait == Wait::Durable || full)
     }
 
@@ -179,7 +179,7 @@ impl Sealer<'_> {
         self.flush_device()?;
         let mut core = self.core();
         core.log.flushed(prefix);
-        core.release();
+        core.release_after(Step::Flushed);
         Ok(())
     }
 
@@ -209,9 +209,7 @@ impl Sealer<'_> {
                 break;
             }
         }
-        if law::flushes_checkpoint() {
-            self.flush()?;
-        }
+        self.flush()?;
         self.name_checkpoint(end)
     }
 
@@ -227,18 +225,10 @@ impl Sealer<'_> {
             };
             (sb, core.checkpoints.named(), core.checkpoints.last())
         };
-        let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base)
+        let law = law::of_log(&self.law);
+        let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base, &law)
             .map_err(Error::from)
-            .or_else(|error| match law::heeds(Failed::Superblock) {
-                true => Err(error),
-                false => Ok(0),
-            })
-            .and_then(|slot| {
-                if law::flushes_superblock() {
-                    self.flush_device()?;
-                }
-                Ok(slot)
-            });
+            .and_then(|slot| self.flush_device().map(|()| slot));
         let mut core = self.core();
         match result {
             Ok(slot) => {
@@ -248,7 +238,7 @@ impl Sealer<'_> {
                     core.access.end();
                 }
                 core.sb = sb;
-                core.release();
+                core.release_after(Step::Named);
                 Ok(())
             }
             Err(error) => {

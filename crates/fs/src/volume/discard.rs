@@ -6,7 +6,6 @@
 use super::Volume;
 use crate::blocks::Stop;
 use crate::error::Error;
-use crate::law;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 
 /// Freed ranges that are remembered for the device; of more only the oldest are, and [`Volume::trim`] finds the rest.
@@ -130,12 +129,7 @@ impl Volume {
             if !absent.is_empty() {
                 return Err(Stop::Load(absent));
             }
-            let mut runs = core.space.bitmaps().free_runs(range);
-            if law::discards_held() {
-                let held = core.space.held().iter().map(|(extent, _)| extent);
-                runs.extend(held.filter(|extent| extent.overlaps(range)));
-            }
-            Ok(runs)
+            Ok(core.space.bitmaps().free_runs(range))
         })
     }
 

@@ -5,7 +5,6 @@ use super::Volume;
 use crate::blocks::{Damage, Fetch, Pins, Stop};
 use crate::core::Core;
 use crate::error::{Error, Needed};
-use crate::law;
 use crate::reader::fetch_into;
 use crate::reclaim::Fight;
 use loamfs_format::{GroupNo, Ssn};
@@ -84,7 +83,7 @@ impl Volume {
             // A block that may have been freed and its place reused while it was read is read again, if the operation
             // asks for it again; any other that it asks for again is damaged (rule 13).
             let said = core.log.said();
-            damaged.retain(|damage| law::is_damaged(said, damage.asked));
+            damaged.retain(|damage| self.law.is_damaged(said, damage.asked));
             core.blocks.damaged = std::mem::take(&mut damaged);
             let result = op(&mut core);
             damaged = std::mem::take(&mut core.blocks.damaged);
@@ -116,7 +115,10 @@ impl Volume {
                 }
                 Stop::Missing => {
                     damaged.extend(self.fetch(&wanted, asked, &mut pins));
-                    unquestioned(&damaged)
+                    match damaged.first() {
+                        Some(damage) if !self.law.questions_mismatch() => Err(damage.error.clone()),
+                        _ => Ok(()),
+                    }
                 }
                 Stop::Load(groups) => self.load(&groups),
                 Stop::Crowded if may_commit => match stuck.take() {
@@ -180,13 +182,5 @@ impl Volume {
             })?;
         }
         Ok(())
-    }
-}
-
-/// Nothing, but for tests: without the question of rule 13 whatever cannot be read is an error.
-fn unquestioned(damaged: &[Damage]) -> Result<(), Error> {
-    match damaged.first() {
-        Some(damage) if !law::questions_mismatch() => Err(damage.error.clone()),
-        _ => Ok(()),
     }
 }

@@ -8,7 +8,6 @@
 
 use super::{Sealer, Volume};
 use crate::error::Error;
-use crate::law::{self, Failed};
 use loamfs_device::{Device, IoKind, Write};
 use loamfs_format::Geometry;
 use loamfs_log::segment::Segment;
@@ -188,11 +187,11 @@ impl Volume {
         }
         let mut core = self.core();
         match result {
-            Err(error) if law::heeds(Failed::Segment) => {
+            Err(error) => {
                 core.access.fail_log(&error);
                 Err(error)
             }
-            _ => {
+            Ok(()) => {
                 core.log.written(segment.ssn);
                 core.blocks.segment_written(segment.ssn);
                 Ok(())

@@ -4,7 +4,7 @@
 use super::{Volume, Wait};
 use crate::core::Core;
 use crate::error::Error;
-use crate::law::{self, Failed};
+use crate::law::Failed;
 use loamfs_format::{Ino, Ssn};
 
 /// What an fsync waits for.
@@ -44,7 +44,7 @@ impl Volume {
         let (mut more, shown) =
             sealer.commit_and(false, Wait::Durable, |core| due.is_shown(core, ino))?;
         unwritten.append(&mut more);
-        if !law::heeds(Failed::Fsync) {
+        if !self.law.heeds(Failed::Fsync) {
             return Ok(());
         }
         let failed = unwritten.into_iter().find(|(failed, _)| *failed == ino);
@@ -65,7 +65,9 @@ impl Volume {
     /// What must happen before everything that was done to an inode is durable; `None` when it is.
     fn due(&self, ino: Ino) -> Result<Option<Due>, Error> {
         self.step(|core| {
-            let durable = law::durable_for_fsync(core.log.durable(), core.log.tail().ssn);
+            let durable = core
+                .law
+                .durable_for_fsync(core.log.durable(), core.log.tail().ssn);
             let node = core.node(ino)?;
             let done = !node.dirty && node.homed().is_clean() && node.last <= durable;
             Ok((!done).then_some(Due {

@@ -3,7 +3,7 @@
 use super::start::{HomeWrite, Started};
 use crate::core::Core;
 use crate::error::Error;
-use crate::law::{self, Failed};
+use crate::law::Failed;
 use crate::volume::{Sealer, TRIES, Volume};
 use loamfs_device::{IoKind, Write};
 use loamfs_format::Ino;
@@ -105,7 +105,7 @@ impl Volume {
     ) -> Result<Unwritten, Error> {
         let failed = self.sweep(files, sealer)?;
         let files: BTreeSet<Ino> = failed.iter().map(|(ino, _)| *ino).collect();
-        if files.is_empty() || !law::tries_again() {
+        if files.is_empty() || !self.law().tries_again() {
             return Ok(failed);
         }
         self.sweep(&Vec::from_iter(files), sealer)
@@ -230,10 +230,7 @@ impl Volume {
         for (i, result) in owners.into_iter().zip(self.device().write(&writes)) {
             results[i] = results[i].clone().and(result);
         }
-        let flushed = match law::flushes_homes() {
-            true => self.flush_device(),
-            false => Ok(()),
-        };
+        let flushed = self.flush_device();
         for (home, result) in round.writes.iter().zip(results) {
             let result = result.map_err(Error::from).and(flushed.clone());
             if let Err(error) = self.end_batch(home, result) {
@@ -246,13 +243,11 @@ impl Volume {
 
     /// The writes of a file's new homes are over. Unless the file shows them now, its data wait again.
     fn end_batch(&self, home: &HomeWrite, written: Result<(), Error>) -> Result<(), Error> {
-        let good = written.is_ok() || !law::heeds(Failed::Home);
+        let good = written.is_ok();
         let shows = self.core().home_written(home.ino, home.batch, good);
-        if !good {
-            return written;
-        }
+        written?;
         if shows && let Err(error) = self.step(|core| core.show(home.ino)) {
-            if law::heeds(Failed::Batch) {
+            if self.law().heeds(Failed::Batch) {
                 self.core().abandon_batch(home.ino);
             }
             return Err(error);

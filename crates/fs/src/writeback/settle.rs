@@ -5,7 +5,6 @@ use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
-use crate::law::{self, Failed};
 use crate::volume::Volume;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;
@@ -27,7 +26,8 @@ impl Core {
     pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
         let durable = self.log.durable();
         let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
-            law::may_settle(entry.ssn, durable, self.writeback.settling.contains(home))
+            self.law
+                .may_settle(entry.ssn, durable, self.writeback.settling.contains(home))
                 && !self.writeback.unsettled.contains(home)
         };
         let all = self.maps.lazy_map.iter().filter(due);
@@ -78,7 +78,7 @@ impl Core {
             .lazy_map
             .get(&home)
             .copied()
-            .filter(|e| law::settles(e.image == image))
+            .filter(|e| self.law.settles(e.image == image))
         else {
             return Ok(());
         };
@@ -128,13 +128,11 @@ impl Volume {
             .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
             .collect();
         let results = self.device().write(&requests);
-        if law::flushes_settled() {
-            self.flush_device()?;
-        }
+        self.flush_device()?;
         for ((home, image, _), result) in due.units.iter().zip(results) {
             let result = match result {
-                Err(error) if law::heeds(Failed::Settling) => Err(error.into()),
-                _ => self.step(|core| core.settled(*home, *image)),
+                Err(error) => Err(error.into()),
+                Ok(()) => self.step(|core| core.settled(*home, *image)),
             };
             if let Err(error) = result {
                 self.leave_unsettled(*home, &error);

@@ -5,7 +5,6 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
-use crate::law;
 use loamfs_format::inode::{Body, FileExtent};
 use loamfs_format::maps::{CrcRun, unit_crc};
 use loamfs_format::summary::Record;
@@ -129,8 +128,8 @@ impl Core {
         for (block, extent) in &batch.homes {
             self.show_home(ino, *block, *extent)?;
         }
-        for home in freed.into_iter().filter(|_| law::frees_old_home()) {
-            self.free_home(home);
+        if self.law.frees_old_home() {
+            freed.into_iter().for_each(|home| self.free_home(home));
         }
         if let Some(pointer) = small {
             self.free_block(&pointer);
@@ -199,7 +198,7 @@ impl Core {
             return;
         };
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
-        if law::gives_back(batch.landed) {
+        if self.law.gives_back(batch.landed) {
             self.release_unshown(&homes);
         } else {
             self.writeback.abandoned.insert(batch.id, homes);

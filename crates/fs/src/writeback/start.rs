@@ -5,7 +5,6 @@ use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
-use crate::law;
 use loamfs_device::Buffer;
 use loamfs_format::maps::unit_crc;
 use loamfs_format::{Extent, FragAddr, Ino};
@@ -82,16 +81,8 @@ impl Core {
         let next = images.get(most).map_or(last + 1, |(unit, _)| *unit);
         images.truncate(most);
         fresh.split_off(&next);
-        if law::overwrites_shown() && fresh.is_empty() {
-            return Ok(Started::Until(next, self.overwrite_homes(ino, &images)));
-        }
         let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
-        let old = match law::frees_before_show() {
-            true => self.old_homes(ino, &homes)?,
-            false => Vec::new(),
-        };
         self.apply(|core| {
-            old.into_iter().for_each(|home| core.free_home(home));
             core.make_images(ino, &images)?;
             core.note_dirty();
             let write = core.make_batch(ino, &fresh, blocks, homes)?;
@@ -115,57 +106,6 @@ impl Core {
         let blocks = self.gather_blocks(ino, &fresh)?;
         let homes = self.find_homes(ino, &blocks)?;
         Ok((images, fresh, blocks, homes))
-    }
-
-    /// Writes overwrites over what segments show: a mutant does.
-    fn overwrite_homes(&mut self, ino: Ino, images: &[(u64, FragAddr)]) -> Option<HomeWrite> {
-        let id = self.writeback.new_batch();
-        let node = self.inodes.nodes.get_mut(&ino)?;
-        let (mut units, mut crcs, mut writes) = (BTreeMap::new(), Vec::new(), Vec::new());
-        for (unit, home) in images {
-            let waiting =
-                node.change_homed(&mut self.writeback, |homed| homed.dirty.remove(unit))?;
-            let mut buffer = Buffer::zeroed(waiting.bytes.len());
-            buffer.copy_from_slice(&waiting.bytes);
-            writes.push((*home, buffer));
-            crcs.push((*unit, unit_crc(&waiting.bytes)));
-            units.insert(*unit, waiting);
-        }
-        let (per_block, shown) = (self.geometry.block_units(), node.inode.size);
-        node.change_homed(&mut self.writeback, |homed| {
-            homed.recount(per_block);
-            homed.batch = Some(Batch {
-                id,
-                shown,
-                units,
-                homes: Vec::new(),
-                crcs,
-                landed: false,
-            });
-        });
-        Some(HomeWrite {
-            ino,
-            batch: id,
-            writes,
-        })
-    }
-
-    /// The homes that new ones are about to replace.
-    fn old_homes(&mut self, ino: Ino, homes: &[(u64, Extent)]) -> Result<Vec<Extent>, Stop> {
-        let geometry = self.geometry;
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Ok(Vec::new());
-        };
-        let mut old = BTreeSet::new();
-        for (block, extent) in homes {
-            let end = block + extent.frags / geometry.block_frags();
-            let found =
-                extents::overlapping(&node.inode, &mut self.blocks, &geometry, *block, end)?;
-            old.extend(found.iter().map(|e| e.pointer.extent()));
-        }
-        // A second try comes by once more.
-        old.retain(|home| !self.blocks.frees.contains(home));
-        Ok(old.into_iter().collect())
     }
 
     /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.

@@ -2,12 +2,14 @@
 
 use super::{Found, free_groups};
 use crate::groups::Groups;
+use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr};
 
 /// A search for a run of free units; see [`crate::Space::find_log`].
 pub(super) struct Search<'a> {
     groups: &'a mut Groups,
+    law: &'a Law<dyn Rules>,
     /// Fragments wanted, and the fewest of a hole that will do.
     want: u64,
     least: u64,
@@ -20,6 +22,7 @@ pub(super) struct Search<'a> {
 impl<'a> Search<'a> {
     pub(super) fn new(
         groups: &'a mut Groups,
+        law: &'a Law<dyn Rules>,
         want: u64,
         least: u64,
         near: FragAddr,
@@ -37,6 +40,7 @@ impl<'a> Search<'a> {
             near,
             own: groups.layout().index_near(near),
             groups,
+            law,
             rotational,
         }
     }
@@ -89,7 +93,7 @@ impl<'a> Search<'a> {
         }
         let least = u32::try_from(cap).ok()?;
         // A group that has only little space left is not worth its bitmap while others have more.
-        let crowded = free_groups(self.groups) == 0 || loamfs_format::mutant::scattered();
+        let crowded = free_groups(self.groups) == 0 || !self.law.gathers_segments();
         let worth = if crowded { 0 } else { (group_frags / 4) as u32 };
         let worth = worth.max(least);
         let count = layout.groups();

@@ -3,7 +3,6 @@
 use super::Space;
 use crate::error::SpaceError;
 use crate::owners::Owner;
-use loamfs_format::group::Role;
 use loamfs_format::summary::Wait;
 use loamfs_format::{Extent, FragAddr, Ssn};
 use std::ops::Range;
@@ -126,12 +125,5 @@ impl Space {
         let range = extent.start.0..extent.end().0;
         let groups = &mut self.groups;
         self.held.cut(range, |released| groups.clear(released));
-    }
-
-    /// Releases all homes that are held back, whatever they wait for: a mutant does.
-    pub fn release_homes(&mut self) {
-        for group in self.groups.of(Role::Data).groups().clone() {
-            self.release_range(self.groups.layout().extent(group as usize));
-        }
     }
 }

@@ -35,7 +35,7 @@ impl<'a> Replay<'a> {
         for range in &fresh {
             space.groups.check_clear(range.clone(), extent)?;
         }
-        if !loamfs_format::mutant::active("replay-keeps-free") {
+        if space.law.allocation_ends_pending() {
             space.held.cut(range, |_| ());
         }
         for range in fresh {

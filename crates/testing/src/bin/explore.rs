@@ -3,13 +3,13 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use loamfs_format::mutant;
 use loamfs_testing::args::Args;
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long, named};
 use loamfs_testing::explore::fleet::{Orders, run};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::loam::Loam;
 use loamfs_testing::rng::Rng;
+use loamfs_testing::without::Without;
 
 const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] [--long N]
         [--ops M] [--states K] [--quick] [--threads N] [--hang SECONDS] [--shrink SECONDS]
@@ -53,7 +53,7 @@ fn settings() -> Result<Settings, String> {
     let longs: u64 = args.or("long", 30)?;
     let ops: usize = args.or("ops", 200)?;
     let check = !args.or("no-check", false)?;
-    mutant::scatter(args.or("scatter", false)?);
+    let without = Without::default().scattered(args.or("scatter", false)?);
     args.finish()?;
     let cases = match only {
         Some(name) => vec![named(&name).ok_or_else(|| format!("{name}: no such case"))?],
@@ -67,7 +67,7 @@ fn settings() -> Result<Settings, String> {
     Ok(Settings {
         cases,
         orders,
-        system: Loam { check },
+        system: Loam { check, without },
     })
 }
 

@@ -65,6 +65,7 @@ fn main() -> ExitCode {
     };
     let system = Loam {
         check: settings.check,
+        ..Loam::default()
     };
     let seeds = Seeds {
         first: settings.seed,

@@ -39,7 +39,10 @@ struct Trace {
 }
 
 fn trace(case: &Case, ops: usize) -> Verdict<Trace> {
-    let system = Loam { check: false };
+    let system = Loam {
+        check: false,
+        ..Loam::default()
+    };
     let geometry = &case.geometry;
     let memory = MemoryDevice::new(geometry.size).with_sector_size(geometry.sector);
     let device = Arc::new(ObservedDevice::new(

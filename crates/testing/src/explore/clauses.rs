@@ -1,4 +1,4 @@
-//! The clauses of the rules (`docs/DESIGN.md`, "The commit argument, rule by rule") that mutants leave out, each with
+//! The clauses of the rules (`docs/DESIGN.md`, "The commit argument, rule by rule") that can be left out, each with
 //! the history that needs it.
 //!
 //! Names and histories are those of `docs/model/law.py` where it has them: `law.py --mutant NAME` prints the shortest.
@@ -15,7 +15,7 @@ use crate::subject::Commit;
 /// A clause.
 #[derive(Clone, Copy, Debug)]
 pub struct Clause {
-    /// Its name, as `loamfs_format::mutant` knows it.
+    /// Its name, as [`crate::without`] knows it.
     pub name: &'static str,
     /// Its rule, and what is left out.
     pub rule: &'static str,
@@ -28,6 +28,8 @@ pub struct Clause {
 pub enum Missed {
     /// The explorer, on this history.
     Explorer(fn() -> Directed),
+    /// The explorer, on this history, in a build with a wrong procedure (`procedures/run.sh`).
+    Patched(fn() -> Directed),
     /// A test of its own: in `tests/mutants.rs` where the history needs a fault, or writes that complete out of order; in
     /// `tests/beside.rs` where others go on while something is written.
     Test,
@@ -115,7 +117,7 @@ pub const CLAUSES: &[Clause] = &[
         "5: ... when a summary says so that is not durable itself",
         reuse_of_a_body_said_durable,
     ),
-    explored(
+    patched(
         "free-own",
         "5: a segment overwrites what it supersedes",
         superseded,
@@ -165,7 +167,7 @@ pub const CLAUSES: &[Clause] = &[
         "5: a home is reused before its free is durable",
         reused_home,
     ),
-    explored(
+    patched(
         "overwrite-shown",
         "6: shown data are overwritten in place",
         image,
@@ -249,6 +251,11 @@ pub const CLAUSES: &[Clause] = &[
 
 const fn explored(name: &'static str, rule: &'static str, case: fn() -> Directed) -> Clause {
     let missed = Missed::Explorer(case);
+    Clause { name, rule, missed }
+}
+
+const fn patched(name: &'static str, rule: &'static str, case: fn() -> Directed) -> Clause {
+    let missed = Missed::Patched(case);
     Clause { name, rule, missed }
 }
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use loamfs_device::Device;
-use loamfs_format::mutant;
 
 use super::cases::{Prepared, prepare_by};
 use super::hunt::{Effort, Find, Hunt, Tally};
@@ -17,6 +16,7 @@ use crate::ops::Op;
 use crate::problem::{Problem, Verdict, guarded};
 use crate::subject::{Opening, System};
 use crate::tree::must;
+use crate::without::Without;
 
 /// A case.
 #[derive(Clone, Debug)]
@@ -97,22 +97,26 @@ impl Directed {
         }
     }
 
-    /// Runs the case with a clause left out, or with all in place. The switches hold for the whole process: nothing
-    /// else may run beside it.
+    /// Runs the case with clauses left out, or with all in place.
     ///
     /// # Errors
     /// What was found wrong.
-    pub fn run(&self, without: Option<&'static str>) -> Result<Tally, Find> {
-        let system = Loam::default();
-        mutant::scatter(self.scattered);
-        let prepared = prepare_by(&system, &self.geometry, &self.setup);
-        mutant::set(without);
-        let result = prepared
-            .map_err(found)
-            .and_then(|prepared| self.explore(&system, prepared));
-        mutant::set(None);
-        mutant::scatter(false);
-        result
+    pub fn run(&self, without: &Without) -> Result<Tally, Find> {
+        let prepared = self.prepare().map_err(found)?;
+        self.explore(&self.system(without), prepared)
+    }
+
+    fn system(&self, without: &Without) -> Loam {
+        Loam {
+            without: without.clone().scattered(self.scattered),
+            ..Loam::default()
+        }
+    }
+
+    /// The volume, made with all clauses in place.
+    fn prepare(&self) -> Verdict<Prepared> {
+        let system = self.system(&Without::default());
+        prepare_by(&system, &self.geometry, &self.setup)
     }
 
     fn explore(&self, system: &Loam, prepared: Prepared) -> Result<Tally, Find> {
@@ -186,11 +190,9 @@ impl Directed {
     ///
     /// # Errors
     /// What was found wrong.
-    pub fn describe(&self, without: Option<&'static str>) -> Verdict<String> {
-        let system = Loam::default();
-        mutant::scatter(self.scattered);
-        let prepared = prepare_by(&system, &self.geometry, &self.setup)?;
-        mutant::set(without);
+    pub fn describe(&self, without: &Without) -> Verdict<String> {
+        let system = self.system(without);
+        let prepared = self.prepare()?;
         let mut text = String::new();
         for legs in 0..=self.before.len() {
             let part = Self {
@@ -220,8 +222,6 @@ impl Directed {
                 ));
             }
         }
-        mutant::set(None);
-        mutant::scatter(false);
         Ok(text)
     }
 }
