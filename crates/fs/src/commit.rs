@@ -289,7 +289,7 @@ impl Core {
             .first()
             .map(|e| e.start)
             .unwrap_or_default();
-        // The summary as sealed may have left it out; the writer goes by what it should say.
+        // Nothing has become durable since it was described.
         let says = self.log.durable();
         self.log.sealed(tail, says, segment.bytes());
         self.release_after(Step::Sealed);

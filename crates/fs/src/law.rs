@@ -246,6 +246,7 @@ pub(crate) fn of_space(law: &Law<dyn Rules>) -> Law<dyn space::Rules> {
 }
 
 impl Code for dyn Rules {
+    #[inline]
     fn lawful() -> &'static Self {
         &Lawful
     }

@@ -83,6 +83,7 @@ pub trait Rules: Debug + Send + Sync {
 impl Rules for Lawful {}
 
 impl Code for dyn Rules {
+    #[inline]
     fn lawful() -> &'static Self {
         &Lawful
     }

@@ -39,6 +39,7 @@ pub trait Code: Debug + Send + Sync + 'static {
 }
 
 impl Code for dyn Rules {
+    #[inline]
     fn lawful() -> &'static Self {
         &Lawful
     }
