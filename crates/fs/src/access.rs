@@ -103,9 +103,9 @@ impl Access {
 mod tests {
     use super::*;
     use crate::blocks::Stop;
-    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
     use loamfs_device::{Device, MemoryDevice};
-    use loamfs_format::Ino;
+    use loamfs_format::{Ino, Ssn};
     use std::sync::Arc;
 
     fn volume() -> Volume {
@@ -132,6 +132,23 @@ mod tests {
         let volume = volume();
         let result = volume.run(|core| core.touch(Ino(77)));
         assert!(matches!(result, Err(Error::Broken(_))));
+        assert!(volume.info().access.broken().is_some());
+    }
+
+    #[test]
+    fn a_segment_that_is_out_of_order_is_not_written_and_breaks_the_volume() {
+        let volume = volume();
+        let lost = |core: &mut crate::core::Core| {
+            let mut tail = core.log.tail().clone();
+            tail.ssn = tail.ssn.next().next();
+            core.log.sealed(tail, Ssn(0), 0);
+            Ok(())
+        };
+        volume.run(lost).unwrap();
+        volume
+            .create(ROOT_INO, b"file", &NewInode::of_mode(0o644))
+            .unwrap();
+        assert!(matches!(volume.sync(), Err(Error::Broken(_))));
         assert!(volume.info().access.broken().is_some());
     }
 

@@ -61,6 +61,11 @@ impl Core {
     /// Seals a checkpoint: the maps as they stand before it. Nothing else may be dirty.
     pub fn seal_checkpoint(&mut self) -> Result<Segment, Stop> {
         self.prepare_checkpoint()?;
+        // It goes over all bitmaps in memory.
+        if cfg!(debug_assertions) {
+            let counts = self.space.check();
+            counts.map_err(|what| self.access.break_down(what))?;
+        }
         self.maps
             .apply(&mut self.blocks, &self.space, &self.geometry)?;
         self.space.checkpoint_done();
@@ -106,6 +111,8 @@ impl Core {
             }
         })?;
         self.after_seal(&header, &placement, &segment);
+        let order = self.log.check();
+        order.map_err(|what| self.access.break_down(what))?;
         Ok(segment)
     }
 

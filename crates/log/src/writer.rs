@@ -97,6 +97,28 @@ impl LogWriter {
         self.tail = tail;
     }
 
+    /// Whether what is said is durable, what is durable is behind what is in flight, and that has no gap up to the end of
+    /// the chain.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub fn check(&self) -> Result<(), &'static str> {
+        if self.said > self.durable {
+            return Err("a segment says that one is durable that is not");
+        }
+        let mut last = self.durable;
+        for flight in &self.flights {
+            last = last.next();
+            if flight.ssn != last {
+                return Err("segments in flight do not follow each other");
+            }
+        }
+        match last == self.tail.ssn {
+            true => Ok(()),
+            false => Err("the last segment in flight is not the last one sealed"),
+        }
+    }
+
     /// Notes that all writes of a segment have completed.
     pub fn written(&mut self, ssn: Ssn) {
         if let Some(flight) = self.flights.iter_mut().find(|f| f.ssn == ssn) {
@@ -109,7 +131,7 @@ impl LogWriter {
         let count = self
             .law
             .flushable(&mut self.flights.iter().map(|f| f.written));
-        let last = self.flights.iter().take(count).last();
+        let last = count.checked_sub(1).and_then(|last| self.flights.get(last));
         last.map_or(self.durable, |f| f.ssn)
     }
 
@@ -169,6 +191,20 @@ mod tests {
         let prefix = w.flushable();
         w.flushed(prefix);
         assert_eq!(w.durable(), c);
+    }
+
+    #[test]
+    fn a_gap_in_the_order_is_found() {
+        let mut w = writer();
+        let (a, _) = (seal(&mut w), seal(&mut w));
+        assert_eq!(w.check(), Ok(()));
+        w.written(a);
+        w.flushed(a);
+        assert_eq!(w.check(), Ok(()));
+        w.tail.ssn = w.tail.ssn.next();
+        assert!(w.check().is_err(), "one is missing");
+        seal(&mut w);
+        assert!(w.check().is_err(), "in the middle");
     }
 
     #[test]

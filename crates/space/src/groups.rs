@@ -175,6 +175,28 @@ impl Groups {
         self.changes.written(self.indexes.pending());
     }
 
+    /// Whether the counts are those of the bitmaps in memory, and the indexes those of the groups.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let mut indexes = Indexes::new(self.table.len());
+        for (index, group) in self.table.iter().enumerate() {
+            if group.map().is_some() && self.bits(index).ones() != group.used() {
+                return Err("a group's count is not that of its bitmap");
+            }
+            if group.unshown() > group.taken() {
+                return Err("a group has more unshown than taken fragments");
+            }
+            let frags = self.layout.extent(index).frags;
+            indexes.update(index, group, frags, !self.is_closed(index));
+        }
+        match self.indexes.agree_with(&indexes) {
+            true => Ok(()),
+            false => Err("the free-space index is not that of the groups"),
+        }
+    }
+
     /// Brings every index up to date with one group.
     fn refresh(&mut self, index: usize) {
         let frags = self.layout.extent(index).frags;

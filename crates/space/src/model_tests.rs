@@ -568,6 +568,7 @@ impl World {
     }
 
     fn check(&self) {
+        assert_eq!(self.space.check(), Ok(()));
         let count = |f: &dyn Fn(&State) -> bool| self.frags.iter().filter(|s| f(s)).count() as u64;
         let clear = count(&|s| *s == State::Clear);
         let held = count(&|s| matches!(s, State::Held(_)));

@@ -259,6 +259,33 @@ impl Space {
         self.unshown.iter()
     }
 
+    /// Whether everything is counted right, and nothing is both held back and unshown. It goes over all bitmaps in
+    /// memory: for tests, and builds that are tested.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub fn check(&self) -> Result<(), &'static str> {
+        self.groups.check()?;
+        let unshown: u64 = self.unshown().map(|extent| extent.frags).sum();
+        let counted: u64 = self
+            .groups
+            .numbered()
+            .map(|(_, group)| group.unshown())
+            .sum();
+        if unshown != counted {
+            return Err("unshown fragments are not counted right");
+        }
+        let held: u64 = self.held.iter().map(|(extent, _)| extent.frags).sum();
+        if held != self.held.frags() {
+            return Err("fragments that are held back are not counted right");
+        }
+        let twice = |extent: Extent| !self.held.is_free(&(extent.start.0..extent.end().0));
+        match self.unshown().any(twice) {
+            true => Err("a range is held back that no segment shows"),
+            false => Ok(()),
+        }
+    }
+
     // ---- checkpoints -------------------------------------------------------------------------------------------
 
     /// Bitmaps and descriptors as a checkpoint taken now writes them.
@@ -300,5 +327,32 @@ impl Space {
     #[cfg(test)]
     pub(crate) fn groups(&self) -> &Groups {
         &self.groups
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::geometry;
+    use loamfs_format::Ssn;
+    use loamfs_format::summary::Wait;
+
+    #[test]
+    fn what_is_counted_wrongly_is_found() {
+        let mut space = Space::new(geometry(), Vec::new());
+        let Found::Run(run) = space.find_log(8, 8, FragAddr(0), false) else {
+            panic!("no room");
+        };
+        space.allocate_unshown(run).unwrap();
+        assert_eq!(space.check(), Ok(()));
+        let range = run.start.0..run.end().0;
+        let mut twice = space.clone();
+        twice.held.insert(range.clone(), Wait::Durable(Ssn(1)));
+        assert!(twice.check().is_err(), "held back and unshown");
+        let mut lost = space.clone();
+        lost.unshown = Unshown::default();
+        assert!(lost.check().is_err(), "unshown by the group alone");
+        space.groups.set(range);
+        assert!(space.check().is_err(), "counted twice");
     }
 }

@@ -5,7 +5,7 @@ use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 
 /// 64 groups of 64 fragments; a unit is 4 fragments, a block 8.
-fn geometry() -> Geometry {
+pub(crate) fn geometry() -> Geometry {
     Geometry {
         fragment_size: 1024,
         block_size: 8192,

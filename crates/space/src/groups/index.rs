@@ -218,6 +218,16 @@ impl Indexes {
         role.put(index, &new, 0);
     }
 
+    /// Whether they have of each group, and in all, what `others` have, which were just made.
+    pub(super) fn agree_with(&self, others: &Indexes) -> bool {
+        let sums = |of: &Indexes| (of.used, of.bytes, of.rooms_sum);
+        let mut roles = self.roles.iter().zip(&others.roles);
+        let free = |of: &FreeIndex| (of.known, of.unknown);
+        self.shares == others.shares
+            && sums(self) == sums(others)
+            && roles.all(|(one, other)| one.groups == other.groups && free(one) == free(other))
+    }
+
     /// The free space of a role's groups.
     pub(crate) fn of(&self, role: Role) -> &FreeIndex {
         &self.roles[role as usize]
