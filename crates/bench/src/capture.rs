@@ -2,13 +2,14 @@
 //! nobody else's tracing is disturbed. Needs root.
 
 mod decode;
+pub mod fuse;
 mod stat;
 mod tracefs;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
 use rustix::fs::{major, minor};
 
@@ -17,11 +18,45 @@ use crate::trace::{Op, Trace};
 use stat::Stat;
 use tracefs::Instance;
 
-/// A trace that is being taken.
-pub struct Capture {
+/// Events that are being read, by a thread of their own.
+struct Recording {
     instance: Arc<Instance>,
     reader: JoinHandle<Result<Vec<u8>, Error>>,
     done: Arc<AtomicBool>,
+}
+
+impl Recording {
+    fn start(instance: Instance) -> Result<Recording, Error> {
+        let instance = Arc::new(instance);
+        let done = Arc::new(AtomicBool::new(false));
+        let reader = {
+            let (instance, done) = (Arc::clone(&instance), Arc::clone(&done));
+            thread::spawn(move || instance.read_all(&done))
+        };
+        instance.switch(true)?;
+        Ok(Recording {
+            instance,
+            reader,
+            done,
+        })
+    }
+
+    fn switch_off(&self) -> Result<(), Error> {
+        self.instance.switch(false)
+    }
+
+    /// All events as text; it was switched off.
+    fn text(self) -> Result<String, Error> {
+        self.done.store(true, Ordering::Release);
+        let bytes = self.reader.join();
+        let bytes = bytes.map_err(|_| Error::Trace("its reader ended early".into()))??;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+/// A trace that is being taken.
+pub struct Capture {
+    recording: Recording,
     device: (u32, u32),
     before: Stat,
 }
@@ -36,18 +71,10 @@ impl Capture {
             .map_err(|errno| Error::at("looking at", device)(errno.into()))?
             .st_rdev;
         let device = (major(number), minor(number));
-        let instance = Arc::new(Instance::new(device)?);
-        let done = Arc::new(AtomicBool::new(false));
-        let reader = {
-            let (instance, done) = (Arc::clone(&instance), Arc::clone(&done));
-            std::thread::spawn(move || instance.read_all(&done))
-        };
+        let instance = Instance::new("block/block_rq_issue", "dev", device)?;
         let before = Stat::read(device)?;
-        instance.switch(true)?;
         Ok(Capture {
-            instance,
-            reader,
-            done,
+            recording: Recording::start(instance)?,
             device,
             before,
         })
@@ -58,15 +85,10 @@ impl Capture {
     /// # Errors
     /// [`Error::Trace`] if events were lost or the counters say something else.
     pub fn stop(self) -> Result<Trace, Error> {
-        self.instance.switch(false)?;
+        self.recording.switch_off()?;
         let counted = Stat::read(self.device)?.since(&self.before);
         let size = stat::size(self.device)?;
-        self.done.store(true, Ordering::Release);
-        let bytes = self
-            .reader
-            .join()
-            .map_err(|_| Error::Trace("its reader ended early".into()))??;
-        let mut trace = decode::trace(&String::from_utf8_lossy(&bytes), self.device)?;
+        let mut trace = decode::trace(&self.recording.text()?, self.device)?;
         // Processors' buffers are read one after the other.
         trace.requests.sort_by_key(|request| request.micros);
         agree(&trace, &counted)?;

@@ -8,6 +8,7 @@ mod guest;
 mod plan;
 mod replay;
 mod report;
+mod requests;
 mod run;
 
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ enum Bench {
     Replay(replay::ReplayArgs),
     Report(report::ReportArgs),
     Claims(claims::ClaimsArgs),
+    Requests(requests::RequestsArgs),
     #[command(hide = true)]
     Fill(fill::FillArgs),
     #[command(hide = true)]
@@ -58,6 +60,7 @@ impl Bench {
             Bench::Replay(args) => args.run().map(|()| true),
             Bench::Report(args) => args.run().map(|()| true),
             Bench::Claims(args) => args.run(),
+            Bench::Requests(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
             Bench::GenerateMan(args) => args.run().map(|()| true),
@@ -144,6 +147,7 @@ mod tests {
             "replay a.trace.gz --preset reference --json",
             "report results.json --html report.html",
             "claims --only create --work /tmp",
+            "requests --files 10 --work /tmp --json",
         ] {
             let words = std::iter::once(NAME).chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

@@ -7,6 +7,7 @@
 //! - [`disk`]: disks of a model, which price a trace;
 //! - [`suite`]: the papers' workloads, run on each file system;
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
+//! - [`requests`]: what a FUSE mount is asked for each operation, counted by the kernel;
 //! - [`results`]: what they came to, kept between runs;
 //! - [`report`]: a page that shows it beside the papers' figures;
 //! - [`command`]: the command line of the program;
@@ -23,6 +24,7 @@ pub mod emulate;
 mod error;
 pub mod lab;
 pub mod report;
+pub mod requests;
 pub mod results;
 pub mod suite;
 pub mod table;

@@ -37,6 +37,26 @@ in_the_library() {
     ok "the library: traced, priced, in memory and in a file"
 }
 
+# What the kernel asks for is told by the kernel, and does not depend on the machine.
+requests() {
+    chmod 755 "$work"
+    expect 0 "$loamfs" bench requests --work "$work" --files 100 --json
+    python3 - "$work/out" <<'END_OF_CHECK' || fail "other requests than were known"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+found = {(row["person"], row["operation"]): sum(row["requests"].values()) / row["files"] for row in rows}
+most = {
+    ("root", "create"): 6, ("root", "stat of a new file"): 1, ("root", "cold stat"): 1, ("root", "cold read"): 2,
+    ("root", "warm read"): 0, ("root", "rewrite"): 4, ("root", "rename"): 3, ("root", "unlink"): 2,
+    ("guest", "create"): 7,
+}
+wrong = {key: found[key] for key in most if found[key] > most[key] + 0.05}
+print(wrong)
+sys.exit(bool(wrong) or found["root", "create"] < 4)
+END_OF_CHECK
+    ok "requests of each operation, by who does it"
+}
+
 at_work() { [ "$(find "$work/own" | wc -l)" -gt 100 ]; }
 
 in_a_directory() {
@@ -81,3 +101,4 @@ on_a_disk() {
 in_the_library
 in_a_directory
 on_a_disk
+requests

@@ -23,18 +23,24 @@ const BUFFER_KIB: u32 = 8192;
 /// How often events are fetched: 8 MiB hold more than a tenth of a second brings.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// An instance that traces the requests of one device. Dropping it removes it.
+/// An instance that traces one kind of event. Dropping it removes it.
 pub struct Instance {
     path: PathBuf,
+    /// The event's directory, below `events`.
+    event: &'static str,
     _remove: Guard,
 }
 
 impl Instance {
-    /// Makes one, not switched on, for the device of these numbers.
+    /// Makes one, not switched on, for those of an event whose `field` is the device of these numbers.
     ///
     /// # Errors
-    /// Without root or tracefs.
-    pub fn new((major, minor): (u32, u32)) -> Result<Instance, Error> {
+    /// Without root, tracefs, or such an event.
+    pub fn new(
+        event: &'static str,
+        field: &str,
+        (major, minor): (u32, u32),
+    ) -> Result<Instance, Error> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let root = mounted()?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -43,6 +49,7 @@ impl Instance {
         let gone = path.clone();
         let instance = Instance {
             path,
+            event,
             // An instance that is still read stays; there is nothing else to be done about it.
             _remove: later(move || drop(fs::remove_dir(&gone))),
         };
@@ -50,18 +57,18 @@ impl Instance {
         instance.set("trace_clock", "mono")?;
         // The kernel's own form of a device number, not that of stat(2).
         let device = u64::from(major) << 20 | u64::from(minor);
-        let filter = format!("dev == {device}");
-        instance.set("events/block/block_rq_issue/filter", &filter)?;
+        let filter = format!("{field} == {device}");
+        instance.set(&format!("events/{event}/filter"), &filter)?;
         Ok(instance)
     }
 
-    /// Switches the tracing of requests on or off.
+    /// Switches tracing on or off.
     ///
     /// # Errors
     /// As the system says.
     pub fn switch(&self, on: bool) -> Result<(), Error> {
         let value = if on { "1" } else { "0" };
-        self.set("events/block/block_rq_issue/enable", value)
+        self.set(&format!("events/{}/enable", self.event), value)
     }
 
     /// Reads events until `done` is set and there are no more.

@@ -47,6 +47,8 @@ use crate::text::shown_path;
 /// With noxattr the mount has no extended attributes, and with noacl no access lists: then the kernel does not ask for them, which
 /// is a request less for each file that is made or written. What is on the volume stays, and is handed down to new files; modes alone
 /// say who may do what, and where there was an access list the group's bits are its mask. A file that is changed loses its capabilities.
+/// noacl saves more than that: of a mount's root directory the kernel keeps no access list, and asks for it again each time that somebody
+/// who does not own that directory opens or looks at anything below it by its path.
 ///
 /// With dirsync, what changes a directory is on the device when the call returns, and with sync every change is, but for
 /// what is stored through mappings.

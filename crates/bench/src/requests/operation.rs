@@ -1,0 +1,102 @@
+//! Operations on the files of a directory.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes of each file.
+const BYTES: usize = 1024;
+
+/// What is done to each file. They build on each other, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Makes it and writes it.
+    Create,
+    /// Looks at one that was just made.
+    Stat,
+    /// Reads what was just written.
+    ReadNew,
+    /// Looks at one that no cache has.
+    ColdStat,
+    /// Lists them and looks at each, from no cache.
+    List,
+    /// Reads one that no cache has.
+    ColdRead,
+    /// Reads it again.
+    WarmRead,
+    /// Cuts it and writes it anew.
+    Rewrite,
+    /// Gives it another name.
+    Rename,
+    /// Removes it.
+    Unlink,
+}
+
+impl Operation {
+    /// All, in their order.
+    pub const ALL: [Operation; 10] = [
+        Operation::Create,
+        Operation::Stat,
+        Operation::ReadNew,
+        Operation::ColdStat,
+        Operation::List,
+        Operation::ColdRead,
+        Operation::WarmRead,
+        Operation::Rewrite,
+        Operation::Rename,
+        Operation::Unlink,
+    ];
+
+    /// What people call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Operation::Create => "create",
+            Operation::Stat => "stat of a new file",
+            Operation::ReadNew => "read of a new file",
+            Operation::ColdStat => "cold stat",
+            Operation::List => "cold ls -l",
+            Operation::ColdRead => "cold read",
+            Operation::WarmRead => "warm read",
+            Operation::Rewrite => "rewrite",
+            Operation::Rename => "rename",
+            Operation::Unlink => "unlink",
+        }
+    }
+
+    /// Whether no cache may have anything of the files before.
+    pub const fn is_cold(self) -> bool {
+        matches!(
+            self,
+            Operation::ColdStat | Operation::List | Operation::ColdRead
+        )
+    }
+
+    /// Does it to so many files of a directory.
+    pub fn on_all(self, directory: &Path, files: u64) -> io::Result<()> {
+        if self == Operation::List {
+            for entry in fs::read_dir(directory)? {
+                rustix::fs::lstat(entry?.path())?;
+            }
+            return Ok(());
+        }
+        (0..files).try_for_each(|number| self.on_one(directory, number))
+    }
+
+    fn on_one(self, directory: &Path, number: u64) -> io::Result<()> {
+        let path = |letter: char| -> PathBuf { directory.join(format!("{letter}{number:06}")) };
+        let file = path('f');
+        match self {
+            Operation::Create => File::create_new(file)?.write_all(&[1; BYTES]),
+            // The standard library asks for the time of birth too, which takes a request of its own.
+            Operation::Stat | Operation::ColdStat => Ok(rustix::fs::stat(file).map(drop)?),
+            Operation::ReadNew | Operation::ColdRead | Operation::WarmRead => {
+                let mut content = [0; BYTES];
+                File::open(file)?.read_exact(&mut content)
+            }
+            Operation::Rewrite => File::create(file)?.write_all(&[2; BYTES]),
+            Operation::Rename => fs::rename(file, path('g')),
+            Operation::Unlink => fs::remove_file(path('g')),
+            Operation::List => Ok(()),
+        }
+    }
+}
