@@ -115,6 +115,15 @@ fn no_history_loses_anything_with_all_clauses_in_place() {
     }
 }
 
+/// Otherwise that all were reached would say nothing.
+#[test]
+fn a_clause_that_changes_nothing_is_not_reached() {
+    // Nothing settles in this history.
+    let without = Without::clauses("half-segment+settle-early");
+    case_of("half-segment").run(&without).unwrap_err();
+    assert_eq!(without.unreached(), ["settle-early"]);
+}
+
 #[test]
 fn every_clause_has_a_test() {
     let names = |of: fn(Missed) -> bool| -> BTreeSet<&str> {
