@@ -5,7 +5,7 @@
 
 use crate::blocks::{Blocks, Stop};
 use crate::error::Corrupt;
-use crate::tree::{Aggregate, Tree};
+use crate::tree::{Aggregate, NodeStore, Tree};
 use loamfs_format::dirent::{
     DISCRIMINATORS, Dirent, FIRST_KEY, INLINE_OVERHEAD, InlineMap, KEYS_END, hash_key,
 };
@@ -244,7 +244,9 @@ pub(crate) fn remove(inode: &mut Inode, blocks: &mut Blocks, found: &Found) -> R
         inode.body = Body::DirTree(root);
         // Half the tail, so that one entry more or less does not go to and fro.
         let small = inode.size <= (TAIL / 2).saturating_sub(inode.inline_xattrs.len()) as u64;
-        if small && root.level == 0 {
+        // What a damaged tree comes down to nobody may have read: it stays a tree.
+        let leaf = tree.identity(root.level, root.low);
+        if small && root.level == 0 && blocks.peek(&root.pointer, &leaf).is_some() {
             let mut map = InlineMap::default();
             let _ = tree.scan(&root, blocks, 0, |key, value| {
                 map.0.push((key, value.to_vec()));

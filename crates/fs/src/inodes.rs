@@ -226,7 +226,7 @@ impl Inodes {
                 return Ok(ino_at(block, live.trailing_ones()));
             }
         }
-        let block = self.next_block;
+        let block = self.find_unused_block(maps, blocks)?;
         if block.0 >= INO_MAX / INODES_PER_BLOCK {
             return self.find_reused(maps, blocks);
         }
@@ -234,19 +234,36 @@ impl Inodes {
         Ok(ino_at(block, 0))
     }
 
+    /// The next block of which no inode lives. Where the log says one that is in use, it is damaged, and what lives tells.
+    fn find_unused_block(&self, maps: &Maps, blocks: &mut Blocks) -> Result<InodeBlockNo, Stop> {
+        // The numbers of block 0 are not for everybody.
+        let next = self.next_block.max(InodeBlockNo(1));
+        if next.0 >= INO_MAX / INODES_PER_BLOCK || self.bits(maps, blocks, next)?.0 == 0 {
+            return Ok(next);
+        }
+        let mapped = crate::maps::IFILE.prev(&maps.ifile, blocks, u64::MAX)?;
+        let mapped = mapped.map_or(next, |entry| InodeBlockNo(entry.key()));
+        let newer = maps.ifile_overlay.keys().chain(self.blocks.keys()).max();
+        let highest = newer.map_or(mapped, |newer| mapped.max(*newer));
+        Ok(InodeBlockNo(highest.0.saturating_add(1)))
+    }
+
     /// Once every number was given out, free ones are looked for in the map.
     fn find_reused(&mut self, maps: &Maps, blocks: &mut Blocks) -> Result<Ino, Stop> {
-        let leaf = crate::maps::IFILE.descend(&maps.ifile, blocks, 1, |a| a[0] != 0)?;
-        let Some(leaf) = leaf else {
-            return Err(Error::NoSpace.into());
-        };
-        for (key, _) in leaf.page.iter() {
-            let block = InodeBlockNo(key);
-            let (live, _) = self.bits(maps, blocks, block)?;
-            if live != u32::MAX && live != 0 {
-                self.load_block(maps, blocks, block)?;
-                return Ok(ino_at(block, live.trailing_ones()));
+        // The numbers of block 0 are not for everybody, though its leaf says that some are free.
+        let mut next = Some(1);
+        while let Some(from) = next {
+            let leaf = crate::maps::IFILE.descend(&maps.ifile, blocks, from, |a| a[0] != 0)?;
+            let Some(leaf) = leaf else { break };
+            for (key, _) in leaf.page.iter().filter(|(key, _)| *key >= from) {
+                let block = InodeBlockNo(key);
+                let (live, _) = self.bits(maps, blocks, block)?;
+                if live != u32::MAX && live != 0 {
+                    self.load_block(maps, blocks, block)?;
+                    return Ok(ino_at(block, live.trailing_ones()));
+                }
             }
+            next = leaf.end;
         }
         Err(Error::NoSpace.into())
     }

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use loamfs_device::{Image, MemoryDevice};
+use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::{self, Inode, ROOT_INO};
-use loamfs_format::{BlockKind, Ino};
-use loamfs_fs::{Env, Error, OpenOptions, Volume, Wait};
-use loamfs_testing::golden::ALL;
+use loamfs_format::node::{Child, Page, TreeRoot};
+use loamfs_format::pointer::metadata_checksum;
+use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, ifile};
+use loamfs_fs::{Env, Error, NewInode, OpenOptions, Volume, Wait};
+use loamfs_testing::golden::{ALL, listing};
 use loamfs_testing::hostile::anatomy::{Anatomy, Part};
 use loamfs_testing::hostile::campaign::Campaign;
 use loamfs_testing::hostile::meter::Meter;
@@ -76,6 +79,12 @@ fn part(anatomy: &Anatomy, kind: BlockKind, level: u8) -> usize {
 /// Changes bytes of the inode that a path leads to.
 fn change_inode(anatomy: &mut Anatomy, path: &str, at: usize, bytes: &[u8]) -> Ino {
     let ino = find(&open(&anatomy.image, true).unwrap(), path);
+    change_inode_at(anatomy, ino, at, bytes);
+    ino
+}
+
+/// Changes bytes of an inode.
+fn change_inode_at(anatomy: &mut Anatomy, ino: Ino, at: usize, bytes: &[u8]) {
     let starts = |bytes: &[u8]| {
         let inodes = bytes.chunks(inode::SIZE);
         inodes
@@ -89,7 +98,6 @@ fn change_inode(anatomy: &mut Anatomy, path: &str, at: usize, bytes: &[u8]) -> I
         .unwrap();
     let start = starts(&anatomy.sites[site].bytes).unwrap() * inode::SIZE;
     anatomy.put(site, start + at, bytes);
-    ino
 }
 
 const FRAGS: usize = 128;
@@ -194,6 +202,160 @@ fn an_entry_with_a_key_that_no_name_has_is_damage() {
     let dir = change_inode(&mut anatomy, "moved-directory", BODY, &[0xff; 8]);
     let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
     assert_eq!(count(&volume, dir), Err(5));
+}
+
+/// Whatever the log says of the next number, none is given out that is in use, and none that no inode may have.
+#[test]
+fn numbers_in_use_are_never_given_out_again() {
+    const NEXT_INODE_BLOCK: usize = 96;
+    let sound = anatomy("sound");
+    for next in (0..=8_u64).chain([1 << 32, (1 << 35) - 1, 1 << 35]) {
+        let mut anatomy = sound.clone();
+        let last = last_summary(&anatomy);
+        anatomy.put(last, NEXT_INODE_BLOCK, &next.to_le_bytes());
+        let image = anatomy.sealed().unwrap();
+        let used: Vec<Ino> = {
+            let device = MemoryDevice::from_image(image.clone());
+            let reader = loamfs_check::Volume::open(&device).unwrap();
+            let entries = reader.ifile(InodeBlockNo(0)).map(Result::unwrap);
+            let slots = entries.flat_map(|(block, entry)| {
+                let live = (0..32).filter(move |slot| entry.live & 1 << slot != 0);
+                live.map(move |slot| ifile::ino_at(InodeBlockNo(block), slot))
+            });
+            slots.collect()
+        };
+        let device = Arc::new(MemoryDevice::from_image(image).with_sector_size(512));
+        let options = OpenOptions::default();
+        let volume = Volume::open(device.clone(), &options, Env::fixed(1)).unwrap();
+        let files = || -> Vec<String> {
+            let listing = listing(&volume).unwrap();
+            let lines = listing.lines().filter(|line| line.starts_with("/files/"));
+            lines.map(str::to_owned).collect()
+        };
+        let before = files();
+        let mut given = Vec::new();
+        for index in 0..100 {
+            let name = format!("new {index}");
+            let made = match index % 10 {
+                0 => volume.mkdir(ROOT_INO, name.as_bytes(), &NewInode::of_mode(0o755)),
+                _ => volume.create(ROOT_INO, name.as_bytes(), &NewInode::of_mode(0o644)),
+            };
+            given.push(made.unwrap().ino);
+        }
+        for (index, ino) in given.iter().enumerate() {
+            assert!(ino.0 >= 32 && !used.contains(ino), "{next}: {ino}");
+            assert!(!given[..index].contains(ino), "{next}: {ino} twice");
+        }
+        for index in 0..100 {
+            let name = format!("new {index}");
+            let gone = match index % 10 {
+                0 => volume.rmdir(ROOT_INO, name.as_bytes()),
+                _ => volume.unlink(ROOT_INO, name.as_bytes()),
+            };
+            gone.unwrap();
+        }
+        assert_eq!(files(), before, "{next}");
+        volume.close().unwrap();
+    }
+}
+
+/// Of a tree of one path and a leaf beside it nobody has read that leaf when all else of it goes.
+#[test]
+fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
+    const SIZE: usize = 40;
+    let mut anatomy = anatomy("sound");
+    let volume = Volume::open(
+        Arc::new(MemoryDevice::from_image(anatomy.image.clone()).with_sector_size(512)),
+        &OpenOptions::default(),
+        Env::fixed(1),
+    );
+    let big = find(&volume.unwrap(), "names/big");
+    let of_big = |part: &Part, at: u8| matches!(part, Part::Metadata(i) if i.kind == BlockKind::DirNode && i.ino == big && i.level == at);
+    let mut leaves: Vec<(Identity, u64, Vec<u8>)> = anatomy
+        .sites
+        .iter()
+        .filter(|site| of_big(&site.part, 0))
+        .map(|site| match &site.part {
+            Part::Metadata(identity) => (*identity, site.offset, site.bytes.clone()),
+            _ => unreachable!(),
+        })
+        .collect();
+    leaves.sort_by_key(|(identity, ..)| identity.logical);
+    assert!(leaves.len() >= 4, "room for inner nodes");
+    let root = anatomy.find(|site| of_big(&site.part, 1)).unwrap();
+    let (uuid, birth) = {
+        let device = MemoryDevice::from_image(anatomy.image.clone());
+        let reader = loamfs_check::Volume::open(&device).unwrap();
+        (reader.superblock().uuid, reader.base().header.ssn)
+    };
+    let mut put = |identity: &Identity, offset: u64, page: &Page| {
+        anatomy.image.write(offset, page.as_bytes()).unwrap();
+        Child::unsettled(Pointer {
+            addr: FragAddr(offset / 1024),
+            frags: 4,
+            stored: 4096,
+            birth,
+            checksum: metadata_checksum(&uuid, identity, page.as_bytes()),
+        })
+    };
+    // A leaf with one name, and one with many, below an inner node each, below one root.
+    let above = |identity: &Identity, children: &[(u64, Child)]| {
+        let mut page = Page::new(identity);
+        for (low, child) in children {
+            page.insert(*low, &child.encode()).unwrap();
+        }
+        page
+    };
+    let mut tops = Vec::new();
+    for which in [0, 1] {
+        let (identity, offset, bytes) = &leaves[which];
+        let mut leaf = Page::from_bytes(bytes, identity).unwrap();
+        if which == 0 {
+            leaf.truncate(1);
+        }
+        let leaf = put(identity, *offset, &leaf);
+        let inner = Identity {
+            level: 1,
+            ..*identity
+        };
+        let page = above(&inner, &[(identity.logical, leaf)]);
+        tops.push((identity.logical, put(&inner, leaves[which + 2].1, &page)));
+    }
+    let first = Page::from_bytes(&leaves[0].2, &leaves[0].0).unwrap();
+    let name = Dirent::decode(first.value(0).unwrap())
+        .unwrap()
+        .name
+        .to_vec();
+    let top = Identity {
+        level: 2,
+        ..leaves[0].0
+    };
+    let top_page = above(&top, &tops);
+    let offset = anatomy.sites[root].offset;
+    let pointer = {
+        anatomy.image.write(offset, top_page.as_bytes()).unwrap();
+        Pointer {
+            addr: FragAddr(offset / 1024),
+            frags: 4,
+            stored: 4096,
+            birth,
+            checksum: metadata_checksum(&uuid, &top, top_page.as_bytes()),
+        }
+    };
+    let tree = TreeRoot {
+        pointer,
+        low: top.logical,
+        level: 2,
+    };
+    change_inode_at(&mut anatomy, big, BODY, &tree.encode());
+    change_inode_at(&mut anatomy, big, SIZE, &100u64.to_le_bytes());
+    let device = MemoryDevice::from_image(anatomy.sealed().unwrap()).with_sector_size(512);
+    let volume = Volume::open(Arc::new(device), &OpenOptions::default(), Env::fixed(1)).unwrap();
+    volume.unlink(big, &name).unwrap();
+    assert_eq!(volume.info().access.broken(), None);
+    let second = Page::from_bytes(&leaves[1].2, &leaves[1].0).unwrap();
+    assert_eq!(count(&volume, big), Ok(2 + second.count()));
+    volume.commit(Wait::Durable).unwrap();
 }
 
 /// Where the superblocks stand.
