@@ -19,6 +19,7 @@ mod first;
 mod groups;
 mod keyed;
 mod names;
+mod rebuild;
 mod scan;
 mod space;
 mod sums;
@@ -89,8 +90,7 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     Walker::new(volume, &mut first, data).run();
     let found = first.finish();
     volume_totals(volume, &found, report);
-    report.plan.rebuild_groups = found.lost.groups && !found.lost.bits && !found.lost.owners;
-    report.plan.truncated |= report.plan.rebuild_groups;
+    rebuild::plan(volume, &found, report);
     space::check(volume, found.space, &found.lost, memory, report, options);
     names::check(volume, &found.names, &found.lost, memory, report, options);
     connect::check(volume, found.directories, memory, report, options);
@@ -108,6 +108,7 @@ fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Report)
             stored,
             found: inodes,
         });
+        report.plan.inodes = Some(inodes);
     }
     let next = volume.state().dynamic.next_inode_block;
     let most = most_inode_blocks(volume);

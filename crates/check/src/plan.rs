@@ -1,6 +1,8 @@
 //! What a repair would have to change, as plain data.
 
-use loamfs_format::{Extent, GroupNo, Ino, InodeBlockNo};
+use loamfs_format::ifile::IfileEntry;
+use loamfs_format::maps::LazyEntry;
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 
 /// A repair of what [`Problem::repairable`](crate::Problem::repairable) says; whoever writes the volume applies it as
 /// ordinary segments.
@@ -19,19 +21,26 @@ pub struct Plan {
     pub unnamed: Vec<Ino>,
     /// Groups whose descriptors count something else than the bitmap, which is right.
     pub recount: Vec<GroupNo>,
-    /// Whether descriptors of groups cannot be read, and are to be found out anew from bitmap and owner records. What the
-    /// old ones took is nobody's then: check again.
-    pub rebuild_groups: bool,
+    /// Nodes of maps that cannot be read, and of which it is known otherwise what they said: the map, the level, and the
+    /// lower bound. They are to be taken out. What groups are used for and what is in use is found out from what is left;
+    /// what is too much there shows when it is checked again.
+    pub nodes: Vec<(BlockKind, u8, u64)>,
+    /// What the IFILE is to say of blocks of inodes, in the place of such nodes.
+    pub inode_blocks: Vec<(InodeBlockNo, IfileEntry)>,
+    /// What the lazy map is to say of homes, in the place of such nodes.
+    pub images: Vec<(FragAddr, LazyEntry)>,
     /// Blocks of large files whose owner records are wrong, with the file and the number of the first block.
     pub homes: Vec<(Extent, Ino, u64)>,
     /// The first inode block whose number was never given out, where that is said wrongly.
     pub next_inode_block: Option<InodeBlockNo>,
+    /// How many inodes live, where that is said wrongly.
+    pub inodes: Option<u64>,
     /// Whether the plan stops short because there was too much to list; apply it and check again.
     pub truncated: bool,
 }
 
 /// Most entries of each list.
-const LIST_MAX: usize = 1 << 16;
+pub(crate) const LIST_MAX: usize = 1 << 16;
 
 impl Plan {
     /// Whether there is nothing to do.
@@ -43,7 +52,8 @@ impl Plan {
             && self.recount.is_empty()
             && self.homes.is_empty()
             && self.next_inode_block.is_none()
-            && !self.rebuild_groups
+            && self.inodes.is_none()
+            && self.nodes.is_empty()
     }
 
     pub(crate) fn add_set(&mut self, extent: Extent) {
@@ -123,7 +133,6 @@ fn push(list: &mut Vec<Extent>, extent: Extent) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loamfs_format::FragAddr;
 
     #[test]
     fn ranges_that_touch_become_one() {

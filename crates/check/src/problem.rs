@@ -92,7 +92,7 @@ problems! {
     109 Major false NextOutside { ssn: Ssn, extent: Extent }
     /// The number of live inodes is wrong.
     #[error("the last summary counts {stored} inodes, there are {found}")]
-    110 Minor false InodeCount { stored: u64, found: u64 }
+    110 Minor true InodeCount { stored: u64, found: u64 }
     /// An inode block whose number was never given out.
     #[error("inode block {block} is in use, but numbers from {next} on were never given out")]
     111 Major false NextInodeBlock { block: InodeBlockNo, next: InodeBlockNo }
@@ -118,6 +118,15 @@ problems! {
     /// A parent says something else of a subtree than the subtree.
     #[error("the record of the {kind:?} at {addr} says {stored:?} of it instead of {found:?} (orphans, highest segment)")]
     203 Minor false Aggregate { kind: BlockKind, addr: FragAddr, stored: [u64; 2], found: [u64; 2] }
+    /// A repair puts in the place of nodes of a map what is known otherwise of what they said.
+    #[error("what the {kind:?}s said that cannot be used can be found out from {from}")]
+    204 Major true MapKnown { kind: BlockKind, from: &'static str }
+    /// A block of inodes of which the IFILE's nodes that cannot be used told, and which is not where it was.
+    #[error("inode block {block} cannot be found again: the inodes {first} to {last} are lost, as far as they lived")]
+    205 Major false InodesLost { block: InodeBlockNo, first: Ino, last: Ino }
+    /// Blocks of inodes of which the IFILE's nodes that cannot be used told, and nothing else.
+    #[error("nothing tells the checksums of {blocks} blocks of inodes that were found again: they are taken as they are")]
+    206 Minor false InodesUnproved { blocks: u64 }
 
     /// An inode block with an impossible number.
     #[error("inode block {block} has numbers that no inode can have")]

@@ -17,6 +17,7 @@ mod scan;
 mod sightings;
 
 pub use content::{Damage, Put};
+pub(crate) use places::{is_live, refind};
 
 use crate::reader::{CACHE_NODES, DirEntry, InodeBlock, find_superblock};
 use crate::{CheckError, Volume};

@@ -8,7 +8,7 @@ use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::Ino;
 use loamfs_format::inode::{ROOT_INO, mode};
 use loamfs_fs::types::Attr;
-use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Volume};
+use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Rebuild, Volume};
 
 use crate::failure::{Failure, Kind};
 use crate::mount::wait_until_harmless;
@@ -77,10 +77,10 @@ impl Opened {
     ///
     /// If there is none, somebody else uses it, or it is damaged.
     pub fn open(path: &Path, access: Access) -> Result<Self, Failure> {
-        Self::open_to_repair(path, access, Vec::new(), false)
+        Self::open_to_repair(path, access, Vec::new(), Rebuild::default())
     }
 
-    /// The same, with groups whose descriptors count wrongly, or cannot be read.
+    /// The same, with groups whose descriptors count wrongly, and what is known of maps of which nodes cannot be read.
     ///
     /// # Errors
     ///
@@ -89,13 +89,13 @@ impl Opened {
         path: &Path,
         access: Access,
         recount: Vec<GroupNo>,
-        rebuild_groups: bool,
+        rebuild: Rebuild,
     ) -> Result<Self, Failure> {
         let device: Arc<dyn Device> = open_device(path, access)?;
         let options = OpenOptions {
             read_only: access == Access::Read,
             recount,
-            rebuild_groups,
+            rebuild,
             ..OpenOptions::default()
         };
         let volume = Volume::open(device, &options, Env::system())

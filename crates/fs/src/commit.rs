@@ -8,10 +8,8 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Step;
-use crate::maps::{BITMAP, GROUP, IFILE, LAZY, OWNER};
 use crate::reclaim::Fight;
 use crate::reserve::Said;
-use crate::tree::Tree;
 use contents::{Contents, TreeOf};
 use freeze::Seal;
 use loamfs_format::group::Role;
@@ -395,6 +393,3 @@ fn own_ranges(tail: &Tail, placement: &Placement, ssn: Ssn, unit: u64) -> Vec<Re
     };
     ranges.filter_map(rest).collect()
 }
-
-/// The five maps, for those who walk them all.
-pub(crate) const MAPS: [Tree; 5] = [IFILE, BITMAP, OWNER, GROUP, LAZY];

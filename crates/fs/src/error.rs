@@ -78,7 +78,7 @@ pub enum Error {
     Corrupt(#[from] Corrupt),
     /// A map without which nothing can be written.
     #[error(
-        "the {map} cannot be read, so the volume cannot be written: {cause}; mount it read-only (`mount -o ro`) and copy what is on it"
+        "the {map} cannot be read, so the volume cannot be written: {cause}; repair it with `loamfs check --repair`, or mount it read-only (`mount -o ro`)"
     )]
     Map {
         /// Which.

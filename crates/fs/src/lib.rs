@@ -58,6 +58,7 @@ pub use loamfs_log::{LogError, superblocks};
 pub use map::{Piece, Place};
 pub use mkfs::{MkfsOptions, VOLUME_MIN, mkfs};
 pub use ownership::Ownership;
+pub use rebuild::Rebuild;
 pub use repair::Repairs;
 pub use types::*;
 pub use volume::{Info, OpenOptions, Volume, Wait};

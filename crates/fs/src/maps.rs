@@ -57,6 +57,9 @@ pub(crate) const GROUP: Tree = map_tree(BlockKind::GroupNode, Aggregate::NONE);
 /// The tree of the lazy map.
 pub(crate) const LAZY: Tree = map_tree(BlockKind::LazyNode, Aggregate::NONE);
 
+/// All five.
+pub(crate) const MAPS: [Tree; 5] = [IFILE, BITMAP, OWNER, GROUP, LAZY];
+
 /// The maps.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {

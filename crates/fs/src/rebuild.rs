@@ -1,48 +1,99 @@
-//! Descriptors of groups that cannot be read, from what the bitmap and the owner records say.
+//! Maps of which nodes cannot be read: what these said, as far as it follows from what is left.
+//!
+//! The nodes are taken out of their trees. What groups are used for follows from bitmap and owner records, what is in use
+//! from owner records: more than is in use, since these say nothing of what was freed; what is too much is nobody's, and
+//! is freed when that is checked. Where blocks of inodes and images are, a check has found out.
 
 use crate::blocks::Blocks;
+use crate::core::Core;
 use crate::error::Error;
-use crate::maps::{Chunk, Maps};
+use crate::maps::{Chunk, MAPS, Maps};
 use crate::reader::Reader;
 use crate::recovery::{each_owner, with_tree};
 use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo};
-use std::collections::BTreeMap;
+use loamfs_format::ifile::IfileEntry;
+use loamfs_format::maps::LazyEntry;
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, InodeBlockNo};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+/// What a check has found of maps of which nodes cannot be read.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rebuild {
+    /// These nodes: of which map, at which level, and their lower bounds.
+    pub nodes: Vec<(BlockKind, u8, u64)>,
+    /// What the IFILE said of blocks of inodes there.
+    pub inode_blocks: Vec<(InodeBlockNo, IfileEntry)>,
+    /// What the lazy map said of homes there.
+    pub images: Vec<(FragAddr, LazyEntry)>,
+}
+
+/// The keys of which nodes told that were taken out, by map.
+#[derive(Debug, Default)]
+pub(crate) struct Lost(BTreeMap<BlockKind, Vec<Range<u64>>>);
+
+impl Lost {
+    fn of(&self, kind: BlockKind) -> &[Range<u64>] {
+        self.0.get(&kind).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// Takes nodes that cannot be read out of their maps.
+pub(crate) fn take_out(
+    reader: &Reader,
+    blocks: &mut Blocks,
+    maps: &mut Maps,
+    nodes: &[(BlockKind, u8, u64)],
+) -> Result<Lost, Error> {
+    let mut lost = Lost::default();
+    for (kind, level, low) in nodes {
+        let tree = MAPS.iter().find(|tree| tree.kind == *kind);
+        let Some((tree, root)) = tree.zip(maps.root_mut(*kind)) else {
+            continue;
+        };
+        let keys = with_tree(reader, blocks, |blocks| {
+            tree.drop_node(root, blocks, *level, *low)
+        })?;
+        lost.0.entry(*kind).or_default().extend(keys);
+    }
+    Ok(lost)
+}
+
 /// A group, while its role is looked for.
-struct Lost {
+struct Unknown {
     /// Its bitmap, by key; `None` where all bits are set.
     chunks: BTreeMap<u64, Option<[u8; 64]>>,
     desc: GroupDesc,
 }
 
-/// What the groups in these ranges are used for, and how much of them. How many directories are anchored there is a hint
-/// that is begun anew.
+/// What the groups are used for whose descriptors were lost, and how much of them. How many directories are anchored there
+/// is a hint that is begun anew.
 pub(crate) fn groups(
     reader: &Reader,
     blocks: &mut Blocks,
     maps: &Maps,
     geometry: &Geometry,
-    lost: impl Iterator<Item = Range<u64>>,
+    lost: &Lost,
 ) -> Result<Vec<(GroupNo, GroupDesc)>, Error> {
     let mut groups = BTreeMap::new();
     let count = u64::from(geometry.groups());
+    let lost = lost.of(BlockKind::GroupNode).iter();
     for number in lost.flat_map(|range| range.start..range.end.min(count)) {
         let group = GroupNo(u32::try_from(number).unwrap_or(u32::MAX));
         let chunks = with_tree(reader, blocks, |blocks| {
             maps.group_chunks(blocks, geometry, group)
         })?;
-        let found = Lost::new(geometry.group_extent(group), chunks);
+        let found = Unknown::new(geometry.group_extent(group), chunks);
         if found.desc.used > 0 {
             groups.insert(group, found);
         }
     }
+    if groups.is_empty() {
+        return Ok(Vec::new());
+    }
     each_owner(reader, blocks, maps, |start, record| {
-        let role = match record.kind {
-            BlockKind::Superblock => return,
-            BlockKind::Homed => Role::Data,
-            _ => Role::Log,
+        let Some(role) = role_of(record.kind) else {
+            return;
         };
         let end = start.0.saturating_add(record.frags.into());
         let last = geometry.group_of(FragAddr(end.saturating_sub(1)));
@@ -59,9 +110,18 @@ pub(crate) fn groups(
     Ok(descs.collect())
 }
 
-impl Lost {
-    fn new(extent: Extent, chunks: Vec<Chunk>) -> Lost {
-        let mut lost = Lost {
+/// The role of groups that hold blocks of a kind; none for superblocks, which may be anywhere.
+fn role_of(kind: BlockKind) -> Option<Role> {
+    match kind {
+        BlockKind::Superblock => None,
+        BlockKind::Homed => Some(Role::Data),
+        _ => Some(Role::Log),
+    }
+}
+
+impl Unknown {
+    fn new(extent: Extent, chunks: Vec<Chunk>) -> Unknown {
+        let mut lost = Unknown {
             chunks: chunks.into_iter().collect(),
             desc: GroupDesc::default(),
         };
@@ -77,5 +137,66 @@ impl Lost {
             Some(None) => true,
             Some(Some(bits)) => bits[bit / 8] >> (bit % 8) & 1 != 0,
         }
+    }
+}
+
+impl Core {
+    /// Puts what is known in the place of what was lost. The log was replayed, so that this is how things stand now.
+    pub(crate) fn fill_in(
+        &mut self,
+        reader: &Reader,
+        lost: &Lost,
+        found: &Rebuild,
+    ) -> Result<(), Error> {
+        for (block, entry) in &found.inode_blocks {
+            self.maps.ifile_overlay.entry(*block).or_insert(*entry);
+        }
+        for (home, entry) in &found.images {
+            self.maps.lazy_map.entry(*home).or_insert(*entry);
+            self.maps.lazy_dirty.insert(*home);
+        }
+        for group in self.groups_of_keys(lost.of(BlockKind::BitmapNode)) {
+            self.rebuild_bitmap(reader, group)?;
+        }
+        Ok(())
+    }
+
+    /// The groups of which these chunks of the bitmap told.
+    fn groups_of_keys(&self, chunks: &[Range<u64>]) -> BTreeSet<GroupNo> {
+        let last = FragAddr(self.geometry.total_frags.saturating_sub(1));
+        let group = |frag: u64| self.geometry.group_of(FragAddr(frag).min(last)).0;
+        let numbers = chunks.iter().flat_map(|keys| {
+            let end = keys.end.saturating_mul(CHUNK_FRAGS).saturating_sub(1);
+            group(keys.start.saturating_mul(CHUNK_FRAGS))..=group(end)
+        });
+        numbers.map(GroupNo).collect()
+    }
+
+    /// Takes all of a group as in use that an owner record names, if the group may hold it, and all that is held back.
+    fn rebuild_bitmap(&mut self, reader: &Reader, group: GroupNo) -> Result<(), Error> {
+        let extent = self.geometry.group_extent(group);
+        let (maps, space) = (&self.maps, &self.space);
+        let role = space.role(group);
+        let owners = with_tree(reader, &mut self.blocks, |blocks| {
+            maps.owners_now(blocks, space, &self.geometry, extent)
+        })?;
+        let cell = match role {
+            Role::Data => self.geometry.block_frags(),
+            _ => 1,
+        };
+        // Data groups have whole blocks alone.
+        let cells = |of: Extent| {
+            let start = of.start.max(extent.start).0 / cell * cell;
+            let end = of.end().min(extent.end()).0.next_multiple_of(cell);
+            let end = end.min(extent.end().0 / cell * cell);
+            Extent::new(FragAddr(start), end.saturating_sub(start))
+        };
+        let mut used: Vec<Extent> = owners
+            .into_iter()
+            .filter(|(_, owner)| role_of(owner.kind) == Some(role))
+            .map(|(of, _)| cells(of))
+            .collect();
+        used.extend(space.held().iter().map(|(extent, _)| extent));
+        Ok(self.space.rebuild(group, &used)?)
     }
 }

@@ -188,20 +188,8 @@ impl Core {
 
     /// What the owner records say of a range, by address; records that reach beyond it are whole.
     pub fn owners_in(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
-        let geometry = self.geometry;
-        let mut owners = self.maps.owners_of(&mut self.blocks, range)?;
-        for (taken, owner) in self.space.owners().overlapping(range) {
-            let cut = owners
-                .extract_if(.., |(old, _)| old.overlaps(taken))
-                .collect::<Vec<_>>();
-            for (old, whose) in cut {
-                owners.extend(whose.without(old, taken, &geometry));
-            }
-            owners.push((taken, owner));
-        }
-        owners.retain(|(extent, _)| extent.overlaps(range));
-        owners.sort_by_key(|(extent, _)| extent.start);
-        Ok(owners)
+        self.maps
+            .owners_now(&mut self.blocks, &self.space, &self.geometry, range)
     }
 
     /// The blocks of a range that are in use, with their owners.

@@ -17,7 +17,7 @@ use crate::maps::{GROUP, LAZY, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
-use crate::rebuild;
+use crate::rebuild::{self, Rebuild};
 use crate::reclaim::Reclaim;
 use crate::reserve::Known;
 use crate::shares::Shares;
@@ -53,8 +53,8 @@ pub(crate) struct Settings {
     pub links_max: u32,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
-    /// Find out anew what groups are used for whose descriptors cannot be read.
-    pub rebuild_groups: bool,
+    /// What is known of maps of which nodes cannot be read.
+    pub rebuild: Rebuild,
     /// Go on without what rot took from the log.
     pub accept_loss: bool,
 }
@@ -88,7 +88,7 @@ pub(crate) fn open(
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, sb.reserved_extents(), blocks);
     let mut maps = Maps::default();
     let base = &chain.links[chain.base];
-    for kind in crate::commit::MAPS.map(|tree| tree.kind) {
+    for kind in crate::maps::MAPS.map(|tree| tree.kind) {
         let root = base.records.iter().find_map(|record| match record {
             Record::Root(of, root) if of == kind => Some(root),
             _ => None,
@@ -99,13 +99,11 @@ pub(crate) fn open(
         }
     }
     let read_only = settings.read_only;
-    let (descs, rebuilt) = match settings.rebuild_groups && !read_only {
-        true => rebuild_groups(&reader, &mut blocks, &mut maps, &sb.geometry)?,
-        false => {
-            let descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
-            (descs, false)
-        }
-    };
+    let gone = rebuild::take_out(&reader, &mut blocks, &mut maps, &settings.rebuild.nodes)?;
+    let mut descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
+    let found = rebuild::groups(&reader, &mut blocks, &maps, &sb.geometry, &gone)?;
+    let found_groups: Vec<GroupNo> = found.iter().map(|(group, _)| *group).collect();
+    descs.extend(found);
     let lost = read_lazy(&reader, &mut blocks, &mut maps, &sb, read_only)?;
     let older = copies.older.as_ref();
     let differ = older.is_some_and(|o| !same_volume(o, &copies.newest));
@@ -129,15 +127,14 @@ pub(crate) fn open(
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
-    if rebuilt {
-        core.space.rewrite_groups();
-    }
+    core.space.rewrite(found_groups);
     for group in &settings.recount {
         core.recount(&reader, *group);
     }
     for link in chain.links.get(chain.base..).unwrap_or_default() {
         core.replay(link)?;
     }
+    core.fill_in(&reader, &gone, &settings.rebuild)?;
     // What the log has replaced since nobody misses.
     let missed = |(range, _): &(Range<u64>, Error)| core.maps.doubt.reaches_into(range);
     if let Some((_, cause)) = lost.into_iter().find(missed)
@@ -476,28 +473,6 @@ fn read_around<T>(
 /// A descriptor's number and value.
 fn group_desc(key: u64, value: &[u8]) -> Option<(u32, GroupDesc)> {
     Some((u32::try_from(key).ok()?, GroupDesc::decode(value)?))
-}
-
-/// The groups' descriptors, those that cannot be read from bitmap and owner records; and whether there are such. Then the
-/// map is begun anew: what is left of its nodes is nobody's.
-fn rebuild_groups(
-    reader: &Reader,
-    blocks: &mut Blocks,
-    maps: &mut Maps,
-    geometry: &Geometry,
-) -> Result<(Vec<(GroupNo, GroupDesc)>, bool), Error> {
-    let found = read_around(reader, blocks, (GROUP, &maps.group, "group"), group_desc)?;
-    let known = found.entries.into_iter();
-    let mut descs: Vec<_> = known
-        .map(|(_, (group, desc))| (GroupNo(group), desc))
-        .collect();
-    if found.lost.is_empty() {
-        return Ok((descs, false));
-    }
-    let lost = found.lost.into_iter().map(|(range, _)| range);
-    descs.extend(rebuild::groups(reader, blocks, maps, geometry, lost)?);
-    maps.group = TreeRoot::EMPTY;
-    Ok((descs, true))
 }
 
 /// The groups' descriptors. Who only reads needs none of them: groups of which nothing is known count as full.

@@ -37,6 +37,8 @@ pub struct Repairs {
     pub unnamed: Vec<Ino>,
     /// The first inode block whose number was never given out.
     pub next_inode_block: Option<InodeBlockNo>,
+    /// How many inodes live.
+    pub inodes: Option<u64>,
     /// Blocks of large files, the file, and the number of the first of them there; they get owner records that say so.
     pub homes: Vec<(Extent, Ino, u64)>,
 }
@@ -67,6 +69,11 @@ impl Volume {
     /// # Errors
     /// [`Error`]; what was done before it counts.
     pub fn repair(&self, repairs: &Repairs) -> Result<(), Error> {
+        // What follows counts on.
+        self.run(|core| {
+            core.inodes.live = repairs.inodes.unwrap_or(core.inodes.live);
+            Ok(())
+        })?;
         // First what is in danger of being overwritten.
         for extent in &repairs.set {
             let done = self.run(|core| core.mark_used(*extent));
@@ -88,12 +95,11 @@ impl Volume {
             let done = self.run(|core| core.record_home(*extent, *ino, *block));
             note(done, "recording whose is", extent.start.0)?;
         }
-        if let Some(block) = repairs.next_inode_block {
-            self.run(|core| {
-                core.inodes.next_block = block;
-                Ok(())
-            })?;
-        }
+        self.run(|core| {
+            let inodes = &mut core.inodes;
+            inodes.next_block = repairs.next_inode_block.unwrap_or(inodes.next_block);
+            Ok(())
+        })?;
         self.commit(Wait::Durable)?;
         // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.
         self.checkpoint()

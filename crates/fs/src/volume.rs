@@ -33,6 +33,7 @@ use crate::error::Error;
 use crate::law::{Law, Rules};
 use crate::ownership::Ownership;
 use crate::reader::Reader;
+use crate::rebuild::Rebuild;
 use crate::recovery::{self, Settings};
 use crate::shares::Shares;
 use crate::types::AtimeRule;
@@ -69,8 +70,8 @@ pub struct OpenOptions {
     pub links_max: u32,
     /// For repair: groups whose bitmaps are right, and not what their descriptors count.
     pub recount: Vec<GroupNo>,
-    /// For repair: find out from bitmap and owner records what groups are used for whose descriptors cannot be read.
-    pub rebuild_groups: bool,
+    /// For repair: what is known of maps of which nodes cannot be read.
+    pub rebuild: Rebuild,
     /// Write to a volume although rot took segments of its log that were durable: what they held is given up.
     pub accept_loss: bool,
 }
@@ -88,7 +89,7 @@ impl Default for OpenOptions {
             discard: false,
             links_max: recovery::LINKS_MAX,
             recount: Vec::new(),
-            rebuild_groups: false,
+            rebuild: Rebuild::default(),
             accept_loss: false,
         }
     }
@@ -147,7 +148,7 @@ impl Volume {
             read_only: options.read_only,
             shares,
             recount: options.recount.clone(),
-            rebuild_groups: options.rebuild_groups,
+            rebuild: options.rebuild.clone(),
             accept_loss: options.accept_loss,
             homed_max: options
                 .dirty_max

@@ -230,10 +230,18 @@ impl Space {
         self.groups.recount(group, chunks);
     }
 
-    /// Has the next checkpoint write the descriptors of all groups that are in use. For repair, when the map that they were
-    /// in is begun anew.
-    pub fn rewrite_groups(&mut self) {
-        self.groups.rewrite();
+    /// Makes these ranges, as far as they lie in the group, what is in use of it now, whatever its bitmap and its
+    /// descriptor say. For repair: at once after replay, without a bitmap in memory.
+    ///
+    /// # Errors
+    /// [`SpaceError`] when there is no such group, or ranges are no whole blocks of a data group.
+    pub fn rebuild(&mut self, group: GroupNo, used: &[Extent]) -> Result<(), SpaceError> {
+        self.groups.rebuild(group, used)
+    }
+
+    /// Has the next checkpoint write these groups' descriptors. For repair, when the map does not have them.
+    pub fn rewrite(&mut self, groups: impl IntoIterator<Item = GroupNo>) {
+        self.groups.rewrite(groups);
     }
 
     /// Drops a group's bitmap from memory if a checkpoint has all of it, and tells whether it did. A free group's

@@ -7,8 +7,8 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Attr, DirEntry, Error, MkfsOptions, NewInode, OpenOptions, RenameFlags, Repairs, SetAttr,
-    StatFs, Volume, Wait, XattrMode,
+    Attr, DirEntry, Error, MkfsOptions, NewInode, OpenOptions, Rebuild, RenameFlags, Repairs,
+    SetAttr, StatFs, Volume, Wait, XattrMode,
 };
 
 use crate::geometry::Geometry;
@@ -106,6 +106,20 @@ pub fn repairs(plan: &Plan) -> Repairs {
         unnamed: plan.unnamed.clone(),
         homes: plan.homes.clone(),
         next_inode_block: plan.next_inode_block,
+        inodes: plan.inodes,
+    }
+}
+
+/// How a volume is opened to carry out a plan.
+pub fn opened_for(plan: &Plan) -> OpenOptions {
+    OpenOptions {
+        recount: plan.recount.clone(),
+        rebuild: Rebuild {
+            nodes: plan.nodes.clone(),
+            inode_blocks: plan.inode_blocks.clone(),
+            images: plan.images.clone(),
+        },
+        ..OpenOptions::default()
     }
 }
 

@@ -10,7 +10,7 @@ use loamfs_format::group::Role;
 use loamfs_format::{BlockKind, GroupNo, Ino};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
 use loamfs_testing::hostile::anatomy::{Anatomy, Part};
-use loamfs_testing::loam::repairs;
+use loamfs_testing::loam::{opened_for, repairs};
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 const UNIT: usize = 4096;
@@ -273,7 +273,10 @@ fn writing_without_a_map_that_it_needs_is_one_clear_error() {
         assert_eq!(error.errno(), 5);
         let frags: Vec<String> = nodes.iter().map(|at| (at / 1024).to_string()).collect();
         assert!(frags.iter().any(|frag| text.contains(frag)), "{text}");
-        assert!(text.contains(name) && text.contains("-o ro"), "{text}");
+        assert!(text.contains(name), "{text}");
+        for way in ["-o ro", "loamfs check --repair"] {
+            assert!(text.contains(way), "{text}");
+        }
     }
 }
 
@@ -285,12 +288,7 @@ fn repaired(device: &Arc<MemoryDevice>) -> Report {
             return report;
         }
         let plan = report.plan;
-        let options = OpenOptions {
-            recount: plan.recount.clone(),
-            rebuild_groups: plan.rebuild_groups,
-            ..OpenOptions::default()
-        };
-        let volume = Volume::open(device.clone(), &options, Env::fixed(5)).unwrap();
+        let volume = Volume::open(device.clone(), &opened_for(&plan), Env::fixed(5)).unwrap();
         volume.repair(&repairs(&plan)).unwrap();
         volume.close().unwrap();
     }
@@ -353,4 +351,192 @@ fn without_the_bitmap_descriptors_are_not_found_out() {
     let device = MemoryDevice::from_image(sample.rotten(&nodes));
     let report = check(&device, &mut CheckOptions::default());
     assert!(report.plan.is_empty(), "{report}");
+}
+
+/// What nobody can miss: all files, their newest content, space, and that everything can be done.
+fn assert_used_as_before(sample: &Sample, device: &Arc<MemoryDevice>) {
+    let volume = Volume::open(device.clone(), &options(false), Env::fixed(6)).unwrap();
+    assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
+    assert_eq!(sample.unreadable_small(&volume), 0);
+    let content: Vec<u8> = (0..256).flat_map(|of| unit(of, 7)).collect();
+    let fresh = volume.create(ROOT_INO, b"fresh", &NEW).unwrap().ino;
+    volume.write(fresh, 0, &content).unwrap();
+    for index in 0..SMALL / 2 {
+        let name = format!("small{index}");
+        volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+    }
+    volume.settle(usize::MAX).unwrap();
+    volume.close().unwrap();
+    let volume = Volume::open(device.clone(), &options(false), Env::fixed(7)).unwrap();
+    assert!(volume.read(fresh, 0, content.len()).unwrap() == content);
+    assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
+}
+
+/// A map of which these nodes rot is found out anew: a check plans it, one repair does it, and nothing is missed.
+fn assert_found_out_anew(sample: &Sample, nodes: &[u64]) {
+    let before = check(sample.device.as_ref(), &mut CheckOptions::default()).stats;
+    let device = Arc::new(MemoryDevice::from_image(sample.rotten(nodes)));
+    let planned = check(device.as_ref(), &mut CheckOptions::default());
+    let told = planned.problems.iter().any(|p| p.name() == "MapKnown");
+    assert!(told && !planned.plan.nodes.is_empty(), "{planned}");
+    let report = repaired(&device);
+    assert!(report.problems.is_empty(), "{report}");
+    let after = &report.stats;
+    assert_eq!(
+        (after.inodes, after.names, after.images),
+        (before.inodes, before.names, before.images)
+    );
+    assert_used_as_before(sample, &device);
+    let report = check(device.as_ref(), &mut CheckOptions::default());
+    assert!(report.is_clean(), "{report}");
+}
+
+/// Owner records say what is in use, and a bit more.
+#[test]
+fn the_bitmap_is_found_out_anew() {
+    let sample = Sample::new();
+    let leaves = sample.nodes(BlockKind::BitmapNode, 0);
+    assert_found_out_anew(&sample, &leaves);
+}
+
+/// Images that are in use say which unit they are of, and its file where its home is.
+#[test]
+fn the_lazy_map_is_found_out_anew() {
+    let sample = Sample::new();
+    let leaves = sample.nodes(BlockKind::LazyNode, 0);
+    assert_found_out_anew(&sample, &leaves[1..2]);
+    assert_found_out_anew(&sample, &leaves);
+    assert_found_out_anew(&sample, &sample.nodes(BlockKind::LazyNode, 1));
+}
+
+#[test]
+fn the_ifile_is_found_out_anew() {
+    let sample = Sample::new();
+    let leaves = sample.nodes(BlockKind::IfileNode, 0);
+    assert_found_out_anew(&sample, &leaves[1..2]);
+    // The root directory is in the first.
+    assert_found_out_anew(&sample, &leaves);
+    assert_found_out_anew(&sample, &sample.nodes(BlockKind::IfileNode, 1));
+}
+
+/// What cannot be found again is told by number; all else is there, and the volume can be written to.
+#[test]
+fn inodes_that_are_lost_are_named() {
+    let sample = Sample::new();
+    let anatomy = Anatomy::read(sample.device.image()).unwrap();
+    let block = |part: &Part| match part {
+        Part::Metadata(i) if i.kind == BlockKind::InodeBlock => Some(i.logical),
+        _ => None,
+    };
+    let last = anatomy
+        .sites
+        .iter()
+        .filter_map(|site| block(&site.part))
+        .max();
+    let number = last.unwrap() - 3;
+    let site = anatomy
+        .sites
+        .iter()
+        .find(|site| block(&site.part) == Some(number));
+    let site = site.unwrap();
+    let leaves = sample.nodes(BlockKind::IfileNode, 0);
+    let mut image = sample.rotten(&leaves[leaves.len() - 1..]);
+    image
+        .write(site.offset, &vec![0; site.bytes.len()])
+        .unwrap();
+    let device = Arc::new(MemoryDevice::from_image(image));
+    let planned = check(device.as_ref(), &mut CheckOptions::default());
+    let first = number * 32;
+    let named = planned.to_string();
+    assert!(
+        named.contains(&format!("inodes {first} to {}", first + 31)),
+        "{named}"
+    );
+    let report = repaired(&device);
+    // Only the names of those that are lost are left, and lead nowhere.
+    let left: Vec<&str> = report.problems.iter().map(|p| p.name()).collect();
+    let lost = (first..first + 32).map(Ino);
+    let lost = lost.filter(|ino| sample.small.contains(ino)).count();
+    assert_eq!(left, vec!["DirentTarget"; lost], "{report}");
+    let volume = Volume::open(device.clone(), &options(false), Env::fixed(6)).unwrap();
+    assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
+    let gone = sample
+        .small
+        .iter()
+        .filter(|ino| volume.getattr(**ino).is_err());
+    assert_eq!(gone.count(), lost);
+    let fresh = volume.create(ROOT_INO, b"fresh", &NEW).unwrap().ino;
+    volume.write(fresh, 0, b"fresh").unwrap();
+    volume.close().unwrap();
+    let report = check(device.as_ref(), &mut CheckOptions::default());
+    assert_eq!(report.problems.len(), lost, "{report}");
+}
+
+/// Images, homes, inodes and bits that changed since the checkpoint count as they are now.
+#[test]
+fn what_the_log_says_behind_the_checkpoint_counts() {
+    for kind in [
+        BlockKind::BitmapNode,
+        BlockKind::LazyNode,
+        BlockKind::IfileNode,
+        BlockKind::GroupNode,
+    ] {
+        let sample = Sample::new();
+        let nodes = sample.nodes(kind, 0);
+        let volume = Volume::open(sample.device.clone(), &options(false), Env::fixed(4)).unwrap();
+        let again = UNITS / 2..UNITS / 2 + 10;
+        for of in again.clone() {
+            let at = (of * UNIT) as u64;
+            volume.write(sample.large, at, &unit(of, 2)).unwrap();
+        }
+        volume.fsync(sample.large, false).unwrap();
+        // Space is freed, and used again.
+        for index in 0..100 {
+            let name = format!("small{index}");
+            volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+            if index % 20 == 0 {
+                volume.commit(Wait::Durable).unwrap();
+            }
+        }
+        let fresh = volume.create(ROOT_INO, b"newer", &NEW).unwrap().ino;
+        let content: Vec<u8> = (0..64).flat_map(|of| unit(of, 3)).collect();
+        volume.write(fresh, 0, &content).unwrap();
+        volume.fsync(fresh, false).unwrap();
+        drop(volume);
+        let device = Arc::new(MemoryDevice::from_image(sample.rotten(&nodes)));
+        let report = repaired(&device);
+        assert!(report.problems.is_empty(), "{kind:?}: {report}");
+        let volume = Volume::open(device.clone(), &options(false), Env::fixed(6)).unwrap();
+        let right = |of| match again.contains(&of) {
+            true => unit(of, 2),
+            false => newest(of),
+        };
+        assert_eq!(sample.unreadable(&volume, right), [0; 0], "{kind:?}");
+        assert!(volume.read(fresh, 0, content.len()).unwrap() == content);
+        assert_eq!(names(&volume), SMALL + 2 - 100);
+        volume.close().unwrap();
+        let report = check(device.as_ref(), &mut CheckOptions::default());
+        assert!(report.is_clean(), "{kind:?}: {report}");
+    }
+}
+
+/// Maps of which more than one is damaged tell nothing for certain.
+#[test]
+fn nothing_is_found_out_from_what_is_damaged_too() {
+    use BlockKind::{BitmapNode, IfileNode, LazyNode, OwnerNode};
+    let sample = Sample::new();
+    for kinds in [
+        [BitmapNode, OwnerNode],
+        [BitmapNode, LazyNode],
+        [LazyNode, OwnerNode],
+        [LazyNode, IfileNode],
+        [IfileNode, OwnerNode],
+        [IfileNode, BitmapNode],
+    ] {
+        let mut nodes = sample.nodes(kinds[0], 0);
+        nodes.extend(sample.nodes(kinds[1], 0));
+        let device = MemoryDevice::from_image(sample.rotten(&nodes));
+        let report = check(&device, &mut CheckOptions::default());
+        assert!(report.plan.is_empty(), "{kinds:?}: {report}");
+    }
 }

@@ -15,7 +15,7 @@ use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, Pointer, Ssn, Token};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Repairs, Volume, mkfs};
-use loamfs_testing::loam::repairs;
+use loamfs_testing::loam::{opened_for, repairs};
 use std::sync::Arc;
 
 const FRAG: u64 = 1024;
@@ -240,11 +240,7 @@ impl Sample {
     fn repair(&self) -> Volume {
         let plan = self.report().plan;
         assert!(!plan.is_empty());
-        let options = OpenOptions {
-            recount: plan.recount.clone(),
-            ..OpenOptions::default()
-        };
-        let volume = Volume::open(self.device.clone(), &options, Env::fixed(3)).unwrap();
+        let volume = Volume::open(self.device.clone(), &opened_for(&plan), Env::fixed(3)).unwrap();
         volume.repair(&repairs(&plan)).unwrap();
         volume.close().unwrap();
         let report = self.report();
@@ -439,6 +435,7 @@ fn what_does_not_fit_is_left_out() {
     let volume = sample.open();
     let repairs = Repairs {
         next_inode_block: None,
+        inodes: None,
         set: vec![
             sample.small_extent(),
             Extent::new(FragAddr(u64::MAX - 1), 9),

@@ -24,6 +24,8 @@ pub(crate) struct Found {
     pub(crate) root: bool,
     /// Behind the highest block of inodes.
     pub(crate) next_inode_block: InodeBlockNo,
+    /// Nodes of maps that cannot be used: the map, the level, and the lower bound.
+    pub(crate) nodes: Vec<(BlockKind, u8, u64)>,
 }
 
 /// The visitor of the first walk.
@@ -63,6 +65,7 @@ impl<'a, 'p> First<'a, 'p> {
             directories: Some(Vec::new()),
             root: false,
             next_inode_block: InodeBlockNo(1),
+            nodes: Vec::new(),
         };
         let directories_max = (memory / 4 / size_of::<(Ino, Ino)>() as u64) as usize;
         First {
@@ -172,6 +175,13 @@ impl Visitor for First<'_, '_> {
     }
 
     fn problem(&mut self, problem: Problem) {
+        if let Problem::Node {
+            kind, level, low, ..
+        } = problem
+            && kind.is_map()
+        {
+            self.found.nodes.push((kind, level, low));
+        }
         self.report.add(problem);
     }
 

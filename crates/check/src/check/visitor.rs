@@ -20,6 +20,8 @@ pub(crate) struct Lost {
     pub(crate) owners: bool,
     /// Group descriptors.
     pub(crate) groups: bool,
+    /// The kinds of blocks below which all this is, a bit each.
+    pub(crate) kinds: u32,
 }
 
 impl Lost {
@@ -33,7 +35,13 @@ impl Lost {
             bits: kind == BlockKind::BitmapNode,
             owners: kind == BlockKind::OwnerNode,
             groups: kind == BlockKind::GroupNode,
+            kinds: 1 << kind as u32,
         }
+    }
+
+    /// Whether it is all below blocks of one kind.
+    pub(crate) fn is_only(&self, kind: BlockKind) -> bool {
+        *self == Lost::below(kind)
     }
 
     pub(crate) fn add(&mut self, more: Lost) {
@@ -43,6 +51,7 @@ impl Lost {
         self.bits |= more.bits;
         self.owners |= more.owners;
         self.groups |= more.groups;
+        self.kinds |= more.kinds;
     }
 }
 

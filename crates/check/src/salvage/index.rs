@@ -158,12 +158,11 @@ impl Index {
     fn add_placed(
         &mut self,
         volume: &Volume<'_>,
-        places: BTreeMap<u64, Extent>,
+        places: Vec<(InodeBlockNo, Extent)>,
         seen: &Sightings,
         findings: &mut Findings,
     ) {
         for (block, extent) in places {
-            let block = InodeBlockNo(block);
             if self.0.contains_key(&block.0) || volume.state().ifile.contains_key(&block.0) {
                 continue;
             }
@@ -228,7 +227,7 @@ impl Index {
 }
 
 /// Whether the block is there, with the inodes that the entry says.
-fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEntry) -> bool {
+pub(super) fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEntry) -> bool {
     let read = volume.inode_blocks(&[(block, *entry)]).pop();
     read.is_some_and(|(_, read)| {
         read.is_ok_and(|block| block.inodes().all(|(_, _, inode)| inode.is_ok()))
@@ -236,7 +235,11 @@ fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEntry) -> boo
 }
 
 /// The block that should be at a place, if what is there looks like it.
-fn at_place(volume: &Volume<'_>, block: InodeBlockNo, extent: Extent) -> Option<IfileEntry> {
+pub(super) fn at_place(
+    volume: &Volume<'_>,
+    block: InodeBlockNo,
+    extent: Extent,
+) -> Option<IfileEntry> {
     let sb = volume.superblock();
     let bytes = volume.io().bytes(extent)?.min(4 * u64::from(UNIT_SIZE));
     let bytes = volume.io().read(extent.start, bytes as usize).ok()?;

@@ -1,19 +1,26 @@
 //! Where owner records say that blocks of inodes are: the bitmap tells which of them count.
 
+use super::index::{at_place, is_sound};
+use super::sightings::By;
+use super::{Options, scan};
 use crate::Volume;
 use crate::reader::gaps;
 use loamfs_format::group::CHUNK_FRAGS;
+use loamfs_format::ifile::IfileEntry;
 use loamfs_format::{BlockKind, Extent, FragAddr, InodeBlockNo};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The places of blocks, of those in some ranges; `None` where owner records or bitmap are damaged, so that what they do
 /// not name may be there all the same.
-pub(super) fn places(volume: &Volume<'_>, blocks: &[Range<u64>]) -> Option<BTreeMap<u64, Extent>> {
+pub(super) fn places(
+    volume: &Volume<'_>,
+    blocks: &[Range<u64>],
+) -> Option<Vec<(InodeBlockNo, Extent)>> {
     if !gaps(volume, volume.map(BlockKind::BitmapNode)).is_empty() {
         return None;
     }
-    let mut places = BTreeMap::new();
+    let mut places = Vec::new();
     for piece in volume.owners(FragAddr(0)) {
         let (extent, owner) = piece.ok()?;
         if owner.kind != BlockKind::InodeBlock {
@@ -21,14 +28,65 @@ pub(super) fn places(volume: &Volume<'_>, blocks: &[Range<u64>]) -> Option<BTree
         }
         let block = InodeBlockNo(owner.logical(extent.start, volume.geometry()));
         if blocks.iter().any(|range| range.contains(&block.0)) && is_live(volume, extent.start)? {
-            places.insert(block.0, extent);
+            places.push((block, extent));
         }
     }
     Some(places)
 }
 
+/// Blocks of inodes of which the IFILE does not tell.
+pub(crate) struct Refound {
+    /// Those that were found, and what the IFILE should say of them.
+    pub(crate) entries: Vec<(InodeBlockNo, IfileEntry)>,
+    /// How many of them nothing tells a checksum of.
+    pub(crate) unproved: u64,
+    /// Those that are not where they were.
+    pub(crate) gone: Vec<InodeBlockNo>,
+}
+
+/// Finds the blocks of inodes in some ranges, at most so many, by where owner records and bitmap say that they are. `None`
+/// where these do not say it for certain.
+pub(crate) fn refind(volume: &Volume<'_>, blocks: &[Range<u64>], most: usize) -> Option<Refound> {
+    let mut places = places(volume, blocks)?;
+    // The log tells of these.
+    places.retain(|(block, _)| !volume.state().ifile.contains_key(&block.0));
+    let distinct: BTreeSet<InodeBlockNo> = places.iter().map(|(block, _)| *block).collect();
+    if distinct.len() != places.len() || places.len() > most {
+        return None;
+    }
+    let mut options = Options {
+        uuid: None,
+        block_size: None,
+        progress: &mut |_, _| {},
+    };
+    let seen = scan::scan(volume.io().device, volume.superblock(), &mut options);
+    let seen = seen.ok()?.sightings;
+    let mut found = Refound {
+        entries: Vec::with_capacity(places.len()),
+        unproved: 0,
+        gone: Vec::new(),
+    };
+    for (block, extent) in places {
+        let here = seen.at(block, extent.start).into_iter();
+        let here = here
+            .map(|s| (s.by, s.entry))
+            .chain(at_place(volume, block, extent).map(|entry| (By::Itself, entry)));
+        let sound = here
+            .into_iter()
+            .find(|(_, entry)| is_sound(volume, block, entry));
+        match sound {
+            Some((by, entry)) => {
+                found.unproved += u64::from(by == By::Itself);
+                found.entries.push((block, entry));
+            }
+            None => found.gone.push(block),
+        }
+    }
+    Some(found)
+}
+
 /// Whether a fragment is in use, and not only held back.
-fn is_live(volume: &Volume<'_>, at: FragAddr) -> Option<bool> {
+pub(crate) fn is_live(volume: &Volume<'_>, at: FragAddr) -> Option<bool> {
     let state = volume.state();
     if state.held.get(at).is_some() {
         return Some(false);

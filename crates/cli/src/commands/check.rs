@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use loamfs_check::{CheckError, Options, Phase, Progress, Report, Severity, Volume, check};
 use loamfs_console::size::parse;
-use loamfs_fs::Repairs;
+use loamfs_fs::{Rebuild, Repairs};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
@@ -166,7 +166,11 @@ impl CheckArgs {
     /// Has the file system carry out what the check has planned.
     fn apply(&self, report: &Report) -> Result<(), Failure> {
         let recount = report.plan.recount.clone();
-        let rebuild = report.plan.rebuild_groups;
+        let rebuild = Rebuild {
+            nodes: report.plan.nodes.clone(),
+            inode_blocks: report.plan.inode_blocks.clone(),
+            images: report.plan.images.clone(),
+        };
         let opened = Opened::open_to_repair(&self.device, Access::Write, recount, rebuild)?;
         // Opening for writing adds one segment to what was checked.
         if opened.volume.info().segment != report.stats.last.next() {
@@ -185,6 +189,7 @@ impl CheckArgs {
             links: plan.links.clone(),
             unnamed: plan.unnamed.clone(),
             next_inode_block: plan.next_inode_block,
+            inodes: plan.inodes,
             homes: plan.homes.clone(),
         };
         opened
@@ -255,7 +260,9 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
             "bits_to_clear": report.plan.clear.len(),
             "links": report.plan.links.len(),
             "unnamed": report.plan.unnamed.len(),
-            "groups_to_find_out": report.plan.rebuild_groups,
+            "nodes_to_take_out": report.plan.nodes.len(),
+            "inode_blocks_found": report.plan.inode_blocks.len(),
+            "images_found": report.plan.images.len(),
             "groups_to_count": report.plan.recount.len(),
             "homes_to_record": report.plan.homes.len(),
         },

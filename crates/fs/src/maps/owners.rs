@@ -51,6 +51,29 @@ impl Maps {
         }
     }
 
+    /// The same with what changed since, by address.
+    pub fn owners_now(
+        &self,
+        blocks: &mut Blocks,
+        space: &Space,
+        geometry: &Geometry,
+        range: Extent,
+    ) -> Result<Vec<(Extent, Owner)>, Stop> {
+        let mut owners = self.owners_of(blocks, range)?;
+        for (taken, owner) in space.owners().overlapping(range) {
+            let cut = owners
+                .extract_if(.., |(old, _)| old.overlaps(taken))
+                .collect::<Vec<_>>();
+            for (old, whose) in cut {
+                owners.extend(whose.without(old, taken, geometry));
+            }
+            owners.push((taken, owner));
+        }
+        owners.retain(|(extent, _)| extent.overlaps(range));
+        owners.sort_by_key(|(extent, _)| extent.start);
+        Ok(owners)
+    }
+
     /// What a new owner record does to the records that it overlaps: all go, and their parts outside come back.
     fn owner_change(
         &self,

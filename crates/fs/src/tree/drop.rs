@@ -55,6 +55,39 @@ impl Tree {
         Ok(())
     }
 
+    /// Removes the node with this level and lower bound, unread, with all that is below it. Returns the keys that it told
+    /// of; none where there is no such node. What it told of falls to a neighbour.
+    ///
+    /// # Errors
+    /// The store's stop, with nothing changed: a node above it must be read.
+    pub fn drop_node<S: NodeStore>(
+        &self,
+        root: &mut TreeRoot,
+        store: &mut S,
+        level: u8,
+        low: u64,
+    ) -> Result<Option<Range<u64>>, S::Stop> {
+        let is_it = |place: &Place| (place.level, place.low) == (level, low);
+        let keys = |place: &Place| place.low..place.end.unwrap_or(u64::MAX);
+        if let Some(place) = Place::root(root).filter(is_it) {
+            *root = TreeRoot::EMPTY;
+            forget(self, store, &place)?;
+            return Ok(Some(keys(&place)));
+        }
+        let path = self.path_down_to(level.saturating_add(1), root, store, low)?;
+        let child = path.steps.last().and_then(|parent| {
+            let place = child_place(&parent.place, &parent.page, parent.index)?;
+            Some((parent.index, place))
+        });
+        match child.filter(|(_, place)| is_it(place)) {
+            None => Ok(None),
+            Some((index, place)) => {
+                self.drop_children(root, store, path, vec![(index, place)])?;
+                Ok(Some(keys(&place)))
+            }
+        }
+    }
+
     fn drop_children<S: NodeStore>(
         &self,
         root: &mut TreeRoot,

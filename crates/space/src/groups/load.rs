@@ -42,12 +42,33 @@ impl Groups {
         let _ = self.enter(index);
     }
 
-    /// Has the next checkpoint write the descriptors of all groups that are in use.
-    pub(crate) fn rewrite(&mut self) {
-        for index in 0..self.table.len() {
-            if self.table[index].used() > 0 {
-                self.changes.mark_desc(index);
-            }
+    /// Makes these ranges, as far as they lie in the group, its bitmap in memory.
+    pub(crate) fn rebuild(&mut self, group: GroupNo, used: &[Extent]) -> Result<(), SpaceError> {
+        let known = self.get(group).ok_or(SpaceError::Group { group })?;
+        // Of an empty group it is known.
+        if !matches!(known.state(), State::Absent) {
+            return Ok(());
+        }
+        let index = group.0 as usize;
+        let extent = self.layout.extent(index);
+        let mut bits = self.layout.pristine_bits(index);
+        for range in used {
+            set_within(&mut bits, extent, range.start.0..range.end().0);
+        }
+        self.table[index].recount(bits.ones());
+        let map = self.layout.map_for(index, self.table[index].role(), bits)?;
+        // What happened to it since the checkpoint is in there.
+        drop(self.table[index].load(map));
+        let all = extent.start.0..extent.end().0;
+        self.changes.mark(all, &self.layout);
+        self.refresh(index);
+        Ok(())
+    }
+
+    /// Has the next checkpoint write these descriptors.
+    pub(crate) fn rewrite(&mut self, groups: impl IntoIterator<Item = GroupNo>) {
+        for group in groups {
+            self.changes.mark_desc(group.0 as usize);
         }
     }
 
