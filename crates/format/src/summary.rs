@@ -283,8 +283,12 @@ impl Header {
     /// # Errors
     /// [`SummaryError`].
     pub fn decode_copy(bytes: &[u8]) -> Result<Header, SummaryError> {
-        let mut whole = [0; HEADER_SIZE];
         let copy = bytes.get(..COPY_SIZE).ok_or(SummaryError::Short)?;
+        // Where one is looked for there mostly is none.
+        if !copy.starts_with(&MAGIC) {
+            return Err(SummaryError::Magic);
+        }
+        let mut whole = [0; HEADER_SIZE];
         whole[..COPY_SIZE].copy_from_slice(copy);
         Header::decode(&whole)
     }

@@ -16,7 +16,10 @@ use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume
 use crate::left_out;
 use crate::rng::Rng;
 
-const SIZE: u64 = 16 << 20;
+/// Of volumes that are harmed here and there.
+pub const SIZE: u64 = 16 << 20;
+/// Of volumes of which every bit is flipped: around a break all of it is gone over.
+pub const SMALL: u64 = 4 << 20;
 const NEW: NewInode = NewInode::of_mode(0o644);
 /// Files that are made, each durable before the next.
 const FILES: usize = 12;
@@ -71,6 +74,17 @@ pub enum Harm {
     Misdirected(usize, u64),
 }
 
+/// A structure that is harmed.
+#[derive(Clone, Debug, Default)]
+pub struct Site {
+    /// What it is.
+    pub what: String,
+    /// The first byte.
+    pub at: u64,
+    /// Bytes.
+    pub len: u64,
+}
+
 /// How a harmed volume was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Met {
@@ -91,19 +105,19 @@ fn content(index: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// The library's.
-pub fn cases() -> Result<Vec<Case>, Error> {
+pub fn cases(size: u64) -> Result<Vec<Case>, Error> {
     ["crashed", "closed", "reopened"]
         .into_iter()
-        .map(case)
+        .map(|name| case(name, size))
         .collect()
 }
 
-fn case(name: &'static str) -> Result<Case, Error> {
+fn case(name: &'static str, size: u64) -> Result<Case, Error> {
     let options = MkfsOptions {
         segment_max: Some(256 << 10),
         ..MkfsOptions::default()
     };
-    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::new(SIZE)));
+    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::new(size)));
     let device: Arc<dyn Device> = recorder.clone();
     mkfs(&device, &options, &Env::fixed(7))?;
     let made = recorder.events().len();
@@ -143,25 +157,26 @@ fn case(name: &'static str) -> Result<Case, Error> {
 }
 
 impl Case {
-    /// Everything that is flipped: what it is, where it starts, and its bytes.
+    /// Everything that is flipped.
     ///
     /// # Errors
     /// Why the sound volume cannot be read.
-    pub fn sites(&self) -> Result<Vec<(String, u64, u64)>, String> {
+    pub fn sites(&self) -> Result<Vec<Site>, String> {
         let device = MemoryDevice::from_image(self.image.clone());
         let reader = Reader::open(&device).map_err(|error| error.to_string())?;
         let frag = u64::from(reader.geometry().fragment_size);
         let mut sites = Vec::new();
+        let mut add = |what, at, len| sites.push(Site { what, at, len });
         for at in PROBES.iter().filter(|at| {
-            let places = superblock::offsets(SIZE);
+            let places = superblock::offsets(self.image.size());
             places.contains(at)
         }) {
-            sites.push((format!("superblock at {at}"), *at, superblock::SIZE as u64));
+            add(format!("superblock at {at}"), *at, superblock::SIZE as u64);
         }
         for link in reader.segments() {
             let len = HEADER_SIZE as u64 + link.header.records_len;
             let name = format!("summary of segment {}", link.header.ssn);
-            sites.push((name, link.at.0 * frag, len));
+            add(name, link.at.0 * frag, len);
         }
         let base = reader.base().header.ssn;
         let records = reader.records(base).map_err(|error| error.to_string())?;
@@ -170,7 +185,7 @@ impl Case {
                 && root.pointer.is_some()
             {
                 let at = root.pointer.addr.0 * frag;
-                sites.push((format!("root of {kind:?}"), at, root.pointer.stored.into()));
+                add(format!("root of {kind:?}"), at, root.pointer.stored.into());
             }
         }
         Ok(sites)
@@ -341,9 +356,13 @@ pub fn is_loss(error: &Error) -> bool {
 }
 
 /// Harm from a seed: mostly flips, all over the volume's structures.
-pub fn harm(case: &Case, sites: &[(String, u64, u64)], seed: u64) -> Harm {
+pub fn harm(case: &Case, sites: &[Site], seed: u64) -> Harm {
     let mut rng = Rng::new(seed);
-    let (what, start, len) = rng.pick(sites).cloned().unwrap_or_default();
+    let Site {
+        what,
+        at: start,
+        len,
+    } = rng.pick(sites).cloned().unwrap_or_default();
     match rng.below(16) {
         0 => Harm::Lost(rng.index(case.writes())),
         1 => {

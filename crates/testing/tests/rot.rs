@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use loamfs_testing::left_out::unmissed;
-use loamfs_testing::rot::{Case, Harm, Met, cases, harm};
+use loamfs_testing::rot::{Case, Harm, Met, SIZE, cases, harm};
 
 /// Does the harm, and expects the volume to be met well.
 fn suffer(case: &Case, harm: &Harm) -> Met {
@@ -22,7 +22,7 @@ fn suffer(case: &Case, harm: &Harm) -> Met {
 
 #[test]
 fn sound_volumes_are_whole() {
-    for case in cases().unwrap() {
+    for case in cases(SIZE).unwrap() {
         assert_eq!(case.meet(&case.image), Ok(Met::Whole), "{}", case.name);
     }
 }
@@ -31,14 +31,11 @@ fn sound_volumes_are_whole() {
 #[test]
 fn a_summary_that_rots_is_not_the_end_of_the_log() {
     let mut met: BTreeMap<&str, Vec<Met>> = BTreeMap::new();
-    for case in cases().unwrap() {
+    for case in cases(SIZE).unwrap() {
         let sites = case.sites().unwrap();
-        for (what, at, len) in sites
-            .iter()
-            .filter(|(what, ..)| what.starts_with("summary"))
-        {
-            for (from, len) in [(0, 512), (3360, len - 3360), (0, *len)] {
-                let (what, at) = (what.clone(), at + from);
+        for site in sites.iter().filter(|site| site.what.starts_with("summary")) {
+            for (from, len) in [(0, 512), (3360, site.len - 3360), (0, site.len)] {
+                let (what, at) = (site.what.clone(), site.at + from);
                 let outcome = suffer(&case, &Harm::Zero { what, at, len });
                 met.entry(case.name).or_default().push(outcome);
             }
@@ -55,7 +52,7 @@ fn a_summary_that_rots_is_not_the_end_of_the_log() {
 
 #[test]
 fn a_write_of_the_log_that_was_lost_is_not_its_end() {
-    for case in cases().unwrap() {
+    for case in cases(SIZE).unwrap() {
         for number in (0..case.writes()).filter(|number| case.is_log_write(*number)) {
             suffer(&case, &Harm::Lost(number));
         }
@@ -64,7 +61,7 @@ fn a_write_of_the_log_that_was_lost_is_not_its_end() {
 
 #[test]
 fn a_seeded_slice_of_harm_is_met() {
-    let cases = cases().unwrap();
+    let cases = cases(SIZE).unwrap();
     let sites: Vec<_> = cases.iter().map(|case| case.sites().unwrap()).collect();
     for seed in 0..3_000 {
         let which = seed as usize % cases.len();

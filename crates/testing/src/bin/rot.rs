@@ -4,72 +4,79 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
-use loamfs_testing::rot::{Harm, Met, cases, harm};
+use loamfs_testing::rot::{Case, Harm, Met, SIZE, SMALL, Site, cases, harm};
 
-const USAGE: &str = "rot [--seed N] [--cases K] [--seconds T] [--every-bit]
+const USAGE: &str = "rot [--seed N] [--cases K] [--seconds T]
+rot --every-bit [--from N] [--cases K] [--seconds T]
 
   Does the harm of seeds N, N + 1 and so on, K times at most, for at most T seconds.
-  --every-bit flips every bit of all structures instead, from the Nth on.";
+  --every-bit flips every bit of all structures instead, from the Nth on, and says where it came to.
+  It is quickest where freed memory is kept: GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296.";
 
 fn run() -> Result<u8, String> {
     let mut args = Args::from_env()?;
-    let seed: u64 = args.or("seed", 0)?;
-    let most: u64 = args.or("cases", u64::MAX - seed)?;
-    let time = Duration::from_secs(args.or("seconds", 3600)?);
     let every_bit: bool = args.or("every-bit", false)?;
+    let first: u64 = args.or(if every_bit { "from" } else { "seed" }, 0)?;
+    let most: u64 = args.or("cases", u64::MAX)?;
+    let time = Duration::from_secs(args.or("seconds", 3600)?);
     args.finish()?;
-    let cases = cases().map_err(|error| error.to_string())?;
-    let sites: Result<Vec<_>, String> = cases.iter().map(|case| case.sites()).collect();
+    let cases = cases(if every_bit { SMALL } else { SIZE }).map_err(|error| error.to_string())?;
+    let sites: Result<Vec<_>, String> = cases.iter().map(Case::sites).collect();
     let sites = sites?;
-    let bits: Vec<(usize, Harm)> = match every_bit {
-        true => flips(&sites),
-        false => Vec::new(),
+    let all = match every_bit {
+        true => sites.iter().flatten().map(|site| 8 * site.len).sum(),
+        false => u64::MAX,
     };
+    let end = first.saturating_add(most).min(all);
     let (began, mut met, mut bad) = (Instant::now(), [0u64; 3], 0);
-    for seed in seed..seed.saturating_add(most) {
-        let (which, harm) = match (every_bit, bits.get(seed as usize)) {
-            (true, Some((which, harm))) => (*which, harm.clone()),
-            (true, None) => break,
-            (false, _) => {
-                let which = seed as usize % cases.len();
-                (which, harm(&cases[which], &sites[which], seed))
+    let mut next = first;
+    while next < end && began.elapsed() < time {
+        let (which, harm) = match every_bit {
+            true => flip(&sites, next).ok_or("there is no such bit")?,
+            false => {
+                let which = next as usize % cases.len();
+                (which, harm(&cases[which], &sites[which], next))
             }
         };
-        let case = &cases[which];
-        let image = case.harmed(&harm)?;
-        let outcome = case.meet(&image).and_then(|outcome| match outcome {
-            Met::Refused => case.accept(&image).map(|()| outcome),
-            _ => Ok(outcome),
-        });
-        match outcome {
+        match suffer(&cases[which], &harm) {
             Ok(outcome) => met[outcome as usize] += 1,
             Err(error) => {
-                println!("{seed}: {}: {harm:?}: {error}", case.name);
+                println!("{next}: {}: {harm:?}: {error}", cases[which].name);
                 bad += 1;
             }
         }
-        if began.elapsed() > time {
-            break;
-        }
+        next += 1;
     }
     let [whole, refused, unreadable] = met;
     println!("{whole} whole, {refused} refused, {unreadable} unreadable, {bad} failed");
+    if every_bit {
+        println!("bits {first} to {next} of {all}");
+    }
     Ok(u8::from(bad > 0))
 }
 
-fn flips(sites: &[Vec<(String, u64, u64)>]) -> Vec<(usize, Harm)> {
-    let mut flips = Vec::new();
+fn suffer(case: &Case, harm: &Harm) -> Result<Met, String> {
+    let image = case.harmed(harm)?;
+    let met = case.meet(&image)?;
+    if met == Met::Refused {
+        case.accept(&image)?;
+    }
+    Ok(met)
+}
+
+/// The flip of the bit of this number, over all cases.
+fn flip(sites: &[Vec<Site>], bit: u64) -> Option<(usize, Harm)> {
+    let mut left = bit;
     for (which, sites) in sites.iter().enumerate() {
-        for (what, start, len) in sites {
-            for at in *start..start + len {
-                flips.extend((0..8).map(|bit| {
-                    let what = what.clone();
-                    (which, Harm::Flip { what, at, bit })
-                }));
+        for Site { what, at, len } in sites {
+            if left < 8 * len {
+                let (what, at, bit) = (what.clone(), at + left / 8, (left % 8) as u8);
+                return Some((which, Harm::Flip { what, at, bit }));
             }
+            left -= 8 * len;
         }
     }
-    flips
+    None
 }
 
 fn main() -> ExitCode {

@@ -13,13 +13,13 @@ use loamfs_fs::{Env, Error, NewInode, OpenOptions, RenameFlags, SetAttr, Volume,
 
 use super::mutate::Mutant;
 use super::stretched::Stretched;
-use crate::loam::repairs;
+use crate::loam::{opened_for, repairs};
 
 /// Names and inodes looked at: more than any sound volume here has.
 const LOOKS_MAX: usize = 2_000;
 /// Entries after which a directory never ends.
 const ENTRIES_MAX: usize = 1 << 20;
-const READ: usize = 256 << 10;
+const READ: usize = 64 << 10;
 /// Bytes of a file that are brought out.
 const SALVAGED_MAX: usize = 16 << 20;
 const NEW: NewInode = NewInode::of_mode(0o755);
@@ -34,11 +34,10 @@ pub fn suffer(mutant: &Mutant) {
         let device = MemoryDevice::from_image(mutant.image.clone()).with_sector_size(512);
         Stretched::new(device, mutant.size)
     };
-    let kept = kept(&stretched());
+    let kept = dumped(&stretched());
     let fork = || -> Arc<dyn Device> { Arc::new(stretched().keeping(kept.clone())) };
     let device = fork();
     let report = checked(device.as_ref());
-    dumped(device.as_ref());
     read(&device);
     // It reads all of a device, however large.
     if mutant.size == mutant.image.size() {
@@ -63,11 +62,8 @@ pub fn suffer(mutant: &Mutant) {
     repaired(&fork(), &report.plan);
 }
 
-/// The bytes of the boot area and the superblocks of what a device holds.
-fn kept(device: &dyn Device) -> Vec<Range<u64>> {
-    let Ok(volume) = loamfs_check::Volume::open(device) else {
-        return Vec::new();
-    };
+/// The bytes of the boot area and the superblocks.
+fn kept(volume: &loamfs_check::Volume<'_>) -> Vec<Range<u64>> {
     let geometry = volume.geometry();
     let bytes =
         |extent: &Extent| geometry.byte_offset(extent.start)..geometry.byte_offset(extent.end());
@@ -121,9 +117,10 @@ fn salvaged(device: &dyn Device) {
     }
 }
 
-fn dumped(device: &dyn Device) {
+/// Shows all structures as text; returns the bytes that nobody may write to but as a superblock.
+fn dumped(device: &dyn Device) -> Vec<Range<u64>> {
     let Ok(volume) = loamfs_check::Volume::open(device) else {
-        return;
+        return Vec::new();
     };
     let mut views = vec![
         dump::superblock(&volume),
@@ -155,6 +152,7 @@ fn dumped(device: &dyn Device) {
     for view in views {
         let _ = (view.to_string(), serde_json::to_string(&view));
     }
+    kept(&volume)
 }
 
 fn open(device: &Arc<dyn Device>, read_only: bool) -> Option<Volume> {
@@ -267,11 +265,11 @@ fn written(device: &Arc<dyn Device>) {
 
 fn fresh(volume: &Volume) -> Result<(), loamfs_fs::Error> {
     let dir = volume.mkdir(ROOT_INO, b"fresh", &NEW)?.ino;
-    for i in 0..20_usize {
+    for i in 0..12_usize {
         let name = format!("file {i}");
         let ino = volume.create(dir, name.as_bytes(), &NEW)?.ino;
-        volume.write(ino, 0, &vec![i as u8; 700 * i * i])?;
-        if i % 5 == 0 {
+        volume.write(ino, 0, &vec![i as u8; 300 * i * i])?;
+        if i % 4 == 0 {
             volume.fsync(ino, false)?;
         }
     }
@@ -292,7 +290,11 @@ fn repaired(device: &Arc<dyn Device>, plan: &Plan) {
     if plan.is_empty() {
         return;
     }
-    let Some(volume) = open(device, false) else {
+    let options = OpenOptions {
+        cache_bytes: 8 << 20,
+        ..opened_for(plan)
+    };
+    let Ok(volume) = Volume::open(device.clone(), &options, Env::fixed(7)) else {
         return;
     };
     let _ = volume.repair(&repairs(plan));
