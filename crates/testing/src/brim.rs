@@ -20,6 +20,8 @@ use crate::rng::Rng;
 const EPOCH: u32 = 1_700_000_000;
 /// Names of a directory that are read together.
 const LISTED: usize = 1000;
+/// Sizes of volumes, each twice the one before.
+const SIZES: u64 = 8;
 /// Of what a volume had to give when it was new, the part that may be missing when it is empty again: the maps have
 /// grown, and are given back leaf by leaf.
 const MISSING: u64 = 12;
@@ -88,8 +90,6 @@ impl Case {
     /// The case of a seed, of at most so many bytes: all sizes, files and orders come in turn.
     pub fn of(seed: u64, bytes_max: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let sizes = [VOLUME_MIN, 5 << 20, 16 << 20, 64 << 20, 256 << 20];
-        let sizes = sizes.map(|size| size.min(bytes_max));
         let files = [
             Files::Tiny,
             Files::Small,
@@ -98,7 +98,7 @@ impl Case {
             Files::Mixed,
         ];
         let orders = [Order::Made, Order::Reverse, Order::Random];
-        let bytes = sizes[(seed % 5) as usize];
+        let bytes = (VOLUME_MIN << (seed % SIZES)).min(bytes_max);
         let crash_every = (bytes / (16 << 10)).max(20);
         Self {
             seed,
