@@ -242,34 +242,46 @@ impl Room {
     }
 
     fn put(&mut self, hole: u64) {
+        if hole == 0 {
+            return;
+        }
         let at = self.holes.partition_point(|other| *other > hole);
         self.holes.insert(at, hole);
     }
 
-    /// Takes a segment out, and the unit of its successor's summary, as placing does: holes must fit a block of `block`
-    /// fragments, and so much that the extents suffice wherever the first ones are; `None` if it has no place.
+    /// Takes a segment out, and the unit of its successor's summary, as placing does; `None` if it has no place. Holes must
+    /// fit a block of `block` fragments, and those that are left what is left. That placing takes the smallest first makes
+    /// no difference: when it finds none any more it has had all that are longer.
+    ///
+    /// Blocks longer than a unit are not split. The end of a hole is shorter than the block that goes to the next one, so
+    /// that holes hold at least half of their length, and all of it but a block less a fragment each.
     pub fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<()> {
         let successor = if self.law.counts_successor() { unit } else { 0 };
-        let mut left = frags.next_multiple_of(unit) + successor;
-        let least = match self.law.counts_holes_that_serve() {
-            // The first extent is the one that the predecessor reserved.
-            true => left.div_ceil(EXTENTS_MAX as u64 - 1).max(block),
-            false => 1,
-        };
-        while left > 0 {
-            let hole = match self.holes.front() {
+        let content = frags.next_multiple_of(unit) + successor;
+        let end = if block > unit { block - 1 } else { 0 };
+        // The first extent is the one that the predecessor reserved.
+        let mut extents = EXTENTS_MAX as u64 - 1;
+        let (mut taken, mut holes) = (0, 0);
+        loop {
+            let need = (content + holes * end).min(2 * content);
+            if taken >= need {
+                self.put(taken - need);
+                return Some(());
+            }
+            let least = match self.law.counts_holes_that_serve() {
+                true => (need - taken).div_ceil(extents).max(block),
+                false => 1,
+            };
+            taken += match self.holes.front() {
                 Some(hole) if *hole >= least => self.holes.pop_front()?,
                 _ => {
                     self.groups = self.groups.checked_sub(1)?;
                     self.group
                 }
             };
-            if hole > left {
-                self.put(hole - left);
-            }
-            left = left.saturating_sub(hole);
+            holes += 1;
+            extents = (extents - 1).max(1);
         }
-        Some(())
     }
 }
 
@@ -303,10 +315,9 @@ impl Burden {
         let largest = g.frags_for(INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64);
         let blocks = self.inode_blocks + 2;
         let frees = self.frees + 16;
-        // Blocks are not split, so that the ends of holes are lost; those of nodes are whole units.
+        // Nodes are whole units.
         let nodes = (self.nodes * NODE_SIZE as u64 + REMOVAL_NODES).min(self.bytes);
-        let others = g.frags_for((self.bytes - nodes) / 4 * 5);
-        room.take(others, largest, unit)?;
+        room.take(g.frags_for(self.bytes - nodes), largest, unit)?;
         room.take(g.frags_for(nodes), unit, unit)?;
         let extents = extents_of(g.frags_for(self.bytes).div_ceil(unit));
         let next = Changed {
@@ -501,3 +512,7 @@ impl Core {
         })
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests;

@@ -304,6 +304,40 @@ fn taken_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
     (None, taken)
 }
 
+/// Segments of blocks of every size up to the largest, which are not split, that have a place by their sum, and none.
+fn unsplit_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
+    let mut taken = 0;
+    for seed in 0..cases {
+        let mut rng = Rng::new(seed);
+        let geometry = geometry(&mut rng);
+        let mut log = Log::full_of_holes(geometry, &mut rng);
+        let unit = geometry.unit_frags();
+        let largest = geometry.frags_for(32 * inode::SIZE as u64);
+        let usual = rng.between(1, largest);
+        let free: u64 = log.holes().iter().sum();
+        let mut left = rng.below(free + 1);
+        let mut blocks = Vec::new();
+        while left > 0 {
+            let frags = match rng.below(3) {
+                0 => rng.between(1, largest),
+                1 => largest,
+                _ => usual,
+            };
+            blocks.push(frags.min(left));
+            left -= frags.min(left);
+        }
+        let summary = geometry.frags_for(summary_len(0)).next_multiple_of(unit);
+        let frags = summary + blocks.iter().sum::<u64>();
+        if log.room(without).take(frags, largest, unit).is_some() {
+            taken += 1;
+            if log.seal(0, &blocks).is_none() {
+                return (Some(format!("seed {seed}, {frags} fragments")), taken);
+            }
+        }
+    }
+    (None, taken)
+}
+
 #[test]
 fn what_is_admitted_has_a_place_with_both_checkpoints() {
     let cases = std::env::var("RESERVE_CASES").map_or(2000, |cases| cases.parse().unwrap());
@@ -313,6 +347,7 @@ fn what_is_admitted_has_a_place_with_both_checkpoints() {
             cases / 20,
         ),
         (taken_without_place, cases / 4),
+        (unsplit_without_place, cases / 10),
     ] {
         let (problem, tried) = property(cases, &Without::default());
         println!("{problem:?} {tried}");

@@ -14,6 +14,8 @@ const REPLENISH_ROUNDS: usize = 1024;
 /// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
 /// gives.
 const IDLE_ROUNDS: usize = 3;
+/// The same before an operation gets ENOSPC.
+const LAST_ROUNDS: usize = 8;
 
 /// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
 /// comes first, and what was not moved is cheaper to move later.
@@ -90,7 +92,13 @@ impl Sealer<'_> {
 
     fn make_way(&self, means: u32) -> Result<(), Error> {
         self.take_checkpoints()?;
-        if means > 1 {
+        let pressed = {
+            let mut core = self.core();
+            let soon = core.segment_estimate() + core.spare_bytes();
+            core.leaves_checkpoints(soon) != Some(true)
+        };
+        // Moving takes room itself: it begins while there is some.
+        if means > 1 || pressed {
             self.core().reclaim.pack(true);
             let packed = self.pack();
             self.core().reclaim.pack(false);
@@ -176,7 +184,11 @@ impl Sealer<'_> {
             tracing::debug!(?goal, room, enough, whole_groups, usable, "winning space");
             idle = if usable > best { 0 } else { idle + 1 };
             best = best.max(usable);
-            if enough && whole_groups || idle > IDLE_ROUNDS {
+            let patience = match goal {
+                Goal::All => LAST_ROUNDS,
+                Goal::Segments(_) => IDLE_ROUNDS,
+            };
+            if enough && whole_groups || idle > patience {
                 break;
             }
             let worth = match goal {
