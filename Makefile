@@ -78,6 +78,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/brim.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/available.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/rot.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/copies.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/salvage.sh $(LOAMFS)

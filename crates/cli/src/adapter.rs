@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
+use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_fs::types::{Attr, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
@@ -726,15 +727,18 @@ impl Filesystem for Adapter {
 
     fn statfs(&self, _: Caller, _: NodeId) -> Result<StatfsReply, Errno> {
         let figures = self.volume.statfs();
+        // Programs multiply by either size.
+        let units =
+            |frags: u64| frags.saturating_mul(figures.fragment_size.into()) / u64::from(UNIT_SIZE);
         Ok(StatfsReply {
-            blocks: figures.total,
-            bfree: figures.free,
-            bavail: figures.available,
+            blocks: units(figures.total),
+            bfree: units(figures.free),
+            bavail: units(figures.available),
             files: figures.inodes.saturating_add(figures.inodes_free),
             ffree: figures.inodes_free,
-            bsize: figures.block_size,
+            bsize: UNIT_SIZE,
             namelen: NAME_MAX,
-            frsize: figures.fragment_size,
+            frsize: UNIT_SIZE,
         })
     }
 

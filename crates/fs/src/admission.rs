@@ -325,7 +325,7 @@ impl Core {
 
     /// Fragments that are free once what is dirty is committed and a checkpoint gave the summaries back. Writing a block
     /// anew, or moving it, leaves that as it is.
-    fn clear_frags(&self) -> u64 {
+    pub fn clear_frags(&self) -> u64 {
         let g = &self.geometry;
         let sum = |extents: &[Extent]| extents.iter().map(|extent| extent.frags).sum::<u64>();
         let freed = sum(&self.blocks.frees) + sum(self.checkpoints.summaries());

@@ -132,8 +132,9 @@ impl Core {
         let left = unlinked || node.inode.truncating != u64::MAX;
         self.holders.note_unlinked(ino, unlinked);
         self.inodes.set_orphan(ino, left)?;
-        if left {
-            self.leftovers.add(ino);
+        match left {
+            true => self.leftovers.add(ino),
+            false => self.leftovers.remove(ino),
         }
         Ok(())
     }

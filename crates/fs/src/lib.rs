@@ -8,6 +8,7 @@ mod access;
 mod acls;
 mod admission;
 mod atime;
+mod available;
 mod blocks;
 mod checkpoints;
 mod commit;

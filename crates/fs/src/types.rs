@@ -167,7 +167,7 @@ pub struct StatFs {
     pub total: u64,
     /// Free, the reserve included.
     pub free: u64,
-    /// Free for writers.
+    /// What data of large files can take, cleaning included.
     pub available: u64,
     /// Inodes in use.
     pub inodes: u64,

@@ -43,9 +43,10 @@ fn fill(volume: &Volume, from: usize, size: usize) -> usize {
     unreachable!()
 }
 
+/// What is in use; the reserve is not.
 fn used(volume: &Volume) -> f64 {
     let s = volume.statfs();
-    1.0 - s.available as f64 / s.total as f64
+    1.0 - s.free as f64 / s.total as f64
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn small_files_fill_the_volume_and_every_delete_works() {
     let (device, volume) = volume(48 << 20);
     let count = fill(&volume, 0, 1000);
     assert!(
-        used(&volume) > 0.9,
+        used(&volume) > 0.83,
         "full at {:.2} with {count} files",
         used(&volume)
     );
@@ -80,7 +81,7 @@ fn small_files_fill_the_volume_and_every_delete_works() {
         volume.unlink(ROOT_INO, &name(i)).unwrap();
     }
     volume.close().unwrap();
-    assert!(used(&volume) < 0.2, "{}", used(&volume));
+    assert!(used(&volume) < 0.13, "{}", used(&volume));
 }
 
 #[test]
@@ -89,7 +90,7 @@ fn large_files_fill_the_volume_and_small_ones_follow() {
     let count = fill(&volume, 0, 300_000);
     volume.sync().unwrap();
     assert!(
-        used(&volume) > 0.75,
+        used(&volume) > 0.68,
         "full at {:.2} with {count} files",
         used(&volume)
     );
@@ -117,7 +118,7 @@ fn large_files_find_room_where_every_second_small_one_went() {
     }
     volume.sync().unwrap();
     let before = used(&volume);
-    assert!(before < 0.6, "{before}");
+    assert!(before < 0.53, "{before}");
     let large = fill(&volume, 1_000_000, 1 << 20) - 1_000_000;
     assert!(large >= 28, "{large} MiB of large files at {before:.2}");
     for i in (1..count).step_by(2) {
@@ -172,7 +173,7 @@ fn every_tiny_file_can_be_deleted_in_any_order() {
         drop(volume);
         let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(3)).unwrap();
         assert_eq!(volume.statfs().inodes, 1);
-        assert!(used(&volume) < 0.2, "{}", used(&volume));
+        assert!(used(&volume) < 0.13, "{}", used(&volume));
         volume.close().unwrap();
     }
 }
@@ -182,7 +183,7 @@ fn every_tiny_file_can_be_deleted_in_any_order() {
 #[test]
 fn filling_to_the_brim_writes_a_few_times_what_fits() {
     // Of a small volume the two checkpoints that removals need take more: they may be cut into many pieces.
-    for (bytes, size, least) in [(16 << 20, 1000, 0.8), (64 << 20, 1000, 0.9)] {
+    for (bytes, size, least) in [(16 << 20, 1000, 0.73), (64 << 20, 1000, 0.83)] {
         let (device, volume) = volume(bytes);
         fill(&volume, 0, size);
         assert!(used(&volume) > least, "full at {:.2}", used(&volume));
@@ -350,7 +351,7 @@ fn what_was_accepted_is_written_however_much_waits() {
             Err(error) => panic!("{error}"),
         }
     }
-    assert!(used(&volume) > 0.9, "full at {:.2}", used(&volume));
+    assert!(used(&volume) > 0.83, "full at {:.2}", used(&volume));
     volume.sync().unwrap();
     volume.drop_caches().unwrap();
     for (ino, i, len) in accepted {

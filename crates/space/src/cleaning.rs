@@ -33,6 +33,17 @@ pub struct CleaningCost {
     pub closed: u64,
 }
 
+/// What is in use once nothing is held back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outlook {
+    /// Groups of the log.
+    pub log_groups: u64,
+    /// Fragments that they take when what is worth it was moved together.
+    pub log_used: u64,
+    /// Fragments of data groups that come free by themselves.
+    pub data_going: u64,
+}
+
 /// What cleaning looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct Cleaning<'a> {
@@ -164,6 +175,31 @@ impl<'a> Cleaning<'a> {
             .collect();
         found.sort_by(|a, b| ratio(a.used, a.won, b.used, b.won).then(a.group.cmp(&b.group)));
         found
+    }
+
+    /// What is in use once nothing is held back and `going` is free too, if groups of the log are worth emptying that hold
+    /// at most `dear` fragments for each that is free.
+    pub fn outlook(self, going: &[Extent], dear: u64) -> Outlook {
+        let going = self.staying(going);
+        let frags = self.groups.layout().geometry().group_frags;
+        let mut outlook = Outlook::default();
+        for (group, going) in self.groups.numbered().map(|(_, group)| group).zip(going) {
+            match group.role() {
+                Role::Log => {
+                    let used = group.used().saturating_sub(going);
+                    let worth = used <= frags.saturating_sub(used).saturating_mul(dear);
+                    outlook.log_groups += 1;
+                    outlook.log_used += match worth {
+                        // Blocks do not fit the ends of holes.
+                        true => (used + used / 8).min(frags),
+                        false => frags,
+                    };
+                }
+                Role::Data => outlook.data_going += going,
+                Role::Free | Role::Track | Role::Section => {}
+            }
+        }
+        outlook
     }
 
     /// Fragments of each group that no move frees.

@@ -55,7 +55,7 @@ mod tests;
 
 pub use bitmaps::Bitmaps;
 pub use checkpoint::{Checkpoint, ChunkValue};
-pub use cleaning::{Candidate, Cleaning, CleaningCost};
+pub use cleaning::{Candidate, Cleaning, CleaningCost, Outlook};
 pub use error::SpaceError;
 pub use groups::FreeIndex;
 pub use held::Held;

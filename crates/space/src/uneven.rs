@@ -30,13 +30,13 @@ impl<'a> Uneven<'a> {
         let geometry = layout.geometry();
         for index in self.groups.uneven().iter().map(|group| *group as usize) {
             let group = self.groups.group(index);
+            // At the end of the group, and of each part that is reserved.
+            let cuts = 1 + layout.reserved_in(index).len() as u64;
+            let ends = cuts * geometry.block_frags();
             match group.role() {
-                // At the end of the group, and of each part that is reserved.
-                Role::Data => {
-                    let cuts = 1 + layout.reserved_in(index).len() as u64;
-                    ragged.data += cuts * geometry.block_frags();
-                }
-                Role::Free => ragged.free += geometry.group_frags - group.pristine_run(),
+                Role::Data => ragged.data += ends,
+                // It becomes a data group.
+                Role::Free => ragged.free += geometry.group_frags - group.pristine_run() + ends,
                 Role::Log | Role::Track | Role::Section => {}
             }
         }

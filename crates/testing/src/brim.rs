@@ -147,7 +147,7 @@ struct Brim {
 /// The rule that was broken.
 pub fn run(case: &Case) -> Verdict<Figures> {
     let mut brim = Brim::new(case)?;
-    let fresh = brim.volume()?.statfs().available;
+    let fresh = brim.volume()?.statfs().free;
     brim.fill()?;
     must(brim.volume()?.sync(), || "sync of a full volume".into())?;
     brim.empty()?;
@@ -398,8 +398,8 @@ impl Brim {
             must(self.volume()?.tick(), || "the clock".into())?;
         }
         let statfs = self.volume()?.statfs();
-        if statfs.available + fresh / MISSING < fresh {
-            let text = format!("{} of {fresh} fragments", statfs.available);
+        if statfs.free + fresh / MISSING < fresh {
+            let text = format!("{} of {fresh} fragments", statfs.free);
             return Err(Problem::new("10: space comes back", text));
         }
         if statfs.inodes != 1 {

@@ -99,6 +99,7 @@ fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
     core.forget_homed(ino)?;
     core.writeback.let_pass(ino);
     core.inodes.give_back(ino)?;
+    core.leftovers.remove(ino);
     core.note_dirty();
     Ok(())
 }

@@ -102,17 +102,19 @@ impl Volume {
 
     /// Figures for statfs(2), from memory.
     pub fn statfs(&self) -> StatFs {
-        let core = self.core();
+        let mut core = self.core();
+        let available = core.available_bytes();
         let g = &core.geometry;
         let frag = u64::from(g.fragment_size);
-        let waiting = (core.segment_estimate() + core.waiting().bytes) / frag;
-        let free = core.space.free_frags().saturating_sub(waiting);
+        let free = core
+            .clear_frags()
+            .saturating_sub(core.waiting().blocks / frag);
         StatFs {
             fragment_size: g.fragment_size,
             block_size: g.block_size,
             total: g.total_frags,
             free,
-            available: free.saturating_sub(core.reserve_bytes() / frag),
+            available: free.min(available / frag),
             inodes: core.inodes.live,
             inodes_free: (INO_MAX - core.inodes.live).min(free),
         }

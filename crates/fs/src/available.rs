@@ -1,0 +1,69 @@
+//! The room that is shown: what data of large files can take before they get ENOSPC, cleaning included.
+//!
+//! It follows from what is in use once all that is dirty is committed and two checkpoints were taken, so that neither
+//! changes it. What was promised to data that waits, and what is reserved, is not in it.
+
+use crate::core::Core;
+use crate::reclaim::{DEAR, Fight};
+use crate::reserve::REMOVAL_COST;
+use crate::writeback::UNIT;
+use loamfs_format::Extent;
+use loamfs_format::group::Role;
+use loamfs_format::maps::{CRC_UNITS, CrcRun};
+use loamfs_space::Outlook;
+
+/// Groups that are partly empty while the log is packed.
+const IN_MOTION: u64 = 4;
+/// Blocks that writing leaves: admission counts two more than are written, and what does not fit around a superblock twice.
+const LEFT_BLOCKS: u64 = 5;
+
+impl Core {
+    /// Bytes that a large file can take.
+    pub fn available_bytes(&mut self) -> u64 {
+        let g = self.geometry;
+        let frag = u64::from(g.fragment_size);
+        let going: Vec<Extent> = self
+            .blocks
+            .frees
+            .iter()
+            .chain(self.checkpoints.summaries())
+            .copied()
+            .collect();
+        let outlook = self.space.cleaning().outlook(&going, DEAR);
+        let (waiting, ragged) = (self.waiting(), self.space.uneven().ragged());
+        let data = self.space.free_index(Role::Data).frags() + outlook.data_going;
+        let data = data.saturating_sub(ragged.data + ragged.free);
+        let claimable = self.space.free_groups() + outlook.log_groups;
+        let in_vain = self.is_lost(Fight::Room);
+        let room = |metadata: u64| {
+            let log = self.log_groups(&outlook, g.frags_for(metadata), in_vain);
+            // Groups that are kept from data are won back from it.
+            let kept = (log + self.groups_kept_from_data()) * g.group_frags;
+            let blocks = (data + claimable * g.group_frags).saturating_sub(kept);
+            let left = LEFT_BLOCKS * u64::from(g.block_size);
+            (blocks * frag).saturating_sub(waiting.blocks + left)
+        };
+        room(metadata_of(room(0)))
+    }
+
+    /// Groups that the log needs for good with `metadata` more fragments, a segment, and the room that removals find at
+    /// least: groups that hold little are emptied into others.
+    fn log_groups(&self, outlook: &Outlook, metadata: u64, in_vain: bool) -> u64 {
+        let g = &self.geometry;
+        let growth = metadata + g.frags_for(u64::from(g.segment_max) + 4 * REMOVAL_COST);
+        let need = (outlook.log_used + growth).div_ceil(g.group_frags);
+        let packed = need + IN_MOTION.min(outlook.log_used.div_ceil(g.group_frags));
+        match in_vain {
+            // Cleaning was in vain.
+            true => need.max(outlook.log_groups),
+            false => need.max(packed.min(outlook.log_groups)),
+        }
+    }
+}
+
+/// Bytes of the trees of a large file of so many bytes, at most: checksums in leaves that are half full, and as much again
+/// for the nodes above them and the file's extents.
+fn metadata_of(bytes: u64) -> u64 {
+    let runs = bytes / UNIT / CRC_UNITS;
+    4 * runs * size_of::<CrcRun>() as u64
+}
