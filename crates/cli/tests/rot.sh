@@ -106,25 +106,59 @@ grep -q "it is read-only: the log is damaged" "$work/out" || fail "an older chec
 "$loamfs" unmount "$mnt"
 ok "no older checkpoint is taken in silence"
 
-# The descriptors of groups: the volume can be read, and written to again once it is repaired.
+# All nodes of one of the maps: the volume can be read, and written to again once it is repaired.
 "$loamfs" mkfs -q --force --size 64M "$image"
+mount_it
 head -c 3000000 /dev/urandom >"$work/large"
-"$loamfs" put "$image" "$work/large" /
-# Some of these are of earlier checkpoints.
-"$loamfs" dump --json "$image" owners | python3 -c '
+cp "$work/large" "$mnt/large"
+for number in $(seq 300); do echo "$number" >"$mnt/small$number"; done
+# Short overwrites stay in the log.
+sync "$mnt/large"
+for unit in $(seq 100 2 300); do
+    dd if=/dev/urandom of="$work/unit" bs=4096 count=1 status=none
+    for file in "$work/large" "$mnt/large"; do
+        dd if="$work/unit" of="$file" bs=4096 seek="$unit" conv=notrunc status=none
+    done
+done
+sync "$mnt/large"
+"$loamfs" unmount "$mnt"
+cp "$image" "$work/sound.img"
+
+# All files as they were.
+whole() {
+    "$loamfs" cat "$image" /large | cmp - "$work/large"
+    for number in 1 150 300; do
+        [ "$("$loamfs" cat "$image" "/small$number")" = "$number" ] || fail "small$number has other data"
+    done
+}
+
+for kind in GroupNode BitmapNode LazyNode IfileNode; do
+    cp "$work/sound.img" "$image"
+    # Some of these are of earlier checkpoints.
+    "$loamfs" dump --json "$image" owners | python3 -c '
 import json, sys
 for owner in json.load(sys.stdin):
-    if owner["kind"] == "GroupNode":
-        print(owner["extent"]["at"])' >"$work/nodes"
-while read -r node; do
-    dd if=/dev/zero of="$image" bs=1024 seek="$node" count=4 conv=notrunc status=none
-done <"$work/nodes"
-expect 74 "$loamfs" put "$image" "$work/out" /
-"$loamfs" cat "$image" /large | cmp - "$work/large"
-expect 4 "$loamfs" check "$image"
-expect 1 "$loamfs" check --repair "$image"
-expect 0 "$loamfs" check "$image"
-"$loamfs" put "$image" "$work/large" /again
-"$loamfs" cat "$image" /again | cmp - "$work/large"
-expect 0 "$loamfs" check "$image"
-ok "what groups are used for is found out anew"
+    if owner["kind"] == sys.argv[1]:
+        print(owner["extent"]["at"])' $kind >"$work/nodes"
+    [ -s "$work/nodes" ] || fail "no $kind"
+    while read -r node; do
+        dd if=/dev/zero of="$image" bs=1024 seek="$node" count=4 conv=notrunc status=none
+    done <"$work/nodes"
+    if [ $kind != IfileNode ]; then
+        expect 74 "$loamfs" put "$image" "$work/out" /
+        grep -q "check --repair" "$work/out" || fail "nobody says how to repair it"
+    fi
+    expect 4 "$loamfs" check "$image"
+    grep -q "can be found out from" "$work/out" || fail "check does not say what it can find out"
+    expect 1 "$loamfs" check --repair "$image"
+    expect 0 "$loamfs" check "$image"
+    whole
+    mount_it
+    cp "$work/large" "$mnt/again"
+    rm "$mnt/small7"
+    "$loamfs" unmount "$mnt"
+    whole
+    "$loamfs" cat "$image" /again | cmp - "$work/large"
+    expect 0 "$loamfs" check "$image"
+done
+ok "what nodes of maps said that are gone is found out anew"

@@ -399,6 +399,25 @@ fn the_bitmap_is_found_out_anew() {
     assert_found_out_anew(&sample, &leaves);
 }
 
+/// Groups that hold nothing but a superblock have bits, too.
+#[test]
+fn the_bitmap_of_a_new_volume_is_found_out_anew() {
+    let device = Arc::new(MemoryDevice::new(64 << 20));
+    let shared: Arc<dyn Device> = device.clone();
+    mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = Volume::open(shared, &options(false), Env::fixed(2)).unwrap();
+    volume.close().unwrap();
+    let sample = Sample {
+        device,
+        large: ROOT_INO,
+        small: Vec::new(),
+    };
+    let rotten = sample.rotten(&sample.nodes(BlockKind::BitmapNode, 0));
+    let device = Arc::new(MemoryDevice::from_image(rotten));
+    let report = repaired(&device);
+    assert!(report.problems.is_empty(), "{report}");
+}
+
 /// Images that are in use say which unit they are of, and its file where its home is.
 #[test]
 fn the_lazy_map_is_found_out_anew() {

@@ -45,12 +45,16 @@ impl Groups {
     /// Makes these ranges, as far as they lie in the group, its bitmap in memory.
     pub(crate) fn rebuild(&mut self, group: GroupNo, used: &[Extent]) -> Result<(), SpaceError> {
         let known = self.get(group).ok_or(SpaceError::Group { group })?;
-        // Of an empty group it is known.
-        if !matches!(known.state(), State::Absent) {
-            return Ok(());
-        }
         let index = group.0 as usize;
         let extent = self.layout.extent(index);
+        let all = extent.start.0..extent.end().0;
+        // Of an empty group it is known: only superblocks have bits there.
+        if !matches!(known.state(), State::Absent) {
+            if known.used() > 0 {
+                self.changes.mark(all, &self.layout);
+            }
+            return Ok(());
+        }
         let mut bits = self.layout.pristine_bits(index);
         for range in used {
             set_within(&mut bits, extent, range.start.0..range.end().0);
@@ -59,7 +63,6 @@ impl Groups {
         let map = self.layout.map_for(index, self.table[index].role(), bits)?;
         // What happened to it since the checkpoint is in there.
         drop(self.table[index].load(map));
-        let all = extent.start.0..extent.end().0;
         self.changes.mark(all, &self.layout);
         self.refresh(index);
         Ok(())
