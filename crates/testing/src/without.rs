@@ -1,6 +1,6 @@
 //! Volumes for which clauses of the rules are left out, by the names of the executable model (`docs/model/law.py`).
 //!
-//! A decision is left out by a law of our own ([`rules`]), a flush or an error by a device that lies ([`liar`]), and what
+//! A decision is left out by a law of our own (`rules`), a flush or an error by a device that lies (`liar`), and what
 //! is a procedure by a patched build (`procedures/run.sh`). Whoever leaves something out must come to it: see
 //! [`Without::unreached`].
 
