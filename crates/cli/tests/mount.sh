@@ -21,8 +21,8 @@ check_clean() {
     expect 0 "$loamfs" check "$image"
 }
 
-available() {
-    df --output=avail -B1 "$mnt" | tail -1
+used() {
+    df --output=used -B1 "$mnt" | tail -1
 }
 
 mkdir "$mnt"
@@ -47,7 +47,7 @@ ok "bad calls are refused and change nothing"
 "$loamfs" mkfs --size 4G --label smoke "$image"
 mount_it
 mountpoint -q "$mnt" || fail "not mounted when mount returned"
-empty=$(available)
+empty=$(used)
 expect 32 "$loamfs" mount "$image" "$mnt"
 expect 75 "$loamfs" mkfs --force "$image"
 expect 8 "$loamfs" check "$image"
@@ -284,7 +284,7 @@ sync
 unmount_it
 check_clean
 mount_it
-left=$((empty - $(available)))
+left=$(($(used) - empty))
 # Maps keep the nodes that once described the space; all files, names and data are gone.
 [ "$left" -le $((4 << 20)) ] || fail "rm -rf left $left bytes in use"
 unmount_it
