@@ -12,7 +12,6 @@ mod listing;
 mod placed;
 mod read;
 mod sound;
-mod unwritten;
 mod wide;
 
 pub use dumps::dumps;
@@ -33,7 +32,7 @@ pub struct Golden {
 }
 
 /// The golden volumes.
-pub const ALL: [Golden; 7] = [
+pub const ALL: [Golden; 6] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -63,10 +62,5 @@ pub const ALL: [Golden; 7] = [
     Golden {
         name: "placed",
         make: placed::make,
-    },
-    // Space that was reserved and never written.
-    Golden {
-        name: "unwritten",
-        make: unwritten::make,
     },
 ];

@@ -197,7 +197,6 @@ impl Builder {
                 inodes: 0,
                 next_inode_block: InodeBlockNo(2),
                 sealed: 1,
-                ..Dynamic::default()
             },
             after: Vec::new(),
             log_at: LOG_START,
@@ -530,7 +529,6 @@ impl Builder {
             stored,
             birth,
             checksum,
-            ..Pointer::NONE
         }
     }
 

@@ -190,7 +190,6 @@ impl CheckArgs {
             unnamed: plan.unnamed.clone(),
             next_inode_block: plan.next_inode_block,
             inodes: plan.inodes,
-            unwritten: plan.unwritten,
             homes: plan.homes.clone(),
         };
         opened

@@ -72,7 +72,6 @@ fn roots_and_children_survive_encoding() {
         stored: 4096,
         birth: Ssn(5),
         checksum: 77,
-        ..Pointer::NONE
     };
     let child = Child {
         pointer,
@@ -262,7 +261,6 @@ fn children_on_disk_lead_to_nodes() {
         stored: 4096,
         birth: Ssn(5),
         checksum: 77,
-        ..Pointer::NONE
     };
     let verify = |value: &[u8]| {
         let mut page = Page::new(&identity(1));

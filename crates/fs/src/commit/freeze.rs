@@ -50,7 +50,6 @@ impl Seal {
             stored: bytes.len() as u32,
             birth: self.ssn,
             checksum: data_checksum(bytes),
-            ..Pointer::NONE
         };
         self.image.put(pointer.addr, bytes);
         self.records.push(Record::Allocate(Allocation {
@@ -314,7 +313,6 @@ impl Core {
             stored: packed.len() as u32,
             birth: seal.ssn,
             checksum,
-            ..Pointer::NONE
         };
         seal.image.put(pointer.addr, &packed);
         seal.records.push(Record::Allocate(Allocation {

@@ -39,13 +39,11 @@ impl Operation for SetAttributes {
             Some(bits) => core.prepare_chmod(ino, bits)?,
             None => None,
         };
-        let node = core.node(ino)?;
-        let (size, is_dir) = (node.inode.size, node.inode.is_dir());
-        // A large file may have space behind its end, which goes.
-        let large = node.is_large();
+        let inode = &core.node(ino)?.inode;
+        let (size, is_dir) = (inode.size, inode.is_dir());
         let resizing = match set.size {
             Some(_) if is_dir => return Err(Error::IsDirectory.into()),
-            Some(wanted) if wanted != size || wanted == 0 || large => {
+            Some(wanted) if wanted != size || wanted == 0 => {
                 Some(Resizing::prepare(core, ino, wanted)?)
             }
             _ => None,

@@ -139,7 +139,6 @@ where
             stored: NODE_SIZE as u32,
             birth,
             checksum,
-            ..Pointer::NONE
         };
         let node = SealedNode {
             pointer,
