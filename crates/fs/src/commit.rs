@@ -59,11 +59,6 @@ impl Core {
     /// Seals a checkpoint: the maps as they stand before it. Nothing else may be dirty.
     pub fn seal_checkpoint(&mut self) -> Result<Segment, Stop> {
         self.prepare_checkpoint()?;
-        // It goes over all bitmaps in memory.
-        if cfg!(debug_assertions) {
-            let counts = self.space.check();
-            counts.map_err(|what| self.access.break_down(what))?;
-        }
         self.maps
             .apply(&mut self.blocks, &self.space, &self.geometry)?;
         self.space.checkpoint_done();
