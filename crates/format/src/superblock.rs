@@ -79,6 +79,11 @@ impl Geometry {
         (self.block_size / self.fragment_size) as u64
     }
 
+    /// Fragments of a full inode block, the longest block of the log but for small files.
+    pub const fn inode_block_frags(&self) -> u64 {
+        self.frags_for(crate::ifile::INODES_PER_BLOCK * crate::inode::SIZE as u64)
+    }
+
     /// Fragments of a unit of [`UNIT_SIZE`] bytes.
     pub const fn unit_frags(&self) -> u64 {
         (UNIT_SIZE / self.fragment_size) as u64

@@ -17,7 +17,7 @@ use loamfs_format::ifile::ino_at;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind};
 use loamfs_format::superblock::CheckpointRef;
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, Ssn, Token};
-use loamfs_log::segment::{Image, PlaceError, Placement, Segment, place};
+use loamfs_log::segment::{Body, Image, PlaceError, Placement, Segment, place};
 use loamfs_log::writer::Tail;
 use loamfs_space::Owner;
 
@@ -152,8 +152,9 @@ impl Core {
         let records_max = said.bytes();
         // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
         let waiting = self.groups_for_data(&self.waiting(), 0);
-        let fitted = self.is_tight(waiting) && self.space.law().gathers_segments();
-        let kept = if self.reclaim.is_packing() || fitted {
+        let tight = self.is_tight(waiting) && self.space.law().gathers_segments();
+        let cut = tight.then(|| self.cut());
+        let kept = if self.reclaim.is_packing() || tight {
             self.space.free_groups()
         } else {
             waiting
@@ -164,8 +165,11 @@ impl Core {
             &self.geometry,
             tail.next,
             records_max,
-            &contents.frags,
-            (self.config.rotational, fitted),
+            Body {
+                frags: &contents.frags,
+                aligned: contents.frags.len() - contents.data.len(),
+            },
+            (self.config.rotational, cut),
         );
         match result {
             Ok(placement) => {

@@ -18,7 +18,7 @@ use loamfs_format::inode::{Body, Inode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
-use loamfs_space::{CleaningCost, Owner};
+use loamfs_space::{Candidate, CleaningCost, Owner};
 use std::collections::BTreeSet;
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
@@ -44,18 +44,45 @@ impl Core {
     /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` free fragments are won; in the
     /// order of their addresses, so that neighbours are read without a seek.
     pub fn compactable(&self, frags: u64) -> Vec<Extent> {
-        self.scattered(self.geometry.frags_for(HOLE_MIN), frags, DEAR)
+        let hole_max = self.geometry.frags_for(HOLE_MIN);
+        let found = self.space.cleaning().compact_candidates(hole_max);
+        self.pieces_of(found, frags, DEAR)
     }
 
-    /// The same, of ranges whose free space no block fits into, whatever that costs.
+    /// Ranges of one group, not the one where the log goes on, whose free space no block fits into, whatever moving them
+    /// costs.
     pub fn useless(&self, frags: u64) -> Vec<Extent> {
-        self.scattered(self.hole_least(), frags, u64::MAX)
+        let group_of = |extent: Extent| self.geometry.group_of(extent.start);
+        let next = self.geometry.group_of(self.log.tail().next);
+        let mut found = self.space.cleaning().compact_candidates(self.hole_least());
+        found.retain(|candidate| group_of(candidate.extent) != next);
+        if let Some(first) = found.first().map(|cheapest| group_of(cheapest.extent)) {
+            found.retain(|candidate| group_of(candidate.extent) == first);
+        }
+        self.pieces_of(found, frags, u64::MAX)
     }
 
-    fn scattered(&self, hole_max: u64, frags: u64, most: u64) -> Vec<Extent> {
+    /// Nothing is placed in the groups of these ranges while they are moved: it would be in the way again.
+    pub fn close_groups_of(&mut self, ranges: &[Extent]) {
+        let groups = ranges
+            .iter()
+            .map(|range| self.geometry.group_of(range.start));
+        let groups: Vec<GroupNo> = groups.collect();
+        self.space.close_groups(&groups);
+        self.forget_room();
+    }
+
+    /// All groups are open again.
+    pub fn open_groups(&mut self) {
+        self.space.close_groups(&[]);
+        self.forget_room();
+    }
+
+    /// The first candidates that win `frags` fragments, at most `most` moved for one that is won.
+    fn pieces_of(&self, candidates: Vec<Candidate>, frags: u64, most: u64) -> Vec<Extent> {
         let mut won = 0;
         let mut ranges = Vec::new();
-        for candidate in self.space.cleaning().compact_candidates(hole_max) {
+        for candidate in candidates {
             if won >= frags || candidate.used > candidate.scattered.saturating_mul(most) {
                 break;
             }

@@ -8,14 +8,15 @@
 use crate::core::Core;
 use crate::law::{Law, Rules};
 use crate::maps::OWNER;
-use loamfs_format::Geometry;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
-use loamfs_format::ifile::{INODES_PER_BLOCK, IfileEntry};
+use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{CAPACITY, Child, NODE_SIZE, SLOT_SIZE};
 use loamfs_format::summary::{
     ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, ROLE_SIZE, summary_len,
 };
+use loamfs_format::{Geometry, Ssn};
+use loamfs_log::segment::Cut;
 use std::collections::VecDeque;
 
 /// What an operation that gives space back dirties at most, in bytes of the log: a path of a tree with the neighbours
@@ -46,12 +47,16 @@ impl Keys {
         Keys { runs: count, count }
     }
 
-    /// The runs among ranges of keys that come in order.
-    pub fn of(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Keys {
+    /// The runs among ranges of keys that come in order. Ends of units that blocks left, shorter than `unit` keys, part
+    /// none; what may still be known of them counts.
+    pub fn of(ranges: impl Iterator<Item = std::ops::Range<u64>>, unit: u64) -> Keys {
         let (mut keys, mut end) = (Keys::default(), None);
         for range in ranges {
             keys.count += 1;
-            keys.runs += u64::from(end != Some(range.start));
+            match end.and_then(|end| range.start.checked_sub(end)) {
+                Some(gap) if gap < unit => keys.count += gap,
+                _ => keys.runs += 1,
+            }
             end = Some(range.end);
         }
         keys
@@ -207,10 +212,14 @@ fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64) -> u64 {
     g.frags_for(nodes * NODE_SIZE as u64 + summary_len(said.bytes()))
 }
 
-/// Into how many extents a segment of so many units is cut at most, its successor's unit among them: where holes are
-/// scarce blocks go to the smallest.
-fn extents_of(units: u64) -> u64 {
-    units.min(EXTENTS_MAX as u64) + 1
+/// Into how many extents a segment of so many units is cut at most that takes so many holes, its successor's unit and what
+/// its predecessor reserved among them.
+fn extents_of(cut: Cut, units: u64, holes: u64) -> u64 {
+    let most = units.min(EXTENTS_MAX as u64) + 1;
+    match cut {
+        Cut::Smallest => most,
+        Cut::Longest => most.min(holes + 2),
+    }
 }
 
 /// Where segments are placed, in fragments: holes, the largest first, and whole groups when no hole is large enough.
@@ -249,13 +258,29 @@ impl Room {
         self.holes.insert(at, hole);
     }
 
-    /// Takes a segment out, and the unit of its successor's summary, as placing does; `None` if it has no place. Holes must
-    /// fit a block of `block` fragments, and those that are left what is left. That placing takes the smallest first makes
+    /// The hole that is taken next of those of at least `least`.
+    fn pop(&mut self, least: u64, short: u64) -> Option<u64> {
+        let at = self.holes.partition_point(|hole| *hole >= short);
+        let at = match self.holes.get(at) {
+            Some(hole) if *hole >= least => at,
+            _ => 0,
+        };
+        let fits = self.holes.get(at).is_some_and(|hole| *hole >= least);
+        fits.then(|| self.holes.remove(at)).flatten()
+    }
+
+    /// Takes a segment out, and the unit of its successor's summary, as placing does, and returns of how many holes;
+    /// `None` if it has no place. Holes must fit a block of `block` fragments, and those that are left what is left. That placing takes the smallest first makes
     /// no difference: when it finds none any more it has had all that are longer.
     ///
     /// Blocks longer than a unit are not split. The end of a hole is shorter than the block that goes to the next one, so
     /// that holes hold at least half of their length, and all of it but a block less a fragment each.
-    pub fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<()> {
+    pub fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<u64> {
+        self.take_short(frags, block, unit, 0)
+    }
+
+    /// The same; of holes that are shorter than `short` the longest are taken before all others.
+    fn take_short(&mut self, frags: u64, block: u64, unit: u64, short: u64) -> Option<u64> {
         let successor = if self.law.counts_successor() { unit } else { 0 };
         let content = frags.next_multiple_of(unit) + successor;
         let end = if block > unit { block - 1 } else { 0 };
@@ -266,15 +291,15 @@ impl Room {
             let need = (content + holes * end).min(2 * content);
             if taken >= need {
                 self.put(taken - need);
-                return Some(());
+                return Some(holes);
             }
             let least = match self.law.counts_holes_that_serve() {
                 true => (need - taken).div_ceil(extents).max(block),
                 false => 1,
             };
-            taken += match self.holes.front() {
-                Some(hole) if *hole >= least => self.holes.pop_front()?,
-                _ => {
+            taken += match self.pop(least, short) {
+                Some(hole) => hole,
+                None => {
                     self.groups = self.groups.checked_sub(1)?;
                     self.group
                 }
@@ -305,21 +330,22 @@ pub struct Burden {
 }
 
 impl Burden {
-    /// Takes the next segment out of `room`, then the two checkpoints behind it. Returns whether all of it has a place.
-    pub fn fits(&self, g: &Geometry, room: &mut Room) -> bool {
-        !room.law.keeps_reserve() || self.try_to_place(g, room).is_some()
+    /// Takes the next segment out of `room`, then the two checkpoints behind it, all cut in the same way. Returns whether
+    /// all of it has a place.
+    pub fn fits(&self, g: &Geometry, room: &mut Room, cut: Cut) -> bool {
+        !room.law.keeps_reserve() || self.try_to_place(g, room, cut).is_some()
     }
 
-    fn try_to_place(&self, g: &Geometry, room: &mut Room) -> Option<()> {
+    fn try_to_place(&self, g: &Geometry, room: &mut Room, cut: Cut) -> Option<()> {
         let unit = g.unit_frags();
-        let largest = g.frags_for(INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64);
+        let largest = g.inode_block_frags();
         let blocks = self.inode_blocks + 2;
         let frees = self.frees + 16;
         // Nodes are whole units.
         let nodes = (self.nodes * NODE_SIZE as u64 + REMOVAL_NODES).min(self.bytes);
-        room.take(g.frags_for(self.bytes - nodes), largest, unit)?;
-        room.take(g.frags_for(nodes), unit, unit)?;
-        let extents = extents_of(g.frags_for(self.bytes).div_ceil(unit));
+        let holes = room.take(g.frags_for(self.bytes - nodes), largest, unit)?
+            + room.take(g.frags_for(nodes), unit, unit)?;
+        let extents = extents_of(cut, g.frags_for(self.bytes).div_ceil(unit), holes);
         let next = Changed {
             ifile: Keys::scattered(blocks),
             bitmap: Keys::scattered(frees + extents),
@@ -333,12 +359,16 @@ impl Burden {
         let nodes = self.changed.and(next).nodes(&self.shapes);
         let held = self.held + frees;
         let first = checkpoint_frags(g, nodes, held);
-        room.take(first, unit, unit)?;
+        let short = match cut {
+            Cut::Smallest => 0,
+            Cut::Longest => largest,
+        };
+        let holes = room.take_short(first, unit, unit, short)?;
         if !room.law.counts_both_checkpoints() {
             return Some(());
         }
         // What was held back comes free between the two.
-        let extents = extents_of(first.div_ceil(unit));
+        let extents = extents_of(cut, first.div_ceil(unit), holes);
         let touched = Keys::scattered(held + 2 * nodes + extents);
         let behind = Changed {
             owner: Keys {
@@ -350,9 +380,9 @@ impl Burden {
             ..Changed::default()
         };
         let second = checkpoint_frags(g, behind.nodes(&self.shapes), held + 2 * nodes);
-        room.take(second, unit, unit)?;
+        room.take_short(second, unit, unit, short)?;
         // A segment that says what is durable may come between.
-        room.take(unit, unit, unit)
+        room.take(unit, unit, unit).map(drop)
     }
 }
 
@@ -400,18 +430,22 @@ impl Core {
     /// What sealed segments changed since the last checkpoint.
     fn changed(&mut self) -> Changed {
         let one = |key: u64| key..key + 1;
+        let unit = self.geometry.unit_frags();
         let [ifile, owner] = *self.known.keys.get_or_insert_with(|| {
             let blocks = self.maps.ifile_overlay.keys();
             let owners = self.space.owners().iter();
             [
-                Keys::of(blocks.map(|block| one(block.0))),
-                Keys::of(owners.map(|(extent, _)| extent.start.0..extent.end().0)),
+                Keys::of(blocks.map(|block| one(block.0)), 1),
+                Keys::of(
+                    owners.map(|(extent, _)| extent.start.0..extent.end().0),
+                    unit,
+                ),
             ]
         });
         let chunks = self.space.checkpoint().dirty_chunks();
         Changed {
             ifile,
-            bitmap: Keys::of(chunks.into_iter().map(one)),
+            bitmap: Keys::of(chunks.into_iter().map(one), 1),
             owner,
             ..self.changed_at_most()
         }
@@ -455,7 +489,7 @@ impl Core {
         // Looked at for a few operations together.
         let ahead = dirty.next_multiple_of(AHEAD);
         for dirty in [ahead, dirty] {
-            let fits = self.measure(groups, dirty);
+            let fits = self.measure(groups, dirty, Cut::Longest);
             if fits == Some(true) {
                 self.known.roomy = Some((groups, dirty));
             }
@@ -466,26 +500,46 @@ impl Core {
         Some(false)
     }
 
-    fn measure(&mut self, groups: u64, dirty: u64) -> Option<bool> {
+    /// How the next segment is cut when the log is tight: into the smallest holes, as long as both checkpoints behind it
+    /// find room all the same.
+    pub fn cut(&mut self) -> Cut {
+        let waiting = self.groups_for_data(&self.waiting(), 0);
+        let groups = self.space.free_groups().saturating_sub(waiting);
+        match self.measure(groups, self.segment_estimate(), Cut::Smallest) {
+            Some(true) => Cut::Smallest,
+            _ => Cut::Longest,
+        }
+    }
+
+    fn measure(&mut self, groups: u64, dirty: u64, cut: Cut) -> Option<bool> {
         // Of groups that superblocks or the volume's end cut short the longest run counts.
-        let mut cut = self.space.uneven().free_runs();
-        let whole = groups.saturating_sub(cut.len() as u64);
+        let mut runs = self.space.uneven().free_runs();
+        let whole = groups.saturating_sub(runs.len() as u64);
         let g = self.geometry;
         let rough = self.burden(dirty, self.changed_at_most(), self.shapes());
-        if rough.fits(&g, &mut Room::new(&g, whole, []).with_law(self.law.clone())) {
+        let mut in_groups = Room::new(&g, whole, []).with_law(self.law.clone());
+        if rough.fits(&g, &mut in_groups, cut) {
             return Some(true);
         }
-        if groups < cut.len() as u64 {
-            cut.clear();
+        if groups < runs.len() as u64 {
+            runs.clear();
         }
-        let mut room = Room::new(&g, whole, cut).with_law(self.law.clone());
+        let mut room = Room::new(&g, whole, runs).with_law(self.law.clone());
         self.largest_holes().iter().for_each(|hole| room.put(*hole));
         let shapes = self.shapes_as_they_are();
         let changed = self.changed();
-        match self.burden(dirty, changed, shapes).fits(&g, &mut room) {
+        match self.burden(dirty, changed, shapes).fits(&g, &mut room, cut) {
             false if self.space.free_index(Role::Log).unknown() > 0 => None,
             fits => Some(fits),
         }
+    }
+
+    /// Whether both checkpoints were just taken, and nothing changed since: there is nothing that they could give back.
+    pub fn is_settled(&self) -> bool {
+        let tail = self.log.tail().ssn;
+        let before = Ssn(tail.0.saturating_sub(1));
+        let named = |checkpoint: Option<Ssn>| checkpoint >= Some(before);
+        self.pending.since().is_none() && self.checkpoints.named().into_iter().all(named)
     }
 
     /// Whether the log has less room than half the reserve, besides what is dirty and the two checkpoints, where data

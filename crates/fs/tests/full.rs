@@ -360,3 +360,42 @@ fn what_was_accepted_is_written_however_much_waits() {
     }
     volume.close().unwrap();
 }
+
+#[test]
+fn several_at_once_empty_a_full_volume() {
+    // Whoever waits for checkpoints finds that somebody else has used what they gave back.
+    for (size, at_once) in [(4 << 20, 2), (8 << 20, 2), (16 << 20, 8)] {
+        let (_device, volume) = volume(size);
+        let mut count = fill(&volume, 0, 1000);
+        // What is cleaned by the clock makes room for more.
+        for _ in 0..20 {
+            let _ = volume.unlink(ROOT_INO, &name(count));
+            volume.sync().unwrap();
+            volume.tick().unwrap();
+            count = fill(&volume, count, 1000);
+        }
+        let _ = volume.unlink(ROOT_INO, &name(count));
+        volume.sync().unwrap();
+        std::thread::scope(|scope| {
+            let remover = |share: usize| {
+                let volume = &volume;
+                // Far from each other, so that each removal changes another inode block.
+                let mut mine: Vec<usize> = (share..count).step_by(at_once).collect();
+                mine.sort_by_key(|i| (i * 7919) % count);
+                scope.spawn(move || {
+                    for i in mine {
+                        volume.unlink(ROOT_INO, &name(i)).unwrap();
+                    }
+                })
+            };
+            let removers: Vec<_> = (0..at_once).map(remover).collect();
+            while removers.iter().any(|remover| !remover.is_finished()) {
+                volume.tick().unwrap();
+                std::thread::yield_now();
+            }
+        });
+        volume.sync().unwrap();
+        assert!(used(&volume) < 0.3, "{} are in use", used(&volume));
+        volume.close().unwrap();
+    }
+}

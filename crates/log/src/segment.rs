@@ -39,11 +39,31 @@ pub struct Placement {
     pub next: Extent,
 }
 
-/// Finds a place for a summary with at most `records_max` bytes of records and for `blocks`, given in fragments.
+/// Into which holes a segment is cut where space is scarce.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Each block into the smallest that it fits into, so that what superseded blocks leave is as good for their
+    /// successors, and longer ones stay whole. But each extent changes the maps elsewhere.
+    Smallest,
+    /// Into the longest, so that extents are few; nothing but nodes into the longest that no inode block fits into, while
+    /// there are any.
+    Longest,
+}
+
+/// The blocks of a segment, in the order of its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    /// Fragments of each.
+    pub frags: &'a [u32],
+    /// So many of the first begin with a unit: they are rewritten often, and what is not of whole units would leave holes
+    /// that begin and end within units, where no segment fits.
+    pub aligned: usize,
+}
+
+/// Finds a place for a summary with at most `records_max` bytes of records and for the blocks of `body`.
 ///
-/// `at` is the unit reserved for this summary. On a device that is `rotational` the log begins in the middle. When
-/// `fitted`, blocks go to the smallest holes that they fit into, so that what superseded blocks leave is as good for their
-/// successors, and longer ones stay whole.
+/// `at` is the unit reserved for this summary. On a device that is `rotational` the log begins in the middle. Without a
+/// `cut` the log goes on where the next long run is.
 ///
 /// # Errors
 /// [`PlaceError`]; in each case space is as it was before.
@@ -52,26 +72,35 @@ pub fn place(
     geometry: &Geometry,
     at: FragAddr,
     records_max: u64,
-    blocks: &[u32],
-    (rotational, fitted): (bool, bool),
+    body: Body<'_>,
+    (rotational, cut): (bool, Option<Cut>),
 ) -> Result<Placement, PlaceError> {
     let reserved = Extent::new(at, geometry.unit_frags());
     if !geometry.holds(reserved) {
         return Err(SpaceError::Range { extent: reserved }.into());
     }
-    let fitting = fitted.then(|| Fitting::of(space.cleaning().log_holes()));
+    let nodes_only = body
+        .frags
+        .iter()
+        .all(|frags| u64::from(*frags) <= reserved.frags);
+    let short = match cut {
+        Some(Cut::Longest) if nodes_only => geometry.inode_block_frags(),
+        _ => 0,
+    };
+    let fitting = cut.map(|cut| Fitting::of(space.cleaning().log_holes(), cut, short));
     let mut placer = Placer {
         space,
         geometry,
         rotational,
         fitting,
         taken: Vec::new(),
+        gaps: Vec::new(),
         closed: Vec::new(),
         current: reserved,
         used: 0,
         left: 0,
     };
-    match placer.run(records_max, blocks) {
+    match placer.run(records_max, body) {
         Ok(placement) => Ok(placement),
         Err(error) => {
             placer.undo();
@@ -88,6 +117,8 @@ struct Placer<'a> {
     fitting: Option<Fitting>,
     /// What was taken from free space so far, to be undone on failure.
     taken: Vec<Extent>,
+    /// Ends of units before aligned blocks.
+    gaps: Vec<Extent>,
     /// Finished extents.
     closed: Vec<Extent>,
     /// The extent being filled.
@@ -98,29 +129,51 @@ struct Placer<'a> {
     left: u64,
 }
 
-/// Holes by their length.
-struct Fitting(BTreeMap<u64, Vec<FragAddr>>);
+/// Holes by their length, and which of them are taken first.
+struct Fitting {
+    holes: BTreeMap<u64, Vec<FragAddr>>,
+    cut: Cut,
+    /// The longest come first of those that are shorter than this.
+    short: u64,
+}
 
 impl Fitting {
-    fn of(holes: Vec<Extent>) -> Fitting {
-        let mut fitting = Fitting(BTreeMap::new());
-        holes.into_iter().for_each(|hole| fitting.put(hole));
+    fn of(holes: Vec<Extent>, cut: Cut, short: u64) -> Fitting {
+        let mut fitting = Fitting {
+            holes: BTreeMap::new(),
+            cut,
+            short,
+        };
+        fitting.refresh(holes);
         fitting
+    }
+
+    /// These are the holes now.
+    fn refresh(&mut self, holes: Vec<Extent>) {
+        self.holes.clear();
+        holes.into_iter().for_each(|hole| self.put(hole));
     }
 
     fn put(&mut self, hole: Extent) {
         if hole.frags > 0 {
-            self.0.entry(hole.frags).or_default().push(hole.start);
+            self.holes.entry(hole.frags).or_default().push(hole.start);
         }
     }
 
-    /// The smallest hole of at least `least` fragments, as far as `want` of it.
+    /// A hole of at least `least` fragments, as far as `want` of it.
     fn take(&mut self, want: u64, least: u64) -> Option<Extent> {
-        let mut found = self.0.range_mut(least..);
-        let (&frags, starts) = found.next()?;
+        let mut long_enough = self.holes.range(least..).map(|(frags, _)| *frags);
+        let frags = match self.cut {
+            Cut::Smallest => long_enough.next()?,
+            Cut::Longest => {
+                let short = self.holes.range(least..self.short.max(least)).next_back();
+                short.map_or_else(|| long_enough.next_back(), |(frags, _)| Some(*frags))?
+            }
+        };
+        let starts = self.holes.get_mut(&frags)?;
         let start = starts.pop()?;
         if starts.is_empty() {
-            self.0.remove(&frags);
+            self.holes.remove(&frags);
         }
         let taken = frags.min(want.max(least));
         self.put(Extent::new(FragAddr(start.0 + taken), frags - taken));
@@ -129,11 +182,11 @@ impl Fitting {
 }
 
 impl Placer<'_> {
-    fn run(&mut self, records_max: u64, blocks: &[u32]) -> Result<Placement, PlaceError> {
+    fn run(&mut self, records_max: u64, body: Body<'_>) -> Result<Placement, PlaceError> {
         let unit = self.geometry.unit_frags();
         let frag = u64::from(self.geometry.fragment_size);
         let mut summary_left = loamfs_format::summary::summary_len(records_max) / frag;
-        self.left = summary_left + blocks.iter().map(|b| u64::from(*b)).sum::<u64>();
+        self.left = summary_left + body.frags.iter().map(|b| u64::from(*b)).sum::<u64>();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.bitmaps().log_run(self.current.end(), window);
         let alone = !self.space.law().gathers_segments() || self.fitting.is_some();
@@ -149,9 +202,12 @@ impl Placer<'_> {
             summary.push(self.fill(here));
             summary_left -= here;
         }
-        let mut addresses = Vec::with_capacity(blocks.len());
-        for block in blocks {
+        let mut addresses = Vec::with_capacity(body.frags.len());
+        for (i, block) in body.frags.iter().enumerate() {
             let frags = u64::from(*block);
+            if i < body.aligned {
+                self.align();
+            }
             if self.current.frags - self.used < frags {
                 self.another(frags)?;
             }
@@ -159,6 +215,9 @@ impl Placer<'_> {
         }
         self.close()?;
         let next = self.reserve_next()?;
+        for gap in std::mem::take(&mut self.gaps) {
+            self.space.abandon(gap)?;
+        }
         Ok(Placement {
             extents: std::mem::take(&mut self.closed),
             blocks: addresses,
@@ -189,6 +248,16 @@ impl Placer<'_> {
         extent
     }
 
+    /// Goes on with the next unit.
+    fn align(&mut self) {
+        let gap = self.used.next_multiple_of(self.geometry.unit_frags()) - self.used;
+        if gap > 0 {
+            self.gaps
+                .push(Extent::new(FragAddr(self.current.start.0 + self.used), gap));
+            self.used += gap;
+        }
+    }
+
     /// Closes the current extent and opens another that holds at least `least` fragments.
     fn another(&mut self, least: u64) -> Result<(), PlaceError> {
         self.close()?;
@@ -203,7 +272,8 @@ impl Placer<'_> {
         let least = least.max(fair).next_multiple_of(unit);
         let block = self.geometry.block_frags().next_multiple_of(unit);
         let fitting = self.fitting.as_mut();
-        let mut found = match fitting.and_then(|holes| holes.take(want, least)) {
+        let fitted = fitting.and_then(|holes| holes.take(want, least));
+        let mut found = match fitted {
             Some(hole) => hole,
             // Of a log without longer holes those are taken that will do.
             None => match self.find(want, near, least.max(block)) {
@@ -213,6 +283,10 @@ impl Placer<'_> {
         };
         found.frags = found.frags.min(want);
         self.take(found)?;
+        if let Some(holes) = self.fitting.as_mut().filter(|_| fitted.is_none()) {
+            // It may be in holes that grew by what was given back.
+            holes.refresh(self.space.cleaning().log_holes());
+        }
         self.current = found;
         self.used = 0;
         Ok(())

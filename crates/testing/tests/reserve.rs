@@ -14,7 +14,7 @@ use loamfs_format::summary::{
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
 use loamfs_fs::reserve::{Burden, Changed, Keys, REMOVAL_COST, Room, Shapes};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
-use loamfs_log::segment::{Placement, place};
+use loamfs_log::segment::{Body, Cut, PlaceError, Placement, place};
 use loamfs_space::{Found, Owner, Space};
 use loamfs_testing::rng::Rng;
 use loamfs_testing::without::Without;
@@ -98,19 +98,35 @@ impl Log {
         Room::new(&self.geometry, self.space.free_groups(), holes).with_law(without.law())
     }
 
-    /// Seals a segment as a tight log does.
-    fn seal(&mut self, records: u64, blocks: &[u64]) -> Option<Placement> {
+    /// Seals a segment as a tight log does; so many blocks are aligned.
+    fn seal(
+        &mut self,
+        records: u64,
+        blocks: &[u64],
+        aligned: usize,
+        cut: Cut,
+    ) -> Option<Placement> {
         let blocks: Vec<u32> = blocks.iter().map(|frags| *frags as u32).collect();
-        let how = (false, true);
+        let body = Body {
+            frags: &blocks,
+            aligned,
+        };
+        let how = (false, Some(cut));
         let placed = place(
             &mut self.space,
             &self.geometry,
             self.next,
             records,
-            &blocks,
+            body,
             how,
         );
-        let placed = placed.ok()?;
+        let placed = match placed {
+            Err(PlaceError::Full) => return None,
+            placed => placed.unwrap(),
+        };
+        let units = placed.blocks[..aligned].iter();
+        let unit = self.geometry.unit_frags();
+        assert!(units.clone().all(|at| at.0.is_multiple_of(unit)));
         self.next = placed.next.start;
         Some(placed)
     }
@@ -131,11 +147,11 @@ impl Log {
             let mut parts: Vec<u64> = places.iter().map(|at| at / size).collect();
             parts.sort_unstable();
             parts.dedup();
-            Keys::of(parts.into_iter().map(|part| part..part + 1))
+            Keys::of(parts.into_iter().map(|part| part..part + 1), 1)
         };
         Changed {
             bitmap: parts(loamfs_format::group::CHUNK_FRAGS),
-            owner: Keys::of(ranges.into_iter()),
+            owner: Keys::of(ranges.into_iter(), self.geometry.unit_frags()),
             group: parts(self.geometry.group_frags),
             ..Changed::default()
         }
@@ -210,7 +226,7 @@ impl Waiting {
     }
 
     /// Seals what waits, with all that the removal may dirty, and two checkpoints. Returns what found no place.
-    fn seal(&self, log: &mut Log) -> Result<(), &'static str> {
+    fn seal(&self, log: &mut Log, cut: Cut) -> Result<(), &'static str> {
         let g = log.geometry;
         let node = g.frags_for(NODE_SIZE as u64);
         let nodes = self.nodes + 8;
@@ -228,7 +244,10 @@ impl Waiting {
             + inodes.len() as u64 * (IFILE_SIZE + FREE_SIZE)
             + frees * FREE_SIZE
             + 64 * RECORD_SIZE_MAX;
-        let placed = log.seal(records, &blocks).ok_or("the segment")?;
+        let aligned = nodes as usize + inodes.len();
+        let placed = log
+            .seal(records, &blocks, aligned, cut)
+            .ok_or("the segment")?;
         let freed: Vec<u64> = (0..frees).map(|i| i * g.total_frags / frees).collect();
         let next = Changed {
             ifile: Keys::scattered(inodes.len() as u64),
@@ -239,7 +258,7 @@ impl Waiting {
         let checkpoint = |log: &mut Log, nodes: u64, held: u64| {
             let blocks = vec![node; nodes as usize];
             let records = nodes * (ALLOCATE_SIZE + 2 * FREE_SIZE) + (held + 64) * RECORD_SIZE_MAX;
-            let placed = log.seal(records, &blocks)?;
+            let placed = log.seal(records, &blocks, blocks.len(), cut)?;
             let freed: Vec<u64> = (0..held).map(|i| i * g.total_frags / held).collect();
             Some(log.changed_by(&placed, &blocks, &freed))
         };
@@ -250,16 +269,17 @@ impl Waiting {
 }
 
 /// What was admitted and had no place, in one of so many cases; how many were admitted.
-fn admitted_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
+fn admitted_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<String>, u64) {
     let mut admitted = 0;
     for seed in 0..cases {
         let mut rng = Rng::new(seed);
         let geometry = geometry(&mut rng);
         let mut log = Log::full_of_holes(geometry, &mut rng);
         let waiting = Waiting::any(&geometry, &mut rng);
-        if waiting.burden().fits(&geometry, &mut log.room(without)) {
+        let mut room = log.room(without);
+        if waiting.burden().fits(&geometry, &mut room, cut) {
             admitted += 1;
-            if let Err(what) = waiting.seal(&mut log) {
+            if let Err(what) = waiting.seal(&mut log, cut) {
                 let bytes = geometry.total_frags * u64::from(geometry.fragment_size);
                 return (
                     Some(format!("seed {seed}, {bytes} bytes: {what}")),
@@ -272,7 +292,7 @@ fn admitted_without_place(cases: u64, without: &Without) -> (Option<String>, u64
 }
 
 /// A few segments of blocks of one size that have a place by their numbers, and none.
-fn taken_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
+fn taken_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<String>, u64) {
     let mut taken = 0;
     for seed in 0..cases {
         let mut rng = Rng::new(seed);
@@ -293,7 +313,7 @@ fn taken_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
                 break;
             }
             taken += 1;
-            if log.seal(records, &blocks).is_none() {
+            if log.seal(records, &blocks, 0, cut).is_none() {
                 return (
                     Some(format!("seed {seed}, segment {segment} of {frags}")),
                     taken,
@@ -305,7 +325,7 @@ fn taken_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
 }
 
 /// Segments of blocks of every size up to the largest, which are not split, that have a place by their sum, and none.
-fn unsplit_without_place(cases: u64, without: &Without) -> (Option<String>, u64) {
+fn unsplit_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<String>, u64) {
     let mut taken = 0;
     for seed in 0..cases {
         let mut rng = Rng::new(seed);
@@ -327,32 +347,38 @@ fn unsplit_without_place(cases: u64, without: &Without) -> (Option<String>, u64)
             left -= frags.min(left);
         }
         let summary = geometry.frags_for(summary_len(0)).next_multiple_of(unit);
-        let frags = summary + blocks.iter().sum::<u64>();
-        if log.room(without).take(frags, largest, unit).is_some() {
-            taken += 1;
-            if log.seal(0, &blocks).is_none() {
-                return (Some(format!("seed {seed}, {frags} fragments")), taken);
-            }
+        // The ends of units before aligned blocks are lost.
+        let aligned = rng.index(blocks.len() + 1);
+        let of_units = blocks[..aligned]
+            .iter()
+            .map(|frags| frags.next_multiple_of(unit));
+        let frags = summary + of_units.sum::<u64>() + blocks[aligned..].iter().sum::<u64>();
+        let fits = log.room(without).take(frags, largest, unit).is_some();
+        taken += u64::from(fits);
+        if log.seal(0, &blocks, aligned, cut).is_none() && fits {
+            return (Some(format!("seed {seed}, {frags} fragments")), taken);
         }
     }
     (None, taken)
 }
 
+/// What went wrong, if anything did, and in how many of so many cases something was tried.
+type Property = fn(u64, &Without, Cut) -> (Option<String>, u64);
+
 #[test]
 fn what_is_admitted_has_a_place_with_both_checkpoints() {
     let cases = std::env::var("RESERVE_CASES").map_or(2000, |cases| cases.parse().unwrap());
-    for (property, least) in [
-        (
-            admitted_without_place as fn(u64, &Without) -> (Option<String>, u64),
-            cases / 20,
-        ),
-        (taken_without_place, cases / 4),
-        (unsplit_without_place, cases / 10),
-    ] {
-        let (problem, tried) = property(cases, &Without::default());
-        println!("{problem:?} {tried}");
-        assert_eq!(problem, None);
-        assert!(tried > least, "only {tried} of {cases} cases say anything");
+    for cut in [Cut::Smallest, Cut::Longest] {
+        for (property, least) in [
+            (admitted_without_place as Property, cases / 20),
+            (taken_without_place, cases / 4),
+            (unsplit_without_place, cases / 10),
+        ] {
+            let (problem, tried) = property(cases, &Without::default(), cut);
+            println!("{cut:?}: {problem:?} {tried}");
+            assert_eq!(problem, None, "{cut:?}");
+            assert!(tried > least, "only {tried} of {cases} cases say anything");
+        }
     }
     for name in [
         "small-reserve",
@@ -361,9 +387,10 @@ fn what_is_admitted_has_a_place_with_both_checkpoints() {
         "no-successor",
     ] {
         let without = Without::clauses(name);
-        let found = admitted_without_place(cases, &without)
+        let cut = Cut::Smallest;
+        let found = admitted_without_place(cases, &without, cut)
             .0
-            .or(taken_without_place(cases, &without).0);
+            .or(taken_without_place(cases, &without, cut).0);
         assert_eq!(without.unreached(), [""; 0], "nobody comes to {name}");
         println!("without {name}: {found:?}");
         assert!(found.is_some(), "nobody misses {name}");

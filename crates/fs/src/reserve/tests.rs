@@ -130,7 +130,7 @@ impl Map {
             }
         }
         let range = |slot: u64| slot * self.apart..(slot + 1) * self.apart;
-        Keys::of(touched.into_iter().map(range))
+        Keys::of(touched.into_iter().map(range), 1)
     }
 }
 

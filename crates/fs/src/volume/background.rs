@@ -1,6 +1,6 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
-use super::drive::{Lack, TRIES};
+use super::drive::{Lack, Ways};
 use super::{Volume, Wait};
 use crate::blocks::Stop;
 use crate::core::Core;
@@ -159,7 +159,7 @@ impl Volume {
         &self,
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
     ) -> Result<T, Error> {
-        let mut tries = 0;
+        let mut ways = Ways::default();
         loop {
             match self.step_unless_crowded(&mut op)? {
                 Ok(value) => return Ok(value),
@@ -169,10 +169,9 @@ impl Volume {
                     sealer.checkpoint_if_due()?;
                     sealer.keep_reserve()?;
                 }
-                Err(Lack::Space) if tries == TRIES => return Err(Error::NoSpace),
-                Err(Lack::Space) => {
-                    tries += 1;
-                    self.make_way(tries)?;
+                Err(Lack::Space { settled }) => {
+                    ways.count(settled)?;
+                    self.make_way(settled)?;
                 }
             }
         }

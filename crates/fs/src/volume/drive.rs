@@ -36,11 +36,44 @@ pub(crate) fn load_groups<T>(
     }
 }
 
+/// How often a removal waits for checkpoints, whose room others may take each time.
+const WAITS_MAX: u32 = 1000;
+
 /// What a removal or a move lacks room in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     Memory,
-    Space,
+    /// Of the log; and whether there was nothing that checkpoints could give back.
+    Space {
+        settled: bool,
+    },
+}
+
+/// How often way was made for a removal.
+#[derive(Debug, Default)]
+pub(super) struct Ways {
+    /// By moving.
+    moved: u32,
+    /// By checkpoints.
+    waited: u32,
+}
+
+impl Ways {
+    /// Once more.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when that is too often.
+    pub fn count(&mut self, settled: bool) -> Result<(), Error> {
+        let (ways, most) = match settled {
+            true => (&mut self.moved, TRIES),
+            false => (&mut self.waited, WAITS_MAX),
+        };
+        *ways += 1;
+        if *ways > most {
+            return Err(Error::NoSpace);
+        }
+        Ok(())
+    }
 }
 
 impl Volume {
@@ -61,7 +94,9 @@ impl Volume {
     ) -> Result<Result<T, Lack>, Error> {
         self.step(|core| match op(core) {
             Err(Stop::Crowded) => Ok(Err(Lack::Memory)),
-            Err(Stop::Tight) => Ok(Err(Lack::Space)),
+            Err(Stop::Tight) => Ok(Err(Lack::Space {
+                settled: core.is_settled(),
+            })),
             other => other.map(Ok),
         })
     }
@@ -72,7 +107,7 @@ impl Volume {
         may_commit: bool,
     ) -> Result<T, Error> {
         let mut pins = Pins::default();
-        let (mut tries, mut rounds) = (0, 0);
+        let (mut tries, mut rounds, mut ways) = (0, 0, Ways::default());
         // Why there was no room in memory after a commit.
         let mut stuck = None;
         let mut damaged: Vec<Damage> = Vec::new();
@@ -100,7 +135,7 @@ impl Volume {
                 Err(Stop::Failed(Error::Broken(what))) => break Err(core.access.break_down(what)),
                 Err(stop) => stop,
             };
-            let asked = core.open_ssn();
+            let (asked, settled) = (core.open_ssn(), core.is_settled());
             drop(core);
             let helped = match stop {
                 // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
@@ -125,9 +160,9 @@ impl Volume {
                     Some(error) => Err(error),
                     None => self.relieve().map(|error| stuck = error),
                 },
-                Stop::Tight if may_commit && tries < TRIES => {
-                    tries += 1;
-                    self.make_way(tries)
+                Stop::Tight if may_commit => {
+                    let counted = ways.count(settled);
+                    counted.and_then(|()| self.make_way(settled))
                 }
                 Stop::Full if may_commit && self.core().is_lost(Fight::Room) => Err(Error::NoSpace),
                 Stop::Full if may_commit && tries < TRIES => {
@@ -135,7 +170,7 @@ impl Volume {
                     self.win_space(tries)
                 }
                 Stop::Full | Stop::Crowded | Stop::Tight => {
-                    if may_commit && !matches!(stop, Stop::Tight) {
+                    if may_commit {
                         self.core().note_lost(Fight::Room);
                     }
                     Err(Error::NoSpace)

@@ -17,6 +17,9 @@ const IDLE_ROUNDS: usize = 3;
 /// The same before an operation gets ENOSPC.
 const LAST_ROUNDS: usize = 8;
 
+/// Bytes that a step of moving makes free at least where each takes a commit and two checkpoints.
+const STEP: u64 = 16 << 10;
+
 /// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
@@ -52,11 +55,17 @@ impl Volume {
         self.sealer().win_space(means)
     }
 
-    /// Makes way for removals that would eat into the two checkpoints of the reserve (rule 10), each time by dearer means:
-    /// what is dirty is committed, and both checkpoints give back what it freed and superseded; what stands scattered
-    /// is moved together.
-    pub(super) fn make_way(&self, means: u32) -> Result<(), Error> {
-        self.sealer().make_way(means)
+    /// Makes way for a removal that would eat into the two checkpoints of the reserve (rule 10): what is dirty is
+    /// committed, and both checkpoints give back what it freed and superseded. If there was nothing to give back when it
+    /// was tried, what stands scattered is moved together.
+    pub(super) fn make_way(&self, settled: bool) -> Result<(), Error> {
+        let sealer = self.sealer();
+        match settled {
+            true => sealer.pack(),
+            // Somebody else may have waited for the same.
+            false if self.core().is_settled() => Ok(()),
+            false => sealer.take_checkpoints(),
+        }
     }
 }
 
@@ -90,26 +99,18 @@ impl Sealer<'_> {
         Ok(())
     }
 
-    fn make_way(&self, means: u32) -> Result<(), Error> {
-        self.take_checkpoints()?;
-        let pressed = {
-            let mut core = self.core();
-            let soon = core.segment_estimate() + core.spare_bytes();
-            core.leaves_checkpoints(soon) != Some(true)
-        };
-        // Moving takes room itself: it begins while there is some.
-        if means > 1 || pressed {
-            self.core().reclaim.pack(true);
-            let packed = self.pack();
-            self.core().reclaim.pack(false);
-            packed?;
-        }
-        Ok(())
-    }
-
     /// Moves together what stands scattered, range by range, since there is no room to empty whole groups into, until
     /// removals can go on for a while.
     fn pack(&self) -> Result<(), Error> {
+        self.core().reclaim.pack(true);
+        let packed = self.pack_ranges();
+        let mut core = self.core();
+        core.reclaim.pack(false);
+        core.open_groups();
+        packed
+    }
+
+    fn pack_ranges(&self) -> Result<(), Error> {
         let (mut best, mut idle) = (0, 0);
         for _ in 0..REPLENISH_ROUNDS {
             let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
@@ -125,12 +126,16 @@ impl Sealer<'_> {
                 idle = if usable > best { 0 } else { idle + 1 };
                 best = best.max(usable);
                 let spare = core.geometry.frags_for(core.spare_bytes());
-                core.useless(spare)
+                let ranges = core.useless(spare);
+                core.close_groups_of(&ranges);
+                ranges
             };
             if ranges.is_empty() || idle > IDLE_ROUNDS {
                 break;
             }
-            self.evacuate_all(&ranges, |_| true)?;
+            let moved = self.evacuate_all(&ranges, |_| true);
+            self.core().open_groups();
+            moved?;
             self.take_checkpoints()?;
         }
         Ok(())
@@ -274,6 +279,7 @@ impl Sealer<'_> {
         may_go_on: impl Fn(&mut Core) -> bool,
     ) -> Result<(), Error> {
         let most = self.core().geometry.frags_for(self.reader.sweep_max());
+        let step = self.core().geometry.frags_for(STEP);
         let mut sum = 0;
         let together = |range: &Extent, next: &Extent| {
             sum += range.frags;
@@ -286,16 +292,22 @@ impl Sealer<'_> {
             self.reader.sweep(&content);
             self.step(|core| core.meet_owners(ranges))?;
             for range in ranges {
-                let mut tight = false;
+                let mut left = u64::MAX;
                 while let Err(lack) = self.step_unless_crowded(|core| core.evacuate(*range))? {
                     match lack {
                         Lack::Memory => {
                             self.commit_all(Wait::Written)?;
                         }
-                        Lack::Space if tight => return Ok(()),
-                        Lack::Space => self.take_checkpoints()?,
+                        Lack::Space { .. } => {
+                            self.take_checkpoints()?;
+                            // What is moved in small steps takes more room than it leaves.
+                            let now = self.core().space.bitmaps().live_frags(*range);
+                            if now.saturating_add(step) > left {
+                                return Ok(());
+                            }
+                            left = now;
+                        }
                     }
-                    tight = lack == Lack::Space;
                     if !may_go_on(&mut self.core()) {
                         return Ok(());
                     }
