@@ -123,7 +123,7 @@ pub(crate) fn open(
         (blocks, maps),
         descs,
     )?;
-    let closed = env.law.reopens(copies.are_clean());
+    let closed = env.law.reopens(copies.are_marked_clean());
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
@@ -287,6 +287,14 @@ impl Core {
             self.checkpoints
                 .note_segment(&link.header, [Extent::new(link.at, unit)]);
         }
+        // Roles are those of the moment in which the segment was sealed. A group may have lost one and taken another since
+        // the segment before, and what was allocated there is of the new one.
+        for record in link.records.iter() {
+            if let Record::Role(group, role) = record {
+                let given = self.space.replay().role(group, role);
+                self.counted(given)?;
+            }
+        }
         for record in link.records.iter() {
             if let Record::Held(extent, wait) = record {
                 self.check_extent(extent)?;
@@ -380,12 +388,8 @@ impl Core {
                     self.maps.lazy_dirty.insert(*home);
                 }
             }
-            Record::Role(group, role) => {
-                let given = self.space.replay().role(*group, *role);
-                self.counted(given)?;
-            }
             Record::Anchored(group, delta) => self.space.anchored(*group, *delta),
-            Record::Root(..) | Record::Held(..) => {}
+            Record::Root(..) | Record::Held(..) | Record::Role(..) => {}
         }
         Ok(())
     }

@@ -399,3 +399,58 @@ fn several_at_once_empty_a_full_volume() {
         volume.close().unwrap();
     }
 }
+
+/// Groups change from large files to the log and back between two segments.
+#[test]
+fn groups_that_change_their_roles_are_recovered() {
+    for seed in 0..24 {
+        let device: Arc<dyn Device> = Arc::new(loamfs_device::MemoryDevice::new(64 << 20));
+        let options = loamfs_fs::MkfsOptions {
+            group_size: Some(1 << 20),
+            ..loamfs_fs::MkfsOptions::default()
+        };
+        loamfs_fs::mkfs(&device, &options, &Env::fixed(seed)).unwrap();
+        let open = || Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2));
+        let mut volume = open().unwrap();
+        let mut random = seed;
+        let mut below = |most: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (random >> 33) % most
+        };
+        for i in 0..120 {
+            let size = match below(3) {
+                0 => 1 << (20 + below(3)),
+                _ => 9000,
+            };
+            // A name that is taken loses its file first.
+            let name = name(below(12) as usize + if size > 9000 { 100 } else { 0 });
+            let _ = volume.unlink(ROOT_INO, &name);
+            let count = if size > 9000 { 1 } else { 60 };
+            for part in 0..count {
+                let name = [&name[..], format!(".{part}").as_bytes()].concat();
+                let name = if count == 1 {
+                    &name[..name.len() - 2]
+                } else {
+                    &name[..]
+                };
+                let _ = volume.unlink(ROOT_INO, name);
+                let made = volume.create(ROOT_INO, name, &NEW);
+                match made.and_then(|attr| volume.write(attr.ino, 0, &vec![i as u8; size])) {
+                    Ok(_) | Err(Error::NoSpace) => {}
+                    Err(error) => panic!("seed {seed}, step {i}: {error}"),
+                }
+            }
+            match below(4) {
+                0 => volume.sync().unwrap(),
+                1 => volume.tick().unwrap(),
+                _ => {}
+            }
+            if below(12) == 0 {
+                drop(volume);
+                volume = open().unwrap_or_else(|error| panic!("seed {seed}, step {i}: {error}"));
+            }
+        }
+    }
+}

@@ -56,13 +56,13 @@ struct Claims {
 }
 
 impl Claims {
-    fn of(copies: &Copies) -> Claims {
+    fn of(copies: &Copies, law: &Law<dyn Rules>) -> Claims {
         let newest = &copies.newest;
         let both = std::iter::once(newest).chain(&copies.older);
         let named = |sb: &Superblock| sb.durable.max(sb.checkpoint.ssn);
         Claims {
             durable: both.map(named).max().unwrap_or_default(),
-            clean: copies.are_clean().then_some(newest.checkpoint.ssn),
+            clean: copies.are_clean(law).then_some(newest.checkpoint.ssn),
         }
     }
 }
@@ -76,7 +76,7 @@ pub fn adopt(
     copies: &Copies,
     law: &Law<dyn Rules>,
 ) -> Result<(Superblock, Chain), LogError> {
-    let claims = Claims::of(copies);
+    let claims = Claims::of(copies, law);
     let read = |sb| read(&Reader { device, sb, law }, claims);
     match read(&copies.newest) {
         Ok(chain) => Ok((copies.newest.clone(), chain)),

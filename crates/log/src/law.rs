@@ -23,6 +23,11 @@ pub trait Rules: Debug + Send + Sync {
         true
     }
 
+    /// The mark of the clean end counts only if both superblock copies can be read.
+    fn trusts_clean(&self, both: bool) -> bool {
+        both
+    }
+
     /// What superblocks say is durable counts as claimed.
     fn claimed(&self, durable: Ssn) -> Ssn {
         durable

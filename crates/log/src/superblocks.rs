@@ -19,11 +19,17 @@ pub struct Copies {
 }
 
 impl Copies {
-    /// Whether the volume was closed with the newest checkpoint, by all copies that name it. Who opens a volume writes
+    /// Whether all copies that name the newest checkpoint say that the volume was closed with it. Who opens a volume writes
     /// one of them anew first.
-    pub fn are_clean(&self) -> bool {
+    pub fn are_marked_clean(&self) -> bool {
         let same = |sb: &&Superblock| sb.checkpoint.ssn == self.newest.checkpoint.ssn;
         self.newest.clean && self.older.iter().filter(same).all(|sb| sb.clean)
+    }
+
+    /// Whether nothing was written behind the newest checkpoint. One copy alone cannot tell: the other may have been the
+    /// one that said that the volume was opened again.
+    pub fn are_clean(&self, law: &Law<dyn Rules>) -> bool {
+        self.are_marked_clean() && law.trusts_clean(self.older.is_some())
     }
 
     /// Checks that this code may write to the volume: a crash may have met a writer that set a feature bit in one copy.

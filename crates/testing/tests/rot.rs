@@ -4,8 +4,14 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use loamfs_testing::left_out::unmissed;
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::Ssn;
+use loamfs_format::summary::Header;
+use loamfs_format::superblock::{self, Superblock, UNIT_SIZE, offsets};
+use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, mkfs, superblocks};
+use loamfs_testing::left_out::{self, unmissed};
 use loamfs_testing::rot::{Case, Harm, Met, SIZE, cases, harm};
 
 /// Does the harm, and expects the volume to be met well.
@@ -69,15 +75,57 @@ fn a_seeded_slice_of_harm_is_met() {
     }
 }
 
+/// A volume was closed and opened again, and a crash tore the copy that said so, and the header behind the checkpoint.
+#[test]
+fn a_clean_end_of_which_one_copy_alone_tells_is_not_believed() {
+    let env = || Env::fixed(1);
+    for checkpoints in 0..2 {
+        let memory = Arc::new(MemoryDevice::new(16 << 20));
+        let device: Arc<dyn Device> = Arc::clone(&memory) as Arc<dyn Device>;
+        mkfs(&device, &MkfsOptions::default(), &env()).unwrap();
+        let open = || left_out::open(Arc::clone(&device), &OpenOptions::default(), env()).unwrap();
+        let volume = open();
+        (0..checkpoints).for_each(|_| volume.checkpoint().unwrap());
+        volume.close().unwrap();
+        drop(volume);
+        let volume = open();
+        let new = NewInode::of_mode(0o644);
+        volume.create(ROOT_INO, b"late", &new).unwrap();
+        volume.sync().unwrap();
+        drop(volume);
+
+        let newest = superblocks::read(device.as_ref()).unwrap().newest;
+        let open_copies = offsets(newest.volume_bytes()).into_iter().filter(|at| {
+            let bytes = memory.peek(*at, superblock::SIZE).unwrap();
+            !Superblock::decode(&bytes).unwrap().clean
+        });
+        let next = Ssn(newest.checkpoint.ssn.0 + 1);
+        let summary = (0..memory.size()).step_by(UNIT_SIZE as usize).find(|at| {
+            let bytes = memory.peek(*at, UNIT_SIZE as usize).unwrap();
+            Header::decode(&bytes).is_ok_and(|header| header.ssn == next)
+        });
+        for at in open_copies.chain(summary) {
+            memory.poke(at, &[0; 512]).unwrap();
+        }
+        let volume = open();
+        assert!(
+            volume.lookup(ROOT_INO, b"late").is_ok(),
+            "{checkpoints} checkpoints"
+        );
+    }
+}
+
 /// Each clause by the test that fails without it.
 #[test]
 fn clauses_that_are_left_out_are_missed() {
     let rots = "a_summary_that_rots_is_not_the_end_of_the_log";
+    let opened = "a_clean_end_of_which_one_copy_alone_tells_is_not_believed";
     let clauses = [
         ("rot-is-end", rots),
         ("older-silently", rots),
         ("durable-unnamed", rots),
         ("stays-clean", rots),
+        ("clean-alone", opened),
         ("accept-without-jump", rots),
     ];
     assert_eq!(unmissed(&clauses).unwrap(), []);

@@ -96,10 +96,11 @@ impl Copies {
         }
     }
 
-    /// Whether the volume was closed with the newest checkpoint: all copies that name it say so.
+    /// Whether the volume was closed with the newest checkpoint: both copies can be read, and all that name it say so.
     pub fn are_clean(&self) -> bool {
-        let same = |sb: &&Superblock| sb.checkpoint.ssn == self.newest.checkpoint.ssn;
-        self.newest.clean && self.older.iter().filter(same).all(|sb| sb.clean)
+        let other_agrees =
+            |other: &Superblock| other.clean || other.checkpoint.ssn != self.newest.checkpoint.ssn;
+        self.newest.clean && self.older.as_ref().is_some_and(other_agrees)
     }
 }
 

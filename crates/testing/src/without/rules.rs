@@ -43,6 +43,10 @@ impl log::Rules for Broken {
         self.without.only_with("older-silently", true)
     }
 
+    fn trusts_clean(&self, both: bool) -> bool {
+        self.without.unless("clean-alone", both)
+    }
+
     fn claimed(&self, durable: Ssn) -> Ssn {
         self.without.choose("durable-unnamed", durable, Ssn(0))
     }
