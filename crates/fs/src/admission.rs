@@ -10,6 +10,7 @@ use loamfs_format::group::Role;
 use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::EXTENTS_MAX;
+use loamfs_log::segment::Cut;
 
 /// Bytes freed after which a lost fight for space is worth another one, at most.
 const EXHAUSTED_WORTH: u64 = 1 << 20;
@@ -103,7 +104,7 @@ impl Core {
         }
         let dirty = log + self.segment_with(&waiting);
         if !self.fits_beside(&waiting, log, data)
-            || !self.leaves_room(dirty + self.spare_bytes())?
+            || !self.leaves_room(dirty + self.spare_bytes(), Cut::Smallest)?
         {
             return Err(Stop::Full);
         }
@@ -122,15 +123,16 @@ impl Core {
         let waiting = self.waiting();
         self.admit_segment(&waiting)?;
         let dirty = REMOVAL_COST + self.segment_with(&waiting);
-        match self.leaves_room(dirty)? {
+        match self.leaves_room(dirty, Cut::Longest)? {
             true => Ok(()),
             false => Err(Stop::Tight),
         }
     }
 
-    /// As [`Core::leaves_checkpoints`], with the bitmaps that it takes.
-    fn leaves_room(&mut self, dirty: u64) -> Result<bool, Stop> {
-        let fits = self.leaves_checkpoints(dirty);
+    /// As [`Core::leaves_checkpoints`], with the bitmaps that it takes. Who takes space leaves what the dearer way of cutting
+    /// needs, so that removals, for which the other one will do, have room to begin with.
+    fn leaves_room(&mut self, dirty: u64, cut: Cut) -> Result<bool, Stop> {
+        let fits = self.leaves_checkpoints_cut(dirty, cut);
         fits.ok_or_else(|| Stop::Load(self.space.cleaning().unloaded_log_groups(LOADED_AT_ONCE)))
     }
 

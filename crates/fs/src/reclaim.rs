@@ -9,6 +9,7 @@ pub(crate) use state::{Fight, Reclaim};
 use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
+use crate::reserve::REMOVAL_COST;
 use crate::tree::Tree;
 use crate::writeback::Homed;
 use crate::{dir, extents, xattrs};
@@ -62,14 +63,16 @@ impl Core {
         self.pieces_of(found, frags, u64::MAX)
     }
 
-    /// Nothing is placed in the groups of these ranges while they are moved: it would be in the way again.
+    /// Nothing is placed in the groups of these ranges while they are moved, since it would be in the way again; unless
+    /// what is left then has no room for both checkpoints.
     pub fn close_groups_of(&mut self, ranges: &[Extent]) {
-        let groups = ranges
-            .iter()
-            .map(|range| self.geometry.group_of(range.start));
-        let groups: Vec<GroupNo> = groups.collect();
+        let group_of = |range: &Extent| self.geometry.group_of(range.start);
+        let groups: Vec<GroupNo> = ranges.iter().map(group_of).collect();
         self.space.close_groups(&groups);
         self.forget_room();
+        if self.leaves_checkpoints(self.segment_estimate() + REMOVAL_COST) != Some(true) {
+            self.open_groups();
+        }
     }
 
     /// All groups are open again.

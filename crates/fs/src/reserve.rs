@@ -391,8 +391,8 @@ impl Burden {
 pub(crate) struct Known {
     /// Free fragments of log groups that any segment can use.
     pub usable: Option<u64>,
-    /// With so many groups for the log so many dirty bytes leave the checkpoints their room.
-    roomy: Option<(u64, u64)>,
+    /// With so many groups for the log so many dirty bytes leave the checkpoints their room, by the way of cutting.
+    roomy: [Option<(u64, u64)>; 2],
     /// The largest holes.
     holes: Option<Vec<u64>>,
     /// Keys that changed in the maps of inode blocks and of owners.
@@ -480,18 +480,23 @@ impl Core {
     /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log; `None` where that shows
     /// only in bitmaps that are not in memory.
     pub fn leaves_checkpoints(&mut self, dirty: u64) -> Option<bool> {
+        self.leaves_checkpoints_cut(dirty, Cut::Longest)
+    }
+
+    /// The same, if segments are cut in this way.
+    pub fn leaves_checkpoints_cut(&mut self, dirty: u64, cut: Cut) -> Option<bool> {
         let waiting = self.groups_for_data(&self.waiting(), 0);
         let groups = self.space.free_groups().saturating_sub(waiting);
-        let roomy = self.known.roomy;
+        let roomy = self.known.roomy[cut as usize];
         if roomy.is_some_and(|(of, most)| of == groups && dirty <= most) {
             return Some(true);
         }
         // Looked at for a few operations together.
         let ahead = dirty.next_multiple_of(AHEAD);
         for dirty in [ahead, dirty] {
-            let fits = self.measure(groups, dirty, Cut::Longest);
+            let fits = self.measure(groups, dirty, cut);
             if fits == Some(true) {
-                self.known.roomy = Some((groups, dirty));
+                self.known.roomy[cut as usize] = Some((groups, dirty));
             }
             if fits != Some(false) {
                 return fits;

@@ -17,9 +17,6 @@ const IDLE_ROUNDS: usize = 3;
 /// The same before an operation gets ENOSPC.
 const LAST_ROUNDS: usize = 8;
 
-/// Bytes that a step of moving makes free at least where each takes a commit and two checkpoints.
-const STEP: u64 = 16 << 10;
-
 /// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
@@ -279,7 +276,6 @@ impl Sealer<'_> {
         may_go_on: impl Fn(&mut Core) -> bool,
     ) -> Result<(), Error> {
         let most = self.core().geometry.frags_for(self.reader.sweep_max());
-        let step = self.core().geometry.frags_for(STEP);
         let mut sum = 0;
         let together = |range: &Extent, next: &Extent| {
             sum += range.frags;
@@ -292,22 +288,16 @@ impl Sealer<'_> {
             self.reader.sweep(&content);
             self.step(|core| core.meet_owners(ranges))?;
             for range in ranges {
-                let mut left = u64::MAX;
+                let mut tight = false;
                 while let Err(lack) = self.step_unless_crowded(|core| core.evacuate(*range))? {
                     match lack {
                         Lack::Memory => {
                             self.commit_all(Wait::Written)?;
                         }
-                        Lack::Space { .. } => {
-                            self.take_checkpoints()?;
-                            // What is moved in small steps takes more room than it leaves.
-                            let now = self.core().space.bitmaps().live_frags(*range);
-                            if now.saturating_add(step) > left {
-                                return Ok(());
-                            }
-                            left = now;
-                        }
+                        Lack::Space { .. } if tight => return Ok(()),
+                        Lack::Space { .. } => self.take_checkpoints()?,
                     }
+                    tight = lack != Lack::Memory;
                     if !may_go_on(&mut self.core()) {
                         return Ok(());
                     }
