@@ -7,6 +7,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Consecutive inode numbers that share an inode block.
 pub const INODES_PER_BLOCK: u64 = 32;
+/// Bytes of the largest inode block.
+pub const INODE_BLOCK_MAX: u64 = INODES_PER_BLOCK * crate::inode::SIZE as u64;
 /// Inode numbers end here.
 pub const INO_MAX: u64 = 1 << 40;
 

@@ -81,7 +81,7 @@ impl Geometry {
 
     /// Fragments of a full inode block, the longest block of the log but for small files.
     pub const fn inode_block_frags(&self) -> u64 {
-        self.frags_for(crate::ifile::INODES_PER_BLOCK * crate::inode::SIZE as u64)
+        self.frags_for(crate::ifile::INODE_BLOCK_MAX)
     }
 
     /// Fragments of a unit of [`UNIT_SIZE`] bytes.

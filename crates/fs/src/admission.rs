@@ -7,7 +7,6 @@ use crate::reserve::{Known, REMOVAL_COST};
 use crate::writeback::UNIT;
 use loamfs_format::Extent;
 use loamfs_format::group::Role;
-use loamfs_format::ifile::INODES_PER_BLOCK;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::EXTENTS_MAX;
 use loamfs_log::segment::Cut;
@@ -129,8 +128,8 @@ impl Core {
         }
     }
 
-    /// As [`Core::leaves_checkpoints`], with the bitmaps that it takes. Who takes space leaves what the dearer way of cutting
-    /// needs, so that removals, for which the other one will do, have room to begin with.
+    /// As [`Core::leaves_checkpoints_cut`], with the bitmaps that it takes. Who takes space leaves what the dearer way of
+    /// cutting needs, so that removals, for which the other one will do, have room to begin with.
     fn leaves_room(&mut self, dirty: u64, cut: Cut) -> Result<bool, Stop> {
         let fits = self.leaves_checkpoints_cut(dirty, cut);
         fits.ok_or_else(|| Stop::Load(self.space.cleaning().unloaded_log_groups(LOADED_AT_ONCE)))
@@ -288,7 +287,6 @@ impl Core {
     /// is cut into half the extents that it may have, at most.
     pub fn hole_least(&self) -> u64 {
         let g = &self.geometry;
-        let inodes = INODES_PER_BLOCK * loamfs_format::inode::SIZE as u64;
         let nodes = u64::from(g.checkpoint_nodes_max) * 4096;
         let longest = nodes
             .min(self.volume_bytes() / 16)
@@ -296,7 +294,7 @@ impl Core {
         let cut = longest / (EXTENTS_MAX as u64 / 2);
         g.frags_for(cut)
             .max(g.block_frags())
-            .max(g.frags_for(inodes))
+            .max(g.inode_block_frags())
     }
 
     // ---- a fight for space that was lost -----------------------------------------------------------------------

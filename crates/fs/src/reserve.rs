@@ -212,8 +212,8 @@ fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64) -> u64 {
     g.frags_for(nodes * NODE_SIZE as u64 + summary_len(said.bytes()))
 }
 
-/// Into how many extents a segment of so many units is cut at most that takes so many holes, its successor's unit and what
-/// its predecessor reserved among them.
+/// Into how many extents a segment of so many units is cut at most that takes so many holes, its successor's unit and
+/// what its predecessor reserved among them.
 fn extents_of(cut: Cut, units: u64, holes: u64) -> u64 {
     let most = units.min(EXTENTS_MAX as u64) + 1;
     match cut {
@@ -270,8 +270,9 @@ impl Room {
     }
 
     /// Takes a segment out, and the unit of its successor's summary, as placing does, and returns of how many holes;
-    /// `None` if it has no place. Holes must fit a block of `block` fragments, and those that are left what is left. That placing takes the smallest first makes
-    /// no difference: when it finds none any more it has had all that are longer.
+    /// `None` if it has no place. Holes must fit a block of `block` fragments, and those that are left what is left.
+    /// That placing takes the smallest first makes no difference: when it finds none any more it has had all that are
+    /// longer.
     ///
     /// Blocks longer than a unit are not split. The end of a hole is shorter than the block that goes to the next one, so
     /// that holes hold at least half of their length, and all of it but a block less a fragment each.
@@ -485,8 +486,7 @@ impl Core {
 
     /// The same, if segments are cut in this way.
     pub fn leaves_checkpoints_cut(&mut self, dirty: u64, cut: Cut) -> Option<bool> {
-        let waiting = self.groups_for_data(&self.waiting(), 0);
-        let groups = self.space.free_groups().saturating_sub(waiting);
+        let groups = self.groups_for_log();
         let roomy = self.known.roomy[cut as usize];
         if roomy.is_some_and(|(of, most)| of == groups && dirty <= most) {
             return Some(true);
@@ -505,11 +505,16 @@ impl Core {
         Some(false)
     }
 
+    /// Free groups but those that data which wait will take.
+    fn groups_for_log(&self) -> u64 {
+        let for_data = self.groups_for_data(&self.waiting(), 0);
+        self.space.free_groups().saturating_sub(for_data)
+    }
+
     /// How the next segment is cut when the log is tight: into the smallest holes, as long as both checkpoints behind it
     /// find room all the same.
     pub fn cut(&mut self) -> Cut {
-        let waiting = self.groups_for_data(&self.waiting(), 0);
-        let groups = self.space.free_groups().saturating_sub(waiting);
+        let groups = self.groups_for_log();
         match self.measure(groups, self.segment_estimate(), Cut::Smallest) {
             Some(true) => Cut::Smallest,
             _ => Cut::Longest,

@@ -50,6 +50,14 @@ struct Log {
 }
 
 impl Log {
+    /// That of a case: its volume, and a log full of holes.
+    fn of_seed(seed: u64) -> (Log, Rng) {
+        let mut rng = Rng::new(seed);
+        let geometry = geometry(&mut rng);
+        let log = Log::full_of_holes(geometry, &mut rng);
+        (log, rng)
+    }
+
     fn full_of_holes(geometry: Geometry, rng: &mut Rng) -> Log {
         let mut space = Space::new(geometry, Vec::new());
         let (unit, mut pieces) = (geometry.unit_frags(), Vec::new());
@@ -272,9 +280,8 @@ impl Waiting {
 fn admitted_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<String>, u64) {
     let mut admitted = 0;
     for seed in 0..cases {
-        let mut rng = Rng::new(seed);
-        let geometry = geometry(&mut rng);
-        let mut log = Log::full_of_holes(geometry, &mut rng);
+        let (mut log, mut rng) = Log::of_seed(seed);
+        let geometry = log.geometry;
         let waiting = Waiting::any(&geometry, &mut rng);
         let mut room = log.room(without);
         if waiting.burden().fits(&geometry, &mut room, cut) {
@@ -295,9 +302,8 @@ fn admitted_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<St
 fn taken_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<String>, u64) {
     let mut taken = 0;
     for seed in 0..cases {
-        let mut rng = Rng::new(seed);
-        let geometry = geometry(&mut rng);
-        let mut log = Log::full_of_holes(geometry, &mut rng);
+        let (mut log, mut rng) = Log::of_seed(seed);
+        let geometry = log.geometry;
         let unit = geometry.unit_frags();
         let mut room = log.room(without);
         for segment in 1..=3 {
@@ -328,9 +334,8 @@ fn taken_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<Strin
 fn unsplit_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<String>, u64) {
     let mut taken = 0;
     for seed in 0..cases {
-        let mut rng = Rng::new(seed);
-        let geometry = geometry(&mut rng);
-        let mut log = Log::full_of_holes(geometry, &mut rng);
+        let (mut log, mut rng) = Log::of_seed(seed);
+        let geometry = log.geometry;
         let unit = geometry.unit_frags();
         let largest = geometry.frags_for(32 * inode::SIZE as u64);
         let usual = rng.between(1, largest);

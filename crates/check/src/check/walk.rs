@@ -7,8 +7,8 @@ use super::aggregates::Aggregates;
 use super::visitor::{Lost, Visitor};
 use crate::reader::{InodeBlock, TreeWalk, Visited, log_fault};
 use crate::{BlockFault, CheckError, MapFault, Owner, PointerFault, Problem, Volume};
-use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry};
-use loamfs_format::inode::{self, Body, Inode};
+use loamfs_format::ifile::{INO_MAX, INODE_BLOCK_MAX, INODES_PER_BLOCK, IfileEntry};
+use loamfs_format::inode::{Body, Inode};
 use loamfs_format::node::Page;
 use loamfs_format::{BlockKind, Extent, Identity, Ino, InodeBlockNo, Pointer, Ssn};
 use std::sync::Arc;
@@ -211,12 +211,11 @@ impl<'w, 'v> Walker<'w, 'v> {
                 ssn: entry.ssn,
             });
         }
-        let most = INODES_PER_BLOCK * inode::SIZE as u64;
         if log_fault(
             self.volume.geometry(),
             self.volume.last(),
             &entry.pointer,
-            most,
+            INODE_BLOCK_MAX,
         )
         .is_none()
         {

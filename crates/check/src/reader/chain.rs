@@ -7,7 +7,7 @@ use super::look::{self, Look};
 use super::superblocks::Copies;
 use crate::CheckError;
 use loamfs_device::{Buffer, DeviceError};
-use loamfs_format::inode;
+use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{
     Allocation, HEADER_SIZE, Header, Record, Records, SegmentKind, SummaryError,
@@ -24,8 +24,6 @@ const VERIFIED_MAX: u64 = 128 << 20;
 const BODY_READ: u64 = 1 << 20;
 /// Most extents that the headers of a chain may have together: bounds what a hostile chain makes us keep.
 const EXTENTS_TOTAL_MAX: usize = 1 << 20;
-/// The largest inode block.
-const INODE_BLOCK_MAX: u64 = loamfs_format::ifile::INODES_PER_BLOCK * inode::SIZE as u64;
 
 /// A segment of the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]

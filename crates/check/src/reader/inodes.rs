@@ -3,7 +3,7 @@
 use super::{Volume, log_fault};
 use crate::{BlockFault, CheckError};
 use loamfs_device::Buffer;
-use loamfs_format::ifile::{self, INODES_PER_BLOCK, IfileEntry};
+use loamfs_format::ifile::{self, INODE_BLOCK_MAX, IfileEntry};
 use loamfs_format::inode::{self, Inode};
 use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::{BlockKind, Identity, Ino, InodeBlockNo};
@@ -65,11 +65,15 @@ impl Volume<'_> {
         &self,
         entries: &[(InodeBlockNo, IfileEntry)],
     ) -> Vec<(InodeBlockNo, Result<InodeBlock, BlockFault>)> {
-        let most = INODES_PER_BLOCK * inode::SIZE as u64;
         let mut blocks = Vec::with_capacity(entries.len());
         let mut fine = Vec::with_capacity(entries.len());
         for (block, entry) in entries {
-            match log_fault(self.geometry(), self.state().last, &entry.pointer, most) {
+            match log_fault(
+                self.geometry(),
+                self.state().last,
+                &entry.pointer,
+                INODE_BLOCK_MAX,
+            ) {
                 Some(fault) => blocks.push((*block, Err(fault.into()))),
                 None => fine.push((*block, *entry)),
             }
