@@ -403,8 +403,19 @@ fn several_at_once_empty_a_full_volume() {
 /// Groups change from large files to the log and back between two segments.
 #[test]
 fn groups_that_change_their_roles_are_recovered() {
-    for seed in 0..24 {
-        let device: Arc<dyn Device> = Arc::new(loamfs_device::MemoryDevice::new(64 << 20));
+    large_and_small_files_by_chance(64 << 20, 0..24);
+}
+
+/// The log leaves data that were admitted the groups that they were admitted for.
+#[test]
+fn data_that_were_admitted_find_a_home_beside_a_log_that_needs_groups() {
+    large_and_small_files_by_chance(24 << 20, 12..16);
+}
+
+/// Makes and removes files on volumes of groups of 1 MiB, one for each seed, with commits and mounts between.
+fn large_and_small_files_by_chance(bytes: u64, seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let device: Arc<dyn Device> = Arc::new(loamfs_device::MemoryDevice::new(bytes));
         let options = loamfs_fs::MkfsOptions {
             group_size: Some(1 << 20),
             ..loamfs_fs::MkfsOptions::default()
