@@ -89,6 +89,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/owners.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/direct.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/promise.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/reserve.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/alike.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/deep.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)

@@ -110,6 +110,14 @@ fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Report)
         });
         report.plan.inodes = Some(inodes);
     }
+    let (stored, found_unwritten) = (volume.state().dynamic.unwritten, found.unwritten);
+    if stored != found_unwritten && !found.lost.space {
+        report.add(Problem::UnwrittenCount {
+            stored,
+            found: found_unwritten,
+        });
+        report.plan.unwritten = Some(found_unwritten);
+    }
     let next = volume.state().dynamic.next_inode_block;
     let most = most_inode_blocks(volume);
     if next.0 > most {

@@ -2,6 +2,7 @@
 
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
+use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 
 /// A repair of what [`Problem::repairable`](crate::Problem::repairable) says; whoever writes the volume applies it as
@@ -35,6 +36,8 @@ pub struct Plan {
     pub next_inode_block: Option<InodeBlockNo>,
     /// How many inodes live, where that is said wrongly.
     pub inodes: Option<u64>,
+    /// What was never written, where that is counted wrongly.
+    pub unwritten: Option<Unwritten>,
     /// Whether the plan stops short because there was too much to list; apply it and check again.
     pub truncated: bool,
 }
@@ -54,6 +57,7 @@ impl Plan {
             && self.next_inode_block.is_none()
             && self.inodes.is_none()
             && self.nodes.is_empty()
+            && self.unwritten.is_none()
     }
 
     pub(crate) fn add_set(&mut self, extent: Extent) {

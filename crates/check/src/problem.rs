@@ -6,6 +6,7 @@
 use crate::{BlockFault, CheckError, Owner, PointerFault, reader::CopyState};
 use loamfs_format::group::Role;
 use loamfs_format::inode::InodeError;
+use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn};
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -108,6 +109,12 @@ problems! {
     /// More numbers are said to be given out than all segments could; once the last one is, few inodes can be made.
     #[error("inode blocks up to {next} were given out, it says, but {last} segments cannot have made more than {most}")]
     114 Minor true NumbersSpent { next: InodeBlockNo, last: Ssn, most: u64 }
+    /// What is kept free for extents that were never written follows from these numbers.
+    #[error(
+        "the last summary counts {} extents of {} fragments that were never written, there are {} of {}",
+        stored.extents, stored.frags, found.extents, found.frags
+    )]
+    115 Minor true UnwrittenCount { stored: Unwritten, found: Unwritten }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]
@@ -210,6 +217,9 @@ problems! {
     /// A lazy entry that cannot be.
     #[error("the lazy map's entry of {home} is malformed")]
     411 Major false LazyEntry { home: FragAddr }
+    /// Programs that do not know what was never written would take what stands there for the file's data.
+    #[error("inode {ino}: the extent from block {block} on was never written, which the superblock does not announce")]
+    412 Major false UnwrittenUnannounced { ino: Ino, block: u64 }
 
     /// An entry at a key that its name does not have.
     #[error("directory {dir}: the entry with key {key} does not have the hash of its name")]
@@ -321,6 +331,7 @@ impl Problem {
             | P::ExtentOrder { ino, .. }
             | P::ExtentBeyondSize { ino, .. }
             | P::ExtentTooFar { ino, .. }
+            | P::UnwrittenUnannounced { ino, .. }
             | P::ChecksumMissing { ino, .. }
             | P::ChecksumOfHole { ino, .. }
             | P::UnitData { ino, .. }

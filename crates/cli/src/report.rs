@@ -375,6 +375,7 @@ pub fn piece_json(piece: &Piece) -> Value {
         Place::Inode(at) => ("inode", Some(at), None),
         Place::Log(at) => ("log", Some(at), None),
         Place::Home(at) => ("home", Some(at), None),
+        Place::Unwritten(at) => ("unwritten", Some(at), None),
         Place::Image { image, home } => ("image", Some(image), Some(home)),
     };
     json!({

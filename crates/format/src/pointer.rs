@@ -147,7 +147,7 @@ pub struct RawPointer {
     pub birth: U64,
     /// Compression algorithm; 0: none. Reserved.
     pub compression: u8,
-    /// Bit 0: shared. Other bits are reserved and zero.
+    /// Bit 0: shared, reserved. Bit 1: [`Pointer::unwritten`]. Other bits are reserved and zero.
     pub flags: u8,
     /// Encryption key id; 0: none. Reserved.
     pub key_id: U16,
@@ -170,7 +170,12 @@ pub struct Pointer {
     pub birth: Ssn,
     /// [`metadata_checksum`] or [`data_checksum`] of the stored bytes; 0 for homed data.
     pub checksum: u64,
+    /// Of an extent: units without a checksum were never written, and read as zeros.
+    pub unwritten: bool,
 }
+
+/// The flag of [`Pointer::unwritten`].
+const UNWRITTEN: u8 = 2;
 
 impl Pointer {
     /// The pointer that names no block.
@@ -180,6 +185,7 @@ impl Pointer {
         stored: 0,
         birth: Ssn(0),
         checksum: 0,
+        unwritten: false,
     };
 
     /// Whether the pointer names a block.
@@ -203,7 +209,7 @@ impl Pointer {
             stored: U32::new(self.stored),
             birth: U64::new(self.birth.0),
             compression: 0,
-            flags: 0,
+            flags: if self.unwritten { UNWRITTEN } else { 0 },
             key_id: U16::new(0),
             reserved: U32::new(0),
             checksum: U64::new(self.checksum),
@@ -219,6 +225,7 @@ impl Pointer {
             stored: raw.stored.get(),
             birth: Ssn(raw.birth.get()),
             checksum: raw.checksum.get(),
+            unwritten: raw.flags & UNWRITTEN != 0,
         }
     }
 }

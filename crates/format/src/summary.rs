@@ -47,6 +47,17 @@ pub struct Dynamic {
     pub next_inode_block: InodeBlockNo,
     /// When the segment was sealed, seconds since 1970.
     pub sealed: i64,
+    /// What files have that was never written.
+    pub unwritten: Unwritten,
+}
+
+/// Extents of all files whose units may never have been written ([`crate::Pointer::unwritten`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// How many.
+    pub extents: u64,
+    /// Their fragments.
+    pub frags: u64,
 }
 
 /// What every summary starts with.
@@ -105,7 +116,10 @@ struct RawHeader {
     kind: u8,
     reserved: u8,
     extent_count: U16,
-    reserved2: [u8; 28],
+    reserved2: U32,
+    unwritten_extents: U64,
+    unwritten_frags: U64,
+    reserved3: U64,
     code: [u8; 16],
     extents: [RawExtent; EXTENTS_MAX],
 }
@@ -201,6 +215,8 @@ impl Header {
         raw.inodes = U64::new(self.dynamic.inodes);
         raw.next_inode_block = U64::new(self.dynamic.next_inode_block.0);
         raw.sealed = U64::new(self.dynamic.sealed.cast_unsigned());
+        raw.unwritten_extents = U64::new(self.dynamic.unwritten.extents);
+        raw.unwritten_frags = U64::new(self.dynamic.unwritten.frags);
         raw.kind = self.kind as u8;
         raw.extent_count = U16::new(self.extents.len().min(EXTENTS_MAX) as u16);
         for (slot, extent) in raw.extents.iter_mut().zip(&self.extents) {
@@ -270,6 +286,10 @@ impl Header {
                 inodes: raw.inodes.get(),
                 next_inode_block: InodeBlockNo(raw.next_inode_block.get()),
                 sealed: raw.sealed.get().cast_signed(),
+                unwritten: Unwritten {
+                    extents: raw.unwritten_extents.get(),
+                    frags: raw.unwritten_frags.get(),
+                },
             },
             extents,
             records_len,

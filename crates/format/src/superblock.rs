@@ -29,8 +29,10 @@ pub const DEVICES_MAX: usize = 16;
 
 /// Compatible feature: access times are kept in the atime file ([`crate::atime`]).
 pub const COMPATIBLE_ATIME: u64 = 1;
-/// Incompatible features that this code knows: none yet.
-pub const INCOMPATIBLE_KNOWN: u64 = 0;
+/// Incompatible feature: extents may have units that were never written ([`crate::Pointer::unwritten`]).
+pub const INCOMPATIBLE_UNWRITTEN: u64 = 2;
+/// Incompatible features that this code knows.
+pub const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_UNWRITTEN;
 /// Read-only compatible feature: the places at which readers look for copies and this volume has none are reserved too
 /// ([`Superblock::other_places`]).
 pub const RO_COMPATIBLE_PLACES: u64 = 2;
@@ -353,6 +355,11 @@ impl Superblock {
     /// Whether the volume has what tells rot in the log from its end.
     pub const fn has_second_copies(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_SECOND_COPIES != 0
+    }
+
+    /// Whether files may have extents that were never written.
+    pub const fn has_unwritten(&self) -> bool {
+        self.incompatible & INCOMPATIBLE_UNWRITTEN != 0
     }
 
     /// Bytes of the volume.

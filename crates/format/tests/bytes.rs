@@ -11,7 +11,7 @@ use loamfs_format::maps::{CrcRun, LazyEntry, OwnerRecord, unit_crc};
 use loamfs_format::node::{Child, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{
-    Allocation, Dynamic, HEADER_SIZE, Header, Record, Records, SegmentKind, Wait,
+    Allocation, Dynamic, HEADER_SIZE, Header, Record, Records, SegmentKind, Unwritten, Wait,
 };
 use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, Superblock};
 use loamfs_format::xattr::{Value, Xattr};
@@ -58,6 +58,7 @@ const POINTER: Pointer = Pointer {
     stored: 0x1817_1615,
     birth: Ssn(0x2827_2625_2423_2221),
     checksum: 0x3837_3635_3433_3231,
+    unwritten: false,
 };
 const POINTER_HEX: &str = "0102030405060708 11121314 15161718 2122232425262728 00 00 0000 00000000 \
                            3132333435363738";
@@ -189,6 +190,10 @@ fn summary_header() {
             inodes: 0x0b0c,
             next_inode_block: InodeBlockNo(0x0d0e),
             sealed: -3,
+            unwritten: Unwritten {
+                extents: 0x0f10,
+                frags: 0x1112,
+            },
         },
         extents: vec![
             Extent::new(FragAddr(0x1112), 0x0304),
@@ -202,7 +207,7 @@ fn summary_header() {
         HEADER_SIZE,
         &[
             (0, "4c6f616d53656701"),
-            (8, "9dc82f24fa2b5dd5"),
+            (8, "0b6804d7e324984d"),
             (16, UUID_HEX),
             (32, "0201"),
             (40, "0403"),
@@ -216,6 +221,8 @@ fn summary_header() {
             (104, "fdffffffffffffff"),
             (112, "03"),
             (114, "02"),
+            (120, "100f"),
+            (128, "1211"),
             (144, "4142434445464748494a4b4c4d4e4f50"),
             (160, "1211000000000000 0403000000000000"),
             (176, "1615000000000000 1817000000000000"),

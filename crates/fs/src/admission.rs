@@ -20,6 +20,9 @@ const LOADED_AT_ONCE: usize = 8;
 /// What a change of a large file makes at most beside its data, in bytes of the log: nodes of its trees.
 pub(crate) const NODES_COST: u64 = 16 << 10;
 
+/// What changing a run of checksums makes at most, in bytes of the log: a leaf that is split.
+const RUN_COST: u64 = 2 * NODE_SIZE as u64;
+
 /// Data of large files that wait, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waiting {
@@ -29,6 +32,8 @@ pub(crate) struct Waiting {
     images: u64,
     /// What new homes may take.
     pub blocks: u64,
+    /// Runs of checksums that first writes of reserved homes change.
+    runs: u64,
 }
 
 impl Core {
@@ -60,6 +65,7 @@ impl Core {
             bytes: totals.units * UNIT,
             images: totals.images * UNIT,
             blocks: totals.blocks * u64::from(self.geometry.block_size),
+            runs: totals.runs,
         }
     }
 
@@ -101,7 +107,7 @@ impl Core {
         if !self.law.declares() {
             return Ok(());
         }
-        let dirty = log + self.segment_with(&waiting);
+        let dirty = log + self.segment_with(&waiting) + waiting.runs * RUN_COST;
         if !self.fits_beside(&waiting, log, data)
             || !self.leaves_room(dirty + self.spare_bytes(), Cut::Smallest)?
         {
@@ -121,11 +127,36 @@ impl Core {
         }
         let waiting = self.waiting();
         self.admit_segment(&waiting)?;
-        let dirty = REMOVAL_COST + self.segment_with(&waiting);
+        self.admit_shown(&waiting, 0)
+    }
+
+    /// Admits what may use the reserve, with first writes that wait and those in `runs` more runs of checksums.
+    fn admit_shown(&mut self, waiting: &Waiting, runs: u64) -> Result<(), Stop> {
+        let shown = (waiting.runs + runs) * RUN_COST;
+        let dirty = REMOVAL_COST + self.segment_with(waiting) + shown;
         match self.leaves_room(dirty, Cut::Longest)? {
             true => Ok(()),
+            // Fewer at a time.
+            false if waiting.runs > 0 => Err(Stop::Crowded),
             false => Err(Stop::Tight),
         }
+    }
+
+    /// Admits first writes of `bytes` bytes of reserved space, in so many runs of checksums. Like what gives space back
+    /// they may use all but the two checkpoints; what showing them makes was kept free, and has a place with what waits.
+    ///
+    /// # Errors
+    /// As [`Core::admit_removal`].
+    pub fn admit_first(&mut self, bytes: u64, runs: u64) -> Result<(), Stop> {
+        let waiting = self.waiting();
+        self.admit_segment(&waiting)?;
+        let bytes = waiting.bytes + bytes;
+        if bytes > self.writeback.bytes_max() {
+            return Err(Stop::Crowded);
+        }
+        self.pending
+            .press(bytes > self.writeback.bytes_max() / 4 * 3);
+        self.admit_shown(&waiting, runs)
     }
 
     /// As [`Core::leaves_checkpoints_cut`], with the bitmaps that it takes. Who takes space leaves what the dearer way of
@@ -223,7 +254,7 @@ impl Core {
     }
 
     /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
-    /// addresses, and a segment of deletes before each (rule 10).
+    /// addresses, and a segment of deletes before each (rule 10); and what first writes of reserved space will take.
     pub fn reserve_bytes(&self) -> u64 {
         let g = &self.geometry;
         let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
@@ -232,6 +263,7 @@ impl Core {
             return 0;
         }
         2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+            + self.promised_bytes()
     }
 
     /// Groups that hold the reserve, so that deletes and checkpoints find whole ones.

@@ -20,6 +20,7 @@ use loamfs_format::{BlockKind, Extent, FragAddr, Ino, Ssn, Token};
 use loamfs_log::segment::{Body, Image, PlaceError, Placement, Segment, place};
 use loamfs_log::writer::Tail;
 use loamfs_space::Owner;
+use std::ops::Range;
 
 impl Core {
     /// Seals what is dirty into a segment; `None` when there is nothing and no `force`.
@@ -227,6 +228,7 @@ impl Core {
                 inodes: self.inodes.live,
                 next_inode_block: self.inodes.next_block,
                 sealed: self.clock.now().seconds,
+                unwritten: self.unwritten,
             },
             extents: Vec::new(),
             records_len: 0,
@@ -341,7 +343,10 @@ impl Core {
         let said = self.law.freed_up_to(self.log.said(), newest);
         // Nobody settles over what is used again (rule 7).
         let (law, writeback) = (&self.law, &self.writeback);
-        let busy = |range| law.waits_for_settling(writeback.is_settling(range));
+        let busy = |range: Range<FragAddr>| {
+            law.keeps_first_write(writeback.is_arriving(&range))
+                || law.waits_for_settling(writeback.is_settling(range))
+        };
         let freed = self.space.release(said, both, busy);
         if let Some(waiting) = &mut self.freed {
             waiting.extend_from_slice(&freed);

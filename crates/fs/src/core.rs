@@ -20,7 +20,7 @@ use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
-use loamfs_format::summary::Record;
+use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, Geometry, GroupNo, Ino, Pointer, Ssn};
 use loamfs_log::loss::Loss;
@@ -42,6 +42,10 @@ pub(crate) struct Core {
     pub maps: Maps,
     pub blocks: Blocks,
     pub inodes: Inodes,
+    /// What files have that was never written.
+    pub unwritten: Unwritten,
+    /// Whether both superblock copies announce that there is such a thing.
+    pub announced: bool,
     /// When inodes were read.
     pub atimes: Atimes,
     pub checkpoints: Checkpoints,

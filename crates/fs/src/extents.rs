@@ -7,6 +7,7 @@ use loamfs_format::inode::{Body, FileExtent, INLINE_EXTENTS_MAX, Inode, TAIL};
 use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
+use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Pointer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
@@ -206,6 +207,19 @@ pub(crate) fn clip(extent: &FileExtent, geometry: &Geometry, from: u64, to: u64)
     }
 }
 
+/// The runs of blocks that some extents have, which come in order.
+pub(crate) fn runs(extents: &[FileExtent], geometry: &Geometry) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for extent in extents {
+        let end = extent.block + blocks_of(extent, geometry);
+        match runs.last_mut().filter(|(_, last)| *last == extent.block) {
+            Some((_, last)) => *last = end,
+            None => runs.push((extent.block, end)),
+        }
+    }
+    runs
+}
+
 /// How the extents of a file change when blocks `from .. to` get new homes, or none.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
@@ -215,6 +229,53 @@ pub(crate) struct Change {
     remove: Vec<u64>,
     /// Homes that become free.
     pub freed: Vec<Extent>,
+    /// What of the extents to be changed was never written, before and after.
+    pub unwritten: (Unwritten, Unwritten),
+}
+
+impl Change {
+    /// This, and another one of other extents.
+    pub fn and(&mut self, other: Change) {
+        let sum = |a: Unwritten, b: Unwritten| Unwritten {
+            extents: a.extents + b.extents,
+            frags: a.frags + b.frags,
+        };
+        self.put.extend(other.put);
+        self.remove.extend(other.remove);
+        self.freed.extend(other.freed);
+        self.unwritten.0 = sum(self.unwritten.0, other.unwritten.0);
+        self.unwritten.1 = sum(self.unwritten.1, other.unwritten.1);
+    }
+}
+
+/// What of some extents was never written.
+fn unwritten<'e>(extents: impl IntoIterator<Item = &'e FileExtent>) -> Unwritten {
+    let mut count = Unwritten::default();
+    for extent in extents.into_iter().filter(|e| e.pointer.unwritten) {
+        count.extents += 1;
+        count.frags += u64::from(extent.pointer.frags);
+    }
+    count
+}
+
+/// Works out the change by which an extent of which all was written is like any other, and reads what [`apply`] will need.
+pub(crate) fn prepare_written(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    extent: FileExtent,
+) -> Result<Change, Stop> {
+    if let Body::ExtentTree(root) = &inode.body {
+        tree(inode).prepare_put(root, blocks, extent.block)?;
+    }
+    let pointer = Pointer {
+        unwritten: false,
+        ..extent.pointer
+    };
+    Ok(Change {
+        put: vec![FileExtent { pointer, ..extent }],
+        unwritten: (unwritten([&extent]), Unwritten::default()),
+        ..Change::default()
+    })
 }
 
 /// Works out the change that gives the blocks in `ranges` (in order, not overlapping) the homes `new`, or none, and
@@ -233,6 +294,7 @@ pub(crate) fn prepare(
         let found = overlapping(inode, blocks, geometry, from.saturating_sub(1), *to)?;
         touched.extend(found.into_iter().map(|e| (e.block, e)));
     }
+    change.unwritten.0 = unwritten(touched.values());
     let mut pieces: Vec<FileExtent> = Vec::new();
     for old in touched.into_values() {
         change.remove.push(old.block);
@@ -259,6 +321,7 @@ pub(crate) fn prepare(
         let joined = change.put.last_mut().filter(|last| {
             last.block + blocks_of(last, geometry) == piece.block
                 && last.pointer.extent().end() == piece.pointer.addr
+                && last.pointer.unwritten == piece.pointer.unwritten
                 && last
                     .pointer
                     .frags
@@ -270,6 +333,7 @@ pub(crate) fn prepare(
             None => change.put.push(piece),
         }
     }
+    change.unwritten.1 = unwritten(&change.put);
     change
         .remove
         .retain(|key| change.put.iter().all(|e| e.block != *key));

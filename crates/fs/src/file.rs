@@ -1,16 +1,18 @@
 //! Contents of regular files: in the inode, in the log, or at home (H1, H6, H8). Reading them, and the steps of which
 //! changes of them are made.
 
+use crate::admission::NODES_COST;
 use crate::blocks::{Missed, Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::inodes::Node;
+use crate::unwritten::Housed;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::inode::{Body, TAIL};
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::{Extent, FragAddr, Ino, Pointer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Largest file: 8 EiB less one byte, as off_t has it.
@@ -52,6 +54,15 @@ impl Node {
     fn inline_max(&self) -> usize {
         TAIL - self.inode.inline_xattrs.len().min(TAIL)
     }
+}
+
+/// Whether segments show a file's blocks, or would if it had any.
+pub(crate) fn at_home(node: &Node) -> bool {
+    let blocks = matches!(
+        node.inode.body,
+        Body::Empty | Body::Extents(_) | Body::ExtentTree(_)
+    );
+    blocks && node.small.is_none()
 }
 
 impl Core {
@@ -173,7 +184,7 @@ impl Core {
         Ok(found)
     }
 
-    /// The homes of units `first .. end`, where they have one that segments show.
+    /// The homes of units `first .. end`, where they have one that segments show, and that was written.
     pub fn homes(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, FragAddr)>, Stop> {
         let geometry = self.geometry;
         let per_block = geometry.block_units();
@@ -186,22 +197,20 @@ impl Core {
             first / per_block,
             end.div_ceil(per_block),
         )?;
-        Ok(extents::units(&found, &geometry, first..end))
+        let mut housed = self.housed(ino, &found, &(first..end))?;
+        housed.retain(|it| it.written);
+        Ok(housed.into_iter().map(|it| (it.unit, it.home)).collect())
     }
 
-    /// The units that have their homes in `place`, from block `first` of the file on.
-    pub fn homes_in(
-        &mut self,
-        ino: Ino,
-        place: Extent,
-        first: u64,
-    ) -> Result<Vec<(u64, FragAddr)>, Stop> {
+    /// The units that have their homes in `place`, from block `first` of the file on, those that were never written among
+    /// them.
+    pub fn homes_in(&mut self, ino: Ino, place: Extent, first: u64) -> Result<Vec<Housed>, Stop> {
         let geometry = self.geometry;
         self.node(ino)?;
         let node = self.inodes.prepared(ino)?;
         let found = extents::placed_in(&node.inode, &mut self.blocks, &geometry, place, first)?;
-        let mut homes = extents::units(&found, &geometry, 0..u64::MAX);
-        homes.retain(|(_, home)| place.contains(*home));
+        let mut homes = self.housed(ino, &found, &(0..u64::MAX))?;
+        homes.retain(|it| place.contains(it.home));
         Ok(homes)
     }
 
@@ -291,18 +300,35 @@ impl Core {
             for (bytes, unit) in content.chunks(UNIT as usize).zip(0..) {
                 let mut whole = vec![0; UNIT as usize];
                 whole[..bytes.len()].copy_from_slice(bytes);
-                homed.put(unit, whole.into(), Some(unit * UNIT), per_block);
+                homed.put(unit, whole.into(), (Some(unit * UNIT), false), per_block);
             }
         });
         Ok(())
     }
 
-    /// Takes in new contents of whole units of a large file, which is `size` bytes long with them.
+    /// Takes the content of a small file out of the log, so that it can have blocks once it is at home.
+    pub fn take_home(&mut self, ino: Ino) -> Result<(), Stop> {
+        if self.file(ino)?.is_moving() {
+            return Ok(());
+        }
+        self.may_go_home(ino)?;
+        self.prepare_dirty(ino)?;
+        let content = self.small_content(ino)?;
+        self.admit(NODES_COST, 2 * self.small_max())?;
+        self.apply(|core| {
+            core.leave_small(ino, &content)?;
+            core.changed_content(ino)
+        })
+    }
+
+    /// Takes in new contents of whole units of a large file, which is `size` bytes long with them. Some have a home that
+    /// is `reserved`.
     pub fn put_units(
         &mut self,
         ino: Ino,
         units: BTreeMap<u64, UnitBytes>,
         size: u64,
+        reserved: &BTreeSet<u64>,
     ) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
@@ -311,7 +337,8 @@ impl Core {
             for (unit, bytes) in units {
                 let hides = size > old && (unit + 1) * UNIT > old;
                 let hides = hides.then(|| old.max(unit * UNIT));
-                homed.put(unit, bytes, hides, per_block);
+                let reserved = reserved.contains(&unit);
+                homed.put(unit, bytes, (hides, reserved), per_block);
             }
         });
         Ok(())

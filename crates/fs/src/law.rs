@@ -64,6 +64,11 @@ pub trait Rules: log::Rules + space::Rules {
         seal_first
     }
 
+    /// What is reserved is shown as unwritten.
+    fn shows_unwritten(&self) -> bool {
+        true
+    }
+
     // ---- rule 4: the chain and its end ----------------------------------------------------------------------------------
 
     /// What a summary says is durable.
@@ -123,6 +128,13 @@ pub trait Rules: log::Rules + space::Rules {
         said
     }
 
+    // ---- rule 6: what segments show is not written over -----------------------------------------------------------------
+
+    /// Whether a unit of reserved space is written where it is: nothing was ever shown there.
+    fn writes_in_place(&self, written: bool) -> bool {
+        !written
+    }
+
     // ---- rule 7: images and their homes ---------------------------------------------------------------------------------
 
     /// Whether an image may settle: its segment is durable, and nobody writes its home.
@@ -148,6 +160,16 @@ pub trait Rules: log::Rules + space::Rules {
     /// A home to which an image is on its way is not used again.
     fn waits_for_settling(&self, settling: bool) -> bool {
         settling
+    }
+
+    /// Reserved homes are written by nobody else while a first write to them is under way.
+    fn waits_for_first_write(&self, under_way: bool) -> bool {
+        under_way
+    }
+
+    /// Nor are they used again.
+    fn keeps_first_write(&self, under_way: bool) -> bool {
+        under_way
     }
 
     // ---- rule 8: when something is durable ------------------------------------------------------------------------------

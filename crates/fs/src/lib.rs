@@ -44,6 +44,7 @@ pub mod reserve;
 mod shares;
 mod tree;
 pub mod types;
+mod unwritten;
 mod volume;
 mod writeback;
 mod xattrs;

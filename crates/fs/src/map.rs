@@ -14,6 +14,8 @@ use std::ops::Range;
 
 /// Extents that one step looks at.
 const STEP_EXTENTS: usize = 256;
+/// Units that it looks at, where some were never written.
+const STEP_UNITS: u64 = 8192;
 
 /// Where a part of a file's content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub enum Place {
     Log(u64),
     /// At home from this byte on.
     Home(u64),
+    /// Reserved from this byte on, and never written: it reads as zeros.
+    Unwritten(u64),
     /// In the log from byte `image` on, until it settles at byte `home`.
     Image {
         /// Where it is.
@@ -56,6 +60,7 @@ impl Place {
             Place::Inode(at) => Place::Inode(at + bytes),
             Place::Log(at) => Place::Log(at + bytes),
             Place::Home(at) => Place::Home(at + bytes),
+            Place::Unwritten(at) => Place::Unwritten(at + bytes),
             Place::Image { image, home } => Place::Image {
                 image: image + bytes,
                 home: home + bytes,
@@ -144,6 +149,11 @@ impl Core {
             _ => end,
         };
         let per_block = geometry.block_units();
+        // What was written is told by checksums there.
+        let stop = match found.iter().any(|extent| extent.pointer.unwritten) {
+            true => stop.min(first + (STEP_UNITS / per_block).max(1)),
+            false => stop,
+        };
         let units = from / UNIT..stop * per_block;
         let elsewhere = self.elsewhere(ino, &found, &units)?;
         let mut pieces = Vec::new();
@@ -182,6 +192,12 @@ impl Core {
                 let bytes = |addr: FragAddr| geometry.byte_offset(addr);
                 let (image, home) = (bytes(entry.image), bytes(*home));
                 found.insert(unit, Place::Image { image, home });
+            }
+        }
+        let unwritten = extents.iter().filter(|extent| extent.pointer.unwritten);
+        for it in self.housed(ino, &unwritten.copied().collect::<Vec<_>>(), units)? {
+            if !it.written {
+                found.insert(it.unit, Place::Unwritten(geometry.byte_offset(it.home)));
             }
         }
         let Some(node) = self.inodes.nodes.get(&ino) else {

@@ -67,6 +67,8 @@ pub(crate) trait Change {
 pub(crate) enum Claim {
     /// So many bytes of new content of the log, and of data.
     Growth { log: u64, data: u64 },
+    /// It writes so many bytes to space that was reserved, in so many runs of checksums.
+    First { bytes: u64, runs: u64 },
     /// It gives space back, and may take the reserve for that.
     Removal,
     /// It may, if that is all there is; it makes so many bytes of the log.
@@ -101,6 +103,7 @@ impl Core {
     fn admit_claim(&mut self, claim: Claim) -> Result<(), Stop> {
         match claim {
             Claim::Growth { log, data } => self.admit(log, data),
+            Claim::First { bytes, runs } => self.admit_first(bytes, runs),
             Claim::Removal => self.admit_removal(),
             Claim::Either { log } => match self.admit(log, 0) {
                 Err(Stop::Full) => self.admit_removal(),

@@ -1,7 +1,7 @@
 //! Ranges of regular files: freeing, zeroing and filling them, and finding data and holes (fallocate, lseek).
 //!
-//! What is a hole is told by blocks, as homes are: a block is data when it has a home, or will get one. A small file is
-//! data from start to end.
+//! What is a hole is told by blocks, as homes are: a block is data when it has a home in which something was written, or
+//! something that waits to be. A small file is data from start to end.
 
 use crate::admission::NODES_COST;
 use crate::blocks::Stop;
@@ -14,19 +14,16 @@ use crate::inodes::Node;
 use crate::operations::resize::Resize;
 use crate::operations::write::Write;
 use crate::permission;
-use crate::writeback::{Homed, UNIT, UnitBytes};
+use crate::writeback::{Homed, UNIT};
 use loamfs_format::Ino;
 use loamfs_format::inode::FileExtent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use std::sync::Arc;
 
 /// Extents that one step looks at or frees.
 const STEP_EXTENTS: usize = 256;
 /// Units whose homes one step frees, at most: as many checksums change.
 const STEP_UNITS: u64 = 8192;
-/// Bytes of blocks that one step fills.
-const STEP_FILL: u64 = 256 << 10;
 
 /// What a step of a search came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +168,7 @@ impl Core {
         let units = units.into_iter().map(|(unit, bytes)| (unit, bytes.into()));
         let units = units.collect();
         self.apply(|core| {
-            core.put_units(ino, units, size)?;
+            core.put_units(ino, units, size, &BTreeSet::new())?;
             core.changed_content(ino)
         })
     }
@@ -220,8 +217,8 @@ impl Core {
             extents::prepare_crcs(&node.inode, &mut self.blocks, units.map(|unit| (unit, 0)))?;
         self.apply(|core| {
             core.drop_waiting(ino, blocks.start * per_block..stop * per_block)?;
+            core.change_extents(ino, &change)?;
             let node = core.inodes.prepared(ino)?;
-            extents::apply(&mut node.inode, &mut core.blocks, &change)?;
             extents::apply_crcs(&mut node.inode, &mut core.blocks, &crcs)?;
             core.free_homes(ino, change.freed)?;
             core.changed_content(ino)?;
@@ -243,7 +240,7 @@ impl Core {
     }
 
     /// Up to `max` extents that overlap blocks `from .. to`.
-    fn extents_from(
+    pub fn extents_from(
         &mut self,
         ino: Ino,
         from: u64,
@@ -255,46 +252,21 @@ impl Core {
         extents::first_overlapping(&node.inode, &mut self.blocks, &geometry, from..to, max)
     }
 
-    /// Gives a bounded number of holes in the bytes `range` of a file homes of zeros, and lets the file grow to hold them
-    /// if it may; returns where to go on, `None` at the end. So that a file can be filled whose blocks have no form
-    /// "reserved, not written", zeros are written.
-    pub fn fill(&mut self, ino: Ino, range: Range<u64>, grow: bool) -> Result<Option<u64>, Stop> {
-        let block = u64::from(self.geometry.block_size);
-        let per_block = self.geometry.block_units();
-        let inode = &self.file(ino)?.inode;
-        permission::may_grow(flags_of(inode))?;
-        let size = inode.size;
-        let end = if grow { range.end } else { range.end.min(size) };
-        if range.start >= end {
-            return self.note_change(ino).map(|()| None);
+    /// Lets a small file that stays small grow to hold the bytes up to `end`, if it may; returns whether it is one. Nothing
+    /// is reserved for it: it is in the log.
+    pub fn grow_if_small(&mut self, ino: Ino, end: u64, grow: bool) -> Result<bool, Stop> {
+        let small_max = self.small_max();
+        let node = self.file(ino)?;
+        let size = node.inode.size;
+        if node.is_large() || size.max(end) > small_max {
+            return Ok(false);
         }
-        let first = range.start / block;
-        let stop = first + (STEP_FILL / block).max(1);
-        let stop = stop.min(end.div_ceil(block));
-        let reach = end.min(stop * block);
-        self.prepare_dirty(ino)?;
-        let homes = self.homes(ino, first * per_block, stop * per_block)?;
-        let data = (stop - first + 2) * block;
-        self.admit(NODES_COST + self.small_max(), data)?;
-        // Growing is a change of its own, which comes first.
-        if reach > size {
-            self.perform(&Resize { ino, size: reach })?;
+        permission::may_grow(flags_of(&node.inode))?;
+        match grow && end > size {
+            true => self.perform(&Resize { ino, size: end })?,
+            false => self.note_change(ino)?,
         }
-        self.apply(|core| {
-            let (mut units, zeros) = (BTreeMap::new(), UnitBytes::from([0; UNIT as usize]));
-            let node = core.inodes.prepared(ino)?;
-            if node.is_large() {
-                for unit in (first..stop).map(|block| block * per_block) {
-                    let homed = homes.iter().any(|(home, _)| *home == unit);
-                    if !homed && node.homed().first_in(unit..unit + per_block).is_none() {
-                        units.insert(unit, Arc::clone(&zeros));
-                    }
-                }
-            }
-            core.put_units(ino, units, size.max(reach))?;
-            core.changed_content(ino)
-        })?;
-        Ok(Some(reach).filter(|reach| *reach < end))
+        Ok(true)
     }
 
     /// Looks for the first data, or the first hole, at or behind `offset`; the end of a file counts as a hole.
@@ -312,7 +284,7 @@ impl Core {
         }
         let block = u64::from(self.geometry.block_size);
         let found = if data {
-            self.next_data(ino, offset / block)?.map(Search::At)
+            self.next_data(ino, offset / block)?
         } else {
             Some(self.next_hole(ino, offset / block)?)
         };
@@ -325,15 +297,32 @@ impl Core {
         }
     }
 
-    /// The first block from `from` on that is data.
-    fn next_data(&mut self, ino: Ino, from: u64) -> Result<Option<u64>, Stop> {
-        let per_block = self.geometry.block_units();
-        let homed = self.extents_from(ino, from, u64::MAX, 1)?;
-        let homed = homed.first().map(|e| e.block.max(from));
+    /// The first block from `from` on that is data, as far as a bounded step sees.
+    fn next_data(&mut self, ino: Ino, from: u64) -> Result<Option<Search>, Stop> {
+        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
         let waits = self.inodes.prepared(ino)?.homed();
         let waiting = waits.first_in(from * per_block..u64::MAX);
         let waiting = waiting.map(|unit| unit / per_block);
-        Ok([homed, waiting].into_iter().flatten().min())
+        let extents = self.extents_from(ino, from, waiting.unwrap_or(u64::MAX), STEP_EXTENTS)?;
+        let all = extents.len() < STEP_EXTENTS;
+        let mut at = from;
+        for extent in extents {
+            let end = extent.block + extents::blocks_of(&extent, &geometry);
+            at = at.max(extent.block);
+            if !extent.pointer.unwritten {
+                return Ok(Some(Search::At(at.min(waiting.unwrap_or(at)))));
+            }
+            let units = at * per_block..end * per_block;
+            if let Some(unit) = self.first_written(ino, units)? {
+                let found = unit / per_block;
+                return Ok(Some(Search::At(found.min(waiting.unwrap_or(found)))));
+            }
+            at = end;
+        }
+        Ok(match all {
+            true => waiting.map(Search::At),
+            false => Some(Search::From(at)),
+        })
     }
 
     /// The first block from `from` on that is no data, as far as a bounded step sees.
@@ -341,17 +330,33 @@ impl Core {
         let (geometry, per_block) = (self.geometry, self.geometry.block_units());
         let extents = self.extents_from(ino, from, u64::MAX, STEP_EXTENTS)?;
         let all = extents.len() < STEP_EXTENTS;
-        let node = self.inodes.prepared(ino)?;
+        let most = from + (STEP_UNITS / per_block).max(1);
         let mut at = from;
         let mut extents = extents.into_iter().peekable();
         loop {
-            if let Some(extent) = extents.next_if(|e| e.block <= at) {
-                at = at.max(extent.block + extents::blocks_of(&extent, &geometry));
-            } else if waits(node, at, per_block) {
+            if let Some(extent) = extents.peek().filter(|e| e.block <= at) {
+                let end = extent.block + extents::blocks_of(extent, &geometry);
+                if at < end && extent.pointer.unwritten {
+                    let units = at * per_block..(at + 1) * per_block;
+                    let written = self.first_written(ino, units)?.is_some();
+                    if !written && !waits(self.inodes.prepared(ino)?, at, per_block) {
+                        return Ok(Search::At(at));
+                    }
+                    at += 1;
+                } else {
+                    at = at.max(end);
+                }
+                if at >= end {
+                    extents.next();
+                }
+            } else if waits(self.inodes.prepared(ino)?, at, per_block) {
                 at += 1;
             } else if extents.peek().is_some() || all {
                 return Ok(Search::At(at));
             } else {
+                return Ok(Search::From(at));
+            }
+            if at >= most && extents.peek().is_some() {
                 return Ok(Search::From(at));
             }
         }

@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::reserve::REMOVAL_COST;
 use crate::tree::Tree;
+use crate::unwritten::Housed;
 use crate::writeback::Homed;
 use crate::{dir, extents, xattrs};
 use loamfs_format::group::Role;
@@ -412,13 +413,17 @@ impl Core {
 
     /// The units of a file whose homes are in `piece`, of which its owner record says that it begins with block `first`.
     /// Earlier programs cut records inside a block and then counted too few, so what is not found there is looked for behind it.
-    fn units_at(&mut self, ino: Ino, piece: Extent, first: u64) -> Result<Vec<u64>, Stop> {
-        let per_block = self.geometry.block_units();
-        let count = piece.frags.div_ceil(self.geometry.block_frags());
+    fn units_at(&mut self, ino: Ino, piece: Extent, first: u64) -> Result<Vec<Housed>, Stop> {
+        let geometry = self.geometry;
+        let per_block = geometry.block_units();
+        let count = piece.frags.div_ceil(geometry.block_frags());
         let end = first.saturating_add(count);
         let said = first.saturating_mul(per_block)..end.saturating_mul(per_block);
-        let mut homes = self.homes(ino, said.start, said.end)?;
-        homes.retain(|(_, home)| piece.contains(*home));
+        self.node(ino)?;
+        let inode = &self.inodes.prepared(ino)?.inode;
+        let found = extents::overlapping(inode, &mut self.blocks, &geometry, first, end)?;
+        let mut homes = self.housed(ino, &found, &said)?;
+        homes.retain(|it| piece.contains(it.home));
         let found = homes.len() as u64 * self.geometry.unit_frags();
         let in_change = |other: Extent| other.overlaps(piece);
         if found < self.space.bitmaps().live_frags(piece)
@@ -427,10 +432,10 @@ impl Core {
         {
             homes = self.homes_in(ino, piece, first)?;
         }
-        Ok(homes.into_iter().map(|(unit, _)| unit).collect())
+        Ok(homes)
     }
 
-    /// Homed blocks wait to be written to new homes, elsewhere.
+    /// Homed blocks wait to be written to new homes, elsewhere; those of which nothing was written get them at once.
     fn move_home(
         &mut self,
         ino: Ino,
@@ -446,16 +451,18 @@ impl Core {
         let first = block.saturating_add(ahead);
         let piece = Extent::new(start, end.0.saturating_sub(start.0));
         let (mut units, mut missed) = (Vec::new(), Missed::default());
-        for unit in self.units_at(ino, piece, first)? {
-            if self.node(ino)?.homed().get(unit).is_some() {
+        let housed = self.units_at(ino, piece, first)?;
+        for Housed { unit, .. } in housed.iter().filter(|it| it.written) {
+            if self.node(ino)?.homed().get(*unit).is_some() {
                 continue;
             }
-            if let Some(content) = missed.note(self.shown_unit(ino, unit))? {
-                units.push((unit, content));
+            if let Some(content) = missed.note(self.shown_unit(ino, *unit))? {
+                units.push((*unit, content));
             }
         }
         missed.nothing()?;
         self.prepare_dirty(ino)?;
+        self.move_unwritten(ino, &housed)?;
         if units.is_empty() {
             return Ok(());
         }

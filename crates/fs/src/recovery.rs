@@ -27,7 +27,7 @@ use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
-use loamfs_format::summary::{Allocation, Record, SegmentKind};
+use loamfs_format::summary::{Allocation, Record, SegmentKind, Unwritten};
 use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
@@ -146,6 +146,15 @@ pub(crate) fn open(
     Ok((core, reader))
 }
 
+/// What a summary counts, as far as the volume can have it.
+fn sound(count: Unwritten, geometry: &Geometry) -> Unwritten {
+    let frags = count.frags.min(geometry.total_frags);
+    Unwritten {
+        extents: count.extents.min(frags / geometry.block_frags()),
+        frags,
+    }
+}
+
 /// Whether two copies differ in the checkpoint that they name and how, at most.
 fn same_volume(one: &Superblock, other: &Superblock) -> bool {
     Superblock {
@@ -205,6 +214,8 @@ fn assemble(
     core.config.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
+    core.count_unwritten(sound(last.header.dynamic.unwritten, &core.geometry));
+    core.announced = core.sb.has_unwritten();
     core.inodes.nodes_max = settings.shares.idle_inodes();
     Ok(core)
 }
@@ -257,6 +268,8 @@ impl Core {
             leftovers: Leftovers::default(),
             reclaim: Reclaim::default(),
             known: Known::default(),
+            unwritten: Unwritten::default(),
+            announced: false,
             sb,
         };
         let keep = core.groups_kept_from_data();

@@ -12,7 +12,7 @@ use crate::types::NewInode;
 use crate::volume::{Volume, Wait};
 use loamfs_format::group::Role;
 use loamfs_format::inode::{ROOT_INO, mode};
-use loamfs_format::summary::{Allocation, Record};
+use loamfs_format::summary::{Allocation, Record, Unwritten};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::Owner;
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ pub struct Repairs {
     pub next_inode_block: Option<InodeBlockNo>,
     /// How many inodes live.
     pub inodes: Option<u64>,
+    /// What files have that was never written.
+    pub unwritten: Option<Unwritten>,
     /// Blocks of large files, the file, and the number of the first of them there; they get owner records that say so.
     pub homes: Vec<(Extent, Ino, u64)>,
 }
@@ -100,6 +102,9 @@ impl Volume {
             inodes.next_block = repairs.next_inode_block.unwrap_or(inodes.next_block);
             Ok(())
         })?;
+        if let Some(count) = repairs.unwritten {
+            self.core().count_unwritten(count);
+        }
         self.commit(Wait::Durable)?;
         // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.
         self.checkpoint()
@@ -346,9 +351,9 @@ impl Core {
         let unit_frags = self.geometry.unit_frags();
         let first = block.checked_mul(self.geometry.block_units());
         let homes = self.homes_in(ino, extent, block)?;
-        let right = homes.iter().filter(|(unit, home)| {
-            let ahead = first.and_then(|first| unit.checked_sub(first));
-            ahead == Some((home.0 - extent.start.0) / unit_frags)
+        let right = homes.iter().filter(|it| {
+            let ahead = first.and_then(|first| it.unit.checked_sub(first));
+            ahead == Some((it.home.0 - extent.start.0) / unit_frags)
         });
         if right.count() as u64 * unit_frags != extent.frags {
             return Ok(Done::No("the file does not have these blocks there"));

@@ -22,6 +22,7 @@ mod start;
 
 pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes};
 pub(crate) use rounds::Unwritten;
+pub(crate) use start::runs_of;
 
 use loamfs_format::{Extent, FragAddr, Ino};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,10 @@ pub(crate) struct Writeback {
     /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
     /// (rule 3), and small files that spilled (H18).
     barrier: BTreeMap<Ino, u64>,
+    /// First writes of reserved homes that are under way, by batch: they are written, and given out, by nobody else.
+    arriving: BTreeMap<u64, (Ino, Vec<Extent>)>,
+    /// Reserved homes that could not be written; they stay taken until the next mount.
+    failed: Vec<Extent>,
     /// New homes whose files went while they were written, by batch.
     abandoned: BTreeMap<u64, Vec<Extent>>,
     batches: u64,
@@ -54,6 +59,8 @@ impl Writeback {
             files: BTreeSet::new(),
             totals: Totals::default(),
             barrier: BTreeMap::new(),
+            arriving: BTreeMap::new(),
+            failed: Vec::new(),
             abandoned: BTreeMap::new(),
             batches: 0,
             settling: BTreeSet::new(),
@@ -117,6 +124,33 @@ impl Writeback {
     /// Whether an image is on its way to a home in a range.
     pub fn is_settling(&self, range: Range<FragAddr>) -> bool {
         self.settling.range(range).next().is_some()
+    }
+
+    /// Whether first writes of a file's reserved homes are under way.
+    pub fn arrives(&self, ino: Ino) -> bool {
+        self.arriving.values().any(|(of, _)| *of == ino)
+    }
+
+    /// Whether a first write to a range is under way, or failed.
+    pub fn is_arriving(&self, range: &Range<FragAddr>) -> bool {
+        let under_way = self.arriving.values().flat_map(|(_, extents)| extents);
+        under_way
+            .chain(&self.failed)
+            .any(|extent| extent.start < range.end && extent.end() > range.start)
+    }
+
+    /// Whether a first write of this home failed.
+    pub fn has_failed(&self, home: FragAddr) -> bool {
+        self.failed.iter().any(|extent| extent.contains(home))
+    }
+
+    /// First writes are over.
+    fn arrived(&mut self, batch: u64, written: bool) {
+        if let Some((_, extents)) = self.arriving.remove(&batch)
+            && !written
+        {
+            self.failed.extend(extents);
+        }
     }
 
     /// The number of a new batch.

@@ -394,3 +394,47 @@ fn what_waits_in_large_caches_goes_home_with_few_flushes() {
     // Two rounds of 64 MiB, the segment that shows them, and one that says so.
     assert!(flushes <= 4, "{flushes} flushes");
 }
+
+/// Space is given to a file, and nothing is written there.
+#[test]
+fn a_gigabyte_is_reserved_with_a_few_requests() {
+    let device = made(4 << 30);
+    let volume = open(&device);
+    let ino = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+    // Once in a volume's life both superblock copies announce that there is such space.
+    volume.allocate(ino, 0, 1 << 20, true).unwrap();
+    let before = volume.info().device;
+    volume.allocate(ino, 0, 1 << 30, true).unwrap();
+    volume.fsync(ino, false).unwrap();
+    let cost = since(&volume, before);
+    assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
+    assert!(cost.total().write_bytes <= 32 << 10, "{cost}");
+    assert_eq!(cost.kind(IoKind::Homed).writes, 0, "{cost}");
+    assert_eq!(volume.getattr(ino).unwrap().blocks, 1 << 21);
+    // Reading it asks the device for nothing either.
+    let before = volume.info().device;
+    assert!(
+        volume
+            .read(ino, 500 << 20, 1 << 20)
+            .unwrap()
+            .iter()
+            .all(|byte| *byte == 0)
+    );
+    assert_eq!(since(&volume, before).total().reads, 0);
+}
+
+/// A first write goes where it stays: the data, a flush, the segment that shows them, a flush.
+#[test]
+fn a_first_write_of_reserved_space_is_two_writes() {
+    let volume = open(&made(256 << 20));
+    let ino = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+    volume.allocate(ino, 0, 64 << 20, true).unwrap();
+    volume.sync().unwrap();
+    volume.write(ino, 10 << 20, &[1; 8192]).unwrap();
+    let before = volume.info().device;
+    volume.fsync(ino, false).unwrap();
+    let cost = since(&volume, before);
+    assert_eq!((cost.total().writes, cost.flushes), (2, 2), "{cost}");
+    assert_eq!(cost.kind(IoKind::Homed).write_bytes, 8192, "{cost}");
+    assert_eq!(cost.total().reads, 0, "{cost}");
+}

@@ -54,7 +54,7 @@ fn is_true(device: &dyn Device, volume: &Volume, ino: Ino) {
         let at = match piece.place {
             Place::Inode(at) | Place::Log(at) | Place::Home(at) => at,
             Place::Image { image, .. } => image,
-            Place::Hole | Place::Memory => continue,
+            Place::Hole | Place::Memory | Place::Unwritten(_) => continue,
         };
         let there = read_exact(device, at, piece.len as usize, IoKind::Other).unwrap();
         let read = volume.read(ino, piece.offset, piece.len as usize).unwrap();
@@ -69,6 +69,7 @@ fn places(volume: &Volume, ino: Ino) -> Vec<(u64, u64, &'static str)> {
         Place::Inode(_) => "inode",
         Place::Log(_) => "log",
         Place::Home(_) => "home",
+        Place::Unwritten(_) => "unwritten",
         Place::Image { .. } => "image",
     };
     let pieces = map(volume, ino).into_iter();

@@ -122,7 +122,11 @@ fn holes_get_space_and_data_stay() {
     volume.write(ino, 10 * BLOCK as u64, b"far").unwrap();
     volume.allocate(ino, 0, 20 * BLOCK as u64, true).unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 20 * BLOCK as u64);
-    assert_eq!(volume.seek_hole(ino, 0).unwrap(), 20 * BLOCK as u64);
+    assert_eq!(volume.seek_hole(ino, 0).unwrap(), BLOCK as u64);
+    assert_eq!(
+        volume.seek_data(ino, BLOCK as u64).unwrap(),
+        10 * BLOCK as u64
+    );
     assert_eq!(blocks(&volume, ino), 20 * BLOCK as u64);
     volume.sync().unwrap();
     assert_eq!(blocks(&volume, ino), 20 * BLOCK as u64);
@@ -146,7 +150,8 @@ fn a_zeroed_range_has_space() {
     let (_, volume, ino) = with_file(5 * BLOCK);
     volume.zero(ino, 100, 6 * BLOCK as u64, true).unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 6 * BLOCK as u64 + 100);
-    assert_eq!(volume.seek_hole(ino, 0).unwrap(), 6 * BLOCK as u64 + 100);
+    assert_eq!(volume.seek_hole(ino, 0).unwrap(), BLOCK as u64);
+    assert_eq!(blocks(&volume, ino), 7 * BLOCK as u64);
     assert_eq!(volume.read(ino, 0, 101).unwrap()[99..], [7, 0]);
 }
 

@@ -12,6 +12,7 @@ mod listing;
 mod placed;
 mod read;
 mod sound;
+mod unwritten;
 mod wide;
 
 pub use dumps::dumps;
@@ -32,7 +33,7 @@ pub struct Golden {
 }
 
 /// The golden volumes.
-pub const ALL: [Golden; 6] = [
+pub const ALL: [Golden; 7] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -62,5 +63,10 @@ pub const ALL: [Golden; 6] = [
     Golden {
         name: "placed",
         make: placed::make,
+    },
+    // Space that was reserved and never written.
+    Golden {
+        name: "unwritten",
+        make: unwritten::make,
     },
 ];

@@ -107,6 +107,7 @@ pub fn repairs(plan: &Plan) -> Repairs {
         homes: plan.homes.clone(),
         next_inode_block: plan.next_inode_block,
         inodes: plan.inodes,
+        unwritten: plan.unwritten,
     }
 }
 

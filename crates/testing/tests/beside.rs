@@ -222,6 +222,63 @@ fn no_home_is_used_again_before_the_first_write_to_it_is_over() {
     are_whole(&crashed(&busy), &names, 5);
 }
 
+/// A file with space for so many units, none of which was written.
+fn reserved(volume: &Volume, units: u64) -> Ino {
+    let file = create(volume, "f", b"");
+    let len = units * UNIT as u64;
+    volume.allocate(file, 0, len, true).unwrap();
+    volume.sync().unwrap();
+    file
+}
+
+#[test]
+fn no_reserved_home_is_used_again_before_the_first_write_to_it_is_over() {
+    let (busy, volume) = open(made(SIZE));
+    let file = reserved(&volume, 64);
+    fill(&volume, 4);
+    volume.write(file, 0, &[1; 64 * UNIT]).unwrap();
+    let (other, (said, names)) = (Arc::clone(&volume), channel());
+    let hook = move || {
+        other.unlink(ROOT_INO, b"f").unwrap();
+        other.sync().unwrap();
+        other.sync().unwrap();
+        said.send(fill(&other, 5)).unwrap();
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    // Whether it says that the file is gone is of no interest here.
+    let _ = volume.fsync(file, false);
+    let names = names.recv().unwrap();
+    volume.sync().unwrap();
+    let after = crashed(&busy);
+    for name in names {
+        assert!(read(&after, &name) == [5; 16 * UNIT], "{name}");
+    }
+}
+
+#[test]
+fn a_reserved_home_is_written_by_one_at_a_time() {
+    let (busy, volume) = open(made(SIZE));
+    let file = reserved(&volume, 64);
+    volume.write(file, 0, &[1; 32 * UNIT]).unwrap();
+    let (other, (said, done)) = (Arc::clone(&volume), channel());
+    let hook = move || {
+        std::thread::spawn(move || {
+            // The write under way is given up, and another one is asked for.
+            resize(&other, file, 16 * UNIT as u64);
+            other.write(file, 0, &[2; 16 * UNIT]).unwrap();
+            other.fsync(file, false).unwrap();
+            said.send(()).unwrap();
+        });
+        // Who is not made to wait comes first.
+        let _ = done.recv_timeout(Duration::from_secs(1));
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    volume.fsync(file, false).unwrap();
+    assert!(!busy.idle());
+    volume.sync().unwrap();
+    assert!(read(&crashed(&busy), "f") == [2; 16 * UNIT]);
+}
+
 /// It waited for whoever held the lock of commits, which all homes were written under.
 #[test]
 fn a_small_file_is_synced_while_a_large_one_is_written() {
@@ -305,7 +362,7 @@ fn a_rename_brings_its_data_though_the_file_is_being_written() {
 }
 
 /// Clauses of rule 7, and the test above that notices when one is left out.
-const CLAUSES: [(&str, &str); 4] = [
+const CLAUSES: [(&str, &str); 6] = [
     (
         "settled-blindly",
         "what_is_overwritten_while_it_settles_is_not_lost",
@@ -318,6 +375,14 @@ const CLAUSES: [(&str, &str); 4] = [
     (
         "reuse-during-write",
         "no_home_is_used_again_before_the_first_write_to_it_is_over",
+    ),
+    (
+        "reuse-during-first-write",
+        "no_reserved_home_is_used_again_before_the_first_write_to_it_is_over",
+    ),
+    (
+        "first-write-overlaps",
+        "a_reserved_home_is_written_by_one_at_a_time",
     ),
 ];
 

@@ -296,6 +296,7 @@ fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
             stored: 4096,
             birth,
             checksum: metadata_checksum(&uuid, identity, page.as_bytes()),
+            ..Pointer::NONE
         })
     };
     // A leaf with one name, and one with many, below an inner node each, below one root.
@@ -340,6 +341,7 @@ fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
             stored: 4096,
             birth,
             checksum: metadata_checksum(&uuid, &top, top_page.as_bytes()),
+            ..Pointer::NONE
         }
     };
     let tree = TreeRoot {

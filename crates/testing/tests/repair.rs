@@ -160,6 +160,7 @@ impl Sample {
             stored: body.len() as u32,
             birth: ssn,
             checksum: metadata_checksum(&uuid, &identity, &body),
+            ..Pointer::NONE
         };
         let live = inodes.iter().map(|i| 1 << slot_of(i.ino)).sum();
         let entry = IfileEntry {
@@ -436,6 +437,7 @@ fn what_does_not_fit_is_left_out() {
     let repairs = Repairs {
         next_inode_block: None,
         inodes: None,
+        unwritten: None,
         set: vec![
             sample.small_extent(),
             Extent::new(FragAddr(u64::MAX - 1), 9),

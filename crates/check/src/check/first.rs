@@ -6,6 +6,7 @@ use crate::{Options, Owner, Phase, Problem, Progress, Report, Volume};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK};
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
+use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, ifile};
 
 /// The type bits of a directory, as entries have them.
@@ -26,6 +27,8 @@ pub(crate) struct Found {
     pub(crate) next_inode_block: InodeBlockNo,
     /// Nodes of maps that cannot be used: the map, the level, and the lower bound.
     pub(crate) nodes: Vec<(BlockKind, u8, u64)>,
+    /// Extents that were never written.
+    pub(crate) unwritten: Unwritten,
 }
 
 /// The visitor of the first walk.
@@ -66,6 +69,7 @@ impl<'a, 'p> First<'a, 'p> {
             root: false,
             next_inode_block: InodeBlockNo(1),
             nodes: Vec::new(),
+            unwritten: Unwritten::default(),
         };
         let directories_max = (memory / 4 / size_of::<(Ino, Ino)>() as u64) as usize;
         First {
@@ -168,6 +172,12 @@ impl Visitor for First<'_, '_> {
         if seen.is_multiple_of(STEP) {
             self.tell(Phase::Inodes, seen, self.inodes);
         }
+    }
+
+    fn unwritten(&mut self, extent: Extent) {
+        let count = &mut self.found.unwritten;
+        count.extents += 1;
+        count.frags = count.frags.saturating_add(extent.frags);
     }
 
     fn reserved(&mut self) {

@@ -75,6 +75,8 @@ pub(crate) trait Visitor {
     fn node(&mut self) {}
     /// Data were read and are what they should be.
     fn data(&mut self, _bytes: u64) {}
+    /// An extent may have units that were never written.
+    fn unwritten(&mut self, _extent: Extent) {}
     /// That many maps were walked.
     fn maps_done(&mut self, _maps: u64) {}
 }

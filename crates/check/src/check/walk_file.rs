@@ -38,6 +38,8 @@ struct Run {
     unit: u64,
     home: FragAddr,
     count: u64,
+    /// Whether they may lack checksums: these were never written.
+    unwritten: bool,
 }
 
 impl<'v> Walker<'_, 'v> {
@@ -129,7 +131,14 @@ impl<'v> Walker<'_, 'v> {
         }
         file.next_block = end;
         let size_end = file.inode.size.div_ceil(geometry.block_size.into());
-        if end > size_end && file.inode.truncating == u64::MAX {
+        if pointer.unwritten {
+            self.visitor.unwritten(pointer.extent());
+            if !self.volume.superblock().has_unwritten() {
+                self.visitor
+                    .problem(Problem::UnwrittenUnannounced { ino, block });
+            }
+        }
+        if end > size_end && file.inode.truncating == u64::MAX && !pointer.unwritten {
             self.visitor
                 .problem(Problem::ExtentBeyondSize { ino, block });
         }
@@ -140,6 +149,7 @@ impl<'v> Walker<'_, 'v> {
                 unit: block * units,
                 home: pointer.addr,
                 count: blocks * units,
+                unwritten: pointer.unwritten,
             },
         );
     }
@@ -159,6 +169,7 @@ impl<'v> Walker<'_, 'v> {
                 unit: rest.unit + count,
                 home,
                 count: rest.count - count,
+                ..rest
             };
         }
     }
@@ -171,7 +182,7 @@ impl<'v> Walker<'_, 'v> {
             let expected = unit < file.limit && !images.contains_key(&unit);
             if crc != 0 && unit < file.limit {
                 file.used += 1;
-            } else if crc == 0 && expected {
+            } else if crc == 0 && expected && !run.unwritten {
                 self.missing(file, unit);
             }
             crcs.push(if expected { crc } else { 0 });

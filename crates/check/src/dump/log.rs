@@ -1,11 +1,11 @@
 //! The superblock, the chain, and single segments.
 
 use super::values::{extent, ifile_entry, lazy_entry, tree_root};
-use super::view::{Key, View, hash, hash32, hex, lines, mark, name, text, worded};
+use super::view::{Key, View, Worded, hash, hash32, hex, lines, mark, name, text, worded};
 use crate::reader::CopyState;
 use crate::{CheckError, Volume};
 use loamfs_format::Ssn;
-use loamfs_format::summary::{Allocation, Record, Wait};
+use loamfs_format::summary::{Allocation, Record, Unwritten, Wait};
 
 /// The newest superblock, and the state of both copies.
 pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
@@ -129,10 +129,11 @@ pub fn segment(volume: &Volume<'_>, ssn: Ssn) -> Result<Box<dyn View>, CheckErro
         next = header.next.0,
         dynamic = view!(
             "Dynamic {{ inodes: {inodes}, next_inode_block: ib{next_inode_block}, \
-             sealed: {sealed} }}",
+             sealed: {sealed}{unwritten} }}",
             inodes = header.dynamic.inodes,
             next_inode_block = header.dynamic.next_inode_block.0,
             sealed = header.dynamic.sealed,
+            unwritten = unwritten(header.dynamic.unwritten),
         ),
         extents = worded(extents, name(&header.extents)),
         records = lines(records.iter().enumerate().map(|(index, item)| view!(
@@ -141,6 +142,19 @@ pub fn segment(volume: &Volume<'_>, ssn: Ssn) -> Result<Box<dyn View>, CheckErro
             record = record(&item),
         ))),
     ))
+}
+
+/// What was never written, if there is any.
+fn unwritten(count: Unwritten) -> Worded<Option<Box<dyn View>>> {
+    let facts = (count != Unwritten::default()).then(|| {
+        view!(
+            "{extents} extents of {fragments} fragments",
+            extents = count.extents,
+            fragments = count.frags,
+        )
+    });
+    let words = facts.as_ref().map(|facts| format!(", unwritten: {facts}"));
+    worded(facts, words.unwrap_or_default())
 }
 
 /// What a record says, under the name of its kind.

@@ -1,6 +1,8 @@
 //! What stands in the trees.
 
-use super::view::{Each, Key, View, hash, hash32, hex, lines_or_faults, name, row, text, worded};
+use super::view::{
+    Each, Key, View, hash, hash32, hex, lines_or_faults, mark, name, row, text, worded,
+};
 use crate::Volume;
 use crate::reader::TreeSpec;
 use loamfs_format::atime::{ATIME_INO, AtimeRun};
@@ -173,9 +175,10 @@ pub(super) fn dirent(key: u64, ino: Ino, file_type: u8, name: &[u8]) -> Box<dyn 
 
 pub(super) fn file_extent(block: u64, p: &Pointer) -> Box<dyn View> {
     view!(
-        "block {block} at {pointer}",
+        "block {block} at {pointer}{unwritten}",
         block = block,
         pointer = pointer(p),
+        unwritten = mark(p.unwritten, " unwritten"),
     )
 }
 

@@ -123,7 +123,11 @@ impl<'d> Volume<'d> {
             let unit = u64::from(UNIT_SIZE);
             for number in from / unit..to.div_ceil(unit) {
                 let at = (number * unit - start) / self.io().frag();
-                let data = self.unit(inode, number, FragAddr(extent.pointer.addr.0 + at))?;
+                let home = FragAddr(extent.pointer.addr.0 + at);
+                if extent.pointer.unwritten && self.stored_crc(inode, number)? == 0 {
+                    continue;
+                }
+                let data = self.unit(inode, number, home)?;
                 copy(&data, number * unit, offset, out);
             }
         }

@@ -51,6 +51,8 @@ struct Run {
     unit: u64,
     home: FragAddr,
     count: u64,
+    /// Whether they may lack checksums: these were never written.
+    unwritten: bool,
 }
 
 impl Salvage<'_> {
@@ -103,6 +105,7 @@ impl Salvage<'_> {
                     unit,
                     home: FragAddr(home),
                     count,
+                    unwritten: pointer.unwritten,
                 };
                 let Some(rest) = left.checked_sub(count * UNIT) else {
                     damage.add(at, end - at, CheckError::Extents { ino });
@@ -134,6 +137,12 @@ impl Salvage<'_> {
             let (unit, home) = (run.unit + index, FragAddr(run.home.0 + index * unit_frags));
             let at = unit * UNIT;
             let len = UNIT.min(inode.size.saturating_sub(at));
+            if run.unwritten
+                && let Ok(crcs) = &crcs
+                && crcs[(unit % CRC_UNITS) as usize] == 0
+            {
+                continue;
+            }
             let place = match images.get(&home.0) {
                 Some(image) if image.ino == ino && image.unit == unit => {
                     Ok((image.image, image.crc))

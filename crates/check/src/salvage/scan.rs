@@ -217,6 +217,7 @@ pub(super) fn inode_block(
         stored: stored as u32,
         birth: entry.ssn,
         checksum,
+        ..Pointer::NONE
     };
     Some((block, entry))
 }

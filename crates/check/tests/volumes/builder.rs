@@ -197,6 +197,7 @@ impl Builder {
                 inodes: 0,
                 next_inode_block: InodeBlockNo(2),
                 sealed: 1,
+                ..Dynamic::default()
             },
             after: Vec::new(),
             log_at: LOG_START,
@@ -529,6 +530,7 @@ impl Builder {
             stored,
             birth,
             checksum,
+            ..Pointer::NONE
         }
     }
 

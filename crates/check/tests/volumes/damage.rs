@@ -6,6 +6,8 @@ use loamfs_check::{Problem, Volume};
 use loamfs_device::MemoryDevice;
 use loamfs_format::inode::{Body, ROOT_INO, mode};
 use loamfs_format::node::TreeRoot;
+use loamfs_format::summary::Unwritten;
+use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
 use loamfs_format::{BlockKind, FragAddr, Ino, InodeBlockNo, Ssn};
 
 /// What is found when an inode is changed.
@@ -159,6 +161,47 @@ fn extents_lie_in_order_within_the_file() {
     assert_eq!(
         pending, [""; 0],
         "a truncate that is under way may leave blocks behind"
+    );
+}
+
+/// Space that was never written: units without checksums, behind the end of the file too, as long as that is announced and
+/// counted.
+#[test]
+fn what_was_never_written_is_announced_and_counted() {
+    let unwritten = |change: fn(&mut Builder)| {
+        let mut b = Builder::sample();
+        let mut count = Unwritten::default();
+        if let Body::Extents(extents) = &mut b.inode(LARGE).body {
+            for extent in extents {
+                extent.pointer.unwritten = true;
+                count.extents += 1;
+                count.frags += u64::from(extent.pointer.frags);
+            }
+        }
+        b.inode(LARGE).size = 5 * BLOCK;
+        let crcs = b.crcs.get_mut(&LARGE).unwrap();
+        crcs.retain(|unit, _| !(4..7).contains(unit));
+        b.dynamic.unwritten = count;
+        b.sb.incompatible = INCOMPATIBLE_UNWRITTEN;
+        change(&mut b);
+        kinds(&b.finish())
+    };
+    assert_eq!(unwritten(|_| {}), [""; 0]);
+    assert_eq!(
+        unwritten(|b| b.dynamic.unwritten.extents += 1),
+        ["UnwrittenCount"]
+    );
+    assert_eq!(
+        unwritten(|b| b.dynamic.unwritten.frags = 0),
+        ["UnwrittenCount"]
+    );
+    let unannounced = unwritten(|b| b.sb.incompatible = 0);
+    assert!(
+        unannounced
+            .iter()
+            .all(|kind| *kind == "UnwrittenUnannounced")
+            && !unannounced.is_empty(),
+        "{unannounced:?}"
     );
 }
 

@@ -190,6 +190,7 @@ impl CheckArgs {
             unnamed: plan.unnamed.clone(),
             next_inode_block: plan.next_inode_block,
             inodes: plan.inodes,
+            unwritten: plan.unwritten,
             homes: plan.homes.clone(),
         };
         opened

@@ -21,7 +21,7 @@ use crate::volume::{Access, Opened};
 /// Name a file on a mounted volume, or an unmounted device and a path on it. Places are bytes on the
 /// device: `home` is where a large file's blocks live; `image` is a newer version in the log, which
 /// will settle at its home; `log` is a small file in the log; `inode` is a tiny one in its inode;
-/// `memory` was not committed yet; a `hole` reads as zeros.
+/// `memory` was not committed yet; a `hole` reads as zeros; so does what is `unwritten`, which has space.
 #[derive(Debug, Args)]
 pub struct MapArgs {
     /// The file, or the device or image file that holds it.
@@ -49,7 +49,7 @@ impl MapArgs {
             return print_lines([format!("{:#}", json!(pieces))]);
         }
         let head = format!(
-            "{:>20} {:>20}  {:<7}{:>20}",
+            "{:>20} {:>20}  {:<9}{:>18}",
             "offset", "length", "place", "at"
         );
         print_lines(std::iter::once(head).chain(pieces.iter().map(row)))
@@ -61,7 +61,7 @@ fn row(piece: &Value) -> String {
     let at = number("at").map_or(String::new(), |at| at.to_string());
     let home = number("home").map_or(String::new(), |home| format!(", home {home}"));
     let line = format!(
-        "{:>20} {:>20}  {:<7}{at:>20}{home}",
+        "{:>20} {:>20}  {:<9}{at:>18}{home}",
         number("offset").unwrap_or(0),
         number("length").unwrap_or(0),
         piece["place"].as_str().unwrap_or(""),

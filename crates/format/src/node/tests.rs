@@ -72,6 +72,7 @@ fn roots_and_children_survive_encoding() {
         stored: 4096,
         birth: Ssn(5),
         checksum: 77,
+        ..Pointer::NONE
     };
     let child = Child {
         pointer,
@@ -261,6 +262,7 @@ fn children_on_disk_lead_to_nodes() {
         stored: 4096,
         birth: Ssn(5),
         checksum: 77,
+        ..Pointer::NONE
     };
     let verify = |value: &[u8]| {
         let mut page = Page::new(&identity(1));

@@ -50,6 +50,7 @@ impl Seal {
             stored: bytes.len() as u32,
             birth: self.ssn,
             checksum: data_checksum(bytes),
+            ..Pointer::NONE
         };
         self.image.put(pointer.addr, bytes);
         self.records.push(Record::Allocate(Allocation {
@@ -313,6 +314,7 @@ impl Core {
             stored: packed.len() as u32,
             birth: seal.ssn,
             checksum,
+            ..Pointer::NONE
         };
         seal.image.put(pointer.addr, &packed);
         seal.records.push(Record::Allocate(Allocation {

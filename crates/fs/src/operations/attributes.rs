@@ -39,11 +39,13 @@ impl Operation for SetAttributes {
             Some(bits) => core.prepare_chmod(ino, bits)?,
             None => None,
         };
-        let inode = &core.node(ino)?.inode;
-        let (size, is_dir) = (inode.size, inode.is_dir());
+        let node = core.node(ino)?;
+        let (size, is_dir) = (node.inode.size, node.inode.is_dir());
+        // A large file may have space behind its end, which goes.
+        let large = node.is_large();
         let resizing = match set.size {
             Some(_) if is_dir => return Err(Error::IsDirectory.into()),
-            Some(wanted) if wanted != size || wanted == 0 => {
+            Some(wanted) if wanted != size || wanted == 0 || large => {
                 Some(Resizing::prepare(core, ino, wanted)?)
             }
             _ => None,

@@ -141,8 +141,8 @@ impl Change for Draining {
 impl FreeExtents {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let per_block = core.geometry.block_units();
+        core.change_extents(self.ino, &self.change)?;
         let node = core.inodes.prepared(self.ino)?;
-        extents::apply(&mut node.inode, &mut core.blocks, &self.change)?;
         node.change_homed(&mut core.writeback, |homed| {
             homed.unimage(self.first * per_block, u64::MAX);
             homed.recount(per_block);
@@ -216,7 +216,8 @@ impl ReturnToLog {
             self.tree
                 .trim_step(&mut root, blocks, 0, usize::MAX, |_, _| {})?;
             node.inode.checksums = TreeRoot::EMPTY;
-            extents::apply(&mut node.inode, blocks, &self.change)?;
+            core.change_extents(ino, &self.change)?;
+            let node = core.inodes.prepared(ino)?;
             node.inode.frags = 0;
             node.shown_size = 0;
         }

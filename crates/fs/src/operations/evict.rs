@@ -48,7 +48,11 @@ impl Operation for Evict {
         if inode.nlink > 0 {
             return Ok(Plan::Done(true));
         }
-        let step = if inode.is_file() && inode.size > 0 && node.is_large() {
+        // Space may be reserved behind the end of a file without a byte.
+        let blocks = matches!(inode.body, Body::Extents(_) | Body::ExtentTree(_));
+        let bytes = inode.size > 0 && node.is_large();
+        let uncut = bytes || blocks && inode.truncating == u64::MAX;
+        let step = if inode.is_file() && uncut {
             Evicting::Cut(Resizing::prepare(core, ino, 0)?)
         } else if inode.truncating != u64::MAX {
             Evicting::Drain(Draining::prepare(core, ino)?)

@@ -9,7 +9,7 @@ use crate::file::SIZE_MAX;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use loamfs_format::inode::Body;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Sets a file's size. A large file's blocks behind it go in steps: see [`Drain`](super::drain::Drain).
@@ -101,7 +101,13 @@ impl How {
                 false => How::Leave(core.small_content(ino)?),
             })
         } else if size == old {
-            Ok(How::Nothing)
+            let behind = size.div_ceil(u64::from(core.geometry.block_size));
+            let reserved = core.extents_from(ino, behind, u64::MAX, 1)?;
+            Ok(match reserved.is_empty() {
+                true => How::Nothing,
+                // What was reserved behind the end goes.
+                false => How::Cut,
+            })
         } else if size <= small_max && moving {
             // On its way home the file has become small again: what segments show is still the small form.
             Ok(How::Return(core.read(ino, 0, size as usize)?))
@@ -125,9 +131,9 @@ impl Change for Resizing {
             How::Small(content) => core.set_small(ino, content)?,
             How::Leave(content) => {
                 core.leave_small(ino, &content)?;
-                core.put_units(ino, BTreeMap::new(), size)?;
+                core.put_units(ino, BTreeMap::new(), size, &BTreeSet::new())?;
             }
-            How::Grow(units) => core.put_units(ino, units, size)?,
+            How::Grow(units) => core.put_units(ino, units, size, &BTreeSet::new())?,
             How::Return(content) => {
                 core.forget_homed(ino)?;
                 core.set_small(ino, content)?;

@@ -10,7 +10,8 @@ use crate::flags::flags_of;
 use crate::permission;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
-use std::collections::BTreeMap;
+use loamfs_format::maps::CRC_UNITS;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Bytes of the log that small content takes at most beside itself.
@@ -33,6 +34,8 @@ pub(crate) enum Writing {
         /// Content of a file that leaves the log.
         small: Option<Arc<[u8]>>,
         units: BTreeMap<u64, UnitBytes>,
+        /// Those that have a home which was never written.
+        reserved: BTreeSet<u64>,
         /// How long the file is then.
         size: u64,
         claim: Claim,
@@ -56,26 +59,39 @@ impl Write<'_> {
     fn prepare_large(&self, core: &mut Core, size: u64, large: bool) -> Result<Writing, Stop> {
         let ino = self.ino;
         core.may_go_home(ino)?;
+        let range = self.offset / UNIT..self.end().div_ceil(UNIT);
+        let reserved: BTreeSet<u64> = core
+            .unwritten_units(ino, range.clone())?
+            .into_keys()
+            .collect();
         let (small, mut units) = if large {
             (None, core.zeroes_behind(ino, self.offset)?)
         } else {
             (Some(core.small_content(ino)?), BTreeMap::new())
         };
-        for unit in self.offset / UNIT..self.end().div_ceil(UNIT) {
+        for unit in range.clone() {
             let content = self.unit(core, unit, small.as_deref(), units.get(&unit))?;
             units.insert(unit, content);
         }
         let block = u64::from(core.geometry.block_size);
-        let data = (self.data.len() as u64).next_multiple_of(block) + 2 * block;
+        let first = reserved.len() as u64 == range.end - range.start;
+        let claim = match first {
+            true => Claim::First {
+                bytes: reserved.len() as u64 * UNIT,
+                runs: range.end.div_ceil(CRC_UNITS) - range.start / CRC_UNITS,
+            },
+            false => Claim::Growth {
+                log: NODES_COST,
+                data: (self.data.len() as u64).next_multiple_of(block) + 2 * block,
+            },
+        };
         Ok(Writing::Large {
             ino,
             small,
             units,
+            reserved,
             size,
-            claim: Claim::Growth {
-                log: NODES_COST,
-                data,
-            },
+            claim,
         })
     }
 
@@ -159,13 +175,14 @@ impl Change for Writing {
                 ino,
                 small,
                 units,
+                reserved,
                 size,
                 ..
             } => {
                 if let Some(content) = small {
                     core.leave_small(ino, &content)?;
                 }
-                core.put_units(ino, units, size)?;
+                core.put_units(ino, units, size, &reserved)?;
                 ino
             }
         };

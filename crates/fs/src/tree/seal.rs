@@ -139,6 +139,7 @@ where
             stored: NODE_SIZE as u32,
             birth,
             checksum,
+            ..Pointer::NONE
         };
         let node = SealedNode {
             pointer,

@@ -2,13 +2,18 @@
 
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
+use super::commit::{End, all_written};
 use crate::error::Error;
 use crate::operations::resize::Resize;
 use crate::ranges::{Search, end_of};
+use crate::unwritten::Reserved;
 use loamfs_format::Ino;
+use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
 
 /// Bytes that are copied at a time.
 const COPY_STEP: u64 = 256 << 10;
+/// How often a small file's content is brought home whose owner makes it small again meanwhile.
+const HOME_TRIES: u32 = 16;
 
 impl Volume {
     /// Frees the bytes `offset .. offset + len` of a file as far as it has them; they read as zeros then, and its size
@@ -26,15 +31,19 @@ impl Volume {
         Ok(())
     }
 
-    /// Gives the holes among the bytes `offset .. offset + len` of a file space, filled with zeros. The file grows to hold
-    /// them if `grow` says so; otherwise nothing is done behind its end.
+    /// Gives the holes among the bytes `offset .. offset + len` of a file space, also behind its end. They read as zeros,
+    /// and their first write never fails for want of space. The file grows to hold them if `grow` says so. Small files, which
+    /// are in the log, only grow.
     ///
     /// # Errors
-    /// [`Error`]; holes may be filled in part then, but the file has the size that it had.
+    /// [`Error`]; holes may have space in part then, but the file has the size that it had.
     pub fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
         let end = end_of(offset, len)?;
+        if self.run(|core| core.grow_if_small(ino, end, grow))? {
+            return Ok(());
+        }
         let before = self.getattr(ino)?.size;
-        let result = self.fill(ino, offset, end, grow);
+        let result = self.reserve(ino, offset, end, grow);
         if result.is_err() && (before + 1..=end).contains(&self.getattr(ino)?.size) {
             self.perform(&Resize { ino, size: before })?;
             self.tidy_after(LEFTOVERS_STEP);
@@ -42,12 +51,43 @@ impl Volume {
         result
     }
 
-    fn fill(&self, ino: Ino, offset: u64, end: u64, grow: bool) -> Result<(), Error> {
-        let mut at = Some(offset);
-        while let Some(from) = at {
-            at = self.run(|core| core.fill(ino, from..end, grow))?;
+    fn reserve(&self, ino: Ino, offset: u64, end: u64, grow: bool) -> Result<(), Error> {
+        self.announce_unwritten()?;
+        let (mut from, mut tries) = (offset, 0);
+        loop {
+            match self.run(|core| core.reserve(ino, from..end, grow))? {
+                Reserved::All => return Ok(()),
+                Reserved::Until(at) => from = at,
+                Reserved::NotHome if tries < HOME_TRIES => {
+                    tries += 1;
+                    all_written(self.bring_home(&[ino])?)?;
+                }
+                Reserved::NotHome => return Err(Error::Unwritten(ino)),
+            }
         }
-        Ok(())
+    }
+
+    /// Has both superblock copies announce that files may have extents that were never written, before any has: programs
+    /// that do not know them would take what stands there for data.
+    fn announce_unwritten(&self) -> Result<(), Error> {
+        if self.core().announced {
+            return Ok(());
+        }
+        let sealer = self.sealer();
+        if self.core().announced {
+            return Ok(());
+        }
+        self.core().sb.incompatible |= INCOMPATIBLE_UNWRITTEN;
+        // Each names one copy anew.
+        let named = sealer
+            .checkpoint(End::Open)
+            .and_then(|()| sealer.checkpoint(End::Open));
+        let mut core = self.core();
+        match named {
+            Ok(()) => core.announced = true,
+            Err(_) => core.sb.incompatible &= !INCOMPATIBLE_UNWRITTEN,
+        }
+        named
     }
 
     /// Makes the bytes `offset .. offset + len` of a file zeros that have space, growing the file as

@@ -1,6 +1,7 @@
 //! What waits of one large file: units of 4 KiB in memory, from a write to where segments show them.
 
-use loamfs_format::{Extent, FragAddr};
+use loamfs_format::maps::CRC_UNITS;
+use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, Range, SubAssign};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub(crate) struct Unit {
     pub since: u64,
     /// Bytes of the file that segments may show without it: only what made a file longer hides its end.
     pub hides: Option<u64>,
+    /// Whether it has a home that was never written, and takes no other.
+    pub reserved: bool,
 }
 
 impl Unit {
@@ -35,6 +38,7 @@ impl Unit {
             bytes,
             since: Unit::MOVED,
             hides: None,
+            reserved: false,
         }
     }
 
@@ -45,6 +49,7 @@ impl Unit {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
+        self.reserved |= older.reserved;
     }
 }
 
@@ -56,12 +61,22 @@ pub(crate) struct Batch {
     pub units: BTreeMap<u64, Unit>,
     /// New homes, by first block.
     pub homes: Vec<(u64, Extent)>,
-    /// Checksums of every unit in those homes.
+    /// Checksums of what is written to those homes, and of first writes in place, in the order of units.
     pub crcs: Vec<(u64, u32)>,
     /// Bytes of the file that segments show with them: up to what was hidden when they were gathered.
     pub shown: u64,
     /// Whether the device has them for good.
     pub landed: bool,
+}
+
+impl Batch {
+    /// Whether some unit of a new home stays unwritten.
+    pub fn leaves_unwritten(&self, block: u64, home: Extent, geometry: &Geometry) -> bool {
+        let first = block * geometry.block_units();
+        let count = home.frags / geometry.unit_frags();
+        let before = |end: u64| self.crcs.partition_point(|(unit, _)| *unit < end) as u64;
+        before(first + count) - before(first) < count
+    }
 }
 
 /// How much waits.
@@ -71,8 +86,10 @@ pub(crate) struct Totals {
     pub units: u64,
     /// Of them, images that ride in the next segment.
     pub images: u64,
-    /// Blocks that hold a dirty unit: what new homes take at most.
+    /// Blocks that hold a dirty unit which has no home reserved: what new homes take at most.
     pub blocks: u64,
+    /// Runs of checksums of dirty units that have: what showing them makes anew, at most.
+    pub runs: u64,
 }
 
 impl AddAssign for Totals {
@@ -80,6 +97,7 @@ impl AddAssign for Totals {
         self.units += other.units;
         self.images += other.images;
         self.blocks += other.blocks;
+        self.runs += other.runs;
     }
 }
 
@@ -88,6 +106,7 @@ impl SubAssign for Totals {
         self.units -= other.units;
         self.images -= other.images;
         self.blocks -= other.blocks;
+        self.runs -= other.runs;
     }
 }
 
@@ -97,8 +116,10 @@ impl SubAssign for Totals {
 pub(crate) struct Homed {
     /// Newest.
     pub(super) dirty: BTreeMap<u64, Unit>,
-    /// Blocks that hold a dirty unit.
+    /// Of dirty units: see [`Totals::blocks`].
     dirty_blocks: u64,
+    /// Likewise, [`Totals::runs`].
+    dirty_runs: u64,
     /// Overwrites that ride in the next segment, with their homes.
     pub(super) images: BTreeMap<u64, (FragAddr, Unit)>,
     /// On their way to new homes.
@@ -155,6 +176,7 @@ impl Homed {
             units: (self.dirty.len() + self.images.len() + flying) as u64,
             images: self.images.len() as u64,
             blocks: self.dirty_blocks,
+            runs: self.dirty_runs,
         }
     }
 
@@ -242,34 +264,62 @@ impl Homed {
         Some((home, image.bytes))
     }
 
-    /// Takes in a newly written unit, of blocks of `per_block` units; see [`Unit::hides`].
-    pub fn put(&mut self, unit: u64, bytes: UnitBytes, hides: Option<u64>, per_block: u64) {
-        let first = unit / per_block * per_block;
-        if self.dirty.range(first..first + per_block).next().is_none() {
-            self.dirty_blocks += 1;
-        }
+    /// Takes in a newly written unit, of blocks of `per_block` units; see [`Unit::hides`] and [`Unit::reserved`].
+    pub fn put(
+        &mut self,
+        unit: u64,
+        bytes: UnitBytes,
+        (hides, reserved): (Option<u64>, bool),
+        per_block: u64,
+    ) {
         let since = self.puts;
         self.puts += 1;
         let mut new = Unit {
             bytes,
             since,
             hides,
+            reserved,
         };
         if let Some(older) = self.dirty.get(&unit) {
             new.replaces(older);
         }
+        let (blocks, runs) = self.counts_around(unit, per_block);
         self.dirty.insert(unit, new);
+        let (blocks_now, runs_now) = self.counts_around(unit, per_block);
+        self.dirty_blocks = self.dirty_blocks + blocks_now - blocks;
+        self.dirty_runs = self.dirty_runs + runs_now - runs;
     }
 
-    /// Counts the dirty blocks anew after units left.
+    /// What the block of a unit and its run of checksums count for.
+    fn counts_around(&self, unit: u64, per_block: u64) -> (u64, u64) {
+        let around = |len: u64| self.dirty.range(unit / len * len..(unit / len + 1) * len);
+        let mut block = around(per_block);
+        let mut run = around(CRC_UNITS);
+        (
+            block.any(|(_, unit)| !unit.reserved).into(),
+            run.any(|(_, unit)| unit.reserved).into(),
+        )
+    }
+
+    /// Counts the dirty blocks and runs anew after units left.
     pub fn recount(&mut self, per_block: u64) {
-        let mut last = None;
-        self.dirty_blocks = 0;
-        for unit in self.dirty.keys() {
-            if last.replace(unit / per_block) != Some(unit / per_block) {
-                self.dirty_blocks += 1;
-            }
-        }
+        let count = |len: u64, reserved: bool| {
+            let counted = self
+                .dirty
+                .iter()
+                .filter(|(_, unit)| unit.reserved == reserved);
+            let mut last = None;
+            let new = |(unit, _): &(&u64, &Unit)| last.replace(*unit / len) != Some(*unit / len);
+            counted.filter(new).count() as u64
+        };
+        (self.dirty_blocks, self.dirty_runs) = (count(per_block, false), count(CRC_UNITS, true));
+    }
+
+    /// Whether a unit is on its way home.
+    pub fn is_under_way(&self, unit: u64) -> bool {
+        self.batch
+            .as_ref()
+            .is_some_and(|batch| batch.units.contains_key(&unit))
     }
 
     /// Puts what a batch was to write back among the dirty units, where nothing newer is there.

@@ -201,7 +201,7 @@ impl Volume {
     fn wait_for_batch(&self, ino: Ino) {
         let mut core = self.core();
         while let Some(node) = core.inodes.nodes.get(&ino)
-            && node.homed().is_flying()
+            && (node.homed().is_flying() || core.writeback.arrives(ino))
             // Whoever wrote it may have panicked.
             && core.access.broken().is_none()
         {

@@ -4,17 +4,17 @@ use super::homed::{Batch, Homed, UNIT};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
-use crate::extents;
+use crate::extents::{self, CrcChange};
 use loamfs_format::inode::{Body, FileExtent};
-use loamfs_format::maps::{CrcRun, unit_crc};
+use loamfs_format::maps::unit_crc;
 use loamfs_format::summary::Record;
 use loamfs_format::{Extent, Ino, Pointer};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Core {
     /// The writes of a batch are over and, if they succeeded, flushed. Returns whether the file has something to show.
     pub fn home_written(&mut self, ino: Ino, id: u64, written: bool) -> bool {
+        self.writeback.arrived(id, written);
         if let Some(homes) = self.writeback.abandoned.remove(&id) {
             self.release_unshown(&homes);
             return false;
@@ -64,21 +64,19 @@ impl Core {
                     addr: extent.start,
                     frags: extent.frags as u32,
                     birth: self.log.tail().ssn.next(),
+                    unwritten: batch.leaves_unwritten(*block, *extent, &geometry),
                     ..Pointer::NONE
                 },
             })
             .collect();
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for extent in &fresh {
-            let end = extent.block + extents::blocks_of(extent, &geometry);
-            match runs.last_mut().filter(|(_, last)| *last == extent.block) {
-                Some((_, last)) => *last = end,
-                None => runs.push((extent.block, end)),
-            }
-        }
-        let change = extents::prepare(&node.inode, &mut self.blocks, &geometry, &runs, &fresh)?;
+        let units: Vec<u64> = batch.crcs.iter().map(|(unit, _)| *unit).collect();
+        let runs = extents::runs(&fresh, &geometry);
+        let mut change = extents::prepare(&node.inode, &mut self.blocks, &geometry, &runs, &fresh)?;
         let crcs =
             extents::prepare_crcs(&node.inode, &mut self.blocks, batch.crcs.iter().copied())?;
+        if fresh.is_empty() {
+            change = self.written_extents(ino, &units, &crcs)?;
+        }
         self.apply(|core| core.apply_show(ino, &runs, &fresh, change, &crcs))
     }
 
@@ -89,7 +87,7 @@ impl Core {
         runs: &[(u64, u64)],
         fresh: &[FileExtent],
         change: extents::Change,
-        crcs: &BTreeMap<u64, CrcRun>,
+        crcs: &CrcChange,
     ) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
@@ -112,7 +110,8 @@ impl Core {
         }
         // What was written since the batch was gathered hides nothing of it.
         node.shown_size = node.shown_size.max(batch.shown).min(node.inode.size);
-        extents::apply(&mut node.inode, &mut self.blocks, &change)?;
+        self.change_extents(ino, &change)?;
+        let node = self.inodes.prepared(ino)?;
         node.inode.frags += fresh
             .iter()
             .map(|e| u64::from(e.pointer.frags))
@@ -137,6 +136,33 @@ impl Core {
         self.touch(ino)
     }
 
+    /// Extents of which the last unwritten unit is among those that are about to be shown are like any others then.
+    fn written_extents(
+        &mut self,
+        ino: Ino,
+        units: &[u64],
+        crcs: &CrcChange,
+    ) -> Result<extents::Change, Stop> {
+        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
+        let (Some(first), Some(last)) = (units.first(), units.last()) else {
+            return Ok(extents::Change::default());
+        };
+        let (from, to) = (first / per_block, last / per_block + 1);
+        let inode = &self.inodes.prepared(ino)?.inode;
+        let found = extents::overlapping(inode, &mut self.blocks, &geometry, from, to)?;
+        let mut change = extents::Change::default();
+        for extent in found.iter().filter(|extent| extent.pointer.unwritten) {
+            let end = (extent.block + extents::blocks_of(extent, &geometry)) * per_block;
+            let next = units.partition_point(|unit| *unit < extent.block * per_block);
+            let touched = units.get(next).is_some_and(|unit| *unit < end);
+            if touched && self.is_written(ino, extent, crcs)? {
+                let inode = &self.inodes.prepared(ino)?.inode;
+                change.and(extents::prepare_written(inode, &mut self.blocks, *extent)?);
+            }
+        }
+        Ok(change)
+    }
+
     /// Keeps the last unit of a file that does not end with it: the next append completes it, and would read it back.
     fn keep_tail(&mut self, ino: Ino, batch: &Batch) {
         let Some(node) = self.inodes.nodes.get(&ino) else {
@@ -158,7 +184,7 @@ impl Core {
     }
 
     /// The next segment says that these blocks have this home.
-    fn show_home(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
+    pub fn show_home(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
         let owner = loamfs_space::Owner {
             kind: loamfs_format::BlockKind::Homed,
             level: 0,

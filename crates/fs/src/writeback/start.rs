@@ -7,9 +7,10 @@ use crate::error::Error;
 use crate::extents;
 use loamfs_device::Buffer;
 use loamfs_format::maps::unit_crc;
-use loamfs_format::{Extent, FragAddr, Ino};
+use loamfs_format::{Extent, FragAddr, Geometry, Ino};
 use loamfs_space::Found;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Homed data to be written.
 #[derive(Debug)]
@@ -39,13 +40,23 @@ impl HomeWrite {
 
 /// Units that become images, with their homes.
 type Images = Vec<(u64, FragAddr)>;
-/// Images, units for new homes, the blocks that hold these, and the homes.
-type Room = (
-    Images,
-    BTreeSet<u64>,
-    BTreeMap<u64, Vec<u8>>,
-    Vec<(u64, Extent)>,
-);
+/// First writes: units with homes that were never written.
+type Firsts = BTreeMap<u64, FragAddr>;
+
+/// Where everything goes that is taken.
+struct Room {
+    images: Images,
+    /// Units for new homes.
+    fresh: BTreeSet<u64>,
+    /// The blocks that hold them.
+    blocks: BTreeMap<u64, Vec<u8>>,
+    /// Units of these that stay unwritten.
+    still: BTreeSet<u64>,
+    /// New homes, by first block.
+    homes: Vec<(u64, Extent)>,
+    /// What is written where its home is.
+    firsts: Vec<(u64, FragAddr, Vec<u8>)>,
+}
 
 /// Bytes of a summary that an image takes: allocation, image, and the free of the one before.
 const IMAGE_RECORDS: u64 = 256;
@@ -60,7 +71,7 @@ impl Core {
         let Some(node) = self.inodes.nodes.get(&ino) else {
             return Ok(Started::Nothing);
         };
-        if node.homed().is_flying() {
+        if node.homed().is_flying() || self.law.waits_for_first_write(self.writeback.arrives(ino)) {
             return Ok(Started::Busy);
         }
         // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
@@ -75,47 +86,98 @@ impl Core {
             return Ok(Started::Nothing);
         };
         self.prepare_dirty(ino)?;
-        let (mut images, mut fresh) = self.sort_out(ino, &units)?;
+        let (mut images, mut fresh, mut first) = self.sort_out(ino, &units)?;
         // More images than a segment holds wait for the next, and so does what is behind them.
         let most = self.geometry.segment_max as usize / UNIT as usize;
         let next = images.get(most).map_or(last + 1, |(unit, _)| *unit);
         images.truncate(most);
         fresh.split_off(&next);
-        let (images, fresh, blocks, homes) = self.find_room(ino, images, fresh)?;
+        first.split_off(&next);
+        let room = self.find_room(ino, images, fresh, first)?;
         self.apply(|core| {
-            core.make_images(ino, &images)?;
+            core.make_images(ino, &room.images)?;
             core.note_dirty();
-            let write = core.make_batch(ino, &fresh, blocks, homes)?;
+            let write = core.make_batch(ino, room)?;
             Ok(Started::Until(next, write))
         })
     }
 
     /// Takes homes for what needs them. Where the log has no room for images, they too get new homes, for which what
     /// waits was admitted (rules 6 and 10); where data groups have none after all, the reserve serves.
-    fn find_room(&mut self, ino: Ino, images: Images, fresh: BTreeSet<u64>) -> Result<Room, Stop> {
-        if !self.space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0) {
+    fn find_room(
+        &mut self,
+        ino: Ino,
+        images: Images,
+        fresh: BTreeSet<u64>,
+        first: Firsts,
+    ) -> Result<Room, Stop> {
+        if !images.is_empty() && !self.space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0) {
             let mut all = fresh.clone();
             all.extend(images.iter().map(|(unit, _)| unit));
-            let blocks = self.gather_blocks(ino, &all)?;
-            match self.find_homes(ino, &blocks) {
-                Ok(homes) => return Ok((Images::new(), all, blocks, homes)),
+            match self.room_for(ino, Images::new(), all, first.clone()) {
                 Err(Stop::Full) => {}
-                Err(stop) => return Err(stop),
+                found => return found,
             }
         }
-        let blocks = self.gather_blocks(ino, &fresh)?;
-        let homes = self.find_homes(ino, &blocks)?;
-        Ok((images, fresh, blocks, homes))
+        self.room_for(ino, images, fresh, first)
     }
 
-    /// Splits waiting units into overwrites that go through the log, with their homes, and those for new homes.
-    fn sort_out(&mut self, ino: Ino, units: &[u64]) -> Result<(Images, BTreeSet<u64>), Stop> {
+    /// Reads what goes to new homes, and takes these; nothing is taken when it stops.
+    fn room_for(
+        &mut self,
+        ino: Ino,
+        images: Images,
+        mut fresh: BTreeSet<u64>,
+        mut first: Firsts,
+    ) -> Result<Room, Stop> {
+        let per_block = self.geometry.block_units();
+        // A block that gets a new home takes all of its units along.
+        first.retain(|unit, _| {
+            let start = unit / per_block * per_block;
+            let moves = fresh.range(start..start + per_block).next().is_some();
+            if moves {
+                fresh.insert(*unit);
+            }
+            !moves
+        });
+        let blocks = self.gather_blocks(ino, &fresh)?;
+        let mut still = BTreeSet::new();
+        for block in blocks.keys() {
+            let units = block * per_block..(block + 1) * per_block;
+            let unwritten = self.unwritten_units(ino, units)?.into_keys();
+            still.extend(unwritten.filter(|unit| !fresh.contains(unit)));
+        }
+        let mut firsts = Vec::with_capacity(first.len());
+        for (unit, home) in first {
+            firsts.push((unit, home, self.unit_content(ino, unit)?));
+        }
+        let homes = self.find_homes(ino, runs_of(blocks.keys().copied()))?;
+        Ok(Room {
+            images,
+            fresh,
+            blocks,
+            still,
+            homes,
+            firsts,
+        })
+    }
+
+    /// Splits waiting units into overwrites that go through the log, with their homes, those for new homes, and first writes
+    /// of homes that were reserved.
+    fn sort_out(
+        &mut self,
+        ino: Ino,
+        units: &[u64],
+    ) -> Result<(Images, BTreeSet<u64>, Firsts), Stop> {
         let (mut images, mut fresh) = (Vec::new(), BTreeSet::new());
         let (Some(first), Some(last)) = (units.first(), units.last()) else {
-            return Ok((images, fresh));
+            return Ok((images, fresh, Firsts::new()));
         };
         let homes: BTreeMap<u64, FragAddr> =
             self.homes(ino, *first, last + 1)?.into_iter().collect();
+        let mut reserved = self.unwritten_units(ino, *first..last + 1)?;
+        reserved.retain(|_, home| !self.writeback.has_failed(*home));
+        let mut firsts = Firsts::new();
         let moving = self
             .inodes
             .nodes
@@ -134,9 +196,14 @@ impl Core {
             if run.last().is_some_and(|(last, _)| last + 1 != *unit) {
                 end_run(&mut run, &mut fresh);
             }
-            match homes.get(unit).filter(|_| !moving.contains(unit)) {
-                Some(home) => run.push((*unit, *home)),
-                None => {
+            let home = homes.get(unit).filter(|_| !moving.contains(unit));
+            match (reserved.get(unit), home) {
+                (Some(home), _) => {
+                    end_run(&mut run, &mut fresh);
+                    firsts.insert(*unit, *home);
+                }
+                (None, Some(home)) => run.push((*unit, *home)),
+                (None, None) => {
                     end_run(&mut run, &mut fresh);
                     fresh.insert(*unit);
                 }
@@ -153,7 +220,7 @@ impl Core {
             }
             !moves
         });
-        Ok((images, fresh))
+        Ok((images, fresh, firsts))
     }
 
     /// The whole content of every block that holds one of `units`.
@@ -180,22 +247,17 @@ impl Core {
     }
 
     /// Takes space for blocks, in as long extents as there are; nothing is taken when it stops.
-    fn find_homes(
+    pub fn find_homes(
         &mut self,
         ino: Ino,
-        blocks: &BTreeMap<u64, Vec<u8>>,
+        runs: Vec<Range<u64>>,
     ) -> Result<Vec<(u64, Extent)>, Stop> {
         let mut homes: Vec<(u64, Extent)> = Vec::new();
         let block_frags = self.geometry.block_frags();
-        let mut keys = blocks.keys().copied().peekable();
-        while let Some(first) = keys.next() {
-            let mut count = 1;
-            while keys.next_if_eq(&(first + count)).is_some() {
-                count += 1;
-            }
-            let mut at = first;
-            while at < first + count {
-                let want = (first + count - at).min(HOME_FRAGS_MAX / block_frags);
+        for run in runs {
+            let mut at = run.start;
+            while at < run.end {
+                let want = (run.end - at).min(HOME_FRAGS_MAX / block_frags);
                 let found = match self.goal(ino, at, &homes) {
                     Ok((goal, anchor)) => self.space.find_data(want, goal, anchor),
                     Err(stop) => {
@@ -226,7 +288,8 @@ impl Core {
         Ok(homes)
     }
 
-    fn give_up(&mut self, homes: &[(u64, Extent)]) {
+    /// Gives homes back that nobody took.
+    pub fn give_up(&mut self, homes: &[(u64, Extent)]) {
         let extents: Vec<Extent> = homes.iter().map(|(_, extent)| *extent).collect();
         self.release_unshown(&extents);
     }
@@ -277,28 +340,41 @@ impl Core {
         }
     }
 
-    fn make_batch(
-        &mut self,
-        ino: Ino,
-        units: &BTreeSet<u64>,
-        blocks: BTreeMap<u64, Vec<u8>>,
-        homes: Vec<(u64, Extent)>,
-    ) -> Result<Option<HomeWrite>, Stop> {
+    fn make_batch(&mut self, ino: Ino, room: Room) -> Result<Option<HomeWrite>, Stop> {
+        let Room {
+            fresh: mut units,
+            blocks,
+            still,
+            homes,
+            firsts,
+            ..
+        } = room;
         let per_block = self.geometry.block_units();
         let (block_size, block_frags) = (
             self.geometry.block_size as usize,
             self.geometry.block_frags(),
         );
         let node = self.inodes.prepared(ino)?;
-        if homes.is_empty() {
+        if homes.is_empty() && firsts.is_empty() {
             return Ok(None);
         }
         let id = self.writeback.new_batch();
         let mut crcs = Vec::new();
         for (block, content) in &blocks {
             let units = content.chunks(UNIT as usize).zip(block * per_block..);
-            crcs.extend(units.map(|(bytes, unit)| (unit, unit_crc(bytes))));
+            let written = units.filter(|(_, unit)| !still.contains(unit));
+            crcs.extend(written.map(|(bytes, unit)| (unit, unit_crc(bytes))));
         }
+        for (unit, _, bytes) in &firsts {
+            crcs.push((*unit, unit_crc(bytes)));
+            units.insert(*unit);
+        }
+        crcs.sort_unstable();
+        let in_place = joined(firsts, &self.geometry);
+        let arriving: Vec<Extent> = in_place
+            .iter()
+            .map(|(at, bytes)| Extent::new(*at, self.geometry.frags_for(bytes.len() as u64)))
+            .collect();
         let writes = homes
             .iter()
             .map(|(first, extent)| {
@@ -311,6 +387,7 @@ impl Core {
                 }
                 (extent.start, buffer)
             })
+            .chain(in_place)
             .collect();
         let (size, from) = (node.inode.size, node.hidden_from());
         node.change_homed(&mut self.writeback, |homed| {
@@ -330,10 +407,42 @@ impl Core {
                 landed: false,
             });
         });
+        if !arriving.is_empty() {
+            self.writeback.arriving.insert(id, (ino, arriving));
+        }
         Ok(Some(HomeWrite {
             ino,
             batch: id,
             writes,
         }))
     }
+}
+
+/// The runs among some blocks.
+pub(crate) fn runs_of(blocks: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
+    let mut runs: Vec<Range<u64>> = Vec::new();
+    for block in blocks {
+        match runs.last_mut().filter(|run| run.end == block) {
+            Some(run) => run.end += 1,
+            None => runs.push(block..block + 1),
+        }
+    }
+    runs
+}
+
+/// The writes of units to their homes, in as few as there can be.
+fn joined(units: Vec<(u64, FragAddr, Vec<u8>)>, geometry: &Geometry) -> Vec<(FragAddr, Buffer)> {
+    let unit_frags = geometry.unit_frags();
+    let behind = |(_, home, _): &(u64, FragAddr, Vec<u8>), next: &(u64, FragAddr, Vec<u8>)| {
+        home.0 + unit_frags == next.1.0
+    };
+    let runs = units.chunk_by(behind);
+    let write = |run: &[(u64, FragAddr, Vec<u8>)]| {
+        let mut buffer = Buffer::zeroed(run.len() * UNIT as usize);
+        for (room, (_, _, bytes)) in buffer.chunks_mut(UNIT as usize).zip(run) {
+            room.copy_from_slice(bytes);
+        }
+        Some((run.first()?.1, buffer))
+    };
+    runs.filter_map(write).collect()
 }

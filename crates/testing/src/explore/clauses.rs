@@ -173,6 +173,21 @@ pub const CLAUSES: &[Clause] = &[
         image,
     ),
     explored(
+        "reserve-shown",
+        "3: what is reserved is shown as if it had been written",
+        reserved_space,
+    ),
+    explored(
+        "first-write-unflushed",
+        "3: a first write in place is shown before it is durable",
+        first_write,
+    ),
+    explored(
+        "first-write-again",
+        "6: what was reserved is written in place once more after it was shown",
+        second_write,
+    ),
+    explored(
         "settle-early",
         "7: an image settles before its segment is durable",
         settled_image,
@@ -242,6 +257,14 @@ pub const CLAUSES: &[Clause] = &[
     tested(
         "reuse-during-write",
         "7: S is reused while the first write to it, abandoned, is in flight",
+    ),
+    tested(
+        "first-write-overlaps",
+        "7: a first write goes in place while an abandoned one is in flight",
+    ),
+    tested(
+        "reuse-during-first-write",
+        "7: S is reused while a first write in place, abandoned, is in flight",
     ),
     tested(
         "reuse-during-settle",
@@ -447,6 +470,48 @@ fn moved_home() -> Directed {
         },
         ..plain([overwrite(LARGE, 0, units * 4096, 2), Op::Sync]).on(large_file(units.into()))
     }
+}
+
+/// A file is given space, and stays as it is.
+fn reserved_space() -> Directed {
+    plain([
+        create(ROOT, LARGE),
+        reserve(6),
+        WRITTEN,
+        put(A, 2),
+        Op::Sync,
+    ])
+    .on(small_files())
+}
+
+fn reserve(blocks: u64) -> Op {
+    Op::Allocate {
+        id: LARGE,
+        offset: 0,
+        len: blocks * 4096,
+        grow: true,
+    }
+}
+
+/// What was reserved is written, in part.
+fn first_write() -> Directed {
+    let setup = [small_files(), vec![create(ROOT, LARGE), reserve(6)]].concat();
+    let last = [
+        overwrite(LARGE, 4096, 2 * 4096, 1),
+        WRITTEN,
+        put(A, 2),
+        overwrite(LARGE, 4 * 4096, 4096, 2),
+        Op::Sync,
+    ];
+    plain(last).on(setup)
+}
+
+/// It is written over.
+fn second_write() -> Directed {
+    let Directed { setup, last, .. } = first_write();
+    let last = [&[overwrite(LARGE, 4096, 2 * 4096, 3)][..], &last[1..]].concat();
+    let first = overwrite(LARGE, 4096, 2 * 4096, 1);
+    plain(last).on([setup, vec![first]].concat())
 }
 
 /// An overwrite goes through the log.

@@ -76,9 +76,7 @@ impl Runner<'_> {
         } else {
             self.model.allocate(id, offset, len, grow)
         };
-        if self.agree(outcome, answer)?.is_some() {
-            self.check_filled(id, offset, len)?;
-        }
+        self.agree(outcome, answer)?;
         self.check_around(id, offset, len)?;
         self.check_object(id)?;
         Ok(Step::Done)
@@ -104,25 +102,6 @@ impl Runner<'_> {
         self.model.forget_mtime(id);
         let answer = self.model.write(id, offset, &found);
         self.agree(Ok(()), answer).map(drop)
-    }
-
-    /// No hole is left in what was filled.
-    fn check_filled(&self, id: Id, offset: u64, len: u64) -> Verdict {
-        let size = self.model.get(id).and_then(|object| object.size());
-        let (Some(size), Some(ino)) = (size, self.ino(id)) else {
-            return Ok(());
-        };
-        let end = (offset + len).min(size);
-        if offset >= end {
-            return Ok(());
-        }
-        match self.subject()?.seek_hole(ino, offset) {
-            Ok(hole) if hole >= end => Ok(()),
-            other => Err(Problem::new(
-                "a range was not filled",
-                format!("{offset} to {end}: {other:?}"),
-            )),
-        }
     }
 
     fn copy(&mut self, from: (Id, u64), to: (Id, u64), len: u64) -> Verdict<Step> {

@@ -25,8 +25,9 @@ enum Lie {
 }
 
 /// The clauses that are left out by a lie.
-const LIES: [(&str, Lie); 11] = [
+const LIES: [(&str, Lie); 12] = [
     ("show-unflushed", Lie::FlushBehind(IoKind::Homed)),
+    ("first-write-unflushed", Lie::FlushBehind(IoKind::Homed)),
     ("recovery-without-flush", Lie::FirstFlush),
     ("accept-early", Lie::FlushBehindSegment(SegmentKind::Mount)),
     (

@@ -198,6 +198,23 @@ impl Rules for Broken {
         self.without.unless("reuse-during-write", landed)
     }
 
+    fn shows_unwritten(&self) -> bool {
+        self.without.only_with("reserve-shown", true)
+    }
+
+    fn writes_in_place(&self, written: bool) -> bool {
+        self.without.unless("first-write-again", !written)
+    }
+
+    fn waits_for_first_write(&self, under_way: bool) -> bool {
+        self.without.only_with("first-write-overlaps", under_way)
+    }
+
+    fn keeps_first_write(&self, under_way: bool) -> bool {
+        self.without
+            .only_with("reuse-during-first-write", under_way)
+    }
+
     fn waits_for_settling(&self, settling: bool) -> bool {
         self.without.only_with("reuse-during-settle", settling)
     }

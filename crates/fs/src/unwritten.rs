@@ -1,0 +1,363 @@
+//! Space that files have and that was never written (fallocate): extents of which only the units with a checksum are
+//! data. The others read as zeros, whatever their homes hold. Their first write goes in place, since no segment shows what
+//! stands there (rules 3 and 6), and takes no space but for the checksum: what that needs is kept free from the call on.
+
+use crate::admission::NODES_COST;
+use crate::blocks::{Missed, Stop};
+use crate::core::Core;
+use crate::extents;
+use crate::file::at_home;
+use crate::flags::flags_of;
+use crate::operations::resize::Resize;
+use crate::permission;
+use crate::writeback::runs_of;
+use loamfs_format::inode::FileExtent;
+use loamfs_format::maps::{CRC_UNITS, CrcRun};
+use loamfs_format::node::NODE_SIZE;
+use loamfs_format::summary::Unwritten;
+use loamfs_format::{Extent, FragAddr, Ino, Pointer};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Extents that one step looks at.
+const STEP_EXTENTS: usize = 256;
+/// Extents that one step makes, at most.
+const STEP_NEW: usize = 64;
+
+/// Bytes of the log that the first writes of an extent take at most, whatever its length: two leaves of checksums.
+const EXTENT_COST: u64 = 2 * NODE_SIZE as u64;
+/// The same, for each unit: a run of checksums in a leaf that is half empty, shared by its units.
+const UNIT_COST: u64 = 9;
+
+/// A unit that has a home.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Housed {
+    pub unit: u64,
+    pub home: FragAddr,
+    /// Whether it was ever written.
+    pub written: bool,
+}
+
+/// What a step of a reservation came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    /// All of the range has space.
+    All,
+    /// All before this byte.
+    Until(u64),
+    /// Nothing: what segments show of the file is its small form, until its data are at home.
+    NotHome,
+}
+
+/// The checksums of a file, as somebody goes over them.
+#[derive(Default)]
+struct Runs {
+    last: Option<(u64, CrcRun)>,
+}
+
+impl Runs {
+    /// The checksum of a unit, 0 if it has none.
+    fn of(&mut self, core: &mut Core, ino: Ino, unit: u64) -> Result<u32, Stop> {
+        let key = unit / CRC_UNITS;
+        let run = match &self.last {
+            Some((of, run)) if *of == key => run,
+            _ => {
+                let inode = &core.inodes.prepared(ino)?.inode;
+                let run = extents::crc_run(inode, &mut core.blocks, key)?;
+                &self.last.insert((key, run)).1
+            }
+        };
+        Ok(run.0[(unit % CRC_UNITS) as usize])
+    }
+}
+
+impl Core {
+    /// The units of a file's extents, of those in a range, with their homes. The inode is in memory.
+    pub fn housed(
+        &mut self,
+        ino: Ino,
+        found: &[FileExtent],
+        range: &Range<u64>,
+    ) -> Result<Vec<Housed>, Stop> {
+        let geometry = self.geometry;
+        let (mut housed, mut missed, mut runs) = (Vec::new(), Missed::default(), Runs::default());
+        for extent in found {
+            let here = std::slice::from_ref(extent);
+            for (unit, home) in extents::units(here, &geometry, range.clone()) {
+                let written = match extent.pointer.unwritten {
+                    true => missed.note(runs.of(self, ino, unit))?.unwrap_or(0) != 0,
+                    false => true,
+                };
+                housed.push(Housed {
+                    unit,
+                    home,
+                    written,
+                });
+            }
+        }
+        missed.nothing()?;
+        Ok(housed)
+    }
+
+    /// Those of some units of a file that have a home and were never written, nor are just being written.
+    pub fn unwritten_units(
+        &mut self,
+        ino: Ino,
+        units: Range<u64>,
+    ) -> Result<BTreeMap<u64, FragAddr>, Stop> {
+        if self.unwritten.extents == 0 {
+            return Ok(BTreeMap::new());
+        }
+        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
+        let (from, to) = (units.start / per_block, units.end.div_ceil(per_block));
+        self.node(ino)?;
+        let inode = &self.inodes.prepared(ino)?.inode;
+        let mut found = extents::overlapping(inode, &mut self.blocks, &geometry, from, to)?;
+        found.retain(|extent| extent.pointer.unwritten);
+        let mut housed = self.housed(ino, &found, &units)?;
+        let homed = self.inodes.prepared(ino)?.homed();
+        housed.retain(|it| self.law.writes_in_place(it.written) && !homed.is_under_way(it.unit));
+        Ok(housed.into_iter().map(|it| (it.unit, it.home)).collect())
+    }
+
+    /// Makes a prepared change of a file's extents, and counts what of them was never written.
+    pub fn change_extents(&mut self, ino: Ino, change: &extents::Change) -> Result<(), Stop> {
+        let inode = &mut self.inodes.prepared(ino)?.inode;
+        extents::apply(inode, &mut self.blocks, change)?;
+        let (before, after) = change.unwritten;
+        if before != after {
+            let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
+            self.count_unwritten(Unwritten {
+                extents: now(self.unwritten.extents, before.extents, after.extents),
+                frags: now(self.unwritten.frags, before.frags, after.frags),
+            });
+        }
+        Ok(())
+    }
+
+    /// So much was never written; what its checksums will take is kept free.
+    pub fn count_unwritten(&mut self, count: Unwritten) {
+        self.unwritten = count;
+        let keep = self.groups_kept_from_data();
+        self.space.keep_for_log(keep);
+    }
+
+    /// Bytes of the log that are kept free for checksums of what was never written.
+    pub fn promised_bytes(&self) -> u64 {
+        self.promise_of(self.unwritten)
+    }
+
+    fn promise_of(&self, count: Unwritten) -> u64 {
+        let units = count.frags / self.geometry.unit_frags();
+        count.extents * EXTENT_COST + units * UNIT_COST
+    }
+
+    /// Gives a bounded number of holes in the bytes `range` of a file space that is not written, behind its end too. The
+    /// file grows to hold them first, if `grow` says so.
+    pub fn reserve(&mut self, ino: Ino, range: Range<u64>, grow: bool) -> Result<Reserved, Stop> {
+        let (geometry, block) = (self.geometry, u64::from(self.geometry.block_size));
+        let inode = &self.file(ino)?.inode;
+        permission::may_grow(flags_of(inode))?;
+        let (size, cutting) = (inode.size, inode.truncating != u64::MAX);
+        if grow && range.end > size {
+            let size = range.end;
+            self.perform(&Resize { ino, size })?;
+            return Ok(Reserved::Until(range.start));
+        }
+        if cutting && range.end > size {
+            return Err(self.wait_for_drain(ino));
+        }
+        if !at_home(self.file(ino)?) {
+            return self.take_home(ino).map(|()| Reserved::NotHome);
+        }
+        self.prepare_dirty(ino)?;
+        let blocks = range.start / block..range.end.div_ceil(block);
+        let (holes, reach) = self.holes(ino, blocks.clone())?;
+        let homes = self.reserve_homes(ino, &holes)?;
+        let done = match homes.last() {
+            Some((first, extent)) => first + extent.frags / geometry.block_frags(),
+            None => reach,
+        };
+        self.show_unwritten(ino, &homes)?;
+        self.apply(|core| core.changed_content(ino))?;
+        Ok(match done < blocks.end {
+            true => Reserved::Until(done * block),
+            false => Reserved::All,
+        })
+    }
+
+    /// The holes among some blocks of a file, as far as a bounded step sees, and how far that is.
+    fn holes(&mut self, ino: Ino, blocks: Range<u64>) -> Result<(Vec<Range<u64>>, u64), Stop> {
+        let geometry = self.geometry;
+        let found = self.extents_from(ino, blocks.start, blocks.end, STEP_EXTENTS)?;
+        let (mut holes, mut at) = (Vec::new(), blocks.start);
+        for extent in &found {
+            if extent.block > at {
+                holes.push(at..extent.block);
+            }
+            at = at.max(extent.block + extents::blocks_of(extent, &geometry));
+        }
+        if found.len() == STEP_EXTENTS {
+            return Ok((holes, at.min(blocks.end)));
+        }
+        if at < blocks.end {
+            holes.push(at..blocks.end);
+        }
+        Ok((holes, blocks.end))
+    }
+
+    /// Takes homes for blocks that nobody writes now, from the first on: for as many as there is room for, with what their
+    /// checksums will take.
+    fn reserve_homes(
+        &mut self,
+        ino: Ino,
+        holes: &[Range<u64>],
+    ) -> Result<Vec<(u64, Extent)>, Stop> {
+        let (block, frags) = (
+            u64::from(self.geometry.block_size),
+            self.geometry.block_frags(),
+        );
+        let mut count: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
+        self.admit(NODES_COST, 0)?;
+        // What cannot be had whole is not begun.
+        if count > self.space.free_frags() / frags {
+            return Err(Stop::Full);
+        }
+        while count > 0 {
+            let more = Unwritten {
+                extents: (holes.len() as u64).min(STEP_NEW as u64),
+                frags: count * frags,
+            };
+            let promise = self.promise_of(more);
+            if self.space_fits(NODES_COST + promise, count * block) {
+                self.admit(NODES_COST + promise, 0)?;
+                match self.find_homes(ino, first_of(holes, count)) {
+                    Err(Stop::Full) if count > 1 => {}
+                    Err(stop) => return Err(stop),
+                    Ok(mut homes) => {
+                        let rest = homes.split_off(homes.len().min(STEP_NEW));
+                        self.give_up(&rest);
+                        return Ok(homes);
+                    }
+                }
+            } else if count == 1 {
+                return Err(Stop::Full);
+            }
+            count /= 2;
+        }
+        Ok(Vec::new())
+    }
+
+    /// Gives blocks of which nothing was written, and nothing is being written, other homes: there is nothing to read. What
+    /// finds none stays where it is.
+    pub fn move_unwritten(&mut self, ino: Ino, housed: &[Housed]) -> Result<(), Stop> {
+        let geometry = self.geometry;
+        let per_block = geometry.block_units();
+        let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+        for it in housed.iter().filter(|it| !it.written) {
+            *blocks.entry(it.unit / per_block).or_default() += 1;
+        }
+        let flying = self.inodes.prepared(ino)?.homed().is_flying();
+        if blocks.is_empty() || flying || self.writeback.arrives(ino) {
+            return Ok(());
+        }
+        blocks.retain(|_, count| *count == per_block);
+        let homes = match self.find_homes(ino, runs_of(blocks.into_keys())) {
+            Err(Stop::Full) => return Ok(()),
+            found => found?,
+        };
+        self.show_unwritten(ino, &homes)
+    }
+
+    /// Gives blocks of a file homes that are not written, in the place of those that they have.
+    fn show_unwritten(&mut self, ino: Ino, homes: &[(u64, Extent)]) -> Result<(), Stop> {
+        let (geometry, birth) = (self.geometry, self.open_ssn());
+        let unwritten = self.law.shows_unwritten();
+        let fresh: Vec<FileExtent> = homes
+            .iter()
+            .map(|(block, extent)| FileExtent {
+                block: *block,
+                pointer: Pointer {
+                    addr: extent.start,
+                    frags: extent.frags as u32,
+                    birth,
+                    unwritten,
+                    ..Pointer::NONE
+                },
+            })
+            .collect();
+        let runs = extents::runs(&fresh, &geometry);
+        let inode = &self.inodes.prepared(ino)?.inode;
+        let change = extents::prepare(inode, &mut self.blocks, &geometry, &runs, &fresh)
+            .inspect_err(|_| self.give_up(homes))?;
+        self.apply(|core| {
+            core.change_extents(ino, &change)?;
+            core.inodes.prepared(ino)?.inode.frags +=
+                homes.iter().map(|(_, extent)| extent.frags).sum::<u64>();
+            core.free_homes(ino, change.freed)?;
+            for (block, extent) in homes {
+                core.show_home(ino, *block, *extent)?;
+            }
+            core.touch(ino)
+        })
+    }
+
+    /// Whether all units of an extent were written, of which `change` is about to be shown.
+    pub fn is_written(
+        &mut self,
+        ino: Ino,
+        extent: &FileExtent,
+        change: &extents::CrcChange,
+    ) -> Result<bool, Stop> {
+        let per_block = self.geometry.block_units();
+        let units = extent.block * per_block
+            ..(extent.block + extents::blocks_of(extent, &self.geometry)) * per_block;
+        let mut runs = Runs::default();
+        // From the end: files are mostly written forwards.
+        for unit in units.rev() {
+            let crc = match change.get(&(unit / CRC_UNITS)) {
+                Some(run) => run.0[(unit % CRC_UNITS) as usize],
+                None => runs.of(self, ino, unit)?,
+            };
+            if crc == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first unit with a checksum in a range.
+    pub fn first_written(&mut self, ino: Ino, units: Range<u64>) -> Result<Option<u64>, Stop> {
+        let inode = &self.inodes.prepared(ino)?.inode;
+        let (tree, root) = (extents::crc_tree(inode), inode.checksums);
+        let mut at = units.start;
+        while at < units.end {
+            let Some(entry) = tree.next(&root, &mut self.blocks, at / CRC_UNITS)? else {
+                return Ok(None);
+            };
+            let key = entry.key();
+            at = at.max(key.saturating_mul(CRC_UNITS));
+            drop(entry);
+            let mut runs = Runs::default();
+            let end = ((key + 1) * CRC_UNITS).min(units.end);
+            while at < end {
+                if runs.of(self, ino, at)? != 0 {
+                    return Ok(Some(at));
+                }
+                at += 1;
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The first `count` blocks of some ranges.
+fn first_of(holes: &[Range<u64>], mut count: u64) -> Vec<Range<u64>> {
+    let mut first = Vec::new();
+    for hole in holes {
+        let taken = (hole.end - hole.start).min(count);
+        first.extend((taken > 0).then(|| hole.start..hole.start + taken));
+        count -= taken;
+    }
+    first
+}
