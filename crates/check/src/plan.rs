@@ -30,6 +30,8 @@ pub struct Plan {
     pub inode_blocks: Vec<(InodeBlockNo, IfileEntry)>,
     /// What the lazy map is to say of homes, in the place of such nodes.
     pub images: Vec<(FragAddr, LazyEntry)>,
+    /// Nodes of maps of which a copy is damaged, by the map and the lower bound: they are to be written anew.
+    pub worn: Vec<(BlockKind, u64)>,
     /// Blocks of large files whose owner records are wrong, with the file and the number of the first block.
     pub homes: Vec<(Extent, Ino, u64)>,
     /// The first inode block whose number was never given out, where that is said wrongly.
@@ -54,6 +56,7 @@ impl Plan {
             && self.unnamed.is_empty()
             && self.recount.is_empty()
             && self.homes.is_empty()
+            && self.worn.is_empty()
             && self.next_inode_block.is_none()
             && self.inodes.is_none()
             && self.nodes.is_empty()
@@ -87,6 +90,14 @@ impl Plan {
     pub(crate) fn add_recount(&mut self, group: GroupNo) {
         if self.recount.len() < LIST_MAX {
             self.recount.push(group);
+        } else {
+            self.truncated = true;
+        }
+    }
+
+    pub(crate) fn add_worn(&mut self, map: BlockKind, low: u64) {
+        if self.worn.len() < LIST_MAX {
+            self.worn.push((map, low));
         } else {
             self.truncated = true;
         }

@@ -134,6 +134,9 @@ problems! {
     /// Blocks of inodes of which the IFILE's nodes that cannot be used told, and nothing else.
     #[error("nothing tells the checksums of {blocks} blocks of inodes that were found again: they are taken as they are")]
     206 Minor false InodesUnproved { blocks: u64 }
+    /// Nodes of maps are written twice, where there is room.
+    #[error("one of the two copies of the {kind:?} of level {level} from key {low} on, at {addr}, is damaged")]
+    207 Minor true MapCopy { kind: BlockKind, level: u8, low: u64, addr: FragAddr }
 
     /// An inode block with an impossible number.
     #[error("inode block {block} has numbers that no inode can have")]

@@ -35,6 +35,6 @@ pub(crate) use chain::{records as records_of, summary_at};
 pub(crate) use file::extent_value;
 pub(crate) use inodes::identity as inode_block_identity;
 pub(crate) use io::Io;
-pub(crate) use pointers::{homed_fault, log_fault};
+pub(crate) use pointers::{homed_fault, log_fault, node_fault};
 pub(crate) use superblocks::find as find_superblock;
 pub(crate) use tree::gaps;

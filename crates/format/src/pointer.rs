@@ -162,7 +162,7 @@ pub struct RawPointer {
 pub struct Pointer {
     /// First fragment. Address 0 holds the boot area, so it serves as "no block".
     pub addr: FragAddr,
-    /// Length on the device, in fragments.
+    /// Length on the device, in fragments. A node of a map may be there twice, one copy behind the other.
     pub frags: u32,
     /// Bytes that the content takes, at most `frags` fragments.
     pub stored: u32,

@@ -2,6 +2,7 @@
 //!
 //! Two copies stand on every device, written alternately (FORMAT.md, "Superblock"; rule 5).
 
+use crate::pointer::BlockKind;
 use crate::types::{Extent, FragAddr, Ssn, Token};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -84,6 +85,22 @@ impl Geometry {
     /// Fragments of a full inode block, the longest block of the log but for small files.
     pub const fn inode_block_frags(&self) -> u64 {
         self.frags_for(crate::ifile::INODE_BLOCK_MAX)
+    }
+
+    /// Where a block is whose content takes `stored` bytes: nodes of maps may be there twice, one copy behind the other.
+    pub fn copies(
+        &self,
+        kind: BlockKind,
+        extent: Extent,
+        stored: u32,
+    ) -> impl Iterator<Item = Extent> + use<> {
+        let one = self.frags_for(stored.into());
+        let twice = kind.is_map() && one > 0 && extent.frags == 2 * one;
+        let (frags, count) = if twice { (one, 2) } else { (extent.frags, 1) };
+        (0..count).map(move |copy| Extent {
+            start: FragAddr(extent.start.0.saturating_add(copy * frags)),
+            frags,
+        })
     }
 
     /// Fragments of a unit of [`UNIT_SIZE`] bytes.

@@ -9,10 +9,10 @@ use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
 use loamfs_format::node::{Page, is_temporary, temporary};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::superblock::BLOCK_SIZE_MAX;
-use loamfs_format::{Extent, FragAddr, Identity, Ino, Pointer, Ssn};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ino, Pointer, Ssn};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Why an operation did not end.
@@ -172,8 +172,7 @@ const STEP: u64 = 64;
 
 pub(crate) struct Blocks {
     uuid: [u8; 16],
-    total_frags: u64,
-    fragment_size: u32,
+    geometry: Geometry,
     /// Where superblocks are: no pointer leads there.
     reserved: Vec<Extent>,
     /// What clean metadata and clean content may take together.
@@ -198,6 +197,8 @@ pub(crate) struct Blocks {
     pub damaged: Vec<Damage>,
     /// What the next segment frees.
     pub frees: Vec<Extent>,
+    /// Nodes of maps of which only the second copy is sound, by their lower bounds: the next checkpoint writes them anew.
+    pub worn: BTreeSet<(BlockKind, u64)>,
     /// Map nodes that the checkpoint under way supersedes.
     pub retires: Vec<Extent>,
 }
@@ -205,7 +206,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     pub fn new(
         uuid: [u8; 16],
-        geometry: &loamfs_format::Geometry,
+        geometry: &Geometry,
         reserved: Vec<Extent>,
         cache_bytes: usize,
     ) -> Blocks {
@@ -214,8 +215,7 @@ impl Blocks {
         let cache = || Cache::with_weighter((most / 4096) as usize, most, Weight);
         Blocks {
             uuid,
-            total_frags: geometry.total_frags,
-            fragment_size: geometry.fragment_size,
+            geometry: *geometry,
             reserved,
             cache_bytes,
             metadata: cache(),
@@ -229,6 +229,7 @@ impl Blocks {
             wanted: Vec::new(),
             damaged: Vec::new(),
             frees: Vec::new(),
+            worn: BTreeSet::new(),
             retires: Vec::new(),
         }
     }
@@ -277,13 +278,13 @@ impl Blocks {
     /// Whether a range may be somebody's: it lies on the volume, and no superblock in it.
     pub fn gives(&self, extent: Extent) -> bool {
         let end = extent.start.checked_add(extent.frags);
-        let inside = extent.frags > 0 && end.is_some_and(|end| end.0 <= self.total_frags);
+        let inside = extent.frags > 0 && end.is_some_and(|end| end.0 <= self.geometry.total_frags);
         inside && !self.reserved.iter().any(|r| r.overlaps(extent))
     }
 
     /// Refuses a pointer that leads to where no block can be, or to one that is too large.
     pub fn check(&self, pointer: &Pointer, ino: Ino) -> Result<(), Corrupt> {
-        let bytes = u64::from(pointer.frags) * u64::from(self.fragment_size);
+        let bytes = u64::from(pointer.frags) * u64::from(self.geometry.fragment_size);
         let fits = (pointer.stored.into()..=BLOCK_SIZE_MAX.into()).contains(&bytes);
         if fits && self.gives(pointer.extent()) {
             return Ok(());
@@ -439,9 +440,8 @@ impl Blocks {
     /// # Errors
     /// Why they are not what the pointer names.
     pub fn fetched(&mut self, fetch: &Fetch, bytes: &[u8], pins: &mut Pins) -> Result<(), Corrupt> {
-        let (pointer, ino) = (fetch.pointer, fetch.ino());
         let key = fetch.key();
-        let block = verify(&self.uuid, fetch, bytes)?.ok_or(Corrupt::Checksum { pointer, ino })?;
+        let block = self.verify_copies(fetch, bytes)?;
         let (_, operations) = self.pinned.entry(key).or_insert_with(|| (block.clone(), 0));
         *operations += 1;
         pins.0.push(key);
@@ -450,6 +450,26 @@ impl Blocks {
             What::Data(_) | What::Unit { .. } => self.keep_content(key, block),
         }
         Ok(())
+    }
+
+    /// The block, from the first copy of it that is sound.
+    fn verify_copies(&mut self, fetch: &Fetch, bytes: &[u8]) -> Result<Block, Corrupt> {
+        let What::Node(id) = fetch.what else {
+            return verify(&self.uuid, fetch, bytes);
+        };
+        let (extent, stored) = (fetch.pointer.extent(), fetch.pointer.stored);
+        let first = verify(&self.uuid, fetch, bytes);
+        let copies = self.geometry.copies(id.kind, extent, stored).skip(1);
+        for copy in copies.filter(|_| first.is_err()) {
+            let at = (copy.start.0 - extent.start.0) * u64::from(self.geometry.fragment_size);
+            let bytes = bytes.get(at as usize..).unwrap_or_default();
+            if let Ok(block) = verify(&self.uuid, fetch, bytes) {
+                tracing::warn!(addr = extent.start.0, kind = ?id.kind, "the second copy of a damaged node was read");
+                self.worn.insert((id.kind, id.logical));
+                return Ok(block);
+            }
+        }
+        first
     }
 
     /// Keeps bytes that the device has now, as those at `addr` with this checksum.
@@ -470,11 +490,12 @@ impl Blocks {
     }
 }
 
-/// The block if its bytes match the pointer, `None` if they do not.
-fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Option<Block>, Corrupt> {
-    let pointer = fetch.pointer;
+/// The block, if its bytes match the pointer.
+fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Block, Corrupt> {
+    let (pointer, ino) = (fetch.pointer, fetch.ino());
+    let wrong = Corrupt::Checksum { pointer, ino };
     let Some(stored) = bytes.get(..pointer.stored as usize) else {
-        return Ok(None);
+        return Err(wrong);
     };
     let checksum = match fetch.what {
         What::Node(identity) | What::Meta(identity) => metadata_checksum(uuid, &identity, stored),
@@ -488,10 +509,10 @@ fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Option<Block>,
                 unit,
                 addr: pointer.addr,
             }),
-            _ => Ok(None),
+            _ => Err(wrong),
         };
     }
-    Ok(Some(match fetch.what {
+    Ok(match fetch.what {
         What::Node(identity) => {
             let (addr, ino) = (pointer.addr, identity.ino);
             let page = Page::from_bytes(stored, &identity).map_err(|cause| Corrupt::Node {
@@ -502,7 +523,7 @@ fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Option<Block>,
             Block::Node(Arc::new(page))
         }
         _ => Block::Bytes(stored.into()),
-    }))
+    })
 }
 
 fn lost(pointer: FragAddr) -> Stop {

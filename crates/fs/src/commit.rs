@@ -14,6 +14,7 @@ use contents::{Contents, TreeOf};
 use freeze::Seal;
 use loamfs_format::group::Role;
 use loamfs_format::ifile::ino_at;
+use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind};
 use loamfs_format::superblock::CheckpointRef;
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, Ssn, Token};
@@ -21,6 +22,9 @@ use loamfs_log::segment::{Body, Image, PlaceError, Placement, Segment, place};
 use loamfs_log::writer::Tail;
 use loamfs_space::Owner;
 use std::ops::Range;
+
+/// How often a node of a map is written, if there is room.
+const MAP_COPIES: u32 = 2;
 
 impl Core {
     /// Seals what is dirty into a segment; `None` when there is nothing and no `force`.
@@ -53,6 +57,7 @@ impl Core {
         if !groups.is_empty() {
             return Err(Stop::Load(groups));
         }
+        self.maps.moving.append(&mut self.blocks.worn);
         self.maps
             .prepare_apply(&mut self.blocks, &self.space, &self.geometry)
     }
@@ -64,15 +69,30 @@ impl Core {
             .apply(&mut self.blocks, &self.space, &self.geometry)?;
         self.space.checkpoint_done();
         self.forget_room();
-        let mut contents = Contents::default();
+        let mut trees = Vec::new();
         for (tree, root) in self.maps.roots() {
             let count = tree.dirty_nodes(&root, &mut self.blocks)?.len();
-            contents.trees.push((TreeOf::Map(tree.kind), count));
+            trees.push((TreeOf::Map(tree.kind), count));
         }
-        let node_frags = self.node_frags();
-        let total: usize = contents.trees.iter().map(|(_, count)| count).sum();
-        contents.frags = vec![node_frags; total];
-        self.seal_contents(contents, SegmentKind::Checkpoint)
+        let copies = match self.has_room_for_copies() {
+            true => [MAP_COPIES, 1].as_slice(),
+            false => &[1],
+        };
+        for copies in copies {
+            let nodes = Contents::of_maps(trees.clone(), copies * self.node_frags());
+            match self.seal_contents(nodes, SegmentKind::Checkpoint) {
+                Err(Stop::Full) => {}
+                sealed => return sealed,
+            }
+        }
+        Err(Stop::Full)
+    }
+
+    /// Whether nodes of maps are written twice, one copy behind the other: that takes no seek. They are not where the log
+    /// would have to live on its reserve for it.
+    fn has_room_for_copies(&mut self) -> bool {
+        let bytes = (self.blocks.dirty_count() * NODE_SIZE) as u64;
+        self.sb.has_second_copies() && self.space_fits(bytes, 0)
     }
 
     /// Places and freezes; nothing stops once a place was found.

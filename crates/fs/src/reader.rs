@@ -100,6 +100,30 @@ impl Reader {
         }
     }
 
+    /// The copies of a node of a map, read one by one, with zeros for those that cannot be read; `None` if there are no
+    /// two, or none can be read.
+    fn copies(&self, fetch: &Fetch) -> Option<Vec<u8>> {
+        let What::Node(id) = fetch.what else {
+            return None;
+        };
+        let (extent, stored) = (fetch.pointer.extent(), fetch.pointer.stored);
+        let copies: Vec<Extent> = self.geometry.copies(id.kind, extent, stored).collect();
+        let requests = copies.iter().map(|copy| {
+            let start = self.geometry.byte_offset(copy.start);
+            (start..start + u64::from(stored), kind(fetch))
+        });
+        let read: Vec<Option<Buffer>> = self
+            .requests(requests)
+            .into_iter()
+            .map(Result::ok)
+            .collect();
+        (copies.len() > 1 && read.iter().any(Option::is_some)).then(|| {
+            let zeros = vec![0; stored as usize];
+            let bytes = read.iter().map(|copy| copy.as_deref().unwrap_or(&zeros));
+            bytes.collect::<Vec<&[u8]>>().concat()
+        })
+    }
+
     /// Takes blocks out of windows, and reads the windows that are not there, neighbours with one request, where that
     /// paid lately.
     fn read_around(&self, wanted: &[Fetch], order: &[usize], results: &mut [Option<Bytes>]) {
@@ -306,7 +330,10 @@ pub(crate) fn fetch_into(
         // Written while its window was read, perhaps: the rest of that is stale, too.
         reader.forget_around(reader.range(fetch));
         for bytes in reader.read(std::slice::from_ref(fetch), true) {
-            let again = take(fetch, bytes);
+            let again = take(
+                fetch,
+                bytes.or_else(|error| reader.copies(fetch).ok_or(error)),
+            );
             failed.extend(again.err().map(|error| (*fetch, error)));
         }
     }

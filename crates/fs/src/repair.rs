@@ -41,6 +41,8 @@ pub struct Repairs {
     pub inodes: Option<u64>,
     /// What files have that was never written.
     pub unwritten: Option<Unwritten>,
+    /// Nodes of maps that are to be written anew, since a copy is damaged: the map, and their lower bound.
+    pub worn: Vec<(BlockKind, u64)>,
     /// Blocks of large files, the file, and the number of the first of them there; they get owner records that say so.
     pub homes: Vec<(Extent, Ino, u64)>,
 }
@@ -102,6 +104,7 @@ impl Volume {
             inodes.next_block = repairs.next_inode_block.unwrap_or(inodes.next_block);
             Ok(())
         })?;
+        self.core().maps.moving.extend(repairs.worn.iter().copied());
         if let Some(count) = repairs.unwritten {
             self.core().count_unwritten(count);
         }

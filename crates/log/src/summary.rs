@@ -126,7 +126,11 @@ impl Reader<'_> {
     /// Bytes of a segment's body, as its records have it.
     pub(crate) fn body_bytes(&self, link: &Link) -> u64 {
         let blocks = link.records.iter().filter_map(in_body);
-        blocks.map(|a| u64::from(a.stored)).sum()
+        let copies = |a: &Allocation| {
+            let copies = self.sb.geometry.copies(a.kind, a.extent, a.stored);
+            copies.count() as u64
+        };
+        blocks.map(|a| copies(&a) * u64::from(a.stored)).sum()
     }
 
     /// The blocks of a body that do not have the bytes that the summary says.
@@ -134,8 +138,14 @@ impl Reader<'_> {
         let mut window = BodyWindow::default();
         let mut bad = Vec::new();
         for a in link.records.iter().filter_map(in_body) {
-            let bytes = window.get(self, &link.header, &a)?;
-            if bytes.is_none_or(|bytes| block_checksum(self.sb, &a, bytes) != a.checksum) {
+            let mut sound = true;
+            for extent in self.sb.geometry.copies(a.kind, a.extent, a.stored) {
+                let copy = Allocation { extent, ..a };
+                let bytes = window.get(self, &link.header, &copy)?;
+                sound &=
+                    bytes.is_some_and(|bytes| block_checksum(self.sb, &a, bytes) == a.checksum);
+            }
+            if !sound {
                 bad.push(a.extent);
             }
         }

@@ -12,6 +12,7 @@ mod listing;
 mod placed;
 mod read;
 mod sound;
+mod twice;
 mod unwritten;
 mod wide;
 
@@ -33,7 +34,7 @@ pub struct Golden {
 }
 
 /// The golden volumes.
-pub const ALL: [Golden; 7] = [
+pub const ALL: [Golden; 8] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -68,5 +69,10 @@ pub const ALL: [Golden; 7] = [
     Golden {
         name: "unwritten",
         make: unwritten::make,
+    },
+    // Nodes of maps with second copies.
+    Golden {
+        name: "twice",
+        make: twice::make,
     },
 ];

@@ -108,6 +108,7 @@ pub fn repairs(plan: &Plan) -> Repairs {
         next_inode_block: plan.next_inode_block,
         inodes: plan.inodes,
         unwritten: plan.unwritten,
+        worn: plan.worn.clone(),
     }
 }
 

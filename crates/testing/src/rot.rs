@@ -184,8 +184,11 @@ impl Case {
             if let Record::Root(kind, root) = record
                 && root.pointer.is_some()
             {
-                let at = root.pointer.addr.0 * frag;
-                add(format!("root of {kind:?}"), at, root.pointer.stored.into());
+                let (extent, stored) = (root.pointer.extent(), root.pointer.stored);
+                for copy in reader.geometry().copies(kind, extent, stored) {
+                    let at = copy.start.0 * frag;
+                    add(format!("root of {kind:?}"), at, stored.into());
+                }
             }
         }
         Ok(sites)

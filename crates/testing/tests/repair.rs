@@ -232,8 +232,12 @@ impl Sample {
         header.records_checksum = data_checksum(&records[HEADER_SIZE..]);
         records[..HEADER_SIZE].copy_from_slice(&header.encode());
         let place = base.at.0 * FRAG;
+        let (extent, stored) = (root.pointer.extent(), root.pointer.stored);
+        let copies = reader.geometry().copies(kind, extent, stored);
         drop(reader);
-        self.device.poke(at, &page).unwrap();
+        for copy in copies {
+            self.device.poke(copy.start.0 * FRAG, &page).unwrap();
+        }
         self.device.poke(place, &records).unwrap();
     }
 
@@ -438,6 +442,7 @@ fn what_does_not_fit_is_left_out() {
         next_inode_block: None,
         inodes: None,
         unwritten: None,
+        worn: vec![(BlockKind::IfileNode, u64::MAX), (BlockKind::DirNode, 0)],
         set: vec![
             sample.small_extent(),
             Extent::new(FragAddr(u64::MAX - 1), 9),

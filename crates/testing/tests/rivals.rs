@@ -115,6 +115,7 @@ fn write_out(volume: &Volume, inos: [Ino; 2], mut rng: Rng, end: &AtomicBool) {
 }
 
 fn run(seed: u64) {
+    let _ = tracing_subscriber::fmt().with_test_writer().try_init();
     let mut rng = Rng::new(seed);
     let device = made(&mut rng);
     let volume = Arc::new(open(&device, seed));

@@ -14,6 +14,8 @@ use loamfs_format::{BlockKind, Ino};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, Volume, XattrMode, mkfs};
 use loamfs_testing::hostile::anatomy::Anatomy;
 
+/// Bytes of both copies of a map's node.
+const BOTH: u64 = 2 * UNIT as u64;
 const NEW: NewInode = NewInode::of_mode(0o644);
 const DIR: NewInode = NewInode::of_mode(0o755);
 const UNIT: usize = 4096;
@@ -305,7 +307,7 @@ fn any_node_of_the_ifile_can_be_missed() {
     let leaves = sample.nodes(BlockKind::IfileNode, 0);
     let root = sample.nodes(BlockKind::IfileNode, 1);
     assert!(leaves.len() > 1);
-    let unit = |at: &u64| (*at, UNIT as u64);
+    let unit = |at: &u64| (*at, BOTH);
     for nodes in [
         &root[..],
         &leaves[..1],
@@ -326,7 +328,7 @@ fn without_ifile_and_owners_nothing_passes_for_anything_else() {
     let sample = Sample::new();
     let mut nodes = sample.nodes(BlockKind::IfileNode, 1);
     nodes.extend(sample.nodes(BlockKind::OwnerNode, 1));
-    let nodes: Vec<_> = nodes.iter().map(|at| (*at, UNIT as u64)).collect();
+    let nodes: Vec<_> = nodes.iter().map(|at| (*at, BOTH)).collect();
     let out = bring_out(sample.without(&nodes)).unwrap();
     sample.demand_truth(&out);
     let all = out.named.len() + out.nameless.len();
@@ -337,7 +339,7 @@ fn without_ifile_and_owners_nothing_passes_for_anything_else() {
 fn a_unit_whose_newest_data_are_unknown_is_a_hole() {
     let sample = Sample::new();
     let leaves = sample.nodes(BlockKind::LazyNode, 0);
-    let nodes: Vec<_> = leaves.iter().map(|at| (*at, UNIT as u64)).collect();
+    let nodes: Vec<_> = leaves.iter().map(|at| (*at, BOTH)).collect();
     let out = bring_out(sample.without(&nodes)).unwrap();
     assert_eq!(sample.demand_truth(&out).len(), sample.files.len() - 1);
     let large = &out.named["large"];

@@ -192,6 +192,9 @@ impl Visitor for First<'_, '_> {
         {
             self.found.nodes.push((kind, level, low));
         }
+        if let Problem::MapCopy { kind, low, .. } = problem {
+            self.report.plan.add_worn(kind, low);
+        }
         self.report.add(problem);
     }
 

@@ -13,6 +13,9 @@ use loamfs_format::node::Page;
 use loamfs_format::{BlockKind, Extent, Identity, Ino, InodeBlockNo, Pointer, Ssn};
 use std::sync::Arc;
 
+/// Nodes of which the copies are read together.
+const COPIES_AT_ONCE: usize = 64;
+
 /// Inode blocks read at once: at most 4 MiB.
 const BLOCKS: usize = 256;
 /// Inodes whose trees and data are looked at together.
@@ -67,13 +70,32 @@ impl<'w, 'v> Walker<'w, 'v> {
 
     fn map(&mut self, kind: BlockKind) {
         let mut aggregates = Aggregates::default();
+        let mut nodes = Vec::new();
         for node in TreeWalk::new(self.volume, self.volume.map(kind), 0) {
             if kind == BlockKind::IfileNode {
                 aggregates.visit(&node, self.visitor);
             }
+            nodes.extend(node.page.is_ok().then_some((node.pointer, node.identity)));
+            if nodes.len() == COPIES_AT_ONCE {
+                self.copies(&mut nodes);
+            }
             self.node(node);
         }
+        self.copies(&mut nodes);
         aggregates.close(u8::MAX, self.visitor);
+    }
+
+    /// Verifies both copies of nodes that are there twice.
+    fn copies(&mut self, nodes: &mut Vec<(Pointer, Identity)>) {
+        for (pointer, identity) in self.volume.worn(nodes) {
+            self.visitor.problem(Problem::MapCopy {
+                kind: identity.kind,
+                level: identity.level,
+                low: identity.logical,
+                addr: pointer.addr,
+            });
+        }
+        nodes.clear();
     }
 
     /// Claims a node, and says what is wrong with it if it cannot be used.

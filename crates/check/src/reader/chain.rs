@@ -276,7 +276,10 @@ fn adopted(
         if link.header.ssn > trusted {
             let records = records(io, link)?;
             let stored = records.iter().filter_map(|record| match record {
-                Record::Allocate(a) if a.in_body => Some(u64::from(a.stored)),
+                Record::Allocate(a) if a.in_body => {
+                    let copies = sb.geometry.copies(a.kind, a.extent, a.stored).count();
+                    Some(copies as u64 * u64::from(a.stored))
+                }
                 _ => None,
             });
             match budget.checked_sub(stored.sum()) {
@@ -348,13 +351,16 @@ fn bad_blocks(
         if !a.in_body {
             continue;
         }
-        let sound = match body_extent(io, &link.header, &a) {
-            Some(extent) => {
-                let bytes = window.get(io, extent, &a)?;
-                bytes.map(|bytes| checksum(sb, &a, bytes)) == Some(a.checksum)
-            }
-            None => false,
+        let Some(extent) = body_extent(io, &link.header, &a) else {
+            bad.push(a.extent);
+            continue;
         };
+        let mut sound = true;
+        for place in io.geometry.copies(a.kind, a.extent, a.stored) {
+            let copy = Allocation { extent: place, ..a };
+            let bytes = window.get(io, extent, &copy)?;
+            sound &= bytes.map(|bytes| checksum(sb, &a, bytes)) == Some(a.checksum);
+        }
         if !sound {
             bad.push(a.extent);
         }

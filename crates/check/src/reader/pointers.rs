@@ -1,7 +1,8 @@
 //! What must be right about a pointer before it is followed.
 
 use crate::PointerFault;
-use loamfs_format::{Geometry, Pointer, Ssn};
+use loamfs_format::node::NODE_SIZE;
+use loamfs_format::{BlockKind, Geometry, Pointer, Ssn};
 
 /// What is wrong with a pointer to a block in the log of at most `most` bytes, written up to segment `last`.
 pub(crate) fn log_fault(
@@ -19,6 +20,21 @@ pub(crate) fn log_fault(
     } else {
         common(geometry, last, pointer)
     }
+}
+
+/// What is wrong with a pointer to a node. Nodes of maps may be there twice.
+pub(crate) fn node_fault(
+    geometry: &Geometry,
+    last: Ssn,
+    pointer: &Pointer,
+    kind: BlockKind,
+) -> Option<PointerFault> {
+    let copies = geometry.copies(kind, pointer.extent(), pointer.stored);
+    let one = Pointer {
+        frags: pointer.frags / copies.count() as u32,
+        ..*pointer
+    };
+    log_fault(geometry, last, &one, NODE_SIZE as u64).or_else(|| common(geometry, last, pointer))
 }
 
 /// What is wrong with a pointer to homed blocks.

@@ -6,7 +6,8 @@ use super::maps::{Ifile, Lazy};
 use super::owners::Owners;
 use super::superblocks::{self, Copies};
 use super::tree::{Entries, TreeSpec};
-use super::{Io, State, log_fault, replay};
+use super::{Io, State, node_fault, replay};
+use crate::PointerFault;
 use crate::{BlockFault, CheckError, MapFault};
 use loamfs_device::{Buffer, Device};
 use loamfs_format::group::{GroupDesc, Role};
@@ -338,9 +339,47 @@ impl<'d> Volume<'d> {
         if let Some(page) = self.cache.get(pointer.addr, identity, pointer.checksum) {
             return Ok(page);
         }
-        self.check_node(pointer)?;
-        let bytes = self.io.read(pointer.addr, NODE_SIZE)?;
-        self.accept(pointer, identity, &bytes)
+        self.check_node(pointer, identity.kind)?;
+        let mut first = None;
+        for copy in self.places(pointer, identity.kind) {
+            let node = match self.io.read(copy, NODE_SIZE) {
+                Ok(bytes) => self.accept(pointer, identity, &bytes),
+                Err(error) => Err(error.into()),
+            };
+            match node {
+                Ok(node) => return Ok(node),
+                Err(fault) => drop(first.get_or_insert(fault)),
+            }
+        }
+        Err(first.unwrap_or(PointerFault::None.into()))
+    }
+
+    /// Where the copies of a node are.
+    fn places(&self, pointer: &Pointer, kind: BlockKind) -> impl Iterator<Item = FragAddr> + use<> {
+        let geometry = &self.io.geometry;
+        let copies = geometry.copies(kind, pointer.extent(), pointer.stored);
+        copies.map(|copy| copy.start)
+    }
+
+    /// Those of some nodes of which a copy cannot be used, though there is another one.
+    pub(crate) fn worn(&self, nodes: &[(Pointer, Identity)]) -> Vec<(Pointer, Identity)> {
+        let (mut whose, mut ranges) = (Vec::new(), Vec::new());
+        for (pointer, identity) in nodes {
+            let copies: Vec<FragAddr> = self.places(pointer, identity.kind).collect();
+            for at in copies.iter().filter(|_| copies.len() > 1) {
+                whose.push((*pointer, *identity));
+                ranges.push((*at, NODE_SIZE));
+            }
+        }
+        let uuid = &self.copies.newest.uuid;
+        let read = whose.into_iter().zip(self.io.read_all(&ranges));
+        let bad = read.filter(|((pointer, identity), bytes)| {
+            bytes
+                .as_ref()
+                .is_ok_and(|bytes| metadata_checksum(uuid, identity, bytes) != pointer.checksum)
+                || bytes.is_err()
+        });
+        bad.map(|(node, _)| node).collect()
     }
 
     /// Reads nodes into the cache with one batch of requests, by rising addresses. Those that cannot be used are left
@@ -349,7 +388,7 @@ impl<'d> Volume<'d> {
         let mut wanted: Vec<&(Pointer, Identity)> = nodes
             .iter()
             .filter(|(pointer, identity)| {
-                self.check_node(pointer).is_ok()
+                self.check_node(pointer, identity.kind).is_ok()
                     && self
                         .cache
                         .get(pointer.addr, identity, pointer.checksum)
@@ -389,13 +428,8 @@ impl<'d> Volume<'d> {
         &self.io
     }
 
-    fn check_node(&self, pointer: &Pointer) -> Result<(), BlockFault> {
-        let fault = log_fault(
-            &self.io.geometry,
-            self.state.last,
-            pointer,
-            NODE_SIZE as u64,
-        );
+    fn check_node(&self, pointer: &Pointer, kind: BlockKind) -> Result<(), BlockFault> {
+        let fault = node_fault(&self.io.geometry, self.state.last, pointer, kind);
         fault.map_or(Ok(()), |fault| Err(fault.into()))
     }
 

@@ -191,6 +191,7 @@ impl CheckArgs {
             next_inode_block: plan.next_inode_block,
             inodes: plan.inodes,
             unwritten: plan.unwritten,
+            worn: plan.worn.clone(),
             homes: plan.homes.clone(),
         };
         opened

@@ -141,10 +141,10 @@ impl TreeRoot {
     }
 }
 
-/// Whether a pointer read from a device can lead to a node: what it says is read must be one page.
+/// Whether a pointer read from a device can lead to a node: what it says is read must be one page, or two copies of one.
 pub(super) fn points_to_node(pointer: &Pointer) -> bool {
     pointer.is_some()
         && !is_temporary(pointer.addr)
         && pointer.stored as usize == NODE_SIZE
-        && (1..=NODE_SIZE / FRAGMENT_MIN).contains(&(pointer.frags as usize))
+        && (1..=2 * NODE_SIZE / FRAGMENT_MIN).contains(&(pointer.frags as usize))
 }

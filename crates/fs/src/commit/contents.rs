@@ -41,6 +41,18 @@ pub(super) struct Contents {
     pub frags: Vec<u32>,
 }
 
+impl Contents {
+    /// Nodes of maps, so many of each, of so many fragments.
+    pub fn of_maps(trees: Vec<(TreeOf, usize)>, frags: u32) -> Contents {
+        let nodes = trees.iter().map(|(_, count)| count).sum();
+        Contents {
+            trees,
+            frags: vec![frags; nodes],
+            ..Contents::default()
+        }
+    }
+}
+
 impl Core {
     /// Lists what is dirty, in the order of the body.
     pub(super) fn contents(&mut self) -> Result<Contents, Stop> {

@@ -83,7 +83,7 @@ impl Core {
         }
         seal.at = 0;
         for (of, _) in &contents.trees {
-            self.freeze_tree(seal, *of)?;
+            self.freeze_tree(seal, *of, &contents.frags)?;
         }
         seal.at = inodes_at;
         for block in &contents.inode_blocks {
@@ -198,7 +198,7 @@ impl Core {
         Ok(())
     }
 
-    fn freeze_tree(&mut self, seal: &mut Seal, of: TreeOf) -> Result<(), Stop> {
+    fn freeze_tree(&mut self, seal: &mut Seal, of: TreeOf, frags: &[u32]) -> Result<(), Stop> {
         let (tree, root, version) = match of {
             TreeOf::Map(kind) => {
                 let found = self
@@ -222,7 +222,7 @@ impl Core {
                 (tree, root, version)
             }
         };
-        let frags = self.node_frags();
+        let frags = frags.get(seal.at).copied().unwrap_or(self.node_frags());
         let (ssn, mut at) = (seal.ssn, seal.at);
         let addresses = seal.addresses.clone();
         let mut sealed: Vec<SealedNode> = Vec::new();
@@ -241,7 +241,10 @@ impl Core {
         })?;
         seal.at = at;
         for node in sealed {
-            seal.image.put(node.pointer.addr, node.page.as_bytes());
+            let (extent, stored) = (node.pointer.extent(), node.pointer.stored);
+            for copy in self.geometry.copies(tree.kind, extent, stored) {
+                seal.image.put(copy.start, node.page.as_bytes());
+            }
             seal.records.push(Record::Allocate(Allocation {
                 extent: node.pointer.extent(),
                 kind: node.identity.kind,

@@ -358,7 +358,11 @@ fn unlink(id: Id) -> Op {
 
 /// A segment that takes many holes.
 fn fill() -> Vec<Op> {
-    let many = (0..6).flat_map(|i| [create(ROOT, 600 + i), put(600 + i, 1)]);
+    fill_with(6)
+}
+
+fn fill_with(files: u64) -> Vec<Op> {
+    let many = (0..files).flat_map(|i| [create(ROOT, 600 + i), put(600 + i, 1)]);
     many.chain([WRITTEN]).collect()
 }
 
@@ -650,7 +654,7 @@ fn recovery_reuses_by_a_superblock() -> Directed {
 
 /// What S2 freed is written to before S2 is durable.
 fn reuse_of_what_is_shown() -> Directed {
-    scattered([&[put(A, 2), WRITTEN][..], &fill()].concat())
+    scattered([&[put(A, 2), WRITTEN][..], &fill_with(14)].concat())
 }
 
 /// S2's body is reused when S3, which freed it, is durable, and nobody says so.

@@ -58,6 +58,8 @@ pub struct Site {
     pub part: Part,
     /// First byte on the device.
     pub offset: u64,
+    /// The same of its second copy.
+    second: Option<u64>,
     /// What its checksum covers.
     pub bytes: Vec<u8>,
     /// The block that points to it, and the place of the pointer in that.
@@ -174,7 +176,9 @@ impl Anatomy {
                 Part::Metadata(identity) => metadata_checksum(&self.uuid, identity, &site.bytes),
                 Part::Data => data_checksum(&site.bytes),
             };
-            self.image.write(site.offset, &site.bytes)?;
+            for at in [Some(site.offset), site.second].into_iter().flatten() {
+                self.image.write(at, &site.bytes)?;
+            }
             if let Some((holder, at)) = site.holder {
                 sums.insert(site.sum, sum);
                 self.put(holder, at + POINTER_SUM, &sum.to_le_bytes());
@@ -198,6 +202,7 @@ impl Anatomy {
         self.sites.push(Site {
             part,
             offset,
+            second: None,
             bytes,
             holder,
             sum: 0,
@@ -222,8 +227,16 @@ impl Anatomy {
             return Ok(None);
         }
         let offset = self.geometry.byte_offset(pointer.addr);
+        let second = match part {
+            Part::Metadata(i) => {
+                let (extent, stored) = (pointer.extent(), pointer.stored);
+                self.geometry.copies(i.kind, extent, stored).nth(1)
+            }
+            _ => None,
+        };
         let site = self.add(part, offset, pointer.stored as usize, Some(place))?;
         self.sites[site].sum = pointer.checksum;
+        self.sites[site].second = second.map(|copy| self.geometry.byte_offset(copy.start));
         Ok(Some(site))
     }
 
