@@ -156,7 +156,7 @@ impl Core {
             return Ok(None);
         }
         if !self.access.is_writable()
-            || !self.space_fits(PUT_COST, 0)
+            || !self.budget().space_fits(PUT_COST, 0)
             || !self.prepare_atime_file()?
         {
             self.atimes.waiting.clear();
@@ -168,10 +168,10 @@ impl Core {
             let Some(block) = self.atimes.blocks(at).next() else {
                 return Ok(None);
             };
-            if at > from && self.segment_estimate() > self.segment_full() / 2 {
+            if at > from && self.budget().segment_estimate() > self.sizes().segment_full() / 2 {
                 return Ok(Some(block));
             }
-            if !self.space_fits(PUT_COST, 0) {
+            if !self.budget().space_fits(PUT_COST, 0) {
                 self.atimes.waiting.clear();
                 return Ok(None);
             }

@@ -5,11 +5,11 @@ mod contents;
 mod freeze;
 
 use crate::blocks::Stop;
+use crate::budget::reserve::Said;
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Step;
 use crate::reclaim::Fight;
-use crate::reserve::Said;
 use contents::{Contents, TreeOf};
 use freeze::Seal;
 use loamfs_format::group::Role;
@@ -63,7 +63,7 @@ impl Core {
         self.maps
             .apply(&mut self.blocks, &self.space, &self.geometry)?;
         self.space.checkpoint_done();
-        self.forget_room();
+        self.reclaim.forget_room();
         let mut contents = Contents::default();
         for (tree, root) in self.maps.roots() {
             let count = tree.dirty_nodes(&root, &mut self.blocks)?.len();
@@ -82,7 +82,7 @@ impl Core {
         let ssn = tail.ssn.next();
         let placement = self.place(&tail, &contents, kind)?;
         self.blocks.begin_segment(ssn);
-        self.forget_room();
+        self.reclaim.forget_room();
         let seal = Seal {
             ssn,
             image: Image::new(&self.geometry, &placement.extents),
@@ -152,9 +152,9 @@ impl Core {
         };
         let records_max = said.bytes();
         // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
-        let waiting = self.groups_for_data(&self.waiting(), 0);
-        let tight = self.is_tight(waiting) && self.space.law().gathers_segments();
-        let cut = tight.then(|| self.cut());
+        let waiting = self.budget().groups_awaited();
+        let tight = self.budget().is_tight(waiting) && self.space.law().gathers_segments();
+        let cut = tight.then(|| self.budget().cut());
         let kept = if self.reclaim.is_packing() || tight {
             self.space.free_groups()
         } else {
@@ -179,7 +179,7 @@ impl Core {
             }
             Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
             Err(PlaceError::Full) => {
-                if self.note_lost(Fight::Place) {
+                if self.budget().note_lost(Fight::Place) {
                     tracing::error!(
                         blocks = contents.frags.len(),
                         frags = contents.frags.iter().sum::<u32>(),
@@ -338,7 +338,7 @@ impl Core {
         let both = self
             .law
             .both_name(checkpoints.named(), checkpoints.last().ssn);
-        self.forget_room();
+        self.reclaim.forget_room();
         let newest = self.checkpoints.newest_named();
         let said = self.law.freed_up_to(self.log.said(), newest);
         // Nobody settles over what is used again (rule 7).
@@ -364,7 +364,8 @@ impl Core {
         let g = &self.geometry;
         // Any checkpoint changes some nodes; on small volumes it would be due again at once.
         let most = u64::from(g.checkpoint_nodes_max).max(64);
-        self.checkpoints.is_chain_long(g) || self.checkpoint_nodes(|nodes| nodes < most) >= most
+        self.checkpoints.is_chain_long(g)
+            || self.budget().checkpoint_nodes(|nodes| nodes < most) >= most
     }
 }
 

@@ -14,7 +14,6 @@ use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::pending::Pending;
 use crate::reclaim::Reclaim;
-use crate::reserve::Known;
 use crate::types::Attr;
 use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
@@ -58,8 +57,6 @@ pub(crate) struct Core {
     pub holders: Holders,
     pub leftovers: Leftovers,
     pub reclaim: Reclaim,
-    /// What was found out about the log's room.
-    pub known: Known,
 }
 
 impl Core {

@@ -1,8 +1,8 @@
 //! Contents of regular files: in the inode, in the log, or at home (H1, H6, H8). Reading them, and the steps of which
 //! changes of them are made.
 
-use crate::admission::NODES_COST;
 use crate::blocks::{Missed, Stop, What};
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
@@ -249,7 +249,7 @@ impl Core {
 
     /// The content of a file changed: times, and the set-user-id bits that a write takes away are the front end's.
     pub fn changed_content(&mut self, ino: Ino) -> Result<(), Stop> {
-        let small_max = self.small_max();
+        let small_max = self.sizes().small_max();
         let now = self.clock.now();
         let node = self.inodes.prepared(ino)?;
         node.inode.mtime = now;
@@ -314,7 +314,8 @@ impl Core {
         self.may_go_home(ino)?;
         self.prepare_dirty(ino)?;
         let content = self.small_content(ino)?;
-        self.admit(NODES_COST, 2 * self.small_max())?;
+        let data = 2 * self.sizes().small_max();
+        self.budget().admit(NODES_COST, data)?;
         self.apply(|core| {
             core.leave_small(ino, &content)?;
             core.changed_content(ino)

@@ -6,10 +6,9 @@
 
 mod access;
 mod acls;
-mod admission;
 mod atime;
-mod available;
 mod blocks;
+mod budget;
 mod checkpoints;
 mod commit;
 mod config;
@@ -40,7 +39,6 @@ mod rebuild;
 mod reclaim;
 mod recovery;
 mod repair;
-pub mod reserve;
 mod shares;
 mod tree;
 pub mod types;
@@ -50,6 +48,7 @@ mod writeback;
 mod xattrs;
 
 pub use access::Access;
+pub use budget::reserve;
 pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
 pub use grow::grow;

@@ -3,8 +3,8 @@
 //! What is a hole is told by blocks, as homes are: a block is data when it has a home in which something was written, or
 //! something that waits to be. A small file is data from start to end.
 
-use crate::admission::NODES_COST;
 use crate::blocks::Stop;
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
@@ -70,7 +70,7 @@ impl Core {
         let node = self.file(ino)?;
         let (size, large) = (node.inode.size, node.is_large());
         let end = if grow { range.end } else { range.end.min(size) };
-        if large || size.max(end) > self.small_max() {
+        if large || size.max(end) > self.sizes().small_max() {
             return Ok(false);
         }
         if range.start >= end {
@@ -104,7 +104,7 @@ impl Core {
     /// What finds nothing to do is a change all the same, as the kernel's own file systems have it.
     fn note_change(&mut self, ino: Ino) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         self.apply(|core| core.changed_content(ino))
     }
 
@@ -133,7 +133,7 @@ impl Core {
     fn zero_small(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
         let size = self.file(ino)?.inode.size;
-        self.admit(size + 8192, 0)?;
+        self.budget().admit(size + 8192, 0)?;
         let mut content = self.small_content(ino)?.to_vec();
         if let Some(part) = content.get_mut(range.start as usize..range.end as usize) {
             part.fill(0);
@@ -163,7 +163,8 @@ impl Core {
             }
         }
         let block = u64::from(self.geometry.block_size);
-        self.admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
+        self.budget()
+            .admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
         let size = self.file(ino)?.inode.size;
         let units = units.into_iter().map(|(unit, bytes)| (unit, bytes.into()));
         let units = units.collect();
@@ -190,7 +191,7 @@ impl Core {
     /// returns the block behind what is done. The next segment shows it, and frees the homes.
     fn free_blocks(&mut self, ino: Ino, blocks: Range<u64>) -> Result<u64, Stop> {
         self.prepare_dirty(ino)?;
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         let geometry = self.geometry;
         let per_block = geometry.block_units();
         let found = self.extents_from(ino, blocks.start, blocks.end, STEP_EXTENTS)?;
@@ -255,7 +256,7 @@ impl Core {
     /// Lets a small file that stays small grow to hold the bytes up to `end`, if it may; returns whether it is one. Nothing
     /// is reserved for it: it is in the log.
     pub fn grow_if_small(&mut self, ino: Ino, end: u64, grow: bool) -> Result<bool, Stop> {
-        let small_max = self.small_max();
+        let small_max = self.sizes().small_max();
         let node = self.file(ino)?;
         let size = node.inode.size;
         if node.is_large() || size.max(end) > small_max {

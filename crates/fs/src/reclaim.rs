@@ -7,9 +7,9 @@ mod state;
 pub(crate) use state::{Fight, Reclaim};
 
 use crate::blocks::{Missed, Stop, What};
+use crate::budget::reserve::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
-use crate::reserve::REMOVAL_COST;
 use crate::tree::Tree;
 use crate::unwritten::Housed;
 use crate::writeback::Homed;
@@ -56,7 +56,10 @@ impl Core {
     pub fn useless(&self, frags: u64) -> Vec<Extent> {
         let group_of = |extent: Extent| self.geometry.group_of(extent.start);
         let next = self.geometry.group_of(self.log.tail().next);
-        let mut found = self.space.cleaning().compact_candidates(self.hole_least());
+        let mut found = self
+            .space
+            .cleaning()
+            .compact_candidates(self.sizes().hole_least());
         found.retain(|candidate| group_of(candidate.extent) != next);
         if let Some(first) = found.first().map(|cheapest| group_of(cheapest.extent)) {
             found.retain(|candidate| group_of(candidate.extent) == first);
@@ -70,8 +73,10 @@ impl Core {
         let group_of = |range: &Extent| self.geometry.group_of(range.start);
         let groups: Vec<GroupNo> = ranges.iter().map(group_of).collect();
         self.space.close_groups(&groups);
-        self.forget_room();
-        if self.leaves_checkpoints(self.segment_estimate() + REMOVAL_COST) != Some(true) {
+        self.reclaim.forget_room();
+        let mut budget = self.budget();
+        let dirty = budget.segment_estimate() + REMOVAL_COST;
+        if budget.leaves_checkpoints(dirty) != Some(true) {
             self.open_groups();
         }
     }
@@ -79,7 +84,7 @@ impl Core {
     /// All groups are open again.
     pub fn open_groups(&mut self) {
         self.space.close_groups(&[]);
-        self.forget_room();
+        self.reclaim.forget_room();
     }
 
     /// The first candidates that win `frags` fragments, at most `most` moved for one that is won.
@@ -120,11 +125,12 @@ impl Core {
         let g = self.geometry;
         let next = g.group_of(self.log.tail().next);
         let in_log = self
+            .budget()
             .usable_log()
             .saturating_sub(self.space.free_index(Role::Log).unknown());
         let usable = in_log + self.space.free_groups() * g.group_frags;
-        let log = usable.saturating_sub(g.frags_for(self.reserve_bytes() / 2));
-        let waiting = self.waiting();
+        let log = usable.saturating_sub(g.frags_for(self.sizes().reserve_bytes() / 2));
+        let waiting = self.budget().waiting();
         // Data that wait were given room before.
         let given = waiting.blocks / u64::from(g.fragment_size);
         let room = match role {
@@ -137,7 +143,7 @@ impl Core {
             _ => 0,
         };
         // Data that wait need whole groups, a segment only holes that are long enough.
-        let hole_max = match self.groups_for_data(&waiting, 0) {
+        let hole_max = match self.budget().groups_awaited() {
             0 if role == Role::Log && worth != Worth::Anything => g.frags_for(HOLE_MIN),
             _ => u64::MAX,
         };
@@ -145,7 +151,7 @@ impl Core {
             Worth::Cheap => (5, 3),
             Worth::Dear | Worth::Anything => (DEAR, 1),
         };
-        let least_hole = self.hole_least();
+        let least_hole = self.sizes().hole_least();
         let (mut won, mut taken) = (0, 0);
         self.space
             .cleaning()
@@ -232,12 +238,12 @@ impl Core {
 
     /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit.
     pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         let owners = self.live_in(range)?;
         let mut missed = Missed::default();
         for (extent, record) in owners {
             // What was made dirty so far stays so; the rest follows after a commit.
-            self.admit_removal()?;
+            self.budget().admit_removal()?;
             match missed.note(self.move_block(extent, &record, range)) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
                 moved => drop(moved?),

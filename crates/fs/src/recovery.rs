@@ -19,7 +19,6 @@ use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
 use crate::rebuild::{self, Rebuild};
 use crate::reclaim::Reclaim;
-use crate::reserve::Known;
 use crate::shares::Shares;
 use crate::tree::Tree;
 use crate::writeback::Writeback;
@@ -267,12 +266,11 @@ impl Core {
             holders: Holders::default(),
             leftovers: Leftovers::default(),
             reclaim: Reclaim::default(),
-            known: Known::default(),
             unwritten: Unwritten::default(),
             announced: false,
             sb,
         };
-        let keep = core.groups_kept_from_data();
+        let keep = core.sizes().groups_kept_from_data();
         core.space.keep_for_log(keep);
         core
     }

@@ -188,7 +188,7 @@ impl Core {
     /// Corrects an inode's link count, and its orphan bit with it.
     fn set_links(&mut self, ino: Ino, count: u32) -> Result<Done, Stop> {
         self.prepare_dirty(ino)?;
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         if self.node(ino)?.inode.is_dir() && count < 2 {
             return Ok(Done::No("a directory has two links at least"));
         }
@@ -212,7 +212,7 @@ impl Core {
             return Ok(Done::No("the name is taken"));
         }
         let key = self.prepare_entry(parent, name)?;
-        self.admit(NAMES_COST, 0)?;
+        self.budget().admit(NAMES_COST, 0)?;
         self.apply(|core| {
             let now = core.clock.now();
             let node = core.inodes.prepared(ino)?;
@@ -262,7 +262,7 @@ impl Core {
         if !self.all_set(extent) || !self.fits_roles(extent) {
             return Ok(Done::No("a part of it is free"));
         }
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         self.free_home(extent);
         Ok(Done::Yes)
     }
@@ -324,7 +324,7 @@ impl Core {
                 in_body: false,
             }));
         }
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         for (group, role) in claims {
             self.space.replay().role(group, role)?;
             self.pending.say(Record::Role(group, role));

@@ -2,8 +2,8 @@
 //! data. The others read as zeros, whatever their homes hold. Their first write goes in place, since no segment shows what
 //! stands there (rules 3 and 6), and takes no space but for the checksum: what that needs is kept free from the call on.
 
-use crate::admission::NODES_COST;
 use crate::blocks::{Missed, Stop};
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::extents;
 use crate::file::at_home;
@@ -13,7 +13,6 @@ use crate::permission;
 use crate::writeback::runs_of;
 use loamfs_format::inode::FileExtent;
 use loamfs_format::maps::{CRC_UNITS, CrcRun};
-use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{Extent, FragAddr, Ino, Pointer};
 use std::collections::BTreeMap;
@@ -23,11 +22,6 @@ use std::ops::Range;
 const STEP_EXTENTS: usize = 256;
 /// Extents that one step makes, at most.
 const STEP_NEW: usize = 64;
-
-/// Bytes of the log that the first writes of an extent take at most, whatever its length: two leaves of checksums.
-const EXTENT_COST: u64 = 2 * NODE_SIZE as u64;
-/// The same, for each unit: a run of checksums in a leaf that is half empty, shared by its units.
-const UNIT_COST: u64 = 9;
 
 /// A unit that has a home.
 #[derive(Clone, Copy, Debug)]
@@ -138,18 +132,8 @@ impl Core {
     /// So much was never written; what its checksums will take is kept free.
     pub fn count_unwritten(&mut self, count: Unwritten) {
         self.unwritten = count;
-        let keep = self.groups_kept_from_data();
+        let keep = self.sizes().groups_kept_from_data();
         self.space.keep_for_log(keep);
-    }
-
-    /// Bytes of the log that are kept free for checksums of what was never written.
-    pub fn promised_bytes(&self) -> u64 {
-        self.promise_of(self.unwritten)
-    }
-
-    fn promise_of(&self, count: Unwritten) -> u64 {
-        let units = count.frags / self.geometry.unit_frags();
-        count.extents * EXTENT_COST + units * UNIT_COST
     }
 
     /// Gives a bounded number of holes in the bytes `range` of a file space that is not written, behind its end too. The
@@ -218,7 +202,7 @@ impl Core {
             self.geometry.block_frags(),
         );
         let mut count: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
-        self.admit(NODES_COST, 0)?;
+        self.budget().admit(NODES_COST, 0)?;
         // What cannot be had whole is not begun.
         if count > self.space.free_frags() / frags {
             return Err(Stop::Full);
@@ -228,9 +212,12 @@ impl Core {
                 extents: (holes.len() as u64).min(STEP_NEW as u64),
                 frags: count * frags,
             };
-            let promise = self.promise_of(more);
-            if self.space_fits(NODES_COST + promise, count * block) {
-                self.admit(NODES_COST + promise, 0)?;
+            let promise = self.sizes().promise_of(more);
+            if self
+                .budget()
+                .space_fits(NODES_COST + promise, count * block)
+            {
+                self.budget().admit(NODES_COST + promise, 0)?;
                 match self.find_homes(ino, first_of(holes, count)) {
                     Err(Stop::Full) if count > 1 => {}
                     Err(stop) => return Err(stop),

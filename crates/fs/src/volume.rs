@@ -185,7 +185,7 @@ impl Volume {
     /// or lengthen a chain that is long enough (rule 9), which crash after crash would do without end.
     fn tight(&self) -> bool {
         let mut core = self.core();
-        core.checkpoint_due() || !core.has_reserve()
+        core.checkpoint_due() || !core.budget().has_reserve()
     }
 
     /// Unmounts cleanly: everything is committed, and a checkpoint makes the next mount quick.

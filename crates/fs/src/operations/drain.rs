@@ -175,7 +175,7 @@ impl TrimChecksums {
 impl ReturnToLog {
     /// Reads a large file that has shrunk to a block or less, unless it is about to go.
     fn prepare(core: &mut Core, ino: Ino) -> Result<Option<ReturnToLog>, Stop> {
-        let small_max = core.small_max();
+        let small_max = core.sizes().small_max();
         let node = core.file(ino)?;
         if !node.is_large() || node.inode.size > small_max || node.inode.nlink == 0 {
             return Ok(None);

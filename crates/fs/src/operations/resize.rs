@@ -1,8 +1,8 @@
 //! Giving files another size.
 
 use super::{Broken, Change, Claim, Operation, Plan};
-use crate::admission::NODES_COST;
 use crate::blocks::Stop;
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::file::SIZE_MAX;
@@ -63,7 +63,7 @@ impl Resizing {
         }
         let (old, large) = (node.inode.size, node.is_large());
         core.prepare_dirty(ino)?;
-        let small_max = core.small_max();
+        let small_max = core.sizes().small_max();
         let claim = if size > old {
             // What stands behind the old end of a large file becomes zero; a small one leaves the log.
             let at_home = large || size > small_max;
@@ -87,7 +87,7 @@ impl Resizing {
 impl How {
     /// Reads what giving a file another size needs. The inode is prepared.
     fn prepare(core: &mut Core, ino: Ino, size: u64) -> Result<How, Stop> {
-        let small_max = core.small_max();
+        let small_max = core.sizes().small_max();
         let node = core.node(ino)?;
         let (old, large, moving) = (node.inode.size, node.is_large(), node.is_moving());
         if !large && size <= small_max {

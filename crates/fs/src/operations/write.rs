@@ -1,8 +1,8 @@
 //! Writing regular files: into the log while they are small, home once they are not (H1, H8).
 
 use super::{Broken, Change, Claim, Operation, Plan};
-use crate::admission::NODES_COST;
 use crate::blocks::Stop;
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::file::SIZE_MAX;
@@ -143,7 +143,7 @@ impl Operation for Write<'_> {
         }
         core.prepare_dirty(ino)?;
         let size = size.max(end);
-        let writing = if large || size > core.small_max() || core.spills(size) {
+        let writing = if large || size > core.sizes().small_max() || core.budget().spills(size) {
             self.prepare_large(core, size, large)?
         } else {
             self.prepare_small(core, size)?

@@ -37,7 +37,12 @@ impl Volume {
                 .since()
                 .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
             let unsaid = core.space.held().frags() > 0 && core.log.said() < core.log.durable();
-            (old, unsaid, core.maps.lazy_map.len(), core.images_max())
+            (
+                old,
+                unsaid,
+                core.maps.lazy_map.len(),
+                core.sizes().images_max(),
+            )
         };
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.

@@ -95,7 +95,7 @@ impl Volume {
         self.step(|core| match op(core) {
             Err(Stop::Crowded) => Ok(Err(Lack::Memory)),
             Err(Stop::Tight) => Ok(Err(Lack::Space {
-                settled: core.is_settled(),
+                settled: core.budget().is_settled(),
             })),
             other => other.map(Ok),
         })
@@ -126,7 +126,7 @@ impl Volume {
             let stop = match result {
                 Ok(value) => {
                     let pressed = may_commit && core.pending.take_pressed();
-                    if pressed && self.flights > 0 && !core.is_lost(Fight::Place) {
+                    if pressed && self.flights > 0 && !core.budget().is_lost(Fight::Place) {
                         drop(core);
                         self.flight.press();
                     }
@@ -135,7 +135,7 @@ impl Volume {
                 Err(Stop::Failed(Error::Broken(what))) => break Err(core.access.break_down(what)),
                 Err(stop) => stop,
             };
-            let (asked, settled) = (core.open_ssn(), core.is_settled());
+            let (asked, settled) = (core.open_ssn(), core.budget().is_settled());
             drop(core);
             let helped = match stop {
                 // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
@@ -164,14 +164,16 @@ impl Volume {
                     let counted = ways.count(settled);
                     counted.and_then(|()| self.make_way(settled))
                 }
-                Stop::Full if may_commit && self.core().is_lost(Fight::Room) => Err(Error::NoSpace),
+                Stop::Full if may_commit && self.core().budget().is_lost(Fight::Room) => {
+                    Err(Error::NoSpace)
+                }
                 Stop::Full if may_commit && tries < TRIES => {
                     tries += 1;
                     self.win_space(tries)
                 }
                 Stop::Full | Stop::Crowded | Stop::Tight => {
                     if may_commit {
-                        self.core().note_lost(Fight::Room);
+                        self.core().budget().note_lost(Fight::Room);
                     }
                     Err(Error::NoSpace)
                 }
@@ -212,7 +214,7 @@ impl Volume {
                     .maps
                     .group_chunks(&mut core.blocks, &core.geometry, *group)
                     .map_err(|stop| stop.of(Needed::Bitmap))?;
-                core.forget_room();
+                core.reclaim.forget_room();
                 Ok(core.space.load(*group, chunks)?)
             })?;
         }

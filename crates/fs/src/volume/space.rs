@@ -39,8 +39,8 @@ impl Volume {
         let sealer = self.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
-        let core = self.core();
-        let stuck = core.waiting().bytes > core.writeback.bytes_max() / 2;
+        let mut core = self.core();
+        let stuck = core.budget().waiting().bytes > core.writeback.bytes_max() / 2;
         Ok(all_written(unwritten).err().filter(|_| stuck))
     }
 
@@ -60,7 +60,7 @@ impl Volume {
         match settled {
             true => sealer.pack(),
             // Somebody else may have waited for the same.
-            false if self.core().is_settled() => Ok(()),
+            false if self.core().budget().is_settled() => Ok(()),
             false => sealer.take_checkpoints(),
         }
     }
@@ -79,7 +79,7 @@ impl Sealer<'_> {
             }
             _ => {
                 let usable_and_moved =
-                    |core: &mut Core| (core.usable(), core.reclaim.cleaned().live);
+                    |core: &mut Core| (core.budget().usable(), core.reclaim.cleaned().live);
                 let (usable, moved) = usable_and_moved(&mut self.core());
                 self.core().reclaim.pack(true);
                 let packed = self.replenish(Goal::All);
@@ -89,7 +89,7 @@ impl Sealer<'_> {
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
                 if now.saturating_sub(usable) * DEAR < all_moved - moved {
-                    core.note_lost(Fight::Room);
+                    core.budget().note_lost(Fight::Room);
                 }
             }
         }
@@ -114,15 +114,15 @@ impl Sealer<'_> {
             self.load(&unseen)?;
             let ranges = {
                 let mut core = self.core();
-                let goal = core.segment_estimate() + 2 * core.spare_bytes();
-                if core.leaves_checkpoints(goal) == Some(true) {
+                let goal = core.budget().segment_estimate() + 2 * core.sizes().spare_bytes();
+                if core.budget().leaves_checkpoints(goal) == Some(true) {
                     return Ok(());
                 }
-                let usable = core.usable();
+                let usable = core.budget().usable();
                 tracing::debug!(usable, best, idle, "packing the log");
                 idle = if usable > best { 0 } else { idle + 1 };
                 best = best.max(usable);
-                let spare = core.geometry.frags_for(core.spare_bytes());
+                let spare = core.geometry.frags_for(core.sizes().spare_bytes());
                 let ranges = core.useless(spare);
                 core.close_groups_of(&ranges);
                 ranges
@@ -150,7 +150,7 @@ impl Sealer<'_> {
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
         {
             let mut core = self.core();
-            if core.has_reserve() || core.is_lost(Fight::Reserve) {
+            if core.budget().has_reserve() || core.budget().is_lost(Fight::Reserve) {
                 return Ok(());
             }
         }
@@ -158,8 +158,8 @@ impl Sealer<'_> {
         self.say_reusable()?;
         self.replenish(Goal::Segments(0))?;
         let mut core = self.core();
-        if !core.has_reserve() {
-            core.note_lost(Fight::Reserve);
+        if !core.budget().has_reserve() {
+            core.budget().note_lost(Fight::Reserve);
         }
         Ok(())
     }
@@ -175,13 +175,13 @@ impl Sealer<'_> {
                     Goal::All => false,
                     Goal::Segments(count) => {
                         let room = u64::from(count) * u64::from(core.geometry.segment_max);
-                        core.space_fits(room, 0)
+                        core.budget().space_fits(room, 0)
                     }
                 };
-                let whole_groups = core.space.free_groups() >= core.groups_to_move_into();
+                let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
                 // What stands in whole groups serves every role, and so counts twice.
-                let usable = core.usable_log() + 2 * whole;
-                (core.may_compact(), enough, whole_groups, usable)
+                let usable = core.budget().usable_log() + 2 * whole;
+                (core.budget().may_compact(), enough, whole_groups, usable)
             };
             tracing::debug!(?goal, room, enough, whole_groups, usable, "winning space");
             idle = if usable > best { 0 } else { idle + 1 };
@@ -251,7 +251,7 @@ impl Sealer<'_> {
             return Ok(false);
         }
         let moved = self
-            .evacuate_all(&ranges, Core::may_compact)
+            .evacuate_all(&ranges, |core| core.budget().may_compact())
             .and_then(|()| self.commit_all(Wait::Durable));
         {
             let mut core = self.core();

@@ -111,7 +111,11 @@ impl Core {
         fresh: BTreeSet<u64>,
         first: Firsts,
     ) -> Result<Room, Stop> {
-        if !images.is_empty() && !self.space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0) {
+        if !images.is_empty()
+            && !self
+                .budget()
+                .space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0)
+        {
             let mut all = fresh.clone();
             all.extend(images.iter().map(|(unit, _)| unit));
             match self.room_for(ino, Images::new(), all, first.clone()) {
