@@ -52,7 +52,7 @@ impl Core {
         if !self.access.is_writable() || self.atimes.rule.when == AtimeWhen::Never {
             return false;
         }
-        let now = self.clock.now();
+        let now = self.env.now();
         let Some(node) = self.inodes.nodes.get_mut(&ino) else {
             return false;
         };
@@ -198,8 +198,8 @@ impl Core {
             .load_block(&self.maps, &mut self.blocks, block)?;
         let ssn = self.open_ssn();
         // Who knows nothing of access times takes it for an empty file without a name.
-        let generation = self.random.generation();
-        let inode = Inode::new(ATIME_INO, mode::REGULAR, generation, self.clock.now());
+        let generation = self.env.generation();
+        let inode = Inode::new(ATIME_INO, mode::REGULAR, generation, self.env.now());
         // Nothing is ever made in it, so that the place for that does not matter.
         self.apply(|core| {
             core.inodes.take_number(ATIME_INO, Node::new(inode, ssn))?;

@@ -66,9 +66,9 @@ impl Core {
     /// The budget as things stand.
     pub fn budget(&mut self) -> Budget<'_> {
         Budget {
-            sizes: Sizes::new(&self.geometry, &self.law, self.unwritten),
+            sizes: Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten),
             geometry: &self.geometry,
-            law: &self.law,
+            law: &self.env.law,
             access: &self.access,
             space: &self.space,
             log: &self.log,
@@ -84,7 +84,7 @@ impl Core {
 
     /// What follows from the volume's sizes.
     pub fn sizes(&self) -> Sizes<'_> {
-        Sizes::new(&self.geometry, &self.law, self.unwritten)
+        Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten)
     }
 }
 

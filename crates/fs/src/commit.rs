@@ -170,7 +170,7 @@ impl Core {
                 frags: &contents.frags,
                 aligned: contents.frags.len() - contents.data.len(),
             },
-            (self.config.rotational, cut),
+            (self.env.config.rotational, cut),
         );
         match result {
             Ok(placement) => {
@@ -209,7 +209,7 @@ impl Core {
         }
         seal.records.append(&mut self.pending.take_records());
         let roles = self.space.take_role_changes();
-        for (group, role) in roles.into_iter().filter(|_| self.law.says_roles()) {
+        for (group, role) in roles.into_iter().filter(|_| self.env.law.says_roles()) {
             seal.records.push(Record::Role(group, role));
         }
         seal.records
@@ -220,15 +220,15 @@ impl Core {
             uuid: self.sb.uuid,
             ssn,
             previous: tail.token,
-            token: Token(self.random.next_u64()),
+            token: Token(self.env.token()),
             next: placement.next.start,
-            durable: self.law.durable_said(self.log.durable()),
+            durable: self.env.law.durable_said(self.log.durable()),
             kind,
             dynamic: Dynamic {
                 inodes: self.inodes.live,
                 next_inode_block: self.inodes.next_block,
-                sealed: self.clock.now().seconds,
-                unwritten: self.unwritten,
+                sealed: self.env.now().seconds,
+                unwritten: self.inodes.unwritten,
             },
             extents: Vec::new(),
             records_len: 0,
@@ -327,7 +327,7 @@ impl Core {
 
     /// Releases space if this makes any reusable (rule 5).
     pub fn release_after(&mut self, step: Step) {
-        if self.law.releases_after(step) {
+        if self.env.law.releases_after(step) {
             self.release();
         }
     }
@@ -336,21 +336,20 @@ impl Core {
     pub fn release(&mut self) -> Vec<Extent> {
         let checkpoints = &self.checkpoints;
         let both = self
+            .env
             .law
             .both_name(checkpoints.named(), checkpoints.last().ssn);
         self.reclaim.forget_room();
         let newest = self.checkpoints.newest_named();
-        let said = self.law.freed_up_to(self.log.said(), newest);
+        let said = self.env.law.freed_up_to(self.log.said(), newest);
         // Nobody settles over what is used again (rule 7).
-        let (law, writeback) = (&self.law, &self.writeback);
+        let (law, writeback) = (&self.env.law, &self.writeback);
         let busy = |range: Range<FragAddr>| {
             law.keeps_first_write(writeback.is_arriving(&range))
                 || law.waits_for_settling(writeback.is_settling(range))
         };
         let freed = self.space.release(said, both, busy);
-        if let Some(waiting) = &mut self.freed {
-            waiting.extend_from_slice(&freed);
-        }
+        self.leftovers.note_freed(&freed);
         let protect = self.geometry.group_of(self.log.tail().next);
         self.space.give_back_empty(Some(protect));
         freed
@@ -358,7 +357,7 @@ impl Core {
 
     /// Whether a checkpoint is due (rule 9).
     pub fn checkpoint_due(&mut self) -> bool {
-        if !self.law.takes_checkpoints() {
+        if !self.env.law.takes_checkpoints() {
             return false;
         }
         let g = &self.geometry;

@@ -4,12 +4,9 @@ use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::checkpoints::Checkpoints;
-use crate::config::Config;
-use crate::env::{Clock, Random};
+use crate::env::Surroundings;
 use crate::error::Error;
-use crate::holders::Holders;
 use crate::inodes::{Inodes, Node};
-use crate::law::{Law, Rules};
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::pending::Pending;
@@ -19,42 +16,28 @@ use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
-use loamfs_format::summary::{Record, Unwritten};
+use loamfs_format::summary::Record;
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, Geometry, GroupNo, Ino, Pointer, Ssn};
-use loamfs_log::loss::Loss;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
-use std::sync::Arc;
 
 /// Everything that the lock guards.
 pub(crate) struct Core {
     pub sb: Superblock,
     pub geometry: Geometry,
-    pub law: Law<dyn Rules>,
-    pub clock: Arc<dyn Clock>,
-    pub random: Random,
-    pub config: Config,
+    pub env: Surroundings,
     pub access: Access,
     pub space: Space,
     pub log: LogWriter,
     pub maps: Maps,
     pub blocks: Blocks,
     pub inodes: Inodes,
-    /// What files have that was never written.
-    pub unwritten: Unwritten,
-    /// Whether both superblock copies announce that there is such a thing.
-    pub announced: bool,
     /// When inodes were read.
     pub atimes: Atimes,
     pub checkpoints: Checkpoints,
-    /// What rot took from the log; whoever may write has accepted it.
-    pub loss: Option<Loss>,
-    /// What may be used again since the device was last told; kept only if it is to be told.
-    pub freed: Option<Vec<Extent>>,
     pub pending: Pending,
     pub writeback: Writeback,
-    pub holders: Holders,
     pub leftovers: Leftovers,
     pub reclaim: Reclaim,
 }
@@ -131,7 +114,7 @@ impl Core {
         let node = self.inodes.prepared(ino)?;
         let unlinked = node.inode.nlink == 0;
         let left = unlinked || node.inode.truncating != u64::MAX;
-        self.holders.note_unlinked(ino, unlinked);
+        self.leftovers.holders.note_unlinked(ino, unlinked);
         self.inodes.set_orphan(ino, left)?;
         match left {
             true => self.leftovers.add(ino),
@@ -160,7 +143,7 @@ impl Core {
 
     /// Notes that something waits for a segment.
     pub fn note_dirty(&mut self) {
-        self.pending.note(|| self.clock.elapsed());
+        self.pending.note(|| self.env.elapsed());
     }
 
     /// Frees a run of the log with the next segment.
@@ -185,7 +168,7 @@ impl Core {
         for image in &images {
             self.free(Extent::new(*image, self.geometry.unit_frags()));
         }
-        if !images.is_empty() && self.law.revokes() {
+        if !images.is_empty() && self.env.law.revokes() {
             self.pending.say(Record::Revoke(extent));
         }
         self.free(extent);
@@ -211,7 +194,7 @@ impl Core {
     pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         let frag = u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
-        let owner = self.config.owner;
+        let owner = self.env.config.owner;
         let node = self.visible(ino)?;
         let i = &node.inode;
         // Homes are whole blocks, of which perhaps only a part waits.

@@ -250,7 +250,7 @@ impl Core {
     /// The content of a file changed: times, and the set-user-id bits that a write takes away are the front end's.
     pub fn changed_content(&mut self, ino: Ino) -> Result<(), Stop> {
         let small_max = self.sizes().small_max();
-        let now = self.clock.now();
+        let now = self.env.now();
         let node = self.inodes.prepared(ino)?;
         node.inode.mtime = now;
         node.inode.ctime = now;
@@ -386,7 +386,7 @@ impl Core {
     /// Sends back an operation that takes a file home before a segment shows its small content.
     pub fn may_go_home(&mut self, ino: Ino) -> Result<(), Stop> {
         let seal_first = self.node(ino)?.seal_first;
-        if self.law.stays_small(seal_first) {
+        if self.env.law.stays_small(seal_first) {
             return Err(Stop::Crowded);
         }
         Ok(())

@@ -6,6 +6,7 @@ use crate::maps::Maps;
 use crate::writeback::{Homed, Writeback};
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
+use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Geometry, Identity, Ino, InodeBlockNo, Ssn};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -102,6 +103,8 @@ pub(crate) struct Inodes {
     pub next_block: InodeBlockNo,
     /// Live inodes.
     pub live: u64,
+    /// What files have that was never written.
+    pub unwritten: Unwritten,
     /// An upper bound of what the dirty inode blocks take, in bytes.
     pub dirty_bytes: u64,
     /// How many idle inodes stay in memory.

@@ -91,14 +91,14 @@ impl Core {
 
     /// An empty inode of a number that was found for `dir`, which is in memory.
     pub(crate) fn new_node(&mut self, dir: Ino, ino: Ino, born: &Born, new: &NewInode) -> Node {
-        let now = self.clock.now();
+        let now = self.env.now();
         let is_dir = born.mode & mode::TYPE == mode::DIRECTORY;
         let anchor = if is_dir {
             self.choose_anchor(dir)
         } else {
             self.anchor_of(dir)
         };
-        let generation = self.random.generation();
+        let generation = self.env.generation();
         let inode = Inode {
             uid: new.uid,
             gid: born.gid,
@@ -110,7 +110,7 @@ impl Core {
             rdev: new.rdev,
             ..Inode::new(ino, born.mode, generation, now)
         };
-        Node::new(self.config.owner.stored(inode), self.open_ssn())
+        Node::new(self.env.config.owner.stored(inode), self.open_ssn())
     }
 
     fn choose_anchor(&mut self, dir: Ino) -> GroupNo {
@@ -248,13 +248,13 @@ impl Core {
     /// Holds an inode although its names may go.
     pub fn hold(&mut self, ino: Ino) -> Result<(), Stop> {
         let unlinked = self.node(ino)?.inode.nlink == 0;
-        self.holders.hold(ino, unlinked);
+        self.leftovers.holders.hold(ino, unlinked);
         Ok(())
     }
 
     /// Lets go of an inode.
     pub fn let_go(&mut self, ino: Ino) {
-        if self.holders.let_go(ino) {
+        if self.leftovers.holders.let_go(ino) {
             self.leftovers.add(ino);
         }
     }

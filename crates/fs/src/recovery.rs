@@ -7,9 +7,8 @@ use crate::checkpoints::Checkpoints;
 use crate::config::Config;
 use crate::core::Core;
 use crate::doubt::Doubt;
-use crate::env::{Env, Random};
+use crate::env::{Env, Surroundings};
 use crate::error::{Corrupt, Error, Needed};
-use crate::holders::Holders;
 use crate::inodes::Inodes;
 use crate::law;
 use crate::leftovers::Leftovers;
@@ -31,6 +30,7 @@ use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Supe
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
 use loamfs_log::chain::{self, Chain, Link};
+use loamfs_log::loss::Loss;
 use loamfs_log::superblocks;
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_space::{Owner, Space, SpaceError, Wait};
@@ -63,7 +63,7 @@ pub(crate) fn open(
     device: &Arc<dyn Device>,
     settings: &Settings,
     env: &Env,
-) -> Result<(Core, Reader), Error> {
+) -> Result<(Core, Reader, Option<Loss>), Error> {
     if !settings.read_only {
         // A killed daemon leaves writes in volatile caches; what is read now must stay so.
         device.flush()?;
@@ -142,7 +142,7 @@ pub(crate) fn open(
         return Err(Needed::Lazy.fails(cause));
     }
     core.release();
-    Ok((core, reader))
+    Ok((core, reader, chain.loss))
 }
 
 /// What a summary counts, as far as the volume can have it.
@@ -205,16 +205,16 @@ fn assemble(
     let mut core = Core::bare(sb, env, Arc::clone(device), space, log, blocks);
     core.checkpoints = Checkpoints::new(checkpoint, slots);
     core.maps = maps;
-    core.loss = chain.loss;
     if settings.read_only {
         core.access = Access::ReadOnly;
     }
     core.writeback = Writeback::new(settings.homed_max);
-    core.config.links_max = settings.links_max;
+    core.env.config.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
     core.count_unwritten(sound(last.header.dynamic.unwritten, &core.geometry));
-    core.announced = core.sb.has_unwritten();
+    core.checkpoints
+        .note_unwritten_announced(core.sb.has_unwritten());
     core.inodes.nodes_max = settings.shares.idle_inodes();
     Ok(core)
 }
@@ -238,16 +238,14 @@ impl Core {
         blocks: Blocks,
     ) -> Core {
         let base = sb.checkpoint;
+        let config = Config {
+            owner: Ownership::default(),
+            links_max: LINKS_MAX,
+            rotational: device.rotational(),
+        };
         let mut core = Core {
             geometry: sb.geometry,
-            law: env.law.clone(),
-            clock: Arc::clone(&env.clock),
-            random: Random::new(env.seed),
-            config: Config {
-                owner: Ownership::default(),
-                links_max: LINKS_MAX,
-                rotational: device.rotational(),
-            },
+            env: Surroundings::new(env, config),
             access: Access::default(),
             space,
             log,
@@ -259,15 +257,10 @@ impl Core {
             },
             atimes: Atimes::default(),
             checkpoints: Checkpoints::new(base, [None; 2]),
-            loss: None,
-            freed: None,
             pending: Pending::default(),
             writeback: Writeback::new(64 << 20),
-            holders: Holders::default(),
             leftovers: Leftovers::default(),
             reclaim: Reclaim::default(),
-            unwritten: Unwritten::default(),
-            announced: false,
             sb,
         };
         let keep = core.sizes().groups_kept_from_data();

@@ -193,7 +193,7 @@ impl Core {
             return Ok(Done::No("a directory has two links at least"));
         }
         self.apply(|core| {
-            let now = core.clock.now();
+            let now = core.env.now();
             let node = core.inodes.prepared(ino)?;
             node.inode.nlink = count;
             node.inode.ctime = now;
@@ -214,7 +214,7 @@ impl Core {
         let key = self.prepare_entry(parent, name)?;
         self.budget().admit(NAMES_COST, 0)?;
         self.apply(|core| {
-            let now = core.clock.now();
+            let now = core.env.now();
             let node = core.inodes.prepared(ino)?;
             let file_type = node.inode.file_type();
             node.inode.nlink = links;

@@ -99,7 +99,7 @@ impl Core {
         ino: Ino,
         units: Range<u64>,
     ) -> Result<BTreeMap<u64, FragAddr>, Stop> {
-        if self.unwritten.extents == 0 {
+        if self.inodes.unwritten.extents == 0 {
             return Ok(BTreeMap::new());
         }
         let (geometry, per_block) = (self.geometry, self.geometry.block_units());
@@ -110,7 +110,8 @@ impl Core {
         found.retain(|extent| extent.pointer.unwritten);
         let mut housed = self.housed(ino, &found, &units)?;
         let homed = self.inodes.prepared(ino)?.homed();
-        housed.retain(|it| self.law.writes_in_place(it.written) && !homed.is_under_way(it.unit));
+        housed
+            .retain(|it| self.env.law.writes_in_place(it.written) && !homed.is_under_way(it.unit));
         Ok(housed.into_iter().map(|it| (it.unit, it.home)).collect())
     }
 
@@ -122,8 +123,8 @@ impl Core {
         if before != after {
             let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
             self.count_unwritten(Unwritten {
-                extents: now(self.unwritten.extents, before.extents, after.extents),
-                frags: now(self.unwritten.frags, before.frags, after.frags),
+                extents: now(self.inodes.unwritten.extents, before.extents, after.extents),
+                frags: now(self.inodes.unwritten.frags, before.frags, after.frags),
             });
         }
         Ok(())
@@ -131,7 +132,7 @@ impl Core {
 
     /// So much was never written; what its checksums will take is kept free.
     pub fn count_unwritten(&mut self, count: Unwritten) {
-        self.unwritten = count;
+        self.inodes.unwritten = count;
         let keep = self.sizes().groups_kept_from_data();
         self.space.keep_for_log(keep);
     }
@@ -259,7 +260,7 @@ impl Core {
     /// Gives blocks of a file homes that are not written, in the place of those that they have.
     fn show_unwritten(&mut self, ino: Ino, homes: &[(u64, Extent)]) -> Result<(), Stop> {
         let (geometry, birth) = (self.geometry, self.open_ssn());
-        let unwritten = self.law.shows_unwritten();
+        let unwritten = self.env.law.shows_unwritten();
         let fresh: Vec<FileExtent> = homes
             .iter()
             .map(|(block, extent)| FileExtent {

@@ -273,7 +273,7 @@ impl Core {
 
     /// Notes that an inode's attributes changed.
     pub fn changed_xattrs(&mut self, ino: Ino) -> Result<(), Stop> {
-        let now = self.clock.now();
+        let now = self.env.now();
         self.inodes.prepared(ino)?.inode.ctime = now;
         self.touch(ino)
     }

@@ -84,7 +84,7 @@ impl Operation for Make {
         if core.find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        let links_max = core.config.links_max;
+        let links_max = core.env.config.links_max;
         let parent = core.directory(dir)?;
         if parent.inode.nlink == 0 {
             return Err(Error::NotFound.into());
@@ -179,7 +179,7 @@ impl Change for MakingUnnamed {
         let mut node = core.new_node(dir, ino, &birth.born, &birth.new);
         node.inode.nlink = 0;
         core.inodes.take_number(dir, node)?;
-        core.holders.hold_nameless(ino);
+        core.leftovers.holders.hold_nameless(ino);
         birth.put_lists(core)?;
         core.mark_leftover(ino)?;
         core.touch(ino)?;

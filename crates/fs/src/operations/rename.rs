@@ -144,7 +144,7 @@ impl Rename {
             core.prepare_dirty(to.ino)?;
         }
         let links = core.directory(new_dir)?.inode.nlink;
-        if is_dir && dir != new_dir && to.is_none() && links >= core.config.links_max {
+        if is_dir && dir != new_dir && to.is_none() && links >= core.env.config.links_max {
             return Err(Error::TooManyLinks.into());
         }
         let whiteout = match self.flags.whiteout {
@@ -200,7 +200,7 @@ impl Rename {
         permission::may_enter(core.flags(a.dir)?, flags)?;
         if a.dir != b.dir && a.is_dir() != b.is_dir() {
             let gains = if b.is_dir() { a.dir } else { b.dir };
-            if core.directory(gains)?.inode.nlink >= core.config.links_max {
+            if core.directory(gains)?.inode.nlink >= core.env.config.links_max {
                 return Err(Error::TooManyLinks.into());
             }
         }
@@ -233,7 +233,7 @@ impl Change for Renaming {
 impl Move {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let (dir, new_dir, key) = (self.dir, self.new_dir, self.key);
-        let (ino, now) = (self.from.ino, core.clock.now());
+        let (ino, now) = (self.from.ino, core.env.now());
         // New keys go in before the old one goes out.
         match self.replaced {
             Some(_) => core.replace_entry(new_dir, key, (ino, self.file_type, &self.name))?,
@@ -259,7 +259,7 @@ impl Move {
 impl Exchange {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let Exchange(a, b) = self;
-        let now = core.clock.now();
+        let now = core.env.now();
         let to_a = (b.found.ino, b.file_type, &a.found.name[..]);
         core.replace_entry(a.dir, a.found.key, to_a)?;
         let to_b = (a.found.ino, a.file_type, &b.found.name[..]);
@@ -303,7 +303,7 @@ fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Re
     }
     // A rename over an existing file starts the write-out of what is dirty then (rule 3).
     let homed = core.inodes.prepared(new)?.homed();
-    if !homed.is_clean() && core.law.rename_waits() {
+    if !homed.is_clean() && core.env.law.rename_waits() {
         let upto = homed.puts();
         core.writeback.hold_up(new, upto);
     }

@@ -78,7 +78,7 @@ impl Change for Unlinking {
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let (dir, ino) = (self.dir, self.found.ino);
-        let now = core.clock.now();
+        let now = core.env.now();
         core.remove_entry(dir, &self.found)?;
         if self.is_dir {
             core.add_links(dir, -1)?;

@@ -31,7 +31,7 @@ impl Volume {
         self.reserve_places();
         let (old, unsaid, images, images_max) = {
             let core = self.core();
-            let now = core.clock.elapsed();
+            let now = core.env.elapsed();
             let old = core
                 .pending
                 .since()

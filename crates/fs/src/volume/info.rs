@@ -158,7 +158,7 @@ impl Volume {
             bitmap_bytes: core.space.bitmaps().bytes() as u64,
             cached_inodes: core.inodes.nodes.len() as u64,
             access: core.access.clone(),
-            loss: core.loss,
+            loss: self.loss,
             device: self.device.counters(),
         }
     }

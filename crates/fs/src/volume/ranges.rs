@@ -70,11 +70,11 @@ impl Volume {
     /// Has both superblock copies announce that files may have extents that were never written, before any has: programs
     /// that do not know them would take what stands there for data.
     fn announce_unwritten(&self) -> Result<(), Error> {
-        if self.core().announced {
+        if self.core().checkpoints.is_unwritten_announced() {
             return Ok(());
         }
         let sealer = self.sealer();
-        if self.core().announced {
+        if self.core().checkpoints.is_unwritten_announced() {
             return Ok(());
         }
         self.core().sb.incompatible |= INCOMPATIBLE_UNWRITTEN;
@@ -84,7 +84,7 @@ impl Volume {
             .and_then(|()| sealer.checkpoint(End::Open));
         let mut core = self.core();
         match named {
-            Ok(()) => core.announced = true,
+            Ok(()) => core.checkpoints.note_unwritten_announced(true),
             Err(_) => core.sb.incompatible &= !INCOMPATIBLE_UNWRITTEN,
         }
         named

@@ -26,7 +26,8 @@ impl Core {
     pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
         let durable = self.log.durable();
         let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
-            self.law
+            self.env
+                .law
                 .may_settle(entry.ssn, durable, self.writeback.settling.contains(home))
                 && !self.writeback.unsettled.contains(home)
         };
@@ -78,7 +79,7 @@ impl Core {
             .lazy_map
             .get(&home)
             .copied()
-            .filter(|e| self.law.settles(e.image == image))
+            .filter(|e| self.env.law.settles(e.image == image))
         else {
             return Ok(());
         };

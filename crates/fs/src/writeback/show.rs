@@ -127,7 +127,7 @@ impl Core {
         for (block, extent) in &batch.homes {
             self.show_home(ino, *block, *extent)?;
         }
-        if self.law.frees_old_home() {
+        if self.env.law.frees_old_home() {
             freed.into_iter().for_each(|home| self.free_home(home));
         }
         if let Some(pointer) = small {
@@ -224,7 +224,7 @@ impl Core {
             return;
         };
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
-        if self.law.gives_back(batch.landed) {
+        if self.env.law.gives_back(batch.landed) {
             self.release_unshown(&homes);
         } else {
             self.writeback.abandoned.insert(batch.id, homes);

@@ -71,7 +71,12 @@ impl Core {
         let Some(node) = self.inodes.nodes.get(&ino) else {
             return Ok(Started::Nothing);
         };
-        if node.homed().is_flying() || self.law.waits_for_first_write(self.writeback.arrives(ino)) {
+        if node.homed().is_flying()
+            || self
+                .env
+                .law
+                .waits_for_first_write(self.writeback.arrives(ino))
+        {
             return Ok(Started::Busy);
         }
         // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
