@@ -376,7 +376,10 @@ impl Core {
             let part = Extent::new(start, end.0.saturating_sub(start.0));
             (part, owner.further(start.0 - of.start.0, &geometry))
         };
-        Ok(self.owners_in(range)?.into_iter().map(clip).collect())
+        let owners = self
+            .maps
+            .owners_now(&mut self.blocks, &self.space, &self.geometry, range)?;
+        Ok(owners.into_iter().map(clip).collect())
     }
 
     /// Wants the bitmaps of the groups of a range.

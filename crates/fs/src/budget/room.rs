@@ -1,6 +1,7 @@
 //! How much room the log and data groups have, and whether that leaves the reserve alone (rule 10).
 
 use super::{Budget, Waiting};
+use crate::reclaim::Elsewhere;
 use loamfs_format::group::Role;
 
 impl Budget<'_> {
@@ -63,6 +64,15 @@ impl Budget<'_> {
             return 0;
         }
         (short + ragged.free * frag).div_ceil(self.sizes.group_bytes())
+    }
+
+    /// What the cleaner must know of it.
+    pub fn elsewhere(&mut self) -> Elsewhere {
+        Elsewhere {
+            usable_log: self.usable_log(),
+            waiting_bytes: self.waiting().blocks,
+            groups_awaited: self.groups_awaited(),
+        }
     }
 
     /// Whether the log has room for the reserve besides what is dirty.

@@ -30,7 +30,7 @@ impl Volume {
         {
             let mut core = self.core();
             core.space.close_groups(&[]);
-            core.leave_unmoved();
+            core.mover().leave_unmoved();
         }
         match reserved {
             Ok(true) => tracing::info!("the places of superblocks are reserved now"),

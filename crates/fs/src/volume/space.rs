@@ -103,7 +103,7 @@ impl Sealer<'_> {
         let packed = self.pack_ranges();
         let mut core = self.core();
         core.reclaim.pack(false);
-        core.open_groups();
+        core.mover().open_groups();
         packed
     }
 
@@ -123,15 +123,15 @@ impl Sealer<'_> {
                 idle = if usable > best { 0 } else { idle + 1 };
                 best = best.max(usable);
                 let spare = core.geometry.frags_for(core.sizes().spare_bytes());
-                let ranges = core.useless(spare);
-                core.close_groups_of(&ranges);
+                let ranges = core.cleaner().useless(spare);
+                core.mover().close_groups_of(&ranges);
                 ranges
             };
             if ranges.is_empty() || idle > IDLE_ROUNDS {
                 break;
             }
             let moved = self.evacuate_all(&ranges, |_| true);
-            self.core().open_groups();
+            self.core().mover().open_groups();
             moved?;
             self.take_checkpoints()?;
         }
@@ -230,10 +230,13 @@ impl Sealer<'_> {
         let (groups, ranges) = {
             let mut core = self.core();
             let segment = core.geometry.frags_for(core.geometry.segment_max.into());
-            let groups = core.groups_to_empty(worth, segment, last);
+            let elsewhere = core.budget().elsewhere();
+            let groups = core
+                .cleaner()
+                .groups_to_empty(worth, segment, last, &elsewhere);
             if groups.is_empty() {
                 let ranges = match worth {
-                    Worth::Anything => core.compactable(segment),
+                    Worth::Anything => core.cleaner().compactable(segment),
                     Worth::Cheap | Worth::Dear => Vec::new(),
                 };
                 (groups, ranges)
@@ -242,7 +245,9 @@ impl Sealer<'_> {
                 let extents = groups
                     .iter()
                     .map(|group| core.geometry.group_extent(*group));
-                let ranges = extents.flat_map(|extent| core.pieces(extent)).collect();
+                let ranges = extents
+                    .flat_map(|extent| core.cleaner().pieces(extent))
+                    .collect();
                 (groups, ranges)
             }
         };
@@ -256,7 +261,7 @@ impl Sealer<'_> {
         {
             let mut core = self.core();
             core.space.close_groups(&[]);
-            core.leave_unmoved();
+            core.mover().leave_unmoved();
         }
         *last = groups;
         moved.map(|_| true)
@@ -284,12 +289,14 @@ impl Sealer<'_> {
             fits
         };
         for ranges in ranges.chunk_by(together) {
-            let content = self.step(|core| core.begin_cleaning(ranges))?;
+            let content = self.step(|core| core.mover().begin_cleaning(ranges))?;
             self.reader.sweep(&content);
-            self.step(|core| core.meet_owners(ranges))?;
+            self.step(|core| core.mover().meet_owners(ranges))?;
             for range in ranges {
                 let mut tight = false;
-                while let Err(lack) = self.step_unless_crowded(|core| core.evacuate(*range))? {
+                while let Err(lack) =
+                    self.step_unless_crowded(|core| core.mover().evacuate(*range))?
+                {
                     match lack {
                         Lack::Memory => {
                             self.commit_all(Wait::Written)?;
