@@ -49,7 +49,7 @@ impl Core {
     /// Missing blocks, damage, or [`Error::Stale`].
     pub fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
         if !self.inodes.nodes.contains_key(&ino) {
-            self.load(ino)?;
+            self.access_times().load(ino)?;
         }
         self.inodes
             .nodes

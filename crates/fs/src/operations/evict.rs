@@ -59,7 +59,7 @@ impl Operation for Evict {
         } else if let Some(step) = Clearing::prepare(core, ino)? {
             Evicting::Clear(step)
         } else {
-            let times_go = core.prepare_drop_atimes(ino)?;
+            let times_go = core.atime_file().prepare_drop(ino)?;
             Evicting::Give { ino, times_go }
         };
         Ok(Plan::Change(step))
@@ -93,7 +93,7 @@ impl Change for Evicting {
 fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
     core.atimes.forget(ino);
     if times_go {
-        core.drop_atimes(ino)?;
+        core.atime_file().drop_block(ino)?;
     }
     let node = core.inodes.prepared(ino)?;
     core.pending.drop_content(node.small.take().as_deref());
