@@ -17,7 +17,7 @@ use crate::error::{Corrupt, Error, Needed};
 use crate::inodes::Inodes;
 use crate::law;
 use crate::leftovers::Leftovers;
-use crate::maps::{GROUP, LAZY, Maps, OWNER};
+use crate::maps::{GROUP, LAZY, MAPS, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
@@ -33,9 +33,9 @@ use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
-use loamfs_log::chain::{self, Chain};
+use loamfs_log::chain::{self, Chain, Link};
 use loamfs_log::loss::Loss;
-use loamfs_log::superblocks;
+use loamfs_log::superblocks::{self, Copies};
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_space::Space;
 use replay::Replay;
@@ -69,19 +69,7 @@ pub(crate) fn open(
     settings: &Settings,
     env: &Env,
 ) -> Result<(Core, Reader, Option<Loss>), Error> {
-    if !settings.read_only {
-        // A killed daemon leaves writes in volatile caches; what is read now must stay so.
-        device.flush()?;
-    }
-    let copies = superblocks::read(device.as_ref())?;
-    let (mut sb, chain) = chain::adopt(device.as_ref(), &copies, &law::of_log(&env.law))?;
-    if !settings.read_only {
-        copies.may_write()?;
-        match chain.loss {
-            Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
-            _ => {}
-        }
-    }
+    let (copies, mut sb, chain) = adopt(device.as_ref(), settings, env)?;
     // A copy whose checkpoint cannot be read counts as none.
     let slots = copies
         .slots
@@ -90,18 +78,7 @@ pub(crate) fn open(
     let windows = settings.shares.windows(blocks as u64);
     let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, sb.reserved_extents(), blocks);
-    let mut maps = Maps::default();
-    let base = &chain.links[chain.base];
-    for kind in crate::maps::MAPS.map(|tree| tree.kind) {
-        let root = base.records.iter().find_map(|record| match record {
-            Record::Root(of, root) if of == kind => Some(root),
-            _ => None,
-        });
-        // A map without a root is empty.
-        if let Some(slot) = maps.root_mut(kind) {
-            *slot = root.unwrap_or_default();
-        }
-    }
+    let mut maps = maps_of(&chain.links[chain.base]);
     let read_only = settings.read_only;
     let gone = rebuild::take_out(&reader, &mut blocks, &mut maps, &settings.rebuild.nodes)?;
     let mut descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
@@ -149,6 +126,44 @@ pub(crate) fn open(
     }
     core.release();
     Ok((core, reader, chain.loss))
+}
+
+/// Reads superblocks and chain. Who may write must know all that they say, and accept what rot took.
+fn adopt(
+    device: &dyn Device,
+    settings: &Settings,
+    env: &Env,
+) -> Result<(Copies, Superblock, Chain), Error> {
+    if !settings.read_only {
+        // A killed daemon leaves writes in volatile caches; what is read now must stay so.
+        device.flush()?;
+    }
+    let copies = superblocks::read(device)?;
+    let (sb, chain) = chain::adopt(device, &copies, &law::of_log(&env.law))?;
+    if !settings.read_only {
+        copies.may_write()?;
+        match chain.loss {
+            Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
+            _ => {}
+        }
+    }
+    Ok((copies, sb, chain))
+}
+
+/// The maps that a checkpoint's summary names.
+fn maps_of(checkpoint: &Link) -> Maps {
+    let mut maps = Maps::default();
+    for kind in MAPS.map(|tree| tree.kind) {
+        let root = checkpoint.records.iter().find_map(|record| match record {
+            Record::Root(of, root) if of == kind => Some(root),
+            _ => None,
+        });
+        // A map without a root is empty.
+        if let Some(slot) = maps.root_mut(kind) {
+            *slot = root.unwrap_or_default();
+        }
+    }
+    maps
 }
 
 /// What a summary counts, as far as the volume can have it.

@@ -287,42 +287,12 @@ impl Core {
         {
             return Ok(Done::No("a part of it was taken meanwhile"));
         }
-        let role = |kind| match kind {
-            BlockKind::Homed => Role::Data,
-            _ => Role::Log,
+        let Some(claims) = self.claims_of(&owners) else {
+            return Ok(Done::No("its group is used for something else"));
         };
-        let mut claims = BTreeMap::new();
-        for (part, owner) in &owners {
-            for group in self.groups_of(*part) {
-                let wanted = role(owner.kind);
-                match self.space.role(group) {
-                    Role::Free if *claims.entry(group).or_insert(wanted) == wanted => {}
-                    found if found == wanted => {}
-                    _ => return Ok(Done::No("its group is used for something else")),
-                }
-            }
-        }
         let mut records = Vec::new();
         for (part, owner) in &owners {
-            let (generation, version) = match owner.ino {
-                Ino(0) => (0, 0),
-                ino => match self.node(ino) {
-                    Err(Stop::Failed(_)) => (0, 0),
-                    other => other.map(|node| (node.inode.generation, node.inode.version))?,
-                },
-            };
-            records.push(Record::Allocate(Allocation {
-                extent: *part,
-                kind: owner.kind,
-                level: owner.level,
-                ino: owner.ino,
-                generation,
-                version,
-                logical: owner.logical,
-                stored: 0,
-                checksum: 0,
-                in_body: false,
-            }));
+            records.push(self.allocation_of(*part, owner)?);
         }
         self.budget().admit_removal()?;
         for (group, role) in claims {
@@ -339,6 +309,48 @@ impl Core {
         }
         self.note_dirty();
         Ok(Done::Yes)
+    }
+
+    /// The roles that free groups get when blocks are in use there; `None` where a group has another one.
+    fn claims_of(&self, owners: &[(Extent, Owner)]) -> Option<BTreeMap<GroupNo, Role>> {
+        let mut claims = BTreeMap::new();
+        for (part, owner) in owners {
+            let wanted = match owner.kind {
+                BlockKind::Homed => Role::Data,
+                _ => Role::Log,
+            };
+            for group in self.groups_of(*part) {
+                match self.space.role(group) {
+                    Role::Free if *claims.entry(group).or_insert(wanted) == wanted => {}
+                    found if found == wanted => {}
+                    _ => return None,
+                }
+            }
+        }
+        Some(claims)
+    }
+
+    /// What a segment says of a part in use.
+    fn allocation_of(&mut self, part: Extent, owner: &Owner) -> Result<Record, Stop> {
+        let (generation, version) = match owner.ino {
+            Ino(0) => (0, 0),
+            ino => match self.node(ino) {
+                Err(Stop::Failed(_)) => (0, 0),
+                other => other.map(|node| (node.inode.generation, node.inode.version))?,
+            },
+        };
+        Ok(Record::Allocate(Allocation {
+            extent: part,
+            kind: owner.kind,
+            level: owner.level,
+            ino: owner.ino,
+            generation,
+            version,
+            logical: owner.logical,
+            stored: 0,
+            checksum: 0,
+            in_body: false,
+        }))
     }
 
     /// Gives blocks of a large file the owner record that the file's extents ask for.

@@ -359,21 +359,12 @@ impl Core {
             ..
         } = room;
         let per_block = self.geometry.block_units();
-        let (block_size, block_frags) = (
-            self.geometry.block_size as usize,
-            self.geometry.block_frags(),
-        );
         let node = self.inodes.prepared(ino)?;
         if homes.is_empty() && firsts.is_empty() {
             return Ok(None);
         }
         let id = self.writeback.new_batch();
-        let mut crcs = Vec::new();
-        for (block, content) in &blocks {
-            let units = content.chunks(UNIT as usize).zip(block * per_block..);
-            let written = units.filter(|(_, unit)| !still.contains(unit));
-            crcs.extend(written.map(|(bytes, unit)| (unit, unit_crc(bytes))));
-        }
+        let mut crcs = checksums(&blocks, &still, per_block);
         for (unit, _, bytes) in &firsts {
             crcs.push((*unit, unit_crc(bytes)));
             units.insert(*unit);
@@ -386,16 +377,7 @@ impl Core {
             .collect();
         let writes = homes
             .iter()
-            .map(|(first, extent)| {
-                let count = extent.frags / block_frags;
-                let mut buffer = Buffer::zeroed(count as usize * block_size);
-                for (room, block) in buffer.chunks_mut(block_size).zip(*first..) {
-                    if let Some(content) = blocks.get(&block) {
-                        room.copy_from_slice(content);
-                    }
-                }
-                (extent.start, buffer)
-            })
+            .map(|(first, extent)| home_write(&self.geometry, &blocks, *first, *extent))
             .chain(in_place)
             .collect();
         let (size, from) = (node.inode.size, node.hidden_from());
@@ -425,6 +407,39 @@ impl Core {
             writes,
         }))
     }
+}
+
+/// The checksums of the units of blocks that are written, but for those that were never written.
+fn checksums(
+    blocks: &BTreeMap<u64, Vec<u8>>,
+    still: &BTreeSet<u64>,
+    per_block: u64,
+) -> Vec<(u64, u32)> {
+    let mut crcs = Vec::new();
+    for (block, content) in blocks {
+        let units = content.chunks(UNIT as usize).zip(block * per_block..);
+        let written = units.filter(|(_, unit)| !still.contains(unit));
+        crcs.extend(written.map(|(bytes, unit)| (unit, unit_crc(bytes))));
+    }
+    crcs
+}
+
+/// The write of the blocks from `first` on to their home.
+fn home_write(
+    geometry: &Geometry,
+    blocks: &BTreeMap<u64, Vec<u8>>,
+    first: u64,
+    home: Extent,
+) -> (FragAddr, Buffer) {
+    let block_size = geometry.block_size as usize;
+    let count = home.frags / geometry.block_frags();
+    let mut buffer = Buffer::zeroed(count as usize * block_size);
+    for (room, block) in buffer.chunks_mut(block_size).zip(first..) {
+        if let Some(content) = blocks.get(&block) {
+            room.copy_from_slice(content);
+        }
+    }
+    (home.start, buffer)
 }
 
 /// The runs among some blocks.
