@@ -16,9 +16,8 @@ use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
-use loamfs_format::summary::Record;
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Extent, Geometry, GroupNo, Ino, Pointer, Ssn};
+use loamfs_format::{Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
 
@@ -144,43 +143,6 @@ impl Core {
     /// Notes that something waits for a segment.
     pub fn note_dirty(&mut self) {
         self.pending.note(|| self.env.elapsed());
-    }
-
-    /// Frees a run of the log with the next segment.
-    pub fn free(&mut self, extent: Extent) {
-        if extent.frags > 0 {
-            self.blocks.free(extent);
-            self.note_dirty();
-        }
-    }
-
-    /// Frees a block of the log, content that a file no longer has, with the next segment.
-    pub fn free_block(&mut self, pointer: &Pointer) {
-        if pointer.is_some() {
-            self.blocks.supersede(pointer);
-            self.note_dirty();
-        }
-    }
-
-    /// Frees a home with the next segment, and with it the images of its units (rule 7, revoke).
-    pub fn free_home(&mut self, extent: Extent) {
-        let images = self.maps.revoke(extent);
-        for image in &images {
-            self.free(Extent::new(*image, self.geometry.unit_frags()));
-        }
-        if !images.is_empty() && self.env.law.revokes() {
-            self.pending.say(Record::Revoke(extent));
-        }
-        self.free(extent);
-    }
-
-    /// Frees homes that a file no longer has.
-    pub fn free_homes(&mut self, ino: Ino, homes: Vec<Extent>) -> Result<(), Stop> {
-        let freed: u64 = homes.iter().map(|home| home.frags).sum();
-        let inode = &mut self.inodes.prepared(ino)?.inode;
-        inode.frags = inode.frags.saturating_sub(freed);
-        homes.into_iter().for_each(|home| self.free_home(home));
-        Ok(())
     }
 
     /// Whether anything waits for a segment.

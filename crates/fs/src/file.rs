@@ -285,7 +285,7 @@ impl Core {
             node.small = Some(content.into());
         }
         if let Some(pointer) = freed {
-            self.free_block(&pointer);
+            self.freeing().block(&pointer);
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ pub mod error;
 mod extents;
 mod file;
 mod flags;
+mod freeing;
 mod grow;
 mod holders;
 mod inodes;

@@ -221,7 +221,7 @@ impl Core {
             core.change_extents(ino, &change)?;
             let node = core.inodes.prepared(ino)?;
             extents::apply_crcs(&mut node.inode, &mut core.blocks, &crcs)?;
-            core.free_homes(ino, change.freed)?;
+            core.freeing().homes_of(ino, change.freed)?;
             core.changed_content(ino)?;
             Ok(stop)
         })

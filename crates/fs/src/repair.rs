@@ -263,7 +263,7 @@ impl Core {
             return Ok(Done::No("a part of it is free"));
         }
         self.budget().admit_removal()?;
-        self.free_home(extent);
+        self.freeing().home(extent);
         Ok(Done::Yes)
     }
 

@@ -282,7 +282,7 @@ impl Core {
             core.change_extents(ino, &change)?;
             core.inodes.prepared(ino)?.inode.frags +=
                 homes.iter().map(|(_, extent)| extent.frags).sum::<u64>();
-            core.free_homes(ino, change.freed)?;
+            core.freeing().homes_of(ino, change.freed)?;
             for (block, extent) in homes {
                 core.show_home(ino, *block, *extent)?;
             }

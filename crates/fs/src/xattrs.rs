@@ -281,7 +281,7 @@ impl Core {
     /// Frees what an attribute's value takes in the log, or what of it waits in memory.
     pub fn drop_value(&mut self, ino: Ino, key: u64, xattr: &Xattr) {
         if let Value::Log(pieces) = &xattr.value {
-            pieces.iter().for_each(|piece| self.free_block(piece));
+            pieces.iter().for_each(|piece| self.freeing().block(piece));
         }
         let waiting = self
             .inodes

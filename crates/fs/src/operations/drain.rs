@@ -147,7 +147,7 @@ impl FreeExtents {
             homed.unimage(self.first * per_block, u64::MAX);
             homed.recount(per_block);
         });
-        core.free_homes(self.ino, self.change.freed)?;
+        core.freeing().homes_of(self.ino, self.change.freed)?;
         core.touch(self.ino)
     }
 }
@@ -222,7 +222,7 @@ impl ReturnToLog {
             node.shown_size = 0;
         }
         for home in self.change.freed {
-            core.free_home(home);
+            core.freeing().home(home);
         }
         core.set_small(ino, self.content)?;
         // Its homes go with the next segment.

@@ -98,7 +98,7 @@ fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
     let node = core.inodes.prepared(ino)?;
     core.pending.drop_content(node.small.take().as_deref());
     if let Body::Small(pointer) = node.inode.body {
-        core.free_block(&pointer);
+        core.freeing().block(&pointer);
     }
     core.forget_homed(ino)?;
     core.writeback.let_pass(ino);

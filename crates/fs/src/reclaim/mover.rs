@@ -254,7 +254,7 @@ impl Mover<'_> {
             let node = core.inodes.prepared(ino)?;
             node.inode.xattrs = root;
             node.values.insert(key, value.into());
-            old.iter().for_each(|piece| core.free_block(piece));
+            old.iter().for_each(|piece| core.freeing().block(piece));
             core.touch(ino)
         })
     }

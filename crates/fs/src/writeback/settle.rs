@@ -94,7 +94,8 @@ impl Core {
             core.maps.lazy_dirty.insert(home);
             core.pending.say(Record::Settled { home, image });
             core.blocks.move_content(image, home);
-            core.free(Extent::new(image, core.geometry.unit_frags()));
+            let image = Extent::new(image, core.geometry.unit_frags());
+            core.freeing().run(image);
             core.touch(ino)
         })
     }

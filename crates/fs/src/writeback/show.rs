@@ -128,10 +128,10 @@ impl Core {
             self.show_home(ino, *block, *extent)?;
         }
         if self.env.law.frees_old_home() {
-            freed.into_iter().for_each(|home| self.free_home(home));
+            freed.into_iter().for_each(|home| self.freeing().home(home));
         }
         if let Some(pointer) = small {
-            self.free_block(&pointer);
+            self.freeing().block(&pointer);
         }
         self.touch(ino)
     }
