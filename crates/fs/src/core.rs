@@ -17,7 +17,7 @@ use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Geometry, GroupNo, Ino, Ssn};
+use loamfs_format::{Geometry, Ino, Ssn};
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
 
@@ -107,39 +107,6 @@ impl Core {
         Ok(())
     }
 
-    /// Sets the mark by which the next mount finds an inode that something is left to do for, or takes it away: the
-    /// inode has no name, or a truncate of it is pending. The inode must be prepared.
-    pub fn mark_leftover(&mut self, ino: Ino) -> Result<(), Stop> {
-        let node = self.inodes.prepared(ino)?;
-        let unlinked = node.inode.nlink == 0;
-        let left = unlinked || node.inode.truncating != u64::MAX;
-        self.leftovers.holders.note_unlinked(ino, unlinked);
-        self.inodes.set_orphan(ino, left)?;
-        match left {
-            true => self.leftovers.add(ino),
-            false => self.leftovers.remove(ino),
-        }
-        Ok(())
-    }
-
-    /// Says that a file can grow again only when its pending truncate is over, which the driver sees to.
-    pub fn wait_for_drain(&mut self, ino: Ino) -> Stop {
-        if let Some(error) = self.leftovers.given_up(ino) {
-            return Stop::Failed(error.clone());
-        }
-        self.leftovers.add(ino);
-        Stop::Crowded
-    }
-
-    /// The files that hold the next segment up.
-    pub fn held_up(&self) -> Vec<Ino> {
-        let waits = |(ino, upto): (&Ino, &u64)| {
-            let homed = self.inodes.nodes.get(ino)?.homed();
-            homed.waits(*upto).then_some(*ino)
-        };
-        self.writeback.barrier().iter().filter_map(waits).collect()
-    }
-
     /// Notes that something waits for a segment.
     pub fn note_dirty(&mut self) {
         self.pending.note(|| self.env.elapsed());
@@ -194,14 +161,6 @@ impl Core {
             return Err(Error::NotDirectory.into());
         }
         Ok(node)
-    }
-
-    /// Where a directory's large files are placed.
-    pub fn anchor_of(&self, dir: Ino) -> GroupNo {
-        self.inodes
-            .nodes
-            .get(&dir)
-            .map_or(GroupNo(0), |node| node.inode.anchor)
     }
 }
 

@@ -376,13 +376,6 @@ impl Core {
         Ok(units)
     }
 
-    /// Has the small content of a file sealed before it may go home, while segments would show it without (rule 3).
-    pub fn seal_before_growth(&mut self, ino: Ino) -> Result<(), Stop> {
-        let node = self.inodes.prepared(ino)?;
-        node.seal_first = node.small.is_some();
-        Ok(())
-    }
-
     /// Sends back an operation that takes a file home before a segment shows its small content.
     pub fn may_go_home(&mut self, ino: Ino) -> Result<(), Stop> {
         let seal_first = self.node(ino)?.seal_first;

@@ -7,7 +7,7 @@ use crate::writeback::{Homed, Writeback};
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::summary::Unwritten;
-use loamfs_format::{BlockKind, Geometry, Identity, Ino, InodeBlockNo, Ssn};
+use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -356,6 +356,27 @@ impl Inodes {
         });
         // Those are not looked at again before as many others came as are worth the walk.
         self.busy = self.nodes.len().saturating_sub(self.nodes_max / 2);
+    }
+
+    /// Where a directory's large files are placed.
+    pub fn anchor_of(&self, dir: Ino) -> GroupNo {
+        self.nodes
+            .get(&dir)
+            .map_or(GroupNo(0), |node| node.inode.anchor)
+    }
+
+    /// A directory has more or fewer directories in it.
+    pub fn add_links(&mut self, dir: Ino, delta: i32) -> Result<(), Stop> {
+        let node = self.prepared(dir)?;
+        node.inode.nlink = node.inode.nlink.saturating_add_signed(delta);
+        Ok(())
+    }
+
+    /// Has the small content of a file sealed before it may go home, while segments would show it without (rule 3).
+    pub fn seal_before_growth(&mut self, ino: Ino) -> Result<(), Stop> {
+        let node = self.prepared(ino)?;
+        node.seal_first = node.small.is_some();
+        Ok(())
     }
 }
 

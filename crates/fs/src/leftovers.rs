@@ -1,8 +1,10 @@
 //! What operations leave to be done later: inodes without a name that nobody holds, pending truncates (H16), and what the
 //! device is to be told.
 
+use crate::blocks::Stop;
 use crate::error::Error;
 use crate::holders::Holders;
+use crate::inodes::Inodes;
 use loamfs_format::{Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,5 +90,29 @@ impl Leftovers {
         waiting.truncate(kept);
         let most = max.min(waiting.len());
         waiting.drain(..most).collect()
+    }
+
+    /// Sets the mark by which the next mount finds an inode that something is left to do for, or takes it away: the
+    /// inode has no name, or a truncate of it is pending. The inode must be prepared.
+    pub fn mark(&mut self, inodes: &mut Inodes, ino: Ino) -> Result<(), Stop> {
+        let node = inodes.prepared(ino)?;
+        let unlinked = node.inode.nlink == 0;
+        let left = unlinked || node.inode.truncating != u64::MAX;
+        self.holders.note_unlinked(ino, unlinked);
+        inodes.set_orphan(ino, left)?;
+        match left {
+            true => self.add(ino),
+            false => self.remove(ino),
+        }
+        Ok(())
+    }
+
+    /// Says that a file can grow again only when its pending truncate is over, which the driver sees to.
+    pub fn wait_for_drain(&mut self, ino: Ino) -> Stop {
+        if let Some(error) = self.given_up(ino) {
+            return Stop::Failed(error.clone());
+        }
+        self.add(ino);
+        Stop::Crowded
     }
 }

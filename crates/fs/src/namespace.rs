@@ -96,7 +96,7 @@ impl Core {
         let anchor = if is_dir {
             self.choose_anchor(dir)
         } else {
-            self.anchor_of(dir)
+            self.inodes.anchor_of(dir)
         };
         let generation = self.env.generation();
         let inode = Inode {
@@ -114,7 +114,7 @@ impl Core {
     }
 
     fn choose_anchor(&mut self, dir: Ino) -> GroupNo {
-        let parent = self.anchor_of(dir);
+        let parent = self.inodes.anchor_of(dir);
         let (size, files) = (self.sb.avg_file_size, self.sb.files_per_dir);
         let group = self.space.choose_anchor(parent, size, files);
         self.space.anchored(group, 1);
@@ -197,24 +197,12 @@ impl Core {
         Ok(permission::may_remove(self.flags(dir)?, flags)?)
     }
 
-    /// A directory has more or fewer directories in it.
-    pub(crate) fn add_links(&mut self, dir: Ino, delta: i32) -> Result<(), Stop> {
-        let node = self.inodes.prepared(dir)?;
-        node.inode.nlink = node.inode.nlink.saturating_add_signed(delta);
-        Ok(())
-    }
-
-    /// Finds a number for an inode that is about to be made in a directory.
-    pub(crate) fn find_number(&mut self, dir: Ino) -> Result<Ino, Stop> {
-        self.inodes.find_number(&self.maps, &mut self.blocks, dir)
-    }
-
     /// One name less; without any, the inode is an orphan until nobody holds it.
     pub(crate) fn drop_link(&mut self, ino: Ino, now: Timestamp) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
         node.inode.nlink = node.inode.nlink.saturating_sub(1);
         node.inode.ctime = now;
-        self.mark_leftover(ino)?;
+        self.leftovers.mark(&mut self.inodes, ino)?;
         self.touch(ino)
     }
 

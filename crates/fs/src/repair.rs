@@ -209,7 +209,7 @@ impl Repairer<'_> {
             node.inode.nlink = count;
             node.inode.ctime = now;
             core.leftovers.remove(ino);
-            core.mark_leftover(ino)?;
+            core.leftovers.mark(&mut core.inodes, ino)?;
             core.touch(ino)?;
             Ok(Done::Yes)
         })
@@ -238,7 +238,7 @@ impl Repairer<'_> {
             above.inode.mtime = now;
             above.inode.ctime = now;
             core.leftovers.remove(ino);
-            core.mark_leftover(ino)?;
+            core.leftovers.mark(&mut core.inodes, ino)?;
             core.touch(ino)?;
             core.touch(parent)?;
             Ok(Done::Yes)

@@ -150,7 +150,7 @@ impl Core {
             return Ok(Reserved::Until(range.start));
         }
         if cutting && range.end > size {
-            return Err(self.wait_for_drain(ino));
+            return Err(self.leftovers.wait_for_drain(ino));
         }
         if !at_home(self.file(ino)?) {
             return self.take_home(ino).map(|()| Reserved::NotHome);

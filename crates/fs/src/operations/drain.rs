@@ -166,7 +166,7 @@ impl TrimChecksums {
                 extents::apply_crcs(&mut node.inode, blocks, &self.edge)?;
             }
             node.inode.truncating = u64::MAX;
-            core.mark_leftover(ino)?;
+            core.leftovers.mark(&mut core.inodes, ino)?;
         }
         core.touch(ino)
     }
@@ -226,7 +226,7 @@ impl ReturnToLog {
         }
         core.set_small(ino, self.content)?;
         // Its homes go with the next segment.
-        core.seal_before_growth(ino)?;
+        core.inodes.seal_before_growth(ino)?;
         core.touch(ino)
     }
 }

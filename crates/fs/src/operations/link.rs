@@ -89,7 +89,7 @@ impl Change for Linking {
             node.inode.parent = dir;
             node.dir_key = key;
         }
-        core.mark_leftover(ino)?;
+        core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;
         Ok(core.attr(ino)?)
     }

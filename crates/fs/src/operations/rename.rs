@@ -150,7 +150,10 @@ impl Rename {
         let whiteout = match self.flags.whiteout {
             Some(new) => {
                 core.prepare_replace_entry(dir, from.key)?;
-                Some((core.find_number(dir)?, new))
+                Some((
+                    core.inodes.find_number(&core.maps, &mut core.blocks, dir)?,
+                    new,
+                ))
             }
             None => {
                 core.prepare_remove_entry(dir, from.key)?;
@@ -247,8 +250,8 @@ impl Move {
             replaced(core, new_dir, old, ino, now)?;
         }
         if self.file_type == mode::DIRECTORY && dir != new_dir {
-            core.add_links(dir, -1)?;
-            core.add_links(new_dir, 1)?;
+            core.inodes.add_links(dir, -1)?;
+            core.inodes.add_links(new_dir, 1)?;
         }
         moved(core, ino, new_dir, key, now)?;
         core.changed_names(dir, now)?;
@@ -266,8 +269,8 @@ impl Exchange {
         core.replace_entry(b.dir, b.found.key, to_b)?;
         if a.dir != b.dir {
             let delta = i32::from(b.is_dir()) - i32::from(a.is_dir());
-            core.add_links(a.dir, delta)?;
-            core.add_links(b.dir, -delta)?;
+            core.inodes.add_links(a.dir, delta)?;
+            core.inodes.add_links(b.dir, -delta)?;
         }
         moved(core, a.found.ino, b.dir, b.found.key, now)?;
         moved(core, b.found.ino, a.dir, a.found.key, now)?;
@@ -296,7 +299,7 @@ impl Core {
 /// A name that led to `old` leads to `new` since a rename.
 fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Result<(), Stop> {
     if core.inodes.prepared(old)?.inode.is_dir() {
-        core.add_links(dir, -1)?;
+        core.inodes.add_links(dir, -1)?;
         core.drop_directory(old, now)?;
     } else {
         core.drop_link(old, now)?;
@@ -307,7 +310,7 @@ fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Re
         let upto = homed.puts();
         core.writeback.hold_up(new, upto);
     }
-    core.seal_before_growth(new)
+    core.inodes.seal_before_growth(new)
 }
 
 /// Puts a whiteout, a character device of number 0, where a name was: an overlay sees that nothing is there.

@@ -59,7 +59,7 @@ impl Resizing {
         }
         let node = core.file(ino)?;
         if node.inode.truncating != u64::MAX && size > node.inode.size {
-            return Err(core.wait_for_drain(ino));
+            return Err(core.leftovers.wait_for_drain(ino));
         }
         let (old, large) = (node.inode.size, node.is_large());
         core.prepare_dirty(ino)?;
@@ -174,7 +174,7 @@ fn cut(core: &mut Core, ino: Ino, size: u64) -> Result<(), Stop> {
             node.inode.truncating = size;
         }
     }
-    core.mark_leftover(ino)?;
+    core.leftovers.mark(&mut core.inodes, ino)?;
     core.leftovers.add(ino);
     Ok(())
 }

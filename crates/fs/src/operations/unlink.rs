@@ -81,7 +81,7 @@ impl Change for Unlinking {
         let now = core.env.now();
         core.remove_entry(dir, &self.found)?;
         if self.is_dir {
-            core.add_links(dir, -1)?;
+            core.inodes.add_links(dir, -1)?;
         }
         core.changed_names(dir, now)?;
         if self.is_dir {

@@ -139,7 +139,7 @@ impl Operation for Write<'_> {
         let (size, large) = (node.inode.size, node.is_large());
         permission::may_write(flags_of(&node.inode), self.offset, size)?;
         if node.inode.truncating != u64::MAX && end > size {
-            return Err(core.wait_for_drain(ino));
+            return Err(core.leftovers.wait_for_drain(ino));
         }
         core.prepare_dirty(ino)?;
         let size = size.max(end);

@@ -194,7 +194,8 @@ impl Volume {
     /// it takes them all.
     fn is_segment_full(&self) -> bool {
         let mut core = self.core();
-        core.budget().segment_estimate() > core.sizes().segment_full() && core.held_up().is_empty()
+        core.budget().segment_estimate() > core.sizes().segment_full()
+            && core.writeback.held_up(&core.inodes).is_empty()
     }
 
     /// Returns when nobody is writing new homes of a file.
