@@ -35,17 +35,34 @@ pub(crate) struct AccessTimes<'c> {
 impl Core {
     /// What brings inodes into memory.
     pub fn access_times(&mut self) -> AccessTimes<'_> {
-        AccessTimes {
-            sb: &mut self.sb,
-            maps: &self.maps,
-            blocks: &mut self.blocks,
-            inodes: &mut self.inodes,
-            atimes: &mut self.atimes,
-        }
+        AccessTimes::new(
+            &mut self.sb,
+            &self.maps,
+            &mut self.blocks,
+            &mut self.inodes,
+            &mut self.atimes,
+        )
     }
 }
 
-impl AccessTimes<'_> {
+impl<'c> AccessTimes<'c> {
+    /// What of these parts brings inodes into memory.
+    pub fn new(
+        sb: &'c mut Superblock,
+        maps: &'c Maps,
+        blocks: &'c mut Blocks,
+        inodes: &'c mut Inodes,
+        atimes: &'c mut Atimes,
+    ) -> AccessTimes<'c> {
+        AccessTimes {
+            sb,
+            maps,
+            blocks,
+            inodes,
+            atimes,
+        }
+    }
+
     /// Brings an inode into memory, with the access time that counts.
     pub fn load(&mut self, ino: Ino) -> Result<(), Stop> {
         let mut missed = Missed::default();

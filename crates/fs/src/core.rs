@@ -50,10 +50,7 @@ impl Core {
         if !self.inodes.nodes.contains_key(&ino) {
             self.access_times().load(ino)?;
         }
-        self.inodes
-            .nodes
-            .get_mut(&ino)
-            .ok_or(Stop::Failed(Error::Stale(ino)))
+        self.inodes.loaded(ino)
     }
 
     /// As [`Core::node`], for whoever asks for an inode by its number: the file of access times is nobody's.

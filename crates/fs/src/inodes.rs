@@ -200,6 +200,16 @@ impl Inodes {
         Ok(())
     }
 
+    /// An inode that was just looked for and is in memory, if it lives.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn loaded(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        self.nodes
+            .get_mut(&ino)
+            .ok_or(Stop::Failed(Error::Stale(ino)))
+    }
+
     /// An inode that an operation brought into memory before it began to change anything.
     ///
     /// # Errors

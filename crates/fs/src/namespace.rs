@@ -230,7 +230,7 @@ impl Core {
         if self.node(ino)?.inode.file_type() != mode::SYMLINK {
             return Err(Error::Invalid("not a symbolic link").into());
         }
-        Ok(self.small_content(ino)?.to_vec())
+        Ok(self.reading().small_content(ino)?.to_vec())
     }
 
     /// Holds an inode although its names may go.

@@ -383,7 +383,7 @@ impl Repairer<'_> {
         }
         let unit_frags = self.core.geometry.unit_frags();
         let first = block.checked_mul(self.core.geometry.block_units());
-        let homes = self.core.homes_in(ino, extent, block)?;
+        let homes = self.core.reading().homes_in(ino, extent, block)?;
         let right = homes.iter().filter(|it| {
             let ahead = first.and_then(|first| it.unit.checked_sub(first));
             ahead == Some((it.home.0 - extent.start.0) / unit_frags)

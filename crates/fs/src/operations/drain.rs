@@ -185,7 +185,7 @@ impl ReturnToLog {
         let content = if size == 0 {
             Vec::new()
         } else {
-            core.read(ino, 0, size)?
+            core.reading().read(ino, 0, size)?
         };
         let geometry = core.geometry;
         let inode = &core.inodes.prepared(ino)?.inode;

@@ -91,18 +91,18 @@ impl How {
         let node = core.node(ino)?;
         let (old, large, moving) = (node.inode.size, node.is_large(), node.is_moving());
         if !large && size <= small_max {
-            let mut content = core.small_content(ino)?.to_vec();
+            let mut content = core.reading().small_content(ino)?.to_vec();
             content.resize(size as usize, 0);
             Ok(How::Small(content))
         } else if size > old {
             core.may_go_home(ino)?;
             Ok(match large {
                 true => How::Grow(core.zeroes_behind(ino, size)?),
-                false => How::Leave(core.small_content(ino)?),
+                false => How::Leave(core.reading().small_content(ino)?),
             })
         } else if size == old {
             let behind = size.div_ceil(u64::from(core.geometry.block_size));
-            let reserved = core.extents_from(ino, behind, u64::MAX, 1)?;
+            let reserved = core.reading().extents_from(ino, behind, u64::MAX, 1)?;
             Ok(match reserved.is_empty() {
                 true => How::Nothing,
                 // What was reserved behind the end goes.
@@ -110,7 +110,7 @@ impl How {
             })
         } else if size <= small_max && moving {
             // On its way home the file has become small again: what segments show is still the small form.
-            Ok(How::Return(core.read(ino, 0, size as usize)?))
+            Ok(How::Return(core.reading().read(ino, 0, size as usize)?))
         } else {
             Ok(How::Cut)
         }

@@ -4,8 +4,8 @@ use crate::blocks::{Missed, Stop, What};
 use crate::budget::reserve::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
+use crate::reading::Housed;
 use crate::tree::Tree;
-use crate::unwritten::Housed;
 use crate::writeback::Homed;
 use crate::{dir, extents, xattrs};
 use loamfs_format::ifile::IfileEntry;
@@ -216,7 +216,7 @@ impl Mover<'_> {
         if !here || node.small.is_some() || node.is_large() {
             return Ok(());
         }
-        let content = self.core.small_content(ino)?;
+        let content = self.core.reading().small_content(ino)?;
         self.core.prepare_dirty(ino)?;
         self.core.apply(|core| {
             core.pending.add_content(content.len());
@@ -261,7 +261,12 @@ impl Mover<'_> {
 
     /// An image moves within the log; it settles in its own time.
     fn move_image(&mut self, ino: Ino, unit: u64, at: FragAddr) -> Result<(), Stop> {
-        let Some((_, home)) = self.core.homes(ino, unit, unit.saturating_add(1))?.pop() else {
+        let Some((_, home)) = self
+            .core
+            .reading()
+            .homes(ino, unit, unit.saturating_add(1))?
+            .pop()
+        else {
             return Ok(());
         };
         let here = self
@@ -273,7 +278,7 @@ impl Mover<'_> {
         if !here || self.core.node(ino)?.homed().get(unit).is_some() {
             return Ok(());
         }
-        let content = self.core.shown_unit(ino, unit)?;
+        let content = self.core.reading().shown_unit(ino, unit)?;
         self.core.prepare_dirty(ino)?;
         self.core.apply(|core| {
             let node = core.inodes.prepared(ino)?;
@@ -294,7 +299,7 @@ impl Mover<'_> {
         self.core.node(ino)?;
         let inode = &self.core.inodes.prepared(ino)?.inode;
         let found = extents::overlapping(inode, &mut self.core.blocks, &geometry, first, end)?;
-        let mut homes = self.core.housed(ino, &found, &said)?;
+        let mut homes = self.core.reading().housed(ino, &found, &said)?;
         homes.retain(|it| piece.contains(it.home));
         let found = homes.len() as u64 * self.core.geometry.unit_frags();
         let in_change = |other: Extent| other.overlaps(piece);
@@ -302,7 +307,7 @@ impl Mover<'_> {
             && !self.core.blocks.frees.iter().any(|free| in_change(*free))
             && !self.core.space.unshown().any(in_change)
         {
-            homes = self.core.homes_in(ino, piece, first)?;
+            homes = self.core.reading().homes_in(ino, piece, first)?;
         }
         Ok(homes)
     }
@@ -328,7 +333,7 @@ impl Mover<'_> {
             if self.core.node(ino)?.homed().get(*unit).is_some() {
                 continue;
             }
-            if let Some(content) = missed.note(self.core.shown_unit(ino, *unit))? {
+            if let Some(content) = missed.note(self.core.reading().shown_unit(ino, *unit))? {
                 units.push((*unit, content));
             }
         }

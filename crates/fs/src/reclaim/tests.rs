@@ -11,7 +11,7 @@ const BLOCK: u64 = 16 << 10;
 /// Where the file's data begin on the device, in fragments.
 fn home(volume: &Volume, ino: Ino) -> FragAddr {
     let homes = volume
-        .run(|core| core.homes(ino, 0, u64::MAX >> 16))
+        .run(|core| core.reading().homes(ino, 0, u64::MAX >> 16))
         .unwrap();
     homes.first().unwrap().1
 }

@@ -4,7 +4,7 @@ use super::Volume;
 use super::commit::End;
 use crate::access::Access;
 use crate::error::Error;
-use crate::map::Piece;
+use crate::reading::Piece;
 use crate::types::StatFs;
 use loamfs_device::Counters;
 use loamfs_format::group::Role;
@@ -79,7 +79,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn map(&self, ino: Ino, from: u64) -> Result<(Vec<Piece>, Option<u64>), Error> {
-        self.run(|core| core.map(ino, from))
+        self.run(|core| core.reading().map(ino, from))
     }
 
     /// Gives the volume another label, of at most 64 bytes; it is on the device in both superblock copies when this

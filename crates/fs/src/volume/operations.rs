@@ -277,7 +277,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-        self.run(|core| core.read(ino, offset, len))
+        self.run(|core| core.reading().read(ino, offset, len))
     }
 
     /// Writes all of `data`.

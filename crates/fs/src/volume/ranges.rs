@@ -5,7 +5,8 @@ use super::background::LEFTOVERS_STEP;
 use super::commit::{End, all_written};
 use crate::error::Error;
 use crate::operations::resize::Resize;
-use crate::ranges::{Search, end_of};
+use crate::ranges::end_of;
+use crate::reading::Search;
 use crate::unwritten::Reserved;
 use loamfs_format::Ino;
 use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
@@ -123,7 +124,7 @@ impl Volume {
     fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64, Error> {
         let mut from = offset;
         loop {
-            match self.run(|core| core.seek(ino, from, data))? {
+            match self.run(|core| core.reading().seek(ino, from, data))? {
                 Search::At(at) => return Ok(at),
                 Search::From(at) => from = at,
             }

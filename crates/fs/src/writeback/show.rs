@@ -155,7 +155,7 @@ impl Core {
             let end = (extent.block + extents::blocks_of(extent, &geometry)) * per_block;
             let next = units.partition_point(|unit| *unit < extent.block * per_block);
             let touched = units.get(next).is_some_and(|unit| *unit < end);
-            if touched && self.is_written(ino, extent, crcs)? {
+            if touched && self.reading().is_written(ino, extent, crcs)? {
                 let inode = &self.inodes.prepared(ino)?.inode;
                 change.and(extents::prepare_written(inode, &mut self.blocks, *extent)?);
             }

@@ -158,7 +158,7 @@ impl Core {
         }
         let mut firsts = Vec::with_capacity(first.len());
         for (unit, home) in first {
-            firsts.push((unit, home, self.unit_content(ino, unit)?));
+            firsts.push((unit, home, self.reading().unit_content(ino, unit)?));
         }
         let homes = self.find_homes(ino, runs_of(blocks.keys().copied()))?;
         Ok(Room {
@@ -182,8 +182,11 @@ impl Core {
         let (Some(first), Some(last)) = (units.first(), units.last()) else {
             return Ok((images, fresh, Firsts::new()));
         };
-        let homes: BTreeMap<u64, FragAddr> =
-            self.homes(ino, *first, last + 1)?.into_iter().collect();
+        let homes: BTreeMap<u64, FragAddr> = self
+            .reading()
+            .homes(ino, *first, last + 1)?
+            .into_iter()
+            .collect();
         let mut reserved = self.unwritten_units(ino, *first..last + 1)?;
         reserved.retain(|_, home| !self.writeback.has_failed(*home));
         let mut firsts = Firsts::new();
@@ -245,7 +248,7 @@ impl Core {
         for block in wanted {
             let mut content = Vec::with_capacity((per_block * UNIT) as usize);
             for unit in block * per_block..(block + 1) * per_block {
-                if let Some(bytes) = missed.note(self.unit_content(ino, unit))? {
+                if let Some(bytes) = missed.note(self.reading().unit_content(ino, unit))? {
                     content.extend_from_slice(&bytes);
                 }
             }
