@@ -13,6 +13,8 @@ pub(crate) struct Checkpoints {
     /// A superblock copy must be written before anything else: the copies tell of different sizes, labels or features,
     /// since a crash met one that changed them, or of a volume that nobody has open.
     copies_differ: bool,
+    /// Both copies announce that files may have extents that were never written.
+    unwritten_announced: bool,
     /// What summaries since the last checkpoint take, its own included.
     summaries: Vec<Extent>,
     /// Segments since then, and the bytes of their summaries.
@@ -27,6 +29,7 @@ impl Checkpoints {
             last,
             named,
             copies_differ: false,
+            unwritten_announced: false,
             summaries: Vec::new(),
             segments: 0,
             summary_bytes: 0,
@@ -56,6 +59,16 @@ impl Checkpoints {
     /// Whether they do.
     pub fn copies_differ(&self) -> bool {
         self.copies_differ
+    }
+
+    /// Both copies announce that files may have extents that were never written, or do not.
+    pub fn note_unwritten_announced(&mut self, announced: bool) {
+        self.unwritten_announced = announced;
+    }
+
+    /// Whether they do.
+    pub fn is_unwritten_announced(&self) -> bool {
+        self.unwritten_announced
     }
 
     /// A superblock copy names a checkpoint for good.

@@ -5,11 +5,11 @@ mod contents;
 mod freeze;
 
 use crate::blocks::Stop;
+use crate::budget::reserve::Said;
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Step;
 use crate::reclaim::Fight;
-use crate::reserve::Said;
 use contents::{Contents, TreeOf};
 use freeze::Seal;
 use loamfs_format::group::Role;
@@ -68,7 +68,7 @@ impl Core {
         self.maps
             .apply(&mut self.blocks, &self.space, &self.geometry)?;
         self.space.checkpoint_done();
-        self.forget_room();
+        self.reclaim.forget_room();
         let mut trees = Vec::new();
         for (tree, root) in self.maps.roots() {
             let count = tree.dirty_nodes(&root, &mut self.blocks)?.len();
@@ -92,7 +92,7 @@ impl Core {
     /// would have to live on its reserve for it.
     fn has_room_for_copies(&mut self) -> bool {
         let bytes = (self.blocks.dirty_count() * NODE_SIZE) as u64;
-        self.sb.has_second_copies() && self.space_fits(bytes, 0)
+        self.sb.has_second_copies() && self.budget().space_fits(bytes, 0)
     }
 
     /// Places and freezes; nothing stops once a place was found.
@@ -102,7 +102,7 @@ impl Core {
         let ssn = tail.ssn.next();
         let placement = self.place(&tail, &contents, kind)?;
         self.blocks.begin_segment(ssn);
-        self.forget_room();
+        self.reclaim.forget_room();
         let seal = Seal {
             ssn,
             image: Image::new(&self.geometry, &placement.extents),
@@ -172,9 +172,9 @@ impl Core {
         };
         let records_max = said.bytes();
         // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
-        let waiting = self.groups_for_data(&self.waiting(), 0);
-        let tight = self.is_tight(waiting) && self.space.law().gathers_segments();
-        let cut = tight.then(|| self.cut());
+        let waiting = self.budget().groups_awaited();
+        let tight = self.budget().is_tight(waiting) && self.space.law().gathers_segments();
+        let cut = tight.then(|| self.budget().cut());
         let kept = if self.reclaim.is_packing() || tight {
             self.space.free_groups()
         } else {
@@ -190,7 +190,7 @@ impl Core {
                 frags: &contents.frags,
                 aligned: contents.frags.len() - contents.data.len(),
             },
-            (self.config.rotational, cut),
+            (self.env.config.rotational, cut),
         );
         match result {
             Ok(placement) => {
@@ -199,7 +199,7 @@ impl Core {
             }
             Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
             Err(PlaceError::Full) => {
-                if self.note_lost(Fight::Place) {
+                if self.budget().note_lost(Fight::Place) {
                     tracing::error!(
                         blocks = contents.frags.len(),
                         frags = contents.frags.iter().sum::<u32>(),
@@ -229,7 +229,7 @@ impl Core {
         }
         seal.records.append(&mut self.pending.take_records());
         let roles = self.space.take_role_changes();
-        for (group, role) in roles.into_iter().filter(|_| self.law.says_roles()) {
+        for (group, role) in roles.into_iter().filter(|_| self.env.law.says_roles()) {
             seal.records.push(Record::Role(group, role));
         }
         seal.records
@@ -240,15 +240,15 @@ impl Core {
             uuid: self.sb.uuid,
             ssn,
             previous: tail.token,
-            token: Token(self.random.next_u64()),
+            token: Token(self.env.token()),
             next: placement.next.start,
-            durable: self.law.durable_said(self.log.durable()),
+            durable: self.env.law.durable_said(self.log.durable()),
             kind,
             dynamic: Dynamic {
                 inodes: self.inodes.live,
                 next_inode_block: self.inodes.next_block,
-                sealed: self.clock.now().seconds,
-                unwritten: self.unwritten,
+                sealed: self.env.now().seconds,
+                unwritten: self.inodes.unwritten,
             },
             extents: Vec::new(),
             records_len: 0,
@@ -347,7 +347,7 @@ impl Core {
 
     /// Releases space if this makes any reusable (rule 5).
     pub fn release_after(&mut self, step: Step) {
-        if self.law.releases_after(step) {
+        if self.env.law.releases_after(step) {
             self.release();
         }
     }
@@ -356,21 +356,20 @@ impl Core {
     pub fn release(&mut self) -> Vec<Extent> {
         let checkpoints = &self.checkpoints;
         let both = self
+            .env
             .law
             .both_name(checkpoints.named(), checkpoints.last().ssn);
-        self.forget_room();
+        self.reclaim.forget_room();
         let newest = self.checkpoints.newest_named();
-        let said = self.law.freed_up_to(self.log.said(), newest);
+        let said = self.env.law.freed_up_to(self.log.said(), newest);
         // Nobody settles over what is used again (rule 7).
-        let (law, writeback) = (&self.law, &self.writeback);
+        let (law, writeback) = (&self.env.law, &self.writeback);
         let busy = |range: Range<FragAddr>| {
             law.keeps_first_write(writeback.is_arriving(&range))
                 || law.waits_for_settling(writeback.is_settling(range))
         };
         let freed = self.space.release(said, both, busy);
-        if let Some(waiting) = &mut self.freed {
-            waiting.extend_from_slice(&freed);
-        }
+        self.leftovers.note_freed(&freed);
         let protect = self.geometry.group_of(self.log.tail().next);
         self.space.give_back_empty(Some(protect));
         freed
@@ -378,13 +377,14 @@ impl Core {
 
     /// Whether a checkpoint is due (rule 9).
     pub fn checkpoint_due(&mut self) -> bool {
-        if !self.law.takes_checkpoints() {
+        if !self.env.law.takes_checkpoints() {
             return false;
         }
         let g = &self.geometry;
         // Any checkpoint changes some nodes; on small volumes it would be due again at once.
         let most = u64::from(g.checkpoint_nodes_max).max(64);
-        self.checkpoints.is_chain_long(g) || self.checkpoint_nodes(|nodes| nodes < most) >= most
+        self.checkpoints.is_chain_long(g)
+            || self.budget().checkpoint_nodes(|nodes| nodes < most) >= most
     }
 }
 

@@ -4,62 +4,41 @@ use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Stop};
 use crate::checkpoints::Checkpoints;
-use crate::config::Config;
-use crate::env::{Clock, Random};
+use crate::env::Surroundings;
 use crate::error::Error;
-use crate::holders::Holders;
 use crate::inodes::{Inodes, Node};
-use crate::law::{Law, Rules};
 use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::pending::Pending;
 use crate::reclaim::Reclaim;
-use crate::reserve::Known;
 use crate::types::Attr;
 use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Body, mode};
-use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Extent, Geometry, GroupNo, Ino, Pointer, Ssn};
-use loamfs_log::loss::Loss;
+use loamfs_format::{Geometry, Ino, Ssn};
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
-use std::sync::Arc;
 
 /// Everything that the lock guards.
 pub(crate) struct Core {
     pub sb: Superblock,
     pub geometry: Geometry,
-    pub law: Law<dyn Rules>,
-    pub clock: Arc<dyn Clock>,
-    pub random: Random,
-    pub config: Config,
+    pub env: Surroundings,
     pub access: Access,
     pub space: Space,
     pub log: LogWriter,
     pub maps: Maps,
     pub blocks: Blocks,
     pub inodes: Inodes,
-    /// What files have that was never written.
-    pub unwritten: Unwritten,
-    /// Whether both superblock copies announce that there is such a thing.
-    pub announced: bool,
     /// When inodes were read.
     pub atimes: Atimes,
     pub checkpoints: Checkpoints,
-    /// What rot took from the log; whoever may write has accepted it.
-    pub loss: Option<Loss>,
-    /// What may be used again since the device was last told; kept only if it is to be told.
-    pub freed: Option<Vec<Extent>>,
     pub pending: Pending,
     pub writeback: Writeback,
-    pub holders: Holders,
     pub leftovers: Leftovers,
     pub reclaim: Reclaim,
-    /// What was found out about the log's room.
-    pub known: Known,
 }
 
 impl Core {
@@ -69,12 +48,9 @@ impl Core {
     /// Missing blocks, damage, or [`Error::Stale`].
     pub fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
         if !self.inodes.nodes.contains_key(&ino) {
-            self.load(ino)?;
+            self.access_times().load(ino)?;
         }
-        self.inodes
-            .nodes
-            .get_mut(&ino)
-            .ok_or(Stop::Failed(Error::Stale(ino)))
+        self.inodes.loaded(ino)
     }
 
     /// As [`Core::node`], for whoever asks for an inode by its number: the file of access times is nobody's.
@@ -128,79 +104,9 @@ impl Core {
         Ok(())
     }
 
-    /// Sets the mark by which the next mount finds an inode that something is left to do for, or takes it away: the
-    /// inode has no name, or a truncate of it is pending. The inode must be prepared.
-    pub fn mark_leftover(&mut self, ino: Ino) -> Result<(), Stop> {
-        let node = self.inodes.prepared(ino)?;
-        let unlinked = node.inode.nlink == 0;
-        let left = unlinked || node.inode.truncating != u64::MAX;
-        self.holders.note_unlinked(ino, unlinked);
-        self.inodes.set_orphan(ino, left)?;
-        match left {
-            true => self.leftovers.add(ino),
-            false => self.leftovers.remove(ino),
-        }
-        Ok(())
-    }
-
-    /// Says that a file can grow again only when its pending truncate is over, which the driver sees to.
-    pub fn wait_for_drain(&mut self, ino: Ino) -> Stop {
-        if let Some(error) = self.leftovers.given_up(ino) {
-            return Stop::Failed(error.clone());
-        }
-        self.leftovers.add(ino);
-        Stop::Crowded
-    }
-
-    /// The files that hold the next segment up.
-    pub fn held_up(&self) -> Vec<Ino> {
-        let waits = |(ino, upto): (&Ino, &u64)| {
-            let homed = self.inodes.nodes.get(ino)?.homed();
-            homed.waits(*upto).then_some(*ino)
-        };
-        self.writeback.barrier().iter().filter_map(waits).collect()
-    }
-
     /// Notes that something waits for a segment.
     pub fn note_dirty(&mut self) {
-        self.pending.note(|| self.clock.elapsed());
-    }
-
-    /// Frees a run of the log with the next segment.
-    pub fn free(&mut self, extent: Extent) {
-        if extent.frags > 0 {
-            self.blocks.free(extent);
-            self.note_dirty();
-        }
-    }
-
-    /// Frees a block of the log, content that a file no longer has, with the next segment.
-    pub fn free_block(&mut self, pointer: &Pointer) {
-        if pointer.is_some() {
-            self.blocks.supersede(pointer);
-            self.note_dirty();
-        }
-    }
-
-    /// Frees a home with the next segment, and with it the images of its units (rule 7, revoke).
-    pub fn free_home(&mut self, extent: Extent) {
-        let images = self.maps.revoke(extent);
-        for image in &images {
-            self.free(Extent::new(*image, self.geometry.unit_frags()));
-        }
-        if !images.is_empty() && self.law.revokes() {
-            self.pending.say(Record::Revoke(extent));
-        }
-        self.free(extent);
-    }
-
-    /// Frees homes that a file no longer has.
-    pub fn free_homes(&mut self, ino: Ino, homes: Vec<Extent>) -> Result<(), Stop> {
-        let freed: u64 = homes.iter().map(|home| home.frags).sum();
-        let inode = &mut self.inodes.prepared(ino)?.inode;
-        inode.frags = inode.frags.saturating_sub(freed);
-        homes.into_iter().for_each(|home| self.free_home(home));
-        Ok(())
+        self.pending.note(|| self.env.elapsed());
     }
 
     /// Whether anything waits for a segment.
@@ -214,7 +120,7 @@ impl Core {
     pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         let frag = u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
-        let owner = self.config.owner;
+        let owner = self.env.config.owner;
         let node = self.visible(ino)?;
         let i = &node.inode;
         // Homes are whole blocks, of which perhaps only a part waits.
@@ -252,14 +158,6 @@ impl Core {
             return Err(Error::NotDirectory.into());
         }
         Ok(node)
-    }
-
-    /// Where a directory's large files are placed.
-    pub fn anchor_of(&self, dir: Ino) -> GroupNo {
-        self.inodes
-            .nodes
-            .get(&dir)
-            .map_or(GroupNo(0), |node| node.inode.anchor)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Time and randomness come from outside, so that the same seed gives the same bytes on disk.
 
+use crate::config::Config;
 use crate::law::{Law, Rules};
 use crate::types::Timestamp;
 use std::sync::Arc;
@@ -126,6 +127,46 @@ impl Env {
     /// A manual clock and a fixed seed, for tests.
     pub fn fixed(seed: u64) -> Env {
         Env::seeded(Arc::new(ManualClock::new(1_000_000_000)), seed)
+    }
+}
+
+/// What a volume in use has from its surroundings.
+pub(crate) struct Surroundings {
+    clock: Arc<dyn Clock>,
+    random: Random,
+    pub law: Law<dyn Rules>,
+    /// What it was told when it was opened.
+    pub config: Config,
+}
+
+impl Surroundings {
+    pub fn new(env: &Env, config: Config) -> Surroundings {
+        Surroundings {
+            clock: Arc::clone(&env.clock),
+            random: Random::new(env.seed),
+            law: env.law.clone(),
+            config,
+        }
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The time since some moment in the past.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.elapsed()
+    }
+
+    /// A number for a new inode, or a new life of one; not zero.
+    pub fn generation(&mut self) -> u32 {
+        self.random.generation()
+    }
+
+    /// What the next segment is known by.
+    pub fn token(&mut self) -> u64 {
+        self.random.next_u64()
     }
 }
 

@@ -6,7 +6,8 @@ use crate::maps::Maps;
 use crate::writeback::{Homed, Writeback};
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
-use loamfs_format::{BlockKind, Geometry, Identity, Ino, InodeBlockNo, Ssn};
+use loamfs_format::summary::Unwritten;
+use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
@@ -102,6 +103,8 @@ pub(crate) struct Inodes {
     pub next_block: InodeBlockNo,
     /// Live inodes.
     pub live: u64,
+    /// What files have that was never written.
+    pub unwritten: Unwritten,
     /// An upper bound of what the dirty inode blocks take, in bytes.
     pub dirty_bytes: u64,
     /// How many idle inodes stay in memory.
@@ -195,6 +198,16 @@ impl Inodes {
             },
         );
         Ok(())
+    }
+
+    /// An inode that was just looked for and is in memory, if it lives.
+    ///
+    /// # Errors
+    /// [`Error::Stale`].
+    pub fn loaded(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        self.nodes
+            .get_mut(&ino)
+            .ok_or(Stop::Failed(Error::Stale(ino)))
     }
 
     /// An inode that an operation brought into memory before it began to change anything.
@@ -353,6 +366,27 @@ impl Inodes {
         });
         // Those are not looked at again before as many others came as are worth the walk.
         self.busy = self.nodes.len().saturating_sub(self.nodes_max / 2);
+    }
+
+    /// Where a directory's large files are placed.
+    pub fn anchor_of(&self, dir: Ino) -> GroupNo {
+        self.nodes
+            .get(&dir)
+            .map_or(GroupNo(0), |node| node.inode.anchor)
+    }
+
+    /// A directory has more or fewer directories in it.
+    pub fn add_links(&mut self, dir: Ino, delta: i32) -> Result<(), Stop> {
+        let node = self.prepared(dir)?;
+        node.inode.nlink = node.inode.nlink.saturating_add_signed(delta);
+        Ok(())
+    }
+
+    /// Has the small content of a file sealed before it may go home, while segments would show it without (rule 3).
+    pub fn seal_before_growth(&mut self, ino: Ino) -> Result<(), Stop> {
+        let node = self.prepared(ino)?;
+        node.seal_first = node.small.is_some();
+        Ok(())
     }
 }
 

@@ -1,10 +1,14 @@
-//! What operations leave to be done later: inodes without a name that nobody holds, and pending truncates (H16).
+//! What operations leave to be done later: inodes without a name that nobody holds, pending truncates (H16), and what the
+//! device is to be told.
 
+use crate::blocks::Stop;
 use crate::error::Error;
-use loamfs_format::Ino;
+use crate::holders::Holders;
+use crate::inodes::Inodes;
+use loamfs_format::{Extent, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Files to be looked at.
+/// Files to be looked at, and what was freed.
 #[derive(Debug, Default)]
 pub(crate) struct Leftovers {
     waiting: BTreeSet<Ino>,
@@ -14,6 +18,10 @@ pub(crate) struct Leftovers {
     found: bool,
     /// Whether it was tried to reserve the places of superblocks that an older program gave to files.
     places_tried: bool,
+    /// Who holds inodes: what has no name goes once nobody does.
+    pub holders: Holders,
+    /// What may be used again since the device was last told; kept only if it is to be told.
+    freed: Option<Vec<Extent>>,
 }
 
 impl Leftovers {
@@ -60,5 +68,51 @@ impl Leftovers {
     /// It was.
     pub fn note_places_tried(&mut self) {
         self.places_tried = true;
+    }
+
+    /// From here on the device is to be told what is freed, or no more.
+    pub fn tell_freed(&mut self, told: bool) {
+        self.freed = told.then(Vec::new);
+    }
+
+    /// This may be used again.
+    pub fn note_freed(&mut self, freed: &[Extent]) {
+        if let Some(waiting) = &mut self.freed {
+            waiting.extend_from_slice(freed);
+        }
+    }
+
+    /// What the device is to be told next, of the oldest `kept` ranges up to `max`; what is newer than these is dropped.
+    pub fn take_freed(&mut self, max: usize, kept: usize) -> Vec<Extent> {
+        let Some(waiting) = &mut self.freed else {
+            return Vec::new();
+        };
+        waiting.truncate(kept);
+        let most = max.min(waiting.len());
+        waiting.drain(..most).collect()
+    }
+
+    /// Sets the mark by which the next mount finds an inode that something is left to do for, or takes it away: the
+    /// inode has no name, or a truncate of it is pending. The inode must be prepared.
+    pub fn mark(&mut self, inodes: &mut Inodes, ino: Ino) -> Result<(), Stop> {
+        let node = inodes.prepared(ino)?;
+        let unlinked = node.inode.nlink == 0;
+        let left = unlinked || node.inode.truncating != u64::MAX;
+        self.holders.note_unlinked(ino, unlinked);
+        inodes.set_orphan(ino, left)?;
+        match left {
+            true => self.add(ino),
+            false => self.remove(ino),
+        }
+        Ok(())
+    }
+
+    /// Says that a file can grow again only when its pending truncate is over, which the driver sees to.
+    pub fn wait_for_drain(&mut self, ino: Ino) -> Stop {
+        if let Some(error) = self.given_up(ino) {
+            return Stop::Failed(error.clone());
+        }
+        self.add(ino);
+        Stop::Crowded
     }
 }

@@ -251,8 +251,8 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
 }
 
 fn root_directory(core: &mut Core) -> Result<(), Stop> {
-    let now = core.clock.now();
-    let generation = core.random.generation();
+    let now = core.env.now();
+    let generation = core.env.generation();
     let inode = Inode {
         parent: ROOT_INO,
         ssn: core.open_ssn(),

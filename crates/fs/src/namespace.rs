@@ -91,14 +91,14 @@ impl Core {
 
     /// An empty inode of a number that was found for `dir`, which is in memory.
     pub(crate) fn new_node(&mut self, dir: Ino, ino: Ino, born: &Born, new: &NewInode) -> Node {
-        let now = self.clock.now();
+        let now = self.env.now();
         let is_dir = born.mode & mode::TYPE == mode::DIRECTORY;
         let anchor = if is_dir {
             self.choose_anchor(dir)
         } else {
-            self.anchor_of(dir)
+            self.inodes.anchor_of(dir)
         };
-        let generation = self.random.generation();
+        let generation = self.env.generation();
         let inode = Inode {
             uid: new.uid,
             gid: born.gid,
@@ -110,11 +110,11 @@ impl Core {
             rdev: new.rdev,
             ..Inode::new(ino, born.mode, generation, now)
         };
-        Node::new(self.config.owner.stored(inode), self.open_ssn())
+        Node::new(self.env.config.owner.stored(inode), self.open_ssn())
     }
 
     fn choose_anchor(&mut self, dir: Ino) -> GroupNo {
-        let parent = self.anchor_of(dir);
+        let parent = self.inodes.anchor_of(dir);
         let (size, files) = (self.sb.avg_file_size, self.sb.files_per_dir);
         let group = self.space.choose_anchor(parent, size, files);
         self.space.anchored(group, 1);
@@ -197,24 +197,12 @@ impl Core {
         Ok(permission::may_remove(self.flags(dir)?, flags)?)
     }
 
-    /// A directory has more or fewer directories in it.
-    pub(crate) fn add_links(&mut self, dir: Ino, delta: i32) -> Result<(), Stop> {
-        let node = self.inodes.prepared(dir)?;
-        node.inode.nlink = node.inode.nlink.saturating_add_signed(delta);
-        Ok(())
-    }
-
-    /// Finds a number for an inode that is about to be made in a directory.
-    pub(crate) fn find_number(&mut self, dir: Ino) -> Result<Ino, Stop> {
-        self.inodes.find_number(&self.maps, &mut self.blocks, dir)
-    }
-
     /// One name less; without any, the inode is an orphan until nobody holds it.
     pub(crate) fn drop_link(&mut self, ino: Ino, now: Timestamp) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
         node.inode.nlink = node.inode.nlink.saturating_sub(1);
         node.inode.ctime = now;
-        self.mark_leftover(ino)?;
+        self.leftovers.mark(&mut self.inodes, ino)?;
         self.touch(ino)
     }
 
@@ -242,19 +230,19 @@ impl Core {
         if self.node(ino)?.inode.file_type() != mode::SYMLINK {
             return Err(Error::Invalid("not a symbolic link").into());
         }
-        Ok(self.small_content(ino)?.to_vec())
+        Ok(self.reading().small_content(ino)?.to_vec())
     }
 
     /// Holds an inode although its names may go.
     pub fn hold(&mut self, ino: Ino) -> Result<(), Stop> {
         let unlinked = self.node(ino)?.inode.nlink == 0;
-        self.holders.hold(ino, unlinked);
+        self.leftovers.holders.hold(ino, unlinked);
         Ok(())
     }
 
     /// Lets go of an inode.
     pub fn let_go(&mut self, ino: Ino) {
-        if self.holders.let_go(ino) {
+        if self.leftovers.holders.let_go(ino) {
             self.leftovers.add(ino);
         }
     }

@@ -102,11 +102,11 @@ impl Core {
 
     fn admit_claim(&mut self, claim: Claim) -> Result<(), Stop> {
         match claim {
-            Claim::Growth { log, data } => self.admit(log, data),
-            Claim::First { bytes, runs } => self.admit_first(bytes, runs),
-            Claim::Removal => self.admit_removal(),
-            Claim::Either { log } => match self.admit(log, 0) {
-                Err(Stop::Full) => self.admit_removal(),
+            Claim::Growth { log, data } => self.budget().admit(log, data),
+            Claim::First { bytes, runs } => self.budget().admit_first(bytes, runs),
+            Claim::Removal => self.budget().admit_removal(),
+            Claim::Either { log } => match self.budget().admit(log, 0) {
+                Err(Stop::Full) => self.budget().admit_removal(),
                 admitted => admitted,
             },
         }

@@ -1,10 +1,10 @@
-//! Ranges of regular files: freeing, zeroing and filling them, and finding data and holes (fallocate, lseek).
+//! Ranges of regular files: freeing, zeroing and filling them (fallocate).
 //!
 //! What is a hole is told by blocks, as homes are: a block is data when it has a home in which something was written, or
 //! something that waits to be. A small file is data from start to end.
 
-use crate::admission::NODES_COST;
 use crate::blocks::Stop;
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
@@ -16,7 +16,6 @@ use crate::operations::write::Write;
 use crate::permission;
 use crate::writeback::{Homed, UNIT};
 use loamfs_format::Ino;
-use loamfs_format::inode::FileExtent;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -24,15 +23,6 @@ use std::ops::Range;
 const STEP_EXTENTS: usize = 256;
 /// Units whose homes one step frees, at most: as many checksums change.
 const STEP_UNITS: u64 = 8192;
-
-/// What a step of a search came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Search {
-    /// Here it is.
-    At(u64),
-    /// Not before this offset, from which to go on.
-    From(u64),
-}
 
 impl Core {
     /// Writes zeros over what the bytes `range` of a file have of blocks beside them; over all of them where blocks are
@@ -70,7 +60,7 @@ impl Core {
         let node = self.file(ino)?;
         let (size, large) = (node.inode.size, node.is_large());
         let end = if grow { range.end } else { range.end.min(size) };
-        if large || size.max(end) > self.small_max() {
+        if large || size.max(end) > self.sizes().small_max() {
             return Ok(false);
         }
         if range.start >= end {
@@ -104,7 +94,7 @@ impl Core {
     /// What finds nothing to do is a change all the same, as the kernel's own file systems have it.
     fn note_change(&mut self, ino: Ino) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         self.apply(|core| core.changed_content(ino))
     }
 
@@ -133,8 +123,8 @@ impl Core {
     fn zero_small(&mut self, ino: Ino, range: Range<u64>) -> Result<(), Stop> {
         self.prepare_dirty(ino)?;
         let size = self.file(ino)?.inode.size;
-        self.admit(size + 8192, 0)?;
-        let mut content = self.small_content(ino)?.to_vec();
+        self.budget().admit(size + 8192, 0)?;
+        let mut content = self.reading().small_content(ino)?.to_vec();
         if let Some(part) = content.get_mut(range.start as usize..range.end as usize) {
             part.fill(0);
         }
@@ -152,7 +142,7 @@ impl Core {
             for unit in self.data_units(ino, range.start / UNIT..range.end.div_ceil(UNIT))? {
                 let content = match units.remove(&unit) {
                     Some(content) => content,
-                    None => self.unit_content(ino, unit)?,
+                    None => self.reading().unit_content(ino, unit)?,
                 };
                 let base = unit * UNIT;
                 let (from, to) = (base.max(range.start), (base + UNIT).min(range.end));
@@ -163,7 +153,8 @@ impl Core {
             }
         }
         let block = u64::from(self.geometry.block_size);
-        self.admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
+        self.budget()
+            .admit(NODES_COST, units.len() as u64 * UNIT + 2 * block)?;
         let size = self.file(ino)?.inode.size;
         let units = units.into_iter().map(|(unit, bytes)| (unit, bytes.into()));
         let units = units.collect();
@@ -175,7 +166,7 @@ impl Core {
 
     /// Those of some units of a large file that are no hole.
     fn data_units(&mut self, ino: Ino, units: Range<u64>) -> Result<BTreeSet<u64>, Stop> {
-        let homes = self.homes(ino, units.start, units.end)?;
+        let homes = self.reading().homes(ino, units.start, units.end)?;
         let mut found: BTreeSet<u64> = homes.into_iter().map(|(unit, _)| unit).collect();
         let node = self.file(ino)?;
         let mut from = units.start;
@@ -190,10 +181,12 @@ impl Core {
     /// returns the block behind what is done. The next segment shows it, and frees the homes.
     fn free_blocks(&mut self, ino: Ino, blocks: Range<u64>) -> Result<u64, Stop> {
         self.prepare_dirty(ino)?;
-        self.admit_removal()?;
+        self.budget().admit_removal()?;
         let geometry = self.geometry;
         let per_block = geometry.block_units();
-        let found = self.extents_from(ino, blocks.start, blocks.end, STEP_EXTENTS)?;
+        let found = self
+            .reading()
+            .extents_from(ino, blocks.start, blocks.end, STEP_EXTENTS)?;
         let most = (STEP_UNITS / per_block).max(1);
         let start = found
             .first()
@@ -220,7 +213,7 @@ impl Core {
             core.change_extents(ino, &change)?;
             let node = core.inodes.prepared(ino)?;
             extents::apply_crcs(&mut node.inode, &mut core.blocks, &crcs)?;
-            core.free_homes(ino, change.freed)?;
+            core.freeing().homes_of(ino, change.freed)?;
             core.changed_content(ino)?;
             Ok(stop)
         })
@@ -239,23 +232,10 @@ impl Core {
         Ok(())
     }
 
-    /// Up to `max` extents that overlap blocks `from .. to`.
-    pub fn extents_from(
-        &mut self,
-        ino: Ino,
-        from: u64,
-        to: u64,
-        max: usize,
-    ) -> Result<Vec<FileExtent>, Stop> {
-        let geometry = self.geometry;
-        let node = self.inodes.prepared(ino)?;
-        extents::first_overlapping(&node.inode, &mut self.blocks, &geometry, from..to, max)
-    }
-
     /// Lets a small file that stays small grow to hold the bytes up to `end`, if it may; returns whether it is one. Nothing
     /// is reserved for it: it is in the log.
     pub fn grow_if_small(&mut self, ino: Ino, end: u64, grow: bool) -> Result<bool, Stop> {
-        let small_max = self.small_max();
+        let small_max = self.sizes().small_max();
         let node = self.file(ino)?;
         let size = node.inode.size;
         if node.is_large() || size.max(end) > small_max {
@@ -268,111 +248,12 @@ impl Core {
         }
         Ok(true)
     }
-
-    /// Looks for the first data, or the first hole, at or behind `offset`; the end of a file counts as a hole.
-    ///
-    /// # Errors
-    /// [`Error::NoData`] behind the end of the file, or when there is no data any more.
-    pub fn seek(&mut self, ino: Ino, offset: u64, data: bool) -> Result<Search, Stop> {
-        let node = self.file(ino)?;
-        let size = node.inode.size;
-        if offset >= size {
-            return Err(Error::NoData.into());
-        }
-        if !node.is_large() {
-            return Ok(Search::At(if data { offset } else { size }));
-        }
-        let block = u64::from(self.geometry.block_size);
-        let found = if data {
-            self.next_data(ino, offset / block)?
-        } else {
-            Some(self.next_hole(ino, offset / block)?)
-        };
-        let bytes = |block_no: u64| block_no.saturating_mul(block).max(offset);
-        match found {
-            Some(Search::At(at)) if bytes(at) < size => Ok(Search::At(bytes(at))),
-            Some(Search::From(at)) if bytes(at) < size => Ok(Search::From(bytes(at))),
-            Some(_) if !data => Ok(Search::At(size)),
-            _ => Err(Error::NoData.into()),
-        }
-    }
-
-    /// The first block from `from` on that is data, as far as a bounded step sees.
-    fn next_data(&mut self, ino: Ino, from: u64) -> Result<Option<Search>, Stop> {
-        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
-        let waits = self.inodes.prepared(ino)?.homed();
-        let waiting = waits.first_in(from * per_block..u64::MAX);
-        let waiting = waiting.map(|unit| unit / per_block);
-        let extents = self.extents_from(ino, from, waiting.unwrap_or(u64::MAX), STEP_EXTENTS)?;
-        let all = extents.len() < STEP_EXTENTS;
-        let mut at = from;
-        for extent in extents {
-            let end = extent.block + extents::blocks_of(&extent, &geometry);
-            at = at.max(extent.block);
-            if !extent.pointer.unwritten {
-                return Ok(Some(Search::At(at.min(waiting.unwrap_or(at)))));
-            }
-            let units = at * per_block..end * per_block;
-            if let Some(unit) = self.first_written(ino, units)? {
-                let found = unit / per_block;
-                return Ok(Some(Search::At(found.min(waiting.unwrap_or(found)))));
-            }
-            at = end;
-        }
-        Ok(match all {
-            true => waiting.map(Search::At),
-            false => Some(Search::From(at)),
-        })
-    }
-
-    /// The first block from `from` on that is no data, as far as a bounded step sees.
-    fn next_hole(&mut self, ino: Ino, from: u64) -> Result<Search, Stop> {
-        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
-        let extents = self.extents_from(ino, from, u64::MAX, STEP_EXTENTS)?;
-        let all = extents.len() < STEP_EXTENTS;
-        let most = from + (STEP_UNITS / per_block).max(1);
-        let mut at = from;
-        let mut extents = extents.into_iter().peekable();
-        loop {
-            if let Some(extent) = extents.peek().filter(|e| e.block <= at) {
-                let end = extent.block + extents::blocks_of(extent, &geometry);
-                if at < end && extent.pointer.unwritten {
-                    let units = at * per_block..(at + 1) * per_block;
-                    let written = self.first_written(ino, units)?.is_some();
-                    if !written && !waits(self.inodes.prepared(ino)?, at, per_block) {
-                        return Ok(Search::At(at));
-                    }
-                    at += 1;
-                } else {
-                    at = at.max(end);
-                }
-                if at >= end {
-                    extents.next();
-                }
-            } else if waits(self.inodes.prepared(ino)?, at, per_block) {
-                at += 1;
-            } else if extents.peek().is_some() || all {
-                return Ok(Search::At(at));
-            } else {
-                return Ok(Search::From(at));
-            }
-            if at >= most && extents.peek().is_some() {
-                return Ok(Search::From(at));
-            }
-        }
-    }
 }
 
 /// Whether a file has blocks that can be freed. While it is on its way home its units stay, as zeros: without them the
 /// small form that segments still show would come back.
 fn frees_blocks(node: &Node) -> bool {
     node.is_large() && !node.is_moving()
-}
-
-/// Whether something of a block waits to be written.
-fn waits(node: &Node, block: u64, per_block: u64) -> bool {
-    let units = block * per_block..(block + 1) * per_block;
-    node.homed().first_in(units).is_some()
 }
 
 /// The end of a range of `len` bytes from `offset` on.

@@ -1,5 +1,10 @@
 //! Opening a volume: the last checkpoint's maps, then every adopted summary, record by record (H16, L9; rule 4).
 
+mod rebuild;
+mod replay;
+
+pub use rebuild::Rebuild;
+
 use crate::access::Access;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Damage, Fetch, Pins, Stop};
@@ -7,19 +12,16 @@ use crate::checkpoints::Checkpoints;
 use crate::config::Config;
 use crate::core::Core;
 use crate::doubt::Doubt;
-use crate::env::{Env, Random};
+use crate::env::{Env, Surroundings};
 use crate::error::{Corrupt, Error, Needed};
-use crate::holders::Holders;
 use crate::inodes::Inodes;
 use crate::law;
 use crate::leftovers::Leftovers;
-use crate::maps::{GROUP, LAZY, Maps, OWNER};
+use crate::maps::{GROUP, LAZY, MAPS, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
-use crate::rebuild::{self, Rebuild};
 use crate::reclaim::Reclaim;
-use crate::reserve::Known;
 use crate::shares::Shares;
 use crate::tree::Tree;
 use crate::writeback::Writeback;
@@ -27,14 +29,16 @@ use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
-use loamfs_format::summary::{Allocation, Record, SegmentKind, Unwritten};
+use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use loamfs_log::LogError;
 use loamfs_log::chain::{self, Chain, Link};
-use loamfs_log::superblocks;
+use loamfs_log::loss::Loss;
+use loamfs_log::superblocks::{self, Copies};
 use loamfs_log::writer::{LogWriter, Tail};
-use loamfs_space::{Owner, Space, SpaceError, Wait};
+use loamfs_space::Space;
+use replay::Replay;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -64,20 +68,8 @@ pub(crate) fn open(
     device: &Arc<dyn Device>,
     settings: &Settings,
     env: &Env,
-) -> Result<(Core, Reader), Error> {
-    if !settings.read_only {
-        // A killed daemon leaves writes in volatile caches; what is read now must stay so.
-        device.flush()?;
-    }
-    let copies = superblocks::read(device.as_ref())?;
-    let (mut sb, chain) = chain::adopt(device.as_ref(), &copies, &law::of_log(&env.law))?;
-    if !settings.read_only {
-        copies.may_write()?;
-        match chain.loss {
-            Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
-            _ => {}
-        }
-    }
+) -> Result<(Core, Reader, Option<Loss>), Error> {
+    let (copies, mut sb, chain) = adopt(device.as_ref(), settings, env)?;
     // A copy whose checkpoint cannot be read counts as none.
     let slots = copies
         .slots
@@ -86,18 +78,7 @@ pub(crate) fn open(
     let windows = settings.shares.windows(blocks as u64);
     let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, sb.reserved_extents(), blocks);
-    let mut maps = Maps::default();
-    let base = &chain.links[chain.base];
-    for kind in crate::maps::MAPS.map(|tree| tree.kind) {
-        let root = base.records.iter().find_map(|record| match record {
-            Record::Root(of, root) if of == kind => Some(root),
-            _ => None,
-        });
-        // A map without a root is empty.
-        if let Some(slot) = maps.root_mut(kind) {
-            *slot = root.unwrap_or_default();
-        }
-    }
+    let mut maps = maps_of(&chain.links[chain.base]);
     let read_only = settings.read_only;
     let gone = rebuild::take_out(&reader, &mut blocks, &mut maps, &settings.rebuild.nodes)?;
     let mut descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
@@ -128,13 +109,14 @@ pub(crate) fn open(
         core.checkpoints.note_copies_differ();
     }
     core.space.rewrite(found_groups);
+    let mut replay = Replay::of(&mut core, &reader);
     for group in &settings.recount {
-        core.recount(&reader, *group);
+        replay.recount(*group);
     }
     for link in chain.links.get(chain.base..).unwrap_or_default() {
-        core.replay(link)?;
+        replay.summary(link)?;
     }
-    core.fill_in(&reader, &gone, &settings.rebuild)?;
+    replay.fill_in(&gone, &settings.rebuild)?;
     // What the log has replaced since nobody misses.
     let missed = |(range, _): &(Range<u64>, Error)| core.maps.doubt.reaches_into(range);
     if let Some((_, cause)) = lost.into_iter().find(missed)
@@ -143,7 +125,45 @@ pub(crate) fn open(
         return Err(Needed::Lazy.fails(cause));
     }
     core.release();
-    Ok((core, reader))
+    Ok((core, reader, chain.loss))
+}
+
+/// Reads superblocks and chain. Who may write must know all that they say, and accept what rot took.
+fn adopt(
+    device: &dyn Device,
+    settings: &Settings,
+    env: &Env,
+) -> Result<(Copies, Superblock, Chain), Error> {
+    if !settings.read_only {
+        // A killed daemon leaves writes in volatile caches; what is read now must stay so.
+        device.flush()?;
+    }
+    let copies = superblocks::read(device)?;
+    let (sb, chain) = chain::adopt(device, &copies, &law::of_log(&env.law))?;
+    if !settings.read_only {
+        copies.may_write()?;
+        match chain.loss {
+            Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
+            _ => {}
+        }
+    }
+    Ok((copies, sb, chain))
+}
+
+/// The maps that a checkpoint's summary names.
+fn maps_of(checkpoint: &Link) -> Maps {
+    let mut maps = Maps::default();
+    for kind in MAPS.map(|tree| tree.kind) {
+        let root = checkpoint.records.iter().find_map(|record| match record {
+            Record::Root(of, root) if of == kind => Some(root),
+            _ => None,
+        });
+        // A map without a root is empty.
+        if let Some(slot) = maps.root_mut(kind) {
+            *slot = root.unwrap_or_default();
+        }
+    }
+    maps
 }
 
 /// What a summary counts, as far as the volume can have it.
@@ -206,16 +226,16 @@ fn assemble(
     let mut core = Core::bare(sb, env, Arc::clone(device), space, log, blocks);
     core.checkpoints = Checkpoints::new(checkpoint, slots);
     core.maps = maps;
-    core.loss = chain.loss;
     if settings.read_only {
         core.access = Access::ReadOnly;
     }
     core.writeback = Writeback::new(settings.homed_max);
-    core.config.links_max = settings.links_max;
+    core.env.config.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
     core.count_unwritten(sound(last.header.dynamic.unwritten, &core.geometry));
-    core.announced = core.sb.has_unwritten();
+    core.checkpoints
+        .note_unwritten_announced(core.sb.has_unwritten());
     core.inodes.nodes_max = settings.shares.idle_inodes();
     Ok(core)
 }
@@ -239,16 +259,14 @@ impl Core {
         blocks: Blocks,
     ) -> Core {
         let base = sb.checkpoint;
+        let config = Config {
+            owner: Ownership::default(),
+            links_max: LINKS_MAX,
+            rotational: device.rotational(),
+        };
         let mut core = Core {
             geometry: sb.geometry,
-            law: env.law.clone(),
-            clock: Arc::clone(&env.clock),
-            random: Random::new(env.seed),
-            config: Config {
-                owner: Ownership::default(),
-                links_max: LINKS_MAX,
-                rotational: device.rotational(),
-            },
+            env: Surroundings::new(env, config),
             access: Access::default(),
             space,
             log,
@@ -260,151 +278,15 @@ impl Core {
             },
             atimes: Atimes::default(),
             checkpoints: Checkpoints::new(base, [None; 2]),
-            loss: None,
-            freed: None,
             pending: Pending::default(),
             writeback: Writeback::new(64 << 20),
-            holders: Holders::default(),
             leftovers: Leftovers::default(),
             reclaim: Reclaim::default(),
-            known: Known::default(),
-            unwritten: Unwritten::default(),
-            announced: false,
             sb,
         };
-        let keep = core.groups_kept_from_data();
+        let keep = core.sizes().groups_kept_from_data();
         core.space.keep_for_log(keep);
         core
-    }
-
-    /// Counts a group anew that a check found miscounted; what cannot be read stays as it is, and is named in the log.
-    fn recount(&mut self, reader: &Reader, group: GroupNo) {
-        let (maps, geometry) = (&self.maps, self.geometry);
-        let chunks = with_tree(reader, &mut self.blocks, |blocks| {
-            maps.group_chunks(blocks, &geometry, group)
-        });
-        match chunks {
-            Ok(chunks) => self.space.recount(group, chunks),
-            Err(error) => tracing::error!(%error, group = group.0, "cannot count a group anew"),
-        }
-    }
-
-    /// Applies what one summary says.
-    fn replay(&mut self, link: &Link) -> Result<(), Error> {
-        let (ssn, unit) = (link.header.ssn, self.geometry.unit_frags());
-        if link.header.kind == SegmentKind::Checkpoint {
-            // Replay starts at the last checkpoint, so this is the first link.
-            self.checkpoints
-                .replay_checkpoint(Extent::new(link.at, unit));
-        } else {
-            self.checkpoints
-                .note_segment(&link.header, [Extent::new(link.at, unit)]);
-        }
-        // Roles are those of the moment in which the segment was sealed. A group may have lost one and taken another since
-        // the segment before, and what was allocated there is of the new one.
-        for record in link.records.iter() {
-            if let Record::Role(group, role) = record {
-                let given = self.space.replay().role(group, role);
-                self.counted(given)?;
-            }
-        }
-        for record in link.records.iter() {
-            if let Record::Held(extent, wait) = record {
-                self.check_extent(extent)?;
-                let held = self.space.replay().free(extent, wait);
-                self.counted(held)?;
-            }
-        }
-        for record in link.records.iter() {
-            self.replay_record(ssn, &record)?;
-        }
-        Ok(())
-    }
-
-    /// What space was told. Who only reads does without it, whatever the groups' descriptors hold.
-    fn counted(&self, told: Result<(), SpaceError>) -> Result<(), Error> {
-        match told {
-            Err(error) if !self.access.is_writable() => {
-                tracing::debug!(%error, "groups and log contradict each other");
-                Ok(())
-            }
-            told => Ok(told?),
-        }
-    }
-
-    fn check_extent(&self, extent: Extent) -> Result<(), Corrupt> {
-        if self.sb.gives(extent) {
-            Ok(())
-        } else {
-            Err(Corrupt::Pointer {
-                addr: extent.start,
-                ino: loamfs_format::Ino(0),
-            })
-        }
-    }
-
-    fn replay_allocation(&mut self, ssn: Ssn, a: &Allocation) -> Result<(), Error> {
-        self.check_extent(a.extent)?;
-        let owner = Owner {
-            kind: a.kind,
-            level: a.level,
-            ino: a.ino,
-            logical: a.logical,
-        };
-        let allocated = self.space.replay().allocate(a.extent, owner);
-        self.counted(allocated)?;
-        self.maps.doubt.clear(a.extent);
-        if a.kind == BlockKind::Summary && a.logical == ssn.0 {
-            self.checkpoints.note_summary(a.extent);
-        }
-        Ok(())
-    }
-
-    fn replay_record(&mut self, ssn: Ssn, record: &Record) -> Result<(), Error> {
-        match record {
-            Record::Allocate(a) => self.replay_allocation(ssn, a)?,
-            Record::Free(extent) => {
-                self.check_extent(*extent)?;
-                let freed = self.space.replay().free(*extent, Wait::Durable(ssn));
-                self.counted(freed)?;
-            }
-            Record::Retire(extent) => {
-                self.check_extent(*extent)?;
-                let retired = self.space.replay().free(*extent, Wait::Checkpoint(ssn));
-                self.counted(retired)?;
-            }
-            Record::Ifile(block, entry) => {
-                self.maps.ifile_overlay.insert(*block, *entry);
-            }
-            Record::Image(home, entry) => {
-                let unit = self.geometry.unit_frags();
-                self.maps.doubt.clear(Extent::new(*home, unit));
-                self.check_extent(Extent::new(*home, unit))?;
-                self.check_extent(Extent::new(entry.image, unit))?;
-                self.maps.lazy_map.insert(*home, *entry);
-                self.maps.lazy_dirty.insert(*home);
-            }
-            Record::Revoke(extent) => {
-                self.maps.doubt.clear(*extent);
-                self.maps.revoke(*extent);
-            }
-            Record::Settled { home, image } => {
-                let unit = self.geometry.unit_frags();
-                self.maps.doubt.clear(Extent::new(*home, unit));
-                if self
-                    .maps
-                    .lazy_map
-                    .get(home)
-                    .is_some_and(|entry| entry.image == *image)
-                {
-                    self.maps.lazy_map.remove(home);
-                    self.maps.lazy_dirty.insert(*home);
-                }
-            }
-            Record::Anchored(group, delta) => self.space.anchored(*group, *delta),
-            Record::Root(..) | Record::Held(..) | Record::Role(..) => {}
-        }
-        Ok(())
     }
 }
 

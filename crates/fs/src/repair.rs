@@ -80,11 +80,11 @@ impl Volume {
         })?;
         // First what is in danger of being overwritten.
         for extent in &repairs.set {
-            let done = self.run(|core| core.mark_used(*extent));
+            let done = self.run(|core| core.repairer().mark_used(*extent));
             note(done, "marking as used", extent.start.0)?;
         }
         for (ino, count) in &repairs.links {
-            let done = self.run(|core| core.set_links(*ino, *count));
+            let done = self.run(|core| core.repairer().set_links(*ino, *count));
             note(done, "correcting the links of inode", ino.0)?;
         }
         for ino in &repairs.unnamed {
@@ -92,11 +92,11 @@ impl Volume {
             note(done, "naming inode", ino.0)?;
         }
         for extent in &repairs.clear {
-            let done = self.run(|core| core.free_leaked(*extent));
+            let done = self.run(|core| core.repairer().free_leaked(*extent));
             note(done, "freeing", extent.start.0)?;
         }
         for (extent, ino, block) in &repairs.homes {
-            let done = self.run(|core| core.record_home(*extent, *ino, *block));
+            let done = self.run(|core| core.repairer().record_home(*extent, *ino, *block));
             note(done, "recording whose is", extent.start.0)?;
         }
         self.run(|core| {
@@ -126,7 +126,7 @@ impl Volume {
         };
         let dir = self.lost_and_found()?;
         let name = format!("#{ino}");
-        self.run(|core| core.adopt(dir, name.as_bytes(), ino, links))
+        self.run(|core| core.repairer().adopt(dir, name.as_bytes(), ino, links))
     }
 
     /// The directory for inodes that lost their names, made if it is not there.
@@ -187,21 +187,32 @@ fn note(done: Result<Done, Error>, what: &str, which: u64) -> Result<(), Error> 
     Ok(())
 }
 
+/// Whoever repairs changes inodes, names and space as operations do, and so needs all of the state.
+struct Repairer<'c> {
+    core: &'c mut Core,
+}
+
 impl Core {
+    fn repairer(&mut self) -> Repairer<'_> {
+        Repairer { core: self }
+    }
+}
+
+impl Repairer<'_> {
     /// Corrects an inode's link count, and its orphan bit with it.
     fn set_links(&mut self, ino: Ino, count: u32) -> Result<Done, Stop> {
-        self.prepare_dirty(ino)?;
-        self.admit_removal()?;
-        if self.node(ino)?.inode.is_dir() && count < 2 {
+        self.core.prepare_dirty(ino)?;
+        self.core.budget().admit_removal()?;
+        if self.core.node(ino)?.inode.is_dir() && count < 2 {
             return Ok(Done::No("a directory has two links at least"));
         }
-        self.apply(|core| {
-            let now = core.clock.now();
+        self.core.apply(|core| {
+            let now = core.env.now();
             let node = core.inodes.prepared(ino)?;
             node.inode.nlink = count;
             node.inode.ctime = now;
             core.leftovers.remove(ino);
-            core.mark_leftover(ino)?;
+            core.leftovers.mark(&mut core.inodes, ino)?;
             core.touch(ino)?;
             Ok(Done::Yes)
         })
@@ -209,15 +220,15 @@ impl Core {
 
     /// Gives an inode that has no name one, and the link count that goes with it.
     fn adopt(&mut self, parent: Ino, name: &[u8], ino: Ino, links: u32) -> Result<Done, Stop> {
-        self.prepare_dirty(ino)?;
-        self.prepare_dirty(parent)?;
-        if self.find(parent, name)?.is_some() {
+        self.core.prepare_dirty(ino)?;
+        self.core.prepare_dirty(parent)?;
+        if self.core.find(parent, name)?.is_some() {
             return Ok(Done::No("the name is taken"));
         }
-        let key = self.prepare_entry(parent, name)?;
-        self.admit(NAMES_COST, 0)?;
-        self.apply(|core| {
-            let now = core.clock.now();
+        let key = self.core.prepare_entry(parent, name)?;
+        self.core.budget().admit(NAMES_COST, 0)?;
+        self.core.apply(|core| {
+            let now = core.env.now();
             let node = core.inodes.prepared(ino)?;
             let file_type = node.inode.file_type();
             node.inode.nlink = links;
@@ -230,7 +241,7 @@ impl Core {
             above.inode.mtime = now;
             above.inode.ctime = now;
             core.leftovers.remove(ino);
-            core.mark_leftover(ino)?;
+            core.leftovers.mark(&mut core.inodes, ino)?;
             core.touch(ino)?;
             core.touch(parent)?;
             Ok(Done::Yes)
@@ -239,25 +250,35 @@ impl Core {
 
     /// Frees a range that is nobody's, with the next segment.
     fn free_leaked(&mut self, extent: Extent) -> Result<Done, Stop> {
-        if !self.geometry.holds(extent) || extent.frags == 0 {
+        if !self.core.geometry.holds(extent) || extent.frags == 0 {
             return Ok(Done::No("the range is not on the volume"));
         }
         self.load_range(extent)?;
         let waiting = |other: Extent| other.overlaps(extent);
-        if self.space.held().iter().any(|(other, _)| waiting(other))
-            || self.blocks.frees.iter().any(|other| waiting(*other))
+        if self
+            .core
+            .space
+            .held()
+            .iter()
+            .any(|(other, _)| waiting(other))
+            || self.core.blocks.frees.iter().any(|other| waiting(*other))
         {
             return Ok(Done::No("a part of it was freed already"));
         }
-        if self.space.unshown().any(waiting)
-            || self.checkpoints.summaries().iter().any(|e| waiting(*e))
+        if self.core.space.unshown().any(waiting)
+            || self
+                .core
+                .checkpoints
+                .summaries()
+                .iter()
+                .any(|e| waiting(*e))
         {
             return Ok(Done::No("a part of it is in use"));
         }
-        if self.sb.reserved_extents().into_iter().any(waiting)
+        if self.core.sb.reserved_extents().into_iter().any(waiting)
             || waiting(Extent::new(
-                self.log.tail().next,
-                self.geometry.unit_frags(),
+                self.core.log.tail().next,
+                self.core.geometry.unit_frags(),
             ))
         {
             return Ok(Done::No("a part of it belongs to the log or a superblock"));
@@ -265,14 +286,14 @@ impl Core {
         if !self.all_set(extent) || !self.fits_roles(extent) {
             return Ok(Done::No("a part of it is free"));
         }
-        self.admit_removal()?;
-        self.free_home(extent);
+        self.core.budget().admit_removal()?;
+        self.core.freeing().home(extent);
         Ok(Done::Yes)
     }
 
     /// Gives a range in use whose bits are clear back to those that the owner records name.
     fn mark_used(&mut self, extent: Extent) -> Result<Done, Stop> {
-        if !self.geometry.holds(extent) || extent.frags == 0 {
+        if !self.core.geometry.holds(extent) || extent.frags == 0 {
             return Ok(Done::No("the range is not on the volume"));
         }
         self.load_range(extent)?;
@@ -286,74 +307,86 @@ impl Core {
             return Ok(Done::No("it belongs to the log or a superblock"));
         }
         if (extent.start.0..extent.end().0)
-            .any(|at| self.space.bitmaps().is_set(FragAddr(at)) != Some(false))
+            .any(|at| self.core.space.bitmaps().is_set(FragAddr(at)) != Some(false))
         {
             return Ok(Done::No("a part of it was taken meanwhile"));
         }
-        let role = |kind| match kind {
-            BlockKind::Homed => Role::Data,
-            _ => Role::Log,
+        let Some(claims) = self.claims_of(&owners) else {
+            return Ok(Done::No("its group is used for something else"));
         };
-        let mut claims = BTreeMap::new();
+        let mut records = Vec::new();
         for (part, owner) in &owners {
+            records.push(self.allocation_of(*part, owner)?);
+        }
+        self.core.budget().admit_removal()?;
+        for (group, role) in claims {
+            self.core.space.replay().role(group, role)?;
+            self.core.pending.say(Record::Role(group, role));
+        }
+        for ((part, owner), record) in owners.into_iter().zip(records) {
+            self.core.space.allocate_unshown(part)?;
+            // Sealing shows what else a segment allocates.
+            if owner.kind == BlockKind::Homed {
+                self.core.space.show(part, owner)?;
+            }
+            self.core.pending.say(record);
+        }
+        self.core.note_dirty();
+        Ok(Done::Yes)
+    }
+
+    /// The roles that free groups get when blocks are in use there; `None` where a group has another one.
+    fn claims_of(&self, owners: &[(Extent, Owner)]) -> Option<BTreeMap<GroupNo, Role>> {
+        let mut claims = BTreeMap::new();
+        for (part, owner) in owners {
+            let wanted = match owner.kind {
+                BlockKind::Homed => Role::Data,
+                _ => Role::Log,
+            };
             for group in self.groups_of(*part) {
-                let wanted = role(owner.kind);
-                match self.space.role(group) {
+                match self.core.space.role(group) {
                     Role::Free if *claims.entry(group).or_insert(wanted) == wanted => {}
                     found if found == wanted => {}
-                    _ => return Ok(Done::No("its group is used for something else")),
+                    _ => return None,
                 }
             }
         }
-        let mut records = Vec::new();
-        for (part, owner) in &owners {
-            let (generation, version) = match owner.ino {
-                Ino(0) => (0, 0),
-                ino => match self.node(ino) {
-                    Err(Stop::Failed(_)) => (0, 0),
-                    other => other.map(|node| (node.inode.generation, node.inode.version))?,
-                },
-            };
-            records.push(Record::Allocate(Allocation {
-                extent: *part,
-                kind: owner.kind,
-                level: owner.level,
-                ino: owner.ino,
-                generation,
-                version,
-                logical: owner.logical,
-                stored: 0,
-                checksum: 0,
-                in_body: false,
-            }));
-        }
-        self.admit_removal()?;
-        for (group, role) in claims {
-            self.space.replay().role(group, role)?;
-            self.pending.say(Record::Role(group, role));
-        }
-        for ((part, owner), record) in owners.into_iter().zip(records) {
-            self.space.allocate_unshown(part)?;
-            // Sealing shows what else a segment allocates.
-            if owner.kind == BlockKind::Homed {
-                self.space.show(part, owner)?;
-            }
-            self.pending.say(record);
-        }
-        self.note_dirty();
-        Ok(Done::Yes)
+        Some(claims)
+    }
+
+    /// What a segment says of a part in use.
+    fn allocation_of(&mut self, part: Extent, owner: &Owner) -> Result<Record, Stop> {
+        let (generation, version) = match owner.ino {
+            Ino(0) => (0, 0),
+            ino => match self.core.node(ino) {
+                Err(Stop::Failed(_)) => (0, 0),
+                other => other.map(|node| (node.inode.generation, node.inode.version))?,
+            },
+        };
+        Ok(Record::Allocate(Allocation {
+            extent: part,
+            kind: owner.kind,
+            level: owner.level,
+            ino: owner.ino,
+            generation,
+            version,
+            logical: owner.logical,
+            stored: 0,
+            checksum: 0,
+            in_body: false,
+        }))
     }
 
     /// Gives blocks of a large file the owner record that the file's extents ask for.
     fn record_home(&mut self, extent: Extent, ino: Ino, block: u64) -> Result<Done, Stop> {
-        let whole = self.geometry.block_frags();
+        let whole = self.core.geometry.block_frags();
         let blocks = extent.frags / whole;
-        if !self.geometry.holds(extent) || blocks == 0 || blocks * whole != extent.frags {
+        if !self.core.geometry.holds(extent) || blocks == 0 || blocks * whole != extent.frags {
             return Ok(Done::No("the range is not on the volume"));
         }
-        let unit_frags = self.geometry.unit_frags();
-        let first = block.checked_mul(self.geometry.block_units());
-        let homes = self.homes_in(ino, extent, block)?;
+        let unit_frags = self.core.geometry.unit_frags();
+        let first = block.checked_mul(self.core.geometry.block_units());
+        let homes = self.core.reading().homes_in(ino, extent, block)?;
         let right = homes.iter().filter(|it| {
             let ahead = first.and_then(|first| it.unit.checked_sub(first));
             ahead == Some((it.home.0 - extent.start.0) / unit_frags)
@@ -367,26 +400,32 @@ impl Core {
             ino,
             logical: block,
         };
-        self.space.correct_owner(extent, owner);
+        self.core.space.correct_owner(extent, owner);
         Ok(Done::Yes)
     }
 
     /// Whom the owner records give the parts of a range to, by address.
     fn recorded_owners(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
-        let geometry = self.geometry;
+        let geometry = self.core.geometry;
         let clip = |(of, owner): (Extent, Owner)| {
             let (start, end) = (of.start.max(range.start), of.end().min(range.end()));
             let part = Extent::new(start, end.0.saturating_sub(start.0));
             (part, owner.further(start.0 - of.start.0, &geometry))
         };
-        Ok(self.owners_in(range)?.into_iter().map(clip).collect())
+        let owners = self.core.maps.owners_now(
+            &mut self.core.blocks,
+            &self.core.space,
+            &self.core.geometry,
+            range,
+        )?;
+        Ok(owners.into_iter().map(clip).collect())
     }
 
     /// Wants the bitmaps of the groups of a range.
     fn load_range(&self, extent: Extent) -> Result<(), Stop> {
         let absent: Vec<GroupNo> = self
             .groups_of(extent)
-            .filter(|group| !self.space.bitmaps().is_loaded(*group))
+            .filter(|group| !self.core.space.bitmaps().is_loaded(*group))
             .collect();
         if absent.is_empty() {
             Ok(())
@@ -397,23 +436,23 @@ impl Core {
 
     /// The groups of a range, which is not empty.
     fn groups_of(&self, extent: Extent) -> impl Iterator<Item = GroupNo> + use<> {
-        let first = self.geometry.group_of(extent.start);
-        let last = self.geometry.group_of(FragAddr(extent.end().0 - 1));
+        let first = self.core.geometry.group_of(extent.start);
+        let last = self.core.geometry.group_of(FragAddr(extent.end().0 - 1));
         (first.0..=last.0).map(GroupNo)
     }
 
     fn all_set(&self, extent: Extent) -> bool {
         (extent.start.0..extent.end().0)
-            .all(|at| self.space.bitmaps().is_set(FragAddr(at)) == Some(true))
+            .all(|at| self.core.space.bitmaps().is_set(FragAddr(at)) == Some(true))
     }
 
     /// Whether a range has whole blocks of every data group that it reaches into.
     fn fits_roles(&self, extent: Extent) -> bool {
-        let block = self.geometry.block_frags();
+        let block = self.core.geometry.block_frags();
         let edges = [extent.start, extent.end()];
         edges.into_iter().all(|at| {
-            let group = self.geometry.group_of(at);
-            at.0.is_multiple_of(block) || self.space.role(group) != Role::Data
+            let group = self.core.geometry.group_of(at);
+            at.0.is_multiple_of(block) || self.core.space.role(group) != Role::Data
         })
     }
 }

@@ -2,18 +2,17 @@
 //! data. The others read as zeros, whatever their homes hold. Their first write goes in place, since no segment shows what
 //! stands there (rules 3 and 6), and takes no space but for the checksum: what that needs is kept free from the call on.
 
-use crate::admission::NODES_COST;
-use crate::blocks::{Missed, Stop};
+use crate::blocks::Stop;
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::extents;
 use crate::file::at_home;
 use crate::flags::flags_of;
 use crate::operations::resize::Resize;
 use crate::permission;
+use crate::reading::Housed;
 use crate::writeback::runs_of;
 use loamfs_format::inode::FileExtent;
-use loamfs_format::maps::{CRC_UNITS, CrcRun};
-use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{Extent, FragAddr, Ino, Pointer};
 use std::collections::BTreeMap;
@@ -23,20 +22,6 @@ use std::ops::Range;
 const STEP_EXTENTS: usize = 256;
 /// Extents that one step makes, at most.
 const STEP_NEW: usize = 64;
-
-/// Bytes of the log that the first writes of an extent take at most, whatever its length: two leaves of checksums.
-const EXTENT_COST: u64 = 2 * NODE_SIZE as u64;
-/// The same, for each unit: a run of checksums in a leaf that is half empty, shared by its units.
-const UNIT_COST: u64 = 9;
-
-/// A unit that has a home.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Housed {
-    pub unit: u64,
-    pub home: FragAddr,
-    /// Whether it was ever written.
-    pub written: bool,
-}
 
 /// What a step of a reservation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,63 +34,14 @@ pub(crate) enum Reserved {
     NotHome,
 }
 
-/// The checksums of a file, as somebody goes over them.
-#[derive(Default)]
-struct Runs {
-    last: Option<(u64, CrcRun)>,
-}
-
-impl Runs {
-    /// The checksum of a unit, 0 if it has none.
-    fn of(&mut self, core: &mut Core, ino: Ino, unit: u64) -> Result<u32, Stop> {
-        let key = unit / CRC_UNITS;
-        let run = match &self.last {
-            Some((of, run)) if *of == key => run,
-            _ => {
-                let inode = &core.inodes.prepared(ino)?.inode;
-                let run = extents::crc_run(inode, &mut core.blocks, key)?;
-                &self.last.insert((key, run)).1
-            }
-        };
-        Ok(run.0[(unit % CRC_UNITS) as usize])
-    }
-}
-
 impl Core {
-    /// The units of a file's extents, of those in a range, with their homes. The inode is in memory.
-    pub fn housed(
-        &mut self,
-        ino: Ino,
-        found: &[FileExtent],
-        range: &Range<u64>,
-    ) -> Result<Vec<Housed>, Stop> {
-        let geometry = self.geometry;
-        let (mut housed, mut missed, mut runs) = (Vec::new(), Missed::default(), Runs::default());
-        for extent in found {
-            let here = std::slice::from_ref(extent);
-            for (unit, home) in extents::units(here, &geometry, range.clone()) {
-                let written = match extent.pointer.unwritten {
-                    true => missed.note(runs.of(self, ino, unit))?.unwrap_or(0) != 0,
-                    false => true,
-                };
-                housed.push(Housed {
-                    unit,
-                    home,
-                    written,
-                });
-            }
-        }
-        missed.nothing()?;
-        Ok(housed)
-    }
-
     /// Those of some units of a file that have a home and were never written, nor are just being written.
     pub fn unwritten_units(
         &mut self,
         ino: Ino,
         units: Range<u64>,
     ) -> Result<BTreeMap<u64, FragAddr>, Stop> {
-        if self.unwritten.extents == 0 {
+        if self.inodes.unwritten.extents == 0 {
             return Ok(BTreeMap::new());
         }
         let (geometry, per_block) = (self.geometry, self.geometry.block_units());
@@ -114,9 +50,10 @@ impl Core {
         let inode = &self.inodes.prepared(ino)?.inode;
         let mut found = extents::overlapping(inode, &mut self.blocks, &geometry, from, to)?;
         found.retain(|extent| extent.pointer.unwritten);
-        let mut housed = self.housed(ino, &found, &units)?;
+        let mut housed = self.reading().housed(ino, &found, &units)?;
         let homed = self.inodes.prepared(ino)?.homed();
-        housed.retain(|it| self.law.writes_in_place(it.written) && !homed.is_under_way(it.unit));
+        housed
+            .retain(|it| self.env.law.writes_in_place(it.written) && !homed.is_under_way(it.unit));
         Ok(housed.into_iter().map(|it| (it.unit, it.home)).collect())
     }
 
@@ -128,8 +65,8 @@ impl Core {
         if before != after {
             let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
             self.count_unwritten(Unwritten {
-                extents: now(self.unwritten.extents, before.extents, after.extents),
-                frags: now(self.unwritten.frags, before.frags, after.frags),
+                extents: now(self.inodes.unwritten.extents, before.extents, after.extents),
+                frags: now(self.inodes.unwritten.frags, before.frags, after.frags),
             });
         }
         Ok(())
@@ -137,19 +74,9 @@ impl Core {
 
     /// So much was never written; what its checksums will take is kept free.
     pub fn count_unwritten(&mut self, count: Unwritten) {
-        self.unwritten = count;
-        let keep = self.groups_kept_from_data();
+        self.inodes.unwritten = count;
+        let keep = self.sizes().groups_kept_from_data();
         self.space.keep_for_log(keep);
-    }
-
-    /// Bytes of the log that are kept free for checksums of what was never written.
-    pub fn promised_bytes(&self) -> u64 {
-        self.promise_of(self.unwritten)
-    }
-
-    fn promise_of(&self, count: Unwritten) -> u64 {
-        let units = count.frags / self.geometry.unit_frags();
-        count.extents * EXTENT_COST + units * UNIT_COST
     }
 
     /// Gives a bounded number of holes in the bytes `range` of a file space that is not written, behind its end too. The
@@ -165,7 +92,7 @@ impl Core {
             return Ok(Reserved::Until(range.start));
         }
         if cutting && range.end > size {
-            return Err(self.wait_for_drain(ino));
+            return Err(self.leftovers.wait_for_drain(ino));
         }
         if !at_home(self.file(ino)?) {
             return self.take_home(ino).map(|()| Reserved::NotHome);
@@ -189,7 +116,9 @@ impl Core {
     /// The holes among some blocks of a file, as far as a bounded step sees, and how far that is.
     fn holes(&mut self, ino: Ino, blocks: Range<u64>) -> Result<(Vec<Range<u64>>, u64), Stop> {
         let geometry = self.geometry;
-        let found = self.extents_from(ino, blocks.start, blocks.end, STEP_EXTENTS)?;
+        let found = self
+            .reading()
+            .extents_from(ino, blocks.start, blocks.end, STEP_EXTENTS)?;
         let (mut holes, mut at) = (Vec::new(), blocks.start);
         for extent in &found {
             if extent.block > at {
@@ -218,7 +147,7 @@ impl Core {
             self.geometry.block_frags(),
         );
         let mut count: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
-        self.admit(NODES_COST, 0)?;
+        self.budget().admit(NODES_COST, 0)?;
         // What cannot be had whole is not begun.
         if count > self.space.free_frags() / frags {
             return Err(Stop::Full);
@@ -228,9 +157,12 @@ impl Core {
                 extents: (holes.len() as u64).min(STEP_NEW as u64),
                 frags: count * frags,
             };
-            let promise = self.promise_of(more);
-            if self.space_fits(NODES_COST + promise, count * block) {
-                self.admit(NODES_COST + promise, 0)?;
+            let promise = self.sizes().promise_of(more);
+            if self
+                .budget()
+                .space_fits(NODES_COST + promise, count * block)
+            {
+                self.budget().admit(NODES_COST + promise, 0)?;
                 match self.find_homes(ino, first_of(holes, count)) {
                     Err(Stop::Full) if count > 1 => {}
                     Err(stop) => return Err(stop),
@@ -272,7 +204,7 @@ impl Core {
     /// Gives blocks of a file homes that are not written, in the place of those that they have.
     fn show_unwritten(&mut self, ino: Ino, homes: &[(u64, Extent)]) -> Result<(), Stop> {
         let (geometry, birth) = (self.geometry, self.open_ssn());
-        let unwritten = self.law.shows_unwritten();
+        let unwritten = self.env.law.shows_unwritten();
         let fresh: Vec<FileExtent> = homes
             .iter()
             .map(|(block, extent)| FileExtent {
@@ -294,60 +226,12 @@ impl Core {
             core.change_extents(ino, &change)?;
             core.inodes.prepared(ino)?.inode.frags +=
                 homes.iter().map(|(_, extent)| extent.frags).sum::<u64>();
-            core.free_homes(ino, change.freed)?;
+            core.freeing().homes_of(ino, change.freed)?;
             for (block, extent) in homes {
                 core.show_home(ino, *block, *extent)?;
             }
             core.touch(ino)
         })
-    }
-
-    /// Whether all units of an extent were written, of which `change` is about to be shown.
-    pub fn is_written(
-        &mut self,
-        ino: Ino,
-        extent: &FileExtent,
-        change: &extents::CrcChange,
-    ) -> Result<bool, Stop> {
-        let per_block = self.geometry.block_units();
-        let units = extent.block * per_block
-            ..(extent.block + extents::blocks_of(extent, &self.geometry)) * per_block;
-        let mut runs = Runs::default();
-        // From the end: files are mostly written forwards.
-        for unit in units.rev() {
-            let crc = match change.get(&(unit / CRC_UNITS)) {
-                Some(run) => run.0[(unit % CRC_UNITS) as usize],
-                None => runs.of(self, ino, unit)?,
-            };
-            if crc == 0 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The first unit with a checksum in a range.
-    pub fn first_written(&mut self, ino: Ino, units: Range<u64>) -> Result<Option<u64>, Stop> {
-        let inode = &self.inodes.prepared(ino)?.inode;
-        let (tree, root) = (extents::crc_tree(inode), inode.checksums);
-        let mut at = units.start;
-        while at < units.end {
-            let Some(entry) = tree.next(&root, &mut self.blocks, at / CRC_UNITS)? else {
-                return Ok(None);
-            };
-            let key = entry.key();
-            at = at.max(key.saturating_mul(CRC_UNITS));
-            drop(entry);
-            let mut runs = Runs::default();
-            let end = ((key + 1) * CRC_UNITS).min(units.end);
-            while at < end {
-                if runs.of(self, ino, at)? != 0 {
-                    return Ok(Some(at));
-                }
-                at += 1;
-            }
-        }
-        Ok(None)
     }
 }
 

@@ -33,14 +33,14 @@ use crate::error::Error;
 use crate::law::{Law, Rules};
 use crate::ownership::Ownership;
 use crate::reader::Reader;
-use crate::rebuild::Rebuild;
-use crate::recovery::{self, Settings};
+use crate::recovery::{self, Rebuild, Settings};
 use crate::shares::Shares;
 use crate::types::AtimeRule;
 use commit::End;
 use flight::Flight;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
+use loamfs_log::loss::Loss;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -124,6 +124,8 @@ pub struct Volume {
     commit_age: Duration,
     shares: Shares,
     law: Law<dyn Rules>,
+    /// What rot took from the log; whoever may write has accepted it.
+    loss: Option<Loss>,
 }
 
 /// Why a volume is broken after a panic.
@@ -156,7 +158,7 @@ impl Volume {
                 .max(1 << 20),
             links_max: options.links_max.min(recovery::LINKS_MAX),
         };
-        let (core, reader) = recovery::open(&device, &settings, &env)?;
+        let (core, reader, loss) = recovery::open(&device, &settings, &env)?;
         let volume = Volume {
             core: Mutex::new(core),
             sealing: Mutex::new(()),
@@ -171,11 +173,12 @@ impl Volume {
             commit_age: Duration::from_millis(options.commit_age_ms),
             shares,
             law: env.law,
+            loss,
         };
-        volume.core().config.owner = options.owner;
+        volume.core().env.config.owner = options.owner;
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
-            volume.core().freed = options.discard.then(Vec::new);
+            volume.core().leftovers.tell_freed(options.discard);
             volume.sealer().begin()?;
         }
         Ok(volume)
@@ -185,7 +188,7 @@ impl Volume {
     /// or lengthen a chain that is long enough (rule 9), which crash after crash would do without end.
     fn tight(&self) -> bool {
         let mut core = self.core();
-        core.checkpoint_due() || !core.has_reserve()
+        core.checkpoint_due() || !core.budget().has_reserve()
     }
 
     /// Unmounts cleanly: everything is committed, and a checkpoint makes the next mount quick.
@@ -280,7 +283,7 @@ impl Sealer<'_> {
                 known.copies_differ(),
             )
         };
-        if self.core().loss.is_some() {
+        if self.loss.is_some() {
             return self.go_on_without();
         }
         if self.law.mends_copies(differ) || self.law.names_adopted(unnamed) {

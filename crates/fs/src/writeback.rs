@@ -24,6 +24,7 @@ pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes};
 pub(crate) use rounds::Unwritten;
 pub(crate) use start::runs_of;
 
+use crate::inodes::Inodes;
 use loamfs_format::{Extent, FragAddr, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -111,11 +112,6 @@ impl Writeback {
         self.barrier.retain(|ino, _| !over(ino));
     }
 
-    /// The files that hold, or held, the next segment up, and up to which put.
-    pub fn barrier(&self) -> &BTreeMap<Ino, u64> {
-        &self.barrier
-    }
-
     /// A segment was sealed.
     pub fn clear_barrier(&mut self) {
         self.barrier.clear();
@@ -157,5 +153,14 @@ impl Writeback {
     fn new_batch(&mut self) -> u64 {
         self.batches += 1;
         self.batches
+    }
+
+    /// The files that hold the next segment up.
+    pub fn held_up(&self, inodes: &Inodes) -> Vec<Ino> {
+        let waits = |(ino, upto): (&Ino, &u64)| {
+            let homed = inodes.nodes.get(ino)?.homed();
+            homed.waits(*upto).then_some(*ino)
+        };
+        self.barrier.iter().filter_map(waits).collect()
     }
 }

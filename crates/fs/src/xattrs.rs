@@ -273,7 +273,7 @@ impl Core {
 
     /// Notes that an inode's attributes changed.
     pub fn changed_xattrs(&mut self, ino: Ino) -> Result<(), Stop> {
-        let now = self.clock.now();
+        let now = self.env.now();
         self.inodes.prepared(ino)?.inode.ctime = now;
         self.touch(ino)
     }
@@ -281,7 +281,7 @@ impl Core {
     /// Frees what an attribute's value takes in the log, or what of it waits in memory.
     pub fn drop_value(&mut self, ino: Ino, key: u64, xattr: &Xattr) {
         if let Value::Log(pieces) = &xattr.value {
-            pieces.iter().for_each(|piece| self.free_block(piece));
+            pieces.iter().for_each(|piece| self.freeing().block(piece));
         }
         let waiting = self
             .inodes

@@ -1,5 +1,6 @@
 //! Access times that are in memory alone.
 
+use crate::blocks::Stop;
 use crate::types::AtimeRule;
 use loamfs_format::atime::Atime;
 use loamfs_format::ifile::{block_of, ino_at};
@@ -65,5 +66,19 @@ impl Atimes {
         let of_block = ino_at(block, 0)..ino_at(InodeBlockNo(block.0 + 1), 0);
         let times = self.waiting.range(of_block);
         times.map(|(ino, time)| (*ino, *time)).collect()
+    }
+
+    /// What was found in the file, unless that is damaged: it is left alone from then on, and is nobody's error.
+    pub(super) fn unless_damaged<T>(&mut self, found: Result<T, Stop>) -> Result<Option<T>, Stop> {
+        match found {
+            Err(Stop::Failed(error)) => {
+                if self.file != File::Unusable {
+                    tracing::error!(%error, "the file of access times is damaged: none are kept before the next mount");
+                }
+                self.file = File::Unusable;
+                Ok(None)
+            }
+            found => found.map(Some),
+        }
     }
 }

@@ -80,7 +80,7 @@ impl Change for SettingAttributes {
         if let Some(resizing) = self.resizing {
             resizing.apply(core)?;
         }
-        let now = core.clock.now();
+        let now = core.env.now();
         let time = |t: SetTime| match t {
             SetTime::Now => now,
             SetTime::At(t) => t,

@@ -147,7 +147,7 @@ impl FreeExtents {
             homed.unimage(self.first * per_block, u64::MAX);
             homed.recount(per_block);
         });
-        core.free_homes(self.ino, self.change.freed)?;
+        core.freeing().homes_of(self.ino, self.change.freed)?;
         core.touch(self.ino)
     }
 }
@@ -166,7 +166,7 @@ impl TrimChecksums {
                 extents::apply_crcs(&mut node.inode, blocks, &self.edge)?;
             }
             node.inode.truncating = u64::MAX;
-            core.mark_leftover(ino)?;
+            core.leftovers.mark(&mut core.inodes, ino)?;
         }
         core.touch(ino)
     }
@@ -175,7 +175,7 @@ impl TrimChecksums {
 impl ReturnToLog {
     /// Reads a large file that has shrunk to a block or less, unless it is about to go.
     fn prepare(core: &mut Core, ino: Ino) -> Result<Option<ReturnToLog>, Stop> {
-        let small_max = core.small_max();
+        let small_max = core.sizes().small_max();
         let node = core.file(ino)?;
         if !node.is_large() || node.inode.size > small_max || node.inode.nlink == 0 {
             return Ok(None);
@@ -185,7 +185,7 @@ impl ReturnToLog {
         let content = if size == 0 {
             Vec::new()
         } else {
-            core.read(ino, 0, size)?
+            core.reading().read(ino, 0, size)?
         };
         let geometry = core.geometry;
         let inode = &core.inodes.prepared(ino)?.inode;
@@ -222,11 +222,11 @@ impl ReturnToLog {
             node.shown_size = 0;
         }
         for home in self.change.freed {
-            core.free_home(home);
+            core.freeing().home(home);
         }
         core.set_small(ino, self.content)?;
         // Its homes go with the next segment.
-        core.seal_before_growth(ino)?;
+        core.inodes.seal_before_growth(ino)?;
         core.touch(ino)
     }
 }

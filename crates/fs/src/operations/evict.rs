@@ -37,7 +37,7 @@ impl Operation for Evict {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Evicting>, Stop> {
         let ino = self.ino;
-        if core.holders.hold_it(ino) {
+        if core.leftovers.holders.hold_it(ino) {
             return Ok(Plan::Done(true));
         }
         let node = match core.node(ino) {
@@ -59,7 +59,7 @@ impl Operation for Evict {
         } else if let Some(step) = Clearing::prepare(core, ino)? {
             Evicting::Clear(step)
         } else {
-            let times_go = core.prepare_drop_atimes(ino)?;
+            let times_go = core.atime_file().prepare_drop(ino)?;
             Evicting::Give { ino, times_go }
         };
         Ok(Plan::Change(step))
@@ -93,12 +93,12 @@ impl Change for Evicting {
 fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
     core.atimes.forget(ino);
     if times_go {
-        core.drop_atimes(ino)?;
+        core.atime_file().drop_block(ino)?;
     }
     let node = core.inodes.prepared(ino)?;
     core.pending.drop_content(node.small.take().as_deref());
     if let Body::Small(pointer) = node.inode.body {
-        core.free_block(&pointer);
+        core.freeing().block(&pointer);
     }
     core.forget_homed(ino)?;
     core.writeback.let_pass(ino);

@@ -47,7 +47,7 @@ impl Change for SettingFlags {
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let SetFlags { ino, flags } = self.0;
-        let now = core.clock.now();
+        let now = core.env.now();
         let node = core.inodes.prepared(ino)?;
         node.inode.flags = permission::flags_of(node.inode.mode, flags.bits);
         node.inode.project = flags.project;

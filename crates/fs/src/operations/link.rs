@@ -38,10 +38,10 @@ impl Operation for Link {
             return Err(Error::NotPermitted.into());
         }
         let (nlink, file_type) = (node.inode.nlink, node.inode.file_type());
-        if nlink == 0 && !core.holders.is_nameless(ino) {
+        if nlink == 0 && !core.leftovers.holders.is_nameless(ino) {
             return Err(Error::NotFound.into());
         }
-        if nlink >= core.config.links_max {
+        if nlink >= core.env.config.links_max {
             return Err(Error::TooManyLinks.into());
         }
         if core.find(dir, name)?.is_some() {
@@ -79,17 +79,17 @@ impl Change for Linking {
 
     fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
         let (ino, dir, key) = (self.ino, self.dir, self.key);
-        let now = core.clock.now();
+        let now = core.env.now();
         core.add_entry(dir, key, ino, self.file_type, &self.name)?;
         core.changed_names(dir, now)?;
         let node = core.inodes.prepared(ino)?;
         node.inode.nlink += 1;
         node.inode.ctime = now;
-        if core.holders.take_nameless(ino) {
+        if core.leftovers.holders.take_nameless(ino) {
             node.inode.parent = dir;
             node.dir_key = key;
         }
-        core.mark_leftover(ino)?;
+        core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;
         Ok(core.attr(ino)?)
     }

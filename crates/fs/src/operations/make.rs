@@ -38,7 +38,7 @@ struct Birth {
 
 impl Birth {
     fn prepare(core: &mut Core, dir: Ino, file_type: u32, new: &NewInode) -> Result<Birth, Stop> {
-        let ino = core.find_number(dir)?;
+        let ino = core.inodes.find_number(&core.maps, &mut core.blocks, dir)?;
         let (born, lists) = core.prepare_birth(dir, file_type, new)?;
         Ok(Birth {
             dir,
@@ -84,7 +84,7 @@ impl Operation for Make {
         if core.find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        let links_max = core.config.links_max;
+        let links_max = core.env.config.links_max;
         let parent = core.directory(dir)?;
         if parent.inode.nlink == 0 {
             return Err(Error::NotFound.into());
@@ -132,7 +132,7 @@ impl Change for Making {
         self.birth.put_lists(core)?;
         core.add_entry(dir, self.key, ino, self.file_type, &self.name)?;
         if self.file_type == mode::DIRECTORY {
-            core.add_links(dir, 1)?;
+            core.inodes.add_links(dir, 1)?;
         }
         core.changed_names(dir, now)?;
         core.touch(ino)?;
@@ -179,9 +179,9 @@ impl Change for MakingUnnamed {
         let mut node = core.new_node(dir, ino, &birth.born, &birth.new);
         node.inode.nlink = 0;
         core.inodes.take_number(dir, node)?;
-        core.holders.hold_nameless(ino);
+        core.leftovers.holders.hold_nameless(ino);
         birth.put_lists(core)?;
-        core.mark_leftover(ino)?;
+        core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;
         Ok(core.attr(ino)?)
     }

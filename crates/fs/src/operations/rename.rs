@@ -144,13 +144,16 @@ impl Rename {
             core.prepare_dirty(to.ino)?;
         }
         let links = core.directory(new_dir)?.inode.nlink;
-        if is_dir && dir != new_dir && to.is_none() && links >= core.config.links_max {
+        if is_dir && dir != new_dir && to.is_none() && links >= core.env.config.links_max {
             return Err(Error::TooManyLinks.into());
         }
         let whiteout = match self.flags.whiteout {
             Some(new) => {
                 core.prepare_replace_entry(dir, from.key)?;
-                Some((core.find_number(dir)?, new))
+                Some((
+                    core.inodes.find_number(&core.maps, &mut core.blocks, dir)?,
+                    new,
+                ))
             }
             None => {
                 core.prepare_remove_entry(dir, from.key)?;
@@ -200,7 +203,7 @@ impl Rename {
         permission::may_enter(core.flags(a.dir)?, flags)?;
         if a.dir != b.dir && a.is_dir() != b.is_dir() {
             let gains = if b.is_dir() { a.dir } else { b.dir };
-            if core.directory(gains)?.inode.nlink >= core.config.links_max {
+            if core.directory(gains)?.inode.nlink >= core.env.config.links_max {
                 return Err(Error::TooManyLinks.into());
             }
         }
@@ -233,7 +236,7 @@ impl Change for Renaming {
 impl Move {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let (dir, new_dir, key) = (self.dir, self.new_dir, self.key);
-        let (ino, now) = (self.from.ino, core.clock.now());
+        let (ino, now) = (self.from.ino, core.env.now());
         // New keys go in before the old one goes out.
         match self.replaced {
             Some(_) => core.replace_entry(new_dir, key, (ino, self.file_type, &self.name))?,
@@ -247,8 +250,8 @@ impl Move {
             replaced(core, new_dir, old, ino, now)?;
         }
         if self.file_type == mode::DIRECTORY && dir != new_dir {
-            core.add_links(dir, -1)?;
-            core.add_links(new_dir, 1)?;
+            core.inodes.add_links(dir, -1)?;
+            core.inodes.add_links(new_dir, 1)?;
         }
         moved(core, ino, new_dir, key, now)?;
         core.changed_names(dir, now)?;
@@ -259,15 +262,15 @@ impl Move {
 impl Exchange {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let Exchange(a, b) = self;
-        let now = core.clock.now();
+        let now = core.env.now();
         let to_a = (b.found.ino, b.file_type, &a.found.name[..]);
         core.replace_entry(a.dir, a.found.key, to_a)?;
         let to_b = (a.found.ino, a.file_type, &b.found.name[..]);
         core.replace_entry(b.dir, b.found.key, to_b)?;
         if a.dir != b.dir {
             let delta = i32::from(b.is_dir()) - i32::from(a.is_dir());
-            core.add_links(a.dir, delta)?;
-            core.add_links(b.dir, -delta)?;
+            core.inodes.add_links(a.dir, delta)?;
+            core.inodes.add_links(b.dir, -delta)?;
         }
         moved(core, a.found.ino, b.dir, b.found.key, now)?;
         moved(core, b.found.ino, a.dir, a.found.key, now)?;
@@ -296,18 +299,18 @@ impl Core {
 /// A name that led to `old` leads to `new` since a rename.
 fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Result<(), Stop> {
     if core.inodes.prepared(old)?.inode.is_dir() {
-        core.add_links(dir, -1)?;
+        core.inodes.add_links(dir, -1)?;
         core.drop_directory(old, now)?;
     } else {
         core.drop_link(old, now)?;
     }
     // A rename over an existing file starts the write-out of what is dirty then (rule 3).
     let homed = core.inodes.prepared(new)?.homed();
-    if !homed.is_clean() && core.law.rename_waits() {
+    if !homed.is_clean() && core.env.law.rename_waits() {
         let upto = homed.puts();
         core.writeback.hold_up(new, upto);
     }
-    core.seal_before_growth(new)
+    core.inodes.seal_before_growth(new)
 }
 
 /// Puts a whiteout, a character device of number 0, where a name was: an overlay sees that nothing is there.

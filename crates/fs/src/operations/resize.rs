@@ -1,8 +1,8 @@
 //! Giving files another size.
 
 use super::{Broken, Change, Claim, Operation, Plan};
-use crate::admission::NODES_COST;
 use crate::blocks::Stop;
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::file::SIZE_MAX;
@@ -59,11 +59,11 @@ impl Resizing {
         }
         let node = core.file(ino)?;
         if node.inode.truncating != u64::MAX && size > node.inode.size {
-            return Err(core.wait_for_drain(ino));
+            return Err(core.leftovers.wait_for_drain(ino));
         }
         let (old, large) = (node.inode.size, node.is_large());
         core.prepare_dirty(ino)?;
-        let small_max = core.small_max();
+        let small_max = core.sizes().small_max();
         let claim = if size > old {
             // What stands behind the old end of a large file becomes zero; a small one leaves the log.
             let at_home = large || size > small_max;
@@ -87,22 +87,22 @@ impl Resizing {
 impl How {
     /// Reads what giving a file another size needs. The inode is prepared.
     fn prepare(core: &mut Core, ino: Ino, size: u64) -> Result<How, Stop> {
-        let small_max = core.small_max();
+        let small_max = core.sizes().small_max();
         let node = core.node(ino)?;
         let (old, large, moving) = (node.inode.size, node.is_large(), node.is_moving());
         if !large && size <= small_max {
-            let mut content = core.small_content(ino)?.to_vec();
+            let mut content = core.reading().small_content(ino)?.to_vec();
             content.resize(size as usize, 0);
             Ok(How::Small(content))
         } else if size > old {
             core.may_go_home(ino)?;
             Ok(match large {
                 true => How::Grow(core.zeroes_behind(ino, size)?),
-                false => How::Leave(core.small_content(ino)?),
+                false => How::Leave(core.reading().small_content(ino)?),
             })
         } else if size == old {
             let behind = size.div_ceil(u64::from(core.geometry.block_size));
-            let reserved = core.extents_from(ino, behind, u64::MAX, 1)?;
+            let reserved = core.reading().extents_from(ino, behind, u64::MAX, 1)?;
             Ok(match reserved.is_empty() {
                 true => How::Nothing,
                 // What was reserved behind the end goes.
@@ -110,7 +110,7 @@ impl How {
             })
         } else if size <= small_max && moving {
             // On its way home the file has become small again: what segments show is still the small form.
-            Ok(How::Return(core.read(ino, 0, size as usize)?))
+            Ok(How::Return(core.reading().read(ino, 0, size as usize)?))
         } else {
             Ok(How::Cut)
         }
@@ -144,7 +144,7 @@ impl Change for Resizing {
             let node = core.inodes.prepared(ino)?;
             node.inode.version = node.inode.version.wrapping_add(1);
             // What is written now replaces what was there: no segment shows the cut without it (rule 3).
-            if core.law.cut_waits() {
+            if core.env.law.cut_waits() {
                 core.writeback.hold_up(ino, u64::MAX);
             }
         }
@@ -174,7 +174,7 @@ fn cut(core: &mut Core, ino: Ino, size: u64) -> Result<(), Stop> {
             node.inode.truncating = size;
         }
     }
-    core.mark_leftover(ino)?;
+    core.leftovers.mark(&mut core.inodes, ino)?;
     core.leftovers.add(ino);
     Ok(())
 }

@@ -78,10 +78,10 @@ impl Change for Unlinking {
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let (dir, ino) = (self.dir, self.found.ino);
-        let now = core.clock.now();
+        let now = core.env.now();
         core.remove_entry(dir, &self.found)?;
         if self.is_dir {
-            core.add_links(dir, -1)?;
+            core.inodes.add_links(dir, -1)?;
         }
         core.changed_names(dir, now)?;
         if self.is_dir {

@@ -1,8 +1,8 @@
 //! Writing regular files: into the log while they are small, home once they are not (H1, H8).
 
 use super::{Broken, Change, Claim, Operation, Plan};
-use crate::admission::NODES_COST;
 use crate::blocks::Stop;
+use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::file::SIZE_MAX;
@@ -49,7 +49,7 @@ impl Write<'_> {
     }
 
     fn prepare_small(&self, core: &mut Core, size: u64) -> Result<Writing, Stop> {
-        let mut content = core.small_content(self.ino)?.to_vec();
+        let mut content = core.reading().small_content(self.ino)?.to_vec();
         content.resize(size as usize, 0);
         content[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
         let ino = self.ino;
@@ -67,7 +67,7 @@ impl Write<'_> {
         let (small, mut units) = if large {
             (None, core.zeroes_behind(ino, self.offset)?)
         } else {
-            (Some(core.small_content(ino)?), BTreeMap::new())
+            (Some(core.reading().small_content(ino)?), BTreeMap::new())
         };
         for unit in range.clone() {
             let content = self.unit(core, unit, small.as_deref(), units.get(&unit))?;
@@ -116,7 +116,7 @@ impl Write<'_> {
                 let old = small.get(base as usize..).unwrap_or_default();
                 old[..old.len().min(UNIT as usize)].to_vec()
             }
-            (None, None) => core.unit_content(self.ino, unit)?,
+            (None, None) => core.reading().unit_content(self.ino, unit)?,
         };
         content.resize(UNIT as usize, 0);
         let within = (start - base) as usize;
@@ -139,11 +139,11 @@ impl Operation for Write<'_> {
         let (size, large) = (node.inode.size, node.is_large());
         permission::may_write(flags_of(&node.inode), self.offset, size)?;
         if node.inode.truncating != u64::MAX && end > size {
-            return Err(core.wait_for_drain(ino));
+            return Err(core.leftovers.wait_for_drain(ino));
         }
         core.prepare_dirty(ino)?;
         let size = size.max(end);
-        let writing = if large || size > core.small_max() || core.spills(size) {
+        let writing = if large || size > core.sizes().small_max() || core.budget().spills(size) {
             self.prepare_large(core, size, large)?
         } else {
             self.prepare_small(core, size)?

@@ -1,4 +1,6 @@
-//! What is known of cleaning, and of the fights for space that were lost.
+//! What is known of cleaning, of the fights for space that were lost, and of the room that is left.
+
+use crate::budget::Known;
 
 /// What is fought for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub(crate) struct Reclaim {
     packing: bool,
     /// Free fragments, held back ones included, when each fight was lost.
     lost: [Option<u64>; 3],
+    /// What was found out about the log's room.
+    known: Known,
 }
 
 impl Reclaim {
@@ -64,5 +68,15 @@ impl Reclaim {
     /// What was clear when a fight was lost, or the least since.
     pub fn lost(&self, fight: Fight) -> Option<u64> {
         self.lost[fight as usize]
+    }
+
+    /// What was found out about the log's room, to be asked and added to.
+    pub fn known(&mut self) -> &mut Known {
+        &mut self.known
+    }
+
+    /// That holds no more.
+    pub fn forget_room(&mut self) {
+        self.known = Known::default();
     }
 }

@@ -1,7 +1,9 @@
-use super::*;
+use crate::core::Core;
 use crate::volume::Wait;
 use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
+use loamfs_space::Owner;
 use std::sync::Arc;
 
 const BLOCK: u64 = 16 << 10;
@@ -9,7 +11,7 @@ const BLOCK: u64 = 16 << 10;
 /// Where the file's data begin on the device, in fragments.
 fn home(volume: &Volume, ino: Ino) -> FragAddr {
     let homes = volume
-        .run(|core| core.homes(ino, 0, u64::MAX >> 16))
+        .run(|core| core.reading().homes(ino, 0, u64::MAX >> 16))
         .unwrap();
     homes.first().unwrap().1
 }
@@ -40,7 +42,7 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
             Ok(())
         };
         volume.run(correct).unwrap();
-        volume.run(|core| core.evacuate(range)).unwrap();
+        volume.run(|core| core.mover().evacuate(range)).unwrap();
         volume.commit(Wait::Durable).unwrap();
         let live = volume
             .run(|core| Ok(core.space.bitmaps().live_frags(range)))

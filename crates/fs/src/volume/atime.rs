@@ -9,7 +9,7 @@ impl Volume {
     /// the device nothing and cannot fail: a time that finds no room in memory, or later on the volume, is dropped. Returns
     /// whether the inode's access time is another now.
     pub fn accessed(&self, ino: Ino) -> bool {
-        self.core().accessed(ino)
+        self.core().atime_file().accessed(ino)
     }
 
     /// Sets which reads count from now on.
@@ -24,12 +24,14 @@ impl Sealer<'_> {
     pub(super) fn keep_atimes(&self) {
         let mut from = Some(InodeBlockNo(0));
         while let Some(at) = from {
-            let kept = self.step(|core| core.keep_atimes(at)).and_then(|next| {
-                if next.is_some() {
-                    self.commit_shown(false, Wait::Written)?;
-                }
-                Ok(next)
-            });
+            let kept = self
+                .step(|core| core.atime_file().keep(at))
+                .and_then(|next| {
+                    if next.is_some() {
+                        self.commit_shown(false, Wait::Written)?;
+                    }
+                    Ok(next)
+                });
             from = kept.unwrap_or_else(|error| {
                 tracing::warn!(%error, "access times are not kept");
                 None

@@ -31,13 +31,18 @@ impl Volume {
         self.reserve_places();
         let (old, unsaid, images, images_max) = {
             let core = self.core();
-            let now = core.clock.elapsed();
+            let now = core.env.elapsed();
             let old = core
                 .pending
                 .since()
                 .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
             let unsaid = core.space.held().frags() > 0 && core.log.said() < core.log.durable();
-            (old, unsaid, core.maps.lazy_map.len(), core.images_max())
+            (
+                old,
+                unsaid,
+                core.maps.lazy_map.len(),
+                core.sizes().images_max(),
+            )
         };
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.

@@ -120,7 +120,7 @@ impl Sealer<'_> {
         let (mut unwritten, mut rounds) = (Unwritten::new(), 0);
         let (segment, seen) = loop {
             let sealed = self.step(|core| {
-                let held_up = core.held_up();
+                let held_up = core.writeback.held_up(&core.inodes);
                 if !held_up.is_empty() {
                     return Ok(Err(held_up));
                 }
@@ -153,7 +153,7 @@ impl Sealer<'_> {
     /// Seals a segment of the images that there are, to make room for more, unless it had to wait for files' data.
     pub(crate) fn seal_early(&self) -> Result<(), Error> {
         let sealed = self.step(|core| {
-            if core.held_up().is_empty() {
+            if core.writeback.held_up(&core.inodes).is_empty() {
                 core.seal(false)
             } else {
                 Ok(None)

@@ -88,15 +88,7 @@ impl Volume {
     /// Tells the device what was freed lately and is still free, up to `max` ranges. That it fails is no error of
     /// anybody's: the volume goes on without telling.
     pub(super) fn discard_freed(&self, max: usize) {
-        let mut freed = {
-            let mut core = self.core();
-            let Some(waiting) = &mut core.freed else {
-                return;
-            };
-            waiting.truncate(FREED_MAX);
-            let most = max.min(waiting.len());
-            waiting.drain(..most).collect::<Vec<Extent>>()
-        };
+        let mut freed = self.core().leftovers.take_freed(max, FREED_MAX);
         if freed.is_empty() {
             return;
         }
@@ -113,7 +105,7 @@ impl Volume {
         runs.dedup();
         if let Err(error) = self.discard(&runs) {
             tracing::error!(%error, "the device cannot discard; it is not told any more what is free");
-            self.core().freed = None;
+            self.core().leftovers.tell_freed(false);
         }
     }
 

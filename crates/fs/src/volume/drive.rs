@@ -76,6 +76,32 @@ impl Ways {
     }
 }
 
+/// How an operation fared that was sent back.
+#[derive(Default)]
+struct Course {
+    may_commit: bool,
+    rounds: u32,
+    /// How often space was fought for.
+    tries: u32,
+    ways: Ways,
+    /// Why there was no room in memory after a commit.
+    stuck: Option<Error>,
+    /// What could not be read.
+    damaged: Vec<Damage>,
+    pins: Pins,
+}
+
+/// Why an operation stopped, and how things stood then.
+struct Halt {
+    stop: Stop,
+    /// The blocks that it misses.
+    wanted: Vec<Fetch>,
+    /// The segment that was open.
+    asked: Ssn,
+    /// Whether there is nothing that checkpoints could give back.
+    settled: bool,
+}
+
 impl Volume {
     /// Runs an operation until it ends, reading what it misses and making room where it needs some.
     pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
@@ -95,7 +121,7 @@ impl Volume {
         self.step(|core| match op(core) {
             Err(Stop::Crowded) => Ok(Err(Lack::Memory)),
             Err(Stop::Tight) => Ok(Err(Lack::Space {
-                settled: core.is_settled(),
+                settled: core.budget().is_settled(),
             })),
             other => other.map(Ok),
         })
@@ -106,84 +132,119 @@ impl Volume {
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
         may_commit: bool,
     ) -> Result<T, Error> {
-        let mut pins = Pins::default();
-        let (mut tries, mut rounds, mut ways) = (0, 0, Ways::default());
-        // Why there was no room in memory after a commit.
-        let mut stuck = None;
-        let mut damaged: Vec<Damage> = Vec::new();
+        let mut course = Course {
+            may_commit,
+            ..Course::default()
+        };
         let result = loop {
-            rounds += 1;
-            let mut core = self.core();
-            core.inodes.shrink();
-            // A block that may have been freed and its place reused while it was read is read again, if the operation
-            // asks for it again; any other that it asks for again is damaged (rule 13).
-            let said = core.log.said();
-            damaged.retain(|damage| self.law.is_damaged(said, damage.asked));
-            core.blocks.damaged = std::mem::take(&mut damaged);
-            let result = op(&mut core);
-            damaged = std::mem::take(&mut core.blocks.damaged);
-            let wanted = std::mem::take(&mut core.blocks.wanted);
-            let stop = match result {
-                Ok(value) => {
-                    let pressed = may_commit && core.pending.take_pressed();
-                    if pressed && self.flights > 0 && !core.is_lost(Fight::Place) {
-                        drop(core);
-                        self.flight.press();
-                    }
-                    break Ok(value);
-                }
-                Err(Stop::Failed(Error::Broken(what))) => break Err(core.access.break_down(what)),
-                Err(stop) => stop,
-            };
-            let (asked, settled) = (core.open_ssn(), core.is_settled());
-            drop(core);
-            let helped = match stop {
-                // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
-                _ if rounds > ROUNDS_MAX => {
-                    Err(Error::Invalid("the operation does not come to an end"))
-                }
-                Stop::Failed(error) => {
-                    if !damaged.is_empty() {
-                        tracing::error!(%error, "cannot read a block");
-                    }
-                    Err(error)
-                }
-                Stop::Missing => {
-                    damaged.extend(self.fetch(&wanted, asked, &mut pins));
-                    match damaged.first() {
-                        Some(damage) if !self.law.questions_mismatch() => Err(damage.error.clone()),
-                        _ => Ok(()),
-                    }
-                }
-                Stop::Load(groups) => self.load(&groups),
-                Stop::Crowded if may_commit => match stuck.take() {
-                    Some(error) => Err(error),
-                    None => self.relieve().map(|error| stuck = error),
+            match self.attempt(&mut op, &mut course) {
+                Ok(value) => break Ok(value),
+                Err(halt) => match self.help(halt, &mut course) {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
                 },
-                Stop::Tight if may_commit => {
-                    let counted = ways.count(settled);
-                    counted.and_then(|()| self.make_way(settled))
-                }
-                Stop::Full if may_commit && self.core().is_lost(Fight::Room) => Err(Error::NoSpace),
-                Stop::Full if may_commit && tries < TRIES => {
-                    tries += 1;
-                    self.win_space(tries)
-                }
-                Stop::Full | Stop::Crowded | Stop::Tight => {
-                    if may_commit {
-                        self.core().note_lost(Fight::Room);
-                    }
-                    Err(Error::NoSpace)
-                }
-            };
-            if let Err(error) = helped {
-                break Err(error);
             }
         };
-        if !pins.is_empty() {
-            self.core().blocks.unpin(pins);
+        if !course.pins.is_empty() {
+            self.core().blocks.unpin(course.pins);
         }
         result
+    }
+
+    /// Runs an operation once, under the lock of the state.
+    fn attempt<T>(
+        &self,
+        op: &mut impl FnMut(&mut Core) -> Result<T, Stop>,
+        course: &mut Course,
+    ) -> Result<T, Halt> {
+        course.rounds += 1;
+        let mut core = self.core();
+        core.inodes.shrink();
+        // A block that may have been freed and its place reused while it was read is read again, if the operation
+        // asks for it again; any other that it asks for again is damaged (rule 13).
+        let said = core.log.said();
+        let damaged = &mut course.damaged;
+        damaged.retain(|damage| self.law.is_damaged(said, damage.asked));
+        core.blocks.damaged = std::mem::take(damaged);
+        let result = op(&mut core);
+        course.damaged = std::mem::take(&mut core.blocks.damaged);
+        let wanted = std::mem::take(&mut core.blocks.wanted);
+        match result {
+            Ok(value) => {
+                let pressed = course.may_commit && core.pending.take_pressed();
+                if pressed && self.flights > 0 && !core.budget().is_lost(Fight::Place) {
+                    drop(core);
+                    self.flight.press();
+                }
+                Ok(value)
+            }
+            Err(stop) => {
+                if let Stop::Failed(Error::Broken(what)) = stop {
+                    let _ = core.access.break_down(what);
+                }
+                Err(Halt {
+                    stop,
+                    wanted,
+                    asked: core.open_ssn(),
+                    settled: core.budget().is_settled(),
+                })
+            }
+        }
+    }
+
+    /// Does what an operation that stopped waits for, so that it can run again.
+    ///
+    /// # Errors
+    /// Why it ends here.
+    fn help(&self, halt: Halt, course: &mut Course) -> Result<(), Error> {
+        match halt.stop {
+            Stop::Failed(error @ Error::Broken(_)) => Err(error),
+            // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
+            _ if course.rounds > ROUNDS_MAX => {
+                Err(Error::Invalid("the operation does not come to an end"))
+            }
+            Stop::Failed(error) => {
+                if !course.damaged.is_empty() {
+                    tracing::error!(%error, "cannot read a block");
+                }
+                Err(error)
+            }
+            Stop::Missing => {
+                let failed = self.fetch(&halt.wanted, halt.asked, &mut course.pins);
+                course.damaged.extend(failed);
+                match course.damaged.first() {
+                    Some(damage) if !self.law.questions_mismatch() => Err(damage.error.clone()),
+                    _ => Ok(()),
+                }
+            }
+            Stop::Load(groups) => self.load(&groups),
+            Stop::Full | Stop::Crowded | Stop::Tight if !course.may_commit => Err(Error::NoSpace),
+            Stop::Crowded => match course.stuck.take() {
+                Some(error) => Err(error),
+                None => self.relieve().map(|error| course.stuck = error),
+            },
+            Stop::Tight => {
+                course.ways.count(halt.settled)?;
+                self.make_way(halt.settled)
+            }
+            Stop::Full => self.fight(course),
+        }
+    }
+
+    /// Wins space for an operation, by dearer means each time.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] when that is, or was before, in vain.
+    fn fight(&self, course: &mut Course) -> Result<(), Error> {
+        if self.core().budget().is_lost(Fight::Room) {
+            return Err(Error::NoSpace);
+        }
+        if course.tries < TRIES {
+            course.tries += 1;
+            return self.win_space(course.tries);
+        }
+        self.core().budget().note_lost(Fight::Room);
+        Err(Error::NoSpace)
     }
 
     /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
@@ -212,7 +273,7 @@ impl Volume {
                     .maps
                     .group_chunks(&mut core.blocks, &core.geometry, *group)
                     .map_err(|stop| stop.of(Needed::Bitmap))?;
-                core.forget_room();
+                core.reclaim.forget_room();
                 Ok(core.space.load(*group, chunks)?)
             })?;
         }

@@ -4,7 +4,7 @@ use super::Volume;
 use super::commit::End;
 use crate::access::Access;
 use crate::error::Error;
-use crate::map::Piece;
+use crate::reading::Piece;
 use crate::types::StatFs;
 use loamfs_device::Counters;
 use loamfs_format::group::Role;
@@ -79,7 +79,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn map(&self, ino: Ino, from: u64) -> Result<(Vec<Piece>, Option<u64>), Error> {
-        self.run(|core| core.map(ino, from))
+        self.run(|core| core.reading().map(ino, from))
     }
 
     /// Gives the volume another label, of at most 64 bytes; it is on the device in both superblock copies when this
@@ -103,12 +103,13 @@ impl Volume {
     /// Figures for statfs(2), from memory.
     pub fn statfs(&self) -> StatFs {
         let mut core = self.core();
-        let available = core.available_bytes();
-        let g = &core.geometry;
+        let available = core.budget().available_bytes();
+        let g = core.geometry;
         let frag = u64::from(g.fragment_size);
         let free = core
+            .budget()
             .clear_frags()
-            .saturating_sub(core.waiting().blocks / frag);
+            .saturating_sub(core.budget().waiting().blocks / frag);
         StatFs {
             fragment_size: g.fragment_size,
             block_size: g.block_size,
@@ -122,7 +123,7 @@ impl Volume {
 
     /// Figures of the volume.
     pub fn info(&self) -> Info {
-        let core = self.core();
+        let mut core = self.core();
         let g = core.geometry;
         let mut groups = [0; 3];
         for group in 0..g.groups() {
@@ -152,12 +153,12 @@ impl Volume {
             cache_bytes: self.shares.bytes as u64,
             cached_bytes: core.blocks.cached_bytes(),
             pinned_blocks: core.blocks.pinned_count() as u64,
-            dirty_log_bytes: core.segment_estimate(),
-            dirty_home_bytes: core.waiting().bytes,
+            dirty_log_bytes: core.budget().segment_estimate(),
+            dirty_home_bytes: core.budget().waiting().bytes,
             bitmap_bytes: core.space.bitmaps().bytes() as u64,
             cached_inodes: core.inodes.nodes.len() as u64,
             access: core.access.clone(),
-            loss: core.loss,
+            loss: self.loss,
             device: self.device.counters(),
         }
     }

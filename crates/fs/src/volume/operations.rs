@@ -72,7 +72,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
-        let set = self.core().config.owner.kept(set)?;
+        let set = self.core().env.config.owner.kept(set)?;
         let attr = self.perform(&SetAttributes { ino, set })?;
         if set.size.is_some() {
             self.tidy_after(LEFTOVERS_STEP);
@@ -280,7 +280,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-        self.run(|core| core.read(ino, offset, len))
+        self.run(|core| core.reading().read(ino, offset, len))
     }
 
     /// Writes `data`, and returns how many bytes of it; on a full volume those that fit, down to a unit.

@@ -2,7 +2,6 @@
 
 use super::commit::End;
 use super::{Sealer, Volume, Wait};
-use crate::core::Core;
 use crate::error::Error;
 use loamfs_format::superblock::RO_COMPATIBLE_PLACES;
 use loamfs_format::{Extent, FragAddr};
@@ -21,7 +20,7 @@ impl Volume {
             let done = core.sb.reserves_places()
                 || core.leftovers.are_places_tried()
                 || !core.access.is_writable();
-            if done || !core.may_compact() {
+            if done || !core.budget().may_compact() {
                 return;
             }
             core.leftovers.note_places_tried();
@@ -31,7 +30,7 @@ impl Volume {
         {
             let mut core = self.core();
             core.space.close_groups(&[]);
-            core.leave_unmoved();
+            core.mover().leave_unmoved();
         }
         match reserved {
             Ok(true) => tracing::info!("the places of superblocks are reserved now"),
@@ -77,12 +76,12 @@ impl Sealer<'_> {
             {
                 let mut core = self.core();
                 if core.space.reserve(place).is_ok() {
-                    core.forget_room();
+                    core.reclaim.forget_room();
                     return Ok(true);
                 }
                 core.space.close_groups(&[group]);
             }
-            self.evacuate_all(&[range], Core::may_compact)?;
+            self.evacuate_all(&[range], |core| core.budget().may_compact())?;
             self.commit_all(Wait::Durable)?;
             self.say_reusable()?;
             self.checkpoint(End::Open)?;

@@ -5,7 +5,8 @@ use super::background::LEFTOVERS_STEP;
 use super::commit::{End, all_written};
 use crate::error::Error;
 use crate::operations::resize::Resize;
-use crate::ranges::{Search, end_of};
+use crate::ranges::end_of;
+use crate::reading::Search;
 use crate::unwritten::Reserved;
 use loamfs_format::Ino;
 use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
@@ -70,11 +71,11 @@ impl Volume {
     /// Has both superblock copies announce that files may have extents that were never written, before any has: programs
     /// that do not know them would take what stands there for data.
     fn announce_unwritten(&self) -> Result<(), Error> {
-        if self.core().announced {
+        if self.core().checkpoints.is_unwritten_announced() {
             return Ok(());
         }
         let sealer = self.sealer();
-        if self.core().announced {
+        if self.core().checkpoints.is_unwritten_announced() {
             return Ok(());
         }
         self.core().sb.incompatible |= INCOMPATIBLE_UNWRITTEN;
@@ -84,7 +85,7 @@ impl Volume {
             .and_then(|()| sealer.checkpoint(End::Open));
         let mut core = self.core();
         match named {
-            Ok(()) => core.announced = true,
+            Ok(()) => core.checkpoints.note_unwritten_announced(true),
             Err(_) => core.sb.incompatible &= !INCOMPATIBLE_UNWRITTEN,
         }
         named
@@ -123,7 +124,7 @@ impl Volume {
     fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64, Error> {
         let mut from = offset;
         loop {
-            match self.run(|core| core.seek(ino, from, data))? {
+            match self.run(|core| core.reading().seek(ino, from, data))? {
                 Search::At(at) => return Ok(at),
                 Search::From(at) => from = at,
             }

@@ -39,8 +39,8 @@ impl Volume {
         let sealer = self.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
-        let core = self.core();
-        let stuck = core.waiting().bytes > core.writeback.bytes_max() / 2;
+        let mut core = self.core();
+        let stuck = core.budget().waiting().bytes > core.writeback.bytes_max() / 2;
         Ok(all_written(unwritten).err().filter(|_| stuck))
     }
 
@@ -60,7 +60,7 @@ impl Volume {
         match settled {
             true => sealer.pack(),
             // Somebody else may have waited for the same.
-            false if self.core().is_settled() => Ok(()),
+            false if self.core().budget().is_settled() => Ok(()),
             false => sealer.take_checkpoints(),
         }
     }
@@ -79,7 +79,7 @@ impl Sealer<'_> {
             }
             _ => {
                 let usable_and_moved =
-                    |core: &mut Core| (core.usable(), core.reclaim.cleaned().live);
+                    |core: &mut Core| (core.budget().usable(), core.reclaim.cleaned().live);
                 let (usable, moved) = usable_and_moved(&mut self.core());
                 self.core().reclaim.pack(true);
                 let packed = self.replenish(Goal::All);
@@ -89,7 +89,7 @@ impl Sealer<'_> {
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
                 if now.saturating_sub(usable) * DEAR < all_moved - moved {
-                    core.note_lost(Fight::Room);
+                    core.budget().note_lost(Fight::Room);
                 }
             }
         }
@@ -103,7 +103,7 @@ impl Sealer<'_> {
         let packed = self.pack_ranges();
         let mut core = self.core();
         core.reclaim.pack(false);
-        core.open_groups();
+        core.mover().open_groups();
         packed
     }
 
@@ -114,24 +114,24 @@ impl Sealer<'_> {
             self.load(&unseen)?;
             let ranges = {
                 let mut core = self.core();
-                let goal = core.segment_estimate() + 2 * core.spare_bytes();
-                if core.leaves_checkpoints(goal) == Some(true) {
+                let goal = core.budget().segment_estimate() + 2 * core.sizes().spare_bytes();
+                if core.budget().leaves_checkpoints(goal) == Some(true) {
                     return Ok(());
                 }
-                let usable = core.usable();
+                let usable = core.budget().usable();
                 tracing::debug!(usable, best, idle, "packing the log");
                 idle = if usable > best { 0 } else { idle + 1 };
                 best = best.max(usable);
-                let spare = core.geometry.frags_for(core.spare_bytes());
-                let ranges = core.useless(spare);
-                core.close_groups_of(&ranges);
+                let spare = core.geometry.frags_for(core.sizes().spare_bytes());
+                let ranges = core.cleaner().useless(spare);
+                core.mover().close_groups_of(&ranges);
                 ranges
             };
             if ranges.is_empty() || idle > IDLE_ROUNDS {
                 break;
             }
             let moved = self.evacuate_all(&ranges, |_| true);
-            self.core().open_groups();
+            self.core().mover().open_groups();
             moved?;
             self.take_checkpoints()?;
         }
@@ -150,7 +150,7 @@ impl Sealer<'_> {
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
         {
             let mut core = self.core();
-            if core.has_reserve() || core.is_lost(Fight::Reserve) {
+            if core.budget().has_reserve() || core.budget().is_lost(Fight::Reserve) {
                 return Ok(());
             }
         }
@@ -158,8 +158,8 @@ impl Sealer<'_> {
         self.say_reusable()?;
         self.replenish(Goal::Segments(0))?;
         let mut core = self.core();
-        if !core.has_reserve() {
-            core.note_lost(Fight::Reserve);
+        if !core.budget().has_reserve() {
+            core.budget().note_lost(Fight::Reserve);
         }
         Ok(())
     }
@@ -175,13 +175,13 @@ impl Sealer<'_> {
                     Goal::All => false,
                     Goal::Segments(count) => {
                         let room = u64::from(count) * u64::from(core.geometry.segment_max);
-                        core.space_fits(room, 0)
+                        core.budget().space_fits(room, 0)
                     }
                 };
-                let whole_groups = core.space.free_groups() >= core.groups_to_move_into();
+                let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
                 // What stands in whole groups serves every role, and so counts twice.
-                let usable = core.usable_log() + 2 * whole;
-                (core.may_compact(), enough, whole_groups, usable)
+                let usable = core.budget().usable_log() + 2 * whole;
+                (core.budget().may_compact(), enough, whole_groups, usable)
             };
             tracing::debug!(?goal, room, enough, whole_groups, usable, "winning space");
             idle = if usable > best { 0 } else { idle + 1 };
@@ -230,10 +230,13 @@ impl Sealer<'_> {
         let (groups, ranges) = {
             let mut core = self.core();
             let segment = core.geometry.frags_for(core.geometry.segment_max.into());
-            let groups = core.groups_to_empty(worth, segment, last);
+            let elsewhere = core.budget().elsewhere();
+            let groups = core
+                .cleaner()
+                .groups_to_empty(worth, segment, last, &elsewhere);
             if groups.is_empty() {
                 let ranges = match worth {
-                    Worth::Anything => core.compactable(segment),
+                    Worth::Anything => core.cleaner().compactable(segment),
                     Worth::Cheap | Worth::Dear => Vec::new(),
                 };
                 (groups, ranges)
@@ -242,7 +245,9 @@ impl Sealer<'_> {
                 let extents = groups
                     .iter()
                     .map(|group| core.geometry.group_extent(*group));
-                let ranges = extents.flat_map(|extent| core.pieces(extent)).collect();
+                let ranges = extents
+                    .flat_map(|extent| core.cleaner().pieces(extent))
+                    .collect();
                 (groups, ranges)
             }
         };
@@ -251,12 +256,12 @@ impl Sealer<'_> {
             return Ok(false);
         }
         let moved = self
-            .evacuate_all(&ranges, Core::may_compact)
+            .evacuate_all(&ranges, |core| core.budget().may_compact())
             .and_then(|()| self.commit_all(Wait::Durable));
         {
             let mut core = self.core();
             core.space.close_groups(&[]);
-            core.leave_unmoved();
+            core.mover().leave_unmoved();
         }
         *last = groups;
         moved.map(|_| true)
@@ -284,12 +289,14 @@ impl Sealer<'_> {
             fits
         };
         for ranges in ranges.chunk_by(together) {
-            let content = self.step(|core| core.begin_cleaning(ranges))?;
+            let content = self.step(|core| core.mover().begin_cleaning(ranges))?;
             self.reader.sweep(&content);
-            self.step(|core| core.meet_owners(ranges))?;
+            self.step(|core| core.mover().meet_owners(ranges))?;
             for range in ranges {
                 let mut tight = false;
-                while let Err(lack) = self.step_unless_crowded(|core| core.evacuate(*range))? {
+                while let Err(lack) =
+                    self.step_unless_crowded(|core| core.mover().evacuate(*range))?
+                {
                     match lack {
                         Lack::Memory => {
                             self.commit_all(Wait::Written)?;

@@ -66,6 +66,7 @@ impl Volume {
     fn due(&self, ino: Ino) -> Result<Option<Due>, Error> {
         self.step(|core| {
             let durable = core
+                .env
                 .law
                 .durable_for_fsync(core.log.durable(), core.log.tail().ssn);
             let node = core.node(ino)?;

@@ -193,8 +193,9 @@ impl Volume {
     /// Whether images must wait for another segment. While files must be written out before the next is sealed (rule 3)
     /// it takes them all.
     fn is_segment_full(&self) -> bool {
-        let core = self.core();
-        core.segment_estimate() > core.segment_full() && core.held_up().is_empty()
+        let mut core = self.core();
+        core.budget().segment_estimate() > core.sizes().segment_full()
+            && core.writeback.held_up(&core.inodes).is_empty()
     }
 
     /// Returns when nobody is writing new homes of a file.

@@ -1,15 +1,19 @@
 //! Settling: images are written to their homes (rule 7).
 
+use super::Writeback;
 use super::homed::{UNIT, UnitBytes};
-use crate::blocks::{Missed, Stop, What};
+use crate::blocks::{Blocks, Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
+use crate::law::{Law, Rules};
+use crate::maps::Maps;
 use crate::volume::Volume;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::Record;
-use loamfs_format::{Extent, FragAddr, Pointer};
+use loamfs_format::{Extent, FragAddr, Geometry, Pointer};
+use loamfs_log::writer::LogWriter;
 
 /// Images to be written to their homes.
 #[derive(Debug, Default)]
@@ -21,9 +25,19 @@ pub(crate) struct SettleWrite {
 /// A home, its image, and what that holds.
 type ImageUnit = (FragAddr, FragAddr, UnitBytes);
 
-impl Core {
+/// What is looked at, and noted, while images are on their way home.
+pub(crate) struct Settling<'c> {
+    geometry: &'c Geometry,
+    law: &'c Law<dyn Rules>,
+    log: &'c LogWriter,
+    maps: &'c Maps,
+    blocks: &'c mut Blocks,
+    writeback: &'c mut Writeback,
+}
+
+impl Settling<'_> {
     /// Images that may go home now: durable ones whose homes nobody is writing, at most `max`, in the order of their homes.
-    pub fn due_images(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
+    pub fn due(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
         let durable = self.log.durable();
         let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
             self.law
@@ -34,12 +48,9 @@ impl Core {
         all.take(max).map(|(home, entry)| (*home, *entry)).collect()
     }
 
-    /// Reads images that are then on their way home until [`Core::end_settling`]; those that were overtaken meanwhile are
+    /// Reads images that are then on their way home until [`Settling::end`]; those that were overtaken meanwhile are
     /// left out.
-    pub fn start_settling(
-        &mut self,
-        images: &[(FragAddr, LazyEntry)],
-    ) -> Result<Vec<ImageUnit>, Stop> {
+    pub fn start(&mut self, images: &[(FragAddr, LazyEntry)]) -> Result<Vec<ImageUnit>, Stop> {
         let (mut units, mut missed) = (Vec::new(), Missed::default());
         for (home, entry) in images {
             if self.maps.lazy_map.get(home) != Some(entry) {
@@ -65,9 +76,23 @@ impl Core {
     }
 
     /// The writes of images to their homes are over.
-    pub fn end_settling(&mut self, due: &SettleWrite) {
+    pub fn end(&mut self, due: &SettleWrite) {
         for (home, ..) in &due.units {
             self.writeback.settling.remove(home);
+        }
+    }
+}
+
+impl Core {
+    /// What settling looks at.
+    pub fn settling(&mut self) -> Settling<'_> {
+        Settling {
+            geometry: &self.geometry,
+            law: &self.env.law,
+            log: &self.log,
+            maps: &self.maps,
+            blocks: &mut self.blocks,
+            writeback: &mut self.writeback,
         }
     }
 
@@ -78,7 +103,7 @@ impl Core {
             .lazy_map
             .get(&home)
             .copied()
-            .filter(|e| self.law.settles(e.image == image))
+            .filter(|e| self.env.law.settles(e.image == image))
         else {
             return Ok(());
         };
@@ -93,7 +118,8 @@ impl Core {
             core.maps.lazy_dirty.insert(home);
             core.pending.say(Record::Settled { home, image });
             core.blocks.move_content(image, home);
-            core.free(Extent::new(image, core.geometry.unit_frags()));
+            let image = Extent::new(image, core.geometry.unit_frags());
+            core.freeing().run(image);
             core.touch(ino)
         })
     }
@@ -115,7 +141,7 @@ impl Volume {
             return Ok(());
         }
         let result = self.write_settled(&due);
-        self.core().end_settling(&due);
+        self.core().settling().end(&due);
         result
     }
 
@@ -143,14 +169,14 @@ impl Volume {
 
     /// Reads up to `max` images that may settle, past those that cannot be read.
     fn start_settling(&self, max: usize) -> SettleWrite {
-        let images = self.core().due_images(max);
+        let images = self.core().settling().due(max);
         let mut due = SettleWrite::default();
         // All at once; one at a time if that fails, to find out which are damaged.
-        match self.step(|core| core.start_settling(&images)) {
+        match self.step(|core| core.settling().start(&images)) {
             Ok(mut units) => due.units.append(&mut units),
             Err(_) => {
                 for image in images {
-                    match self.step(|core| core.start_settling(&[image])) {
+                    match self.step(|core| core.settling().start(&[image])) {
                         Ok(mut units) => due.units.append(&mut units),
                         Err(error) => self.leave_unsettled(image.0, &error),
                     }

@@ -127,11 +127,11 @@ impl Core {
         for (block, extent) in &batch.homes {
             self.show_home(ino, *block, *extent)?;
         }
-        if self.law.frees_old_home() {
-            freed.into_iter().for_each(|home| self.free_home(home));
+        if self.env.law.frees_old_home() {
+            freed.into_iter().for_each(|home| self.freeing().home(home));
         }
         if let Some(pointer) = small {
-            self.free_block(&pointer);
+            self.freeing().block(&pointer);
         }
         self.touch(ino)
     }
@@ -155,7 +155,7 @@ impl Core {
             let end = (extent.block + extents::blocks_of(extent, &geometry)) * per_block;
             let next = units.partition_point(|unit| *unit < extent.block * per_block);
             let touched = units.get(next).is_some_and(|unit| *unit < end);
-            if touched && self.is_written(ino, extent, crcs)? {
+            if touched && self.reading().is_written(ino, extent, crcs)? {
                 let inode = &self.inodes.prepared(ino)?.inode;
                 change.and(extents::prepare_written(inode, &mut self.blocks, *extent)?);
             }
@@ -224,7 +224,7 @@ impl Core {
             return;
         };
         let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
-        if self.law.gives_back(batch.landed) {
+        if self.env.law.gives_back(batch.landed) {
             self.release_unshown(&homes);
         } else {
             self.writeback.abandoned.insert(batch.id, homes);

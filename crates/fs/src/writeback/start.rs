@@ -71,7 +71,12 @@ impl Core {
         let Some(node) = self.inodes.nodes.get(&ino) else {
             return Ok(Started::Nothing);
         };
-        if node.homed().is_flying() || self.law.waits_for_first_write(self.writeback.arrives(ino)) {
+        if node.homed().is_flying()
+            || self
+                .env
+                .law
+                .waits_for_first_write(self.writeback.arrives(ino))
+        {
             return Ok(Started::Busy);
         }
         // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
@@ -111,7 +116,11 @@ impl Core {
         fresh: BTreeSet<u64>,
         first: Firsts,
     ) -> Result<Room, Stop> {
-        if !images.is_empty() && !self.space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0) {
+        if !images.is_empty()
+            && !self
+                .budget()
+                .space_fits(images.len() as u64 * (UNIT + IMAGE_RECORDS), 0)
+        {
             let mut all = fresh.clone();
             all.extend(images.iter().map(|(unit, _)| unit));
             match self.room_for(ino, Images::new(), all, first.clone()) {
@@ -149,7 +158,7 @@ impl Core {
         }
         let mut firsts = Vec::with_capacity(first.len());
         for (unit, home) in first {
-            firsts.push((unit, home, self.unit_content(ino, unit)?));
+            firsts.push((unit, home, self.reading().unit_content(ino, unit)?));
         }
         let homes = self.find_homes(ino, runs_of(blocks.keys().copied()))?;
         Ok(Room {
@@ -173,8 +182,11 @@ impl Core {
         let (Some(first), Some(last)) = (units.first(), units.last()) else {
             return Ok((images, fresh, Firsts::new()));
         };
-        let homes: BTreeMap<u64, FragAddr> =
-            self.homes(ino, *first, last + 1)?.into_iter().collect();
+        let homes: BTreeMap<u64, FragAddr> = self
+            .reading()
+            .homes(ino, *first, last + 1)?
+            .into_iter()
+            .collect();
         let mut reserved = self.unwritten_units(ino, *first..last + 1)?;
         reserved.retain(|_, home| !self.writeback.has_failed(*home));
         let mut firsts = Firsts::new();
@@ -236,7 +248,7 @@ impl Core {
         for block in wanted {
             let mut content = Vec::with_capacity((per_block * UNIT) as usize);
             for unit in block * per_block..(block + 1) * per_block {
-                if let Some(bytes) = missed.note(self.unit_content(ino, unit))? {
+                if let Some(bytes) = missed.note(self.reading().unit_content(ino, unit))? {
                     content.extend_from_slice(&bytes);
                 }
             }
@@ -350,21 +362,12 @@ impl Core {
             ..
         } = room;
         let per_block = self.geometry.block_units();
-        let (block_size, block_frags) = (
-            self.geometry.block_size as usize,
-            self.geometry.block_frags(),
-        );
         let node = self.inodes.prepared(ino)?;
         if homes.is_empty() && firsts.is_empty() {
             return Ok(None);
         }
         let id = self.writeback.new_batch();
-        let mut crcs = Vec::new();
-        for (block, content) in &blocks {
-            let units = content.chunks(UNIT as usize).zip(block * per_block..);
-            let written = units.filter(|(_, unit)| !still.contains(unit));
-            crcs.extend(written.map(|(bytes, unit)| (unit, unit_crc(bytes))));
-        }
+        let mut crcs = checksums(&blocks, &still, per_block);
         for (unit, _, bytes) in &firsts {
             crcs.push((*unit, unit_crc(bytes)));
             units.insert(*unit);
@@ -377,16 +380,7 @@ impl Core {
             .collect();
         let writes = homes
             .iter()
-            .map(|(first, extent)| {
-                let count = extent.frags / block_frags;
-                let mut buffer = Buffer::zeroed(count as usize * block_size);
-                for (room, block) in buffer.chunks_mut(block_size).zip(*first..) {
-                    if let Some(content) = blocks.get(&block) {
-                        room.copy_from_slice(content);
-                    }
-                }
-                (extent.start, buffer)
-            })
+            .map(|(first, extent)| home_write(&self.geometry, &blocks, *first, *extent))
             .chain(in_place)
             .collect();
         let (size, from) = (node.inode.size, node.hidden_from());
@@ -416,6 +410,39 @@ impl Core {
             writes,
         }))
     }
+}
+
+/// The checksums of the units of blocks that are written, but for those that were never written.
+fn checksums(
+    blocks: &BTreeMap<u64, Vec<u8>>,
+    still: &BTreeSet<u64>,
+    per_block: u64,
+) -> Vec<(u64, u32)> {
+    let mut crcs = Vec::new();
+    for (block, content) in blocks {
+        let units = content.chunks(UNIT as usize).zip(block * per_block..);
+        let written = units.filter(|(_, unit)| !still.contains(unit));
+        crcs.extend(written.map(|(bytes, unit)| (unit, unit_crc(bytes))));
+    }
+    crcs
+}
+
+/// The write of the blocks from `first` on to their home.
+fn home_write(
+    geometry: &Geometry,
+    blocks: &BTreeMap<u64, Vec<u8>>,
+    first: u64,
+    home: Extent,
+) -> (FragAddr, Buffer) {
+    let block_size = geometry.block_size as usize;
+    let count = home.frags / geometry.block_frags();
+    let mut buffer = Buffer::zeroed(count as usize * block_size);
+    for (room, block) in buffer.chunks_mut(block_size).zip(first..) {
+        if let Some(content) = blocks.get(&block) {
+            room.copy_from_slice(content);
+        }
+    }
+    (home.start, buffer)
 }
 
 /// The runs among some blocks.

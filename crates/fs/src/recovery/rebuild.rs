@@ -4,12 +4,12 @@
 //! from owner records: more than is in use, since these say nothing of what was freed; what is too much is nobody's, and
 //! is freed when that is checked. Where blocks of inodes and images are, a check has found out.
 
+use super::replay::Replay;
+use super::{each_owner, with_tree};
 use crate::blocks::Blocks;
-use crate::core::Core;
 use crate::error::Error;
 use crate::maps::{Chunk, MAPS, Maps};
 use crate::reader::Reader;
-use crate::recovery::{each_owner, with_tree};
 use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
@@ -140,14 +140,9 @@ impl Unknown {
     }
 }
 
-impl Core {
+impl Replay<'_> {
     /// Puts what is known in the place of what was lost. The log was replayed, so that this is how things stand now.
-    pub(crate) fn fill_in(
-        &mut self,
-        reader: &Reader,
-        lost: &Lost,
-        found: &Rebuild,
-    ) -> Result<(), Error> {
+    pub fn fill_in(&mut self, lost: &Lost, found: &Rebuild) -> Result<(), Error> {
         for (block, entry) in &found.inode_blocks {
             self.maps.ifile_overlay.entry(*block).or_insert(*entry);
         }
@@ -156,15 +151,15 @@ impl Core {
             self.maps.lazy_dirty.insert(*home);
         }
         for group in self.groups_of_keys(lost.of(BlockKind::BitmapNode)) {
-            self.rebuild_bitmap(reader, group)?;
+            self.rebuild_bitmap(group)?;
         }
         Ok(())
     }
 
     /// The groups of which these chunks of the bitmap told.
     fn groups_of_keys(&self, chunks: &[Range<u64>]) -> BTreeSet<GroupNo> {
-        let last = FragAddr(self.geometry.total_frags.saturating_sub(1));
-        let group = |frag: u64| self.geometry.group_of(FragAddr(frag).min(last)).0;
+        let last = FragAddr(self.sb.geometry.total_frags.saturating_sub(1));
+        let group = |frag: u64| self.sb.geometry.group_of(FragAddr(frag).min(last)).0;
         let numbers = chunks.iter().flat_map(|keys| {
             let end = keys.end.saturating_mul(CHUNK_FRAGS).saturating_sub(1);
             group(keys.start.saturating_mul(CHUNK_FRAGS))..=group(end)
@@ -173,15 +168,15 @@ impl Core {
     }
 
     /// Takes all of a group as in use that an owner record names, if the group may hold it, and all that is held back.
-    fn rebuild_bitmap(&mut self, reader: &Reader, group: GroupNo) -> Result<(), Error> {
-        let extent = self.geometry.group_extent(group);
-        let (maps, space) = (&self.maps, &self.space);
+    fn rebuild_bitmap(&mut self, group: GroupNo) -> Result<(), Error> {
+        let extent = self.sb.geometry.group_extent(group);
+        let (maps, space, geometry) = (&*self.maps, &*self.space, &self.sb.geometry);
         let role = space.role(group);
-        let owners = with_tree(reader, &mut self.blocks, |blocks| {
-            maps.owners_now(blocks, space, &self.geometry, extent)
+        let owners = with_tree(self.reader, self.blocks, |blocks| {
+            maps.owners_now(blocks, space, geometry, extent)
         })?;
         let cell = match role {
-            Role::Data => self.geometry.block_frags(),
+            Role::Data => self.sb.geometry.block_frags(),
             _ => 1,
         };
         // Data groups have whole blocks alone.

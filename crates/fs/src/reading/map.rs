@@ -1,7 +1,7 @@
 //! Where a file's content is, for people who look (`loamfs map`).
 
+use super::Reading;
 use crate::blocks::Stop;
-use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::inodes::Node;
@@ -80,7 +80,7 @@ pub(crate) fn push(pieces: &mut Vec<Piece>, piece: Piece) {
     }
 }
 
-impl Core {
+impl Reading<'_> {
     /// Where a regular file's content is from byte `from` on, as far as a bounded step sees; and where to go on, `None`
     /// at the end of the file.
     pub fn map(&mut self, ino: Ino, from: u64) -> Result<(Vec<Piece>, Option<u64>), Stop> {
@@ -112,7 +112,7 @@ impl Core {
                 Place::Log(self.geometry.byte_offset(pointer.addr))
             }
             Body::Inline(_) => {
-                let entry = self.maps.ifile_entry(&mut self.blocks, block_of(ino))?;
+                let entry = self.maps.ifile_entry(self.blocks, block_of(ino))?;
                 self.blocks.check(&entry.pointer, ino)?;
                 let missing = Corrupt::Missing {
                     ino,
@@ -137,14 +137,14 @@ impl Core {
         let (first, end) = (from / block, size.div_ceil(block));
         let found = extents::first_overlapping(
             &node.inode.clone(),
-            &mut self.blocks,
-            &geometry,
+            self.blocks,
+            geometry,
             first..end,
             STEP_EXTENTS,
         )?;
         let stop = match found.last() {
             Some(last) if found.len() == STEP_EXTENTS => {
-                (last.block + extents::blocks_of(last, &geometry)).min(end)
+                (last.block + extents::blocks_of(last, geometry)).min(end)
             }
             _ => end,
         };
@@ -160,7 +160,7 @@ impl Core {
         let mut at = units.start;
         for extent in &found {
             let start = (extent.block * per_block).clamp(at, units.end);
-            let blocks = extents::blocks_of(extent, &geometry);
+            let blocks = extents::blocks_of(extent, geometry);
             let end = ((extent.block + blocks) * per_block).clamp(start, units.end);
             lay(&mut pieces, at..start, Place::Hole, &elsewhere);
             let home = Place::Home(geometry.byte_offset(extent.pointer.addr));

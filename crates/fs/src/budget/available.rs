@@ -3,9 +3,9 @@
 //! It follows from what is in use once all that is dirty is committed and two checkpoints were taken, so that neither
 //! changes it. What was promised to data that waits, and what is reserved, is not in it.
 
-use crate::core::Core;
+use super::Budget;
+use super::reserve::REMOVAL_COST;
 use crate::reclaim::{DEAR, Fight};
-use crate::reserve::REMOVAL_COST;
 use crate::writeback::UNIT;
 use loamfs_format::Extent;
 use loamfs_format::group::Role;
@@ -17,7 +17,7 @@ const IN_MOTION: u64 = 4;
 /// Blocks that writing leaves: admission counts two more than are written, and what does not fit around a superblock twice.
 const LEFT_BLOCKS: u64 = 5;
 
-impl Core {
+impl Budget<'_> {
     /// Bytes that a large file can take.
     pub fn available_bytes(&mut self) -> u64 {
         let g = self.geometry;
@@ -38,7 +38,7 @@ impl Core {
         let room = |metadata: u64| {
             let log = self.log_groups(&outlook, g.frags_for(metadata), in_vain);
             // Groups that are kept from data are won back from it.
-            let kept = (log + self.groups_kept_from_data()) * g.group_frags;
+            let kept = (log + self.sizes.groups_kept_from_data()) * g.group_frags;
             let blocks = (data + claimable * g.group_frags).saturating_sub(kept);
             let left = LEFT_BLOCKS * u64::from(g.block_size);
             (blocks * frag).saturating_sub(waiting.blocks + left)
@@ -49,7 +49,7 @@ impl Core {
     /// Groups that the log needs for good with `metadata` more fragments, a segment, and the room that removals find at
     /// least: groups that hold little are emptied into others.
     fn log_groups(&self, outlook: &Outlook, metadata: u64, in_vain: bool) -> u64 {
-        let g = &self.geometry;
+        let g = self.geometry;
         let growth = metadata + g.frags_for(u64::from(g.segment_max) + 4 * REMOVAL_COST);
         let need = (outlook.log_used + growth).div_ceil(g.group_frags);
         let packed = need + IN_MOTION.min(outlook.log_used.div_ceil(g.group_frags));

@@ -1,0 +1,117 @@
+//! What an operation may still take of memory and of the volume before it starts (H17; rules 1 and 10).
+
+use super::reserve::REMOVAL_COST;
+use super::{Budget, Waiting};
+use crate::blocks::Stop;
+use loamfs_format::group::Role;
+use loamfs_format::node::NODE_SIZE;
+use loamfs_log::segment::Cut;
+
+/// Groups whose bitmaps are loaded together, to see what room there is.
+const LOADED_AT_ONCE: usize = 8;
+
+/// What a change of a large file makes at most beside its data, in bytes of the log: nodes of its trees.
+pub(crate) const NODES_COST: u64 = 16 << 10;
+
+/// What changing a run of checksums makes at most, in bytes of the log: a leaf that is split.
+const RUN_COST: u64 = 2 * NODE_SIZE as u64;
+
+impl Budget<'_> {
+    /// Admits an operation that makes at most `log` bytes and `data` bytes of new content (rules 1 and 10).
+    ///
+    /// # Errors
+    /// Read-only; [`Stop::Crowded`] when a commit must make room in memory, [`Stop::Full`] when space must be won.
+    pub fn admit(&mut self, log: u64, data: u64) -> Result<(), Stop> {
+        let waiting = self.waiting();
+        self.admit_segment(&waiting)?;
+        let bytes = waiting.bytes + data;
+        if bytes > self.writeback.bytes_max() {
+            return Err(Stop::Crowded);
+        }
+        self.pending
+            .press(bytes > self.writeback.bytes_max() / 4 * 3);
+        if !self.law.declares() {
+            return Ok(());
+        }
+        let dirty = log + self.segment_with(&waiting) + waiting.runs * RUN_COST;
+        if !self.fits_beside(&waiting, log, data)
+            || !self.leaves_room(dirty + self.sizes.spare_bytes(), Cut::Smallest)?
+        {
+            return Err(Stop::Full);
+        }
+        Ok(())
+    }
+
+    /// Admits an operation that gives space back: it may use the reserve, but for the two checkpoints by which what it
+    /// frees is won.
+    ///
+    /// # Errors
+    /// As [`Budget::admit`]; [`Stop::Tight`] when they must come first.
+    pub fn admit_removal(&mut self) -> Result<(), Stop> {
+        if !self.law.removals_use_reserve() {
+            return self.admit(self.geometry.segment_max.into(), 0);
+        }
+        let waiting = self.waiting();
+        self.admit_segment(&waiting)?;
+        self.admit_shown(&waiting, 0)
+    }
+
+    /// Admits what may use the reserve, with first writes that wait and those in `runs` more runs of checksums.
+    fn admit_shown(&mut self, waiting: &Waiting, runs: u64) -> Result<(), Stop> {
+        let shown = (waiting.runs + runs) * RUN_COST;
+        let dirty = REMOVAL_COST + self.segment_with(waiting) + shown;
+        match self.leaves_room(dirty, Cut::Longest)? {
+            true => Ok(()),
+            // Fewer at a time.
+            false if waiting.runs > 0 => Err(Stop::Crowded),
+            false => Err(Stop::Tight),
+        }
+    }
+
+    /// Admits first writes of `bytes` bytes of reserved space, in so many runs of checksums. Like what gives space back
+    /// they may use all but the two checkpoints; what showing them makes was kept free, and has a place with what waits.
+    ///
+    /// # Errors
+    /// As [`Budget::admit_removal`].
+    pub fn admit_first(&mut self, bytes: u64, runs: u64) -> Result<(), Stop> {
+        let waiting = self.waiting();
+        self.admit_segment(&waiting)?;
+        let bytes = waiting.bytes + bytes;
+        if bytes > self.writeback.bytes_max() {
+            return Err(Stop::Crowded);
+        }
+        self.pending
+            .press(bytes > self.writeback.bytes_max() / 4 * 3);
+        self.admit_shown(&waiting, runs)
+    }
+
+    /// As [`Budget::leaves_checkpoints_cut`], with the bitmaps that it takes. Who takes space leaves what the dearer way of
+    /// cutting needs, so that removals, for which the other one will do, have room to begin with.
+    fn leaves_room(&mut self, dirty: u64, cut: Cut) -> Result<bool, Stop> {
+        let fits = self.leaves_checkpoints_cut(dirty, cut);
+        fits.ok_or_else(|| Stop::Load(self.space.cleaning().unloaded_log_groups(LOADED_AT_ONCE)))
+    }
+
+    fn admit_segment(&mut self, waiting: &Waiting) -> Result<(), Stop> {
+        self.access.check()?;
+        let estimate = self.segment_with(waiting);
+        if estimate > self.sizes.segment_full() {
+            return Err(Stop::Crowded);
+        }
+        self.pending
+            .press(estimate > self.sizes.segment_full() / 8 * 7);
+        Ok(())
+    }
+
+    /// Whether the content of a small file of `size` bytes goes to a data group because the log is nearly full (H18,
+    /// rule 10): what is left of the log is for metadata.
+    pub fn spills(&mut self, size: u64) -> bool {
+        let room =
+            self.space.free_index(Role::Data).frags() * u64::from(self.geometry.fragment_size);
+        let block = u64::from(self.geometry.block_size);
+        let waiting = self.waiting();
+        room >= waiting.blocks + block
+            && !self.fits_beside(&waiting, size + self.sizes.spill_margin(), 0)
+            && self.fits_beside(&waiting, NODES_COST, block)
+    }
+}

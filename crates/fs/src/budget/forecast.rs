@@ -1,0 +1,236 @@
+//! What the next segment and the checkpoints behind it take, and whether the log has that much room.
+
+use super::Budget;
+use super::reserve::{Burden, Changed, Keys, Room, Shapes};
+use crate::blocks::Blocks;
+use crate::inodes::Inodes;
+use crate::maps::{Maps, OWNER};
+use loamfs_format::group::Role;
+use loamfs_format::summary::EXTENTS_MAX;
+use loamfs_format::{Geometry, Ssn};
+use loamfs_log::segment::Cut;
+use loamfs_space::Space;
+
+/// Bytes for which it is looked at together whether there is room.
+const AHEAD: u64 = 64 << 10;
+/// Level of the highest root whose leaves are counted: a deeper tree has more of them than a few segments change.
+const COUNTED_LEVEL: u8 = 2;
+
+/// What was found out about the log's room: it holds until a segment is placed or something is released.
+#[derive(Debug, Default)]
+pub(crate) struct Known {
+    /// Free fragments of log groups that any segment can use.
+    pub(super) usable: Option<u64>,
+    /// With so many groups for the log so many dirty bytes leave the checkpoints their room, by the way of cutting.
+    roomy: [Option<(u64, u64)>; 2],
+    /// The largest holes.
+    holes: Option<Vec<u64>>,
+    /// Keys that changed in the maps of inode blocks and of owners.
+    keys: Option<[Keys; 2]>,
+}
+
+/// What the maps are like, and what changed in them since the last checkpoint.
+struct Changes<'c> {
+    geometry: &'c Geometry,
+    space: &'c Space,
+    maps: &'c Maps,
+    blocks: &'c mut Blocks,
+    inodes: &'c Inodes,
+    known: &'c mut Known,
+}
+
+impl Changes<'_> {
+    /// The maps' trees, as far as the volume's sizes tell.
+    fn shapes(&self) -> Shapes {
+        let images = self.maps.lazy_map.len() + self.maps.lazy_dirty.len();
+        Shapes::of(self.geometry, self.inodes.next_block.0, images as u64)
+    }
+
+    /// The same, with the leaves of the largest map: where there are few of them they bound what is dirty.
+    fn shapes_as_they_are(&mut self) -> Shapes {
+        let mut shapes = self.shapes();
+        if self.maps.owner.level <= COUNTED_LEVEL {
+            shapes.count_owner_leaves(OWNER.known_leaves(&self.maps.owner, self.blocks));
+        }
+        shapes
+    }
+
+    /// What sealed segments changed since the last checkpoint, at most, without looking at it.
+    fn changed_at_most(&self) -> Changed {
+        let (chunks, groups) = self.space.checkpoint().dirty_counts();
+        Changed {
+            ifile: Keys::scattered(self.maps.ifile_overlay.len() as u64),
+            bitmap: Keys::scattered(chunks as u64),
+            owner: Keys::scattered(self.space.owners().records() as u64),
+            group: Keys::scattered(groups as u64),
+            lazy: Keys::scattered(self.maps.lazy_dirty.len() as u64),
+            moving: 2 * (self.maps.moving.len() + self.blocks.worn.len()) as u64,
+        }
+    }
+
+    /// What sealed segments changed since the last checkpoint.
+    fn changed(&mut self) -> Changed {
+        let one = |key: u64| key..key + 1;
+        let unit = self.geometry.unit_frags();
+        let [ifile, owner] = *self.known.keys.get_or_insert_with(|| {
+            let blocks = self.maps.ifile_overlay.keys();
+            let owners = self.space.owners().iter();
+            [
+                Keys::of(blocks.map(|block| one(block.0)), 1),
+                Keys::of(
+                    owners.map(|(extent, _)| extent.start.0..extent.end().0),
+                    unit,
+                ),
+            ]
+        });
+        let chunks = self.space.checkpoint().dirty_chunks();
+        Changed {
+            ifile,
+            bitmap: Keys::of(chunks.into_iter().map(one), 1),
+            owner,
+            ..self.changed_at_most()
+        }
+    }
+}
+
+impl Budget<'_> {
+    fn changes(&mut self) -> Changes<'_> {
+        Changes {
+            geometry: self.geometry,
+            space: self.space,
+            maps: self.maps,
+            blocks: self.blocks,
+            inodes: self.inodes,
+            known: self.reclaim.known(),
+        }
+    }
+
+    /// Map nodes that a checkpoint taken now would write, at most; looks no closer where `enough` tells that already
+    /// the rough number will do.
+    pub fn checkpoint_nodes(&mut self, enough: impl Fn(u64) -> bool) -> u64 {
+        let mut changes = self.changes();
+        let rough = changes.changed_at_most().nodes(&changes.shapes());
+        if enough(rough) {
+            return rough;
+        }
+        let shapes = changes.shapes_as_they_are();
+        changes.changed().nodes(&shapes)
+    }
+
+    /// What must find a place when `dirty` bytes wait for the next segment.
+    fn burden(&self, dirty: u64, changed: Changed, shapes: Shapes) -> Burden {
+        let dirty_blocks = self.inodes.blocks.values().filter(|block| block.dirty);
+        let frees = self.blocks.frees.len() as u64;
+        Burden {
+            bytes: dirty,
+            nodes: self.blocks.dirty_count() as u64,
+            inode_blocks: dirty_blocks.count() as u64,
+            frees,
+            held: (self.space.held().ranges() + self.checkpoints.summaries().len()) as u64,
+            changed,
+            shapes,
+        }
+    }
+
+    /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log; `None` where that shows
+    /// only in bitmaps that are not in memory.
+    pub fn leaves_checkpoints(&mut self, dirty: u64) -> Option<bool> {
+        self.leaves_checkpoints_cut(dirty, Cut::Longest)
+    }
+
+    /// The same, if segments are cut in this way.
+    pub fn leaves_checkpoints_cut(&mut self, dirty: u64, cut: Cut) -> Option<bool> {
+        let groups = self.groups_for_log();
+        let roomy = self.reclaim.known().roomy[cut as usize];
+        if roomy.is_some_and(|(of, most)| of == groups && dirty <= most) {
+            return Some(true);
+        }
+        // Looked at for a few operations together.
+        let ahead = dirty.next_multiple_of(AHEAD);
+        for dirty in [ahead, dirty] {
+            let fits = self.measure(groups, dirty, cut);
+            if fits == Some(true) {
+                self.reclaim.known().roomy[cut as usize] = Some((groups, dirty));
+            }
+            if fits != Some(false) {
+                return fits;
+            }
+        }
+        Some(false)
+    }
+
+    /// Free groups but those that data which wait will take.
+    fn groups_for_log(&self) -> u64 {
+        self.space
+            .free_groups()
+            .saturating_sub(self.groups_awaited())
+    }
+
+    /// How the next segment is cut when the log is tight: into the smallest holes, as long as both checkpoints behind it
+    /// find room all the same.
+    pub fn cut(&mut self) -> Cut {
+        let groups = self.groups_for_log();
+        match self.measure(groups, self.segment_estimate(), Cut::Smallest) {
+            Some(true) => Cut::Smallest,
+            _ => Cut::Longest,
+        }
+    }
+
+    fn measure(&mut self, groups: u64, dirty: u64, cut: Cut) -> Option<bool> {
+        // Of groups that superblocks or the volume's end cut short the longest run counts.
+        let mut runs = self.space.uneven().free_runs();
+        let whole = groups.saturating_sub(runs.len() as u64);
+        let g = self.geometry;
+        let changes = self.changes();
+        let (changed, shapes) = (changes.changed_at_most(), changes.shapes());
+        let rough = self.burden(dirty, changed, shapes);
+        let mut in_groups = Room::new(g, whole, []).with_law(self.law.clone());
+        if rough.fits(g, &mut in_groups, cut) {
+            return Some(true);
+        }
+        if groups < runs.len() as u64 {
+            runs.clear();
+        }
+        let mut room = Room::new(g, whole, runs).with_law(self.law.clone());
+        self.largest_holes().iter().for_each(|hole| room.put(*hole));
+        let mut changes = self.changes();
+        let shapes = changes.shapes_as_they_are();
+        let changed = changes.changed();
+        match self.burden(dirty, changed, shapes).fits(g, &mut room, cut) {
+            false if self.space.free_index(Role::Log).unknown() > 0 => None,
+            fits => Some(fits),
+        }
+    }
+
+    /// Whether both checkpoints were just taken, and nothing changed since: there is nothing that they could give back.
+    pub fn is_settled(&self) -> bool {
+        let tail = self.log.tail().ssn;
+        let before = Ssn(tail.0.saturating_sub(1));
+        let named = |checkpoint: Option<Ssn>| checkpoint >= Some(before);
+        self.pending.since().is_none() && self.checkpoints.named().into_iter().all(named)
+    }
+
+    /// Whether the log has less room than half the reserve, besides what is dirty and the two checkpoints, where data
+    /// that wait need so many whole groups.
+    pub fn is_tight(&mut self, waiting: u64) -> bool {
+        let half = self.sizes.reserve_bytes() / 2;
+        self.space.free_groups() <= self.sizes.reserve_groups() + waiting
+            && self.leaves_checkpoints(self.segment_estimate() + half) != Some(true)
+    }
+
+    /// The largest holes of the log: more than three segments can be cut into are of no use.
+    fn largest_holes(&mut self) -> &[u64] {
+        let space = self.space;
+        self.reclaim.known().holes.get_or_insert_with(|| {
+            let mut holes: Vec<u64> = space
+                .cleaning()
+                .log_holes()
+                .iter()
+                .map(|hole| hole.frags)
+                .collect();
+            holes.sort_unstable_by(|a, b| b.cmp(a));
+            holes.truncate(4 * EXTENTS_MAX);
+            holes
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! How much room the log and data groups have, and whether that leaves the reserve alone (rule 10).
+
+use super::{Budget, Waiting};
+use crate::reclaim::Elsewhere;
+use loamfs_format::group::Role;
+
+impl Budget<'_> {
+    /// Whether `log` more bytes in the log and `data` more bytes in data groups, besides what is dirty and what waits,
+    /// would leave the reserve alone.
+    pub fn space_fits(&mut self, log: u64, data: u64) -> bool {
+        self.fits_beside(&self.waiting(), log, data)
+    }
+
+    /// The same; it was counted what waits.
+    pub(super) fn fits_beside(&mut self, waiting: &Waiting, log: u64, data: u64) -> bool {
+        let frag = u64::from(self.geometry.fragment_size);
+        let for_data = self.groups_for_data(waiting, data);
+        let dirty = log + self.segment_with(waiting);
+        // Blocks are not split, so that the ends of holes are lost.
+        let dirty = dirty + dirty / 2;
+        let in_log = self.log_room(for_data) * frag;
+        let groups = |bytes: u64| {
+            bytes
+                .saturating_sub(in_log)
+                .div_ceil(self.sizes.group_bytes())
+        };
+        // Data never takes the last groups, whatever room the log has besides: the log takes others for what is dirty.
+        let for_log = if for_data > 0 {
+            groups(dirty) + self.sizes.groups_kept_from_data()
+        } else {
+            groups(dirty + self.sizes.reserve_bytes())
+        };
+        for_log + for_data <= self.space.free_groups()
+    }
+
+    /// Fragments of log groups to be counted on. Once the reserve's groups are all that is left, these are holes that
+    /// segments can be cut into.
+    fn log_room(&mut self, for_data: u64) -> u64 {
+        if self.space.free_groups() > self.sizes.reserve_groups() + for_data + 1 {
+            self.space.free_index(Role::Log).frags()
+        } else {
+            self.usable_log()
+        }
+    }
+
+    /// Free groups that become data groups when all that waits gets new homes.
+    pub fn groups_awaited(&self) -> u64 {
+        self.groups_for_data(&self.waiting(), 0)
+    }
+
+    /// The same when `more` bytes wait besides.
+    fn groups_for_data(&self, waiting: &Waiting, more: u64) -> u64 {
+        let (frag, ragged) = (
+            u64::from(self.geometry.fragment_size),
+            self.space.uneven().ragged(),
+        );
+        let room = self
+            .space
+            .free_index(Role::Data)
+            .frags()
+            .saturating_sub(ragged.data);
+        let short = (waiting.blocks + more).saturating_sub(room * frag);
+        if short == 0 {
+            return 0;
+        }
+        (short + ragged.free * frag).div_ceil(self.sizes.group_bytes())
+    }
+
+    /// What the cleaner must know of it.
+    pub fn elsewhere(&mut self) -> Elsewhere {
+        Elsewhere {
+            usable_log: self.usable_log(),
+            waiting_bytes: self.waiting().blocks,
+            groups_awaited: self.groups_awaited(),
+        }
+    }
+
+    /// Whether the log has room for the reserve besides what is dirty.
+    pub fn has_reserve(&mut self) -> bool {
+        self.space_fits(0, 0)
+    }
+
+    /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
+    pub fn may_compact(&mut self) -> bool {
+        let bytes = self.usable() * u64::from(self.geometry.fragment_size);
+        bytes >= self.sizes.reserve_bytes() / 2 + self.segment_estimate()
+    }
+
+    /// Free fragments that any segment can be cut into: in holes of the log, and in whole groups.
+    pub fn usable(&mut self) -> u64 {
+        self.usable_log() + self.space.free_groups() * self.geometry.group_frags
+    }
+
+    /// Free fragments of log groups in holes that any segment can be cut into.
+    pub fn usable_log(&mut self) -> u64 {
+        let least = self.sizes.hole_least();
+        let space = self.space;
+        *self
+            .reclaim
+            .known()
+            .usable
+            .get_or_insert_with(|| space.cleaning().log_usable(least))
+    }
+}

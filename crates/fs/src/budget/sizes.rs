@@ -1,0 +1,128 @@
+//! What follows from a volume's sizes: limits, the reserve, and what is promised to first writes of reserved space.
+
+use super::reserve::REMOVAL_COST;
+use crate::law::{Law, Rules};
+use loamfs_format::Geometry;
+use loamfs_format::node::NODE_SIZE;
+use loamfs_format::summary::{EXTENTS_MAX, Unwritten};
+
+/// Bytes of the log that the first writes of an extent take at most, whatever its length: two leaves of checksums.
+const EXTENT_COST: u64 = 2 * NODE_SIZE as u64;
+/// The same, for each unit: a run of checksums in a leaf that is half empty, shared by its units.
+const UNIT_COST: u64 = 9;
+
+/// The sizes of a volume, and how much of it was never written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes<'c> {
+    geometry: &'c Geometry,
+    law: &'c Law<dyn Rules>,
+    unwritten: Unwritten,
+}
+
+impl<'c> Sizes<'c> {
+    /// Those of a volume of which so much was never written.
+    pub(super) fn new(
+        geometry: &'c Geometry,
+        law: &'c Law<dyn Rules>,
+        unwritten: Unwritten,
+    ) -> Sizes<'c> {
+        Sizes {
+            geometry,
+            law,
+            unwritten,
+        }
+    }
+
+    /// Most bytes of a file that stays in the log.
+    pub fn small_max(self) -> u64 {
+        self.geometry.block_size.into()
+    }
+
+    /// Bytes of the volume.
+    pub fn volume_bytes(self) -> u64 {
+        self.geometry.total_frags * u64::from(self.geometry.fragment_size)
+    }
+
+    /// Bytes of a group.
+    pub(super) fn group_bytes(self) -> u64 {
+        self.geometry.group_frags * u64::from(self.geometry.fragment_size)
+    }
+
+    /// Images beyond which settling starts by itself: the log is no place for them to stay.
+    pub fn images_max(self) -> usize {
+        (self.volume_bytes() >> 20).clamp(4, 4096) as usize
+    }
+
+    /// Bytes beyond which the next segment takes nothing more.
+    pub fn segment_full(self) -> u64 {
+        u64::from(self.geometry.segment_max) * 3 / 4
+    }
+
+    /// Room that others leave to removals besides: so much of it is dirtied before the checkpoints come again.
+    pub fn spare_bytes(self) -> u64 {
+        u64::from(self.geometry.segment_max)
+            .min(self.volume_bytes() / 64)
+            .max(2 * REMOVAL_COST)
+    }
+
+    /// Bytes of the log that small files leave to metadata while data groups have room.
+    pub(super) fn spill_margin(self) -> u64 {
+        self.reserve_bytes() / 2
+    }
+
+    /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
+    /// addresses, and a segment of deletes before each (rule 10); and what first writes of reserved space will take.
+    pub fn reserve_bytes(self) -> u64 {
+        let g = self.geometry;
+        let checkpoint = u64::from(g.checkpoint_nodes_max) * 4096 + 64 * 1024;
+        let bounded = checkpoint.min(self.volume_bytes() / 16);
+        if !self.law.keeps_reserve() {
+            return 0;
+        }
+        2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+            + self.promised_bytes()
+    }
+
+    /// Groups that hold the reserve, so that deletes and checkpoints find whole ones.
+    pub fn reserve_groups(self) -> u64 {
+        self.reserve_bytes().div_ceil(self.group_bytes()).max(1)
+    }
+
+    /// Groups that data never takes: the reserve's, and on all but small volumes one of 128 besides, or cleaning has none
+    /// to move into once a volume was filled.
+    pub fn groups_kept_from_data(self) -> u64 {
+        self.reserve_groups() + u64::from(self.geometry.groups()) / 128
+    }
+
+    /// Free groups that the mover and the next segment find, where groups can be emptied cheaply: in holes they would
+    /// cost a seek for each.
+    pub fn groups_to_move_into(self) -> u64 {
+        let two = 2 * u64::from(self.geometry.segment_max);
+        (two.div_ceil(self.group_bytes()) + 1).min(self.reserve_groups())
+    }
+
+    /// Fragments of the smallest hole to be counted on: any block fits into it, and the largest segment or checkpoint
+    /// is cut into half the extents that it may have, at most.
+    pub fn hole_least(self) -> u64 {
+        let g = self.geometry;
+        let nodes = u64::from(g.checkpoint_nodes_max) * 4096;
+        let longest = nodes
+            .min(self.volume_bytes() / 16)
+            .max(g.segment_max.into());
+        let cut = longest / (EXTENTS_MAX as u64 / 2);
+        g.frags_for(cut)
+            .max(g.block_frags())
+            .max(g.inode_block_frags())
+    }
+
+    /// Bytes of the log that are kept free for checksums of what was never written.
+    fn promised_bytes(self) -> u64 {
+        self.promise_of(self.unwritten)
+    }
+
+    /// The same for so much of it.
+    pub fn promise_of(self, count: Unwritten) -> u64 {
+        let units = count.frags / self.geometry.unit_frags();
+        count.extents * EXTENT_COST + units * UNIT_COST
+    }
+}

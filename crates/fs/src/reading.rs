@@ -1,0 +1,246 @@
+//! Reading files' contents: where they are, and what stands there.
+
+mod map;
+mod seek;
+mod written;
+
+pub use map::{Piece, Place};
+pub(crate) use seek::Search;
+pub(crate) use written::Housed;
+
+use crate::atime::AccessTimes;
+use crate::atime::waiting::Atimes;
+use crate::blocks::{Blocks, Missed, Stop, What};
+use crate::core::Core;
+use crate::error::Corrupt;
+use crate::extents;
+use crate::file::regular;
+use crate::inodes::{Inodes, Node};
+use crate::maps::Maps;
+use crate::writeback::{UNIT, UnitBytes};
+use loamfs_format::inode::Body;
+use loamfs_format::maps::CRC_UNITS;
+use loamfs_format::superblock::Superblock;
+use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where the bytes of a unit of homed data are.
+#[derive(Debug, Clone)]
+enum Source {
+    /// In memory.
+    Memory(UnitBytes),
+    /// On the device.
+    Device(Pointer),
+    /// Nowhere: a hole.
+    Hole,
+}
+
+/// What contents are read from. Inodes and blocks come into memory with it, and nothing else changes.
+pub(crate) struct Reading<'c> {
+    geometry: &'c Geometry,
+    sb: &'c mut Superblock,
+    maps: &'c Maps,
+    blocks: &'c mut Blocks,
+    inodes: &'c mut Inodes,
+    atimes: &'c mut Atimes,
+}
+
+impl Core {
+    /// What contents are read from.
+    pub fn reading(&mut self) -> Reading<'_> {
+        Reading {
+            geometry: &self.geometry,
+            sb: &mut self.sb,
+            maps: &self.maps,
+            blocks: &mut self.blocks,
+            inodes: &mut self.inodes,
+            atimes: &mut self.atimes,
+        }
+    }
+}
+
+impl Reading<'_> {
+    /// An inode that is in memory, as [`Core::node`].
+    fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        if !self.inodes.nodes.contains_key(&ino) {
+            let (sb, maps, blocks) = (&mut *self.sb, self.maps, &mut *self.blocks);
+            AccessTimes::new(sb, maps, blocks, self.inodes, self.atimes).load(ino)?;
+        }
+        self.inodes.loaded(ino)
+    }
+
+    /// A regular file that is in memory.
+    fn file(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
+        regular(self.node(ino)?)
+    }
+
+    /// The whole content of a small file, or of a symlink.
+    pub fn small_content(&mut self, ino: Ino) -> Result<Arc<[u8]>, Stop> {
+        let node = self.node(ino)?;
+        if let Some(bytes) = &node.small {
+            return Ok(Arc::clone(bytes));
+        }
+        match &node.inode.body {
+            Body::Inline(bytes) => Ok(bytes.as_slice().into()),
+            Body::Small(pointer) => {
+                let pointer = *pointer;
+                self.blocks.bytes(&pointer, What::Data(ino))
+            }
+            _ => Ok(Arc::default()),
+        }
+    }
+
+    /// Reads up to `len` bytes from `offset` on; fewer at the file's end.
+    pub fn read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Stop> {
+        let node = self.file(ino)?;
+        let size = node.inode.size;
+        let end = offset.saturating_add(len as u64).min(size);
+        if offset >= end {
+            return Ok(Vec::new());
+        }
+        if !node.is_large() {
+            let content = self.small_content(ino)?;
+            let part = content.get(offset as usize..end as usize);
+            return Ok(part.ok_or(Corrupt::Missing { ino, what: "data" })?.to_vec());
+        }
+        let (first, last) = (offset / UNIT, (end - 1) / UNIT);
+        let mut bytes = vec![0u8; (end - offset) as usize];
+        let mut missed = Missed::default();
+        for (unit, source) in self.sources(ino, first, last + 1)? {
+            let content = match source {
+                Source::Hole => continue,
+                Source::Memory(content) => content,
+                Source::Device(pointer) => {
+                    let found = self.blocks.bytes(&pointer, What::Unit { ino, unit });
+                    match missed.note(found)? {
+                        Some(content) => content,
+                        None => continue,
+                    }
+                }
+            };
+            let from = (unit * UNIT).max(offset);
+            let to = ((unit + 1) * UNIT).min(end);
+            let within = (from - unit * UNIT) as usize..(to - unit * UNIT) as usize;
+            if let Some(part) = content.get(within) {
+                bytes[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
+            }
+        }
+        missed.nothing()?;
+        Ok(bytes)
+    }
+
+    /// Where the units `first .. end` of a large file are; holes may be left out.
+    fn sources(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, Source)>, Stop> {
+        let mut sources = BTreeMap::new();
+        for (unit, home) in self.homes(ino, first, end)? {
+            sources.insert(unit, home);
+        }
+        let unit_frags = self.geometry.unit_frags() as u32;
+        let node = self.node(ino)?;
+        let (inode, homed) = (node.inode.clone(), node.homed());
+        let mut found: Vec<(u64, Source)> = Vec::new();
+        let mut wanted = Vec::new();
+        for unit in first..end {
+            match (homed.get(unit), sources.get(&unit)) {
+                (Some(bytes), _) => found.push((unit, Source::Memory(Arc::clone(bytes)))),
+                (None, Some(home)) => wanted.push((unit, *home)),
+                (None, None) => found.push((unit, Source::Hole)),
+            }
+        }
+        let mut run: Option<(u64, loamfs_format::maps::CrcRun)> = None;
+        for (unit, home) in wanted {
+            let (addr, crc) = match self.maps.lazy_map.get(&home) {
+                Some(entry) => (entry.image, entry.crc),
+                None if self.maps.doubt.covers(home, ino, unit) => {
+                    return Err(Corrupt::Doubtful { ino, unit }.into());
+                }
+                None => {
+                    let key = unit / CRC_UNITS;
+                    if run.as_ref().is_none_or(|(of, _)| *of != key) {
+                        run = Some((key, extents::crc_run(&inode, self.blocks, key)?));
+                    }
+                    let crc = run
+                        .as_ref()
+                        .map_or(0, |(_, r)| r.0[(unit % CRC_UNITS) as usize]);
+                    (home, crc)
+                }
+            };
+            if crc == 0 {
+                return Err(Corrupt::Data { ino, unit, addr }.into());
+            }
+            let pointer = Pointer {
+                addr,
+                frags: unit_frags,
+                stored: UNIT as u32,
+                checksum: crc.into(),
+                ..Pointer::NONE
+            };
+            found.push((unit, Source::Device(pointer)));
+        }
+        Ok(found)
+    }
+
+    /// The homes of units `first .. end`, where they have one that segments show, and that was written.
+    pub fn homes(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, FragAddr)>, Stop> {
+        let geometry = self.geometry;
+        let per_block = geometry.block_units();
+        self.node(ino)?;
+        let node = self.inodes.prepared(ino)?;
+        let found = extents::overlapping(
+            &node.inode,
+            self.blocks,
+            geometry,
+            first / per_block,
+            end.div_ceil(per_block),
+        )?;
+        let mut housed = self.housed(ino, &found, &(first..end))?;
+        housed.retain(|it| it.written);
+        Ok(housed.into_iter().map(|it| (it.unit, it.home)).collect())
+    }
+
+    /// The units that have their homes in `place`, from block `first` of the file on, those that were never written among
+    /// them.
+    pub fn homes_in(&mut self, ino: Ino, place: Extent, first: u64) -> Result<Vec<Housed>, Stop> {
+        let geometry = self.geometry;
+        self.node(ino)?;
+        let node = self.inodes.prepared(ino)?;
+        let found = extents::placed_in(&node.inode, self.blocks, geometry, place, first)?;
+        let mut homes = self.housed(ino, &found, &(0..u64::MAX))?;
+        homes.retain(|it| place.contains(it.home));
+        Ok(homes)
+    }
+
+    /// The whole content of a unit as its home, or its image, has it.
+    pub fn shown_unit(&mut self, ino: Ino, unit: u64) -> Result<UnitBytes, Stop> {
+        match self.sources(ino, unit, unit + 1)?.pop() {
+            Some((_, Source::Memory(bytes))) => Ok(bytes),
+            Some((_, Source::Device(pointer))) => {
+                self.blocks.bytes(&pointer, What::Unit { ino, unit })
+            }
+            _ => Ok(vec![0; UNIT as usize].into()),
+        }
+    }
+
+    /// The content of one unit as a caller would read it, zero behind the file's end.
+    pub fn unit_content(&mut self, ino: Ino, unit: u64) -> Result<Vec<u8>, Stop> {
+        let size = self.node(ino)?.inode.size;
+        let valid = size.saturating_sub(unit * UNIT).min(UNIT) as usize;
+        // What stands behind the end is nobody's.
+        if valid == 0 {
+            return Ok(vec![0; UNIT as usize]);
+        }
+        let mut content = match self.sources(ino, unit, unit + 1)?.pop() {
+            Some((_, Source::Memory(bytes))) => bytes.to_vec(),
+            Some((_, Source::Device(pointer))) => self
+                .blocks
+                .bytes(&pointer, What::Unit { ino, unit })?
+                .to_vec(),
+            _ => vec![0; UNIT as usize],
+        };
+        if let Some(behind) = content.get_mut(valid..) {
+            behind.fill(0);
+        }
+        Ok(content)
+    }
+}

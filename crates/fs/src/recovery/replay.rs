@@ -1,0 +1,170 @@
+//! Roll-forward: what adopted summaries say is put into the state that a checkpoint left, record by record (H16, L9).
+
+use super::with_tree;
+use crate::blocks::Blocks;
+use crate::checkpoints::Checkpoints;
+use crate::core::Core;
+use crate::error::{Corrupt, Error};
+use crate::maps::Maps;
+use crate::reader::Reader;
+use loamfs_format::summary::{Allocation, Record, SegmentKind};
+use loamfs_format::superblock::Superblock;
+use loamfs_format::{BlockKind, Extent, GroupNo, Ssn};
+use loamfs_log::chain::Link;
+use loamfs_space::{Owner, Space, SpaceError, Wait};
+
+/// What recovery fills in.
+pub(super) struct Replay<'c> {
+    pub(super) reader: &'c Reader,
+    pub(super) sb: &'c Superblock,
+    pub(super) read_only: bool,
+    pub(super) space: &'c mut Space,
+    pub(super) maps: &'c mut Maps,
+    pub(super) blocks: &'c mut Blocks,
+    checkpoints: &'c mut Checkpoints,
+}
+
+impl<'c> Replay<'c> {
+    /// What of `core` recovery fills in.
+    pub fn of(core: &'c mut Core, reader: &'c Reader) -> Replay<'c> {
+        Replay {
+            reader,
+            sb: &core.sb,
+            read_only: !core.access.is_writable(),
+            space: &mut core.space,
+            maps: &mut core.maps,
+            blocks: &mut core.blocks,
+            checkpoints: &mut core.checkpoints,
+        }
+    }
+
+    /// Counts a group anew that a check found miscounted; what cannot be read stays as it is, and is named in the log.
+    pub fn recount(&mut self, group: GroupNo) {
+        let (maps, geometry) = (&*self.maps, self.sb.geometry);
+        let chunks = with_tree(self.reader, self.blocks, |blocks| {
+            maps.group_chunks(blocks, &geometry, group)
+        });
+        match chunks {
+            Ok(chunks) => self.space.recount(group, chunks),
+            Err(error) => tracing::error!(%error, group = group.0, "cannot count a group anew"),
+        }
+    }
+
+    /// Applies what one summary says.
+    pub fn summary(&mut self, link: &Link) -> Result<(), Error> {
+        let (ssn, unit) = (link.header.ssn, self.sb.geometry.unit_frags());
+        if link.header.kind == SegmentKind::Checkpoint {
+            // Replay starts at the last checkpoint, so this is the first link.
+            self.checkpoints
+                .replay_checkpoint(Extent::new(link.at, unit));
+        } else {
+            self.checkpoints
+                .note_segment(&link.header, [Extent::new(link.at, unit)]);
+        }
+        // Roles are those of the moment in which the segment was sealed. A group may have lost one and taken another since
+        // the segment before, and what was allocated there is of the new one.
+        for record in link.records.iter() {
+            if let Record::Role(group, role) = record {
+                let given = self.space.replay().role(group, role);
+                self.counted(given)?;
+            }
+        }
+        for record in link.records.iter() {
+            if let Record::Held(extent, wait) = record {
+                self.check_extent(extent)?;
+                let held = self.space.replay().free(extent, wait);
+                self.counted(held)?;
+            }
+        }
+        for record in link.records.iter() {
+            self.record(ssn, &record)?;
+        }
+        Ok(())
+    }
+
+    /// What space was told. Who only reads does without it, whatever the groups' descriptors hold.
+    fn counted(&self, told: Result<(), SpaceError>) -> Result<(), Error> {
+        match told {
+            Err(error) if self.read_only => {
+                tracing::debug!(%error, "groups and log contradict each other");
+                Ok(())
+            }
+            told => Ok(told?),
+        }
+    }
+
+    fn check_extent(&self, extent: Extent) -> Result<(), Corrupt> {
+        if self.sb.gives(extent) {
+            Ok(())
+        } else {
+            Err(Corrupt::Pointer {
+                addr: extent.start,
+                ino: loamfs_format::Ino(0),
+            })
+        }
+    }
+
+    fn allocation(&mut self, ssn: Ssn, a: &Allocation) -> Result<(), Error> {
+        self.check_extent(a.extent)?;
+        let owner = Owner {
+            kind: a.kind,
+            level: a.level,
+            ino: a.ino,
+            logical: a.logical,
+        };
+        let allocated = self.space.replay().allocate(a.extent, owner);
+        self.counted(allocated)?;
+        self.maps.doubt.clear(a.extent);
+        if a.kind == BlockKind::Summary && a.logical == ssn.0 {
+            self.checkpoints.note_summary(a.extent);
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, ssn: Ssn, record: &Record) -> Result<(), Error> {
+        match record {
+            Record::Allocate(a) => self.allocation(ssn, a)?,
+            Record::Free(extent) => {
+                self.check_extent(*extent)?;
+                let freed = self.space.replay().free(*extent, Wait::Durable(ssn));
+                self.counted(freed)?;
+            }
+            Record::Retire(extent) => {
+                self.check_extent(*extent)?;
+                let retired = self.space.replay().free(*extent, Wait::Checkpoint(ssn));
+                self.counted(retired)?;
+            }
+            Record::Ifile(block, entry) => {
+                self.maps.ifile_overlay.insert(*block, *entry);
+            }
+            Record::Image(home, entry) => {
+                let unit = self.sb.geometry.unit_frags();
+                self.maps.doubt.clear(Extent::new(*home, unit));
+                self.check_extent(Extent::new(*home, unit))?;
+                self.check_extent(Extent::new(entry.image, unit))?;
+                self.maps.lazy_map.insert(*home, *entry);
+                self.maps.lazy_dirty.insert(*home);
+            }
+            Record::Revoke(extent) => {
+                self.maps.doubt.clear(*extent);
+                self.maps.revoke(*extent);
+            }
+            Record::Settled { home, image } => {
+                let unit = self.sb.geometry.unit_frags();
+                self.maps.doubt.clear(Extent::new(*home, unit));
+                if self
+                    .maps
+                    .lazy_map
+                    .get(home)
+                    .is_some_and(|entry| entry.image == *image)
+                {
+                    self.maps.lazy_map.remove(home);
+                    self.maps.lazy_dirty.insert(*home);
+                }
+            }
+            Record::Anchored(group, delta) => self.space.anchored(*group, *delta),
+            Record::Root(..) | Record::Held(..) | Record::Role(..) => {}
+        }
+        Ok(())
+    }
+}
