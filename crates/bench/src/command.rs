@@ -1,5 +1,6 @@
 //! The command line, which people know as `loamfs bench`.
 
+mod ceiling;
 mod claims;
 mod emulate;
 mod fill;
@@ -42,6 +43,8 @@ enum Bench {
     Claims(claims::ClaimsArgs),
     Requests(requests::RequestsArgs),
     #[command(hide = true)]
+    Ceiling(ceiling::CeilingArgs),
+    #[command(hide = true)]
     Fill(fill::FillArgs),
     #[command(hide = true)]
     Guest(guest::GuestArgs),
@@ -61,6 +64,7 @@ impl Bench {
             Bench::Report(args) => args.run().map(|()| true),
             Bench::Claims(args) => args.run(),
             Bench::Requests(args) => args.run().map(|()| true),
+            Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
             Bench::GenerateMan(args) => args.run().map(|()| true),
