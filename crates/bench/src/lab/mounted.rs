@@ -13,10 +13,11 @@ use super::{Lab, run};
 use crate::Error;
 use crate::cleanup::{Guard, later};
 
-/// A mount, and the daemon that serves it if it is LoamFS.
+/// A mount, and the daemon that serves it if it is not of the kernel.
 pub struct Mounted {
     path: PathBuf,
-    loamfs: PathBuf,
+    /// The program that speaks to the daemon, if that is LoamFS's.
+    loamfs: Option<PathBuf>,
     daemon: Option<Daemon>,
     undo: Option<Guard>,
 }
@@ -47,20 +48,28 @@ impl Mounted {
         let options: Vec<&str> = ["noatime"].into_iter().chain(given).collect();
         command.args(["mount", "--foreground", "-o", &options.join(",")]);
         command.args([lab.device(), &lab.mountpoint]);
+        // That it was unmounted goes without saying.
+        command.env("LOAMFS_LOG", "warn");
+        let mut mounted = Mounted::served(command, &lab.mountpoint)?;
+        mounted.loamfs = Some(lab.tools.loamfs.clone());
+        Ok(mounted)
+    }
+
+    /// A file system that a program serves, which stays in the foreground and says so when it `is mounted on` its place.
+    pub(super) fn served(mut command: Command, mountpoint: &Path) -> Result<Mounted, Error> {
+        let shown = command.get_program().to_string_lossy().into_owned();
         let failed = |said: String| Error::Command {
-            command: format!("{} mount", lab.tools.loamfs.display()),
+            command: format!("{shown} mount"),
             said,
         };
         let mut child = command
-            // That it was unmounted goes without saying.
-            .env("LOAMFS_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // A signal from the terminal is for us: the mount is taken away in its turn.
             .process_group(0)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
-        let undo = later(force_away(lab.mountpoint.clone()));
+        let undo = later(force_away(mountpoint.to_owned()));
         let mut greeting = String::new();
         let stdout = child.stdout.take().map(BufReader::new);
         let mut stdout = stdout.ok_or_else(|| failed("it has no output".into()))?;
@@ -72,8 +81,8 @@ impl Mounted {
             return Err(failed(greeting));
         }
         Ok(Mounted {
-            path: lab.mountpoint.clone(),
-            loamfs: lab.tools.loamfs.clone(),
+            path: mountpoint.to_owned(),
+            loamfs: None,
             daemon: Some(Daemon {
                 child,
                 greeting,
@@ -92,7 +101,7 @@ impl Mounted {
             .map_err(|errno| Error::at("mounting on", &lab.mountpoint)(errno.into()))?;
         let mounted = Mounted {
             path: lab.mountpoint.clone(),
-            loamfs: lab.tools.loamfs.clone(),
+            loamfs: None,
             daemon: None,
             undo: Some(later(force_away(lab.mountpoint.clone()))),
         };
@@ -121,12 +130,19 @@ impl Mounted {
         super::sync(&self.path)
     }
 
+    /// The process that serves it; `None` for file systems of the kernel.
+    pub fn daemon(&self) -> Option<u32> {
+        self.daemon.as_ref().map(|daemon| daemon.child.id())
+    }
+
     /// What `loamfs info --json` says of the mount.
     ///
     /// # Errors
-    /// If it fails.
+    /// If it fails, or the mount is not LoamFS's.
     pub fn info(&self) -> Result<serde_json::Value, Error> {
-        let text = run(Command::new(&self.loamfs)
+        let loamfs = self.loamfs.as_ref();
+        let loamfs = loamfs.ok_or_else(|| Error::Lacking("only LoamFS tells of itself".into()))?;
+        let text = run(Command::new(loamfs)
             .args(["info", "--json"])
             .arg(&self.path))?;
         serde_json::from_str(&text).map_err(|error| Error::Command {
@@ -135,13 +151,13 @@ impl Mounted {
         })
     }
 
-    /// Bytes of files' data that LoamFS's daemon read and wrote so far, apart from its log; `None` for file systems of
-    /// the kernel.
+    /// Bytes of files' data that LoamFS's daemon read and wrote so far, apart from its log; `None` for other file
+    /// systems.
     ///
     /// # Errors
     /// If it does not answer.
     pub fn data(&self) -> Result<Option<(u64, u64)>, Error> {
-        if self.daemon.is_none() {
+        if self.loamfs.is_none() {
             return Ok(None);
         }
         let info = self.info()?;
@@ -151,13 +167,13 @@ impl Mounted {
         Ok(Some((read.iter().sum(), bytes("homed", "write_bytes"))))
     }
 
-    /// Has LoamFS's daemon do something: `settle`, `drop-caches`. Nothing for file systems of the kernel.
+    /// Has LoamFS's daemon do something: `settle`, `drop-caches`. Nothing for other file systems.
     ///
     /// # Errors
     /// If it fails.
     pub fn tell(&self, command: &str) -> Result<(), Error> {
-        if self.daemon.is_some() {
-            run(Command::new(&self.loamfs).arg(command).arg(&self.path))?;
+        if let Some(loamfs) = &self.loamfs {
+            run(Command::new(loamfs).arg(command).arg(&self.path))?;
         }
         Ok(())
     }
@@ -167,7 +183,7 @@ impl Mounted {
     /// # Errors
     /// Without root, or if the daemon fails.
     pub fn drop_caches(&self) -> Result<(), Error> {
-        match self.daemon {
+        match self.loamfs {
             Some(_) => self.tell("drop-caches"),
             None => super::drop_caches(),
         }
@@ -209,7 +225,7 @@ impl Mounted {
                 .map_err(Error::at("waiting for", &self.path))?;
             if !status.success() {
                 return Err(Error::Command {
-                    command: "loamfs mount".into(),
+                    command: "the daemon of a mount".into(),
                     said: status.to_string(),
                 });
             }
