@@ -6,6 +6,7 @@ mod emulate;
 mod fill;
 mod generate;
 mod guest;
+mod mount;
 mod plan;
 mod replay;
 mod report;
@@ -42,6 +43,7 @@ enum Bench {
     Report(report::ReportArgs),
     Claims(claims::ClaimsArgs),
     Requests(requests::RequestsArgs),
+    Mount(mount::MountArgs),
     #[command(hide = true)]
     Ceiling(ceiling::CeilingArgs),
     #[command(hide = true)]
@@ -64,6 +66,7 @@ impl Bench {
             Bench::Report(args) => args.run().map(|()| true),
             Bench::Claims(args) => args.run(),
             Bench::Requests(args) => args.run().map(|()| true),
+            Bench::Mount(args) => args.run(),
             Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
@@ -152,6 +155,7 @@ mod tests {
             "report results.json --html report.html",
             "claims --only create --work /tmp",
             "requests --files 10 --work /tmp --json",
+            "mount --files 10 --rounds 1 --clients 1,2 --fs loamfs --fs ceiling --work /tmp --json",
         ] {
             let words = std::iter::once(NAME).chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

@@ -6,12 +6,19 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use loamfs_fuse::mounts;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Lab, run};
 use crate::Error;
 use crate::cleanup::{Guard, later};
+
+/// How long a program may take to mount that does not say when it has, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A mount, and the daemon that serves it if it is not of the kernel.
 pub struct Mounted {
@@ -56,7 +63,39 @@ impl Mounted {
     }
 
     /// A file system that a program serves, which stays in the foreground and says so when it `is mounted on` its place.
-    pub(super) fn served(mut command: Command, mountpoint: &Path) -> Result<Mounted, Error> {
+    pub(super) fn served(command: Command, mountpoint: &Path) -> Result<Mounted, Error> {
+        Mounted::by(command, mountpoint, |_, stdout| {
+            let mut greeting = String::new();
+            // If it ended, it has said why on standard error.
+            let _ = stdout.read_line(&mut greeting);
+            (greeting.contains("is mounted on"), greeting)
+        })
+    }
+
+    /// A file system that a program serves, which stays in the foreground and says nothing: the mount table tells.
+    ///
+    /// # Errors
+    /// If it ends, or does not mount in time.
+    pub fn silent(command: Command, mountpoint: &Path) -> Result<Mounted, Error> {
+        let there = || mounts().is_ok_and(|all| all.iter().any(|entry| entry.path == mountpoint));
+        Mounted::by(command, mountpoint, |child, _| {
+            let start = Instant::now();
+            let waits = |child: &mut Child| {
+                start.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None))
+            };
+            while !there() && waits(child) {
+                thread::sleep(PAUSE);
+            }
+            (there(), String::new())
+        })
+    }
+
+    /// What a program serves. `wait` returns whether it is ready, and what it said.
+    fn by(
+        mut command: Command,
+        mountpoint: &Path,
+        wait: impl FnOnce(&mut Child, &mut BufReader<ChildStdout>) -> (bool, String),
+    ) -> Result<Mounted, Error> {
         let shown = command.get_program().to_string_lossy().into_owned();
         let failed = |said: String| Error::Command {
             command: format!("{shown} mount"),
@@ -70,12 +109,10 @@ impl Mounted {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         let undo = later(force_away(mountpoint.to_owned()));
-        let mut greeting = String::new();
         let stdout = child.stdout.take().map(BufReader::new);
         let mut stdout = stdout.ok_or_else(|| failed("it has no output".into()))?;
-        let read = stdout.read_line(&mut greeting);
-        if read.is_err() || !greeting.contains("is mounted on") {
-            // It has said why on standard error.
+        let (ready, greeting) = wait(&mut child, &mut stdout);
+        if !ready {
             let _ = child.kill();
             let _ = child.wait();
             return Err(failed(greeting));
