@@ -155,7 +155,7 @@ mod tests {
             "report results.json --html report.html",
             "claims --only create --work /tmp",
             "requests --files 10 --work /tmp --json",
-            "mount --files 10 --rounds 1 --clients 1,2 --fs loamfs --fs ceiling --work /tmp --json",
+            "mount --files 10 --rounds 1 --clients 1,2 --processors 1 --fs loamfs --fs ceiling --work /tmp --json",
         ] {
             let words = std::iter::once(NAME).chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

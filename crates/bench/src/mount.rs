@@ -29,6 +29,9 @@ use stand::Stand;
 /// Files of the pass that counts requests, at most: what the kernel asks of a file does not depend on their number.
 const COUNTED_FILES: u64 = 400;
 
+/// Files of the pass before those that count, at most.
+const WARM_UP_FILES: u64 = 1_000;
+
 /// What is measured, and how often.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -88,8 +91,15 @@ pub fn measure(plan: &Plan, tell: impl Fn(&str)) -> Result<Report, Error> {
                 subject.name()
             ));
             let stand = open(subject)?;
+            // Does not count: memory is touched for the first time, by the kernel and by the daemon.
+            Sample::take_all(&stand, "warm-up", (round, 1), plan.files.min(WARM_UP_FILES))?;
             for clients in &plan.clients {
-                samples.extend(Sample::take_all(&stand, round, *clients, plan.files)?);
+                samples.extend(Sample::take_all(
+                    &stand,
+                    "client",
+                    (round, *clients),
+                    plan.files,
+                )?);
             }
             stand.close()?;
         }
@@ -97,10 +107,14 @@ pub fn measure(plan: &Plan, tell: impl Fn(&str)) -> Result<Report, Error> {
     Ok(Report::new(About::of(plan), requests, &samples, plan))
 }
 
-/// The file systems of a round, which begins with another one each time.
+/// The file systems of a round, which begins with another one each time, and goes the other way round every second time: so
+/// none runs always behind the same one.
 fn in_turn(subjects: &[Subject], round: usize) -> Vec<Subject> {
     let mut turned = subjects.to_vec();
     turned.rotate_left(round % subjects.len().max(1));
+    if round % 2 == 1 {
+        turned[1..].reverse();
+    }
     turned
 }
 
@@ -113,6 +127,8 @@ mod tests {
         let all = [Subject::LoamFs, Subject::Ceiling, Subject::Ext4];
         let first: Vec<Subject> = (0..4).map(|round| in_turn(&all, round)[0]).collect();
         assert_eq!(first, [all[0], all[1], all[2], all[0]]);
-        assert_eq!(in_turn(&all, 1), [all[1], all[2], all[0]]);
+        assert_eq!(in_turn(&all, 1), [all[1], all[0], all[2]]);
+        assert_eq!(in_turn(&all, 2), [all[2], all[0], all[1]]);
+        assert_eq!(in_turn(&all[..1], 1), [all[0]]);
     }
 }

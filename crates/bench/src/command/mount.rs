@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::{loamfs, need_root, print, tell};
 use crate::lab::this_program;
@@ -18,6 +19,9 @@ use crate::{Error, cleanup};
 /// The ceiling is a server in memory behind the same dispatcher, which does no other work. The kernel must ask it for the same as
 /// LoamFS: that is counted first, and the exit code is 1 where it does not.
 ///
+/// Which processor the kernel puts a daemon's threads on is chance, and they stay there: a request to another processor than the
+/// client's costs several times as much. With `--processors 1` there is no such chance.
+///
 /// CPU time is that of the clients and of the daemon, and in parentheses the part of both that was in the kernel. The kernel's
 /// own threads are not in it.
 #[derive(Debug, Args)]
@@ -31,6 +35,9 @@ pub struct MountArgs {
     /// Numbers of clients that work side by side, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = clap::value_parser!(u32).range(1..=64))]
     clients: Vec<u32>,
+    /// Bind clients and daemons to so many processors.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    processors: Option<u32>,
     /// Only these file systems. Default: all that are installed; bindfs lies over ext4.
     #[arg(long = "fs", value_name = "NAME")]
     subjects: Vec<Subject>,
@@ -52,6 +59,10 @@ impl MountArgs {
     /// Measures and tells; `false` if the kernel asks LoamFS and the ceiling server for different things.
     pub fn run(self) -> Result<bool, Error> {
         need_root()?;
+        if let Some(count) = self.processors {
+            // Before any thread or daemon is started: they inherit it.
+            bind(count as usize)?;
+        }
         cleanup::on_signals()?;
         let (subjects, left_out) = chosen(&self.subjects)?;
         let plan = Plan {
@@ -78,6 +89,19 @@ impl MountArgs {
         }
         Ok(report.is_sound())
     }
+}
+
+/// Binds this process, and what it starts, to the first of the processors that it may use.
+fn bind(count: usize) -> Result<(), Error> {
+    let failed = |errno: rustix::io::Errno| Error::Io {
+        what: "choosing processors".into(),
+        source: errno.into(),
+    };
+    let allowed = sched_getaffinity(None).map_err(failed)?;
+    let mut chosen = CpuSet::new();
+    let processors = (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number));
+    processors.take(count).for_each(|number| chosen.set(number));
+    sched_setaffinity(None, &chosen).map_err(failed)
 }
 
 /// What is measured, and what is left out as it is not installed. What was asked for by name is not left out.

@@ -89,7 +89,7 @@ fn undisturbed(
 
 /// The requests of each step; `None` if somebody else dropped caches.
 fn count(stand: &Stand, files: u64) -> Result<Option<Vec<Requests>>, Error> {
-    let directories = stand.directories(1)?;
+    let directories = stand.directories("counted", 1)?;
     let mut counted = Vec::new();
     for step in Step::ALL {
         prepare(stand, &directories, step, files)?;

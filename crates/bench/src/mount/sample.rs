@@ -50,17 +50,17 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Takes all steps with so many clients.
+    /// Takes all steps in a round with so many clients, whose directories have names of their own.
     ///
     /// # Errors
     /// What the file system says.
     pub fn take_all(
         stand: &Stand,
-        round: usize,
-        clients: usize,
+        name: &str,
+        (round, clients): (usize, usize),
         files: u64,
     ) -> Result<Vec<Sample>, Error> {
-        let directories = stand.directories(clients)?;
+        let directories = stand.directories(name, clients)?;
         let take = |step| Sample::take(stand, round, &directories, step, files);
         Step::ALL.into_iter().map(take).collect()
     }

@@ -132,9 +132,9 @@ impl Stand {
     ///
     /// # Errors
     /// As the system says.
-    pub fn directories(&self, clients: usize) -> Result<Vec<PathBuf>, Error> {
+    pub fn directories(&self, name: &str, clients: usize) -> Result<Vec<PathBuf>, Error> {
         let make = |client| {
-            let name = format!("{client}-of-{clients}");
+            let name = format!("{name}-{client}-of-{clients}");
             let path = self.mounted.path().join(name);
             fs::create_dir(&path).map_err(Error::at("making", &path))?;
             Ok(path)
