@@ -21,7 +21,7 @@ pub enum Subject {
     #[value(name = "loamfs")]
     #[serde(rename = "loamfs")]
     LoamFs,
-    /// The server of [`crate::ceiling`].
+    /// A FUSE server in memory that does no other work.
     Ceiling,
     /// ext4.
     Ext4,
