@@ -113,6 +113,9 @@ asked = {r["operation"]: sum(r["ceiling"].values()) / r["files"] for r in reques
 print(lack, differ, asked)
 sys.exit(len(cells) != 9 * 2 * 3 or len(requests) != 9 or bool(lack or differ) or asked["create"] < 4 or asked["warm-read"] > 0.1)
 END_OF_CHECK
+    # The ceiling server knows no access times: with these every open is a request, to LoamFS alone.
+    expect 1 "$loamfs" bench mount --work "$work/rates" --files 20 --rounds 1 --clients 1 --fs loamfs --fs ceiling -o strictatime
+    grep -q 'DIFFER' "$work/out" || fail "other requests are not noticed"
     rmdir "$work/rates" || fail "something is left of it"
     ok "rates on mounts, beside a server that is asked for the same"
 }

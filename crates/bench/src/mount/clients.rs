@@ -1,4 +1,4 @@
-//! Clients that begin together: threads of this process, each with files of its own.
+//! Clients that begin together: threads of this process, each with files of its own. The calling thread is the first.
 
 use std::io;
 use std::sync::Barrier;
@@ -45,14 +45,16 @@ pub fn together(
     };
     let done: io::Result<Vec<One>> = thread::scope(|scope| {
         let client = &client;
-        let threads: Vec<_> = (0..count)
+        let threads: Vec<_> = (1..count)
             .map(|number| scope.spawn(move || client(number)))
             .collect();
+        // The first one is the calling thread: a new one would be put where the daemon's threads are not.
+        let first = client(0);
         let ends = threads.into_iter().map(|thread| {
             let broken = |_| Err(io::Error::other("a client broke off"));
             thread.join().unwrap_or_else(broken)
         });
-        ends.collect()
+        std::iter::once(first).chain(ends).collect()
     });
     let clients = done.map_err(|source| Error::Io {
         what: "working on the mount".into(),
