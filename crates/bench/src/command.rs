@@ -1,10 +1,12 @@
 //! The command line, which people know as `loamfs bench`.
 
+mod ceiling;
 mod claims;
 mod emulate;
 mod fill;
 mod generate;
 mod guest;
+mod mount;
 mod plan;
 mod replay;
 mod report;
@@ -41,6 +43,9 @@ enum Bench {
     Report(report::ReportArgs),
     Claims(claims::ClaimsArgs),
     Requests(requests::RequestsArgs),
+    Mount(mount::MountArgs),
+    #[command(hide = true)]
+    Ceiling(ceiling::CeilingArgs),
     #[command(hide = true)]
     Fill(fill::FillArgs),
     #[command(hide = true)]
@@ -61,6 +66,8 @@ impl Bench {
             Bench::Report(args) => args.run().map(|()| true),
             Bench::Claims(args) => args.run(),
             Bench::Requests(args) => args.run().map(|()| true),
+            Bench::Mount(args) => args.run(),
+            Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
             Bench::GenerateMan(args) => args.run().map(|()| true),
@@ -148,6 +155,7 @@ mod tests {
             "report results.json --html report.html",
             "claims --only create --work /tmp",
             "requests --files 10 --work /tmp --json",
+            "mount --files 10 --rounds 1 --clients 1,2 --processors 1 --fs loamfs --fs ceiling --work /tmp --json",
         ] {
             let words = std::iter::once(NAME).chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

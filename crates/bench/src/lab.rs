@@ -6,6 +6,7 @@
 mod journal;
 mod kind;
 mod limit;
+mod memory;
 mod mount;
 mod mounted;
 mod whole;
@@ -26,6 +27,7 @@ use crate::trace::Trace;
 
 pub use kind::Kind;
 pub use limit::MemoryLimit;
+pub use memory::MemoryDirectory;
 pub use mount::Mount;
 pub use mounted::{Memory, Mounted};
 pub use whole::WholeDevice;
@@ -121,6 +123,17 @@ impl Lab {
     /// # Errors
     /// Without root, room, or the programs.
     pub fn with(tools: &Tools, kind: Kind, size: u64, mkfs: &[&str]) -> Result<Lab, Error> {
+        let lab = Lab::bare(tools, kind, size)?;
+        let mut format = kind.mkfs(&tools.loamfs, size);
+        run(format.args(mkfs).arg(lab.device.path()))?;
+        Ok(lab)
+    }
+
+    /// As [`Lab::with`], but nothing is formatted.
+    ///
+    /// # Errors
+    /// Without root or room.
+    pub fn bare(tools: &Tools, kind: Kind, size: u64) -> Result<Lab, Error> {
         let name = format!("loamfs-bench-{}", std::process::id());
         let image = tools.work.join(format!("{name}.img"));
         let mountpoint = tools.work.join(name);
@@ -135,17 +148,14 @@ impl Lab {
             Some(path) => Device::Whole(path.clone()),
             None => Device::image(&image, size)?,
         };
-        let lab = Lab {
+        Ok(Lab {
             tools: tools.clone(),
             kind,
             device,
             mountpoint,
             size,
             _files: files,
-        };
-        let mut format = kind.mkfs(&tools.loamfs, size);
-        run(format.args(mkfs).arg(lab.device.path()))?;
-        Ok(lab)
+        })
     }
 
     /// The file system.
@@ -198,6 +208,14 @@ impl Lab {
             Kind::Loam => Mounted::loam(self, option),
             _ => Mounted::kernel(self),
         }
+    }
+
+    /// Has a program mount that stays in the foreground and says when what it serves `is mounted on` [`Lab::root`].
+    ///
+    /// # Errors
+    /// What it said.
+    pub fn mount_by(&self, program: Command) -> Result<Mounted, Error> {
+        Mounted::served(program, &self.mountpoint)
     }
 
     /// Drops what the kernel keeps, and mounts.

@@ -8,6 +8,8 @@
 //! - [`suite`]: the papers' workloads, run on each file system;
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
 //! - [`requests`]: what a FUSE mount is asked for each operation, counted by the kernel;
+//! - [`mount`]: rates and CPU time of operations on mounts, side by side;
+//! - [`ceiling`]: a FUSE server that does no other work, to compare with;
 //! - [`results`]: what they came to, kept between runs;
 //! - [`report`]: a page that shows it beside the papers' figures;
 //! - [`command`]: the command line of the program;
@@ -16,6 +18,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod capture;
+pub mod ceiling;
 pub mod claims;
 pub mod cleanup;
 pub mod command;
@@ -23,6 +26,7 @@ pub mod disk;
 pub mod emulate;
 mod error;
 pub mod lab;
+pub mod mount;
 pub mod report;
 pub mod requests;
 pub mod results;

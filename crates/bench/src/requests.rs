@@ -1,6 +1,6 @@
 //! What a mount is asked for each operation on small files, by who does it: each request is a way to the daemon and back.
 
-mod operation;
+pub(crate) mod operation;
 mod person;
 
 use std::fs;

@@ -33,6 +33,7 @@ use crate::trace::{Trace, Uses};
 use crate::{Error, table};
 
 use stage::Stage;
+pub(crate) use target::Drops;
 use target::{InDirectory, InLibrary, OnDevice};
 
 pub use archive::pack_headers;

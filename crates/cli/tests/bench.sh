@@ -98,7 +98,30 @@ on_a_disk() {
     ok "a disk: refused while in use and without --force; traced, priced and timed"
 }
 
+# Rates depend on the machine; that there are some, and that both servers are asked for the same, does not.
+on_mounts() {
+    mkdir "$work/rates"
+    "$loamfs" bench mount --work "$work/rates" --files 50 --rounds 1 --clients 1,2 --fs loamfs --fs ceiling --fs ext4 \
+        --json >"$work/out" 2>"$work/err" || { cat "$work/err" >&2; fail "bench mount does not end well"; }
+    python3 - "$work/out" <<'END_OF_CHECK' || fail "figures lack, or requests differ"
+import json, sys
+report = json.load(open(sys.argv[1]))
+cells, requests = report["cells"], report["requests"]
+lack = [c for c in cells if not (c["rate"] and c["to_ceiling"] and c["to_ext4"] and c["client_micros"] > 0)]
+differ = [r for r in requests if not r["equal"]]
+asked = {r["operation"]: sum(r["ceiling"].values()) / r["files"] for r in requests}
+print(lack, differ, asked)
+sys.exit(len(cells) != 9 * 2 * 3 or len(requests) != 9 or bool(lack or differ) or asked["create"] < 4 or asked["warm-read"] > 0.1)
+END_OF_CHECK
+    # The ceiling server knows no access times: with these every open is a request, to LoamFS alone.
+    expect 1 "$loamfs" bench mount --work "$work/rates" --files 20 --rounds 1 --clients 1 --fs loamfs --fs ceiling -o strictatime
+    grep -q 'DIFFER' "$work/out" || fail "other requests are not noticed"
+    rmdir "$work/rates" || fail "something is left of it"
+    ok "rates on mounts, beside a server that is asked for the same"
+}
+
 in_the_library
 in_a_directory
 on_a_disk
 requests
+on_mounts

@@ -103,7 +103,7 @@ impl Kind {
     }
 
     /// The program that formats it; LoamFS does so itself.
-    const fn formatter(self) -> Option<&'static str> {
+    pub const fn formatter(self) -> Option<&'static str> {
         match self {
             Kind::Loam | Kind::Library | Kind::Directory => None,
             Kind::Ext2 => Some("mkfs.ext2"),

@@ -6,17 +6,25 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use loamfs_fuse::mounts;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Lab, run};
 use crate::Error;
 use crate::cleanup::{Guard, later};
 
-/// A mount, and the daemon that serves it if it is LoamFS.
+/// How long a program may take to mount that does not say when it has, and how often it is looked at.
+const PATIENCE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A mount, and the daemon that serves it if it is not of the kernel.
 pub struct Mounted {
     path: PathBuf,
-    loamfs: PathBuf,
+    /// The program that speaks to the daemon, if that is LoamFS's.
+    loamfs: Option<PathBuf>,
     daemon: Option<Daemon>,
     undo: Option<Guard>,
 }
@@ -47,33 +55,71 @@ impl Mounted {
         let options: Vec<&str> = ["noatime"].into_iter().chain(given).collect();
         command.args(["mount", "--foreground", "-o", &options.join(",")]);
         command.args([lab.device(), &lab.mountpoint]);
+        // That it was unmounted goes without saying.
+        command.env("LOAMFS_LOG", "warn");
+        let mut mounted = Mounted::served(command, &lab.mountpoint)?;
+        mounted.loamfs = Some(lab.tools.loamfs.clone());
+        Ok(mounted)
+    }
+
+    /// A file system that a program serves, which stays in the foreground and says so when it `is mounted on` its place.
+    pub(super) fn served(command: Command, mountpoint: &Path) -> Result<Mounted, Error> {
+        Mounted::by(command, mountpoint, |_, stdout| {
+            let mut greeting = String::new();
+            // If it ended, it has said why on standard error.
+            let _ = stdout.read_line(&mut greeting);
+            (greeting.contains("is mounted on"), greeting)
+        })
+    }
+
+    /// A file system that a program serves, which stays in the foreground and says nothing: the mount table tells.
+    ///
+    /// # Errors
+    /// If it ends, or does not mount in time.
+    pub fn silent(command: Command, mountpoint: &Path) -> Result<Mounted, Error> {
+        let there = || mounts().is_ok_and(|all| all.iter().any(|entry| entry.path == mountpoint));
+        Mounted::by(command, mountpoint, |child, _| {
+            let start = Instant::now();
+            let waits = |child: &mut Child| {
+                start.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None))
+            };
+            while !there() && waits(child) {
+                thread::sleep(PAUSE);
+            }
+            (there(), String::new())
+        })
+    }
+
+    /// What a program serves. `wait` returns whether it is ready, and what it said.
+    fn by(
+        mut command: Command,
+        mountpoint: &Path,
+        wait: impl FnOnce(&mut Child, &mut BufReader<ChildStdout>) -> (bool, String),
+    ) -> Result<Mounted, Error> {
+        let shown = command.get_program().to_string_lossy().into_owned();
         let failed = |said: String| Error::Command {
-            command: format!("{} mount", lab.tools.loamfs.display()),
+            command: format!("{shown} mount"),
             said,
         };
         let mut child = command
-            // That it was unmounted goes without saying.
-            .env("LOAMFS_LOG", "warn")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             // A signal from the terminal is for us: the mount is taken away in its turn.
             .process_group(0)
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
-        let undo = later(force_away(lab.mountpoint.clone()));
-        let mut greeting = String::new();
+        let undo = later(force_away(mountpoint.to_owned()));
         let stdout = child.stdout.take().map(BufReader::new);
         let mut stdout = stdout.ok_or_else(|| failed("it has no output".into()))?;
-        let read = stdout.read_line(&mut greeting);
-        if read.is_err() || !greeting.contains("is mounted on") {
-            // It has said why on standard error.
+        let (ready, greeting) = wait(&mut child, &mut stdout);
+        if !ready {
             let _ = child.kill();
             let _ = child.wait();
             return Err(failed(greeting));
         }
         Ok(Mounted {
-            path: lab.mountpoint.clone(),
-            loamfs: lab.tools.loamfs.clone(),
+            path: mountpoint.to_owned(),
+            loamfs: None,
             daemon: Some(Daemon {
                 child,
                 greeting,
@@ -92,7 +138,7 @@ impl Mounted {
             .map_err(|errno| Error::at("mounting on", &lab.mountpoint)(errno.into()))?;
         let mounted = Mounted {
             path: lab.mountpoint.clone(),
-            loamfs: lab.tools.loamfs.clone(),
+            loamfs: None,
             daemon: None,
             undo: Some(later(force_away(lab.mountpoint.clone()))),
         };
@@ -121,12 +167,19 @@ impl Mounted {
         super::sync(&self.path)
     }
 
+    /// The process that serves it; `None` for file systems of the kernel.
+    pub fn daemon(&self) -> Option<u32> {
+        self.daemon.as_ref().map(|daemon| daemon.child.id())
+    }
+
     /// What `loamfs info --json` says of the mount.
     ///
     /// # Errors
-    /// If it fails.
+    /// If it fails, or the mount is not LoamFS's.
     pub fn info(&self) -> Result<serde_json::Value, Error> {
-        let text = run(Command::new(&self.loamfs)
+        let loamfs = self.loamfs.as_ref();
+        let loamfs = loamfs.ok_or_else(|| Error::Lacking("only LoamFS tells of itself".into()))?;
+        let text = run(Command::new(loamfs)
             .args(["info", "--json"])
             .arg(&self.path))?;
         serde_json::from_str(&text).map_err(|error| Error::Command {
@@ -135,13 +188,13 @@ impl Mounted {
         })
     }
 
-    /// Bytes of files' data that LoamFS's daemon read and wrote so far, apart from its log; `None` for file systems of
-    /// the kernel.
+    /// Bytes of files' data that LoamFS's daemon read and wrote so far, apart from its log; `None` for other file
+    /// systems.
     ///
     /// # Errors
     /// If it does not answer.
     pub fn data(&self) -> Result<Option<(u64, u64)>, Error> {
-        if self.daemon.is_none() {
+        if self.loamfs.is_none() {
             return Ok(None);
         }
         let info = self.info()?;
@@ -151,13 +204,13 @@ impl Mounted {
         Ok(Some((read.iter().sum(), bytes("homed", "write_bytes"))))
     }
 
-    /// Has LoamFS's daemon do something: `settle`, `drop-caches`. Nothing for file systems of the kernel.
+    /// Has LoamFS's daemon do something: `settle`, `drop-caches`. Nothing for other file systems.
     ///
     /// # Errors
     /// If it fails.
     pub fn tell(&self, command: &str) -> Result<(), Error> {
-        if self.daemon.is_some() {
-            run(Command::new(&self.loamfs).arg(command).arg(&self.path))?;
+        if let Some(loamfs) = &self.loamfs {
+            run(Command::new(loamfs).arg(command).arg(&self.path))?;
         }
         Ok(())
     }
@@ -167,7 +220,7 @@ impl Mounted {
     /// # Errors
     /// Without root, or if the daemon fails.
     pub fn drop_caches(&self) -> Result<(), Error> {
-        match self.daemon {
+        match self.loamfs {
             Some(_) => self.tell("drop-caches"),
             None => super::drop_caches(),
         }
@@ -209,7 +262,7 @@ impl Mounted {
                 .map_err(Error::at("waiting for", &self.path))?;
             if !status.success() {
                 return Err(Error::Command {
-                    command: "loamfs mount".into(),
+                    command: "the daemon of a mount".into(),
                     said: status.to_string(),
                 });
             }

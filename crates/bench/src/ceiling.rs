@@ -1,0 +1,108 @@
+//! The ceiling server: a FUSE file system in memory that does no other work.
+//!
+//! It has the dispatcher of the real mount, asks the kernel for the same options, and answers alike. So the kernel sends
+//! the same requests, and what it reaches is the most that any file system reaches behind this dispatcher. `loamfs bench
+//! mount` counts the requests of both, and complains where they differ. What it holds is lost with its mount.
+
+mod content;
+mod directory;
+mod node;
+mod server;
+mod table;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use loamfs_fuse::{BlockDevice, Config, MountOptions, Session};
+
+use crate::Error;
+
+use server::Ceiling;
+
+/// The last part of its mounts' type.
+const SUBTYPE: &str = "loamfs-ceiling";
+
+/// Block size of its mounts, in bytes: that of LoamFS's.
+const BLOCK_SIZE: u32 = 4096;
+
+/// How far the kernel reads ahead in a file, in bytes: as on LoamFS's mounts.
+const READ_AHEAD: u32 = 1 << 20;
+
+/// Which extended attributes the kernel may ask for. None is kept; what differs is how it is told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attributes {
+    /// All.
+    All,
+    /// All but access lists: LoamFS's option `noacl`.
+    Unlisted,
+    /// None: LoamFS's option `noxattr`.
+    None,
+}
+
+impl Attributes {
+    /// What LoamFS's mount options ask for.
+    pub fn of(options: &str) -> Attributes {
+        let has = |name| options.split(',').any(|option| option == name);
+        match (has("noxattr"), has("noacl")) {
+            (true, _) => Attributes::None,
+            (false, true) => Attributes::Unlisted,
+            (false, false) => Attributes::All,
+        }
+    }
+}
+
+/// What the kernel is asked for: the same as by LoamFS's mount without `strictatime`, which `cli::adapter::config` is.
+fn config(attributes: Attributes) -> Config {
+    Config {
+        zero_message_open: true,
+        zero_message_opendir: true,
+        atomic_truncate: false,
+        posix_acl: attributes == Attributes::All,
+        dont_mask: true,
+        handle_killpriv: true,
+        ..Config::default()
+    }
+}
+
+/// Mounts on `mountpoint` and serves until it is unmounted. `ready` is called when it can be used. With a block device, which
+/// is claimed but neither read nor written, the mount is of the same kind as LoamFS's on that device.
+///
+/// # Errors
+/// If it cannot be mounted, or not be served.
+pub fn serve(
+    mountpoint: &Path,
+    device: Option<&Path>,
+    attributes: Attributes,
+    ready: impl Fn() + Send + Sync + 'static,
+) -> Result<(), Error> {
+    let options = MountOptions {
+        fsname: SUBTYPE.into(),
+        subtype: SUBTYPE.into(),
+        block_device: device.map(|path| BlockDevice {
+            path: path.to_owned(),
+            block_size: BLOCK_SIZE,
+        }),
+        allow_other: true,
+        default_permissions: true,
+        noatime: true,
+        ..MountOptions::default()
+    };
+    let mounted = loamfs_fuse::mount(mountpoint, &options)?;
+    // Only root may, and 128 KiB work too.
+    let _ = mounted.set_read_ahead(READ_AHEAD);
+    let server = Ceiling::new(attributes, Box::new(ready));
+    Ok(Session::new(config(attributes)).run(Arc::new(server), mounted)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_options_say_which_attributes_there_are() {
+        assert_eq!(Attributes::of("noatime,cache=1G"), Attributes::All);
+        assert_eq!(Attributes::of("noacl"), Attributes::Unlisted);
+        assert_eq!(Attributes::of("noacl,noxattr"), Attributes::None);
+        assert_eq!(Attributes::of("noaclx"), Attributes::All);
+    }
+}

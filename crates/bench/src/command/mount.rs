@@ -1,0 +1,134 @@
+//! `loamfs bench mount`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::{loamfs, need_root, print, tell};
+use crate::lab::this_program;
+use crate::mount::{Plan, Subject, measure};
+use crate::{Error, cleanup};
+
+/// Compare a mount with the most that its way through the kernel allows, and with file systems of the kernel (root).
+///
+/// Clients make, look at, list, read, rewrite, rename and remove small files, each in a directory of its own. Every file
+/// system does all of it once a round, on a loop device in memory, so that no disk counts. Rates are compared within a round;
+/// what is told are medians. The default takes half an hour on two processors.
+///
+/// The ceiling is a server in memory behind the same dispatcher, which does no other work. The kernel must ask it for the same as
+/// LoamFS: that is counted first, and the exit code is 1 where it does not.
+///
+/// Which processor the kernel puts a daemon's threads on is chance, and they stay there: a request to another processor than the
+/// client's costs several times as much. With `--processors 1` there is no such chance.
+///
+/// CPU time is that of the clients and of the daemon, and in parentheses the part of both that was in the kernel. The kernel's
+/// own threads are not in it.
+#[derive(Debug, Args)]
+pub struct MountArgs {
+    /// Files of each client.
+    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    files: u64,
+    /// Rounds.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    rounds: u32,
+    /// Numbers of clients that work side by side, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4], value_parser = clap::value_parser!(u32).range(1..=64))]
+    clients: Vec<u32>,
+    /// Bind clients and daemons to so many processors.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    processors: Option<u32>,
+    /// Only these file systems. Default: all that are installed; bindfs lies over ext4.
+    #[arg(long = "fs", value_name = "NAME")]
+    subjects: Vec<Subject>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Directory for mount points. Images are in memory: a few hundred MiB.
+    #[arg(long, value_name = "DIR")]
+    work: PathBuf,
+    /// The loamfs program. Default: that of this program's version.
+    #[arg(long, value_name = "FILE")]
+    loamfs: Option<PathBuf>,
+    /// Mount options for LoamFS.
+    #[arg(short, long)]
+    options: Option<String>,
+}
+
+impl MountArgs {
+    /// Measures and tells; `false` if the kernel asks LoamFS and the ceiling server for different things.
+    pub fn run(self) -> Result<bool, Error> {
+        need_root()?;
+        if let Some(count) = self.processors {
+            // Before any thread or daemon is started: they inherit it.
+            bind(count as usize)?;
+        }
+        cleanup::on_signals()?;
+        let (subjects, left_out) = chosen(&self.subjects)?;
+        let plan = Plan {
+            files: self.files,
+            rounds: self.rounds as usize,
+            clients: once(self.clients.iter().map(|count| *count as usize)),
+            subjects,
+            left_out,
+            loamfs: self.loamfs.map_or_else(loamfs, Ok)?,
+            bench: this_program()?,
+            options: self.options,
+            work: std::path::absolute(&self.work).map_err(Error::at("finding", &self.work))?,
+        };
+        let report = measure(&plan, tell)?;
+        if self.json {
+            print(&(serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"))?;
+        } else {
+            print(&report.text())?;
+        }
+        if !report.is_sound() {
+            tell(
+                "the kernel asks LoamFS and the ceiling server for different things: their rates cannot be compared",
+            );
+        }
+        Ok(report.is_sound())
+    }
+}
+
+/// Binds this process, and what it starts, to the first of the processors that it may use.
+fn bind(count: usize) -> Result<(), Error> {
+    let failed = |errno: rustix::io::Errno| Error::Io {
+        what: "choosing processors".into(),
+        source: errno.into(),
+    };
+    let allowed = sched_getaffinity(None).map_err(failed)?;
+    let mut chosen = CpuSet::new();
+    let processors = (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number));
+    processors.take(count).for_each(|number| chosen.set(number));
+    sched_setaffinity(None, &chosen).map_err(failed)
+}
+
+/// What is measured, and what is left out as it is not installed. What was asked for by name is not left out.
+fn chosen(named: &[Subject]) -> Result<(Vec<Subject>, Vec<Subject>), Error> {
+    let all = match named {
+        [] => &Subject::ALL[..],
+        named => named,
+    };
+    let (subjects, left_out) = once(all.iter().copied())
+        .into_iter()
+        .partition::<Vec<_>, _>(|subject| subject.is_installed());
+    match left_out.first().filter(|_| !named.is_empty()) {
+        Some(subject) => Err(Error::Lacking(format!(
+            "{} is not installed",
+            subject.name()
+        ))),
+        None => Ok((subjects, left_out)),
+    }
+}
+
+/// Each value where it stands first.
+fn once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
