@@ -165,7 +165,8 @@ fn fill(volume: &Volume, byte: u8) -> Vec<String> {
             Ok(attr) => attr.ino,
             Err(_) => return names,
         };
-        if volume.write(ino, 0, &[byte; 16 * UNIT]).is_err() {
+        let written = volume.write(ino, 0, &[byte; 16 * UNIT]);
+        if !written.is_ok_and(|bytes| bytes == 16 * UNIT) {
             volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
             return names;
         }
