@@ -98,7 +98,7 @@ fn roots_and_children_survive_encoding() {
         },
         TreeRoot {
             pointer: Pointer {
-                frags: 9,
+                frags: 17,
                 ..pointer
             },
             ..root
