@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use loamfs_check::{Options as CheckOptions, Report, check};
-use loamfs_device::{Device, Image, MemoryDevice};
+use loamfs_device::{Device, Effect, FaultyDevice, Image, MemoryDevice, Op, Rule};
 use loamfs_format::group::Role;
 use loamfs_format::{BlockKind, GroupNo, Ino};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
@@ -637,5 +637,24 @@ fn a_damaged_copy_of_a_map_is_found_and_written_anew() {
         let volume = Volume::open(device, &options(false), Env::fixed(3)).unwrap();
         assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
         assert_eq!(sample.unreadable_small(&volume), 0);
+    }
+}
+
+/// The sectors of one copy cannot be read any more, whichever it is.
+#[test]
+fn a_copy_of_a_map_that_cannot_be_read_is_not_missed() {
+    let sample = Sample::new();
+    for copy in [0, 1] {
+        let bad = |node: u64| {
+            let at = node + copy * NODE;
+            Rule::on(Op::Read, Effect::Fail).in_range(at..at + NODE)
+        };
+        let rules = sample.all_nodes().into_iter().map(bad).collect();
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(sample.device.image()));
+        let device = Arc::new(FaultyDevice::with_rules(device, rules));
+        let volume = Volume::open(device, &options(false), Env::fixed(3)).unwrap();
+        assert_eq!(sample.unreadable_small(&volume), 0);
+        assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
+        volume.close().unwrap();
     }
 }
