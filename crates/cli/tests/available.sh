@@ -34,8 +34,8 @@ fill() {
     stat -c %s "$mnt/$1"
 }
 
-# What is written at a time fits in part, down to a unit.
-piece=$((64 << 10))
+# What is written at a time fits whole or not at all.
+piece=$((256 << 10))
 
 # That $2 is not less than $1 but for a piece, and not more than so many bytes more.
 about() {

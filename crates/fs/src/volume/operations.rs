@@ -15,13 +15,10 @@ use crate::operations::xattr::{RemoveXattr, SetXattr};
 use crate::operations::{Change, Operation};
 use crate::permission::AclKind;
 use crate::types::{Attr, DirEntry, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode};
-use crate::writeback::UNIT;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use std::sync::PoisonError;
 
-/// Most bytes that are written at once.
-const PIECE: usize = 256 << 10;
 /// Steps of a way up, of which none is as long; a damaged one must end all the same.
 const CLIMBS_MAX: u32 = 1 << 14;
 
@@ -283,26 +280,21 @@ impl Volume {
         self.run(|core| core.reading().read(ino, offset, len))
     }
 
-    /// Writes `data`, and returns how many bytes of it; on a full volume those that fit, down to a unit.
+    /// Writes all of `data`.
     ///
     /// # Errors
-    /// [`Error`], if nothing was written.
+    /// [`Error`].
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8]) -> Result<usize, Error> {
         // Pieces, so that one write never exceeds what may be dirty; each is atomic.
-        let (mut done, mut most) = (0, PIECE);
-        while done < data.len() {
-            let rest = &data[done..];
-            let piece = &rest[..rest.len().min(most)];
-            let offset = offset + done as u64;
-            match self.perform(&Write {
+        let mut done = 0;
+        for piece in data.chunks(256 << 10) {
+            let result = self.perform(&Write {
                 ino,
-                offset,
+                offset: offset + done as u64,
                 data: piece,
-            }) {
+            });
+            match result {
                 Ok(()) => done += piece.len(),
-                Err(Error::NoSpace) if piece.len() > UNIT as usize => {
-                    most = (piece.len() / 2).next_multiple_of(UNIT as usize);
-                }
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
