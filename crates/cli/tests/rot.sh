@@ -139,10 +139,23 @@ for kind in GroupNode BitmapNode LazyNode IfileNode; do
 import json, sys
 for owner in json.load(sys.stdin):
     if owner["kind"] == sys.argv[1]:
-        print(owner["extent"]["at"])' $kind >"$work/nodes"
+        extent = owner["extent"]
+        print(extent["at"], extent["fragments"])' $kind >"$work/nodes"
     [ -s "$work/nodes" ] || fail "no $kind"
-    while read -r node; do
+    # One of two copies is not missed, and mended.
+    while read -r node count; do
+        [ "$count" -eq 8 ] || continue
         dd if=/dev/zero of="$image" bs=1024 seek="$node" count=4 conv=notrunc status=none
+    done <"$work/nodes"
+    whole
+    expect 4 "$loamfs" check "$image"
+    grep -q "MapCopy\|one of the two copies" "$work/out" || fail "check does not say which copy is damaged"
+    expect 1 "$loamfs" check --repair "$image"
+    expect 0 "$loamfs" check "$image"
+    whole
+    cp "$work/sound.img" "$image"
+    while read -r node count; do
+        dd if=/dev/zero of="$image" bs=1024 seek="$node" count="$count" conv=notrunc status=none
     done <"$work/nodes"
     if [ $kind != IfileNode ]; then
         expect 74 "$loamfs" put "$image" "$work/out" /

@@ -94,7 +94,7 @@ ok "all of a volume without superblocks"
 
 fresh
 for level in 0 1; do
-    for node in $(nodes IfileNode $level); do zero "$node" 1; done
+    for node in $(nodes IfileNode $level); do zero "$node" 2; done
 done
 no_superblocks
 salvage 0
