@@ -28,6 +28,8 @@ pub(crate) enum Stop {
     Crowded,
     /// What gives space back lacks room for itself and the checkpoints behind it: these come first (rule 10).
     Tight,
+    /// Data of this file that are on their way home must arrive first.
+    Flying(loamfs_format::Ino),
     /// It failed, and changed nothing.
     Failed(Error),
 }

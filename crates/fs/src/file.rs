@@ -10,6 +10,7 @@ use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use loamfs_format::inode::{Body, TAIL};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Largest file: 8 EiB less one byte, as off_t has it.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
@@ -198,6 +199,14 @@ impl Core {
             }
         }
         Ok(units)
+    }
+
+    /// Sends back an operation that drops units of a file on their way home, when that happened too often.
+    pub fn may_cut(&mut self, ino: Ino, units: Range<u64>) -> Result<(), Stop> {
+        match self.node(ino)?.homed().insists_on(units) {
+            true => Err(Stop::Flying(ino)),
+            false => Ok(()),
+        }
     }
 
     /// Sends back an operation that takes a file home before a segment shows its small content.

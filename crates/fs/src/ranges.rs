@@ -198,6 +198,7 @@ impl Core {
             _ => blocks.end,
         };
         let stop = stop.min(start.saturating_add(most)).min(blocks.end);
+        self.may_cut(ino, blocks.start * per_block..stop * per_block)?;
         let node = self.inodes.prepared(ino)?;
         let ranges = [(start, stop)];
         let freeing = if start < stop { &ranges[..] } else { &[] };

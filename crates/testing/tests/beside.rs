@@ -13,6 +13,7 @@ use loamfs_testing::busy::Busy;
 use loamfs_testing::left_out;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -316,6 +317,78 @@ fn sync_covers_a_file_that_is_cut_while_it_is_written() {
     let content = read(&crashed(&busy), "f");
     assert!(content.len() >= 32 * UNIT);
     assert!(content[..32 * UNIT] == [1; 32 * UNIT]);
+}
+
+/// Gives others time to bring all data of large files home.
+fn wait_for_homes(volume: &Volume) {
+    let tries = 0..200;
+    for _ in tries.take_while(|_| volume.info().dirty_home_bytes > 0) {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A file that was small meanwhile counted what was put into it from the start again, so that an fsync took what was
+/// written later for what it had promised, and failed.
+#[test]
+fn an_fsync_does_not_wait_for_what_is_written_later() {
+    let (busy, volume) = open(made(SIZE));
+    let file = create(&volume, "f", &[1; 64]);
+    volume.sync().unwrap();
+    for _ in 0..2 {
+        volume.write(file, 0, &[1; 64 * UNIT]).unwrap();
+    }
+    let small = create(&volume, "small", b"promised");
+    let (other, device, (said, done)) = (Arc::clone(&volume), Arc::clone(&busy), channel());
+    let hook = move || {
+        let (first, (began, is_again)) = (Arc::clone(&other), channel());
+        let again = move || {
+            resize(&first, file, 64);
+            first.write(file, 0, &[2; 64 * UNIT]).unwrap();
+            began.send(()).unwrap();
+        };
+        device.at(Some(IoKind::Homed), 0, Box::new(again));
+        let waiting = Arc::clone(&other);
+        thread::spawn(move || said.send(waiting.fsync(file, false)).unwrap());
+        is_again.recv().unwrap();
+        wait_for_homes(&other);
+        other.write(file, 64 * UNIT as u64, &[3; UNIT]).unwrap();
+    };
+    busy.at(Some(IoKind::Segment), 0, Box::new(hook));
+    volume.fsync(small, false).unwrap();
+    done.recv().unwrap().unwrap();
+    crashed(&busy);
+}
+
+/// Each time that a file's data are on their way home, another cuts the file by a unit, `times` times; a cut that waits
+/// for them is let go on.
+fn cut_each_time(busy: &Arc<Busy>, volume: &Arc<Volume>, file: Ino, units: u64, times: u64) {
+    if times == 0 {
+        return;
+    }
+    let (device, other) = (Arc::clone(busy), Arc::clone(volume));
+    let hook = move || {
+        let (cut, is_cut) = channel();
+        let cutter = Arc::clone(&other);
+        thread::spawn(move || {
+            resize(&cutter, file, (units - 1) * UNIT as u64);
+            cut.send(()).unwrap();
+        });
+        let _ = is_cut.recv_timeout(Duration::from_millis(200));
+        cut_each_time(&device, &other, file, units - 1, times - 1);
+    };
+    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+}
+
+/// It ended with an error, though nothing was wrong with the device.
+#[test]
+fn sync_ends_though_a_file_is_cut_each_time_that_it_is_written() {
+    let (busy, volume) = open(made(SIZE));
+    let file = create(&volume, "f", &[1; 64 * UNIT]);
+    cut_each_time(&busy, &volume, file, 64, 40);
+    volume.fsync(file, false).unwrap();
+    busy.idle();
+    let after = read(&crashed(&busy), "f");
+    assert!(after.len() > 20 * UNIT && after.iter().all(|byte| *byte == 1));
 }
 
 /// The file's end was hidden by what somebody wrote into its last hole meanwhile, though the file was no longer for it.

@@ -63,6 +63,7 @@ impl Resizing {
         }
         let (old, large) = (node.inode.size, node.is_large());
         core.prepare_dirty(ino)?;
+        core.may_cut(ino, size.div_ceil(UNIT)..u64::MAX)?;
         let small_max = core.sizes().small_max();
         let claim = if size > old {
             // What stands behind the old end of a large file becomes zero; a small one leaves the log.

@@ -29,7 +29,7 @@ pub(crate) fn load_groups<T>(
                 }
             }
             Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Missing | Stop::Full | Stop::Crowded | Stop::Tight) => {
+            Err(Stop::Missing | Stop::Full | Stop::Crowded | Stop::Tight | Stop::Flying(_)) => {
                 return Err(Error::NoSpace);
             }
         }
@@ -218,6 +218,10 @@ impl Volume {
                 }
             }
             Stop::Load(groups) => self.load(&groups),
+            Stop::Flying(ino) => {
+                self.wait_for_batch(ino);
+                Ok(())
+            }
             Stop::Full | Stop::Crowded | Stop::Tight if !course.may_commit => Err(Error::NoSpace),
             Stop::Crowded => match course.stuck.take() {
                 Some(error) => Err(error),

@@ -13,6 +13,10 @@ pub(crate) const IMAGE_UNITS_MAX: u64 = (1 << 20) / UNIT;
 /// Units that one batch takes at most.
 pub(crate) const BATCH_UNITS_MAX: usize = (16 << 20) / UNIT as usize;
 
+/// So often in a row data may be given up on their way home, since they are cut. Then whoever cuts them waits, or who cuts
+/// without end would keep them from their home.
+const GIVEN_UP_MAX: u32 = 2;
+
 /// One unit's bytes.
 pub(crate) type UnitBytes = Arc<[u8]>;
 
@@ -128,6 +132,8 @@ pub(crate) struct Homed {
     pub(super) moving: BTreeSet<u64>,
     /// How many units were ever put here. It numbers the next put.
     puts: u64,
+    /// How often in a row what was on its way was given up.
+    given_up: u32,
 }
 
 impl Homed {
@@ -230,6 +236,11 @@ impl Homed {
             .any(|(unit, _)| range.contains(unit))
     }
 
+    /// Whether units of a range are on their way that are not to be given up once more.
+    pub fn insists_on(&self, range: Range<u64>) -> bool {
+        self.given_up >= GIVEN_UP_MAX && self.flies_over(range)
+    }
+
     /// Drops the units of a range that wait and are not on their way.
     pub fn drop_units(&mut self, range: Range<u64>, per_block: u64) {
         self.dirty.retain(|unit, _| !range.contains(unit));
@@ -329,9 +340,25 @@ impl Homed {
         }
     }
 
+    /// What is on its way, to be shown.
+    pub(super) fn take_batch(&mut self) -> Option<Batch> {
+        self.given_up = 0;
+        self.batch.take()
+    }
+
+    /// Drops all that waits. Puts are numbered on: somebody may wait for those that were.
+    pub(super) fn clear(&mut self) {
+        let puts = self.puts;
+        *self = Homed {
+            puts,
+            ..Homed::default()
+        };
+    }
+
     /// What was on its way waits again.
     pub(super) fn give_up_batch(&mut self, per_block: u64) -> Option<Batch> {
         let mut batch = self.batch.take()?;
+        self.given_up += 1;
         self.take_back(std::mem::take(&mut batch.units));
         self.recount(per_block);
         Some(batch)

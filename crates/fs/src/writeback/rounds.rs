@@ -12,17 +12,12 @@ use std::collections::BTreeSet;
 /// Files whose data are not where the next segment can show them, and why; they wait on.
 pub(crate) type Unwritten = Vec<(Ino, Error)>;
 
-/// How often a file is gone over whose data are given up while they are written, since it is cut: whoever does that
-/// without end must not hold others up.
-const PASSES_MAX: u32 = 16;
-
 /// What of a file is still to be written: the units `from ..= to`, and all that was put before put number `upto`.
 struct Sweep {
     ino: Ino,
     from: u64,
     to: u64,
     upto: u64,
-    passes: u32,
 }
 
 impl Sweep {
@@ -36,7 +31,6 @@ impl Sweep {
             from: 0,
             to: last.map_or(0, |(unit, _)| *unit),
             upto: homed.puts(),
-            passes: 0,
         })
     }
 
@@ -52,7 +46,6 @@ impl Sweep {
         let again = Sweep::of(core, self.ino)?;
         Some(Sweep {
             upto: self.upto,
-            passes: self.passes + 1,
             ..again
         })
     }
@@ -151,12 +144,7 @@ impl Volume {
             if through && failed.iter().any(|(ino, _)| *ino == sweep.ino) {
                 continue;
             }
-            match sweep.next(&core) {
-                Some(sweep) if sweep.passes >= PASSES_MAX => {
-                    failed.push((sweep.ino, Error::Unwritten(sweep.ino)));
-                }
-                sweep => next.extend(sweep),
-            }
+            next.extend(sweep.next(&core));
         }
         next
     }
@@ -199,7 +187,7 @@ impl Volume {
     }
 
     /// Returns when nobody is writing new homes of a file.
-    fn wait_for_batch(&self, ino: Ino) {
+    pub(crate) fn wait_for_batch(&self, ino: Ino) {
         let mut core = self.core();
         while let Some(node) = core.inodes.nodes.get(&ino)
             && (node.homed().is_flying() || core.writeback.arrives(ino))

@@ -95,7 +95,7 @@ impl Core {
             for (from, to) in runs {
                 homed.drop_images(from * per_block, to * per_block);
             }
-            homed.batch.take()
+            homed.take_batch()
         });
         let batch = batch.ok_or(Error::Broken(
             "new homes vanished while they were to be shown",
@@ -235,7 +235,7 @@ impl Core {
     pub fn forget_homed(&mut self, ino: Ino) -> Result<(), Stop> {
         self.abandon_batch(ino);
         let node = self.inodes.prepared(ino)?;
-        node.change_homed(&mut self.writeback, |homed| *homed = Homed::default());
+        node.change_homed(&mut self.writeback, Homed::clear);
         Ok(())
     }
 
