@@ -4,6 +4,7 @@
 //! a misplaced or stale block never passes for the right one. File data are checksummed without an identity, so
 //! that extents can be shared (FORMAT.md, "Pointer").
 
+use crate::superblock::Geometry;
 use crate::types::{Extent, FragAddr, Ino, Ssn};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -199,6 +200,15 @@ impl Pointer {
             start: self.addr,
             frags: self.frags as u64,
         }
+    }
+
+    /// Where the copies of the block of this kind are that it names.
+    pub fn copies(
+        &self,
+        kind: BlockKind,
+        geometry: &Geometry,
+    ) -> impl Iterator<Item = Extent> + use<> {
+        geometry.copies(kind, self.extent(), self.stored)
     }
 
     /// The form on disk.

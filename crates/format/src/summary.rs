@@ -9,7 +9,7 @@ use crate::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, RawIfileEntry};
 use crate::maps::{LazyEntry, RawLazyEntry};
 use crate::node::TreeRoot;
 use crate::pointer::BlockKind;
-use crate::superblock::UNIT_SIZE;
+use crate::superblock::{Geometry, UNIT_SIZE};
 use crate::types::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
@@ -362,6 +362,15 @@ pub struct Allocation {
     pub checksum: u64,
     /// Whether the block lies in this segment's body, so that recovery verifies it.
     pub in_body: bool,
+}
+
+impl Allocation {
+    /// The copies of the block that it gives space to, one by one.
+    pub fn copies(&self, geometry: &Geometry) -> impl Iterator<Item = Allocation> + use<> {
+        let whole = *self;
+        let places = geometry.copies(self.kind, self.extent, self.stored);
+        places.map(move |extent| Allocation { extent, ..whole })
+    }
 }
 
 /// What a freed range waits for before it may be used again (rule 5).

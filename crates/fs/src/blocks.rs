@@ -459,9 +459,9 @@ impl Blocks {
         let What::Node(id) = fetch.what else {
             return verify(&self.uuid, fetch, bytes);
         };
-        let (extent, stored) = (fetch.pointer.extent(), fetch.pointer.stored);
+        let extent = fetch.pointer.extent();
         let first = verify(&self.uuid, fetch, bytes);
-        let copies = self.geometry.copies(id.kind, extent, stored).skip(1);
+        let copies = fetch.pointer.copies(id.kind, &self.geometry).skip(1);
         for copy in copies.filter(|_| first.is_err()) {
             let at = (copy.start.0 - extent.start.0) * u64::from(self.geometry.fragment_size);
             let bytes = bytes.get(at as usize..).unwrap_or_default();

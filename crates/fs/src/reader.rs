@@ -106,11 +106,10 @@ impl Reader {
         let What::Node(id) = fetch.what else {
             return None;
         };
-        let (extent, stored) = (fetch.pointer.extent(), fetch.pointer.stored);
-        let copies: Vec<Extent> = self.geometry.copies(id.kind, extent, stored).collect();
+        let copies: Vec<Extent> = fetch.pointer.copies(id.kind, &self.geometry).collect();
         let requests = copies.iter().map(|copy| {
             let start = self.geometry.byte_offset(copy.start);
-            (start..start + u64::from(stored), kind(fetch))
+            (start..start + u64::from(fetch.pointer.stored), kind(fetch))
         });
         let read: Vec<Option<Buffer>> = self
             .requests(requests)
@@ -118,7 +117,7 @@ impl Reader {
             .map(Result::ok)
             .collect();
         (copies.len() > 1 && read.iter().any(Option::is_some)).then(|| {
-            let zeros = vec![0; stored as usize];
+            let zeros = vec![0; fetch.pointer.stored as usize];
             let bytes = read.iter().map(|copy| copy.as_deref().unwrap_or(&zeros));
             bytes.collect::<Vec<&[u8]>>().concat()
         })

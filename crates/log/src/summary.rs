@@ -126,11 +126,8 @@ impl Reader<'_> {
     /// Bytes of a segment's body, as its records have it.
     pub(crate) fn body_bytes(&self, link: &Link) -> u64 {
         let blocks = link.records.iter().filter_map(in_body);
-        let copies = |a: &Allocation| {
-            let copies = self.sb.geometry.copies(a.kind, a.extent, a.stored);
-            copies.count() as u64
-        };
-        blocks.map(|a| copies(&a) * u64::from(a.stored)).sum()
+        let copies = blocks.flat_map(|a| a.copies(&self.sb.geometry));
+        copies.map(|copy| u64::from(copy.stored)).sum()
     }
 
     /// The blocks of a body that do not have the bytes that the summary says.
@@ -139,8 +136,7 @@ impl Reader<'_> {
         let mut bad = Vec::new();
         for a in link.records.iter().filter_map(in_body) {
             let mut sound = true;
-            for extent in self.sb.geometry.copies(a.kind, a.extent, a.stored) {
-                let copy = Allocation { extent, ..a };
+            for copy in a.copies(&self.sb.geometry) {
                 let bytes = window.get(self, &link.header, &copy)?;
                 sound &=
                     bytes.is_some_and(|bytes| block_checksum(self.sb, &a, bytes) == a.checksum);

@@ -184,10 +184,9 @@ impl Case {
             if let Record::Root(kind, root) = record
                 && root.pointer.is_some()
             {
-                let (extent, stored) = (root.pointer.extent(), root.pointer.stored);
-                for copy in reader.geometry().copies(kind, extent, stored) {
+                for copy in root.pointer.copies(kind, reader.geometry()) {
                     let at = copy.start.0 * frag;
-                    add(format!("root of {kind:?}"), at, stored.into());
+                    add(format!("root of {kind:?}"), at, root.pointer.stored.into());
                 }
             }
         }

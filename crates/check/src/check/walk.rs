@@ -13,15 +13,14 @@ use loamfs_format::node::Page;
 use loamfs_format::{BlockKind, Extent, Identity, Ino, InodeBlockNo, Pointer, Ssn};
 use std::sync::Arc;
 
-/// Nodes of which the copies are read together.
-const COPIES_AT_ONCE: usize = 64;
-
 /// Inode blocks read at once: at most 4 MiB.
 const BLOCKS: usize = 256;
 /// Inodes whose trees and data are looked at together.
 const INODES: usize = 128;
 /// Bytes of small files read at once.
 const DATA: u64 = 4 << 20;
+/// Nodes of which the copies are read together.
+const COPIES_AT_ONCE: usize = 64;
 
 /// The maps, in the order in which they are walked.
 const MAPS: [BlockKind; 5] = [

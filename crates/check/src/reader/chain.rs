@@ -275,14 +275,12 @@ fn adopted(
     for (index, link) in links.iter().enumerate().skip(1) {
         if link.header.ssn > trusted {
             let records = records(io, link)?;
-            let stored = records.iter().filter_map(|record| match record {
-                Record::Allocate(a) if a.in_body => {
-                    let copies = sb.geometry.copies(a.kind, a.extent, a.stored).count();
-                    Some(copies as u64 * u64::from(a.stored))
-                }
+            let blocks = records.iter().filter_map(|record| match record {
+                Record::Allocate(a) if a.in_body => Some(a),
                 _ => None,
             });
-            match budget.checked_sub(stored.sum()) {
+            let copies = blocks.flat_map(|a| a.copies(&sb.geometry));
+            match budget.checked_sub(copies.map(|copy| u64::from(copy.stored)).sum()) {
                 Some(left) => budget = left,
                 None => break,
             }
@@ -356,8 +354,7 @@ fn bad_blocks(
             continue;
         };
         let mut sound = true;
-        for place in io.geometry.copies(a.kind, a.extent, a.stored) {
-            let copy = Allocation { extent: place, ..a };
+        for copy in a.copies(&io.geometry) {
             let bytes = window.get(io, extent, &copy)?;
             sound &= bytes.map(|bytes| checksum(sb, &a, bytes)) == Some(a.checksum);
         }

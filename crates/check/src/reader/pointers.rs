@@ -29,9 +29,8 @@ pub(crate) fn node_fault(
     pointer: &Pointer,
     kind: BlockKind,
 ) -> Option<PointerFault> {
-    let copies = geometry.copies(kind, pointer.extent(), pointer.stored);
     let one = Pointer {
-        frags: pointer.frags / copies.count() as u32,
+        frags: pointer.frags / pointer.copies(kind, geometry).count() as u32,
         ..*pointer
     };
     log_fault(geometry, last, &one, NODE_SIZE as u64).or_else(|| common(geometry, last, pointer))

@@ -7,8 +7,7 @@ use super::owners::Owners;
 use super::superblocks::{self, Copies};
 use super::tree::{Entries, TreeSpec};
 use super::{Io, State, node_fault, replay};
-use crate::PointerFault;
-use crate::{BlockFault, CheckError, MapFault};
+use crate::{BlockFault, CheckError, MapFault, PointerFault};
 use loamfs_device::{Buffer, Device};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry};
@@ -18,7 +17,7 @@ use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{Records, SegmentKind};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{
-    BlockKind, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
+    BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
 };
 use std::sync::Arc;
 
@@ -341,8 +340,8 @@ impl<'d> Volume<'d> {
         }
         self.check_node(pointer, identity.kind)?;
         let mut first = None;
-        for copy in self.places(pointer, identity.kind) {
-            let node = match self.io.read(copy, NODE_SIZE) {
+        for copy in pointer.copies(identity.kind, &self.io.geometry) {
+            let node = match self.io.read(copy.start, NODE_SIZE) {
                 Ok(bytes) => self.accept(pointer, identity, &bytes),
                 Err(error) => Err(error.into()),
             };
@@ -354,30 +353,22 @@ impl<'d> Volume<'d> {
         Err(first.unwrap_or(PointerFault::None.into()))
     }
 
-    /// Where the copies of a node are.
-    fn places(&self, pointer: &Pointer, kind: BlockKind) -> impl Iterator<Item = FragAddr> + use<> {
-        let geometry = &self.io.geometry;
-        let copies = geometry.copies(kind, pointer.extent(), pointer.stored);
-        copies.map(|copy| copy.start)
-    }
-
     /// Those of some nodes of which a copy cannot be used, though there is another one.
     pub(crate) fn worn(&self, nodes: &[(Pointer, Identity)]) -> Vec<(Pointer, Identity)> {
         let (mut whose, mut ranges) = (Vec::new(), Vec::new());
         for (pointer, identity) in nodes {
-            let copies: Vec<FragAddr> = self.places(pointer, identity.kind).collect();
-            for at in copies.iter().filter(|_| copies.len() > 1) {
+            let copies: Vec<Extent> = pointer.copies(identity.kind, &self.io.geometry).collect();
+            for copy in copies.iter().filter(|_| copies.len() > 1) {
                 whose.push((*pointer, *identity));
-                ranges.push((*at, NODE_SIZE));
+                ranges.push((copy.start, NODE_SIZE));
             }
         }
         let uuid = &self.copies.newest.uuid;
         let read = whose.into_iter().zip(self.io.read_all(&ranges));
         let bad = read.filter(|((pointer, identity), bytes)| {
-            bytes
+            !bytes
                 .as_ref()
-                .is_ok_and(|bytes| metadata_checksum(uuid, identity, bytes) != pointer.checksum)
-                || bytes.is_err()
+                .is_ok_and(|bytes| metadata_checksum(uuid, identity, bytes) == pointer.checksum)
         });
         bad.map(|(node, _)| node).collect()
     }

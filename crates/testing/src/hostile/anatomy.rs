@@ -228,10 +228,7 @@ impl Anatomy {
         }
         let offset = self.geometry.byte_offset(pointer.addr);
         let second = match part {
-            Part::Metadata(i) => {
-                let (extent, stored) = (pointer.extent(), pointer.stored);
-                self.geometry.copies(i.kind, extent, stored).nth(1)
-            }
+            Part::Metadata(i) => pointer.copies(i.kind, &self.geometry).nth(1),
             _ => None,
         };
         let site = self.add(part, offset, pointer.stored as usize, Some(place))?;
