@@ -24,12 +24,7 @@ impl Budget<'_> {
     pub fn admit(&mut self, log: u64, data: u64) -> Result<(), Stop> {
         let waiting = self.waiting();
         self.admit_segment(&waiting)?;
-        let bytes = waiting.bytes + data;
-        if bytes > self.writeback.bytes_max() {
-            return Err(Stop::Crowded);
-        }
-        self.pending
-            .press(bytes > self.writeback.bytes_max() / 4 * 3);
+        self.admit_data(waiting.bytes + data)?;
         if !self.law.declares() {
             return Ok(());
         }
@@ -76,12 +71,7 @@ impl Budget<'_> {
     pub fn admit_first(&mut self, bytes: u64, runs: u64) -> Result<(), Stop> {
         let waiting = self.waiting();
         self.admit_segment(&waiting)?;
-        let bytes = waiting.bytes + bytes;
-        if bytes > self.writeback.bytes_max() {
-            return Err(Stop::Crowded);
-        }
-        self.pending
-            .press(bytes > self.writeback.bytes_max() / 4 * 3);
+        self.admit_data(waiting.bytes + bytes)?;
         self.admit_shown(&waiting, runs)
     }
 
@@ -100,6 +90,16 @@ impl Budget<'_> {
         }
         self.pending
             .press(estimate > self.sizes.segment_full() / 8 * 7);
+        Ok(())
+    }
+
+    /// Admits so many bytes of large files that wait in memory.
+    fn admit_data(&mut self, bytes: u64) -> Result<(), Stop> {
+        let most = self.writeback.bytes_max();
+        if bytes > most {
+            return Err(Stop::Crowded);
+        }
+        self.pending.press(bytes > most / 4 * 3);
         Ok(())
     }
 
