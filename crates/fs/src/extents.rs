@@ -13,6 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 use zerocopy::{FromBytes, IntoBytes};
 
+/// Extents that one step of a long operation looks at, or frees.
+pub(crate) const STEP_EXTENTS: usize = 256;
+/// Units whose checksums it looks at, or changes.
+pub(crate) const STEP_UNITS: u64 = 8192;
+
 fn tree_of(inode: &Inode, kind: BlockKind) -> Tree {
     Tree {
         kind,

@@ -7,7 +7,7 @@ use crate::blocks::Stop;
 use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
-use crate::extents;
+use crate::extents::{self, STEP_EXTENTS, STEP_UNITS};
 use crate::file::SIZE_MAX;
 use crate::flags::flags_of;
 use crate::inodes::Node;
@@ -18,11 +18,6 @@ use crate::writeback::{Homed, UNIT};
 use loamfs_format::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-
-/// Extents that one step looks at or frees.
-const STEP_EXTENTS: usize = 256;
-/// Units whose homes one step frees, at most: as many checksums change.
-const STEP_UNITS: u64 = 8192;
 
 impl Core {
     /// Writes zeros over what the bytes `range` of a file have of blocks beside them; over all of them where blocks are

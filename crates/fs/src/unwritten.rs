@@ -5,7 +5,7 @@
 use crate::blocks::Stop;
 use crate::budget::NODES_COST;
 use crate::core::Core;
-use crate::extents;
+use crate::extents::{self, STEP_EXTENTS};
 use crate::file::at_home;
 use crate::flags::flags_of;
 use crate::operations::resize::Resize;
@@ -18,8 +18,6 @@ use loamfs_format::{Extent, FragAddr, Ino, Pointer};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Extents that one step looks at.
-const STEP_EXTENTS: usize = 256;
 /// Extents that one step makes, at most.
 const STEP_NEW: usize = 64;
 

@@ -5,7 +5,7 @@ use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
-use crate::extents;
+use crate::extents::{self, STEP_EXTENTS};
 use crate::tree::Tree;
 use loamfs_format::Ino;
 use loamfs_format::inode::{Body, FileExtent};
@@ -15,8 +15,6 @@ use std::collections::BTreeMap;
 
 /// Behind every block that a file can have.
 const BLOCK_END: u64 = 1 << 52;
-/// Extents that one step frees.
-const DRAIN_EXTENTS: usize = 256;
 /// Leaves of a tree that one step frees.
 const DRAIN_LEAVES: usize = 32;
 
@@ -248,7 +246,7 @@ fn last_extents(core: &mut Core, ino: Ino, keep: u64) -> Result<Vec<FileExtent>,
     let beyond = |e: &FileExtent| e.block + extents::blocks_of(e, &geometry) > keep;
     let tree = extents::tree(inode);
     let (mut found, mut from) = (Vec::new(), BLOCK_END);
-    while found.len() < DRAIN_EXTENTS
+    while found.len() < STEP_EXTENTS
         && let Some(entry) = tree.prev(root, blocks, from)?
     {
         let key = entry.key();

@@ -3,7 +3,7 @@
 use super::Reading;
 use crate::blocks::Stop;
 use crate::error::{Corrupt, Error};
-use crate::extents;
+use crate::extents::{self, STEP_EXTENTS, STEP_UNITS};
 use crate::inodes::Node;
 use crate::writeback::UNIT;
 use loamfs_format::ifile::{block_of, slot_of};
@@ -11,11 +11,6 @@ use loamfs_format::inode::{Body, FileExtent, SIZE, TAIL};
 use loamfs_format::{FragAddr, Ino};
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// Extents that one step looks at.
-const STEP_EXTENTS: usize = 256;
-/// Units that it looks at, where some were never written.
-const STEP_UNITS: u64 = 8192;
 
 /// Where a part of a file's content is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,15 +128,8 @@ impl Reading<'_> {
     ) -> Result<(Vec<Piece>, Option<u64>), Stop> {
         let geometry = self.geometry;
         let block = u64::from(geometry.block_size);
-        let node = self.file(ino)?;
         let (first, end) = (from / block, size.div_ceil(block));
-        let found = extents::first_overlapping(
-            &node.inode.clone(),
-            self.blocks,
-            geometry,
-            first..end,
-            STEP_EXTENTS,
-        )?;
+        let found = self.extents_from(ino, first, end, STEP_EXTENTS)?;
         let stop = match found.last() {
             Some(last) if found.len() == STEP_EXTENTS => {
                 (last.block + extents::blocks_of(last, geometry)).min(end)

@@ -3,15 +3,10 @@
 use super::Reading;
 use crate::blocks::Stop;
 use crate::error::Error;
-use crate::extents;
+use crate::extents::{self, STEP_EXTENTS, STEP_UNITS};
 use crate::inodes::Node;
 use loamfs_format::Ino;
 use loamfs_format::inode::FileExtent;
-
-/// Extents that one step looks at.
-const STEP_EXTENTS: usize = 256;
-/// Blocks' units that it looks at, where some were never written.
-const STEP_UNITS: u64 = 8192;
 
 /// What a step of a search came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
