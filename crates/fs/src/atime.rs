@@ -8,7 +8,7 @@ use crate::blocks::{Blocks, Missed, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents;
-use crate::inodes::Inodes;
+use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
 use crate::tree::Tree;
 use loamfs_format::Ino;
@@ -63,8 +63,19 @@ impl<'c> AccessTimes<'c> {
         }
     }
 
+    /// An inode, brought into memory if it is not there.
+    ///
+    /// # Errors
+    /// Missing blocks, damage, or [`Error::Stale`].
+    pub fn node(mut self, ino: Ino) -> Result<&'c mut Node, Stop> {
+        if !self.inodes.nodes.contains_key(&ino) {
+            self.load(ino)?;
+        }
+        self.inodes.loaded(ino)
+    }
+
     /// Brings an inode into memory, with the access time that counts.
-    pub fn load(&mut self, ino: Ino) -> Result<(), Stop> {
+    fn load(&mut self, ino: Ino) -> Result<(), Stop> {
         let mut missed = Missed::default();
         let kept = missed.note(self.kept(ino))?.flatten();
         missed.note(self.inodes.load(self.maps, self.blocks, ino))?;

@@ -47,10 +47,7 @@ impl Core {
     /// # Errors
     /// Missing blocks, damage, or [`Error::Stale`].
     pub fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
-        if !self.inodes.nodes.contains_key(&ino) {
-            self.access_times().load(ino)?;
-        }
-        self.inodes.loaded(ino)
+        self.access_times().node(ino)
     }
 
     /// As [`Core::node`], for whoever asks for an inode by its number: the file of access times is nobody's.

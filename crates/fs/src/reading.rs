@@ -8,6 +8,8 @@ pub use map::{Piece, Place};
 pub(crate) use seek::Search;
 pub(crate) use written::Housed;
 
+use written::Runs;
+
 use crate::atime::AccessTimes;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Missed, Stop, What};
@@ -19,7 +21,6 @@ use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::inode::Body;
-use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
 use std::collections::BTreeMap;
@@ -63,11 +64,7 @@ impl Core {
 impl Reading<'_> {
     /// An inode that is in memory, as [`Core::node`].
     fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
-        if !self.inodes.nodes.contains_key(&ino) {
-            let (sb, maps, blocks) = (&mut *self.sb, self.maps, &mut *self.blocks);
-            AccessTimes::new(sb, maps, blocks, self.inodes, self.atimes).load(ino)?;
-        }
-        self.inodes.loaded(ino)
+        AccessTimes::new(self.sb, self.maps, self.blocks, self.inodes, self.atimes).node(ino)
     }
 
     /// A regular file that is in memory.
@@ -132,53 +129,50 @@ impl Reading<'_> {
 
     /// Where the units `first .. end` of a large file are; holes may be left out.
     fn sources(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, Source)>, Stop> {
-        let mut sources = BTreeMap::new();
-        for (unit, home) in self.homes(ino, first, end)? {
-            sources.insert(unit, home);
-        }
-        let unit_frags = self.geometry.unit_frags() as u32;
-        let node = self.node(ino)?;
-        let (inode, homed) = (node.inode.clone(), node.homed());
+        let homes: BTreeMap<u64, FragAddr> = self.homes(ino, first, end)?.into_iter().collect();
+        let homed = self.inodes.prepared(ino)?.homed();
         let mut found: Vec<(u64, Source)> = Vec::new();
         let mut wanted = Vec::new();
         for unit in first..end {
-            match (homed.get(unit), sources.get(&unit)) {
+            match (homed.get(unit), homes.get(&unit)) {
                 (Some(bytes), _) => found.push((unit, Source::Memory(Arc::clone(bytes)))),
                 (None, Some(home)) => wanted.push((unit, *home)),
                 (None, None) => found.push((unit, Source::Hole)),
             }
         }
-        let mut run: Option<(u64, loamfs_format::maps::CrcRun)> = None;
+        let mut runs = Runs::default();
         for (unit, home) in wanted {
-            let (addr, crc) = match self.maps.lazy_map.get(&home) {
-                Some(entry) => (entry.image, entry.crc),
-                None if self.maps.doubt.covers(home, ino, unit) => {
-                    return Err(Corrupt::Doubtful { ino, unit }.into());
-                }
-                None => {
-                    let key = unit / CRC_UNITS;
-                    if run.as_ref().is_none_or(|(of, _)| *of != key) {
-                        run = Some((key, extents::crc_run(&inode, self.blocks, key)?));
-                    }
-                    let crc = run
-                        .as_ref()
-                        .map_or(0, |(_, r)| r.0[(unit % CRC_UNITS) as usize]);
-                    (home, crc)
-                }
-            };
-            if crc == 0 {
-                return Err(Corrupt::Data { ino, unit, addr }.into());
-            }
-            let pointer = Pointer {
-                addr,
-                frags: unit_frags,
-                stored: UNIT as u32,
-                checksum: crc.into(),
-                ..Pointer::NONE
-            };
+            let pointer = self.stored(ino, unit, home, &mut runs)?;
             found.push((unit, Source::Device(pointer)));
         }
         Ok(found)
+    }
+
+    /// Where on the device the content of a unit is that has this home: there, or in an image.
+    fn stored(
+        &mut self,
+        ino: Ino,
+        unit: u64,
+        home: FragAddr,
+        runs: &mut Runs,
+    ) -> Result<Pointer, Stop> {
+        let (addr, crc) = match self.maps.lazy_map.get(&home) {
+            Some(entry) => (entry.image, entry.crc),
+            None if self.maps.doubt.covers(home, ino, unit) => {
+                return Err(Corrupt::Doubtful { ino, unit }.into());
+            }
+            None => (home, runs.of(self, ino, unit)?),
+        };
+        if crc == 0 {
+            return Err(Corrupt::Data { ino, unit, addr }.into());
+        }
+        Ok(Pointer {
+            addr,
+            frags: self.geometry.unit_frags() as u32,
+            stored: UNIT as u32,
+            checksum: crc.into(),
+            ..Pointer::NONE
+        })
     }
 
     /// The homes of units `first .. end`, where they have one that segments show, and that was written.
@@ -230,14 +224,7 @@ impl Reading<'_> {
         if valid == 0 {
             return Ok(vec![0; UNIT as usize]);
         }
-        let mut content = match self.sources(ino, unit, unit + 1)?.pop() {
-            Some((_, Source::Memory(bytes))) => bytes.to_vec(),
-            Some((_, Source::Device(pointer))) => self
-                .blocks
-                .bytes(&pointer, What::Unit { ino, unit })?
-                .to_vec(),
-            _ => vec![0; UNIT as usize],
-        };
+        let mut content = self.shown_unit(ino, unit)?.to_vec();
         if let Some(behind) = content.get_mut(valid..) {
             behind.fill(0);
         }

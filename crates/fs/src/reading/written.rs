@@ -19,13 +19,13 @@ pub(crate) struct Housed {
 
 /// The checksums of a file, as somebody goes over them.
 #[derive(Default)]
-struct Runs {
+pub(super) struct Runs {
     last: Option<(u64, CrcRun)>,
 }
 
 impl Runs {
     /// The checksum of a unit, 0 if it has none.
-    fn of(&mut self, reading: &mut Reading<'_>, ino: Ino, unit: u64) -> Result<u32, Stop> {
+    pub fn of(&mut self, reading: &mut Reading<'_>, ino: Ino, unit: u64) -> Result<u32, Stop> {
         let key = unit / CRC_UNITS;
         let run = match &self.last {
             Some((of, run)) if *of == key => run,
