@@ -203,11 +203,11 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
     };
     let mut core = first_core(device, &sb, &env)?;
     load_groups(&mut core, root_directory)?;
-    let changes = load_groups(&mut core, |core| core.seal(true))?;
+    let changes = load_groups(&mut core, |core| core.commit().seal(true))?;
     for segment in changes.iter() {
         write_segment(device.as_ref(), &geometry, segment)?;
     }
-    let checkpoint = load_groups(&mut core, |core| core.seal_checkpoint())?;
+    let checkpoint = load_groups(&mut core, |core| core.commit().seal_checkpoint())?;
     write_segment(device.as_ref(), &geometry, &checkpoint)?;
     device.flush()?;
     sb.checkpoint = core.checkpoints.last();

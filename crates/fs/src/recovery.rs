@@ -124,7 +124,7 @@ pub(crate) fn open(
     {
         return Err(Needed::Lazy.fails(cause));
     }
-    core.release();
+    core.releasing().release();
     Ok((core, reader, chain.loss))
 }
 

@@ -188,7 +188,7 @@ impl Volume {
     /// or lengthen a chain that is long enough (rule 9), which crash after crash would do without end.
     fn tight(&self) -> bool {
         let mut core = self.core();
-        core.checkpoint_due() || !core.budget().has_reserve()
+        core.budget().checkpoint_due() || !core.budget().has_reserve()
     }
 
     /// Unmounts cleanly: everything is committed, and a checkpoint makes the next mount quick.
@@ -299,7 +299,7 @@ impl Sealer<'_> {
                 other => return other,
             }
         }
-        let segment = self.step(|core| core.seal_mount())?;
+        let segment = self.step(|core| core.commit().seal_mount())?;
         self.launch(segment)?;
         self.flush()
     }

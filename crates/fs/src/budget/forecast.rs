@@ -117,6 +117,17 @@ impl Budget<'_> {
         changes.changed().nodes(&shapes)
     }
 
+    /// Whether a checkpoint is due (rule 9).
+    pub fn checkpoint_due(&mut self) -> bool {
+        if !self.law.takes_checkpoints() {
+            return false;
+        }
+        let g = self.geometry;
+        // Any checkpoint changes some nodes; on small volumes it would be due again at once.
+        let most = u64::from(g.checkpoint_nodes_max).max(64);
+        self.checkpoints.is_chain_long(g) || self.checkpoint_nodes(|nodes| nodes < most) >= most
+    }
+
     /// What must find a place when `dirty` bytes wait for the next segment.
     fn burden(&self, dirty: u64, changed: Changed, shapes: Shapes) -> Burden {
         let dirty_blocks = self.inodes.blocks.values().filter(|block| block.dirty);

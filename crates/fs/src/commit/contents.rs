@@ -1,13 +1,13 @@
 //! What a segment will hold, listed in the order of its body.
 
-use crate::blocks::Stop;
-use crate::core::Core;
+use crate::blocks::{Blocks, Stop};
+use crate::inodes::{Inodes, Node};
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
 use loamfs_format::ifile::ino_at;
-use loamfs_format::inode::Body;
+use loamfs_format::inode::{self, Body};
 use loamfs_format::node::{NODE_SIZE, TreeRoot};
-use loamfs_format::{BlockKind, Ino, InodeBlockNo};
+use loamfs_format::{BlockKind, Geometry, Ino, InodeBlockNo};
 
 /// A block that the segment will hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) enum Item {
 }
 
 /// A tree with dirty nodes and its owner; `None` for a map.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeOf {
     Directory(Ino),
     Extents(Ino),
@@ -51,115 +51,110 @@ impl Contents {
             ..Contents::default()
         }
     }
-}
 
-impl Core {
-    /// Lists what is dirty, in the order of the body.
-    pub(super) fn contents(&mut self) -> Result<Contents, Stop> {
+    /// Lists what is dirty.
+    pub fn list(g: &Geometry, blocks: &mut Blocks, inodes: &Inodes) -> Result<Contents, Stop> {
         let mut contents = Contents::default();
-        let geometry = self.geometry;
-        let mut inos: Vec<Ino> = Vec::new();
-        let mut inode_blocks: Vec<(InodeBlockNo, u32)> = Vec::new();
-        for (block, b) in self.inodes.blocks.iter().filter(|(_, b)| b.dirty) {
-            if b.live != 0 {
-                let bytes = b.live.count_ones() as usize * loamfs_format::inode::SIZE;
-                inode_blocks.push((*block, geometry.frags_for(bytes as u64) as u32));
-            }
-            inos.extend(
-                (0..32)
-                    .filter(|s| b.live & (1 << s) != 0)
-                    .map(|s| ino_at(*block, s)),
-            );
+        let changed: Vec<&Node> = changed(inodes).collect();
+        for node in &changed {
+            contents.add_trees(g, blocks, node)?;
         }
-        inos.retain(|ino| self.inodes.nodes.get(ino).is_some_and(|node| node.dirty));
-        let node_frags = self.node_frags();
-        for ino in &inos {
-            for (of, tree, root) in self.trees_of(*ino) {
-                let count = tree.dirty_nodes(&root, &mut self.blocks)?.len();
-                if count > 0 {
-                    contents.trees.push((of, count));
-                    contents
-                        .frags
-                        .extend(std::iter::repeat_n(node_frags, count));
-                }
-            }
-        }
-        // What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
-        inode_blocks
-            .sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(geometry.unit_frags()));
-        for (block, frags) in inode_blocks {
-            contents.inode_blocks.push(block);
-            contents.frags.push(frags);
-        }
-        let mut small: Vec<(Ino, u64, Ino, u32)> = Vec::new();
-        for ino in &inos {
-            let Some(node) = self.inodes.nodes.get(ino) else {
-                continue;
-            };
-            if let Some(data) = &node.small {
-                let frags = geometry.frags_for(data.len() as u64) as u32;
-                small.push((node.inode.parent, node.dir_key, *ino, frags));
-            }
-        }
-        small.sort_unstable();
-        for (_, _, ino, frags) in small {
-            contents.data.push(Item::Small(ino));
-            contents.frags.push(frags);
-        }
-        let piece = geometry.block_size as usize;
-        for ino in &inos {
-            let Some(node) = self.inodes.nodes.get(ino) else {
-                continue;
-            };
-            for (key, value) in &node.values {
-                for (i, part) in value.chunks(piece).enumerate() {
-                    contents.data.push(Item::Value(*ino, *key, i));
-                    contents
-                        .frags
-                        .push(geometry.frags_for(part.len() as u64) as u32);
-                }
-            }
-            for unit in node.homed().images() {
-                contents.data.push(Item::Image(*ino, unit));
-                contents.frags.push(geometry.unit_frags() as u32);
-            }
+        contents.add_inode_blocks(g, inodes);
+        contents.add_small(g, &changed);
+        for node in &changed {
+            contents.add_values(g, node);
+            contents.add_images(g, node);
         }
         Ok(contents)
     }
 
-    pub(super) fn trees_of(&self, ino: Ino) -> Vec<(TreeOf, Tree, TreeRoot)> {
-        let Some(node) = self.inodes.nodes.get(&ino) else {
-            return Vec::new();
-        };
-        let inode = &node.inode;
-        let mut trees = Vec::new();
-        match inode.body {
-            Body::DirTree(root) => trees.push((TreeOf::Directory(ino), dir::tree(inode), root)),
-            Body::ExtentTree(root) => {
-                trees.push((TreeOf::Extents(ino), extents::tree(inode), root));
+    fn add_trees(&mut self, g: &Geometry, blocks: &mut Blocks, node: &Node) -> Result<(), Stop> {
+        for (of, tree, root) in trees_of(node) {
+            let count = tree.dirty_nodes(&root, blocks)?.len();
+            if count > 0 {
+                self.trees.push((of, count));
+                self.frags.extend(std::iter::repeat_n(node_frags(g), count));
             }
-            _ => {}
         }
-        trees.push((
-            TreeOf::Checksums(ino),
-            extents::crc_tree(inode),
-            inode.checksums,
-        ));
-        trees.push((TreeOf::Xattrs(ino), xattrs::tree(inode), inode.xattrs));
-        trees
+        Ok(())
     }
 
-    pub(super) fn node_frags(&self) -> u32 {
-        self.geometry.frags_for(NODE_SIZE as u64) as u32
+    /// What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
+    fn add_inode_blocks(&mut self, g: &Geometry, inodes: &Inodes) {
+        let dirty = inodes.blocks.iter().filter(|(_, b)| b.dirty && b.live != 0);
+        let sized = dirty.map(|(block, b)| {
+            let bytes = u64::from(b.live.count_ones()) * inode::SIZE as u64;
+            (*block, g.frags_for(bytes) as u32)
+        });
+        let mut sized: Vec<(InodeBlockNo, u32)> = sized.collect();
+        sized.sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(g.unit_frags()));
+        for (block, frags) in sized {
+            self.inode_blocks.push(block);
+            self.frags.push(frags);
+        }
+    }
+
+    /// By directory, and in readdir order.
+    fn add_small(&mut self, g: &Geometry, changed: &[&Node]) {
+        let mut small: Vec<(Ino, u64, Ino, u32)> = Vec::new();
+        for node in changed {
+            if let Some(data) = &node.small {
+                let frags = g.frags_for(data.len() as u64) as u32;
+                small.push((node.inode.parent, node.dir_key, node.inode.ino, frags));
+            }
+        }
+        small.sort_unstable();
+        for (_, _, ino, frags) in small {
+            self.data.push(Item::Small(ino));
+            self.frags.push(frags);
+        }
+    }
+
+    fn add_values(&mut self, g: &Geometry, node: &Node) {
+        for (key, value) in &node.values {
+            for (i, part) in value.chunks(g.block_size as usize).enumerate() {
+                self.data.push(Item::Value(node.inode.ino, *key, i));
+                self.frags.push(g.frags_for(part.len() as u64) as u32);
+            }
+        }
+    }
+
+    fn add_images(&mut self, g: &Geometry, node: &Node) {
+        for unit in node.homed().images() {
+            self.data.push(Item::Image(node.inode.ino, unit));
+            self.frags.push(g.unit_frags() as u32);
+        }
     }
 }
 
-pub(super) fn same_tree(a: TreeOf, b: TreeOf) -> bool {
-    matches!(
-        (a, b),
-        (TreeOf::Directory(_), TreeOf::Directory(_))
-            | (TreeOf::Extents(_), TreeOf::Extents(_))
-            | (TreeOf::Checksums(_), TreeOf::Checksums(_))
-            | (TreeOf::Xattrs(_), TreeOf::Xattrs(_))
-    )
+/// The inodes that changed since the last segment.
+fn changed(inodes: &Inodes) -> impl Iterator<Item = &Node> {
+    let dirty = inodes.blocks.iter().filter(|(_, b)| b.dirty);
+    let inos = dirty.flat_map(|(block, b)| {
+        let live = (0..32).filter(|slot| b.live & (1 << slot) != 0);
+        live.map(|slot| ino_at(*block, slot))
+    });
+    let nodes = inos.filter_map(|ino| inodes.nodes.get(&ino));
+    nodes.filter(|node| node.dirty)
+}
+
+/// The trees of an inode.
+pub(super) fn trees_of(node: &Node) -> Vec<(TreeOf, Tree, TreeRoot)> {
+    let inode = &node.inode;
+    let ino = inode.ino;
+    let mut trees = Vec::new();
+    match inode.body {
+        Body::DirTree(root) => trees.push((TreeOf::Directory(ino), dir::tree(inode), root)),
+        Body::ExtentTree(root) => trees.push((TreeOf::Extents(ino), extents::tree(inode), root)),
+        _ => {}
+    }
+    let checksums = extents::crc_tree(inode);
+    trees.push((TreeOf::Checksums(ino), checksums, inode.checksums));
+    trees.push((TreeOf::Xattrs(ino), xattrs::tree(inode), inode.xattrs));
+    trees
+}
+
+/// Fragments of a node.
+pub(super) fn node_frags(g: &Geometry) -> u32 {
+    g.frags_for(NODE_SIZE as u64) as u32
 }

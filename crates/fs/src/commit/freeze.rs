@@ -1,175 +1,152 @@
 //! Freezing: every block gets its address and checksum, and a record, from the leaves up.
 
-use super::contents::{Contents, Item, TreeOf, same_tree};
-use crate::blocks::Stop;
+use super::contents::{Contents, Item, TreeOf, node_frags, trees_of};
+use super::seal::Seal;
+use crate::blocks::{Blocks, Stop};
 use crate::core::Core;
 use crate::error::Error;
-use crate::inodes::block_identity;
-use crate::tree::{self, SealedNode};
-use crate::writeback::{Homed, UNIT};
+use crate::inodes::{Inodes, block_identity};
+use crate::maps::Maps;
+use crate::tree::{self, SealedNode, Tree};
+use crate::writeback::{Homed, UNIT, Writeback};
 use crate::xattrs;
 use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::inode::{Body, Inode};
 use loamfs_format::maps::{LazyEntry, unit_crc};
-use loamfs_format::pointer::{data_checksum, metadata_checksum};
+use loamfs_format::node::TreeRoot;
+use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{Allocation, Record};
 use loamfs_format::xattr::{Value, Xattr};
-use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn};
-use loamfs_log::segment::Image;
+use loamfs_format::{BlockKind, Extent, Geometry, Identity, Ino, InodeBlockNo, Pointer};
 use std::sync::Arc;
-
-/// A segment that is being put together.
-pub(super) struct Seal {
-    pub ssn: Ssn,
-    pub image: Image,
-    pub records: Vec<Record>,
-    /// Address of each block, in the order of the body.
-    pub addresses: Vec<FragAddr>,
-    /// The next of them.
-    pub at: usize,
-}
-
-impl Seal {
-    fn next_address(&mut self) -> FragAddr {
-        let addr = self.addresses.get(self.at).copied().unwrap_or_default();
-        self.at += 1;
-        addr
-    }
-
-    /// Places a block of file data or of an attribute's value.
-    fn put_data(
-        &mut self,
-        geometry: &loamfs_format::Geometry,
-        inode: &Inode,
-        id: Identity,
-        bytes: &[u8],
-    ) -> Pointer {
-        let pointer = Pointer {
-            addr: self.next_address(),
-            frags: geometry.frags_for(bytes.len() as u64) as u32,
-            stored: bytes.len() as u32,
-            birth: self.ssn,
-            checksum: data_checksum(bytes),
-            ..Pointer::NONE
-        };
-        self.image.put(pointer.addr, bytes);
-        self.records.push(Record::Allocate(Allocation {
-            extent: pointer.extent(),
-            kind: id.kind,
-            level: 0,
-            ino: id.ino,
-            generation: id.generation,
-            version: inode.version,
-            logical: id.logical,
-            stored: pointer.stored,
-            checksum: pointer.checksum,
-            in_body: true,
-        }));
-        pointer
-    }
-}
 
 /// What cannot be.
 const VANISHED: Error = Error::Broken("what was to be sealed is not there any more");
 
+/// Freezing a segment's blocks, and what changes with it.
+pub(super) struct Freezing<'c> {
+    geometry: &'c Geometry,
+    uuid: &'c [u8; 16],
+    maps: &'c mut Maps,
+    blocks: &'c mut Blocks,
+    inodes: &'c mut Inodes,
+    writeback: &'c mut Writeback,
+    seal: &'c mut Seal,
+}
+
 impl Core {
+    /// What freezes blocks into a segment.
+    pub(super) fn freezing<'c>(&'c mut self, seal: &'c mut Seal) -> Freezing<'c> {
+        Freezing {
+            geometry: &self.geometry,
+            uuid: &self.sb.uuid,
+            maps: &mut self.maps,
+            blocks: &mut self.blocks,
+            inodes: &mut self.inodes,
+            writeback: &mut self.writeback,
+            seal,
+        }
+    }
+}
+
+impl Freezing<'_> {
     /// Gives every block its address and checksum, children before those that point to them.
-    pub(super) fn freeze(&mut self, seal: &mut Seal, contents: &Contents) -> Result<(), Stop> {
+    pub fn freeze(&mut self, contents: &Contents) -> Result<(), Stop> {
         // The body's order is trees, inode blocks, data; inode blocks are made last, since they hold the pointers.
         let inodes_at = contents.trees.iter().map(|(_, count)| count).sum();
-        seal.at = inodes_at + contents.inode_blocks.len();
+        self.seal.go_to(inodes_at + contents.inode_blocks.len());
         for item in &contents.data {
-            self.freeze_data(seal, *item)?;
+            match *item {
+                Item::Small(ino) => self.freeze_small(ino)?,
+                Item::Value(ino, key, piece) => self.freeze_value(ino, key, piece)?,
+                Item::Image(ino, unit) => self.freeze_image(ino, unit)?,
+            }
         }
-        seal.at = 0;
+        self.seal.go_to(0);
         for (of, _) in &contents.trees {
-            self.freeze_tree(seal, *of, &contents.frags)?;
+            self.freeze_tree(*of, &contents.frags)?;
         }
-        seal.at = inodes_at;
+        self.seal.go_to(inodes_at);
         for block in &contents.inode_blocks {
-            self.freeze_inodes(seal, *block)?;
+            self.freeze_inodes(*block)?;
         }
-        for (block, b) in self
-            .inodes
-            .blocks
-            .iter()
-            .filter(|(_, b)| b.dirty && b.live == 0)
-        {
-            seal.records
-                .push(Record::Ifile(*block, IfileEntry::default()));
-            self.maps
-                .ifile_overlay
-                .insert(*block, IfileEntry::default());
+        self.freeze_empty();
+        Ok(())
+    }
+
+    /// Inode blocks of which the last inode went.
+    fn freeze_empty(&mut self) {
+        let dirty = self.inodes.blocks.iter().filter(|(_, b)| b.dirty);
+        for (block, b) in dirty.filter(|(_, b)| b.live == 0) {
+            let none = IfileEntry::default();
+            self.seal.say(Record::Ifile(*block, none));
+            self.maps.ifile_overlay.insert(*block, none);
             if b.base.pointer.is_some() {
                 self.blocks.supersede(&b.base.pointer);
             }
         }
+    }
+
+    fn freeze_small(&mut self, ino: Ino) -> Result<(), Stop> {
+        let node = self.inodes.prepared(ino)?;
+        let data = node.small.take().ok_or(VANISHED)?;
+        let id = who(BlockKind::SmallData, &node.inode, 0);
+        let pointer = self.seal.put_data(self.geometry, &node.inode, id, &data);
+        let old = std::mem::replace(&mut node.inode.body, Body::Small(pointer));
+        node.shown_size = node.inode.size;
+        node.seal_first = false;
+        node.inode.frags = pointer.frags.into();
+        self.blocks.seal_content(&pointer, data);
+        if let Body::Small(old) = old {
+            self.blocks.supersede(&old);
+        }
         Ok(())
     }
 
-    fn freeze_data(&mut self, seal: &mut Seal, item: Item) -> Result<(), Stop> {
-        let unit_frags = self.geometry.unit_frags();
-        match item {
-            Item::Small(ino) => {
-                let node = self.inodes.prepared(ino)?;
-                let data = node.small.take().ok_or(VANISHED)?;
-                let geometry = self.geometry;
-                let id = who(BlockKind::SmallData, &node.inode, 0);
-                let pointer = seal.put_data(&geometry, &node.inode, id, &data);
-                let old = std::mem::replace(&mut node.inode.body, Body::Small(pointer));
-                node.shown_size = node.inode.size;
-                node.seal_first = false;
-                node.inode.frags = pointer.frags.into();
-                self.blocks.seal_content(&pointer, data);
-                if let Body::Small(old) = old {
-                    self.blocks.supersede(&old);
-                }
-            }
-            Item::Value(ino, key, piece) => {
-                let block_size = self.geometry.block_size as usize;
-                let geometry = self.geometry;
-                let node = self.inodes.prepared(ino)?;
-                let value = node.values.get(&key).cloned().ok_or(VANISHED)?;
-                let part = value.chunks(block_size).nth(piece).unwrap_or_default();
-                let id = who(BlockKind::XattrValue, &node.inode, key);
-                let pointer = seal.put_data(&geometry, &node.inode, id, part);
-                self.blocks.seal_bytes(&pointer, part.into());
-                self.point_value(ino, key, piece, pointer)?;
-                if (piece + 1) * block_size >= value.len() {
-                    self.inodes.prepared(ino)?.values.remove(&key);
-                }
-            }
-            Item::Image(ino, unit) => {
-                let geometry = self.geometry;
-                let node = self.inodes.prepared(ino)?;
-                let take = |homed: &mut Homed| homed.take_image(unit);
-                let image = node.change_homed(&mut self.writeback, take);
-                let (home, bytes) = image.ok_or(VANISHED)?;
-                let id = who(BlockKind::Image, &node.inode, unit);
-                let placed = seal.put_data(&geometry, &node.inode, id, &bytes);
-                let crc = unit_crc(&bytes);
-                let pointer = Pointer {
-                    frags: unit_frags as u32,
-                    stored: UNIT as u32,
-                    checksum: crc.into(),
-                    ..placed
-                };
-                self.blocks.seal_content(&pointer, bytes);
-                let entry = LazyEntry {
-                    image: placed.addr,
-                    crc,
-                    ssn: seal.ssn,
-                    ino,
-                    unit,
-                };
-                self.blocks.forget_contents(Extent::new(home, unit_frags));
-                if let Some(old) = self.maps.lazy_map.insert(home, entry) {
-                    self.blocks.free(Extent::new(old.image, unit_frags));
-                }
-                self.maps.lazy_dirty.insert(home);
-                seal.records.push(Record::Image(home, entry));
-            }
+    fn freeze_value(&mut self, ino: Ino, key: u64, piece: usize) -> Result<(), Stop> {
+        let block_size = self.geometry.block_size as usize;
+        let node = self.inodes.prepared(ino)?;
+        let value = node.values.get(&key).cloned().ok_or(VANISHED)?;
+        let part = value.chunks(block_size).nth(piece).unwrap_or_default();
+        let id = who(BlockKind::XattrValue, &node.inode, key);
+        let pointer = self.seal.put_data(self.geometry, &node.inode, id, part);
+        self.blocks.seal_bytes(&pointer, part.into());
+        self.point_value(ino, key, piece, pointer)?;
+        if (piece + 1) * block_size >= value.len() {
+            self.inodes.prepared(ino)?.values.remove(&key);
         }
+        Ok(())
+    }
+
+    fn freeze_image(&mut self, ino: Ino, unit: u64) -> Result<(), Stop> {
+        let unit_frags = self.geometry.unit_frags();
+        let node = self.inodes.prepared(ino)?;
+        let take = |homed: &mut Homed| homed.take_image(unit);
+        let image = node.change_homed(self.writeback, take);
+        let (home, bytes) = image.ok_or(VANISHED)?;
+        let id = who(BlockKind::Image, &node.inode, unit);
+        let placed = self.seal.put_data(self.geometry, &node.inode, id, &bytes);
+        let crc = unit_crc(&bytes);
+        let pointer = Pointer {
+            frags: unit_frags as u32,
+            stored: UNIT as u32,
+            checksum: crc.into(),
+            ..placed
+        };
+        self.blocks.seal_content(&pointer, bytes);
+        let entry = LazyEntry {
+            image: placed.addr,
+            crc,
+            ssn: self.seal.ssn(),
+            ino,
+            unit,
+        };
+        self.blocks.forget_contents(Extent::new(home, unit_frags));
+        if let Some(old) = self.maps.lazy_map.insert(home, entry) {
+            self.blocks.free(Extent::new(old.image, unit_frags));
+        }
+        self.maps.lazy_dirty.insert(home);
+        self.seal.say(Record::Image(home, entry));
         Ok(())
     }
 
@@ -184,7 +161,7 @@ impl Core {
     ) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
         let (tree, mut root) = (xattrs::tree(&node.inode), node.inode.xattrs);
-        let found = tree.get(&root, &mut self.blocks, key)?;
+        let found = tree.get(&root, self.blocks, key)?;
         let xattr = found.as_ref().and_then(|e| Xattr::decode(e.value()));
         let mut xattr = xattr.ok_or(VANISHED)?;
         drop(found);
@@ -193,59 +170,30 @@ impl Core {
         {
             *slot = pointer;
         }
-        tree.put(&mut root, &mut self.blocks, key, &xattr.encode())?;
+        tree.put(&mut root, self.blocks, key, &xattr.encode())?;
         node.inode.xattrs = root;
         Ok(())
     }
 
-    fn freeze_tree(&mut self, seal: &mut Seal, of: TreeOf, frags: &[u32]) -> Result<(), Stop> {
-        let (tree, root, version) = match of {
-            TreeOf::Map(kind) => {
-                let found = self
-                    .maps
-                    .roots()
-                    .into_iter()
-                    .find(|(tree, _)| tree.kind == kind);
-                let (tree, root) = found.ok_or(VANISHED)?;
-                (tree, root, 0)
-            }
-            TreeOf::Directory(ino)
-            | TreeOf::Extents(ino)
-            | TreeOf::Checksums(ino)
-            | TreeOf::Xattrs(ino) => {
-                let found = self
-                    .trees_of(ino)
-                    .into_iter()
-                    .find(|(o, ..)| same_tree(*o, of));
-                let (_, tree, root) = found.ok_or(VANISHED)?;
-                let version = self.inodes.prepared(ino)?.inode.version;
-                (tree, root, version)
-            }
+    fn freeze_tree(&mut self, of: TreeOf, frags: &[u32]) -> Result<(), Stop> {
+        let (tree, root, version) = self.tree(of)?;
+        let birth = self.seal.ssn();
+        let frags = frags.get(self.seal.position()).copied();
+        let frags = frags.unwrap_or(node_frags(self.geometry));
+        let assign = |_: &Identity| tree::Placement {
+            addr: self.seal.next_address(),
+            frags,
+            birth,
         };
-        let frags = frags.get(seal.at).copied().unwrap_or(self.node_frags());
-        let (ssn, mut at) = (seal.ssn, seal.at);
-        let addresses = seal.addresses.clone();
         let mut sealed: Vec<SealedNode> = Vec::new();
-        let assign = |_: &Identity| {
-            let addr = addresses.get(at).copied().unwrap_or_default();
-            at += 1;
-            tree::Placement {
-                addr,
-                frags,
-                birth: ssn,
-            }
-        };
-        let uuid = self.sb.uuid;
-        let root = tree.finalize(&root, &mut self.blocks, &uuid, assign, |node| {
-            sealed.push(node)
-        })?;
-        seal.at = at;
+        let note = |node| sealed.push(node);
+        let root = tree.finalize(&root, self.blocks, self.uuid, assign, note)?;
         for node in sealed {
             let (extent, stored) = (node.pointer.extent(), node.pointer.stored);
             for copy in self.geometry.copies(tree.kind, extent, stored) {
-                seal.image.put(copy.start, node.page.as_bytes());
+                self.seal.put(copy.start, node.page.as_bytes());
             }
-            seal.records.push(Record::Allocate(Allocation {
+            self.seal.say(Record::Allocate(Allocation {
                 extent: node.pointer.extent(),
                 kind: node.identity.kind,
                 level: node.identity.level,
@@ -258,6 +206,32 @@ impl Core {
                 in_body: true,
             }));
         }
+        self.set_root(of, root)
+    }
+
+    /// A tree with its root, and the version of what it belongs to.
+    fn tree(&mut self, of: TreeOf) -> Result<(Tree, TreeRoot, u32), Stop> {
+        let found = match of {
+            TreeOf::Map(kind) => {
+                let roots = self.maps.roots().into_iter();
+                let mut found = roots.filter(|(tree, _)| tree.kind == kind);
+                found.next().map(|(tree, root)| (tree, root, 0))
+            }
+            TreeOf::Directory(ino)
+            | TreeOf::Extents(ino)
+            | TreeOf::Checksums(ino)
+            | TreeOf::Xattrs(ino) => {
+                let node = self.inodes.prepared(ino)?;
+                let mut found = trees_of(node).into_iter().filter(|(it, ..)| *it == of);
+                found
+                    .next()
+                    .map(|(_, tree, root)| (tree, root, node.inode.version))
+            }
+        };
+        Ok(found.ok_or(VANISHED)?)
+    }
+
+    fn set_root(&mut self, of: TreeOf, root: TreeRoot) -> Result<(), Stop> {
         match of {
             TreeOf::Map(kind) => {
                 if let Some(slot) = self.maps.root_mut(kind) {
@@ -290,7 +264,7 @@ impl Core {
         }
     }
 
-    fn freeze_inodes(&mut self, seal: &mut Seal, block: InodeBlockNo) -> Result<(), Stop> {
+    fn freeze_inodes(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
         let b = self.inodes.blocks.get(&block).ok_or(VANISHED)?;
         for slot in (0..32).filter(|slot| b.live & (1 << slot) != 0) {
             let ino = ino_at(block, slot);
@@ -309,18 +283,18 @@ impl Core {
         };
         let packed = b.pack(block, current).ok_or(VANISHED)?;
         let identity = block_identity(block);
-        let checksum = metadata_checksum(&self.sb.uuid, &identity, &packed);
+        let checksum = metadata_checksum(self.uuid, &identity, &packed);
         let frags = self.geometry.frags_for(packed.len() as u64) as u32;
         let pointer = Pointer {
-            addr: seal.next_address(),
+            addr: self.seal.next_address(),
             frags,
             stored: packed.len() as u32,
-            birth: seal.ssn,
+            birth: self.seal.ssn(),
             checksum,
             ..Pointer::NONE
         };
-        seal.image.put(pointer.addr, &packed);
-        seal.records.push(Record::Allocate(Allocation {
+        self.seal.put(pointer.addr, &packed);
+        self.seal.say(Record::Allocate(Allocation {
             extent: pointer.extent(),
             kind: BlockKind::InodeBlock,
             level: 0,
@@ -336,9 +310,9 @@ impl Core {
             pointer,
             live: b.live,
             orphan: b.orphan,
-            ssn: seal.ssn,
+            ssn: self.seal.ssn(),
         };
-        seal.records.push(Record::Ifile(block, entry));
+        self.seal.say(Record::Ifile(block, entry));
         if b.base.pointer.is_some() {
             self.blocks.supersede(&b.base.pointer);
         }

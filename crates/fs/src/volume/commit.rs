@@ -124,7 +124,7 @@ impl Sealer<'_> {
                 if !held_up.is_empty() {
                     return Ok(Err(held_up));
                 }
-                let segment = core.seal(force)?;
+                let segment = core.commit().seal(force)?;
                 Ok(Ok((segment, look(core))))
             })?;
             match sealed {
@@ -154,7 +154,7 @@ impl Sealer<'_> {
     pub(crate) fn seal_early(&self) -> Result<(), Error> {
         let sealed = self.step(|core| {
             if core.writeback.held_up(&core.inodes).is_empty() {
-                core.seal(false)
+                core.commit().seal(false)
             } else {
                 Ok(None)
             }
@@ -179,12 +179,12 @@ impl Sealer<'_> {
         self.flush_device()?;
         let mut core = self.core();
         core.log.flushed(prefix);
-        core.release_after(Step::Flushed);
+        core.releasing().after(Step::Flushed);
         Ok(())
     }
 
     pub(super) fn checkpoint_if_due(&self) -> Result<(), Error> {
-        if self.core().checkpoint_due() {
+        if self.core().budget().checkpoint_due() {
             self.checkpoint(End::Open)
         } else {
             Ok(())
@@ -195,14 +195,14 @@ impl Sealer<'_> {
     pub(super) fn checkpoint(&self, end: End) -> Result<(), Error> {
         self.core().access.check()?;
         loop {
-            self.step(|core| core.prepare_checkpoint())?;
+            self.step(|core| core.commit().prepare_checkpoint())?;
             self.commit_shown(false, Wait::Written)?;
             // Between the commit and here operations may have run; then the round starts again.
             let sealed = self.step(|core| {
                 if core.is_dirty() {
                     return Ok(None);
                 }
-                core.seal_checkpoint().map(Some)
+                core.commit().seal_checkpoint().map(Some)
             })?;
             if let Some(segment) = sealed {
                 self.launch(segment)?;
@@ -238,7 +238,7 @@ impl Sealer<'_> {
                     core.access.end();
                 }
                 core.sb = sb;
-                core.release_after(Step::Named);
+                core.releasing().after(Step::Named);
                 Ok(())
             }
             Err(error) => {

@@ -1,0 +1,73 @@
+//! Space that comes back once what freed it is durable (H14, rule 5).
+
+use crate::checkpoints::Checkpoints;
+use crate::core::Core;
+use crate::env::Surroundings;
+use crate::law::Step;
+use crate::leftovers::Leftovers;
+use crate::reclaim::Reclaim;
+use crate::writeback::Writeback;
+use loamfs_format::{FragAddr, Geometry};
+use loamfs_log::writer::LogWriter;
+use loamfs_space::Space;
+use std::ops::Range;
+
+/// What is held back, and what says until when.
+pub(crate) struct Releasing<'c> {
+    geometry: &'c Geometry,
+    env: &'c Surroundings,
+    space: &'c mut Space,
+    log: &'c LogWriter,
+    checkpoints: &'c Checkpoints,
+    writeback: &'c Writeback,
+    /// They are told what came back.
+    leftovers: &'c mut Leftovers,
+    reclaim: &'c mut Reclaim,
+}
+
+impl Core {
+    /// What releases space.
+    pub fn releasing(&mut self) -> Releasing<'_> {
+        Releasing {
+            geometry: &self.geometry,
+            env: &self.env,
+            space: &mut self.space,
+            log: &self.log,
+            checkpoints: &self.checkpoints,
+            writeback: &self.writeback,
+            leftovers: &mut self.leftovers,
+            reclaim: &mut self.reclaim,
+        }
+    }
+}
+
+impl Releasing<'_> {
+    /// Releases space if this step makes any reusable (rule 5).
+    pub fn after(&mut self, step: Step) {
+        if self.env.law.releases_after(step) {
+            self.release();
+        }
+    }
+
+    /// Space that what is durable now makes reusable (rule 5).
+    pub fn release(&mut self) {
+        let checkpoints = &self.checkpoints;
+        let both = self
+            .env
+            .law
+            .both_name(checkpoints.named(), checkpoints.last().ssn);
+        self.reclaim.forget_room();
+        let newest = self.checkpoints.newest_named();
+        let said = self.env.law.freed_up_to(self.log.said(), newest);
+        // Nobody settles over what is used again (rule 7).
+        let (law, writeback) = (&self.env.law, &self.writeback);
+        let busy = |range: Range<FragAddr>| {
+            law.keeps_first_write(writeback.is_arriving(&range))
+                || law.waits_for_settling(writeback.is_settling(range))
+        };
+        let freed = self.space.release(said, both, busy);
+        self.leftovers.note_freed(&freed);
+        let protect = self.geometry.group_of(self.log.tail().next);
+        self.space.give_back_empty(Some(protect));
+    }
+}

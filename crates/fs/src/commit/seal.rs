@@ -1,0 +1,115 @@
+//! A segment that is being put together.
+
+use loamfs_format::inode::Inode;
+use loamfs_format::pointer::data_checksum;
+use loamfs_format::summary::{Allocation, Header, Record};
+use loamfs_format::{FragAddr, Geometry, Identity, Pointer, Ssn};
+use loamfs_log::segment::{Image, Placement, Segment, SummaryTooLong};
+
+/// A segment that is being put together.
+pub(super) struct Seal {
+    ssn: Ssn,
+    image: Image,
+    records: Vec<Record>,
+    /// Address of each block, in the order of the body.
+    addresses: Vec<FragAddr>,
+    /// The next of them.
+    at: usize,
+}
+
+impl Seal {
+    /// Nothing is in it so far.
+    pub fn new(ssn: Ssn, geometry: &Geometry, placement: &Placement) -> Seal {
+        Seal {
+            ssn,
+            image: Image::new(geometry, &placement.extents),
+            records: Vec::new(),
+            addresses: placement.blocks.clone(),
+            at: 0,
+        }
+    }
+
+    /// Its number.
+    pub fn ssn(&self) -> Ssn {
+        self.ssn
+    }
+
+    /// Goes on with a block of its body.
+    pub fn go_to(&mut self, block: usize) {
+        self.at = block;
+    }
+
+    /// The block of its body that is next.
+    pub fn position(&self) -> usize {
+        self.at
+    }
+
+    /// The address of the next block.
+    pub fn next_address(&mut self) -> FragAddr {
+        let addr = self.addresses.get(self.at).copied().unwrap_or_default();
+        self.at += 1;
+        addr
+    }
+
+    /// Its summary says this too.
+    pub fn say(&mut self, record: Record) {
+        self.records.push(record);
+    }
+
+    /// Its summary says these too.
+    pub fn say_all(&mut self, records: impl IntoIterator<Item = Record>) {
+        self.records.extend(records);
+    }
+
+    /// What its summary says so far.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Puts bytes where a block of it has its place.
+    pub fn put(&mut self, addr: FragAddr, bytes: &[u8]) {
+        self.image.put(addr, bytes);
+    }
+
+    /// Places a block of file data or of an attribute's value.
+    pub fn put_data(
+        &mut self,
+        geometry: &Geometry,
+        inode: &Inode,
+        id: Identity,
+        bytes: &[u8],
+    ) -> Pointer {
+        let pointer = Pointer {
+            addr: self.next_address(),
+            frags: geometry.frags_for(bytes.len() as u64) as u32,
+            stored: bytes.len() as u32,
+            birth: self.ssn,
+            checksum: data_checksum(bytes),
+            ..Pointer::NONE
+        };
+        self.image.put(pointer.addr, bytes);
+        self.records.push(Record::Allocate(Allocation {
+            extent: pointer.extent(),
+            kind: id.kind,
+            level: 0,
+            ino: id.ino,
+            generation: id.generation,
+            version: inode.version,
+            logical: id.logical,
+            stored: pointer.stored,
+            checksum: pointer.checksum,
+            in_body: true,
+        }));
+        pointer
+    }
+
+    /// The whole segment, whose summary has room for so many bytes.
+    pub fn finish(
+        self,
+        header: Header,
+        room: u64,
+        key: Option<&[u8; 16]>,
+    ) -> Result<(Header, Segment), SummaryTooLong> {
+        self.image.finish(header, &self.records, room, key)
+    }
+}
