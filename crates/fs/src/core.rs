@@ -47,7 +47,7 @@ impl Core {
     /// # Errors
     /// Missing blocks, damage, or [`Error::Stale`].
     pub fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
-        self.access_times().node(ino)
+        self.loader().node(ino)
     }
 
     /// As [`Core::node`], for whoever asks for an inode by its number: the file of access times is nobody's.
@@ -60,9 +60,7 @@ impl Core {
 
     /// Brings what dirtying an inode needs into memory.
     pub fn prepare_dirty(&mut self, ino: Ino) -> Result<(), Stop> {
-        self.node(ino)?;
-        self.inodes
-            .load_block(&self.maps, &mut self.blocks, block_of(ino))
+        self.loader().prepare_dirty(ino)
     }
 
     /// The segment that the next seal makes.
@@ -148,13 +146,9 @@ impl Core {
     /// A directory that is in memory.
     ///
     /// # Errors
-    /// [`Error::NotDirectory`] besides what [`Core::node`] gives.
+    /// As [`Loader::directory`](crate::atime::Loader::directory).
     pub fn directory(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
-        let node = self.node(ino)?;
-        if !node.inode.is_dir() {
-            return Err(Error::NotDirectory.into());
-        }
-        Ok(node)
+        self.loader().directory(ino).map(|(node, _)| node)
     }
 }
 

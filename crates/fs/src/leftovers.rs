@@ -35,6 +35,13 @@ impl Leftovers {
         self.waiting.remove(&ino);
     }
 
+    /// One less holds an inode, which goes if that was the last one and it has no name.
+    pub fn let_go(&mut self, ino: Ino) {
+        if self.holders.let_go(ino) {
+            self.add(ino);
+        }
+    }
+
     /// The next one.
     pub fn next(&mut self) -> Option<Ino> {
         self.waiting.pop_first()

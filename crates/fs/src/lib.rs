@@ -5,7 +5,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod access;
-mod acls;
 mod atime;
 mod blocks;
 mod budget;

@@ -1,16 +1,14 @@
-//! Names: looking them up, listing them, and the steps of which changes of names are made.
+//! Names: looking them up and listing them, and the changes of directories of which operations are made.
 
+use crate::atime::Loader;
 use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
 use crate::dir::{self, Found};
 use crate::error::Error;
-use crate::inodes::Node;
-use crate::permission::{self, Born};
-use crate::types::{Attr, DirEntry, NewInode, Timestamp};
+use crate::types::DirEntry;
+use loamfs_format::Ino;
 use loamfs_format::dirent::{Dirent, NAME_MAX};
-use loamfs_format::inode::{Inode, mode};
-use loamfs_format::summary::Record;
-use loamfs_format::{GroupNo, Ino};
+use loamfs_format::inode::mode;
 
 /// That a name can be given or taken away.
 pub(crate) fn valid_name(name: &[u8]) -> Result<(), Error> {
@@ -26,42 +24,76 @@ pub(crate) fn valid_name(name: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
+/// Names in directories.
+pub(crate) struct Names<'c> {
+    loader: Loader<'c>,
+}
+
+/// What a name leads to.
+#[derive(Clone, Copy)]
+pub(crate) struct Child {
+    pub ino: Ino,
+    /// Type bits of its mode.
+    pub file_type: u32,
+}
+
+impl Child {
+    /// The entry that says so.
+    fn named(self, name: &[u8]) -> Dirent<'_> {
+        Dirent {
+            ino: self.ino,
+            file_type: dirent_type(self.file_type),
+            name,
+        }
+    }
+}
+
 impl Core {
-    /// The entry of a name, which may be `.` or `..`.
-    pub(crate) fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Found>, Stop> {
+    /// Names in directories.
+    pub fn names(&mut self) -> Names<'_> {
+        Names {
+            loader: self.loader(),
+        }
+    }
+}
+
+impl Names<'_> {
+    /// The entry of a name, but of `.` and `..`.
+    pub fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Found>, Stop> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong.into());
         }
-        let hash = self.sb.hash_key;
-        self.directory(dir)?;
-        let node = self.inodes.prepared(dir)?;
-        dir::lookup(&node.inode, &mut self.blocks, &hash, name)
+        let hash = self.loader.hash_key();
+        let (node, blocks) = self.loader.again().directory(dir)?;
+        dir::lookup(&node.inode, blocks, &hash, name)
     }
 
-    pub(crate) fn find_existing(&mut self, dir: Ino, name: &[u8]) -> Result<Found, Stop> {
+    /// As [`Names::find`], of a name that must be there.
+    pub fn find_existing(&mut self, dir: Ino, name: &[u8]) -> Result<Found, Stop> {
         Ok(self.find(dir, name)?.ok_or(Error::NotFound)?)
     }
 
-    /// Attributes of what a name leads to.
-    pub fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Attr, Stop> {
-        let ino = match name {
-            b"." => self.directory(dir)?.inode.ino,
-            b".." => self.directory(dir)?.inode.parent,
-            _ => {
-                let found = self.find_existing(dir, name)?;
-                self.node(found.ino)?.dir_key = found.key;
-                found.ino
-            }
-        };
-        self.attr(ino)
+    /// What a name leads to, which may be `.` or `..`.
+    pub fn lookup(&mut self, dir: Ino, name: &[u8]) -> Result<Ino, Stop> {
+        if matches!(name, b"." | b"..") {
+            let (node, _) = self.loader.again().directory(dir)?;
+            let up = name == b"..";
+            return Ok(if up {
+                node.inode.parent
+            } else {
+                node.inode.ino
+            });
+        }
+        let found = self.find_existing(dir, name)?;
+        self.loader.again().node(found.ino)?.dir_key = found.key;
+        Ok(found.ino)
     }
 
     /// Entries from a position on.
-    pub fn readdir(&mut self, dir: Ino, position: u64, max: usize) -> Result<Vec<DirEntry>, Stop> {
-        let node = self.directory(dir)?;
-        let parent = node.inode.parent;
+    pub fn list(&mut self, dir: Ino, position: u64, max: usize) -> Result<Vec<DirEntry>, Stop> {
+        let (node, blocks) = self.loader.again().directory(dir)?;
+        let dots = [(0, dir, &b"."[..]), (1, node.inode.parent, &b".."[..])];
         let mut entries = Vec::new();
-        let dots = [(0, dir, &b"."[..]), (1, parent, &b".."[..])];
         for (at, ino, name) in dots.into_iter().filter(|(at, ..)| *at >= position) {
             let file_type = dirent_type(mode::DIRECTORY);
             entries.push(DirEntry {
@@ -73,9 +105,8 @@ impl Core {
         }
         entries.truncate(max);
         if entries.len() < max {
-            let node = self.inodes.prepared(dir)?;
             let from = position.max(2);
-            let rest = match dir::list(&node.inode, &mut self.blocks, from, max - entries.len()) {
+            let rest = match dir::list(&node.inode, blocks, from, max - entries.len()) {
                 Err(Stop::Missing) if !entries.is_empty() => Vec::new(),
                 other => other?,
             };
@@ -89,161 +120,53 @@ impl Core {
         Ok(entries)
     }
 
-    /// An empty inode of a number that was found for `dir`, which is in memory.
-    pub(crate) fn new_node(&mut self, dir: Ino, ino: Ino, born: &Born, new: &NewInode) -> Node {
-        let now = self.env.now();
-        let is_dir = born.mode & mode::TYPE == mode::DIRECTORY;
-        let anchor = if is_dir {
-            self.choose_anchor(dir)
-        } else {
-            self.inodes.anchor_of(dir)
-        };
-        let generation = self.env.generation();
-        let inode = Inode {
-            uid: new.uid,
-            gid: born.gid,
-            project: born.flags.project,
-            flags: born.flags.bits,
-            parent: dir,
-            ssn: self.open_ssn(),
-            anchor,
-            rdev: new.rdev,
-            ..Inode::new(ino, born.mode, generation, now)
-        };
-        Node::new(self.env.config.owner.stored(inode), self.open_ssn())
-    }
-
-    fn choose_anchor(&mut self, dir: Ino) -> GroupNo {
-        let parent = self.inodes.anchor_of(dir);
-        let (size, files) = (self.sb.avg_file_size, self.sb.files_per_dir);
-        let group = self.space.choose_anchor(parent, size, files);
-        self.space.anchored(group, 1);
-        self.pending.say(Record::Anchored(group, 1));
-        group
-    }
-
-    /// Finds a place for a new entry and reads what putting it there needs.
-    pub(crate) fn prepare_entry(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
-        let hash = self.sb.hash_key;
-        self.directory(dir)?;
-        let node = self.inodes.prepared(dir)?;
-        dir::prepare_insert(&node.inode, &mut self.blocks, &hash, name)
-    }
-
-    pub(crate) fn prepare_remove_entry(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
-        self.directory(dir)?;
-        let node = self.inodes.prepared(dir)?;
-        dir::prepare_remove(&node.inode, &mut self.blocks, key)
-    }
-
-    pub(crate) fn prepare_replace_entry(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
-        self.directory(dir)?;
-        let node = self.inodes.prepared(dir)?;
-        dir::prepare_replace(&node.inode, &mut self.blocks, key)
-    }
-
-    /// Puts a name into a directory that `prepare_entry` gave the key for.
-    pub(crate) fn add_entry(
-        &mut self,
-        dir: Ino,
-        key: u64,
-        ino: Ino,
-        file_type: u32,
-        name: &[u8],
-    ) -> Result<(), Stop> {
-        let node = self.inodes.prepared(dir)?;
-        let entry = Dirent {
-            ino,
-            file_type: dirent_type(file_type),
-            name,
-        };
-        dir::insert(&mut node.inode, &mut self.blocks, key, &entry)?;
-        node.shown_size = node.inode.size;
-        Ok(())
-    }
-
-    pub(crate) fn remove_entry(&mut self, dir: Ino, found: &Found) -> Result<(), Stop> {
-        let node = self.inodes.prepared(dir)?;
-        dir::remove(&mut node.inode, &mut self.blocks, found)?;
-        node.shown_size = node.inode.size;
-        Ok(())
-    }
-
-    pub(crate) fn replace_entry(
-        &mut self,
-        dir: Ino,
-        key: u64,
-        (ino, file_type, name): (Ino, u32, &[u8]),
-    ) -> Result<(), Stop> {
-        let node = self.inodes.prepared(dir)?;
-        let entry = Dirent {
-            ino,
-            file_type: dirent_type(file_type),
-            name,
-        };
-        dir::replace(&mut node.inode, &mut self.blocks, key, &entry)
-    }
-
-    pub(crate) fn changed_names(&mut self, dir: Ino, now: Timestamp) -> Result<(), Stop> {
-        let node = self.inodes.prepared(dir)?;
-        node.inode.mtime = now;
-        node.inode.ctime = now;
-        self.touch(dir)
-    }
-
-    /// Flags may forbid that a directory loses a name of an inode.
-    pub(crate) fn refuse_removal(&mut self, dir: Ino, ino: Ino) -> Result<(), Stop> {
-        let flags = self.flags(ino)?;
-        Ok(permission::may_remove(self.flags(dir)?, flags)?)
-    }
-
-    /// One name less; without any, the inode is an orphan until nobody holds it.
-    pub(crate) fn drop_link(&mut self, ino: Ino, now: Timestamp) -> Result<(), Stop> {
-        let node = self.inodes.prepared(ino)?;
-        node.inode.nlink = node.inode.nlink.saturating_sub(1);
-        node.inode.ctime = now;
-        self.leftovers.mark(&mut self.inodes, ino)?;
-        self.touch(ino)
-    }
-
-    /// A directory without a name: it is an orphan until nobody holds it.
-    pub(crate) fn drop_directory(&mut self, ino: Ino, now: Timestamp) -> Result<(), Stop> {
-        let node = self.inodes.prepared(ino)?;
-        let anchor = node.inode.anchor;
-        node.inode.nlink = 1;
-        self.space.anchored(anchor, -1);
-        self.pending.say(Record::Anchored(anchor, -1));
-        self.drop_link(ino, now)
-    }
-
-    pub(crate) fn prepare_empty(&mut self, dir: Ino) -> Result<(), Stop> {
-        self.directory(dir)?;
-        let node = self.inodes.prepared(dir)?;
-        match dir::next(&node.inode, &mut self.blocks, 0)? {
+    /// That a directory has no entry.
+    pub fn prepare_empty(&mut self, dir: Ino) -> Result<(), Stop> {
+        let (node, blocks) = self.loader.again().directory(dir)?;
+        match dir::next(&node.inode, blocks, 0)? {
             Some(_) => Err(Error::NotEmpty.into()),
             None => Ok(()),
         }
     }
 
-    /// The target of a symlink.
-    pub fn readlink(&mut self, ino: Ino) -> Result<Vec<u8>, Stop> {
-        if self.node(ino)?.inode.file_type() != mode::SYMLINK {
-            return Err(Error::Invalid("not a symbolic link").into());
-        }
-        Ok(self.reading().small_content(ino)?.to_vec())
+    /// Finds a key for a new entry, and reads what putting it there needs.
+    pub fn prepare_add(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
+        let hash = self.loader.hash_key();
+        let (node, blocks) = self.loader.again().directory(dir)?;
+        dir::prepare_insert(&node.inode, blocks, &hash, name)
     }
 
-    /// Holds an inode although its names may go.
-    pub fn hold(&mut self, ino: Ino) -> Result<(), Stop> {
-        let unlinked = self.node(ino)?.inode.nlink == 0;
-        self.leftovers.holders.hold(ino, unlinked);
+    /// Reads what taking an entry out needs.
+    pub fn prepare_remove(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
+        let (node, blocks) = self.loader.again().directory(dir)?;
+        dir::prepare_remove(&node.inode, blocks, key)
+    }
+
+    /// Reads what putting another entry in the place of one needs.
+    pub fn prepare_replace(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
+        let (node, blocks) = self.loader.again().directory(dir)?;
+        dir::prepare_replace(&node.inode, blocks, key)
+    }
+
+    /// Puts a name where [`Names::prepare_add`] found its place.
+    pub fn add(&mut self, dir: Ino, key: u64, child: Child, name: &[u8]) -> Result<(), Stop> {
+        let (node, blocks) = self.loader.again().prepared(dir)?;
+        dir::insert(&mut node.inode, blocks, key, &child.named(name))?;
+        node.shown_size = node.inode.size;
         Ok(())
     }
 
-    /// Lets go of an inode.
-    pub fn let_go(&mut self, ino: Ino) {
-        if self.leftovers.holders.let_go(ino) {
-            self.leftovers.add(ino);
-        }
+    /// Takes an entry out for which [`Names::prepare_remove`] was called.
+    pub fn remove(&mut self, dir: Ino, found: &Found) -> Result<(), Stop> {
+        let (node, blocks) = self.loader.again().prepared(dir)?;
+        dir::remove(&mut node.inode, blocks, found)?;
+        node.shown_size = node.inode.size;
+        Ok(())
+    }
+
+    /// Puts a name in the place of the entry for which [`Names::prepare_replace`] was called.
+    pub fn replace(&mut self, dir: Ino, key: u64, child: Child, name: &[u8]) -> Result<(), Stop> {
+        let (node, blocks) = self.loader.again().prepared(dir)?;
+        dir::replace(&mut node.inode, blocks, key, &child.named(name))
     }
 }

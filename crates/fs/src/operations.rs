@@ -24,6 +24,8 @@ pub(crate) mod xattr;
 
 use crate::blocks::Stop;
 use crate::core::Core;
+use crate::types::Timestamp;
+use loamfs_format::Ino;
 
 /// What a change of names makes at most, in bytes of the log: nodes of two directories, and inode blocks.
 pub(crate) const NAMES_COST: u64 = 96 << 10;
@@ -111,4 +113,12 @@ impl Core {
             },
         }
     }
+}
+
+/// A directory's entries changed.
+fn changed_names(core: &mut Core, dir: Ino, now: Timestamp) -> Result<(), Stop> {
+    let node = core.inodes.prepared(dir)?;
+    node.inode.mtime = now;
+    node.inode.ctime = now;
+    core.touch(dir)
 }

@@ -10,17 +10,17 @@ pub(crate) use written::Housed;
 
 use written::Runs;
 
-use crate::atime::AccessTimes;
+use crate::atime::Loader;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Missed, Stop, What};
 use crate::core::Core;
-use crate::error::Corrupt;
+use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::file::regular;
 use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
 use crate::writeback::{UNIT, UnitBytes};
-use loamfs_format::inode::Body;
+use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl Core {
 impl Reading<'_> {
     /// An inode that is in memory, as [`Core::node`].
     fn node(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
-        AccessTimes::new(self.sb, self.maps, self.blocks, self.inodes, self.atimes).node(ino)
+        Loader::new(self.sb, self.maps, self.blocks, self.inodes, self.atimes).node(ino)
     }
 
     /// A regular file that is in memory.
@@ -86,6 +86,14 @@ impl Reading<'_> {
             }
             _ => Ok(Arc::default()),
         }
+    }
+
+    /// The target of a symlink.
+    pub fn link_target(&mut self, ino: Ino) -> Result<Vec<u8>, Stop> {
+        if self.node(ino)?.inode.file_type() != mode::SYMLINK {
+            return Err(Error::Invalid("not a symbolic link").into());
+        }
+        Ok(self.small_content(ino)?.to_vec())
     }
 
     /// Reads up to `len` bytes from `offset` on; fewer at the file's end.

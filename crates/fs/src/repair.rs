@@ -7,6 +7,7 @@
 use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
 use crate::error::Error;
+use crate::namespace::Child;
 use crate::operations::NAMES_COST;
 use crate::types::NewInode;
 use crate::volume::{Volume, Wait};
@@ -222,10 +223,10 @@ impl Repairer<'_> {
     fn adopt(&mut self, parent: Ino, name: &[u8], ino: Ino, links: u32) -> Result<Done, Stop> {
         self.core.prepare_dirty(ino)?;
         self.core.prepare_dirty(parent)?;
-        if self.core.find(parent, name)?.is_some() {
+        if self.core.names().find(parent, name)?.is_some() {
             return Ok(Done::No("the name is taken"));
         }
-        let key = self.core.prepare_entry(parent, name)?;
+        let key = self.core.names().prepare_add(parent, name)?;
         self.core.budget().admit(NAMES_COST, 0)?;
         self.core.apply(|core| {
             let now = core.env.now();
@@ -235,7 +236,8 @@ impl Repairer<'_> {
             node.inode.parent = parent;
             node.inode.ctime = now;
             node.dir_key = key;
-            core.add_entry(parent, key, ino, file_type, name)?;
+            core.names()
+                .add(parent, key, Child { ino, file_type }, name)?;
             let above = core.inodes.prepared(parent)?;
             above.inode.nlink += u32::from(file_type == mode::DIRECTORY);
             above.inode.mtime = now;

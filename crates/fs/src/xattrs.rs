@@ -1,8 +1,11 @@
 //! Extended attributes: in the inode's tail while they fit, else in a tree, large values as runs in the log.
 //!
-//! As every operation a change has two phases: [`Core::prepare_put`] and [`Core::prepare_take`] find and read all that it
-//! needs, [`Core::put_xattr`] and [`Core::take_xattr`] carry it out and do not stop.
+//! As every operation a change has two phases: [`Attributes`] finds and reads all that it needs, [`Put`] and [`Take`] carry
+//! it out and do not stop.
 
+mod acls;
+
+use crate::atime::Loader;
 use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
@@ -23,8 +26,8 @@ const INLINE_MAX: usize = TAIL - TreeRoot::SIZE;
 /// An attribute that is about to be set.
 pub(crate) struct Put {
     key: u64,
-    /// What it replaces, and whether that is in the inode.
-    old: Option<(Xattr, bool)>,
+    /// What it replaces.
+    old: Option<Take>,
     namespace: u8,
     /// Name without its namespace.
     name: Vec<u8>,
@@ -36,10 +39,89 @@ impl Put {
     pub fn cost(&self) -> u64 {
         self.value.len() as u64 + 32_768
     }
+
+    /// Sets an attribute that was prepared and admitted. The change of the inode is the caller's to note.
+    pub fn apply(self, core: &mut Core, ino: Ino) -> Result<(), Stop> {
+        let key = self.key;
+        if let Some(old) = &self.old {
+            drop_value(core, ino, key, &old.xattr);
+        }
+        let block = core.geometry.block_size as usize;
+        let in_log = self.value.len() > TREE_VALUE_MAX;
+        let (stored, value) = if in_log {
+            // The pieces get their addresses when the segment is sealed.
+            let pieces = vec![Pointer::NONE; self.value.len().div_ceil(block)];
+            (Value::Log(pieces), Some(self.value))
+        } else {
+            (Value::Bytes(self.value), None)
+        };
+        let xattr = Xattr {
+            namespace: self.namespace,
+            name: self.name,
+            value: stored,
+        };
+        let bytes = xattr.encode();
+        let node = core.inodes.prepared(ino)?;
+        let mut map = inline(&node.inode)?;
+        let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
+        let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
+        let fits = size <= INLINE_MAX
+            && size + node.inode.body.len() <= TAIL
+            && !in_log
+            && self.old.as_ref().is_none_or(|old| old.in_inode);
+        if fits {
+            map.put(key, bytes);
+        } else {
+            map.remove(key);
+            let mut root = node.inode.xattrs;
+            tree(&node.inode).put(&mut root, &mut core.blocks, key, &bytes)?;
+            node.inode.xattrs = root;
+        }
+        node.inode.inline_xattrs = map.encode();
+        if let (Some(names), None) = (&mut node.names, &self.old) {
+            *names += xattr.full_name().len() + 1;
+        }
+        if let Some(value) = value {
+            core.pending.add_content(value.len());
+            node.values.insert(key, value.into());
+        }
+        Ok(())
+    }
 }
 
-/// An attribute that is about to go: its key, itself, and whether it is in the inode.
-pub(crate) type Take = (u64, Xattr, bool);
+/// An attribute that an inode has, and that may go.
+pub(crate) struct Take {
+    key: u64,
+    xattr: Xattr,
+    /// Not in the tree.
+    in_inode: bool,
+}
+
+impl Take {
+    /// Takes an attribute out that was prepared. The change of the inode is the caller's to note.
+    pub fn apply(self, core: &mut Core, ino: Ino) -> Result<(), Stop> {
+        let Take {
+            key,
+            xattr,
+            in_inode,
+        } = self;
+        drop_value(core, ino, key, &xattr);
+        let node = core.inodes.prepared(ino)?;
+        if let Some(names) = &mut node.names {
+            *names = names.saturating_sub(xattr.full_name().len() + 1);
+        }
+        if in_inode {
+            let mut map = inline(&node.inode)?;
+            map.remove(key);
+            node.inode.inline_xattrs = map.encode();
+        } else {
+            let mut root = node.inode.xattrs;
+            tree(&node.inode).remove(&mut root, &mut core.blocks, key)?;
+            node.inode.xattrs = root;
+        }
+        Ok(())
+    }
+}
 
 pub(crate) fn tree(inode: &Inode) -> Tree {
     Tree {
@@ -71,14 +153,27 @@ fn decode(ino: Ino, value: &[u8]) -> Result<Xattr, Stop> {
     Ok(Xattr::decode(value).ok_or(Corrupt::Xattr { ino })?)
 }
 
+/// Attributes of inodes: reading them, and preparing changes.
+pub(crate) struct Attributes<'c> {
+    loader: Loader<'c>,
+}
+
 impl Core {
+    /// Attributes of inodes.
+    pub fn attributes(&mut self) -> Attributes<'_> {
+        Attributes {
+            loader: self.loader(),
+        }
+    }
+}
+
+impl Attributes<'_> {
     /// All attributes with their keys.
-    fn xattrs(&mut self, ino: Ino) -> Result<Vec<(u64, Xattr)>, Stop> {
-        self.node(ino)?;
-        let node = self.inodes.prepared(ino)?;
+    fn all(&mut self, ino: Ino) -> Result<Vec<(u64, Xattr)>, Stop> {
+        let (node, blocks) = self.loader.again().with_blocks(ino)?;
         let mut raw = inline(&node.inode)?.0;
         let root = node.inode.xattrs;
-        let _ = tree(&node.inode).scan(&root, &mut self.blocks, 0, |key, value| {
+        let _ = tree(&node.inode).scan(&root, blocks, 0, |key, value| {
             raw.push((key, value.to_vec()));
             ControlFlow::Continue(())
         })?;
@@ -88,10 +183,9 @@ impl Core {
     }
 
     /// The attributes whose names have the hash of this one, with their keys and whether they are in the inode.
-    fn xattrs_like(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<Take>, Stop> {
-        let first = hash_key(&self.sb.hash_key, name);
-        self.node(ino)?;
-        let node = self.inodes.prepared(ino)?;
+    fn like(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<Take>, Stop> {
+        let first = hash_key(&self.loader.hash_key(), name);
+        let (node, blocks) = self.loader.again().with_blocks(ino)?;
         let (map, root, tree) = (inline(&node.inode)?, node.inode.xattrs, tree(&node.inode));
         let mut found = Vec::new();
         for (key, value) in map
@@ -99,37 +193,46 @@ impl Core {
             .iter()
             .filter(|(k, _)| (first..first + DISCRIMINATORS).contains(k))
         {
-            found.push((*key, decode(ino, value)?, true));
+            found.push(Take {
+                key: *key,
+                xattr: decode(ino, value)?,
+                in_inode: true,
+            });
         }
         let mut from = first;
-        while let Some(entry) = tree.next(&root, &mut self.blocks, from)?
+        while let Some(entry) = tree.next(&root, blocks, from)?
             && entry.key() < first + DISCRIMINATORS
         {
-            found.push((entry.key(), decode(ino, entry.value())?, false));
+            found.push(Take {
+                key: entry.key(),
+                xattr: decode(ino, entry.value())?,
+                in_inode: false,
+            });
             from = entry.key() + 1;
         }
         Ok(found)
     }
 
     /// The attribute of a name, with its key and whether it is in the inode.
-    fn find_xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
-        let mut found = self.xattrs_like(ino, name)?.into_iter();
-        Ok(found.find(|(_, xattr, _)| xattr.full_name() == name))
+    fn find(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
+        let mut found = self.like(ino, name)?.into_iter();
+        Ok(found.find(|it| it.xattr.full_name() == name))
     }
 
     /// The value of an attribute.
-    pub fn getxattr(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
+    pub fn get(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
         split(name)?;
-        let (key, xattr, _) = self.find_xattr(ino, name)?.ok_or(Error::NoAttribute)?;
+        let Take { key, xattr, .. } = self.find(ino, name)?.ok_or(Error::NoAttribute)?;
         match xattr.value {
             Value::Bytes(bytes) => Ok(bytes),
             Value::Log(pieces) => {
-                if let Some(bytes) = self.node(ino)?.values.get(&key) {
+                let (node, blocks) = self.loader.again().with_blocks(ino)?;
+                if let Some(bytes) = node.values.get(&key) {
                     return Ok(bytes.to_vec());
                 }
                 let mut value = Vec::new();
                 for piece in &pieces {
-                    value.extend_from_slice(&self.blocks.bytes(piece, What::Data(ino))?);
+                    value.extend_from_slice(&blocks.bytes(piece, What::Data(ino))?);
                 }
                 Ok(value)
             }
@@ -138,19 +241,19 @@ impl Core {
 
     /// The full names of all attributes that can be asked for: a volume may hold others (FORMAT.md, "Directories and
     /// attributes").
-    pub fn listxattr(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>, Stop> {
-        let all = self.xattrs(ino)?.into_iter();
+    pub fn list(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>, Stop> {
+        let all = self.all(ino)?.into_iter();
         let names = all.map(|(_, xattr)| xattr.full_name());
         Ok(names.filter(|name| split(name).is_ok()).collect())
     }
 
     /// Bytes of what listxattr(2) gives, counted once.
-    fn xattr_names(&mut self, ino: Ino) -> Result<usize, Stop> {
-        if let Some(names) = self.node(ino)?.names {
+    fn names_size(&mut self, ino: Ino) -> Result<usize, Stop> {
+        if let Some(names) = self.loader.again().node(ino)?.names {
             return Ok(names);
         }
-        let names = self.listxattr(ino)?.iter().map(|name| name.len() + 1).sum();
-        self.inodes.prepared(ino)?.names = Some(names);
+        let names = self.list(ino)?.iter().map(|name| name.len() + 1).sum();
+        self.loader.again().node(ino)?.names = Some(names);
         Ok(names)
     }
 
@@ -166,42 +269,42 @@ impl Core {
         if name.len() > NAME_MAX || value.len() > VALUE_MAX {
             return Err(Error::Range.into());
         }
-        let found = self.find_xattr(ino, name)?;
+        let found = self.find(ino, name)?;
         match (&found, how) {
             (Some(_), XattrMode::Create) => return Err(Error::Exists.into()),
             (None, XattrMode::Replace) => return Err(Error::NoAttribute.into()),
             _ => {}
         }
-        if found.is_none() && self.xattr_names(ino)? + name.len() + 1 > NAMES_MAX {
+        if found.is_none() && self.names_size(ino)? + name.len() + 1 > NAMES_MAX {
             return Err(Error::NoSpace.into());
         }
-        self.prepare_dirty(ino)?;
+        self.loader.again().prepare_dirty(ino)?;
         let key = match &found {
-            Some((key, ..)) => *key,
+            Some(found) => found.key,
             None => self.free_key(ino, name)?,
         };
-        let node = self.node(ino)?;
+        let (node, blocks) = self.loader.again().with_blocks(ino)?;
         let (root, tree) = (node.inode.xattrs, tree(&node.inode));
-        tree.prepare_put(&root, &mut self.blocks, key)?;
+        tree.prepare_put(&root, blocks, key)?;
         Ok(Put {
             key,
-            old: found.map(|(_, xattr, in_inode)| (xattr, in_inode)),
+            old: found,
             namespace,
             name: short.to_vec(),
             value,
         })
     }
 
-    /// What [`Core::put_xattr`] needs for an attribute of an inode that is about to be made; `taken` are the keys of
+    /// What [`Put::apply`] needs for an attribute of an inode that is about to be made; `taken` are the keys of
     /// others that it will have.
-    pub fn put_of_new(
+    pub fn prepare_new(
         &self,
         name: &[u8],
         value: Vec<u8>,
         taken: &[u64],
     ) -> Result<(u64, Put), Stop> {
         let (namespace, short) = split(name)?;
-        let first = hash_key(&self.sb.hash_key, name);
+        let first = hash_key(&self.loader.hash_key(), name);
         let key = (first..first + DISCRIMINATORS).find(|key| !taken.contains(key));
         let key = key.ok_or(Error::NoSpace)?;
         let put = Put {
@@ -214,115 +317,47 @@ impl Core {
         Ok((key, put))
     }
 
-    /// Sets an attribute that was prepared and admitted. The change of the inode is the caller's to note.
-    pub fn put_xattr(&mut self, ino: Ino, put: Put) -> Result<(), Stop> {
-        let key = put.key;
-        if let Some((old, _)) = &put.old {
-            self.drop_value(ino, key, old);
-        }
-        let block = self.geometry.block_size as usize;
-        let in_log = put.value.len() > TREE_VALUE_MAX;
-        let (stored, value) = if in_log {
-            // The pieces get their addresses when the segment is sealed.
-            let pieces = vec![Pointer::NONE; put.value.len().div_ceil(block)];
-            (Value::Log(pieces), Some(put.value))
-        } else {
-            (Value::Bytes(put.value), None)
-        };
-        let xattr = Xattr {
-            namespace: put.namespace,
-            name: put.name,
-            value: stored,
-        };
-        let bytes = xattr.encode();
-        let node = self.inodes.prepared(ino)?;
-        let mut map = inline(&node.inode)?;
-        let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
-        let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
-        let fits = size <= INLINE_MAX
-            && size + node.inode.body.len() <= TAIL
-            && !in_log
-            && put.old.as_ref().is_none_or(|(_, in_inode)| *in_inode);
-        if fits {
-            map.put(key, bytes);
-        } else {
-            map.remove(key);
-            let mut root = node.inode.xattrs;
-            tree(&node.inode).put(&mut root, &mut self.blocks, key, &bytes)?;
-            node.inode.xattrs = root;
-        }
-        node.inode.inline_xattrs = map.encode();
-        if let (Some(names), None) = (&mut node.names, &put.old) {
-            *names += xattr.full_name().len() + 1;
-        }
-        if let Some(value) = value {
-            self.pending.add_content(value.len());
-            node.values.insert(key, value.into());
-        }
-        Ok(())
-    }
-
     /// A key for a new attribute that neither the inode nor the tree has.
     fn free_key(&mut self, ino: Ino, name: &[u8]) -> Result<u64, Stop> {
-        let first = hash_key(&self.sb.hash_key, name);
-        let like = self.xattrs_like(ino, name)?.into_iter();
-        let taken: Vec<u64> = like.map(|(key, ..)| key).collect();
+        let first = hash_key(&self.loader.hash_key(), name);
+        let like = self.like(ino, name)?.into_iter();
+        let taken: Vec<u64> = like.map(|it| it.key).collect();
         let key = (first..first + DISCRIMINATORS).find(|key| !taken.contains(key));
         Ok(key.ok_or(Error::NoSpace)?)
-    }
-
-    /// Notes that an inode's attributes changed.
-    pub fn changed_xattrs(&mut self, ino: Ino) -> Result<(), Stop> {
-        let now = self.env.now();
-        self.inodes.prepared(ino)?.inode.ctime = now;
-        self.touch(ino)
-    }
-
-    /// Frees what an attribute's value takes in the log, or what of it waits in memory.
-    pub fn drop_value(&mut self, ino: Ino, key: u64, xattr: &Xattr) {
-        if let Value::Log(pieces) = &xattr.value {
-            pieces.iter().for_each(|piece| self.freeing().block(piece));
-        }
-        let waiting = self
-            .inodes
-            .nodes
-            .get_mut(&ino)
-            .and_then(|node| node.values.remove(&key));
-        self.pending.drop_content(waiting.as_deref());
     }
 
     /// Finds an attribute, and reads what taking it out needs.
     pub fn prepare_take(&mut self, ino: Ino, name: &[u8]) -> Result<Option<Take>, Stop> {
         split(name)?;
-        let Some(found) = self.find_xattr(ino, name)? else {
+        let Some(found) = self.find(ino, name)? else {
             return Ok(None);
         };
-        self.prepare_dirty(ino)?;
-        let (key, _, in_inode) = &found;
-        let node = self.node(ino)?;
+        self.loader.again().prepare_dirty(ino)?;
+        let (node, blocks) = self.loader.again().with_blocks(ino)?;
         let (root, tree) = (node.inode.xattrs, tree(&node.inode));
-        if !in_inode {
-            tree.prepare_remove(&root, &mut self.blocks, *key)?;
+        if !found.in_inode {
+            tree.prepare_remove(&root, blocks, found.key)?;
         }
         Ok(Some(found))
     }
+}
 
-    /// Takes an attribute out that was prepared. The change of the inode is the caller's to note.
-    pub fn take_xattr(&mut self, ino: Ino, (key, xattr, in_inode): &Take) -> Result<(), Stop> {
-        self.drop_value(ino, *key, xattr);
-        let node = self.inodes.prepared(ino)?;
-        if let Some(names) = &mut node.names {
-            *names = names.saturating_sub(xattr.full_name().len() + 1);
-        }
-        if *in_inode {
-            let mut map = inline(&node.inode)?;
-            map.remove(*key);
-            node.inode.inline_xattrs = map.encode();
-        } else {
-            let mut root = node.inode.xattrs;
-            tree(&node.inode).remove(&mut root, &mut self.blocks, *key)?;
-            node.inode.xattrs = root;
-        }
-        Ok(())
+/// Frees what an attribute's value takes in the log, or what of it waits in memory.
+pub(crate) fn drop_value(core: &mut Core, ino: Ino, key: u64, xattr: &Xattr) {
+    if let Value::Log(pieces) = &xattr.value {
+        pieces.iter().for_each(|piece| core.freeing().block(piece));
     }
+    let waiting = core
+        .inodes
+        .nodes
+        .get_mut(&ino)
+        .and_then(|node| node.values.remove(&key));
+    core.pending.drop_content(waiting.as_deref());
+}
+
+/// Notes that an inode's attributes changed.
+pub(crate) fn changed(core: &mut Core, ino: Ino) -> Result<(), Stop> {
+    let now = core.env.now();
+    core.inodes.prepared(ino)?.inode.ctime = now;
+    core.touch(ino)
 }

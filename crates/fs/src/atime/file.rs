@@ -118,7 +118,7 @@ impl AtimeFile<'_> {
 
     /// Brings the file into memory, to be changed, or makes it; whether it can be used.
     fn prepare_file(&mut self) -> Result<bool, Stop> {
-        if self.core.access_times().tree()?.is_some() {
+        if self.core.loader().tree()?.is_some() {
             let prepared = self.core.prepare_dirty(ATIME_INO);
             return Ok(self.core.atimes.unless_damaged(prepared)?.is_some());
         }
@@ -145,7 +145,7 @@ impl AtimeFile<'_> {
 
     /// Reads what the next blocks' times need, in one batch.
     fn prepare_keep(&mut self, from: InodeBlockNo) -> Result<(), Stop> {
-        let Some((tree, root)) = self.core.access_times().tree()? else {
+        let Some((tree, root)) = self.core.loader().tree()? else {
             return Ok(());
         };
         let blocks: Vec<InodeBlockNo> = self.core.atimes.blocks(from).take(TOGETHER).collect();
@@ -160,7 +160,7 @@ impl AtimeFile<'_> {
 
     /// Puts the times of one inode block into the tree. Those of numbers that are free go.
     fn keep_block(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
-        let Some((tree, mut root)) = self.core.access_times().tree()? else {
+        let Some((tree, mut root)) = self.core.loader().tree()? else {
             return Ok(());
         };
         let (live, _) = self
@@ -199,7 +199,7 @@ impl AtimeFile<'_> {
         if live & !(1 << slot_of(ino)) != 0 {
             return Ok(false);
         }
-        let Some((tree, root)) = self.core.access_times().tree()? else {
+        let Some((tree, root)) = self.core.loader().tree()? else {
             return Ok(false);
         };
         let found = tree
@@ -211,7 +211,7 @@ impl AtimeFile<'_> {
 
     /// Takes away what is kept of an inode block whose last inode goes.
     pub fn drop_block(&mut self, ino: Ino) -> Result<(), Stop> {
-        let Some((tree, mut root)) = self.core.access_times().tree()? else {
+        let Some((tree, mut root)) = self.core.loader().tree()? else {
             return Ok(());
         };
         tree.remove(&mut root, &mut self.core.blocks, block_of(ino).0)?;

@@ -5,7 +5,7 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::permission::{self, Acl, AclKind};
 use crate::types::XattrMode;
-use crate::xattrs::{Put, Take};
+use crate::xattrs::{self, Put, Take};
 use loamfs_format::Ino;
 
 /// Sets an access list; an empty one takes it away. The mode follows, and keeps what it can say by itself.
@@ -48,10 +48,13 @@ impl Operation for SetAcl {
             (_, acl) => (mode, acl),
         };
         let list = match acl {
-            Some(acl) => {
-                List::Put(core.prepare_put(ino, kind.name(), acl.encode(), XattrMode::Any)?)
-            }
-            None => List::Take(core.prepare_take(ino, kind.name())?),
+            Some(acl) => List::Put(core.attributes().prepare_put(
+                ino,
+                kind.name(),
+                acl.encode(),
+                XattrMode::Any,
+            )?),
+            None => List::Take(core.attributes().prepare_take(ino, kind.name())?),
         };
         core.prepare_dirty(ino)?;
         Ok(Plan::Change(SettingAcl { ino, mode, list }))
@@ -74,11 +77,11 @@ impl Change for SettingAcl {
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let ino = self.ino;
         match self.list {
-            List::Put(put) => core.put_xattr(ino, put)?,
-            List::Take(Some(take)) => core.take_xattr(ino, &take)?,
+            List::Put(put) => put.apply(core, ino)?,
+            List::Take(Some(take)) => take.apply(core, ino)?,
             List::Take(None) => {}
         }
         core.inodes.prepared(ino)?.inode.mode = self.mode;
-        Ok(core.changed_xattrs(ino)?)
+        Ok(xattrs::changed(core, ino)?)
     }
 }

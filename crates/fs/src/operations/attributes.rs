@@ -36,7 +36,7 @@ impl Operation for SetAttributes {
         permission::may_set(core.flags(ino)?, &set)?;
         core.prepare_dirty(ino)?;
         let list = match set.mode {
-            Some(bits) => core.prepare_chmod(ino, bits)?,
+            Some(bits) => core.attributes().prepare_chmod(ino, bits)?,
             None => None,
         };
         let node = core.node(ino)?;
@@ -86,7 +86,7 @@ impl Change for SettingAttributes {
             SetTime::At(t) => t,
         };
         if let Some(list) = self.list {
-            core.put_xattr(ino, list)?;
+            list.apply(core, ino)?;
         }
         let i = &mut core.inodes.prepared(ino)?.inode;
         if let Some(bits) = set.mode {

@@ -1,11 +1,11 @@
 //! One more name.
 
-use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan, changed_names};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::flags::flags_of;
-use crate::namespace::valid_name;
+use crate::namespace::{Child, valid_name};
 use crate::permission;
 use crate::types::Attr;
 use loamfs_format::Ino;
@@ -44,7 +44,7 @@ impl Operation for Link {
         if nlink >= core.env.config.links_max {
             return Err(Error::TooManyLinks.into());
         }
-        if core.find(dir, name)?.is_some() {
+        if core.names().find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
         let parent = &core.directory(dir)?.inode;
@@ -60,7 +60,7 @@ impl Operation for Link {
         Ok(Plan::Change(Linking {
             ino,
             dir,
-            key: core.prepare_entry(dir, name)?,
+            key: core.names().prepare_add(dir, name)?,
             name: name.clone(),
             file_type,
         }))
@@ -80,8 +80,10 @@ impl Change for Linking {
     fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
         let (ino, dir, key) = (self.ino, self.dir, self.key);
         let now = core.env.now();
-        core.add_entry(dir, key, ino, self.file_type, &self.name)?;
-        core.changed_names(dir, now)?;
+        let file_type = self.file_type;
+        core.names()
+            .add(dir, key, Child { ino, file_type }, &self.name)?;
+        changed_names(core, dir, now)?;
         let node = core.inodes.prepared(ino)?;
         node.inode.nlink += 1;
         node.inode.ctime = now;

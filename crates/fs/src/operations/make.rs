@@ -1,16 +1,18 @@
 //! Making inodes: with a name, or without one.
 
-use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan, changed_names};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::flags::flags_of;
-use crate::namespace::valid_name;
+use crate::inodes::Node;
+use crate::namespace::{Child, valid_name};
 use crate::permission::{self, Born};
 use crate::types::{Attr, NewInode};
 use crate::xattrs::Put;
-use loamfs_format::Ino;
-use loamfs_format::inode::{Body, TAIL, mode};
+use loamfs_format::inode::{Body, Inode, TAIL, mode};
+use loamfs_format::summary::Record;
+use loamfs_format::{GroupNo, Ino};
 
 /// Longest target of a symlink.
 const TARGET_MAX: usize = 4095;
@@ -39,7 +41,7 @@ struct Birth {
 impl Birth {
     fn prepare(core: &mut Core, dir: Ino, file_type: u32, new: &NewInode) -> Result<Birth, Stop> {
         let ino = core.inodes.find_number(&core.maps, &mut core.blocks, dir)?;
-        let (born, lists) = core.prepare_birth(dir, file_type, new)?;
+        let (born, lists) = core.attributes().prepare_birth(dir, file_type, new)?;
         Ok(Birth {
             dir,
             ino,
@@ -56,7 +58,7 @@ impl Birth {
 
     fn put_lists(self, core: &mut Core) -> Result<(), Broken> {
         for list in self.lists {
-            core.put_xattr(self.ino, list)?;
+            list.apply(core, self.ino)?;
         }
         Ok(())
     }
@@ -81,7 +83,7 @@ impl Operation for Make {
         if self.target.len() > TARGET_MAX {
             return Err(Error::NameTooLong.into());
         }
-        if core.find(dir, name)?.is_some() {
+        if core.names().find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
         let links_max = core.env.config.links_max;
@@ -94,7 +96,7 @@ impl Operation for Make {
         }
         permission::may_grow(flags_of(&parent.inode))?;
         core.prepare_dirty(dir)?;
-        let key = core.prepare_entry(dir, name)?;
+        let key = core.names().prepare_add(dir, name)?;
         Ok(Plan::Change(Making {
             birth: Birth::prepare(core, dir, self.file_type, &self.new)?,
             name: name.clone(),
@@ -117,7 +119,7 @@ impl Change for Making {
 
     fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
         let (dir, ino) = (self.birth.dir, self.birth.ino);
-        let mut node = core.new_node(dir, ino, &self.birth.born, &self.birth.new);
+        let mut node = new_node(core, dir, ino, &self.birth.born, &self.birth.new);
         let now = node.inode.btime;
         node.dir_key = self.key;
         node.inode.size = self.target.len() as u64;
@@ -130,11 +132,13 @@ impl Change for Making {
         }
         core.inodes.take_number(dir, node)?;
         self.birth.put_lists(core)?;
-        core.add_entry(dir, self.key, ino, self.file_type, &self.name)?;
+        let file_type = self.file_type;
+        core.names()
+            .add(dir, self.key, Child { ino, file_type }, &self.name)?;
         if self.file_type == mode::DIRECTORY {
             core.inodes.add_links(dir, 1)?;
         }
-        core.changed_names(dir, now)?;
+        changed_names(core, dir, now)?;
         core.touch(ino)?;
         Ok(core.attr(ino)?)
     }
@@ -176,7 +180,7 @@ impl Change for MakingUnnamed {
     fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
         let birth = self.0;
         let (dir, ino) = (birth.dir, birth.ino);
-        let mut node = core.new_node(dir, ino, &birth.born, &birth.new);
+        let mut node = new_node(core, dir, ino, &birth.born, &birth.new);
         node.inode.nlink = 0;
         core.inodes.take_number(dir, node)?;
         core.leftovers.holders.hold_nameless(ino);
@@ -185,4 +189,37 @@ impl Change for MakingUnnamed {
         core.touch(ino)?;
         Ok(core.attr(ino)?)
     }
+}
+
+/// An empty inode of a number that was found for `dir`, which is in memory.
+pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &NewInode) -> Node {
+    let now = core.env.now();
+    let is_dir = born.mode & mode::TYPE == mode::DIRECTORY;
+    let anchor = if is_dir {
+        choose_anchor(core, dir)
+    } else {
+        core.inodes.anchor_of(dir)
+    };
+    let generation = core.env.generation();
+    let inode = Inode {
+        uid: new.uid,
+        gid: born.gid,
+        project: born.flags.project,
+        flags: born.flags.bits,
+        parent: dir,
+        ssn: core.open_ssn(),
+        anchor,
+        rdev: new.rdev,
+        ..Inode::new(ino, born.mode, generation, now)
+    };
+    Node::new(core.env.config.owner.stored(inode), core.open_ssn())
+}
+
+fn choose_anchor(core: &mut Core, dir: Ino) -> GroupNo {
+    let parent = core.inodes.anchor_of(dir);
+    let (size, files) = (core.sb.avg_file_size, core.sb.files_per_dir);
+    let group = core.space.choose_anchor(parent, size, files);
+    core.space.anchored(group, 1);
+    core.pending.say(Record::Anchored(group, 1));
+    group
 }

@@ -1,12 +1,14 @@
 //! Renames: moving, replacing and swapping names.
 
-use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use super::make::new_node;
+use super::unlink::{drop_directory, drop_link, refuse_removal};
+use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan, changed_names};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::dir::Found;
 use crate::error::Error;
 use crate::flags::flags_of;
-use crate::namespace::valid_name;
+use crate::namespace::{Child, valid_name};
 use crate::permission::{self, Parent};
 use crate::types::{NewInode, RenameFlags, Timestamp};
 use loamfs_format::Ino;
@@ -68,6 +70,13 @@ struct Side {
 }
 
 impl Side {
+    fn child(&self) -> Child {
+        Child {
+            ino: self.found.ino,
+            file_type: self.file_type,
+        }
+    }
+
     fn is_dir(&self) -> bool {
         self.file_type == mode::DIRECTORY
     }
@@ -82,9 +91,9 @@ impl Operation for Rename {
             return Err(Error::Invalid("these flags exclude each other").into());
         }
         valid_name(&self.name)?;
-        let from = core.find_existing(dir, &self.name)?;
+        let from = core.names().find_existing(dir, &self.name)?;
         valid_name(&self.new_name)?;
-        let to = core.find(new_dir, &self.new_name)?;
+        let to = core.names().find(new_dir, &self.new_name)?;
         let is_dir = core.node(from.ino)?.inode.is_dir();
         if core.directory(new_dir)?.inode.nlink == 0 {
             return Err(Error::NotFound.into());
@@ -100,11 +109,11 @@ impl Operation for Rename {
                 return Ok(Plan::Done(None));
             }
         }
-        core.refuse_removal(dir, from.ino)?;
+        refuse_removal(core, dir, from.ino)?;
         let moved = core.flags(from.ino)?;
         permission::may_enter(core.flags(new_dir)?, moved)?;
         if let Some(to) = &to {
-            core.refuse_removal(new_dir, to.ino)?;
+            refuse_removal(core, new_dir, to.ino)?;
         }
         for ino in [dir, new_dir, from.ino] {
             core.prepare_dirty(ino)?;
@@ -138,7 +147,7 @@ impl Rename {
             match (is_dir, core.node(to.ino)?.inode.is_dir()) {
                 (true, false) => return Err(Error::NotDirectory.into()),
                 (false, true) => return Err(Error::IsDirectory.into()),
-                (true, true) => core.prepare_empty(to.ino)?,
+                (true, true) => core.names().prepare_empty(to.ino)?,
                 (false, false) => {}
             }
             core.prepare_dirty(to.ino)?;
@@ -149,23 +158,23 @@ impl Rename {
         }
         let whiteout = match self.flags.whiteout {
             Some(new) => {
-                core.prepare_replace_entry(dir, from.key)?;
+                core.names().prepare_replace(dir, from.key)?;
                 Some((
                     core.inodes.find_number(&core.maps, &mut core.blocks, dir)?,
                     new,
                 ))
             }
             None => {
-                core.prepare_remove_entry(dir, from.key)?;
+                core.names().prepare_remove(dir, from.key)?;
                 None
             }
         };
         let key = match &to {
             Some(to) => {
-                core.prepare_replace_entry(new_dir, to.key)?;
+                core.names().prepare_replace(new_dir, to.key)?;
                 to.key
             }
-            None => core.prepare_entry(new_dir, &self.new_name)?,
+            None => core.names().prepare_add(new_dir, &self.new_name)?,
         };
         Ok(Plan::Change(Renaming::Move(Move {
             dir,
@@ -208,8 +217,8 @@ impl Rename {
             }
         }
         core.prepare_dirty(b.found.ino)?;
-        core.prepare_replace_entry(a.dir, a.found.key)?;
-        core.prepare_replace_entry(b.dir, b.found.key)?;
+        core.names().prepare_replace(a.dir, a.found.key)?;
+        core.names().prepare_replace(b.dir, b.found.key)?;
         Ok(Plan::Change(Renaming::Exchange(Exchange(a, b))))
     }
 }
@@ -237,14 +246,16 @@ impl Move {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let (dir, new_dir, key) = (self.dir, self.new_dir, self.key);
         let (ino, now) = (self.from.ino, core.env.now());
+        let file_type = self.file_type;
+        let child = Child { ino, file_type };
         // New keys go in before the old one goes out.
         match self.replaced {
-            Some(_) => core.replace_entry(new_dir, key, (ino, self.file_type, &self.name))?,
-            None => core.add_entry(new_dir, key, ino, self.file_type, &self.name)?,
+            Some(_) => core.names().replace(new_dir, key, child, &self.name)?,
+            None => core.names().add(new_dir, key, child, &self.name)?,
         }
         match self.whiteout {
             Some((white, new)) => leave_whiteout(core, dir, &self.from, white, &new)?,
-            None => core.remove_entry(dir, &self.from)?,
+            None => core.names().remove(dir, &self.from)?,
         }
         if let Some(old) = self.replaced {
             replaced(core, new_dir, old, ino, now)?;
@@ -254,8 +265,8 @@ impl Move {
             core.inodes.add_links(new_dir, 1)?;
         }
         moved(core, ino, new_dir, key, now)?;
-        core.changed_names(dir, now)?;
-        core.changed_names(new_dir, now)
+        changed_names(core, dir, now)?;
+        changed_names(core, new_dir, now)
     }
 }
 
@@ -263,10 +274,9 @@ impl Exchange {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let Exchange(a, b) = self;
         let now = core.env.now();
-        let to_a = (b.found.ino, b.file_type, &a.found.name[..]);
-        core.replace_entry(a.dir, a.found.key, to_a)?;
-        let to_b = (a.found.ino, a.file_type, &b.found.name[..]);
-        core.replace_entry(b.dir, b.found.key, to_b)?;
+        let mut names = core.names();
+        names.replace(a.dir, a.found.key, b.child(), &a.found.name)?;
+        names.replace(b.dir, b.found.key, a.child(), &b.found.name)?;
         if a.dir != b.dir {
             let delta = i32::from(b.is_dir()) - i32::from(a.is_dir());
             core.inodes.add_links(a.dir, delta)?;
@@ -274,8 +284,8 @@ impl Exchange {
         }
         moved(core, a.found.ino, b.dir, b.found.key, now)?;
         moved(core, b.found.ino, a.dir, a.found.key, now)?;
-        core.changed_names(a.dir, now)?;
-        core.changed_names(b.dir, now)
+        changed_names(core, a.dir, now)?;
+        changed_names(core, b.dir, now)
     }
 }
 
@@ -300,9 +310,9 @@ impl Core {
 fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Result<(), Stop> {
     if core.inodes.prepared(old)?.inode.is_dir() {
         core.inodes.add_links(dir, -1)?;
-        core.drop_directory(old, now)?;
+        drop_directory(core, old, now)?;
     } else {
-        core.drop_link(old, now)?;
+        drop_link(core, old, now)?;
     }
     // A rename over an existing file starts the write-out of what is dirty then (rule 3).
     let homed = core.inodes.prepared(new)?.homed();
@@ -329,10 +339,12 @@ fn leave_whiteout(
         default: None,
     };
     let born = permission::born(parent, mode::CHARACTER | new.mode, new.umask, new.gid);
-    let mut node = core.new_node(dir, ino, &born, &new);
+    let mut node = new_node(core, dir, ino, &born, &new);
     node.dir_key = from.key;
     core.inodes.take_number(dir, node)?;
-    core.replace_entry(dir, from.key, (ino, mode::CHARACTER, &from.name))?;
+    let file_type = mode::CHARACTER;
+    let child = Child { ino, file_type };
+    core.names().replace(dir, from.key, child, &from.name)?;
     core.touch(ino)
 }
 

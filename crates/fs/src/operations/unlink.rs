@@ -1,12 +1,15 @@
 //! Taking names away.
 
-use super::{Broken, Change, Claim, Operation, Plan};
+use super::{Broken, Change, Claim, Operation, Plan, changed_names};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::dir::Found;
 use crate::error::Error;
 use crate::namespace::valid_name;
+use crate::permission;
+use crate::types::Timestamp;
 use loamfs_format::Ino;
+use loamfs_format::summary::Record;
 
 /// Takes a name away from something that is no directory.
 pub(crate) struct Unlink {
@@ -31,15 +34,15 @@ impl Unlinking {
     /// Looks a name up that may be taken away.
     fn find(core: &mut Core, dir: Ino, name: &[u8]) -> Result<Found, Stop> {
         valid_name(name)?;
-        let found = core.find_existing(dir, name)?;
-        core.refuse_removal(dir, found.ino)?;
+        let found = core.names().find_existing(dir, name)?;
+        refuse_removal(core, dir, found.ino)?;
         Ok(found)
     }
 
     fn prepare(core: &mut Core, dir: Ino, found: Found, is_dir: bool) -> Result<Plan<Self>, Stop> {
         core.prepare_dirty(dir)?;
         core.prepare_dirty(found.ino)?;
-        core.prepare_remove_entry(dir, found.key)?;
+        core.names().prepare_remove(dir, found.key)?;
         Ok(Plan::Change(Unlinking { dir, found, is_dir }))
     }
 }
@@ -64,7 +67,7 @@ impl Operation for Rmdir {
             return Err(Error::NotEmpty.into());
         }
         let found = Unlinking::find(core, self.dir, &self.name)?;
-        core.prepare_empty(found.ino)?;
+        core.names().prepare_empty(found.ino)?;
         Unlinking::prepare(core, self.dir, found, true)
     }
 }
@@ -79,16 +82,41 @@ impl Change for Unlinking {
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let (dir, ino) = (self.dir, self.found.ino);
         let now = core.env.now();
-        core.remove_entry(dir, &self.found)?;
+        core.names().remove(dir, &self.found)?;
         if self.is_dir {
             core.inodes.add_links(dir, -1)?;
         }
-        core.changed_names(dir, now)?;
+        changed_names(core, dir, now)?;
         if self.is_dir {
-            core.drop_directory(ino, now)?;
+            drop_directory(core, ino, now)?;
         } else {
-            core.drop_link(ino, now)?;
+            drop_link(core, ino, now)?;
         }
         Ok(())
     }
+}
+
+/// Flags may forbid that a directory loses a name of an inode.
+pub(super) fn refuse_removal(core: &mut Core, dir: Ino, ino: Ino) -> Result<(), Stop> {
+    let flags = core.flags(ino)?;
+    Ok(permission::may_remove(core.flags(dir)?, flags)?)
+}
+
+/// One name less; without any, the inode is an orphan until nobody holds it.
+pub(super) fn drop_link(core: &mut Core, ino: Ino, now: Timestamp) -> Result<(), Stop> {
+    let node = core.inodes.prepared(ino)?;
+    node.inode.nlink = node.inode.nlink.saturating_sub(1);
+    node.inode.ctime = now;
+    core.leftovers.mark(&mut core.inodes, ino)?;
+    core.touch(ino)
+}
+
+/// A directory without a name: it is an orphan until nobody holds it.
+pub(super) fn drop_directory(core: &mut Core, ino: Ino, now: Timestamp) -> Result<(), Stop> {
+    let node = core.inodes.prepared(ino)?;
+    let anchor = node.inode.anchor;
+    node.inode.nlink = 1;
+    core.space.anchored(anchor, -1);
+    core.pending.say(Record::Anchored(anchor, -1));
+    drop_link(core, ino, now)
 }

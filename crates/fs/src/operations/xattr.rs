@@ -34,7 +34,9 @@ impl Operation for SetXattr {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<SettingXattr>, Stop> {
         permission::may_change(core.flags(self.ino)?)?;
-        let put = core.prepare_put(self.ino, &self.name, self.value.clone(), self.how)?;
+        let put =
+            core.attributes()
+                .prepare_put(self.ino, &self.name, self.value.clone(), self.how)?;
         Ok(Plan::Change(SettingXattr { ino: self.ino, put }))
     }
 }
@@ -50,8 +52,8 @@ impl Change for SettingXattr {
     }
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
-        core.put_xattr(self.ino, self.put)?;
-        Ok(core.changed_xattrs(self.ino)?)
+        self.put.apply(core, self.ino)?;
+        Ok(xattrs::changed(core, self.ino)?)
     }
 }
 
@@ -72,7 +74,7 @@ impl Operation for RemoveXattr {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<RemovingXattr>, Stop> {
         permission::may_change(core.flags(self.ino)?)?;
-        let take = core.prepare_take(self.ino, &self.name)?;
+        let take = core.attributes().prepare_take(self.ino, &self.name)?;
         Ok(Plan::Change(RemovingXattr {
             ino: self.ino,
             take: take.ok_or(Error::NoAttribute)?,
@@ -88,8 +90,8 @@ impl Change for RemovingXattr {
     }
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
-        core.take_xattr(self.ino, &self.take)?;
-        Ok(core.changed_xattrs(self.ino)?)
+        self.take.apply(core, self.ino)?;
+        Ok(xattrs::changed(core, self.ino)?)
     }
 }
 
@@ -133,7 +135,7 @@ impl Change for Clearing {
         node.inode.xattrs = root;
         node.names = None;
         for (key, xattr) in gone {
-            core.drop_value(ino, key, &xattr);
+            xattrs::drop_value(core, ino, key, &xattr);
         }
         Ok(core.touch(ino)?)
     }

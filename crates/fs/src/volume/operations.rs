@@ -53,7 +53,11 @@ impl Volume {
     /// # Errors
     /// [`Error`], here and below.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Attr, Error> {
-        self.run(|core| core.lookup(dir, name))
+        self.run(|core| {
+            core.names()
+                .lookup(dir, name)
+                .and_then(|ino| core.attr(ino))
+        })
     }
 
     /// Attributes.
@@ -243,7 +247,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Error> {
-        self.run(|core| core.readlink(ino))
+        self.run(|core| core.reading().link_target(ino))
     }
 
     /// Up to `max` entries from a position on, 0 being the start; each says where to go on.
@@ -251,7 +255,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn readdir(&self, dir: Ino, position: u64, max: usize) -> Result<Vec<DirEntry>, Error> {
-        self.run(|core| core.readdir(dir, position, max))
+        self.run(|core| core.names().list(dir, position, max))
     }
 
     /// Holds an inode, so that it lives on when its last name goes.
@@ -259,7 +263,11 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn open_file(&self, ino: Ino) -> Result<(), Error> {
-        self.run(|core| core.hold(ino))
+        self.run(|core| {
+            let unlinked = core.node(ino)?.inode.nlink == 0;
+            core.leftovers.holders.hold(ino, unlinked);
+            Ok(())
+        })
     }
 
     /// Lets go of what [`Volume::open_file`] held.
@@ -267,7 +275,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn release_file(&self, ino: Ino) -> Result<(), Error> {
-        self.core().let_go(ino);
+        self.core().leftovers.let_go(ino);
         self.tidy_after(1);
         Ok(())
     }
@@ -307,7 +315,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
-        self.run(|core| core.getxattr(ino, name))
+        self.run(|core| core.attributes().get(ino, name))
     }
 
     /// Sets an attribute. The two POSIX access lists are checked, and the mode follows the one of them that says who may
@@ -369,7 +377,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>, Error> {
-        self.run(|core| core.listxattr(ino))
+        self.run(|core| core.attributes().list(ino))
     }
 
     /// Removes an attribute. An access list may be missing.

@@ -1,18 +1,17 @@
 //! Access lists as attributes of inodes, and the mode that goes with them.
 
+use super::{Attributes, Put};
 use crate::blocks::Stop;
-use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::flags::flags_of;
 use crate::permission::{self, Acl, AclKind, Born, Parent};
 use crate::types::{NewInode, XattrMode};
-use crate::xattrs::Put;
 use loamfs_format::Ino;
 
-impl Core {
+impl Attributes<'_> {
     /// An inode's access list of a kind, if it has one.
     pub fn acl(&mut self, ino: Ino, kind: AclKind) -> Result<Option<Acl>, Stop> {
-        let value = match self.getxattr(ino, kind.name()) {
+        let value = match self.get(ino, kind.name()) {
             Err(Stop::Failed(Error::NoAttribute)) => return Ok(None),
             value => value?,
         };
@@ -37,7 +36,7 @@ impl Core {
         new: &NewInode,
     ) -> Result<(Born, Vec<Put>), Stop> {
         let default = self.acl(dir, AclKind::Default)?;
-        let inode = &self.directory(dir)?.inode;
+        let inode = &self.loader.again().directory(dir)?.0.inode;
         let parent = Parent {
             mode: inode.mode,
             gid: inode.gid,
@@ -53,7 +52,7 @@ impl Core {
         let (mut keys, mut puts) = (Vec::new(), Vec::new());
         for (kind, acl) in lists {
             if let Some(acl) = acl {
-                let (key, put) = self.put_of_new(kind.name(), acl.encode(), &keys)?;
+                let (key, put) = self.prepare_new(kind.name(), acl.encode(), &keys)?;
                 keys.push(key);
                 puts.push(put);
             }
