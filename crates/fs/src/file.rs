@@ -6,10 +6,9 @@ use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::inodes::Node;
-use crate::writeback::{UNIT, UnitBytes};
+use crate::writeback::UNIT;
 use loamfs_format::Ino;
 use loamfs_format::inode::{Body, TAIL};
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Largest file: 8 EiB less one byte, as off_t has it.
@@ -114,22 +113,6 @@ impl Core {
         Ok(())
     }
 
-    /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until
-    /// those are at home.
-    pub fn leave_small(&mut self, ino: Ino, content: &[u8]) -> Result<(), Stop> {
-        let per_block = self.geometry.block_units();
-        let node = self.inodes.prepared(ino)?;
-        self.pending.drop_content(node.small.take().as_deref());
-        node.change_homed(&mut self.writeback, |homed| {
-            for (bytes, unit) in content.chunks(UNIT as usize).zip(0..) {
-                let mut whole = vec![0; UNIT as usize];
-                whole[..bytes.len()].copy_from_slice(bytes);
-                homed.put(unit, whole.into(), (Some(unit * UNIT), false), per_block);
-            }
-        });
-        Ok(())
-    }
-
     /// Takes the content of a small file out of the log, so that it can have blocks once it is at home.
     pub fn take_home(&mut self, ino: Ino) -> Result<(), Stop> {
         if self.file(ino)?.is_moving() {
@@ -141,64 +124,9 @@ impl Core {
         let data = 2 * self.sizes().small_max();
         self.budget().admit(NODES_COST, data)?;
         self.apply(|core| {
-            core.leave_small(ino, &content)?;
+            core.homes().leave_small(ino, &content)?;
             core.changed_content(ino)
         })
-    }
-
-    /// Takes in new contents of whole units of a large file, which is `size` bytes long with them. Some have a home that
-    /// is `reserved`.
-    pub fn put_units(
-        &mut self,
-        ino: Ino,
-        units: BTreeMap<u64, UnitBytes>,
-        size: u64,
-        reserved: &BTreeSet<u64>,
-    ) -> Result<(), Stop> {
-        let per_block = self.geometry.block_units();
-        let node = self.inodes.prepared(ino)?;
-        let old = std::mem::replace(&mut node.inode.size, size);
-        node.change_homed(&mut self.writeback, |homed| {
-            for (unit, bytes) in units {
-                let hides = size > old && (unit + 1) * UNIT > old;
-                let hides = hides.then(|| old.max(unit * UNIT));
-                let reserved = reserved.contains(&unit);
-                homed.put(unit, bytes, (hides, reserved), per_block);
-            }
-        });
-        Ok(())
-    }
-
-    /// The units that must become zero when a large file grows to reach `offset` or beyond: those from its end to
-    /// the end of its last block, or to `offset`, that have a home. What stands there behind the end is undefined.
-    pub fn zeroes_behind(
-        &mut self,
-        ino: Ino,
-        offset: u64,
-    ) -> Result<BTreeMap<u64, UnitBytes>, Stop> {
-        let size = self.node(ino)?.inode.size;
-        let mut units = BTreeMap::new();
-        if offset <= size {
-            return Ok(units);
-        }
-        let block = u64::from(self.geometry.block_size);
-        let end = offset.min(size.next_multiple_of(block));
-        let mut stale: Vec<u64> = self
-            .reading()
-            .homes(ino, size / UNIT, end.div_ceil(UNIT))?
-            .into_iter()
-            .map(|(unit, _)| unit)
-            .collect();
-        let homed = self.node(ino)?.homed();
-        let waiting = (size / UNIT..end.div_ceil(UNIT)).filter(|u| homed.get(*u).is_some());
-        stale.extend(waiting);
-        for unit in stale {
-            if (unit + 1) * UNIT > size && !units.contains_key(&unit) {
-                let content = self.reading().unit_content(ino, unit)?;
-                units.insert(unit, content.into());
-            }
-        }
-        Ok(units)
     }
 
     /// Sends back an operation that drops units of a file on their way home, when that happened too often.

@@ -71,6 +71,8 @@ pub(crate) enum Claim {
     Growth { log: u64, data: u64 },
     /// It writes so many bytes to space that was reserved, in so many runs of checksums.
     First { bytes: u64, runs: u64 },
+    /// None: it is part of what was admitted.
+    Nothing,
     /// It gives space back, and may take the reserve for that.
     Removal,
     /// It may, if that is all there is; it makes so many bytes of the log.
@@ -106,6 +108,7 @@ impl Core {
         match claim {
             Claim::Growth { log, data } => self.budget().admit(log, data),
             Claim::First { bytes, runs } => self.budget().admit_first(bytes, runs),
+            Claim::Nothing => Ok(()),
             Claim::Removal => self.budget().admit_removal(),
             Claim::Either { log } => match self.budget().admit(log, 0) {
                 Err(Stop::Full) => self.budget().admit_removal(),

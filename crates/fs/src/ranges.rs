@@ -14,7 +14,7 @@ use crate::inodes::Node;
 use crate::operations::resize::Resize;
 use crate::operations::write::Write;
 use crate::permission;
-use crate::writeback::{Homed, UNIT};
+use crate::writeback::UNIT;
 use loamfs_format::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -154,7 +154,7 @@ impl Core {
         let units = units.into_iter().map(|(unit, bytes)| (unit, bytes.into()));
         let units = units.collect();
         self.apply(|core| {
-            core.put_units(ino, units, size, &BTreeSet::new())?;
+            core.homes().put(ino, units, size, &BTreeSet::new())?;
             core.changed_content(ino)
         })
     }
@@ -205,27 +205,15 @@ impl Core {
         let crcs =
             extents::prepare_crcs(&node.inode, &mut self.blocks, units.map(|unit| (unit, 0)))?;
         self.apply(|core| {
-            core.drop_waiting(ino, blocks.start * per_block..stop * per_block)?;
-            core.change_extents(ino, &change)?;
+            core.homes()
+                .drop_units(ino, blocks.start * per_block..stop * per_block)?;
+            core.homes().change(ino, &change)?;
             let node = core.inodes.prepared(ino)?;
             extents::apply_crcs(&mut node.inode, &mut core.blocks, &crcs)?;
             core.freeing().homes_of(ino, change.freed)?;
             core.changed_content(ino)?;
             Ok(stop)
         })
-    }
-
-    /// Forgets data of a large file that waits for its home, or is on its way there.
-    fn drop_waiting(&mut self, ino: Ino, units: Range<u64>) -> Result<(), Stop> {
-        let per_block = self.geometry.block_units();
-        let node = self.inodes.prepared(ino)?;
-        if node.homed().flies_over(units.clone()) {
-            self.abandon_batch(ino);
-        }
-        let node = self.inodes.prepared(ino)?;
-        let drop = |homed: &mut Homed| homed.drop_units(units, per_block);
-        node.change_homed(&mut self.writeback, drop);
-        Ok(())
     }
 
     /// Lets a small file that stays small grow to hold the bytes up to `end`, if it may; returns whether it is one. Nothing

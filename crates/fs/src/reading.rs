@@ -18,6 +18,7 @@ use crate::error::{Corrupt, Error};
 use crate::extents;
 use crate::file::regular;
 use crate::inodes::{Inodes, Node};
+use crate::law::{Law, Rules};
 use crate::maps::Maps;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::inode::{Body, mode};
@@ -40,6 +41,7 @@ enum Source {
 /// What contents are read from. Inodes and blocks come into memory with it, and nothing else changes.
 pub(crate) struct Reading<'c> {
     geometry: &'c Geometry,
+    law: &'c Law<dyn Rules>,
     sb: &'c mut Superblock,
     maps: &'c Maps,
     blocks: &'c mut Blocks,
@@ -52,6 +54,7 @@ impl Core {
     pub fn reading(&mut self) -> Reading<'_> {
         Reading {
             geometry: &self.geometry,
+            law: &self.env.law,
             sb: &mut self.sb,
             maps: &self.maps,
             blocks: &mut self.blocks,
@@ -237,5 +240,36 @@ impl Reading<'_> {
             behind.fill(0);
         }
         Ok(content)
+    }
+
+    /// The units that must become zero when a large file grows to reach `offset` or beyond: those from its end to
+    /// the end of its last block, or to `offset`, that have a home. What stands there behind the end is undefined.
+    pub fn zeroes_behind(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+    ) -> Result<BTreeMap<u64, UnitBytes>, Stop> {
+        let size = self.node(ino)?.inode.size;
+        let mut units = BTreeMap::new();
+        if offset <= size {
+            return Ok(units);
+        }
+        let block = u64::from(self.geometry.block_size);
+        let end = offset.min(size.next_multiple_of(block));
+        let mut stale: Vec<u64> = self
+            .homes(ino, size / UNIT, end.div_ceil(UNIT))?
+            .into_iter()
+            .map(|(unit, _)| unit)
+            .collect();
+        let homed = self.node(ino)?.homed();
+        let waiting = (size / UNIT..end.div_ceil(UNIT)).filter(|u| homed.get(*u).is_some());
+        stale.extend(waiting);
+        for unit in stale {
+            if (unit + 1) * UNIT > size && !units.contains_key(&unit) {
+                let content = self.unit_content(ino, unit)?;
+                units.insert(unit, content.into());
+            }
+        }
+        Ok(units)
     }
 }

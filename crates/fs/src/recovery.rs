@@ -233,7 +233,8 @@ fn assemble(
     core.env.config.links_max = settings.links_max;
     core.inodes.next_block = last.header.dynamic.next_inode_block;
     core.inodes.live = last.header.dynamic.inodes;
-    core.count_unwritten(sound(last.header.dynamic.unwritten, &core.geometry));
+    let unwritten = sound(last.header.dynamic.unwritten, &core.geometry);
+    core.homes().count_unwritten(unwritten);
     core.checkpoints
         .note_unwritten_announced(core.sb.has_unwritten());
     core.inodes.nodes_max = settings.shares.idle_inodes();

@@ -107,7 +107,7 @@ impl Volume {
         })?;
         self.core().maps.moving.extend(repairs.worn.iter().copied());
         if let Some(count) = repairs.unwritten {
-            self.core().count_unwritten(count);
+            self.core().homes().count_unwritten(count);
         }
         self.commit(Wait::Durable)?;
         // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.

@@ -14,7 +14,7 @@ use crate::reading::Housed;
 use crate::writeback::runs_of;
 use loamfs_format::inode::FileExtent;
 use loamfs_format::summary::Unwritten;
-use loamfs_format::{Extent, FragAddr, Ino, Pointer};
+use loamfs_format::{Extent, Ino, Pointer};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -33,50 +33,6 @@ pub(crate) enum Reserved {
 }
 
 impl Core {
-    /// Those of some units of a file that have a home and were never written, nor are just being written.
-    pub fn unwritten_units(
-        &mut self,
-        ino: Ino,
-        units: Range<u64>,
-    ) -> Result<BTreeMap<u64, FragAddr>, Stop> {
-        if self.inodes.unwritten.extents == 0 {
-            return Ok(BTreeMap::new());
-        }
-        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
-        let (from, to) = (units.start / per_block, units.end.div_ceil(per_block));
-        self.node(ino)?;
-        let inode = &self.inodes.prepared(ino)?.inode;
-        let mut found = extents::overlapping(inode, &mut self.blocks, &geometry, from, to)?;
-        found.retain(|extent| extent.pointer.unwritten);
-        let mut housed = self.reading().housed(ino, &found, &units)?;
-        let homed = self.inodes.prepared(ino)?.homed();
-        housed
-            .retain(|it| self.env.law.writes_in_place(it.written) && !homed.is_under_way(it.unit));
-        Ok(housed.into_iter().map(|it| (it.unit, it.home)).collect())
-    }
-
-    /// Makes a prepared change of a file's extents, and counts what of them was never written.
-    pub fn change_extents(&mut self, ino: Ino, change: &extents::Change) -> Result<(), Stop> {
-        let inode = &mut self.inodes.prepared(ino)?.inode;
-        extents::apply(inode, &mut self.blocks, change)?;
-        let (before, after) = change.unwritten;
-        if before != after {
-            let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
-            self.count_unwritten(Unwritten {
-                extents: now(self.inodes.unwritten.extents, before.extents, after.extents),
-                frags: now(self.inodes.unwritten.frags, before.frags, after.frags),
-            });
-        }
-        Ok(())
-    }
-
-    /// So much was never written; what its checksums will take is kept free.
-    pub fn count_unwritten(&mut self, count: Unwritten) {
-        self.inodes.unwritten = count;
-        let keep = self.sizes().groups_kept_from_data();
-        self.space.keep_for_log(keep);
-    }
-
     /// Gives a bounded number of holes in the bytes `range` of a file space that is not written, behind its end too. The
     /// file grows to hold them first, if `grow` says so.
     pub fn reserve(&mut self, ino: Ino, range: Range<u64>, grow: bool) -> Result<Reserved, Stop> {
@@ -161,12 +117,12 @@ impl Core {
                 .space_fits(NODES_COST + promise, count * block)
             {
                 self.budget().admit(NODES_COST + promise, 0)?;
-                match self.find_homes(ino, first_of(holes, count)) {
+                match self.homes().take(ino, first_of(holes, count)) {
                     Err(Stop::Full) if count > 1 => {}
                     Err(stop) => return Err(stop),
                     Ok(mut homes) => {
                         let rest = homes.split_off(homes.len().min(STEP_NEW));
-                        self.give_up(&rest);
+                        self.homes().give_up(&rest);
                         return Ok(homes);
                     }
                 }
@@ -192,7 +148,7 @@ impl Core {
             return Ok(());
         }
         blocks.retain(|_, count| *count == per_block);
-        let homes = match self.find_homes(ino, runs_of(blocks.into_keys())) {
+        let homes = match self.homes().take(ino, runs_of(blocks.into_keys())) {
             Err(Stop::Full) => return Ok(()),
             found => found?,
         };
@@ -219,14 +175,14 @@ impl Core {
         let runs = extents::runs(&fresh, &geometry);
         let inode = &self.inodes.prepared(ino)?.inode;
         let change = extents::prepare(inode, &mut self.blocks, &geometry, &runs, &fresh)
-            .inspect_err(|_| self.give_up(homes))?;
+            .inspect_err(|_| self.homes().give_up(homes))?;
         self.apply(|core| {
-            core.change_extents(ino, &change)?;
+            core.homes().change(ino, &change)?;
             core.inodes.prepared(ino)?.inode.frags +=
                 homes.iter().map(|(_, extent)| extent.frags).sum::<u64>();
             core.freeing().homes_of(ino, change.freed)?;
             for (block, extent) in homes {
-                core.show_home(ino, *block, *extent)?;
+                core.homes().show(ino, *block, *extent)?;
             }
             core.touch(ino)
         })

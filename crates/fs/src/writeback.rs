@@ -15,6 +15,7 @@
 //! say so; [`settle`] brings images home.
 
 mod homed;
+mod homes;
 mod rounds;
 mod settle;
 mod show;

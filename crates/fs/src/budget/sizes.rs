@@ -21,11 +21,7 @@ pub(crate) struct Sizes<'c> {
 
 impl<'c> Sizes<'c> {
     /// Those of a volume of which so much was never written.
-    pub(super) fn new(
-        geometry: &'c Geometry,
-        law: &'c Law<dyn Rules>,
-        unwritten: Unwritten,
-    ) -> Sizes<'c> {
+    pub fn new(geometry: &'c Geometry, law: &'c Law<dyn Rules>, unwritten: Unwritten) -> Sizes<'c> {
         Sizes {
             geometry,
             law,

@@ -139,7 +139,7 @@ impl Change for Draining {
 impl FreeExtents {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let per_block = core.geometry.block_units();
-        core.change_extents(self.ino, &self.change)?;
+        core.homes().change(self.ino, &self.change)?;
         let node = core.inodes.prepared(self.ino)?;
         node.change_homed(&mut core.writeback, |homed| {
             homed.unimage(self.first * per_block, u64::MAX);
@@ -208,13 +208,13 @@ impl ReturnToLog {
 
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
         let (ino, mut root) = (self.ino, self.root);
-        core.forget_homed(ino)?;
+        core.homes().forget(ino)?;
         let (node, blocks) = (core.inodes.prepared(ino)?, &mut core.blocks);
         if !self.moving {
             self.tree
                 .trim_step(&mut root, blocks, 0, usize::MAX, |_, _| {})?;
             node.inode.checksums = TreeRoot::EMPTY;
-            core.change_extents(ino, &self.change)?;
+            core.homes().change(ino, &self.change)?;
             let node = core.inodes.prepared(ino)?;
             node.inode.frags = 0;
             node.shown_size = 0;

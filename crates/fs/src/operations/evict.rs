@@ -100,7 +100,7 @@ fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
     if let Body::Small(pointer) = node.inode.body {
         core.freeing().block(&pointer);
     }
-    core.forget_homed(ino)?;
+    core.homes().forget(ino)?;
     core.writeback.let_pass(ino);
     core.inodes.give_back(ino)?;
     core.leftovers.remove(ino);

@@ -98,7 +98,7 @@ impl How {
         } else if size > old {
             core.may_go_home(ino)?;
             Ok(match large {
-                true => How::Grow(core.zeroes_behind(ino, size)?),
+                true => How::Grow(core.reading().zeroes_behind(ino, size)?),
                 false => How::Leave(core.reading().small_content(ino)?),
             })
         } else if size == old {
@@ -131,12 +131,13 @@ impl Change for Resizing {
             How::Nothing => {}
             How::Small(content) => core.set_small(ino, content)?,
             How::Leave(content) => {
-                core.leave_small(ino, &content)?;
-                core.put_units(ino, BTreeMap::new(), size, &BTreeSet::new())?;
+                core.homes().leave_small(ino, &content)?;
+                core.homes()
+                    .put(ino, BTreeMap::new(), size, &BTreeSet::new())?;
             }
-            How::Grow(units) => core.put_units(ino, units, size, &BTreeSet::new())?,
+            How::Grow(units) => core.homes().put(ino, units, size, &BTreeSet::new())?,
             How::Return(content) => {
-                core.forget_homed(ino)?;
+                core.homes().forget(ino)?;
                 core.set_small(ino, content)?;
             }
             How::Cut => cut(core, ino, size)?,
@@ -158,7 +159,7 @@ fn cut(core: &mut Core, ino: Ino, size: u64) -> Result<(), Stop> {
     let end = size.div_ceil(UNIT);
     let per_block = core.geometry.block_units();
     if core.inodes.prepared(ino)?.homed().flies_over(end..u64::MAX) {
-        core.abandon_batch(ino);
+        core.homes().abandon(ino);
     }
     let node = core.inodes.prepared(ino)?;
     node.change_homed(&mut core.writeback, |homed| {

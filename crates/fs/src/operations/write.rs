@@ -61,11 +61,12 @@ impl Write<'_> {
         core.may_go_home(ino)?;
         let range = self.offset / UNIT..self.end().div_ceil(UNIT);
         let reserved: BTreeSet<u64> = core
-            .unwritten_units(ino, range.clone())?
+            .reading()
+            .unwritten(ino, range.clone())?
             .into_keys()
             .collect();
         let (small, mut units) = if large {
-            (None, core.zeroes_behind(ino, self.offset)?)
+            (None, core.reading().zeroes_behind(ino, self.offset)?)
         } else {
             (Some(core.reading().small_content(ino)?), BTreeMap::new())
         };
@@ -180,9 +181,9 @@ impl Change for Writing {
                 ..
             } => {
                 if let Some(content) = small {
-                    core.leave_small(ino, &content)?;
+                    core.homes().leave_small(ino, &content)?;
                 }
-                core.put_units(ino, units, size, &reserved)?;
+                core.homes().put(ino, units, size, &reserved)?;
                 ino
             }
         };

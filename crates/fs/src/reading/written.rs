@@ -6,6 +6,7 @@ use crate::extents;
 use loamfs_format::inode::FileExtent;
 use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_format::{FragAddr, Ino};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A unit that has a home.
@@ -40,6 +41,27 @@ impl Runs {
 }
 
 impl Reading<'_> {
+    /// Those of some units of a file that have a home and were never written, nor are just being written.
+    pub fn unwritten(
+        &mut self,
+        ino: Ino,
+        units: Range<u64>,
+    ) -> Result<BTreeMap<u64, FragAddr>, Stop> {
+        if self.inodes.unwritten.extents == 0 {
+            return Ok(BTreeMap::new());
+        }
+        let (geometry, per_block) = (self.geometry, self.geometry.block_units());
+        let (from, to) = (units.start / per_block, units.end.div_ceil(per_block));
+        self.node(ino)?;
+        let inode = &self.inodes.prepared(ino)?.inode;
+        let mut found = extents::overlapping(inode, self.blocks, geometry, from, to)?;
+        found.retain(|extent| extent.pointer.unwritten);
+        let mut housed = self.housed(ino, &found, &units)?;
+        let homed = self.inodes.prepared(ino)?.homed();
+        housed.retain(|it| self.law.writes_in_place(it.written) && !homed.is_under_way(it.unit));
+        Ok(housed.into_iter().map(|it| (it.unit, it.home)).collect())
+    }
+
     /// The units of a file's extents, of those in a range, with their homes. The inode is in memory.
     pub fn housed(
         &mut self,

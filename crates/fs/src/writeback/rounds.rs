@@ -1,6 +1,7 @@
 //! Writing the data of large files to their homes, in rounds that share a flush.
 
-use super::start::{HomeWrite, Started};
+use super::show::Show;
+use super::start::{HomeWrite, Start, Started};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Failed;
@@ -158,7 +159,7 @@ impl Volume {
                 continue;
             }
             let (ino, from, to) = (sweep.ino, sweep.from, sweep.to);
-            match self.step(|core| core.start_writeback(ino, from, to)) {
+            match self.step(|core| core.perform(&Start { ino, from, to })) {
                 // Removed meanwhile.
                 Err(Error::Stale(_)) => {}
                 Err(error) => failed.push((ino, error)),
@@ -233,11 +234,11 @@ impl Volume {
     /// The writes of a file's new homes are over. Unless the file shows them now, its data wait again.
     fn end_batch(&self, home: &HomeWrite, written: Result<(), Error>) -> Result<(), Error> {
         let good = written.is_ok();
-        let shows = self.core().home_written(home.ino, home.batch, good);
+        let shows = self.core().homes().landed(home.ino, home.batch, good);
         written?;
-        if shows && let Err(error) = self.step(|core| core.show(home.ino)) {
+        if shows && let Err(error) = self.step(|core| core.perform(&Show { ino: home.ino })) {
             if self.law().heeds(Failed::Batch) {
-                self.core().abandon_batch(home.ino);
+                self.core().homes().abandon(home.ino);
             }
             return Err(error);
         }

@@ -5,14 +5,15 @@ use super::homed::{UNIT, UnitBytes};
 use crate::blocks::{Blocks, Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
-use crate::extents;
+use crate::extents::{self, CrcChange};
 use crate::law::{Law, Rules};
 use crate::maps::Maps;
+use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::volume::Volume;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::Record;
-use loamfs_format::{Extent, FragAddr, Geometry, Pointer};
+use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
 use loamfs_log::writer::LogWriter;
 
 /// Images to be written to their homes.
@@ -95,33 +96,63 @@ impl Core {
             writeback: &mut self.writeback,
         }
     }
+}
 
-    /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.
-    pub fn settled(&mut self, home: FragAddr, image: FragAddr) -> Result<(), Stop> {
-        let Some(entry) = self
-            .maps
-            .lazy_map
-            .get(&home)
-            .copied()
-            .filter(|e| self.env.law.settles(e.image == image))
-        else {
-            return Ok(());
+/// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.
+struct Settle {
+    home: FragAddr,
+    image: FragAddr,
+}
+
+/// [`Settle`], prepared.
+struct Settled {
+    ino: Ino,
+    home: FragAddr,
+    image: FragAddr,
+    crcs: CrcChange,
+}
+
+impl Operation for Settle {
+    type Change = Settled;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Settled>, Stop> {
+        let (home, image) = (self.home, self.image);
+        let entry = core.maps.lazy_map.get(&home).copied();
+        let settles = |entry: &LazyEntry| core.env.law.settles(entry.image == image);
+        let Some(entry) = entry.filter(settles) else {
+            return Ok(Plan::Done(()));
         };
         let ino = entry.ino;
-        self.prepare_dirty(ino)?;
-        let inode = &self.inodes.prepared(ino)?.inode;
-        let crcs = extents::prepare_crcs(inode, &mut self.blocks, [(entry.unit, entry.crc)])?;
-        self.apply(|core| {
-            let inode = &mut core.inodes.prepared(ino)?.inode;
-            extents::apply_crcs(inode, &mut core.blocks, &crcs)?;
-            core.maps.lazy_map.remove(&home);
-            core.maps.lazy_dirty.insert(home);
-            core.pending.say(Record::Settled { home, image });
-            core.blocks.move_content(image, home);
-            let image = Extent::new(image, core.geometry.unit_frags());
-            core.freeing().run(image);
-            core.touch(ino)
-        })
+        core.prepare_dirty(ino)?;
+        let inode = &core.inodes.prepared(ino)?.inode;
+        let crcs = extents::prepare_crcs(inode, &mut core.blocks, [(entry.unit, entry.crc)])?;
+        Ok(Plan::Change(Settled {
+            ino,
+            home,
+            image,
+            crcs,
+        }))
+    }
+}
+
+impl Change for Settled {
+    type Done = ();
+
+    fn claim(&self) -> Claim {
+        Claim::Nothing
+    }
+
+    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+        let (ino, home, image) = (self.ino, self.home, self.image);
+        let inode = &mut core.inodes.prepared(ino)?.inode;
+        extents::apply_crcs(inode, &mut core.blocks, &self.crcs)?;
+        core.maps.lazy_map.remove(&home);
+        core.maps.lazy_dirty.insert(home);
+        core.pending.say(Record::Settled { home, image });
+        core.blocks.move_content(image, home);
+        let image = Extent::new(image, core.geometry.unit_frags());
+        core.freeing().run(image);
+        Ok(core.touch(ino)?)
     }
 }
 
@@ -158,7 +189,10 @@ impl Volume {
         for ((home, image, _), result) in due.units.iter().zip(results) {
             let result = match result {
                 Err(error) => Err(error.into()),
-                Ok(()) => self.step(|core| core.settled(*home, *image)),
+                Ok(()) => {
+                    let (home, image) = (*home, *image);
+                    self.step(|core| core.perform(&Settle { home, image }))
+                }
             };
             if let Err(error) = result {
                 self.leave_unsettled(*home, &error);

@@ -1,0 +1,299 @@
+//! Homes of large files' data: taking and showing them, giving them back, and what waits for them.
+
+use super::Writeback;
+use super::homed::{Batch, Homed, UNIT, UnitBytes};
+use crate::blocks::{Blocks, Stop};
+use crate::budget::Sizes;
+use crate::core::Core;
+use crate::extents;
+use crate::inodes::Inodes;
+use crate::law::{Law, Rules};
+use crate::pending::Pending;
+use loamfs_format::maps::unit_crc;
+use loamfs_format::summary::{Allocation, Record, Unwritten};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino};
+use loamfs_space::{Found, Owner, Space};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Homes may be longer than this only in pieces, so that their length in bytes fits a pointer.
+const HOME_FRAGS_MAX: u64 = 1 << 20;
+
+/// Homes in space, and what of files has them, or waits for some. The inodes are in memory.
+pub(crate) struct Homes<'c> {
+    geometry: &'c Geometry,
+    law: &'c Law<dyn Rules>,
+    space: &'c mut Space,
+    blocks: &'c mut Blocks,
+    inodes: &'c mut Inodes,
+    pending: &'c mut Pending,
+    writeback: &'c mut Writeback,
+}
+
+impl Core {
+    /// Homes of large files' data.
+    pub fn homes(&mut self) -> Homes<'_> {
+        Homes {
+            geometry: &self.geometry,
+            law: &self.env.law,
+            space: &mut self.space,
+            blocks: &mut self.blocks,
+            inodes: &mut self.inodes,
+            pending: &mut self.pending,
+            writeback: &mut self.writeback,
+        }
+    }
+}
+
+impl Homes<'_> {
+    /// Takes space for blocks, in as long extents as there are; nothing is taken when it stops.
+    pub fn take(&mut self, ino: Ino, runs: Vec<Range<u64>>) -> Result<Vec<(u64, Extent)>, Stop> {
+        let mut homes: Vec<(u64, Extent)> = Vec::new();
+        for run in runs {
+            let mut at = run.start;
+            while at < run.end {
+                match self.take_one(ino, at..run.end, &homes) {
+                    Ok(extent) => {
+                        homes.push((at, extent));
+                        at += extent.frags / self.geometry.block_frags();
+                    }
+                    Err(stop) => {
+                        self.give_up(&homes);
+                        return Err(stop);
+                    }
+                }
+            }
+        }
+        Ok(homes)
+    }
+
+    /// Takes space for the first of some blocks, and for those behind it that there is room for.
+    fn take_one(
+        &mut self,
+        ino: Ino,
+        blocks: Range<u64>,
+        homes: &[(u64, Extent)],
+    ) -> Result<Extent, Stop> {
+        let block_frags = self.geometry.block_frags();
+        let want = (blocks.end - blocks.start).min(HOME_FRAGS_MAX / block_frags);
+        let (goal, anchor) = self.goal(ino, blocks.start, homes)?;
+        let extent = match self.space.find_data(want, goal, anchor) {
+            Found::Run(extent) => extent,
+            Found::Load(groups) => return Err(Stop::Load(groups)),
+            Found::Full => return Err(Stop::Full),
+        };
+        let extent = Extent::new(extent.start, extent.frags.min(want * block_frags));
+        self.space.allocate_unshown(extent)?;
+        Ok(extent)
+    }
+
+    /// Where the home of a block would best be: behind the home of the one before it.
+    fn goal(
+        &mut self,
+        ino: Ino,
+        block: u64,
+        homes: &[(u64, Extent)],
+    ) -> Result<(FragAddr, GroupNo), Stop> {
+        let inode = &self.inodes.loaded(ino)?.inode;
+        if let Some((_, extent)) = homes.last() {
+            return Ok((extent.end(), inode.anchor));
+        }
+        let before = match block.checked_sub(1) {
+            Some(before) => {
+                extents::overlapping(inode, self.blocks, self.geometry, before, before + 1)?
+            }
+            None => Vec::new(),
+        };
+        let end = before.last().map(|e| e.pointer.extent().end());
+        Ok((end.unwrap_or(FragAddr(0)), inode.anchor))
+    }
+
+    /// Gives homes back that nobody took.
+    pub fn give_up(&mut self, homes: &[(u64, Extent)]) {
+        let extents: Vec<Extent> = homes.iter().map(|(_, extent)| *extent).collect();
+        self.release(&extents);
+    }
+
+    /// Gives homes back that nothing ever showed.
+    fn release(&mut self, homes: &[Extent]) {
+        for home in homes {
+            if let Err(error) = self.space.abandon(*home) {
+                tracing::error!(%error, ?home, "cannot give a home back");
+            }
+        }
+    }
+
+    /// The next segment says that these blocks have this home.
+    pub fn show(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
+        let owner = Owner {
+            kind: BlockKind::Homed,
+            level: 0,
+            ino,
+            logical: block,
+        };
+        self.space.show(extent, owner)?;
+        let (generation, version) = self
+            .inodes
+            .nodes
+            .get(&ino)
+            .map_or((0, 0), |node| (node.inode.generation, node.inode.version));
+        self.pending.say(Record::Allocate(Allocation {
+            extent,
+            kind: BlockKind::Homed,
+            level: 0,
+            ino,
+            generation,
+            version,
+            logical: block,
+            stored: 0,
+            checksum: 0,
+            in_body: false,
+        }));
+        Ok(())
+    }
+
+    /// Makes a prepared change of a file's extents, and counts what of them was never written.
+    pub fn change(&mut self, ino: Ino, change: &extents::Change) -> Result<(), Stop> {
+        let inode = &mut self.inodes.prepared(ino)?.inode;
+        extents::apply(inode, self.blocks, change)?;
+        let (before, after) = change.unwritten;
+        if before != after {
+            let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
+            self.count_unwritten(Unwritten {
+                extents: now(self.inodes.unwritten.extents, before.extents, after.extents),
+                frags: now(self.inodes.unwritten.frags, before.frags, after.frags),
+            });
+        }
+        Ok(())
+    }
+
+    /// So much was never written; what its checksums will take is kept free.
+    pub fn count_unwritten(&mut self, count: Unwritten) {
+        self.inodes.unwritten = count;
+        let sizes = Sizes::new(self.geometry, self.law, count);
+        self.space.keep_for_log(sizes.groups_kept_from_data());
+    }
+
+    /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until
+    /// those are at home.
+    pub fn leave_small(&mut self, ino: Ino, content: &[u8]) -> Result<(), Stop> {
+        let per_block = self.geometry.block_units();
+        let node = self.inodes.prepared(ino)?;
+        self.pending.drop_content(node.small.take().as_deref());
+        node.change_homed(self.writeback, |homed| {
+            for (bytes, unit) in content.chunks(UNIT as usize).zip(0..) {
+                let mut whole = vec![0; UNIT as usize];
+                whole[..bytes.len()].copy_from_slice(bytes);
+                homed.put(unit, whole.into(), (Some(unit * UNIT), false), per_block);
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes in new contents of whole units of a large file, which is `size` bytes long with them. Some have a home that
+    /// is `reserved`.
+    pub fn put(
+        &mut self,
+        ino: Ino,
+        units: BTreeMap<u64, UnitBytes>,
+        size: u64,
+        reserved: &BTreeSet<u64>,
+    ) -> Result<(), Stop> {
+        let per_block = self.geometry.block_units();
+        let node = self.inodes.prepared(ino)?;
+        let old = std::mem::replace(&mut node.inode.size, size);
+        node.change_homed(self.writeback, |homed| {
+            for (unit, bytes) in units {
+                let hides = size > old && (unit + 1) * UNIT > old;
+                let hides = hides.then(|| old.max(unit * UNIT));
+                let reserved = reserved.contains(&unit);
+                homed.put(unit, bytes, (hides, reserved), per_block);
+            }
+        });
+        Ok(())
+    }
+
+    /// The writes of a batch are over and, if they succeeded, flushed. Returns whether the file has something to show.
+    pub fn landed(&mut self, ino: Ino, id: u64, written: bool) -> bool {
+        self.writeback.arrived(id, written);
+        if let Some(homes) = self.writeback.abandoned.remove(&id) {
+            self.release(&homes);
+            return false;
+        }
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return false;
+        };
+        let per_block = self.geometry.block_units();
+        node.change_homed(self.writeback, |homed| {
+            let Some(batch) = homed.batch.as_mut().filter(|batch| batch.id == id) else {
+                return false;
+            };
+            batch.landed = true;
+            if !written {
+                // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
+                homed.give_up_batch(per_block);
+            }
+            written
+        })
+    }
+
+    /// Keeps the last unit of a file that does not end with it: the next append completes it, and would read it back.
+    pub(super) fn keep_tail(&mut self, ino: Ino, batch: &Batch) {
+        let Some(node) = self.inodes.nodes.get(&ino) else {
+            return;
+        };
+        let unit = node.inode.size / UNIT;
+        let (unit_frags, per_block) = (self.geometry.unit_frags(), self.geometry.block_units());
+        let home = batch.homes.iter().find_map(|(block, extent)| {
+            let frags = unit.checked_sub(block * per_block)? * unit_frags;
+            (frags < extent.frags).then(|| extent.start.checked_add(frags))?
+        });
+        let crc = batch.crcs.iter().find(|(of, _)| *of == unit);
+        if let (Some(addr), Some((_, crc)), Some(tail)) = (home, crc, batch.units.get(&unit))
+            && unit_crc(&tail.bytes) == *crc
+        {
+            self.blocks
+                .keep(addr, (*crc).into(), Arc::clone(&tail.bytes));
+        }
+    }
+
+    /// A new home that was overtaken is never shown (rule 7); its data wait again.
+    pub fn abandon(&mut self, ino: Ino) {
+        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+            return;
+        };
+        let per_block = self.geometry.block_units();
+        let batch = node.change_homed(self.writeback, |homed| homed.give_up_batch(per_block));
+        let Some(batch) = batch else {
+            return;
+        };
+        let homes: Vec<Extent> = batch.homes.iter().map(|(_, home)| *home).collect();
+        if self.law.gives_back(batch.landed) {
+            self.release(&homes);
+        } else {
+            self.writeback.abandoned.insert(batch.id, homes);
+        }
+    }
+
+    /// Drops data of a large file that waits for its home, or is on its way there.
+    pub fn drop_units(&mut self, ino: Ino, units: Range<u64>) -> Result<(), Stop> {
+        let per_block = self.geometry.block_units();
+        let node = self.inodes.prepared(ino)?;
+        if node.homed().flies_over(units.clone()) {
+            self.abandon(ino);
+        }
+        let node = self.inodes.prepared(ino)?;
+        let drop = |homed: &mut Homed| homed.drop_units(units, per_block);
+        node.change_homed(self.writeback, drop);
+        Ok(())
+    }
+
+    /// Drops all data of a large file that wait.
+    pub fn forget(&mut self, ino: Ino) -> Result<(), Stop> {
+        self.abandon(ino);
+        let node = self.inodes.prepared(ino)?;
+        node.change_homed(self.writeback, Homed::clear);
+        Ok(())
+    }
+}
