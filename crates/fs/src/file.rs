@@ -2,7 +2,6 @@
 //! made.
 
 use crate::blocks::Stop;
-use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::inodes::Node;
@@ -111,22 +110,6 @@ impl Core {
             self.freeing().block(&pointer);
         }
         Ok(())
-    }
-
-    /// Takes the content of a small file out of the log, so that it can have blocks once it is at home.
-    pub fn take_home(&mut self, ino: Ino) -> Result<(), Stop> {
-        if self.file(ino)?.is_moving() {
-            return Ok(());
-        }
-        self.may_go_home(ino)?;
-        self.prepare_dirty(ino)?;
-        let content = self.reading().small_content(ino)?;
-        let data = 2 * self.sizes().small_max();
-        self.budget().admit(NODES_COST, data)?;
-        self.apply(|core| {
-            core.homes().leave_small(ino, &content)?;
-            core.changed_content(ino)
-        })
     }
 
     /// Sends back an operation that drops units of a file on their way home, when that happened too often.

@@ -8,7 +8,10 @@ use crate::error::Error;
 use crate::types::DirEntry;
 use loamfs_format::Ino;
 use loamfs_format::dirent::{Dirent, NAME_MAX};
-use loamfs_format::inode::mode;
+use loamfs_format::inode::{ROOT_INO, mode};
+
+/// Levels of a way up that one step goes.
+pub(crate) const CLIMB_STEP: u32 = 256;
 
 /// That a name can be given or taken away.
 pub(crate) fn valid_name(name: &[u8]) -> Result<(), Error> {
@@ -127,6 +130,21 @@ impl Names<'_> {
             Some(_) => Err(Error::NotEmpty.into()),
             None => Ok(()),
         }
+    }
+
+    /// Looks at the way up from `at` for a directory that is about to move there, as it must not move below itself. Goes at
+    /// most [`CLIMB_STEP`] levels further, and keeps those when it is sent back; true when the root is reached.
+    pub fn climb(&mut self, moved: Ino, at: &mut Ino) -> Result<bool, Stop> {
+        for _ in 0..CLIMB_STEP {
+            if *at == moved {
+                return Err(Error::Invalid("a directory cannot move into itself").into());
+            }
+            if *at == ROOT_INO {
+                return Ok(true);
+            }
+            *at = self.loader.again().directory(*at)?.0.inode.parent;
+        }
+        Ok(false)
     }
 
     /// Finds a key for a new entry, and reads what putting it there needs.

@@ -12,10 +12,7 @@ use crate::namespace::{Child, valid_name};
 use crate::permission::{self, Parent};
 use crate::types::{NewInode, RenameFlags, Timestamp};
 use loamfs_format::Ino;
-use loamfs_format::inode::{ROOT_INO, mode};
-
-/// Levels of a way up that one step goes.
-const CLIMB_STEP: u32 = 256;
+use loamfs_format::inode::mode;
 
 /// A way up that must be looked at before a directory moves: it may not lead through that directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,23 +283,6 @@ impl Exchange {
         moved(core, b.found.ino, a.dir, a.found.key, now)?;
         changed_names(core, a.dir, now)?;
         changed_names(core, b.dir, now)
-    }
-}
-
-impl Core {
-    /// Looks at the way up from `at` for a directory that is about to move there, as it must not move below itself. Goes at
-    /// most [`CLIMB_STEP`] levels further, and keeps those when it is sent back; true when the root is reached.
-    pub fn climb(&mut self, moved: Ino, at: &mut Ino) -> Result<bool, Stop> {
-        for _ in 0..CLIMB_STEP {
-            if *at == moved {
-                return Err(Error::Invalid("a directory cannot move into itself").into());
-            }
-            if *at == ROOT_INO {
-                return Ok(true);
-            }
-            *at = self.directory(*at)?.inode.parent;
-        }
-        Ok(false)
     }
 }
 

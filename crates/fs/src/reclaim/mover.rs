@@ -4,6 +4,7 @@ use crate::blocks::{Missed, Stop, What};
 use crate::budget::reserve::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
+use crate::operations::reserve::MoveUnwritten;
 use crate::reading::Housed;
 use crate::tree::Tree;
 use crate::writeback::Homed;
@@ -339,7 +340,7 @@ impl Mover<'_> {
         }
         missed.nothing()?;
         self.core.prepare_dirty(ino)?;
-        self.core.move_unwritten(ino, &housed)?;
+        self.core.perform(&MoveUnwritten { ino, housed })?;
         if units.is_empty() {
             return Ok(());
         }

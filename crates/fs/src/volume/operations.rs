@@ -235,7 +235,7 @@ impl Volume {
     fn climb(&self, climb: Climb) -> Result<(), Error> {
         let mut at = climb.from;
         for _ in 0..CLIMBS_MAX {
-            if self.run(|core| core.climb(climb.moved, &mut at))? {
+            if self.run(|core| core.names().climb(climb.moved, &mut at))? {
                 return Ok(());
             }
         }

@@ -4,10 +4,11 @@ use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use super::commit::{End, all_written};
 use crate::error::Error;
+use crate::file::SIZE_MAX;
+use crate::operations::range::{GrowSmall, Punch, ZeroEdges, ZeroSmall};
+use crate::operations::reserve::{Reserve, Reserved};
 use crate::operations::resize::Resize;
-use crate::ranges::end_of;
 use crate::reading::Search;
-use crate::unwritten::Reserved;
 use loamfs_format::Ino;
 use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
 
@@ -24,10 +25,13 @@ impl Volume {
     /// [`Error`]; [`Error::NoSpace`] for those parts only, before anything was changed.
     pub fn punch(&self, ino: Ino, offset: u64, len: u64) -> Result<(), Error> {
         let end = end_of(offset, len)?;
-        self.run(|core| core.zero_edges(ino, offset..end))?;
+        let range = offset..end;
+        self.perform(&ZeroEdges { ino, range })?;
         let mut at = Some(offset);
         while let Some(from) = at {
-            at = self.run_removal(|core| core.punch(ino, from..end))?;
+            let range = from..end;
+            let step = Punch { ino, range };
+            at = self.run_removal(|core| core.perform(&step))?;
         }
         Ok(())
     }
@@ -40,7 +44,7 @@ impl Volume {
     /// [`Error`]; holes may have space in part then, but the file has the size that it had.
     pub fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
         let end = end_of(offset, len)?;
-        if self.run(|core| core.grow_if_small(ino, end, grow))? {
+        if self.perform(&GrowSmall { ino, end, grow })? {
             return Ok(());
         }
         let before = self.getattr(ino)?.size;
@@ -56,7 +60,8 @@ impl Volume {
         self.announce_unwritten()?;
         let (mut from, mut tries) = (offset, 0);
         loop {
-            match self.run(|core| core.reserve(ino, from..end, grow))? {
+            let range = from..end;
+            match self.perform(&Reserve { ino, range, grow })? {
                 Reserved::All => return Ok(()),
                 Reserved::Until(at) => from = at,
                 Reserved::NotHome if tries < HOME_TRIES => {
@@ -98,7 +103,8 @@ impl Volume {
     /// [`Error`]; part of the range of a large file may be zeros then.
     pub fn zero(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
         let end = end_of(offset, len)?;
-        if self.run(|core| core.zero_if_small(ino, offset..end, grow))? {
+        let range = offset..end;
+        if self.perform(&ZeroSmall { ino, range, grow })? {
             return Ok(());
         }
         self.punch(ino, offset, len)?;
@@ -171,4 +177,16 @@ impl Volume {
         }
         Ok(self.write(to.0, to.1, &data)? as u64)
     }
+}
+
+/// The end of a range of `len` bytes from `offset` on.
+///
+/// # Errors
+/// [`Error::Invalid`] for an empty range, [`Error::TooLarge`] for one that no file reaches.
+fn end_of(offset: u64, len: u64) -> Result<u64, Error> {
+    if len == 0 {
+        return Err(Error::Invalid("a range holds at least one byte"));
+    }
+    let end = offset.checked_add(len).filter(|end| *end <= SIZE_MAX);
+    end.ok_or(Error::TooLarge)
 }
