@@ -76,25 +76,7 @@ fn options(text: impl Into<String>) -> Error {
     Error::Options(text.into())
 }
 
-fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
-    let size = o.size.unwrap_or(device.size());
-    if size > device.size() {
-        return Err(options(format!(
-            "the device has {} bytes, fewer than the {size} asked for; choose a smaller --size",
-            device.size()
-        )));
-    }
-    if size < VOLUME_MIN {
-        return Err(options(format!(
-            "a volume needs at least {VOLUME_MIN} bytes, but this one would have {size}; choose a larger device or --size"
-        )));
-    }
-    if o.profile != "hfs" {
-        return Err(options(format!(
-            "the profile `{}` is not known; use `hfs`",
-            o.profile
-        )));
-    }
+fn check_sizes(o: &MkfsOptions) -> Result<(), Error> {
     let power = |name: &str, value: u32, least: u32, most: u32| {
         if value.is_power_of_two() && (least..=most).contains(&value) {
             Ok(())
@@ -109,6 +91,11 @@ fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
     if o.label.len() > 64 {
         return Err(options("--label must have at most 64 bytes"));
     }
+    Ok(())
+}
+
+/// Bytes of a group of a volume of `size` bytes.
+fn group_size(o: &MkfsOptions, size: u64) -> Result<u64, Error> {
     let block = u64::from(o.block_size);
     let smallest = 16 * block;
     let group = match o.group_size {
@@ -129,6 +116,30 @@ fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
             256 << 20
         )));
     }
+    Ok(group)
+}
+
+fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
+    let size = o.size.unwrap_or(device.size());
+    if size > device.size() {
+        return Err(options(format!(
+            "the device has {} bytes, fewer than the {size} asked for; choose a smaller --size",
+            device.size()
+        )));
+    }
+    if size < VOLUME_MIN {
+        return Err(options(format!(
+            "a volume needs at least {VOLUME_MIN} bytes, but this one would have {size}; choose a larger device or --size"
+        )));
+    }
+    if o.profile != "hfs" {
+        return Err(options(format!(
+            "the profile `{}` is not known; use `hfs`",
+            o.profile
+        )));
+    }
+    check_sizes(o)?;
+    let group = group_size(o, size)?;
     let segment_max = o.segment_max.unwrap_or_else(|| {
         let small = (size / 64).clamp(128 << 10, 8 << 20);
         let most = (size / 256).clamp(small, 16 << 20) as u32;
