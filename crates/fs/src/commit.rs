@@ -3,7 +3,7 @@
 
 mod contents;
 mod describe;
-mod freeze;
+mod finalize;
 mod place;
 mod release;
 mod seal;
@@ -151,7 +151,7 @@ impl Commit<'_> {
         placement: &Placement,
         kind: SegmentKind,
     ) -> Result<(Header, Segment), Stop> {
-        self.core.freezing(&mut seal).freeze(contents)?;
+        self.core.finalizing(&mut seal).finalize(contents)?;
         let header = self.describe(&mut seal, tail, placement, kind)?;
         let room: u64 = placement.summary.iter().map(|extent| extent.frags).sum();
         let room = room * u64::from(self.core.geometry.fragment_size);

@@ -118,14 +118,14 @@ pub trait Rules: log::Rules + space::Rules {
 
     /// Up to where frees are known durable when a volume is opened: by what durable segments say, of which `_last` is the
     /// last one.
-    fn recorded_at_mount(&self, said: Ssn, _last: Ssn) -> Ssn {
-        said
+    fn recorded_at_mount(&self, recorded: Ssn, _last: Ssn) -> Ssn {
+        recorded
     }
 
     /// Up to where frees are known durable by what a durable segment says; `_named` is the newest checkpoint
     /// that a copy names.
-    fn freed_up_to(&self, said: Ssn, _named: Ssn) -> Ssn {
-        said
+    fn freed_up_to(&self, recorded: Ssn, _named: Ssn) -> Ssn {
+        recorded
     }
 
     // ---- rule 6: what segments show is not written over -----------------------------------------------------------------
@@ -245,8 +245,8 @@ pub trait Rules: log::Rules + space::Rules {
     // ---- rule 13: reads beside reuse ------------------------------------------------------------------------------------
 
     /// Whether a damaged block that is asked for again is damaged: its place was not used again since it was asked for.
-    fn is_damaged(&self, said: Ssn, asked: Ssn) -> bool {
-        said < asked
+    fn is_damaged(&self, recorded: Ssn, asked: Ssn) -> bool {
+        recorded < asked
     }
 
     /// A block that does not match is asked for again before it counts as damaged.

@@ -59,4 +59,4 @@ pub use reading::{Piece, Place};
 pub use recovery::Rebuild;
 pub use repair::Repairs;
 pub use types::*;
-pub use volume::{Info, OpenOptions, Volume, Wait};
+pub use volume::{Durability, Info, OpenOptions, Volume};

@@ -13,17 +13,17 @@ pub(crate) use state::{Fight, Reclaim};
 pub const BATCH_MAX: usize = 8;
 
 /// Fragments that are worth moving at most, for each that this wins, when an operation waits for room.
-pub(crate) const DEAR: u64 = 7;
+pub(crate) const COST_MAX: u64 = 7;
 
-/// What room is worth moving.
+/// What moving may cost, against what it wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Worth {
+pub(crate) enum CostLimit {
     /// Room is there, but in holes that cost a seek each: five fragments, if that wins three.
-    Cheap,
-    /// An operation waits for it: [`DEAR`] fragments, if that wins one.
-    Dear,
+    Low,
+    /// An operation waits for it: [`COST_MAX`] fragments, if that wins one.
+    High,
     /// The operation gets ENOSPC else: what serves as it is may be moved too.
-    Anything,
+    Any,
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub(crate) fn open(
 ) -> Result<(Core, Reader, Option<Loss>), Error> {
     let (copies, mut sb, chain) = adopt(device.as_ref(), settings, env)?;
     // A copy whose checkpoint cannot be read counts as none.
-    let slots = copies
+    let named = copies
         .slots
         .map(|slot| slot.filter(|ssn| *ssn <= sb.checkpoint.ssn));
     let blocks = settings.shares.blocks();
@@ -99,7 +99,7 @@ pub(crate) fn open(
         settings,
         env,
         sb,
-        slots,
+        named,
         &chain,
         (blocks, maps),
         descs,
@@ -191,7 +191,7 @@ fn assemble(
     settings: &Settings,
     env: &Env,
     sb: Superblock,
-    slots: [Option<Ssn>; 2],
+    named: [Option<Ssn>; 2],
     chain: &Chain,
     (blocks, maps): (Blocks, Maps),
     descs: Vec<(GroupNo, GroupDesc)>,
@@ -221,10 +221,10 @@ fn assemble(
         token: base.header.token,
         addr: base.at,
     };
-    let said = env.law.recorded_at_mount(chain.said, ssn);
-    let log = LogWriter::new(tail, ssn, said).with_law(law::of_log(&env.law));
+    let recorded = env.law.recorded_at_mount(chain.said, ssn);
+    let log = LogWriter::new(tail, ssn, recorded).with_law(law::of_log(&env.law));
     let mut core = Core::bare(sb, env, Arc::clone(device), space, log, blocks);
-    core.checkpoints = Checkpoints::new(checkpoint, slots);
+    core.checkpoints = Checkpoints::new(checkpoint, named);
     core.maps = maps;
     if settings.read_only {
         core.access = Access::ReadOnly;

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::namespace::Child;
 use crate::operations::NAMES_COST;
 use crate::types::NewInode;
-use crate::volume::{Volume, Wait};
+use crate::volume::{Durability, Volume};
 use loamfs_format::group::Role;
 use loamfs_format::inode::{ROOT_INO, mode};
 use loamfs_format::summary::{Allocation, Record, Unwritten};
@@ -109,7 +109,7 @@ impl Volume {
         if let Some(count) = repairs.unwritten {
             self.core().homes().count_unwritten(count);
         }
-        self.commit(Wait::Durable)?;
+        self.commit(Durability::Durable)?;
         // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.
         self.checkpoint()
     }

@@ -97,7 +97,7 @@ impl Default for OpenOptions {
 
 /// How far a commit goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
+pub enum Durability {
     /// The segment is sealed, and written or on its way.
     Written,
     /// The segment is written and flushed, with all before it.
@@ -207,7 +207,7 @@ impl Volume {
         }
         self.find_leftovers();
         self.tidy_after(usize::MAX);
-        let unwritten = self.write_out(Wait::Durable)?;
+        let unwritten = self.write_out(Durability::Durable)?;
         self.reserve_places();
         let sealer = self.sealer();
         let end = match unwritten.is_empty() {

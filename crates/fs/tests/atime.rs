@@ -8,8 +8,8 @@ use loamfs_check::{Options, Problem, check, dump};
 use loamfs_device::{Device, MemoryDevice, RecordingDevice};
 use loamfs_format::inode::flag;
 use loamfs_fs::{
-    AtimeRule, AtimeWhen, Env, Ino, InodeFlags, ManualClock, MkfsOptions, NewInode, OpenOptions,
-    ROOT_INO, SetAttr, SetTime, Timestamp, Volume, Wait, mkfs,
+    AtimeRule, AtimeWhen, Durability, Env, Ino, InodeFlags, ManualClock, MkfsOptions, NewInode,
+    OpenOptions, ROOT_INO, SetAttr, SetTime, Timestamp, Volume, mkfs,
 };
 use std::sync::Arc;
 
@@ -356,7 +356,7 @@ fn on_a_full_volume_times_are_dropped_and_reads_go_on() {
     shop.clock.advance(SECOND);
     inos.iter().for_each(|ino| shop.read(*ino));
     shop.volume.sync().unwrap();
-    shop.volume.commit(Wait::Durable).unwrap();
+    shop.volume.commit(Durability::Durable).unwrap();
     inos.iter().for_each(|ino| shop.read(*ino));
     let shop = shop.remount(rule(RELATIVE));
     inos.iter().for_each(|ino| shop.read(*ino));

@@ -5,7 +5,7 @@ mod common;
 
 use common::{made, mounted, open_cached};
 use loamfs_device::Device;
-use loamfs_fs::{Env, Error, NewInode, OpenOptions, ROOT_INO, Volume, Wait};
+use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, ROOT_INO, Volume};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -225,7 +225,7 @@ fn a_full_volume_mounts_after_any_number_of_crashes() {
             volume.unlink(ROOT_INO, &name(i)).unwrap();
         }
         if round % 3 == 0 {
-            volume.commit(Wait::Written).unwrap();
+            volume.commit(Durability::Written).unwrap();
         }
     }
     let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(9)).unwrap();

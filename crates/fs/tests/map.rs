@@ -4,7 +4,8 @@
 
 use loamfs_device::{Device, IoKind, MemoryDevice, read_exact};
 use loamfs_fs::{
-    Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, Piece, Place, ROOT_INO, Volume, Wait, mkfs,
+    Durability, Env, Error, Ino, MkfsOptions, NewInode, OpenOptions, Piece, Place, ROOT_INO,
+    Volume, mkfs,
 };
 use std::sync::Arc;
 
@@ -106,7 +107,7 @@ fn holes_and_images_are_told_apart_from_homes() {
     volume.sync().unwrap();
     volume.punch(ino, 2 * BLOCK, BLOCK).unwrap();
     volume.write(ino, 5 * UNIT, &content(UNIT)).unwrap();
-    volume.commit(Wait::Durable).unwrap();
+    volume.commit(Durability::Durable).unwrap();
     volume.write(ino, 21 * BLOCK - 3, b"new").unwrap();
     let last = 20 * BLOCK + 3 * UNIT;
     let expected = [

@@ -5,7 +5,7 @@ mod common;
 
 use common::{made, open};
 use loamfs_format::inode::mode;
-use loamfs_fs::{Env, Error, NewInode, OpenOptions, ROOT_INO, RenameFlags, Volume, Wait};
+use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, ROOT_INO, RenameFlags, Volume};
 
 const NEW: NewInode = NewInode {
     uid: 7,
@@ -58,7 +58,7 @@ fn a_file_without_a_name_does_not_outlive_a_crash() {
     let before = volume.statfs().inodes;
     let file = volume.create_unnamed(ROOT_INO, &NEW).unwrap().ino;
     volume.write(file, 0, &[7; 100_000]).unwrap();
-    volume.commit(Wait::Durable).unwrap();
+    volume.commit(Durability::Durable).unwrap();
     drop(volume);
     let volume = open(&device);
     volume.tick().unwrap();

@@ -5,7 +5,7 @@ mod common;
 
 use common::{mounted, open};
 use loamfs_device::Device;
-use loamfs_fs::{Error, Ino, NewInode, ROOT_INO, SetAttr, Volume, Wait};
+use loamfs_fs::{Durability, Error, Ino, NewInode, ROOT_INO, SetAttr, Volume};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -50,12 +50,12 @@ fn a_freed_range_reads_as_zeros_whatever_its_form() {
             for commits in 0..3 {
                 let (device, volume, ino) = with_file(len);
                 if commits > 0 {
-                    volume.commit(Wait::Durable).unwrap();
+                    volume.commit(Durability::Durable).unwrap();
                 }
                 if commits > 1 {
                     // Images, and a batch that was shown.
                     volume.write(ino, 50, &[7; 40]).unwrap();
-                    volume.commit(Wait::Durable).unwrap();
+                    volume.commit(Durability::Durable).unwrap();
                     volume.write(ino, 60, &[7; 40]).unwrap();
                 }
                 let (start, count) = (range.start as u64, range.len() as u64);
@@ -280,7 +280,7 @@ fn a_file_can_be_cut_within_any_hole_when_nothing_of_it_is_in_memory() {
     for first in (1..RUNS - 4).rev() {
         let ino = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
         volume.write(ino, 0, &content).unwrap();
-        volume.commit(Wait::Durable).unwrap();
+        volume.commit(Durability::Durable).unwrap();
         volume.punch(ino, first * RUN, 3 * RUN).unwrap();
         volume.close().unwrap();
         volume = open(&device);

@@ -6,7 +6,7 @@ mod common;
 use common::{mounted, open};
 use loamfs_check::{Options, check};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, Op, Rule};
-use loamfs_fs::{Error, Ino, NewInode, Place, ROOT_INO, SetAttr, Volume, Wait};
+use loamfs_fs::{Durability, Error, Ino, NewInode, Place, ROOT_INO, SetAttr, Volume};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -412,7 +412,7 @@ fn a_crash_leaves_zeros_or_what_was_written() {
     volume.allocate(ino, 0, 1 << 20, true).unwrap();
     volume.fsync(ino, false).unwrap();
     volume.write(ino, 0, &[1; 10]).unwrap();
-    volume.commit(Wait::Written).unwrap();
+    volume.commit(Durability::Written).unwrap();
     volume.write(ino, UNIT, &[2; 10]).unwrap();
     drop(volume);
     let volume = open(&device);

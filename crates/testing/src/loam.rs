@@ -7,8 +7,8 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Attr, DirEntry, Error, MkfsOptions, NewInode, OpenOptions, Rebuild, RenameFlags, Repairs,
-    SetAttr, StatFs, Volume, Wait, XattrMode,
+    Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, Rebuild, RenameFlags,
+    Repairs, SetAttr, StatFs, Volume, XattrMode,
 };
 
 use crate::geometry::Geometry;
@@ -280,8 +280,8 @@ impl Subject for Mounted {
 
     fn commit(&self, how: Commit) -> Outcome<()> {
         let wait = match how {
-            Commit::Written => Wait::Written,
-            Commit::Durable => Wait::Durable,
+            Commit::Written => Durability::Written,
+            Commit::Durable => Durability::Durable,
         };
         Ok(self.volume.commit(wait)?)
     }

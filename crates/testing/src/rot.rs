@@ -11,7 +11,9 @@ use loamfs_device::{Device, Event, Image, IoKind, MemoryDevice, RecordingDevice}
 use loamfs_format::Ino;
 use loamfs_format::summary::{HEADER_SIZE, Record};
 use loamfs_format::superblock::{self, PROBES};
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
+use loamfs_fs::{
+    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
+};
 
 use crate::left_out;
 use crate::rng::Rng;
@@ -134,7 +136,7 @@ fn case(name: &'static str, size: u64) -> Result<Case, Error> {
             promised.retain(|(name, _)| *name != format!("file{}", index - 2));
         }
         volume.fsync(attr.ino, false)?;
-        volume.commit(Wait::Durable)?;
+        volume.commit(Durability::Durable)?;
         promised.push((file, content(index)));
         if index == FILES / 2 && name == "reopened" {
             volume.close()?;

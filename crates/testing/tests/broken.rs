@@ -91,7 +91,7 @@ fn assert_broken(memory: &Arc<MemoryDevice>, volume: &Volume, what: &str) {
     };
     refused(volume.create(ROOT_INO, b"new", &NEW).map(|_| ()));
     refused(volume.sync());
-    refused(volume.commit(loamfs_fs::Wait::Written));
+    refused(volume.commit(loamfs_fs::Durability::Written));
     refused(volume.freeze());
     refused(volume.thaw());
     refused(volume.set_label(b"label"));

@@ -7,7 +7,9 @@ use loamfs_device::{
     Device, Effect, Event, FaultyDevice, Image, MemoryDevice, Op, RecordingDevice, Rule,
 };
 use loamfs_format::Ino;
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
+use loamfs_fs::{
+    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
+};
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
@@ -93,7 +95,7 @@ fn what_a_crash_brings_back_was_not_discarded() {
     }
     volume.unlink(ROOT_INO, b"large").unwrap();
     // The segment that frees them is written, and not durable.
-    volume.commit(Wait::Written).unwrap();
+    volume.commit(Durability::Written).unwrap();
     assert!(volume.trim(0, u64::MAX, 0).unwrap() > SIZE / 2);
     let device = Arc::new(MemoryDevice::from_image(worst(&recorder)));
     let crashed = open(device.clone(), false);

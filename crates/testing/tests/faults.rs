@@ -12,7 +12,9 @@ use loamfs_device::{
 use loamfs_format::Ino;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::Body;
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
+use loamfs_fs::{
+    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
+};
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
@@ -226,7 +228,7 @@ fn a_failed_flush_of_homes_makes_the_volume_read_only() {
     let rig = Rig::new();
     let (small, large) = (content(SMALL, 1), content(LARGE, 2));
     let first = rig.write("f", &small);
-    rig.volume.commit(Wait::Written).unwrap();
+    rig.volume.commit(Durability::Written).unwrap();
     let second = rig.write("g", &large);
     rig.fail(Rule::on(Op::Flush, Effect::Fail).nth(0));
     assert_eq!(errno(rig.volume.fsync(second, false)), EIO);

@@ -11,13 +11,13 @@ use loamfs_format::inode::{self, Inode, ROOT_INO};
 use loamfs_format::node::{Child, Page, TreeRoot};
 use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, ifile};
-use loamfs_fs::{Env, Error, NewInode, OpenOptions, Volume, Wait};
+use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, Volume};
 use loamfs_testing::golden::{ALL, listing};
-use loamfs_testing::hostile::anatomy::{Anatomy, Part};
 use loamfs_testing::hostile::campaign::Campaign;
+use loamfs_testing::hostile::exercise::exercise;
 use loamfs_testing::hostile::meter::Meter;
 use loamfs_testing::hostile::mutate::Mutant;
-use loamfs_testing::hostile::ordeal::suffer;
+use loamfs_testing::hostile::structures::{Part, Structures};
 
 #[global_allocator]
 static METER: Meter = Meter::new();
@@ -31,14 +31,14 @@ fn a_seeded_slice_of_hostile_images_is_survived() {
 }
 
 /// The golden volume of this name, taken apart.
-fn anatomy(name: &str) -> Anatomy {
+fn structures(name: &str) -> Structures {
     let golden = ALL.iter().find(|golden| golden.name == name).unwrap();
-    Anatomy::read((golden.make)().unwrap()).unwrap()
+    Structures::read((golden.make)().unwrap()).unwrap()
 }
 
 /// Does everything with the volume, then opens it.
 fn open(image: &Image, read_only: bool) -> Result<Volume, Error> {
-    suffer(&Mutant {
+    exercise(&Mutant {
         image: image.clone(),
         size: image.size(),
         story: Vec::new(),
@@ -71,20 +71,20 @@ fn count(volume: &Volume, dir: Ino) -> Result<usize, i32> {
     }
 }
 
-fn part(anatomy: &Anatomy, kind: BlockKind, level: u8) -> usize {
+fn part(structures: &Structures, kind: BlockKind, level: u8) -> usize {
     let is = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == kind && i.level == level);
-    anatomy.find(|site| is(&site.part)).unwrap()
+    structures.find(|site| is(&site.part)).unwrap()
 }
 
 /// Changes bytes of the inode that a path leads to.
-fn change_inode(anatomy: &mut Anatomy, path: &str, at: usize, bytes: &[u8]) -> Ino {
-    let ino = find(&open(&anatomy.image, true).unwrap(), path);
-    change_inode_at(anatomy, ino, at, bytes);
+fn change_inode(structures: &mut Structures, path: &str, at: usize, bytes: &[u8]) -> Ino {
+    let ino = find(&open(&structures.image, true).unwrap(), path);
+    change_inode_at(structures, ino, at, bytes);
     ino
 }
 
 /// Changes bytes of an inode.
-fn change_inode_at(anatomy: &mut Anatomy, ino: Ino, at: usize, bytes: &[u8]) {
+fn change_inode_at(structures: &mut Structures, ino: Ino, at: usize, bytes: &[u8]) {
     let starts = |bytes: &[u8]| {
         let inodes = bytes.chunks(inode::SIZE);
         inodes
@@ -93,11 +93,11 @@ fn change_inode_at(anatomy: &mut Anatomy, ino: Ino, at: usize, bytes: &[u8]) {
     };
     let is_block =
         |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::InodeBlock);
-    let site = anatomy
+    let site = structures
         .find(|site| is_block(&site.part) && starts(&site.bytes).is_some())
         .unwrap();
-    let start = starts(&anatomy.sites[site].bytes).unwrap() * inode::SIZE;
-    anatomy.put(site, start + at, bytes);
+    let start = starts(&structures.sites[site].bytes).unwrap() * inode::SIZE;
+    structures.put(site, start + at, bytes);
 }
 
 const FRAGS: usize = 128;
@@ -107,33 +107,33 @@ const BODY: usize = 272;
 #[test]
 fn resealing_alone_changes_nothing() {
     for golden in ALL {
-        let mut anatomy = anatomy(golden.name);
-        for site in 0..anatomy.sites.len() {
-            anatomy.put(site, 0, &[]);
+        let mut structures = structures(golden.name);
+        for site in 0..structures.sites.len() {
+            structures.put(site, 0, &[]);
         }
-        let before = anatomy.image.clone();
-        assert!(anatomy.sealed().unwrap() == before, "{}", golden.name);
+        let before = structures.image.clone();
+        assert!(structures.sealed().unwrap() == before, "{}", golden.name);
     }
 }
 
 #[test]
 fn a_group_that_claims_more_than_it_has_counts_as_full() {
-    let mut anatomy = anatomy("sound");
-    let groups = part(&anatomy, BlockKind::GroupNode, 0);
+    let mut structures = structures("sound");
+    let groups = part(&structures, BlockKind::GroupNode, 0);
     // The values stand at the end of the node, 32 bytes each; `used` at 8.
     for value in 1..=2 {
-        anatomy.put(groups, 4096 - 32 * value + 8, &[0xff; 8]);
+        structures.put(groups, 4096 - 32 * value + 8, &[0xff; 8]);
     }
-    let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+    let volume = open(&structures.sealed().unwrap(), true).unwrap();
     let file = find(&volume, "files/of-1");
     assert_eq!(volume.read(file, 0, 10).unwrap().len(), 1);
 }
 
 #[test]
 fn a_file_that_claims_endless_space_has_attributes() {
-    let mut anatomy = anatomy("sound");
-    let ino = change_inode(&mut anatomy, "files/of-1", FRAGS, &[0xff; 8]);
-    let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+    let mut structures = structures("sound");
+    let ino = change_inode(&mut structures, "files/of-1", FRAGS, &[0xff; 8]);
+    let volume = open(&structures.sealed().unwrap(), true).unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 1);
 }
 
@@ -141,9 +141,9 @@ fn a_file_that_claims_endless_space_has_attributes() {
 fn an_extent_that_cannot_be_is_an_error_of_its_file_only() {
     // The block's number in the file, then the address of its home.
     for at in [BODY, BODY + 8] {
-        let mut anatomy = anatomy("sound");
-        let ino = change_inode(&mut anatomy, "files/of-100000", at, &[0xff; 7]);
-        let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+        let mut structures = structures("sound");
+        let ino = change_inode(&mut structures, "files/of-100000", at, &[0xff; 7]);
+        let volume = open(&structures.sealed().unwrap(), true).unwrap();
         assert_eq!(volume.read(ino, 0, 10).unwrap_err().errno(), 5);
         let other = find(&volume, "files/sparse");
         assert_eq!(volume.read(other, 3 << 20, 10).unwrap().len(), 10);
@@ -153,25 +153,25 @@ fn an_extent_that_cannot_be_is_an_error_of_its_file_only() {
 /// Removing it once went on for ever.
 #[test]
 fn a_pending_truncate_of_what_is_no_file_is_damage() {
-    let mut anatomy = anatomy("sound");
-    let ino = change_inode(&mut anatomy, "names/short", TRUNCATING, &[0; 8]);
-    let volume = open(&anatomy.sealed().unwrap(), false).unwrap();
+    let mut structures = structures("sound");
+    let ino = change_inode(&mut structures, "names/short", TRUNCATING, &[0; 8]);
+    let volume = open(&structures.sealed().unwrap(), false).unwrap();
     assert_eq!(volume.getattr(ino).unwrap_err().errno(), 5);
 }
 
 /// The site of the newest segment's summary.
-fn last_summary(anatomy: &Anatomy) -> usize {
-    let mut sites = anatomy.sites.iter();
+fn last_summary(structures: &Structures) -> usize {
+    let mut sites = structures.sites.iter();
     sites.rposition(|site| site.part == Part::Summary).unwrap()
 }
 
 #[test]
 fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
     const NEXT: usize = 56;
-    let mut anatomy = anatomy("sound");
-    let last = last_summary(&anatomy);
-    anatomy.put(last, NEXT, &[0xff; 8]);
-    let image = anatomy.sealed().unwrap();
+    let mut structures = structures("sound");
+    let last = last_summary(&structures);
+    structures.put(last, NEXT, &[0xff; 8]);
+    let image = structures.sealed().unwrap();
     assert!(open(&image, true).is_ok());
     assert_eq!(open(&image, false).unwrap_err().errno(), 5);
 }
@@ -180,13 +180,13 @@ fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
 #[test]
 fn a_segment_that_calls_the_future_durable_hides_no_damage() {
     const DURABLE: usize = 64;
-    let mut anatomy = anatomy("sound");
-    let last = last_summary(&anatomy);
-    anatomy.put(last, DURABLE, &[0xff; 4]);
+    let mut structures = structures("sound");
+    let last = last_summary(&structures);
+    structures.put(last, DURABLE, &[0xff; 4]);
     let is_node = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::DirNode);
-    let nodes = anatomy.sites.iter().filter(|site| is_node(&site.part));
+    let nodes = structures.sites.iter().filter(|site| is_node(&site.part));
     let nodes: Vec<u64> = nodes.map(|site| site.offset).collect();
-    let mut image = anatomy.sealed().unwrap();
+    let mut image = structures.sealed().unwrap();
     for node in nodes {
         image.write(node, b"damage").unwrap();
     }
@@ -198,9 +198,9 @@ fn a_segment_that_calls_the_future_durable_hides_no_damage() {
 #[test]
 fn an_entry_with_a_key_that_no_name_has_is_damage() {
     // The highest: there is no position behind it.
-    let mut anatomy = anatomy("sound");
-    let dir = change_inode(&mut anatomy, "moved-directory", BODY, &[0xff; 8]);
-    let volume = open(&anatomy.sealed().unwrap(), true).unwrap();
+    let mut structures = structures("sound");
+    let dir = change_inode(&mut structures, "moved-directory", BODY, &[0xff; 8]);
+    let volume = open(&structures.sealed().unwrap(), true).unwrap();
     assert_eq!(count(&volume, dir), Err(5));
 }
 
@@ -208,12 +208,12 @@ fn an_entry_with_a_key_that_no_name_has_is_damage() {
 #[test]
 fn numbers_in_use_are_never_given_out_again() {
     const NEXT_INODE_BLOCK: usize = 96;
-    let sound = anatomy("sound");
+    let sound = structures("sound");
     for next in (0..=8_u64).chain([1 << 32, (1 << 35) - 1, 1 << 35]) {
-        let mut anatomy = sound.clone();
-        let last = last_summary(&anatomy);
-        anatomy.put(last, NEXT_INODE_BLOCK, &next.to_le_bytes());
-        let image = anatomy.sealed().unwrap();
+        let mut structures = sound.clone();
+        let last = last_summary(&structures);
+        structures.put(last, NEXT_INODE_BLOCK, &next.to_le_bytes());
+        let image = structures.sealed().unwrap();
         let used: Vec<Ino> = {
             let device = MemoryDevice::from_image(image.clone());
             let reader = loamfs_check::Volume::open(&device).unwrap();
@@ -263,15 +263,15 @@ fn numbers_in_use_are_never_given_out_again() {
 #[test]
 fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
     const SIZE: usize = 40;
-    let mut anatomy = anatomy("sound");
+    let mut structures = structures("sound");
     let volume = Volume::open(
-        Arc::new(MemoryDevice::from_image(anatomy.image.clone()).with_sector_size(512)),
+        Arc::new(MemoryDevice::from_image(structures.image.clone()).with_sector_size(512)),
         &OpenOptions::default(),
         Env::fixed(1),
     );
     let big = find(&volume.unwrap(), "names/big");
     let of_big = |part: &Part, at: u8| matches!(part, Part::Metadata(i) if i.kind == BlockKind::DirNode && i.ino == big && i.level == at);
-    let mut leaves: Vec<(Identity, u64, Vec<u8>)> = anatomy
+    let mut leaves: Vec<(Identity, u64, Vec<u8>)> = structures
         .sites
         .iter()
         .filter(|site| of_big(&site.part, 0))
@@ -282,14 +282,14 @@ fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
         .collect();
     leaves.sort_by_key(|(identity, ..)| identity.logical);
     assert!(leaves.len() >= 4, "room for inner nodes");
-    let root = anatomy.find(|site| of_big(&site.part, 1)).unwrap();
+    let root = structures.find(|site| of_big(&site.part, 1)).unwrap();
     let (uuid, birth) = {
-        let device = MemoryDevice::from_image(anatomy.image.clone());
+        let device = MemoryDevice::from_image(structures.image.clone());
         let reader = loamfs_check::Volume::open(&device).unwrap();
         (reader.superblock().uuid, reader.base().header.ssn)
     };
     let mut put = |identity: &Identity, offset: u64, page: &Page| {
-        anatomy.image.write(offset, page.as_bytes()).unwrap();
+        structures.image.write(offset, page.as_bytes()).unwrap();
         Child::unsettled(Pointer {
             addr: FragAddr(offset / 1024),
             frags: 4,
@@ -332,9 +332,9 @@ fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
         ..leaves[0].0
     };
     let top_page = above(&top, &tops);
-    let offset = anatomy.sites[root].offset;
+    let offset = structures.sites[root].offset;
     let pointer = {
-        anatomy.image.write(offset, top_page.as_bytes()).unwrap();
+        structures.image.write(offset, top_page.as_bytes()).unwrap();
         Pointer {
             addr: FragAddr(offset / 1024),
             frags: 4,
@@ -349,20 +349,20 @@ fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
         low: top.logical,
         level: 2,
     };
-    change_inode_at(&mut anatomy, big, BODY, &tree.encode());
-    change_inode_at(&mut anatomy, big, SIZE, &100u64.to_le_bytes());
-    let device = MemoryDevice::from_image(anatomy.sealed().unwrap()).with_sector_size(512);
+    change_inode_at(&mut structures, big, BODY, &tree.encode());
+    change_inode_at(&mut structures, big, SIZE, &100u64.to_le_bytes());
+    let device = MemoryDevice::from_image(structures.sealed().unwrap()).with_sector_size(512);
     let volume = Volume::open(Arc::new(device), &OpenOptions::default(), Env::fixed(1)).unwrap();
     volume.unlink(big, &name).unwrap();
     assert_eq!(volume.info().access.broken(), None);
     let second = Page::from_bytes(&leaves[1].2, &leaves[1].0).unwrap();
     assert_eq!(count(&volume, big), Ok(2 + second.count()));
-    volume.commit(Wait::Durable).unwrap();
+    volume.commit(Durability::Durable).unwrap();
 }
 
 /// Where the superblocks stand.
-fn copies(anatomy: &Anatomy) -> Vec<u64> {
-    let sites = anatomy.sites.iter();
+fn copies(structures: &Structures) -> Vec<u64> {
+    let sites = structures.sites.iter();
     let copies = sites.filter(|site| site.part == Part::Superblock);
     copies.map(|site| site.offset).collect()
 }
@@ -372,12 +372,12 @@ fn copies(anatomy: &Anatomy) -> Vec<u64> {
 fn a_file_whose_home_is_a_superblock_is_damaged() {
     const FRAG: u64 = 1024;
     const BLOCK_FRAGS: u64 = 16;
-    for copy in copies(&anatomy("sound")) {
-        let mut anatomy = anatomy("sound");
+    for copy in copies(&structures("sound")) {
+        let mut structures = structures("sound");
         let home = copy / FRAG / BLOCK_FRAGS * BLOCK_FRAGS;
         let bytes = home.to_le_bytes();
-        let ino = change_inode(&mut anatomy, "files/of-100000", BODY + 8, &bytes);
-        let device = Arc::new(MemoryDevice::from_image(anatomy.sealed().unwrap()));
+        let ino = change_inode(&mut structures, "files/of-100000", BODY + 8, &bytes);
+        let device = Arc::new(MemoryDevice::from_image(structures.sealed().unwrap()));
         let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(1)).unwrap();
         let unit = [7; 4096];
         assert_eq!(volume.read(ino, 0, 10).unwrap_err().errno(), 5);
@@ -387,7 +387,7 @@ fn a_file_whose_home_is_a_superblock_is_damaged() {
         let other = find(&volume, "files/sparse");
         volume.write(other, 3 << 20, &unit).unwrap();
         volume.fsync(other, false).unwrap();
-        let all = volume.commit(Wait::Durable);
+        let all = volume.commit(Durability::Durable);
         assert_eq!(all.unwrap_err().errno(), 5);
         volume.settle(64).unwrap();
         let mut there = [0; 4096];
@@ -400,9 +400,9 @@ fn a_file_whose_home_is_a_superblock_is_damaged() {
 #[test]
 fn content_that_is_nowhere_can_be_removed() {
     for addr in [0x40, u64::MAX, u64::MAX / 1024, 1 << 40] {
-        let mut anatomy = anatomy("sound");
-        let ino = change_inode(&mut anatomy, "files/of-16384", BODY, &addr.to_le_bytes());
-        let volume = open(&anatomy.sealed().unwrap(), false).unwrap();
+        let mut structures = structures("sound");
+        let ino = change_inode(&mut structures, "files/of-16384", BODY, &addr.to_le_bytes());
+        let volume = open(&structures.sealed().unwrap(), false).unwrap();
         assert_eq!(volume.read(ino, 0, 10).unwrap_err().errno(), 5);
         assert_eq!(volume.map(ino, 0).unwrap_err().errno(), 5);
         let files = find(&volume, "files");

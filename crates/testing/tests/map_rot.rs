@@ -8,8 +8,10 @@ use loamfs_check::{Options as CheckOptions, Report, check};
 use loamfs_device::{Device, Effect, FaultyDevice, Image, MemoryDevice, Op, Rule};
 use loamfs_format::group::Role;
 use loamfs_format::{BlockKind, GroupNo, Ino};
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
-use loamfs_testing::hostile::anatomy::{Anatomy, Part};
+use loamfs_fs::{
+    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
+};
+use loamfs_testing::hostile::structures::{Part, Structures};
 use loamfs_testing::loam::{opened_for, repairs};
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -84,19 +86,19 @@ impl Sample {
 
     /// Where the nodes of some kind and level stand.
     fn nodes(&self, kind: BlockKind, level: u8) -> Vec<u64> {
-        let anatomy = Anatomy::read(self.device.image()).unwrap();
-        let found = anatomy.nodes(kind, level);
+        let structures = Structures::read(self.device.image()).unwrap();
+        let found = structures.nodes(kind, level);
         assert!(!found.is_empty(), "no {kind:?} at level {level}");
         found
     }
 
     /// Where the nodes of all maps stand.
     fn all_nodes(&self) -> Vec<u64> {
-        let anatomy = Anatomy::read(self.device.image()).unwrap();
+        let structures = Structures::read(self.device.image()).unwrap();
         let maps = BlockKind::ALL.into_iter().filter(|kind| kind.is_map());
         let nodes = maps.flat_map(|kind| (0..4).map(move |level| (kind, level)));
         nodes
-            .flat_map(|(kind, level)| anatomy.nodes(kind, level))
+            .flat_map(|(kind, level)| structures.nodes(kind, level))
             .collect()
     }
 
@@ -206,13 +208,13 @@ fn reading_needs_neither_groups_nor_bitmap() {
 #[test]
 fn reading_goes_on_whatever_the_groups_hold() {
     let sample = Sample::new();
-    let mut anatomy = Anatomy::read(sample.device.image()).unwrap();
+    let mut structures = Structures::read(sample.device.image()).unwrap();
     let is = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::GroupNode);
-    let site = anatomy.find(|site| is(&site.part)).unwrap();
+    let site = structures.find(|site| is(&site.part)).unwrap();
     for value in 1..=3 {
-        anatomy.put(site, 4096 - 32 * value, &[0xff; 32]);
+        structures.put(site, 4096 - 32 * value, &[0xff; 32]);
     }
-    let image = anatomy.sealed().unwrap();
+    let image = structures.sealed().unwrap();
     let volume = open(image.clone(), true).unwrap();
     assert_eq!(sample.unreadable(&volume, newest), [0; 0]);
     let error = open(image, false).unwrap_err();
@@ -262,7 +264,7 @@ fn images_and_homes_of_later_segments_can_be_read() {
     volume.write(fresh, 0, &content).unwrap();
     volume.fsync(fresh, false).unwrap();
     volume.fsync(sample.large, false).unwrap();
-    volume.commit(Wait::Durable).unwrap();
+    volume.commit(Durability::Durable).unwrap();
     drop(volume);
     let mut nodes = sample.nodes(BlockKind::LazyNode, 0);
     for with_owners in [true, false] {
@@ -480,18 +482,18 @@ fn the_ifile_is_found_out_anew() {
 #[test]
 fn inodes_that_are_lost_are_named() {
     let sample = Sample::new();
-    let anatomy = Anatomy::read(sample.device.image()).unwrap();
+    let structures = Structures::read(sample.device.image()).unwrap();
     let block = |part: &Part| match part {
         Part::Metadata(i) if i.kind == BlockKind::InodeBlock => Some(i.logical),
         _ => None,
     };
-    let last = anatomy
+    let last = structures
         .sites
         .iter()
         .filter_map(|site| block(&site.part))
         .max();
     let number = last.unwrap() - 3;
-    let site = anatomy
+    let site = structures
         .sites
         .iter()
         .find(|site| block(&site.part) == Some(number));
@@ -552,7 +554,7 @@ fn what_the_log_says_behind_the_checkpoint_counts() {
             let name = format!("small{index}");
             volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
             if index % 20 == 0 {
-                volume.commit(Wait::Durable).unwrap();
+                volume.commit(Durability::Durable).unwrap();
             }
         }
         let fresh = volume.create(ROOT_INO, b"newer", &NEW).unwrap().ino;

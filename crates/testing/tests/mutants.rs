@@ -12,7 +12,7 @@ use loamfs_check::{Options, check};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
 use loamfs_format::{FragAddr, Ssn, Token};
 use loamfs_fs::law::log;
-use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, Wait, mkfs};
+use loamfs_fs::{Durability, Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_testing::explore::clauses::{CLAUSES, Missed};
 use loamfs_testing::explore::directed::Directed;
@@ -267,7 +267,7 @@ fn after_the_last_durable_segment_rots(without: &Without) -> Result<(), String> 
     let file = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
     for content in 1..=3 {
         volume.write(file, 0, &[content; 3000]).unwrap();
-        volume.commit(Wait::Written).unwrap();
+        volume.commit(Durability::Written).unwrap();
     }
     drop(volume);
     let volume = without
@@ -278,7 +278,7 @@ fn after_the_last_durable_segment_rots(without: &Without) -> Result<(), String> 
         let other = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
         volume.write(other, 0, &[9; 3000]).unwrap();
     }
-    volume.commit(Wait::Written).unwrap();
+    volume.commit(Durability::Written).unwrap();
     drop(volume);
     let reader = loamfs_check::Volume::open(&*device).unwrap();
     let frag = u64::from(reader.geometry().fragment_size);

@@ -6,7 +6,8 @@
 use loamfs_device::{Device, Event, IoKind, MemoryDevice, RecordingDevice};
 use loamfs_format::Ino;
 use loamfs_fs::{
-    Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, Wait, mkfs,
+    Durability, Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume,
+    mkfs,
 };
 use loamfs_testing::left_out;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ fn no_more_than_32_mib_are_ever_sealed_and_not_durable() {
         for j in 0..70u32 {
             make(&volume, format!("{i} {j}").as_bytes(), i as u8, 16_000);
         }
-        volume.commit(Wait::Written).unwrap();
+        volume.commit(Durability::Written).unwrap();
     }
     let (mut undurable, mut most) = (0, 0);
     for event in recorder.events() {

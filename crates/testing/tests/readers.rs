@@ -14,13 +14,13 @@ use loamfs_format::summary::{HEADER_SIZE, Record};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, Repairs, SetAttr, Volume, mkfs};
 use loamfs_testing::golden::ALL;
-use loamfs_testing::hostile::anatomy::{Anatomy, Part};
+use loamfs_testing::hostile::structures::{Part, Structures};
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 
-fn sound() -> Anatomy {
+fn sound() -> Structures {
     let golden = ALL.iter().find(|golden| golden.name == "sound").unwrap();
-    Anatomy::read((golden.make)().unwrap()).unwrap()
+    Structures::read((golden.make)().unwrap()).unwrap()
 }
 
 fn device(image: &Image) -> Arc<MemoryDevice> {
@@ -53,15 +53,15 @@ fn find(volume: &Volume, path: &str) -> Ino {
 }
 
 /// The site of the newest checkpoint's summary, and where its records start in that, with what they are.
-fn records(anatomy: &Anatomy) -> (usize, Vec<(usize, Record)>) {
-    let device = MemoryDevice::from_image(anatomy.image.clone());
+fn records(structures: &Structures) -> (usize, Vec<(usize, Record)>) {
+    let device = MemoryDevice::from_image(structures.image.clone());
     let volume = loamfs_check::Volume::open(&device).unwrap();
     let base = volume.base();
-    let offset = anatomy.geometry.byte_offset(base.at);
-    let is_base = |site: &loamfs_testing::hostile::anatomy::Site| {
+    let offset = structures.geometry.byte_offset(base.at);
+    let is_base = |site: &loamfs_testing::hostile::structures::Site| {
         site.part == Part::Summary && site.offset == offset
     };
-    let site = anatomy.find(is_base).unwrap();
+    let site = structures.find(is_base).unwrap();
     let mut at = HEADER_SIZE;
     let all = volume.records(base.header.ssn).unwrap();
     let records = all.iter().map(|record| {
@@ -91,25 +91,25 @@ fn demand_loss(image: &Image) {
 
 #[test]
 fn two_roots_of_a_map_make_a_summary_unreadable() {
-    let mut anatomy = sound();
-    let (site, records) = records(&anatomy);
+    let mut structures = sound();
+    let (site, records) = records(&structures);
     let lazy = root(&records, BlockKind::LazyNode);
-    anatomy.put(site, lazy + 1, &[BlockKind::GroupNode as u8]);
-    demand_loss(&anatomy.sealed().unwrap());
+    structures.put(site, lazy + 1, &[BlockKind::GroupNode as u8]);
+    demand_loss(&structures.sealed().unwrap());
 }
 
 #[test]
 fn an_unknown_flag_makes_a_summary_unreadable() {
     let flagged = |fits: fn(&Record) -> bool, flags: u8| {
-        let mut anatomy = sound();
-        let (site, records) = records(&anatomy);
+        let mut structures = sound();
+        let (site, records) = records(&structures);
         let (at, _) = *records
             .iter()
             .find(|(_, record)| fits(record))
             .as_ref()
             .unwrap();
-        anatomy.put(site, at + 1, &[flags]);
-        anatomy.sealed().unwrap()
+        structures.put(site, at + 1, &[flags]);
+        structures.sealed().unwrap()
     };
     demand_loss(&flagged(|record| matches!(record, Record::Allocate(_)), 3));
     demand_loss(&flagged(|record| matches!(record, Record::Retire(_)), 1));
@@ -117,21 +117,21 @@ fn an_unknown_flag_makes_a_summary_unreadable() {
 
 #[test]
 fn another_length_makes_a_summary_unreadable() {
-    let mut anatomy = sound();
-    let (site, records) = records(&anatomy);
+    let mut structures = sound();
+    let (site, records) = records(&structures);
     // Two records become one, whose payload begins as it should.
     let pair = records
         .windows(2)
         .find(|pair| matches!(pair[0].1, Record::Retire(_)))
         .unwrap();
-    let end = pair[1].0 + 4 + u16::from_le_bytes(length(&anatomy, site, pair[1].0)) as usize;
+    let end = pair[1].0 + 4 + u16::from_le_bytes(length(&structures, site, pair[1].0)) as usize;
     let len = (end - pair[0].0 - 4) as u16;
-    anatomy.put(site, pair[0].0 + 2, &len.to_le_bytes());
-    demand_loss(&anatomy.sealed().unwrap());
+    structures.put(site, pair[0].0 + 2, &len.to_le_bytes());
+    demand_loss(&structures.sealed().unwrap());
 }
 
-fn length(anatomy: &Anatomy, site: usize, record: usize) -> [u8; 2] {
-    anatomy.sites[site].bytes[record + 2..record + 4]
+fn length(structures: &Structures, site: usize, record: usize) -> [u8; 2] {
+    structures.sites[site].bytes[record + 2..record + 4]
         .try_into()
         .unwrap()
 }
@@ -139,8 +139,8 @@ fn length(anatomy: &Anatomy, site: usize, record: usize) -> [u8; 2] {
 #[test]
 fn a_map_without_a_root_is_empty() {
     let image = closed();
-    let mut anatomy = Anatomy::read(image.clone()).unwrap();
-    let (site, records) = records(&anatomy);
+    let mut structures = Structures::read(image.clone()).unwrap();
+    let (site, records) = records(&structures);
     let lazy = root(&records, BlockKind::LazyNode);
     // Others that change nothing take its 68 bytes.
     let device = MemoryDevice::from_image(image);
@@ -153,8 +153,8 @@ fn a_map_without_a_root_is_empty() {
     }
     assert_eq!(bytes.len(), 68);
     assert_ne!(role, Role::Track);
-    anatomy.put(site, lazy, &bytes);
-    let image = anatomy.sealed().unwrap();
+    structures.put(site, lazy, &bytes);
+    let image = structures.sealed().unwrap();
     assert!(report(&image).is_clean(), "{}", report(&image));
     for read_only in [true, false] {
         let volume = open(&image, read_only).unwrap();
@@ -179,21 +179,21 @@ fn closed() -> Image {
 
 /// Changes the inode that a path leads to.
 fn with_inode(path: &str, change: impl FnOnce(&mut [u8])) -> (Image, Ino) {
-    let mut anatomy = sound();
-    let ino = find(&open(&anatomy.image, true).unwrap(), path);
+    let mut structures = sound();
+    let ino = find(&open(&structures.image, true).unwrap(), path);
     let place = |bytes: &[u8]| {
         let mut inodes = bytes.chunks(inode::SIZE).map(Inode::decode);
         inodes.position(|inode| inode.is_ok_and(|inode| inode.ino == ino))
     };
     let is_block =
         |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::InodeBlock);
-    let site = anatomy.find(|site| is_block(&site.part) && place(&site.bytes).is_some());
+    let site = structures.find(|site| is_block(&site.part) && place(&site.bytes).is_some());
     let site = site.unwrap();
-    let start = place(&anatomy.sites[site].bytes).unwrap() * inode::SIZE;
-    let mut bytes = anatomy.sites[site].bytes[start..start + inode::SIZE].to_vec();
+    let start = place(&structures.sites[site].bytes).unwrap() * inode::SIZE;
+    let mut bytes = structures.sites[site].bytes[start..start + inode::SIZE].to_vec();
     change(&mut bytes);
-    anatomy.put(site, start, &bytes);
-    (anatomy.sealed().unwrap(), ino)
+    structures.put(site, start, &bytes);
+    (structures.sealed().unwrap(), ino)
 }
 
 const FLAGS: usize = 28;
@@ -249,10 +249,10 @@ fn fields_of_a_pointer_that_need_a_feature_are_not_looked_at() {
 /// The tree is another file's: its checksum fits nothing else.
 #[test]
 fn checksums_of_a_directory_are_a_problem_and_nothing_reads_them() {
-    let anatomy = sound();
-    let reader = MemoryDevice::from_image(anatomy.image.clone());
+    let structures = sound();
+    let reader = MemoryDevice::from_image(structures.image.clone());
     let reader = loamfs_check::Volume::open(&reader).unwrap();
-    let large = find(&open(&anatomy.image, true).unwrap(), "files/of-100000");
+    let large = find(&open(&structures.image, true).unwrap(), "files/of-100000");
     let root = reader.inode(large).unwrap().checksums;
     assert!(!root.is_empty());
     let (image, ino) = with_inode("files", |bytes| {
@@ -285,14 +285,14 @@ fn a_checksum_of_a_hole_gives_no_data() {
             .unwrap();
     }
     volume.close().unwrap();
-    let mut anatomy = Anatomy::read(device.image()).unwrap();
+    let mut structures = Structures::read(device.image()).unwrap();
     let is_leaf = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::ChecksumNode && i.ino == sparse);
-    let site = anatomy.find(|site| is_leaf(&site.part)).unwrap();
+    let site = structures.find(|site| is_leaf(&site.part)).unwrap();
     // The only run stands at the end of the node.
-    let run = CrcRun::decode(&anatomy.sites[site].bytes[4096 - 16 * 4..]).unwrap();
+    let run = CrcRun::decode(&structures.sites[site].bytes[4096 - 16 * 4..]).unwrap();
     assert!(run.0[4..12].iter().all(|crc| *crc == 0) && run.0[12] != 0);
-    anatomy.put(site, 4096 - 16 * 4 + 4 * 5, &[1, 2, 3, 4]);
-    let image = anatomy.sealed().unwrap();
+    structures.put(site, 4096 - 16 * 4 + 4 * 5, &[1, 2, 3, 4]);
+    let image = structures.sealed().unwrap();
     assert_eq!(problems(&image), ["ChecksumOfHole"]);
     let volume = open(&image, true).unwrap();
     let bytes = volume.read(sparse, 0, 4 * BLOCK).unwrap();
@@ -303,11 +303,11 @@ fn a_checksum_of_a_hole_gives_no_data() {
 #[test]
 fn numbers_that_nobody_can_have_given_out_are_counted_again() {
     const NEXT: usize = 96;
-    let mut anatomy = Anatomy::read(closed()).unwrap();
-    let mut sites = anatomy.sites.iter();
+    let mut structures = Structures::read(closed()).unwrap();
+    let mut sites = structures.sites.iter();
     let last = sites.rposition(|site| site.part == Part::Summary).unwrap();
-    anatomy.put(last, NEXT, &(1u64 << 35).to_le_bytes());
-    let image = anatomy.sealed().unwrap();
+    structures.put(last, NEXT, &(1u64 << 35).to_le_bytes());
+    let image = structures.sealed().unwrap();
     assert_eq!(problems(&image), ["NumbersSpent"]);
     let device = device(&image);
     let plan = check(device.as_ref(), &mut Options::default()).plan;
@@ -373,13 +373,13 @@ fn what_the_log_has_replaced_does_not_count() {
     volume.write(file, 0, &[3; UNIT]).unwrap();
     volume.fsync(file, false).unwrap();
     drop(volume);
-    let mut anatomy = Anatomy::read(device.image()).unwrap();
+    let mut structures = Structures::read(device.image()).unwrap();
     let is_lazy = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::LazyNode);
-    let site = anatomy.find(|site| is_lazy(&site.part)).unwrap();
+    let site = structures.find(|site| is_lazy(&site.part)).unwrap();
     // The only value stands at the end of the node, the image's address first.
     let superblock = Extent::new(FragAddr(64), 4).start.0;
-    anatomy.put(site, 4096 - 40, &superblock.to_le_bytes());
-    let image = anatomy.sealed().unwrap();
+    structures.put(site, 4096 - 40, &superblock.to_le_bytes());
+    let image = structures.sealed().unwrap();
     assert!(report(&image).is_clean(), "{}", report(&image));
     let volume = open(&image, false).unwrap();
     assert!(volume.read(file, 0, 2 * UNIT).unwrap() == [[3; UNIT], [1; UNIT]].concat());

@@ -15,7 +15,7 @@ use loamfs_testing::left_out::{self, unmissed};
 use loamfs_testing::rot::{Case, Harm, Met, SIZE, cases, harm};
 
 /// Does the harm, and expects the volume to be met well.
-fn suffer(case: &Case, harm: &Harm) -> Met {
+fn exercise(case: &Case, harm: &Harm) -> Met {
     let image = case.harmed(harm).unwrap();
     let met = case.meet(&image);
     let met = met.unwrap_or_else(|error| panic!("{}: {harm:?}: {error}", case.name));
@@ -42,7 +42,7 @@ fn a_summary_that_rots_is_not_the_end_of_the_log() {
         for site in sites.iter().filter(|site| site.what.starts_with("summary")) {
             for (from, len) in [(0, 512), (3360, site.len - 3360), (0, site.len)] {
                 let (what, at) = (site.what.clone(), site.at + from);
-                let outcome = suffer(&case, &Harm::Zero { what, at, len });
+                let outcome = exercise(&case, &Harm::Zero { what, at, len });
                 met.entry(case.name).or_default().push(outcome);
             }
         }
@@ -60,7 +60,7 @@ fn a_summary_that_rots_is_not_the_end_of_the_log() {
 fn a_write_of_the_log_that_was_lost_is_not_its_end() {
     for case in cases(SIZE).unwrap() {
         for number in (0..case.writes()).filter(|number| case.is_log_write(*number)) {
-            suffer(&case, &Harm::Lost(number));
+            exercise(&case, &Harm::Lost(number));
         }
     }
 }
@@ -71,7 +71,7 @@ fn a_seeded_slice_of_harm_is_met() {
     let sites: Vec<_> = cases.iter().map(|case| case.sites().unwrap()).collect();
     for seed in 0..3_000 {
         let which = seed as usize % cases.len();
-        suffer(&cases[which], &harm(&cases[which], &sites[which], seed));
+        exercise(&cases[which], &harm(&cases[which], &sites[which], seed));
     }
 }
 

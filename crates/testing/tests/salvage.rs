@@ -12,7 +12,7 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::inode::{Inode, ROOT_INO};
 use loamfs_format::{BlockKind, Ino};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, Volume, XattrMode, mkfs};
-use loamfs_testing::hostile::anatomy::Anatomy;
+use loamfs_testing::hostile::structures::Structures;
 
 /// Bytes of both copies of a map's node.
 const BOTH: u64 = 2 * UNIT as u64;
@@ -117,8 +117,8 @@ impl Sample {
 
     /// Where the nodes of some kind and level stand.
     fn nodes(&self, kind: BlockKind, level: u8) -> Vec<u64> {
-        let anatomy = Anatomy::read(self.device.image()).unwrap();
-        let found = anatomy.nodes(kind, level);
+        let structures = Structures::read(self.device.image()).unwrap();
+        let found = structures.nodes(kind, level);
         assert!(!found.is_empty(), "no {kind:?} at level {level}");
         found
     }

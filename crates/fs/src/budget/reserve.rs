@@ -180,7 +180,7 @@ impl Changed {
 
 /// What a segment's summary says, as far as its length goes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Said {
+pub(crate) struct RecordCounts {
     pub blocks: u64,
     pub inode_blocks: u64,
     pub frees: u64,
@@ -189,7 +189,7 @@ pub(crate) struct Said {
     pub roles: u64,
 }
 
-impl Said {
+impl RecordCounts {
     /// Bytes of records, at most. Claimed groups and the log's own ranges take the slack.
     pub fn bytes(&self) -> u64 {
         self.blocks * ALLOCATE_SIZE
@@ -202,13 +202,13 @@ impl Said {
 
 /// Fragments of a checkpoint of so many nodes, that names so many held ranges.
 fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64) -> u64 {
-    let said = Said {
+    let records = RecordCounts {
         blocks: nodes,
         frees: 2 * nodes,
         others: held,
-        ..Said::default()
+        ..RecordCounts::default()
     };
-    g.frags_for(nodes * NODE_SIZE as u64 + summary_len(said.bytes()))
+    g.frags_for(nodes * NODE_SIZE as u64 + summary_len(records.bytes()))
 }
 
 /// Into how many extents a segment of so many units is cut at most that takes so many holes, its successor's unit and

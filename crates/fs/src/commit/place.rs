@@ -3,7 +3,7 @@
 use super::Commit;
 use super::contents::Contents;
 use crate::blocks::Stop;
-use crate::budget::reserve::Said;
+use crate::budget::reserve::RecordCounts;
 use crate::reclaim::Fight;
 use loamfs_format::group::Role;
 use loamfs_format::summary::SegmentKind;
@@ -25,7 +25,7 @@ impl Commit<'_> {
         };
         let freed =
             self.core.blocks.frees.len() + self.core.blocks.retires.len() + contents.frags.len();
-        let said = Said {
+        let records = RecordCounts {
             blocks: contents.frags.len() as u64,
             inode_blocks: self.core.inodes.blocks.len() as u64,
             frees: freed as u64,
@@ -36,7 +36,7 @@ impl Commit<'_> {
                 0
             },
         };
-        let records_max = said.bytes();
+        let records_max = records.bytes();
         // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
         let waiting = self.core.budget().groups_awaited();
         let tight =

@@ -58,14 +58,14 @@ impl Releasing<'_> {
             .both_name(checkpoints.named(), checkpoints.last().ssn);
         self.reclaim.forget_room();
         let newest = self.checkpoints.newest_named();
-        let said = self.env.law.freed_up_to(self.log.said(), newest);
+        let recorded = self.env.law.freed_up_to(self.log.said(), newest);
         // Nobody settles over what is used again (rule 7).
         let (law, writeback) = (&self.env.law, &self.writeback);
         let busy = |range: Range<FragAddr>| {
             law.keeps_first_write(writeback.is_arriving(&range))
                 || law.waits_for_settling(writeback.is_settling(range))
         };
-        let freed = self.space.release(said, both, busy);
+        let freed = self.space.release(recorded, both, busy);
         self.leftovers.note_freed(&freed);
         let protect = self.geometry.group_of(self.log.tail().next);
         self.space.give_back_empty(Some(protect));

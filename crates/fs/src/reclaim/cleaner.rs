@@ -1,6 +1,6 @@
 //! The cleaner's policies: which ranges and groups are worth moving, by cost and benefit.
 
-use super::{BATCH_MAX, DEAR, Worth};
+use super::{BATCH_MAX, COST_MAX, CostLimit};
 use crate::budget::Sizes;
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;
@@ -51,7 +51,7 @@ impl Cleaner<'_> {
     pub fn compactable(&self, frags: u64) -> Vec<Extent> {
         let hole_max = self.geometry.frags_for(HOLE_MIN);
         let found = self.space.cleaning().compact_candidates(hole_max);
-        self.pieces_of(found, frags, DEAR)
+        self.pieces_of(found, frags, COST_MAX)
     }
 
     /// Ranges of one group, not the one where the log goes on, whose free space no block fits into, whatever moving them
@@ -90,13 +90,13 @@ impl Cleaner<'_> {
     /// neighbours are read without a seek.
     pub fn groups_to_empty(
         &self,
-        worth: Worth,
+        limit: CostLimit,
         frags: u64,
         but: &[GroupNo],
         elsewhere: &Elsewhere,
     ) -> Vec<GroupNo> {
-        let log = self.cheapest_of(Role::Log, worth, frags, but, elsewhere);
-        let data = self.cheapest_of(Role::Data, worth, frags, but, elsewhere);
+        let log = self.cheapest_of(Role::Log, limit, frags, but, elsewhere);
+        let data = self.cheapest_of(Role::Data, limit, frags, but, elsewhere);
         let used = |groups: &[CleaningCost]| groups.first().map_or(u64::MAX, |cheap| cheap.used);
         let found = if used(&log) <= used(&data) { log } else { data };
         let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
@@ -127,7 +127,7 @@ impl Cleaner<'_> {
     fn cheapest_of(
         &self,
         role: Role,
-        worth: Worth,
+        limit: CostLimit,
         frags: u64,
         but: &[GroupNo],
         elsewhere: &Elsewhere,
@@ -137,12 +137,12 @@ impl Cleaner<'_> {
         let room = self.room_for(role, elsewhere);
         // Data that wait need whole groups, a segment only holes that are long enough.
         let hole_max = match elsewhere.groups_awaited {
-            0 if role == Role::Log && worth != Worth::Anything => g.frags_for(HOLE_MIN),
+            0 if role == Role::Log && limit != CostLimit::Any => g.frags_for(HOLE_MIN),
             _ => u64::MAX,
         };
-        let (most, least) = match worth {
-            Worth::Cheap => (5, 3),
-            Worth::Dear | Worth::Anything => (DEAR, 1),
+        let (most, least) = match limit {
+            CostLimit::Low => (5, 3),
+            CostLimit::High | CostLimit::Any => (COST_MAX, 1),
         };
         let least_hole = self.sizes.hole_least();
         let (mut won, mut taken) = (0, 0);

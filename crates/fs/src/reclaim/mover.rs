@@ -296,11 +296,11 @@ impl Mover<'_> {
         let per_block = geometry.block_units();
         let count = piece.frags.div_ceil(geometry.block_frags());
         let end = first.saturating_add(count);
-        let said = first.saturating_mul(per_block)..end.saturating_mul(per_block);
+        let recorded = first.saturating_mul(per_block)..end.saturating_mul(per_block);
         self.core.node(ino)?;
         let inode = &self.core.inodes.prepared(ino)?.inode;
         let found = extents::overlapping(inode, &mut self.core.blocks, &geometry, first, end)?;
-        let mut homes = self.core.reading().housed(ino, &found, &said)?;
+        let mut homes = self.core.reading().housed(ino, &found, &recorded)?;
         homes.retain(|it| piece.contains(it.home));
         let found = homes.len() as u64 * self.core.geometry.unit_frags();
         let in_change = |other: Extent| other.overlaps(piece);

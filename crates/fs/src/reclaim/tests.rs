@@ -1,5 +1,5 @@
 use crate::core::Core;
-use crate::volume::Wait;
+use crate::volume::Durability;
 use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
@@ -43,7 +43,7 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
         };
         volume.run(correct).unwrap();
         volume.run(|core| core.mover().evacuate(range)).unwrap();
-        volume.commit(Wait::Durable).unwrap();
+        volume.commit(Durability::Durable).unwrap();
         let live = volume
             .run(|core| Ok(core.space.bitmaps().live_frags(range)))
             .unwrap();

@@ -1,6 +1,6 @@
 //! When inodes were read.
 
-use super::{Sealer, Volume, Wait};
+use super::{Durability, Sealer, Volume};
 use crate::types::AtimeRule;
 use loamfs_format::{Ino, InodeBlockNo};
 
@@ -28,7 +28,7 @@ impl Sealer<'_> {
                 .step(|core| core.atime_file().keep(at))
                 .and_then(|next| {
                     if next.is_some() {
-                        self.commit_shown(false, Wait::Written)?;
+                        self.commit_shown(false, Durability::Written)?;
                     }
                     Ok(next)
                 });

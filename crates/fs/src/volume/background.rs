@@ -1,7 +1,7 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
 use super::drive::{Lack, Ways};
-use super::{Volume, Wait};
+use super::{Durability, Volume};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
@@ -29,25 +29,25 @@ impl Volume {
         self.find_leftovers();
         self.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();
-        let (old, unsaid, images, images_max) = {
+        let (old, unrecorded, images, images_max) = {
             let core = self.core();
             let now = core.env.elapsed();
             let old = core
                 .pending
                 .since()
                 .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
-            let unsaid = core.space.held().frags() > 0 && core.log.said() < core.log.durable();
+            let unrecorded = core.space.held().frags() > 0 && core.log.said() < core.log.durable();
             (
                 old,
-                unsaid,
+                unrecorded,
                 core.maps.lazy_map.len(),
                 core.sizes().images_max(),
             )
         };
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.
-            self.write_out(Wait::Durable)?;
-        } else if unsaid && self.core().pending.since().is_none() {
+            self.write_out(Durability::Durable)?;
+        } else if unrecorded && self.core().pending.since().is_none() {
             self.say_durable()?;
         }
         if images > images_max {
@@ -64,14 +64,14 @@ impl Volume {
         let sealer = self.sealer();
         let frees_wait = {
             let core = self.core();
-            let said = core.log.said();
+            let recorded = core.log.said();
             core.space
                 .held()
                 .iter()
-                .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > said))
+                .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > recorded))
         };
         if frees_wait {
-            sealer.commit_shown(true, Wait::Durable)?;
+            sealer.commit_shown(true, Durability::Durable)?;
         }
         Ok(())
     }
@@ -170,7 +170,7 @@ impl Volume {
                 Ok(value) => return Ok(value),
                 Err(Lack::Memory) => {
                     let sealer = self.sealer();
-                    sealer.commit_shown(false, Wait::Durable)?;
+                    sealer.commit_shown(false, Durability::Durable)?;
                     sealer.checkpoint_if_due()?;
                     sealer.keep_reserve()?;
                 }

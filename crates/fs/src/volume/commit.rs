@@ -1,6 +1,6 @@
 //! Bringing changes to the device: segments, flushes, checkpoints and the superblocks that name them.
 
-use super::{Sealer, Volume, Wait};
+use super::{Durability, Sealer, Volume};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::{self, Failed, Step};
@@ -32,11 +32,11 @@ impl Volume {
     /// # Errors
     /// [`Error`]; a large file's, if its data could not be written, after all else was. On a volume that became
     /// read-only, that there is something which cannot be committed any more.
-    pub fn commit(&self, wait: Wait) -> Result<(), Error> {
+    pub fn commit(&self, durability: Durability) -> Result<(), Error> {
         if !self.core().access.is_writable() {
             return self.nothing_waits();
         }
-        let unwritten = self.write_out(wait)?;
+        let unwritten = self.write_out(durability)?;
         let sealer = self.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
@@ -56,7 +56,7 @@ impl Volume {
 
     /// Commits everything that waits. While large files' data are on their way home others commit what they wait for
     /// (rule 3): only the segment is sealed under the lock.
-    pub(super) fn write_out(&self, wait: Wait) -> Result<Unwritten, Error> {
+    pub(super) fn write_out(&self, durability: Durability) -> Result<Unwritten, Error> {
         let mut unwritten = {
             // Whoever writes everything out writes in the order of addresses, and is alone therefore.
             let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +64,7 @@ impl Volume {
         };
         let sealer = self.sealer();
         sealer.keep_atimes();
-        unwritten.append(&mut sealer.commit_shown(false, wait)?);
+        unwritten.append(&mut sealer.commit_shown(false, durability)?);
         Ok(unwritten)
     }
 
@@ -95,16 +95,20 @@ impl Volume {
 
 impl Sealer<'_> {
     /// Commits everything that waits, and lets nobody else commit meanwhile.
-    pub(super) fn commit_all(&self, wait: Wait) -> Result<Unwritten, Error> {
+    pub(super) fn commit_all(&self, durability: Durability) -> Result<Unwritten, Error> {
         let mut unwritten = self.write_homes(&self.all_homed(), Some(self))?;
         self.keep_atimes();
-        unwritten.append(&mut self.commit_shown(false, wait)?);
+        unwritten.append(&mut self.commit_shown(false, durability)?);
         Ok(unwritten)
     }
 
     /// Seals a segment of what segments can show now. Files whose data stay where they are do not hold the others up.
-    pub(super) fn commit_shown(&self, force: bool, wait: Wait) -> Result<Unwritten, Error> {
-        let (unwritten, ()) = self.commit_and(force, wait, |_| ())?;
+    pub(super) fn commit_shown(
+        &self,
+        force: bool,
+        durability: Durability,
+    ) -> Result<Unwritten, Error> {
+        let (unwritten, ()) = self.commit_and(force, durability, |_| ())?;
         Ok(unwritten)
     }
 
@@ -112,7 +116,7 @@ impl Sealer<'_> {
     pub(super) fn commit_and<T>(
         &self,
         force: bool,
-        wait: Wait,
+        durability: Durability,
         look: impl Fn(&Core) -> T,
     ) -> Result<(Unwritten, T), Error> {
         self.core().access.check()?;
@@ -144,7 +148,7 @@ impl Sealer<'_> {
         if let Some(segment) = segment {
             self.launch(segment)?;
         }
-        if self.must_flush(wait) {
+        if self.must_flush(durability) {
             self.flush()?;
         }
         Ok((unwritten, seen))
@@ -164,12 +168,12 @@ impl Sealer<'_> {
 
     /// Whether a commit ends with a flush: the caller waits for one, or another segment of the largest size would
     /// leave too much undurable.
-    fn must_flush(&self, wait: Wait) -> bool {
+    fn must_flush(&self, durability: Durability) -> bool {
         let core = self.core();
         let undurable = core.log.undurable_bytes();
         let next = u64::from(core.geometry.segment_max);
         let full = undurable + next > UNDURABLE_MAX && self.law.bounds_undurable();
-        undurable > 0 && (wait == Wait::Durable || full)
+        undurable > 0 && (durability == Durability::Durable || full)
     }
 
     /// Flushes the device after all segments are written, and counts them as durable.
@@ -196,7 +200,7 @@ impl Sealer<'_> {
         self.core().access.check()?;
         loop {
             self.step(|core| core.commit().prepare_checkpoint())?;
-            self.commit_shown(false, Wait::Written)?;
+            self.commit_shown(false, Durability::Written)?;
             // Between the commit and here operations may have run; then the round starts again.
             let sealed = self.step(|core| {
                 if core.is_dirty() {
@@ -215,7 +219,7 @@ impl Sealer<'_> {
 
     /// Writes the superblock copy that does not hold the newest checkpoint, and flushes it.
     pub(super) fn name_checkpoint(&self, end: End) -> Result<(), Error> {
-        let (mut sb, slots, base) = {
+        let (mut sb, named, base) = {
             let core = self.core();
             core.access.check()?;
             let sb = Superblock {
@@ -226,7 +230,7 @@ impl Sealer<'_> {
             (sb, core.checkpoints.named(), core.checkpoints.last())
         };
         let law = law::of_log(&self.law);
-        let result = superblocks::write(self.device.as_ref(), &mut sb, &slots, base, &law)
+        let result = superblocks::write(self.device.as_ref(), &mut sb, &named, base, &law)
             .map_err(Error::from)
             .and_then(|slot| self.flush_device().map(|()| slot));
         let mut core = self.core();

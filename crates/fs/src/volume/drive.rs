@@ -162,9 +162,9 @@ impl Volume {
         core.inodes.shrink();
         // A block that may have been freed and its place reused while it was read is read again, if the operation
         // asks for it again; any other that it asks for again is damaged (rule 13).
-        let said = core.log.said();
+        let recorded = core.log.said();
         let damaged = &mut course.damaged;
-        damaged.retain(|damage| self.law.is_damaged(said, damage.asked));
+        damaged.retain(|damage| self.law.is_damaged(recorded, damage.asked));
         core.blocks.damaged = std::mem::take(damaged);
         let result = op(&mut core);
         course.damaged = std::mem::take(&mut core.blocks.damaged);

@@ -1,7 +1,7 @@
 //! Taking no changes for a while, because somebody asked for it.
 
 use super::commit::End;
-use super::{Volume, Wait, commit};
+use super::{Durability, Volume, commit};
 use crate::error::Error;
 
 /// How often the volume is committed until nothing came meanwhile.
@@ -22,7 +22,7 @@ impl Volume {
             if !self.core().access.is_writable() {
                 return self.nothing_waits();
             }
-            let unwritten = sealer.commit_all(Wait::Durable)?;
+            let unwritten = sealer.commit_all(Durability::Durable)?;
             sealer.checkpoint(End::Open)?;
             self.discard_freed(usize::MAX);
             commit::all_written(unwritten)?;

@@ -1,7 +1,7 @@
 //! Places at which readers look for superblocks, of volumes that have none there: older programs gave them to files.
 
 use super::commit::End;
-use super::{Sealer, Volume, Wait};
+use super::{Durability, Sealer, Volume};
 use crate::error::Error;
 use loamfs_format::superblock::RO_COMPATIBLE_PLACES;
 use loamfs_format::{Extent, FragAddr};
@@ -82,7 +82,7 @@ impl Sealer<'_> {
                 core.space.close_groups(&[group]);
             }
             self.evacuate_all(&[range], |core| core.budget().may_compact())?;
-            self.commit_all(Wait::Durable)?;
+            self.commit_all(Durability::Durable)?;
             self.say_reusable()?;
             self.checkpoint(End::Open)?;
             self.checkpoint(End::Open)?;

@@ -3,10 +3,10 @@
 use super::commit::End;
 use super::commit::all_written;
 use super::drive::Lack;
-use super::{Sealer, Volume, Wait};
+use super::{Durability, Sealer, Volume};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{BATCH_MAX, DEAR, Fight, Worth};
+use crate::reclaim::{BATCH_MAX, COST_MAX, CostLimit, Fight};
 use loamfs_format::{Extent, GroupNo};
 
 /// Rounds of compaction in one go: enough to go through a whole log.
@@ -35,7 +35,7 @@ impl Volume {
     /// all the same, if data of large files that cannot be written take most of it.
     pub(super) fn relieve(&self) -> Result<Option<Error>, Error> {
         self.tidy(usize::MAX)?;
-        let unwritten = self.write_out(Wait::Written)?;
+        let unwritten = self.write_out(Durability::Written)?;
         let sealer = self.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
@@ -68,8 +68,8 @@ impl Volume {
 
 impl Sealer<'_> {
     fn win_space(&self, means: u32) -> Result<(), Error> {
-        self.commit_all(Wait::Durable)?;
-        self.commit_shown(true, Wait::Durable)?;
+        self.commit_all(Durability::Durable)?;
+        self.commit_shown(true, Durability::Durable)?;
         match means {
             0 | 1 => self.replenish(Goal::Segments(WON_AT_ONCE))?,
             2 => {
@@ -88,7 +88,7 @@ impl Sealer<'_> {
                 let mut core = self.core();
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
-                if now.saturating_sub(usable) * DEAR < all_moved - moved {
+                if now.saturating_sub(usable) * COST_MAX < all_moved - moved {
                     core.budget().note_lost(Fight::Room);
                 }
             }
@@ -140,7 +140,7 @@ impl Sealer<'_> {
 
     /// Commits, and takes two checkpoints: nothing is held back then but what the second superseded.
     fn take_checkpoints(&self) -> Result<(), Error> {
-        self.commit_shown(false, Wait::Durable)?;
+        self.commit_shown(false, Durability::Durable)?;
         self.checkpoint(End::Open)?;
         self.checkpoint(End::Open)
     }
@@ -154,7 +154,7 @@ impl Sealer<'_> {
                 return Ok(());
             }
         }
-        self.commit_all(Wait::Durable)?;
+        self.commit_all(Durability::Durable)?;
         self.say_reusable()?;
         self.replenish(Goal::Segments(0))?;
         let mut core = self.core();
@@ -193,12 +193,12 @@ impl Sealer<'_> {
             if enough && whole_groups || idle > patience {
                 break;
             }
-            let worth = match goal {
-                Goal::All => Worth::Anything,
-                Goal::Segments(_) if enough => Worth::Cheap,
-                Goal::Segments(_) => Worth::Dear,
+            let limit = match goal {
+                Goal::All => CostLimit::Any,
+                Goal::Segments(_) if enough => CostLimit::Low,
+                Goal::Segments(_) => CostLimit::High,
             };
-            if !room || !self.move_some(worth, &mut last)? {
+            if !room || !self.move_some(limit, &mut last)? {
                 if goal != Goal::All || drained {
                     break;
                 }
@@ -223,7 +223,7 @@ impl Sealer<'_> {
     /// Moves what is cheapest to move: whole groups, which serve every role then and are read and written without
     /// seeks; when all else failed, ranges of the log. Returns whether there was anything. `last` are the groups that
     /// were emptied before.
-    fn move_some(&self, worth: Worth, last: &mut Vec<GroupNo>) -> Result<bool, Error> {
+    fn move_some(&self, limit: CostLimit, last: &mut Vec<GroupNo>) -> Result<bool, Error> {
         // Holes, and what is cheap to move, are seen in bitmaps only.
         let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
         self.load(&unseen)?;
@@ -233,11 +233,11 @@ impl Sealer<'_> {
             let elsewhere = core.budget().elsewhere();
             let groups = core
                 .cleaner()
-                .groups_to_empty(worth, segment, last, &elsewhere);
+                .groups_to_empty(limit, segment, last, &elsewhere);
             if groups.is_empty() {
-                let ranges = match worth {
-                    Worth::Anything => core.cleaner().compactable(segment),
-                    Worth::Cheap | Worth::Dear => Vec::new(),
+                let ranges = match limit {
+                    CostLimit::Any => core.cleaner().compactable(segment),
+                    CostLimit::Low | CostLimit::High => Vec::new(),
                 };
                 (groups, ranges)
             } else {
@@ -251,13 +251,13 @@ impl Sealer<'_> {
                 (groups, ranges)
             }
         };
-        tracing::debug!(?worth, ?groups, ranges = ranges.len(), "moving");
+        tracing::debug!(?limit, ?groups, ranges = ranges.len(), "moving");
         if ranges.is_empty() {
             return Ok(false);
         }
         let moved = self
             .evacuate_all(&ranges, |core| core.budget().may_compact())
-            .and_then(|()| self.commit_all(Wait::Durable));
+            .and_then(|()| self.commit_all(Durability::Durable));
         {
             let mut core = self.core();
             core.space.close_groups(&[]);
@@ -269,7 +269,7 @@ impl Sealer<'_> {
 
     /// A segment that says that everything is durable lets what was freed be reused.
     pub(super) fn say_reusable(&self) -> Result<(), Error> {
-        self.commit_shown(true, Wait::Durable)?;
+        self.commit_shown(true, Durability::Durable)?;
         self.checkpoint_if_due()
     }
 
@@ -299,7 +299,7 @@ impl Sealer<'_> {
                 {
                     match lack {
                         Lack::Memory => {
-                            self.commit_all(Wait::Written)?;
+                            self.commit_all(Durability::Written)?;
                         }
                         Lack::Space { .. } if tight => return Ok(()),
                         Lack::Space { .. } => self.take_checkpoints()?,

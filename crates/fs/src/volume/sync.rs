@@ -1,7 +1,7 @@
 //! Waiting until something is durable (rule 8). Group commit: whoever waits for the right to seal finds, when he has it,
 //! that a segment of another took his changes along.
 
-use super::{Volume, Wait};
+use super::{Durability, Volume};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Failed;
@@ -42,7 +42,7 @@ impl Volume {
             return Ok(());
         }
         let (mut more, shown) =
-            sealer.commit_and(false, Wait::Durable, |core| due.is_shown(core, ino))?;
+            sealer.commit_and(false, Durability::Durable, |core| due.is_shown(core, ino))?;
         unwritten.append(&mut more);
         if !self.law.heeds(Failed::Fsync) {
             return Ok(());
@@ -98,6 +98,6 @@ impl Volume {
     /// # Errors
     /// [`Error`]; EIO when data could not be written anywhere, as [`Volume::fsync`].
     pub fn sync(&self) -> Result<(), Error> {
-        self.commit(Wait::Durable)
+        self.commit(Durability::Durable)
     }
 }

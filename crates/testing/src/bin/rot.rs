@@ -38,7 +38,7 @@ fn run() -> Result<u8, String> {
                 (which, harm(&cases[which], &sites[which], next))
             }
         };
-        match suffer(&cases[which], &harm) {
+        match exercise(&cases[which], &harm) {
             Ok(outcome) => met[outcome as usize] += 1,
             Err(error) => {
                 println!("{next}: {}: {harm:?}: {error}", cases[which].name);
@@ -55,7 +55,7 @@ fn run() -> Result<u8, String> {
     Ok(u8::from(bad > 0))
 }
 
-fn suffer(case: &Case, harm: &Harm) -> Result<Met, String> {
+fn exercise(case: &Case, harm: &Harm) -> Result<Met, String> {
     let image = case.harmed(harm)?;
     let met = case.meet(&image)?;
     if met == Met::Refused {

@@ -3,7 +3,7 @@
 use loamfs_check::Volume;
 use loamfs_device::{Image, MemoryDevice};
 use loamfs_format::inode::ROOT_INO;
-use loamfs_fs::Wait;
+use loamfs_fs::Durability;
 
 use super::Made;
 use super::builder::{Builder, text};
@@ -42,7 +42,7 @@ pub(super) fn make() -> Made<Image> {
     builder.dir(ROOT_INO, "another")?;
     volume.sync()?;
     builder.file(dir, "never durable", &text("never durable", 3000))?;
-    volume.commit(Wait::Written)?;
+    volume.commit(Durability::Written)?;
     tear_last(builder.image())
 }
 

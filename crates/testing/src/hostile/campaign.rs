@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use super::anatomy::Anatomy;
+use super::exercise::exercise;
 use super::meter::Meter;
 use super::mutate::mutate;
-use super::ordeal::suffer;
+use super::structures::Structures;
 use crate::golden::{self, Made};
 use crate::rng::Rng;
 use crate::watchdog::Watchdog;
@@ -19,7 +19,7 @@ const MEMORY_MAX: usize = 512 << 20;
 
 /// The volumes that cases start from.
 pub struct Campaign {
-    bases: Vec<Anatomy>,
+    bases: Vec<Structures>,
 }
 
 /// A case that failed.
@@ -56,7 +56,7 @@ impl Campaign {
     pub fn new() -> Made<Self> {
         let bases = golden::ALL
             .iter()
-            .map(|golden| Anatomy::read((golden.make)()?));
+            .map(|golden| Structures::read((golden.make)()?));
         Ok(Self {
             bases: bases.collect::<Made<_>>()?,
         })
@@ -84,7 +84,7 @@ impl Campaign {
         let outcome = catch_unwind(AssertUnwindSafe(|| -> Made<()> {
             let mutant = mutate(base, &mut rng)?;
             story.clone_from(&mutant.story);
-            suffer(&mutant);
+            exercise(&mutant);
             Ok(())
         }));
         match outcome {

@@ -2,7 +2,7 @@
 
 use loamfs_device::Image;
 
-use super::anatomy::{Anatomy, Part};
+use super::structures::{Part, Structures};
 use crate::golden::Made;
 use crate::rng::Rng;
 
@@ -21,94 +21,94 @@ pub struct Mutant {
 }
 
 /// Changes a volume, in most cases with checksums that are right for it.
-pub fn mutate(anatomy: &Anatomy, rng: &mut Rng) -> Made<Mutant> {
-    let mut anatomy = anatomy.clone();
+pub fn mutate(structures: &Structures, rng: &mut Rng) -> Made<Mutant> {
+    let mut structures = structures.clone();
     let mut story = Vec::new();
-    let size = anatomy.image.size();
+    let size = structures.image.size();
     if rng.one_in(8) {
         for _ in 0..=rng.below(16) {
             let at = rng.below(size);
             let mut byte = [0];
-            anatomy.image.read(at, &mut byte)?;
+            structures.image.read(at, &mut byte)?;
             let new = [byte[0] ^ 1 << rng.below(8)];
-            anatomy.image.write(at, &new)?;
+            structures.image.write(at, &new)?;
             story.push(format!("flip at {at}"));
         }
-        let image = anatomy.image;
+        let image = structures.image;
         return Ok(Mutant { image, size, story });
     }
     for _ in 0..=rng.below(CHANGES_MAX) {
-        story.push(change(&mut anatomy, rng));
+        story.push(change(&mut structures, rng));
     }
     let size = match rng.below(16) {
         0 => rng.below(size),
         1 => {
             let larger = size << rng.below(28);
-            story.push(grow(&mut anatomy, larger, rng));
+            story.push(grow(&mut structures, larger, rng));
             larger
         }
         _ => size,
     };
-    let image = anatomy.sealed()?;
+    let image = structures.sealed()?;
     Ok(Mutant { image, size, story })
 }
 
 /// One change of one block. Rare kinds of blocks are chosen as often as common ones.
-fn change(anatomy: &mut Anatomy, rng: &mut Rng) -> String {
-    let mut classes: Vec<u8> = anatomy.sites.iter().map(|s| s.part.class()).collect();
+fn change(structures: &mut Structures, rng: &mut Rng) -> String {
+    let mut classes: Vec<u8> = structures.sites.iter().map(|s| s.part.class()).collect();
     classes.sort_unstable();
     classes.dedup();
     let class = rng.pick(&classes).copied().unwrap_or_default();
-    let alike: Vec<usize> = (0..anatomy.sites.len())
-        .filter(|index| anatomy.sites[*index].part.class() == class)
+    let alike: Vec<usize> = (0..structures.sites.len())
+        .filter(|index| structures.sites[*index].part.class() == class)
         .collect();
     let index = rng.pick(&alike).copied().unwrap_or_default();
     let other = rng.pick(&alike).copied().unwrap_or_default();
-    let len = anatomy.sites[index].bytes.len();
-    let at = place(&anatomy.sites[index].bytes, rng);
+    let len = structures.sites[index].bytes.len();
+    let at = place(&structures.sites[index].bytes, rng);
     let (what, bytes) = match rng.below(10) {
         0 => ("zeroes", vec![0; 1 + rng.index(64)]),
         1 => ("ones", vec![0xff; 1 + rng.index(64)]),
         2 => {
-            let from = place(&anatomy.sites[other].bytes, rng);
+            let from = place(&structures.sites[other].bytes, rng);
             let count = [8, 12, 40, 64, 512][rng.index(5)];
-            let source = &anatomy.sites[other].bytes;
+            let source = &structures.sites[other].bytes;
             (
                 "a piece of another",
                 source[from..].iter().copied().take(count).collect(),
             )
         }
         3 => {
-            let bytes = anatomy.sites[other].bytes.clone();
-            anatomy.put(index, 0, &bytes);
+            let bytes = structures.sites[other].bytes.clone();
+            structures.put(index, 0, &bytes);
             return format!(
                 "{:?}: as {:?}",
-                anatomy.sites[index].part, anatomy.sites[other].part
+                structures.sites[index].part, structures.sites[other].part
             );
         }
-        _ => ("a number", number(anatomy, index, at, rng)),
+        _ => ("a number", number(structures, index, at, rng)),
     };
-    anatomy.put(index, at, &bytes);
+    structures.put(index, at, &bytes);
     // Both superblocks alike, so that the other one does not save the volume.
-    if anatomy.sites[index].part == Part::Superblock && rng.one_in(2) {
-        anatomy.put(1 - index.min(1), at, &bytes);
+    if structures.sites[index].part == Part::Superblock && rng.one_in(2) {
+        structures.put(1 - index.min(1), at, &bytes);
     }
-    let part = &anatomy.sites[index].part;
+    let part = &structures.sites[index].part;
     format!("{part:?} of {len}: {what} at {at}: {bytes:02x?}")
 }
 
 /// Makes the volume as large as a sparse file may be, in groups of any size.
-fn grow(anatomy: &mut Anatomy, size: u64, rng: &mut Rng) -> String {
+fn grow(structures: &mut Structures, size: u64, rng: &mut Rng) -> String {
     const GROUP_FRAGS: usize = 80;
     const TOTAL_FRAGS: usize = 88;
     const DEVICE_FRAGS: usize = 264;
-    let total = size / u64::from(anatomy.geometry.fragment_size);
+    let total = size / u64::from(structures.geometry.fragment_size);
     let group = 1_u64 << rng.between(5, 19);
     for copy in 0..2 {
-        anatomy.put(copy, TOTAL_FRAGS, &total.to_le_bytes());
-        anatomy.put(copy, DEVICE_FRAGS, &total.to_le_bytes());
+        structures.put(copy, TOTAL_FRAGS, &total.to_le_bytes());
+        structures.put(copy, DEVICE_FRAGS, &total.to_le_bytes());
         if rng.one_in(2) {
-            anatomy.put(copy, GROUP_FRAGS, &group.to_le_bytes());
+            structures.put(copy, GROUP_FRAGS, &group.to_le_bytes());
         }
     }
     format!("{size} bytes, groups of {group} fragments perhaps")
@@ -127,19 +127,19 @@ fn place(bytes: &[u8], rng: &mut Rng) -> usize {
 }
 
 /// A number of some width that is likely to hurt.
-fn number(anatomy: &Anatomy, index: usize, at: usize, rng: &mut Rng) -> Vec<u8> {
+fn number(structures: &Structures, index: usize, at: usize, rng: &mut Rng) -> Vec<u8> {
     let width = [1, 2, 4, 8][rng.index(4)];
-    let bytes = &anatomy.sites[index].bytes;
+    let bytes = &structures.sites[index].bytes;
     let mut old = [0; 8];
     for (to, from) in old.iter_mut().zip(bytes.iter().skip(at).take(width)) {
         *to = *from;
     }
     let old = u64::from_le_bytes(old);
-    let total = anatomy.geometry.total_frags;
-    let addresses: Vec<u64> = anatomy
+    let total = structures.geometry.total_frags;
+    let addresses: Vec<u64> = structures
         .sites
         .iter()
-        .map(|site| site.offset / u64::from(anatomy.geometry.fragment_size))
+        .map(|site| site.offset / u64::from(structures.geometry.fragment_size))
         .collect();
     let new = match rng.below(14) {
         0 => 0,

@@ -171,14 +171,15 @@ impl Rules for Broken {
         Lawful.releases_after(step) || early.iter().any(|name| self.without.leaves_out(name))
     }
 
-    fn recorded_at_mount(&self, said: Ssn, last: Ssn) -> Ssn {
-        let early = said.max(last);
-        self.without.choose("recovery-reuses-freed", said, early)
+    fn recorded_at_mount(&self, recorded: Ssn, last: Ssn) -> Ssn {
+        let early = recorded.max(last);
+        self.without
+            .choose("recovery-reuses-freed", recorded, early)
     }
 
-    fn freed_up_to(&self, said: Ssn, named: Ssn) -> Ssn {
+    fn freed_up_to(&self, recorded: Ssn, named: Ssn) -> Ssn {
         self.without
-            .choose("superblock-says", said, said.max(named))
+            .choose("superblock-says", recorded, recorded.max(named))
     }
 
     fn may_settle(&self, image: Ssn, durable: Ssn, busy: bool) -> bool {
@@ -272,8 +273,8 @@ impl Rules for Broken {
         self.without.only_with("no-second-try", true)
     }
 
-    fn is_damaged(&self, said: Ssn, asked: Ssn) -> bool {
-        self.without.unless("reuse-unsuspected", said < asked)
+    fn is_damaged(&self, recorded: Ssn, asked: Ssn) -> bool {
+        self.without.unless("reuse-unsuspected", recorded < asked)
     }
 
     fn questions_mismatch(&self) -> bool {

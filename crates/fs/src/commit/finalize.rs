@@ -1,4 +1,4 @@
-//! Freezing: every block gets its address and checksum, and a record, from the leaves up.
+//! Finalizing: every block gets its address and checksum, and a record, from the leaves up.
 
 use super::contents::{Contents, Item, TreeOf, node_frags, trees_of};
 use super::seal::Seal;
@@ -23,8 +23,8 @@ use std::sync::Arc;
 /// What cannot be.
 const VANISHED: Error = Error::Broken("what was to be sealed is not there any more");
 
-/// Freezing a segment's blocks, and what changes with it.
-pub(super) struct Freezing<'c> {
+/// Finalizing a segment's blocks, and what changes with it.
+pub(super) struct Finalizing<'c> {
     geometry: &'c Geometry,
     uuid: &'c [u8; 16],
     maps: &'c mut Maps,
@@ -36,8 +36,8 @@ pub(super) struct Freezing<'c> {
 
 impl Core {
     /// What freezes blocks into a segment.
-    pub(super) fn freezing<'c>(&'c mut self, seal: &'c mut Seal) -> Freezing<'c> {
-        Freezing {
+    pub(super) fn finalizing<'c>(&'c mut self, seal: &'c mut Seal) -> Finalizing<'c> {
+        Finalizing {
             geometry: &self.geometry,
             uuid: &self.sb.uuid,
             maps: &mut self.maps,
@@ -49,33 +49,33 @@ impl Core {
     }
 }
 
-impl Freezing<'_> {
+impl Finalizing<'_> {
     /// Gives every block its address and checksum, children before those that point to them.
-    pub fn freeze(&mut self, contents: &Contents) -> Result<(), Stop> {
+    pub fn finalize(&mut self, contents: &Contents) -> Result<(), Stop> {
         // The body's order is trees, inode blocks, data; inode blocks are made last, since they hold the pointers.
         let inodes_at = contents.trees.iter().map(|(_, count)| count).sum();
         self.seal.go_to(inodes_at + contents.inode_blocks.len());
         for item in &contents.data {
             match *item {
-                Item::Small(ino) => self.freeze_small(ino)?,
-                Item::Value(ino, key, piece) => self.freeze_value(ino, key, piece)?,
-                Item::Image(ino, unit) => self.freeze_image(ino, unit)?,
+                Item::Small(ino) => self.finalize_small(ino)?,
+                Item::Value(ino, key, piece) => self.finalize_value(ino, key, piece)?,
+                Item::Image(ino, unit) => self.finalize_image(ino, unit)?,
             }
         }
         self.seal.go_to(0);
         for (of, _) in &contents.trees {
-            self.freeze_tree(*of, &contents.frags)?;
+            self.finalize_tree(*of, &contents.frags)?;
         }
         self.seal.go_to(inodes_at);
         for block in &contents.inode_blocks {
-            self.freeze_inodes(*block)?;
+            self.finalize_inodes(*block)?;
         }
-        self.freeze_empty();
+        self.finalize_empty();
         Ok(())
     }
 
     /// Inode blocks of which the last inode went.
-    fn freeze_empty(&mut self) {
+    fn finalize_empty(&mut self) {
         let dirty = self.inodes.blocks.iter().filter(|(_, b)| b.dirty);
         for (block, b) in dirty.filter(|(_, b)| b.live == 0) {
             let none = IfileEntry::default();
@@ -87,7 +87,7 @@ impl Freezing<'_> {
         }
     }
 
-    fn freeze_small(&mut self, ino: Ino) -> Result<(), Stop> {
+    fn finalize_small(&mut self, ino: Ino) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
         let data = node.small.take().ok_or(VANISHED)?;
         let id = who(BlockKind::SmallData, &node.inode, 0);
@@ -103,7 +103,7 @@ impl Freezing<'_> {
         Ok(())
     }
 
-    fn freeze_value(&mut self, ino: Ino, key: u64, piece: usize) -> Result<(), Stop> {
+    fn finalize_value(&mut self, ino: Ino, key: u64, piece: usize) -> Result<(), Stop> {
         let block_size = self.geometry.block_size as usize;
         let node = self.inodes.prepared(ino)?;
         let value = node.values.get(&key).cloned().ok_or(VANISHED)?;
@@ -118,7 +118,7 @@ impl Freezing<'_> {
         Ok(())
     }
 
-    fn freeze_image(&mut self, ino: Ino, unit: u64) -> Result<(), Stop> {
+    fn finalize_image(&mut self, ino: Ino, unit: u64) -> Result<(), Stop> {
         let unit_frags = self.geometry.unit_frags();
         let node = self.inodes.prepared(ino)?;
         let take = |homed: &mut Homed| homed.take_image(unit);
@@ -175,7 +175,7 @@ impl Freezing<'_> {
         Ok(())
     }
 
-    fn freeze_tree(&mut self, of: TreeOf, frags: &[u32]) -> Result<(), Stop> {
+    fn finalize_tree(&mut self, of: TreeOf, frags: &[u32]) -> Result<(), Stop> {
         let (tree, root, version) = self.tree(of)?;
         let birth = self.seal.ssn();
         let frags = frags.get(self.seal.position()).copied();
@@ -264,7 +264,7 @@ impl Freezing<'_> {
         }
     }
 
-    fn freeze_inodes(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
+    fn finalize_inodes(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
         let b = self.inodes.blocks.get(&block).ok_or(VANISHED)?;
         for slot in (0..32).filter(|slot| b.live & (1 << slot) != 0) {
             let ino = ino_at(block, slot);

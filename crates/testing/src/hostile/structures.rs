@@ -71,7 +71,7 @@ pub struct Site {
 
 /// A volume taken apart.
 #[derive(Clone, Debug)]
-pub struct Anatomy {
+pub struct Structures {
     /// The volume.
     pub image: Image,
     /// Its sizes.
@@ -83,7 +83,7 @@ pub struct Anatomy {
     inode_blocks: BTreeMap<u64, (usize, usize)>,
 }
 
-impl Anatomy {
+impl Structures {
     /// Where the nodes of some kind and level stand, in bytes.
     pub fn nodes(&self, kind: BlockKind, level: u8) -> Vec<u64> {
         let is =
@@ -96,7 +96,7 @@ impl Anatomy {
     pub fn read(image: Image) -> Made<Self> {
         let device = MemoryDevice::from_image(image.clone());
         let volume = Volume::open(&device)?;
-        let mut anatomy = Self {
+        let mut structures = Self {
             geometry: *volume.geometry(),
             uuid: volume.superblock().uuid,
             sites: Vec::new(),
@@ -104,12 +104,12 @@ impl Anatomy {
             image,
         };
         for (offset, _) in &volume.copies().places {
-            anatomy.add(Part::Superblock, *offset, superblock::SIZE, None)?;
+            structures.add(Part::Superblock, *offset, superblock::SIZE, None)?;
         }
         for link in volume.segments() {
             let len = HEADER_SIZE as u64 + link.header.records_len;
-            let at = anatomy.geometry.byte_offset(link.at);
-            anatomy.add(Part::Summary, at, len as usize, None)?;
+            let at = structures.geometry.byte_offset(link.at);
+            structures.add(Part::Summary, at, len as usize, None)?;
         }
         // What counts is said from the last checkpoint on.
         let segments = volume.segments();
@@ -119,22 +119,22 @@ impl Anatomy {
             .count();
         let mut roots = Vec::new();
         for site in base..2 + segments.len() {
-            for (at, kind, flags) in records(&anatomy.sites[site].bytes) {
+            for (at, kind, flags) in records(&structures.sites[site].bytes) {
                 if kind == ROOT {
                     roots.push(((site, at), BlockKind::from_u8(flags).ok_or("no kind")?));
                 } else if kind == IFILE {
-                    let block = anatomy.word(site, at);
-                    anatomy.inode_blocks.insert(block, (site, at + 8));
+                    let block = structures.word(site, at);
+                    structures.inode_blocks.insert(block, (site, at + 8));
                 }
             }
         }
         for (place, kind) in roots {
-            anatomy.tree(place, kind, Ino(0), 0)?;
+            structures.tree(place, kind, Ino(0), 0)?;
         }
-        for (block, place) in anatomy.inode_blocks.clone() {
-            anatomy.inode_block(place, block)?;
+        for (block, place) in structures.inode_blocks.clone() {
+            structures.inode_block(place, block)?;
         }
-        Ok(anatomy)
+        Ok(structures)
     }
 
     /// The first block that is this.

@@ -29,7 +29,7 @@ const NEW: NewInode = NewInode::of_mode(0o755);
 /// # Panics
 /// When a write reaches the boot area or a superblock, or leaves the device; when something that must end goes on and on; when the volume takes its damage for a defect of the program;
 /// and when the code under test does.
-pub fn suffer(mutant: &Mutant) {
+pub fn exercise(mutant: &Mutant) {
     let stretched = || {
         let device = MemoryDevice::from_image(mutant.image.clone()).with_sector_size(512);
         Stretched::new(device, mutant.size)
