@@ -2,6 +2,8 @@
 //!
 //! [`Volume`] is the way in; [`mkfs()`] makes one. Nothing here starts a thread or asks for the time or for chance by
 //! itself, so that the same seed gives the same bytes on disk.
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod access;
