@@ -49,6 +49,9 @@ pub enum Error {
     /// No space left.
     #[error("no space left on the volume")]
     NoSpace,
+    /// It would have to wait, within [`without_waiting`](crate::without_waiting).
+    #[error("it would have to wait")]
+    WouldWait,
     /// The volume is, or has become, read-only.
     #[error("the volume is read-only")]
     ReadOnly,
@@ -266,6 +269,7 @@ impl Error {
             Error::TooManyLinks => 31,
             Error::NoData => 6,
             Error::TooLarge => 27,
+            Error::WouldWait => 11,
             Error::NoSpace => 28,
             Error::ReadOnly => 30,
             Error::NoAttribute => 61,

@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::operations::drain::Drain;
 use crate::operations::evict::Evict;
+use crate::patience;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
 
@@ -119,8 +120,13 @@ impl Volume {
             let Some(ino) = ino else {
                 break;
             };
-            match self.finish(ino) {
+            match patience::apart(|| self.finish(ino)) {
                 Ok(()) => {}
+                // Who has time comes for it.
+                Err(Error::WouldWait) => {
+                    self.core().leftovers.add(ino);
+                    break;
+                }
                 Err(error @ (Error::NoSpace | Error::ReadOnly)) => {
                     self.core().leftovers.add(ino);
                     return Err(error);
@@ -166,15 +172,19 @@ impl Volume {
     ) -> Result<T, Error> {
         let mut ways = Ways::default();
         loop {
-            match self.step_unless_crowded(&mut op)? {
+            let lack = match self.step_unless_crowded(&mut op)? {
                 Ok(value) => return Ok(value),
-                Err(Lack::Memory) => {
+                Err(lack) => lack,
+            };
+            patience::wait()?;
+            match lack {
+                Lack::Memory => {
                     let sealer = self.sealer();
                     sealer.commit_shown(false, Durability::Durable)?;
                     sealer.checkpoint_if_due()?;
                     sealer.keep_reserve()?;
                 }
-                Err(Lack::Space { settled }) => {
+                Lack::Space { settled } => {
                     ways.count(settled)?;
                     self.make_way(settled)?;
                 }

@@ -5,6 +5,7 @@ use super::Volume;
 use crate::blocks::{Damage, Fetch, Pins, Stop};
 use crate::core::Core;
 use crate::error::{Error, Needed};
+use crate::patience;
 use crate::reader::fetch_into;
 use crate::reclaim::Fight;
 use loamfs_format::{GroupNo, Ssn};
@@ -136,6 +137,7 @@ impl Volume {
             may_commit,
             ..Course::default()
         };
+        patience::go_on()?;
         let result = loop {
             match self.attempt(&mut op, &mut course) {
                 Ok(value) => break Ok(value),
@@ -209,7 +211,10 @@ impl Volume {
                 }
                 Err(error)
             }
+            // Bitmaps are loaded by steps of their own.
+            Stop::Load(groups) => self.load(&groups),
             Stop::Missing => {
+                patience::wait()?;
                 let failed = self.fetch(&halt.wanted, halt.asked, &mut course.pins);
                 course.damaged.extend(failed);
                 match course.damaged.first() {
@@ -217,12 +222,23 @@ impl Volume {
                     _ => Ok(()),
                 }
             }
-            Stop::Load(groups) => self.load(&groups),
             Stop::Flying(ino) => {
+                patience::wait()?;
                 self.wait_for_batch(ino);
                 Ok(())
             }
             Stop::Full | Stop::Crowded | Stop::Tight if !course.may_commit => Err(Error::NoSpace),
+            Stop::Full | Stop::Crowded | Stop::Tight => self.make_room(halt, course),
+        }
+    }
+
+    /// Makes room in memory or on the device.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn make_room(&self, halt: Halt, course: &mut Course) -> Result<(), Error> {
+        patience::wait()?;
+        match halt.stop {
             Stop::Crowded => match course.stuck.take() {
                 Some(error) => Err(error),
                 None => self.relieve().map(|error| course.stuck = error),
@@ -231,7 +247,7 @@ impl Volume {
                 course.ways.count(halt.settled)?;
                 self.make_way(halt.settled)
             }
-            Stop::Full => self.fight(course),
+            _ => self.fight(course),
         }
     }
 

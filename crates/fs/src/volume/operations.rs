@@ -13,6 +13,7 @@ use crate::operations::unlink::{Rmdir, Unlink};
 use crate::operations::write::Write;
 use crate::operations::xattr::{RemoveXattr, SetXattr};
 use crate::operations::{Change, Operation};
+use crate::patience;
 use crate::permission::AclKind;
 use crate::types::{Attr, DirEntry, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_format::Ino;
@@ -222,6 +223,7 @@ impl Volume {
         let mut moving = None;
         while let Some(climb) = self.perform(&rename)? {
             // From here to the end no other directory moves, so that what was climbed stays as it is.
+            patience::wait()?;
             let lock = || self.moving.lock().unwrap_or_else(PoisonError::into_inner);
             moving.get_or_insert_with(lock);
             self.climb(climb)?;

@@ -5,6 +5,7 @@ use super::{Durability, Volume};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Failed;
+use crate::patience;
 use loamfs_format::{Ino, Ssn};
 
 /// What an fsync waits for.
@@ -32,6 +33,7 @@ impl Volume {
     /// again.
     pub fn fsync(&self, ino: Ino, data_only: bool) -> Result<(), Error> {
         let _ = data_only;
+        patience::wait_from_here()?;
         let Some(due) = self.due(ino)? else {
             return Ok(());
         };
