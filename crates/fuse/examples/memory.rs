@@ -2,7 +2,7 @@
 //! unmounted: for trying the layer by hand, as root or not.
 //!
 //! ```text
-//! cargo run --example memory -- DIRECTORY [workers] &
+//! cargo run --example memory -- DIRECTORY [workers] [rings] &
 //! umount DIRECTORY        (or fusermount3 -u DIRECTORY)
 //! ```
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -13,7 +13,7 @@ mod common;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use loamfs_fuse::{Config, MountOptions, Session};
+use loamfs_fuse::{Config, MountOptions, Session, uring};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -24,6 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     if let Some(workers) = arguments.next() {
         session = session.workers(workers.parse()?);
+    }
+    if arguments.next().as_deref() == Some("rings") {
+        uring::enable()?;
+        session = session.rings(uring::Rings::set_up(usize::MAX)?);
     }
     let options = MountOptions {
         fsname: "memory".into(),

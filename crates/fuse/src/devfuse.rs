@@ -7,10 +7,13 @@ mod spare;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::{IoSlice, read, write, writev};
 use rustix::ioctl;
 
+use crate::buffer::AlignedBuffer;
 use crate::wire::READ_BUFFER_MIN;
 use crate::wire::header::IN_HEADER_LEN;
 use crate::wire::input::WriteIn;
@@ -26,8 +29,8 @@ const CLONE: ioctl::Opcode = ioctl::opcode::read::<u32>(229, 0);
 /// What stands in front of a WRITE's data.
 const WRITE_PREFIX: usize = IN_HEADER_LEN + size_of::<WriteIn>();
 
-/// Alignment of a WRITE's data in the request buffer.
-const DATA_ALIGN: usize = 4096;
+/// How long what nobody waits for is left to collect.
+const COLLECT: Duration = Duration::from_millis(100);
 
 /// A mounted `/dev/fuse` descriptor.
 pub struct DevFuse {
@@ -74,6 +77,13 @@ fn attach(fresh: BorrowedFd<'_>, connection: BorrowedFd<'_>) -> Result<(), Errno
 
 impl Transport for DevFuse {
     fn channel(&self) -> Result<Box<dyn Channel>, Errno> {
+        Ok(Box::new(self.open()))
+    }
+}
+
+impl DevFuse {
+    /// One more channel.
+    pub(crate) fn open(&self) -> DevChannel {
         let descriptor = match self.clone_connection() {
             Ok(fresh) => Arc::new(fresh),
             // Without a descriptor of its own the thread shares one: slower,
@@ -83,25 +93,26 @@ impl Transport for DevFuse {
                 Arc::clone(&self.connection)
             }
         };
-        Ok(Box::new(DevChannel {
+        DevChannel {
             descriptor,
-            buffer: RequestBuffer::new(self.buffer_len),
+            buffer: AlignedBuffer::new(WRITE_PREFIX, self.buffer_len),
             reply: Reply::new(),
             spare: Arc::clone(&self.spare),
-        }))
+        }
     }
 }
 
 /// A request that was read, and where it is answered.
 struct Read {
     descriptor: Arc<OwnedFd>,
-    buffer: RequestBuffer,
+    buffer: AlignedBuffer,
     len: usize,
 }
 
-struct DevChannel {
+/// One thread's descriptor.
+pub(crate) struct DevChannel {
     descriptor: Arc<OwnedFd>,
-    buffer: RequestBuffer,
+    buffer: AlignedBuffer,
     reply: Reply,
     spare: Arc<Spare<Read>>,
 }
@@ -123,11 +134,41 @@ impl Channel for DevChannel {
 }
 
 impl DevChannel {
+    /// Serves alone until the connection has started, or never will.
+    pub(crate) fn begin(&mut self, worker: &Worker) -> Result<(), Errno> {
+        while !worker.is_started() && self.take_one(worker)? == Step::Go {}
+        Ok(())
+    }
+
+    /// Takes what comes over the device while requests travel through io_uring: what nobody waits for. It is left to
+    /// collect for a while, as the kernel then hands over many at a time.
+    pub(crate) fn drain(&mut self, worker: &Worker) -> Result<(), Errno> {
+        while self.take_one(worker)? == Step::Go {
+            thread::sleep(COLLECT);
+        }
+        Ok(())
+    }
+
+    /// Takes one request, and carries it out whether it waits or not.
+    fn take_one(&mut self, worker: &Worker) -> Result<Step, Errno> {
+        let len = match read(&self.descriptor, self.buffer.bytes_mut()) {
+            Ok(len) => len,
+            Err(errno) => return after_read(errno),
+        };
+        match RawRequest::contiguous(filled(&self.buffer, len)) {
+            Ok(raw) => handle(worker, &raw, &mut self.reply, &self.descriptor),
+            Err(error) => {
+                tracing::error!(%error, len, "dropped");
+                Ok(Step::Go)
+            }
+        }
+    }
+
     /// Takes requests until the connection ends.
     fn take_requests(&mut self, worker: &Worker) -> Result<(), Errno> {
         let mut step = Step::Go;
         while step == Step::Go {
-            step = match read(&self.descriptor, self.buffer.as_mut()) {
+            step = match read(&self.descriptor, self.buffer.bytes_mut()) {
                 Ok(len) => self.take(worker, len)?,
                 Err(errno) => after_read(errno)?,
             };
@@ -144,7 +185,7 @@ impl DevChannel {
             reply,
             spare,
         } = self;
-        let raw = match RawRequest::contiguous(buffer.filled(len)) {
+        let raw = match RawRequest::contiguous(filled(buffer, len)) {
             Ok(raw) => raw,
             Err(error) => {
                 tracing::error!(%error, len, "dropped");
@@ -156,7 +197,7 @@ impl DevChannel {
         }
         let hand = || Read {
             descriptor: Arc::clone(descriptor),
-            buffer: RequestBuffer::of(buffer.filled(len)),
+            buffer: copied(filled(buffer, len)),
             len,
         };
         if !spare.start(len, hand) {
@@ -164,7 +205,7 @@ impl DevChannel {
         }
         let mut result = handle(worker, &raw, reply, descriptor);
         while let Some(read) = spare.done() {
-            let Ok(raw) = RawRequest::contiguous(read.buffer.filled(read.len)) else {
+            let Ok(raw) = RawRequest::contiguous(filled(&read.buffer, read.len)) else {
                 continue;
             };
             let next = handle(worker, &raw, reply, &read.descriptor);
@@ -237,50 +278,14 @@ fn after_read(errno: Errno) -> Result<Step, Errno> {
     }
 }
 
-/// A buffer in which a WRITE's data starts on a page boundary.
-struct RequestBuffer {
-    bytes: Vec<u8>,
-    start: usize,
+/// The request that was read into a buffer.
+fn filled(buffer: &AlignedBuffer, len: usize) -> &[u8] {
+    &buffer.bytes()[..len]
 }
 
-impl RequestBuffer {
-    fn new(len: usize) -> Self {
-        // Zeroed by the allocator, so untouched pages cost no memory.
-        let bytes = vec![0; len + DATA_ALIGN];
-        let data = bytes.as_ptr().wrapping_add(WRITE_PREFIX);
-        let start = data.align_offset(DATA_ALIGN);
-        // align_offset may refuse to answer; then it is a slower buffer.
-        let start = if start < DATA_ALIGN { start } else { 0 };
-        Self { bytes, start }
-    }
-
-    /// A copy of a request, its data aligned likewise.
-    fn of(request: &[u8]) -> Self {
-        let mut buffer = Self::new(request.len());
-        buffer.as_mut()[..request.len()].copy_from_slice(request);
-        buffer
-    }
-
-    fn as_mut(&mut self) -> &mut [u8] {
-        &mut self.bytes[self.start..]
-    }
-
-    fn filled(&self, len: usize) -> &[u8] {
-        &self.bytes[self.start..self.start + len]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_data_of_a_write_is_aligned() {
-        for len in [READ_BUFFER_MIN, 1 << 20] {
-            let mut buffer = RequestBuffer::new(len);
-            assert!(buffer.as_mut().len() >= len);
-            let data = buffer.filled(len)[WRITE_PREFIX..].as_ptr();
-            assert_eq!(data.align_offset(DATA_ALIGN), 0);
-        }
-    }
+/// A copy of a request, its data aligned likewise.
+fn copied(request: &[u8]) -> AlignedBuffer {
+    let mut buffer = AlignedBuffer::new(WRITE_PREFIX, request.len());
+    buffer.bytes_mut()[..request.len()].copy_from_slice(request);
+    buffer
 }

@@ -216,6 +216,25 @@ impl Worker {
         }
     }
 
+    /// As [`handle`](Self::handle), without waiting; `None` if the request
+    /// has to be handled by a thread that may wait.
+    pub fn try_handle(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Option<Outcome> {
+        if raw.waits() {
+            return None;
+        }
+        let mut outcome = None;
+        let fs = &self.dispatcher.fs;
+        let answered = fs.without_waiting(raw.changes(), &mut || {
+            outcome = Some(self.handle(raw, reply));
+        });
+        outcome.filter(|_| answered)
+    }
+
+    /// Whether INIT was answered well.
+    pub(crate) fn is_started(&self) -> bool {
+        self.dispatcher.negotiated.get().is_some()
+    }
+
     /// Whether INIT was refused, so that the mount is useless.
     #[must_use]
     pub fn refused(&self) -> bool {

@@ -31,6 +31,19 @@ pub trait Filesystem: Send + Sync {
         Ok(())
     }
 
+    /// Calls `request`, which calls methods below, none of which waits for a
+    /// device or for others that do. Returns `false` if one would have had to:
+    /// `request` is called again then, as a whole, on a thread that may wait.
+    /// What must not happen twice has not happened by then. `changes` says
+    /// whether it changes anything, were it only a time.
+    fn without_waiting(&self, changes: bool, request: &mut dyn FnMut()) -> bool {
+        request();
+        true
+    }
+
+    /// Requests come through io_uring from now on, and not over `/dev/fuse`.
+    fn carried_by_rings(&self) {}
+
     /// The connection ends: write back everything. Called once if `init`
     /// succeeded, when no other method runs; none is called afterwards. On a
     /// mount of type fuseblk, umount waits for this to return. Inodes that are

@@ -154,6 +154,8 @@ pub struct Config {
     pub explicit_invalidation: bool,
     /// Collect writes in the page cache.
     pub writeback_cache: bool,
+    /// Have requests travel through io_uring; set by a session that has rings.
+    pub over_io_uring: bool,
     /// Step of the time stamps, in nanoseconds.
     pub time_granularity: u32,
 }
@@ -177,6 +179,7 @@ impl Default for Config {
             cache_symlinks: true,
             explicit_invalidation: true,
             writeback_cache: false,
+            over_io_uring: false,
             time_granularity: 1,
         }
     }
@@ -202,6 +205,7 @@ impl Config {
             | Capabilities::CACHE_SYMLINKS.when(self.cache_symlinks)
             | Capabilities::EXPLICIT_INVAL_DATA.when(self.explicit_invalidation)
             | Capabilities::WRITEBACK_CACHE.when(self.writeback_cache)
+            | Capabilities::OVER_IO_URING.when(self.over_io_uring)
     }
 
     /// `max_write` in whole pages, at least one and at most what the protocol's

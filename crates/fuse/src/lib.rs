@@ -8,7 +8,8 @@
 //! - [`Dispatcher`] and its [`Worker`]s, one a thread: from a [`RawRequest`] to a
 //!   [`Reply`]. They know no transport.
 //! - [`Transport`] and [`Channel`]: where requests come from. [`DevFuse`] reads
-//!   `/dev/fuse`, with a descriptor for each thread.
+//!   `/dev/fuse`, with a descriptor for each thread; [`uring`] has a queue for
+//!   each processor.
 //! - [`Notifier`]: what the kernel is told without having asked.
 //! - [`mount()`], [`unmount`], [`find_mount`] and friends: the mount itself.
 //!
@@ -20,6 +21,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+mod buffer;
 mod channel;
 mod devfuse;
 mod dispatch;
@@ -33,6 +35,7 @@ mod reply;
 mod request;
 mod session;
 mod types;
+pub mod uring;
 #[allow(
     dead_code,
     reason = "structures and flags follow the kernel's in full, used or not"

@@ -104,6 +104,45 @@ impl<'a> RawRequest<'a> {
         !matches!(self.header.opcode, opcode::STATFS | opcode::INTERRUPT)
     }
 
+    /// Whether it waits for a device, or takes long, as a rule.
+    pub(crate) fn waits(&self) -> bool {
+        matches!(
+            self.header.opcode,
+            opcode::FSYNC
+                | opcode::FSYNCDIR
+                | opcode::SYNCFS
+                | opcode::FALLOCATE
+                | opcode::COPY_FILE_RANGE
+                | opcode::COPY_FILE_RANGE_64
+                | opcode::IOCTL
+                | opcode::LSEEK
+                | opcode::DESTROY
+        )
+    }
+
+    /// Whether it changes what is in the file system.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(
+            self.header.opcode,
+            opcode::LOOKUP
+                | opcode::GETATTR
+                | opcode::STATX
+                | opcode::READLINK
+                | opcode::OPEN
+                | opcode::READ
+                | opcode::STATFS
+                | opcode::RELEASE
+                | opcode::GETXATTR
+                | opcode::LISTXATTR
+                | opcode::FLUSH
+                | opcode::OPENDIR
+                | opcode::READDIR
+                | opcode::READDIRPLUS
+                | opcode::RELEASEDIR
+                | opcode::ACCESS
+        )
+    }
+
     /// Whether the kernel waits for an answer.
     #[must_use]
     pub fn wants_reply(&self) -> bool {

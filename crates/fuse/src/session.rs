@@ -3,17 +3,21 @@
 use std::sync::Arc;
 use std::thread;
 
-use crate::devfuse::DevFuse;
-use crate::{Channel, Config, Dispatcher, Errno, Error, Filesystem, Mounted, Transport, Worker};
+use crate::devfuse::{DevChannel, DevFuse};
+use crate::uring::{Muster, Pool, Rings};
+use crate::{
+    Capabilities, Channel, Config, Dispatcher, Errno, Error, Filesystem, Mounted, Transport, Worker,
+};
 
 /// Fewest threads by default: one that waits for a disk must not stop the rest.
 const WORKERS_MIN: usize = 4;
 
 /// How to serve a mount.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Default)]
 pub struct Session {
     config: Config,
     workers: Option<usize>,
+    rings: Option<Rings>,
 }
 
 impl Session {
@@ -23,6 +27,7 @@ impl Session {
         Self {
             config,
             workers: None,
+            rings: None,
         }
     }
 
@@ -35,6 +40,16 @@ impl Session {
         self
     }
 
+    /// Has requests travel through `rings`, if the kernel takes them; the
+    /// threads above then carry out what waits. The rings say how large a write
+    /// can be, and how many requests there can be for which nobody waits.
+    #[must_use]
+    pub fn rings(mut self, rings: Rings) -> Self {
+        rings.fit(&mut self.config);
+        self.rings = Some(rings);
+        self
+    }
+
     /// Serves `mounted` with `fs` until it is unmounted.
     /// [`Filesystem::destroy`] has returned when this does, and on a mount of
     /// type fuseblk before umount does.
@@ -43,10 +58,25 @@ impl Session {
     ///
     /// [`Error::Init`] if the file system refused to start, and what kept the
     /// workers from going on. The mount is detached in both cases.
-    pub fn run(self, fs: Arc<dyn Filesystem>, mounted: Mounted) -> Result<(), Error> {
+    pub fn run(mut self, fs: Arc<dyn Filesystem>, mounted: Mounted) -> Result<(), Error> {
         let transport = DevFuse::new(Arc::clone(mounted.connection()), &self.config);
-        let dispatcher = Arc::new(Dispatcher::new(fs, self.config));
-        let result = self.serve(&transport, &dispatcher, &mounted);
+        let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&fs), self.config));
+        let result = match self.rings.take() {
+            None => self.serve(&transport, &dispatcher, &mounted),
+            Some(rings) => {
+                let mut first = transport.open();
+                let serving = Serving {
+                    fs: &*fs,
+                    dispatcher: &dispatcher,
+                    mounted: &mounted,
+                    workers: self.worker_count(),
+                };
+                match serving.by_rings(rings, &mut first) {
+                    Ok(false) => self.serve(&transport, &dispatcher, &mounted),
+                    result => result.map(drop),
+                }
+            }
+        };
         dispatcher.disconnected();
         match dispatcher.init_error() {
             Some(errno) => Err(Error::Init(errno)),
@@ -106,18 +136,93 @@ impl Session {
     }
 }
 
+/// A mount with rings.
+struct Serving<'a> {
+    fs: &'a dyn Filesystem,
+    dispatcher: &'a Arc<Dispatcher>,
+    mounted: &'a Mounted,
+    /// Threads for what waits.
+    workers: usize,
+}
+
+impl Serving<'_> {
+    /// Starts the connection over the device, and serves by rings until its end; `false` if it goes on over the device.
+    fn by_rings(&self, rings: Rings, first: &mut DevChannel) -> Result<bool, Error> {
+        let worker = self.dispatcher.worker();
+        first.begin(&worker).map_err(Error::Connection)?;
+        match self.dispatcher.negotiated() {
+            None => {
+                detach_if_refused(&worker, self.mounted);
+                Ok(true)
+            }
+            Some(with) if with.granted.contains(Capabilities::OVER_IO_URING) => {
+                Ok(self.through(rings, first, &worker))
+            }
+            Some(_) => Ok(false),
+        }
+    }
+
+    /// Serves by rings until the end; `false` if they cannot begin.
+    fn through(&self, rings: Rings, first: &mut DevChannel, worker: &Worker) -> bool {
+        let (queues, processors) = rings.queues(self.mounted.connection());
+        let pool = &Pool::new(processors.clone());
+        let muster = &Muster::new(queues.len() + 1);
+        thread::scope(|scope| {
+            let start = |name: String, work: Box<dyn FnOnce(&Worker) + Send>| {
+                let worker = self.dispatcher.worker();
+                let thread = thread::Builder::new().name(name);
+                let started = thread.spawn_scoped(scope, move || work(&worker));
+                started.map_err(|error| tracing::warn!(%error, "no thread can be started"))
+            };
+            let waiting = (0..self.workers).filter_map(|number| {
+                let work = Box::new(move |worker: &Worker| pool.work(number, worker));
+                start(format!("pool-{number}"), work).ok()
+            });
+            muster.report(waiting.count() > 0);
+            let mut serving = Vec::new();
+            for (queue, processor) in queues.into_iter().zip(processors) {
+                let work = move |worker: &Worker| queue.serve(processor, worker, pool, muster);
+                match start(format!("ring-{processor}"), Box::new(work)) {
+                    Ok(thread) => serving.push(thread),
+                    Err(()) => muster.report(false),
+                }
+            }
+            let is_served = muster.all_ready();
+            if is_served {
+                self.fs.carried_by_rings();
+                if let Err(errno) = first.drain(worker) {
+                    tracing::error!(%errno, "what the kernel forgets is not heard any more");
+                }
+            } else {
+                tracing::warn!("the kernel does not take the rings: it goes on over /dev/fuse");
+            }
+            for thread in serving {
+                if thread.join().is_err() {
+                    tracing::error!("the thread of a ring panicked");
+                }
+            }
+            pool.close();
+            is_served
+        })
+    }
+}
+
 fn work(mut channel: Box<dyn Channel>, worker: &Worker, mounted: &Mounted) -> Result<(), Errno> {
     let result = channel.serve(worker);
     if let Err(errno) = result {
         tracing::error!(%errno, "a worker cannot go on");
     }
-    // The worker that saw the refusal ends; the others wait for requests that
-    // never come until the mount is gone.
+    detach_if_refused(worker, mounted);
+    result
+}
+
+/// The worker that saw the refusal ends; others wait for requests that never
+/// come until the mount is gone.
+fn detach_if_refused(worker: &Worker, mounted: &Mounted) {
     if worker.refused()
         && mounted.is_mounted()
         && let Err(error) = mounted.detach()
     {
         tracing::error!(%error, "cannot get rid of a mount that could not be started");
     }
-    result
 }

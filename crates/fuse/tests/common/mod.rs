@@ -29,6 +29,10 @@ pub struct Counts {
     pub truncating_setattrs: AtomicU64,
     pub unaligned_writes: AtomicU64,
     pub destroyed: AtomicBool,
+    /// Requests came through io_uring.
+    pub rings: AtomicBool,
+    /// Requests that were tried.
+    pub tried: AtomicU64,
 }
 
 pub struct MemFs {
@@ -36,6 +40,8 @@ pub struct MemFs {
     pub counts: Counts,
     /// Whoever holds it for writing holds up every fsync, as a device that does not answer does.
     pub device: RwLock<()>,
+    /// Every request would wait.
+    pub waits: AtomicBool,
     /// How long destroy takes.
     destroy_delay: Duration,
 }
@@ -77,6 +83,7 @@ impl Default for MemFs {
             state: Mutex::new(state),
             counts: Counts::default(),
             device: RwLock::new(()),
+            waits: AtomicBool::new(false),
             destroy_delay: Duration::ZERO,
         }
     }
@@ -210,6 +217,19 @@ pub fn seen(counter: &AtomicU64) -> u64 {
 }
 
 impl Filesystem for MemFs {
+    fn without_waiting(&self, _: bool, request: &mut dyn FnMut()) -> bool {
+        count(&self.counts.tried);
+        if self.waits.load(Ordering::SeqCst) {
+            return false;
+        }
+        request();
+        true
+    }
+
+    fn carried_by_rings(&self) {
+        self.counts.rings.store(true, Ordering::SeqCst);
+    }
+
     fn destroy(&self) {
         thread::sleep(self.destroy_delay);
         self.counts.destroyed.store(true, Ordering::SeqCst);
@@ -605,10 +625,19 @@ impl Served {
         options: &MountOptions,
         config: Config,
     ) -> Self {
+        Self::start_session(path, fs, options, Session::new(config))
+    }
+
+    pub fn start_session(
+        path: &Path,
+        fs: Arc<dyn Filesystem>,
+        options: &MountOptions,
+        session: Session,
+    ) -> Self {
         let mounted = loamfs_fuse::mount(path, options).unwrap();
         Self {
             path: mounted.path().to_owned(),
-            server: Some(thread::spawn(move || Session::new(config).run(fs, mounted))),
+            server: Some(thread::spawn(move || session.run(fs, mounted))),
         }
     }
 

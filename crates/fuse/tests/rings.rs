@@ -1,0 +1,177 @@
+//! Real mounts whose requests travel through io_uring.
+//!
+//! Needs root, `/dev/fuse`, and a kernel that can; says "skipped" and why, otherwise. One test, since what it switches on
+//! counts for the whole machine. That is put back.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+#[path = "common/drive.rs"]
+mod drive;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use common::{MemFs, Served, options, seen};
+use loamfs_fuse::uring::{self, Rings};
+use loamfs_fuse::{Config, Session};
+
+/// The kernel's switch, put back as it was.
+struct Switch {
+    was: bool,
+}
+
+impl Switch {
+    const FILE: &str = "/sys/module/fuse/parameters/enable_uring";
+
+    fn on() -> Option<Self> {
+        let was = uring::is_enabled()?;
+        uring::enable().ok()?;
+        Some(Self { was })
+    }
+
+    fn set(on: bool) {
+        fs::write(Self::FILE, if on { "Y" } else { "N" }).unwrap();
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        Self::set(self.was);
+    }
+}
+
+fn config() -> Config {
+    Config {
+        zero_message_open: true,
+        ..Config::default()
+    }
+}
+
+fn served(place: &Path, fs: &Arc<MemFs>, memory_max: usize) -> Served {
+    let rings = Rings::set_up(memory_max).unwrap();
+    assert!(rings.memory() <= memory_max);
+    let session = Session::new(config()).rings(rings);
+    Served::start_session(place, fs.clone(), &options(), session)
+}
+
+#[test]
+fn requests_travel_through_io_uring() {
+    need_mounts!();
+    let Some(_switch) = Switch::on() else {
+        eprintln!("skipped: this kernel's FUSE has no io_uring");
+        return;
+    };
+    if let Err(error) = Rings::set_up(usize::MAX) {
+        eprintln!("skipped: {error}");
+        return;
+    }
+    let (done, ended) = channel();
+    let all = thread::spawn(move || {
+        for waits in [false, true] {
+            programs_work(usize::MAX, waits);
+        }
+        let smallest = Rings::set_up(0).err().map(|error| error.to_string());
+        assert!(smallest.is_some_and(|text| text.contains("KiB")));
+        programs_work(Rings::set_up(usize::MAX).unwrap().memory() - 1, false);
+        statfs_is_answered_while_others_wait();
+        many_threads();
+        the_device_serves_where_rings_are_not_taken();
+        let _ = done.send(());
+    });
+    // The others go on or have panicked, and a mount that hangs must not hang whoever tests.
+    let in_time = ended.recv_timeout(Duration::from_secs(300));
+    assert!(in_time.is_ok() || all.is_finished(), "a mount hangs");
+    all.join().unwrap();
+}
+
+fn programs_work(memory_max: usize, waits: bool) {
+    let place = tempfile::tempdir().unwrap();
+    let fs = Arc::new(MemFs::default());
+    fs.waits.store(waits, Ordering::SeqCst);
+    let served = served(place.path(), &fs, memory_max);
+    drive::drive(place.path());
+    assert!(fs.counts.rings.load(Ordering::SeqCst));
+    assert!(seen(&fs.counts.tried) > 0);
+    assert!(seen(&fs.counts.fsyncs) > 0);
+    assert_eq!(seen(&fs.counts.unaligned_writes), 0);
+    served.end().unwrap();
+    assert!(fs.counts.destroyed.load(Ordering::SeqCst));
+}
+
+fn statfs_is_answered_while_others_wait() {
+    let place = tempfile::tempdir().unwrap();
+    let fs = Arc::new(MemFs::default());
+    let served = served(place.path(), &fs, usize::MAX);
+    // More than there are threads that wait, and fewer than one processor's slots.
+    let files: Vec<File> = (0..12)
+        .map(|number| File::create(place.path().join(number.to_string())).unwrap())
+        .collect();
+    thread::scope(|scope| {
+        let stuck = fs.device.write().unwrap();
+        let waiting: Vec<_> = files
+            .iter()
+            .map(|file| scope.spawn(|| file.sync_all()))
+            .collect();
+        while seen(&fs.counts.fsyncs) < 4 {
+            thread::yield_now();
+        }
+        let path = place.path();
+        let (asked, answered) = channel();
+        scope.spawn(move || {
+            for number in 0..100 {
+                let made = File::create(path.join(format!("new {number}"))).is_ok();
+                let _ = asked.send(made && rustix::fs::statfs(path).is_ok());
+            }
+        });
+        let answers: Vec<bool> = (0..100)
+            .map_while(|_| answered.recv_timeout(Duration::from_secs(60)).ok())
+            .collect();
+        drop(stuck);
+        assert_eq!(answers, [true; 100]);
+        for sync in waiting {
+            sync.join().unwrap().unwrap();
+        }
+    });
+    drop(files);
+    served.end().unwrap();
+}
+
+fn many_threads() {
+    let place = tempfile::tempdir().unwrap();
+    let fs = Arc::new(MemFs::default());
+    let served = served(place.path(), &fs, usize::MAX);
+    thread::scope(|scope| {
+        for number in 0..8_usize {
+            let dir = place.path().join(number.to_string());
+            let fs = &fs;
+            scope.spawn(move || {
+                fs::create_dir(&dir).unwrap();
+                for i in 0..200_usize {
+                    fs.waits.store((i + number) % 3 == 0, Ordering::SeqCst);
+                    let file = dir.join(i.to_string());
+                    fs::write(&file, vec![number as u8; i * 100]).unwrap();
+                    assert_eq!(fs::read(&file).unwrap(), vec![number as u8; i * 100]);
+                    fs::remove_file(&file).unwrap();
+                }
+            });
+        }
+    });
+    served.end().unwrap();
+}
+
+/// Switched off between making rings and mounting, the kernel does not offer them.
+fn the_device_serves_where_rings_are_not_taken() {
+    let place = tempfile::tempdir().unwrap();
+    let fs = Arc::new(MemFs::default());
+    Switch::set(false);
+    let served = served(place.path(), &fs, usize::MAX);
+    drive::drive(place.path());
+    assert!(!fs.counts.rings.load(Ordering::SeqCst));
+    served.end().unwrap();
+    Switch::set(true);
+}
