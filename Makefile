@@ -93,6 +93,9 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/alike.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/deep.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/transport.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/mount.sh $(WORK)/tree
+	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/oracle.sh
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30
 

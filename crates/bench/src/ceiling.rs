@@ -13,6 +13,7 @@ mod table;
 use std::path::Path;
 use std::sync::Arc;
 
+use loamfs_fuse::uring::{self, Rings};
 use loamfs_fuse::{BlockDevice, Config, MountOptions, Session};
 
 use crate::Error;
@@ -64,17 +65,39 @@ fn config(attributes: Attributes) -> Config {
     }
 }
 
-/// Mounts on `mountpoint` and serves until it is unmounted. `ready` is called when it can be used. With a block device, which
-/// is claimed but neither read nor written, the mount is of the same kind as LoamFS's on that device.
+/// The rings that LoamFS would have with these mount options, on a machine whose memory is no matter.
+///
+/// # Errors
+/// If they are asked for, and the system gives none.
+fn rings(options: &str) -> Result<Option<Rings>, Error> {
+    let refused = |error: &dyn std::fmt::Display| Error::Lacking(format!("io_uring: {error}"));
+    let mut words = options.rsplit(',');
+    match words.find_map(|word| word.strip_prefix("transport=")) {
+        Some("uring") => {
+            uring::enable().map_err(|error| refused(&error))?;
+            Rings::set_up(usize::MAX)
+                .map(Some)
+                .map_err(|error| refused(&error))
+        }
+        Some("auto") if uring::is_enabled() == Some(true) => Ok(Rings::set_up(usize::MAX).ok()),
+        _ => Ok(None),
+    }
+}
+
+/// Mounts on `mountpoint` with the mount options of LoamFS that count here, and serves until it is unmounted. `ready` is called
+/// when it can be used. With a block device, which is claimed but neither read nor written, the mount is of the same kind as
+/// LoamFS's on that device.
 ///
 /// # Errors
 /// If it cannot be mounted, or not be served.
 pub fn serve(
     mountpoint: &Path,
     device: Option<&Path>,
-    attributes: Attributes,
+    options: &str,
     ready: impl Fn() + Send + Sync + 'static,
 ) -> Result<(), Error> {
+    let attributes = Attributes::of(options);
+    let rings = rings(options)?;
     let options = MountOptions {
         fsname: SUBTYPE.into(),
         subtype: SUBTYPE.into(),
@@ -91,7 +114,11 @@ pub fn serve(
     // Only root may, and 128 KiB work too.
     let _ = mounted.set_read_ahead(READ_AHEAD);
     let server = Ceiling::new(attributes, Box::new(ready));
-    Ok(Session::new(config(attributes)).run(Arc::new(server), mounted)?)
+    let mut session = Session::new(config(attributes));
+    if let Some(rings) = rings {
+        session = session.rings(rings);
+    }
+    Ok(session.run(Arc::new(server), mounted)?)
 }
 
 #[cfg(test)]

@@ -27,9 +27,10 @@ use loamfs_fs::types::{Attr, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
-    AttrReply, ByteSink, Caller, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno, FallocateMode,
-    Filesystem, IoctlCall, Negotiated, NewNode, NodeId, Notifier, OpenFlags, OpenReply, ReadCall,
-    ReadReply, SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, WriteFlags,
+    AttrReply, ByteSink, Caller, Capabilities, CopyEnd, DirPlusSink, DirSink, EntryReply, Errno,
+    FallocateMode, Filesystem, IoctlCall, Negotiated, NewNode, NodeId, Notifier, OpenFlags,
+    OpenReply, ReadCall, ReadReply, SeekWhence, SetXattrFlags, SetXattrMode, StatfsReply,
+    StatxReply, WriteFlags,
 };
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
@@ -39,6 +40,7 @@ pub use attributes::Attributes;
 pub use reads::Reads;
 
 use crate::mount::promise::{Promise, Standing};
+use crate::mount::transport::Transport;
 
 /// How long the kernel may trust what it was told.
 const TTL: Duration = Duration::from_secs(3_600);
@@ -80,6 +82,16 @@ pub trait Events: Send + Sync {
     fn closed(&self, result: Result<(), Error>);
 }
 
+/// What the daemon around an adapter has.
+pub struct Daemon {
+    /// Is told what happens.
+    pub events: Arc<dyn Events>,
+    /// What is promised.
+    pub promise: Arc<Standing>,
+    /// How requests travel.
+    pub transport: Arc<Transport>,
+}
+
 /// A volume as the kernel sees it.
 pub struct Adapter {
     volume: Arc<Volume>,
@@ -87,6 +99,7 @@ pub struct Adapter {
     events: Arc<dyn Events>,
     notifier: Notifier,
     promise: Arc<Standing>,
+    transport: Arc<Transport>,
     reads: Reads,
     attributes: Attributes,
     /// Preferred size of an I/O, in bytes.
@@ -100,18 +113,18 @@ impl Adapter {
     pub fn new(
         volume: Arc<Volume>,
         notifier: Notifier,
-        events: Arc<dyn Events>,
-        promise: Arc<Standing>,
+        daemon: Daemon,
         (reads, attributes): (Reads, Attributes),
     ) -> Self {
         Self {
-            promise,
+            promise: daemon.promise,
+            transport: daemon.transport,
             reads,
             attributes,
             block_size: volume.statfs().block_size,
             volume,
             lookups: Lookups::default(),
-            events,
+            events: daemon.events,
             notifier,
             logged: Mutex::new(None),
         }
@@ -257,6 +270,7 @@ impl Adapter {
         loop {
             let batch = match self.volume.readdir(dir, position, READDIR_BATCH) {
                 Ok(batch) => batch,
+                Err(error @ Error::WouldWait) => return Err(self.errno("listing", dir, &error)),
                 Err(error) if first => return Err(self.errno("listing", dir, &error)),
                 // What was listed so far was counted; the next call meets the error.
                 Err(_) => return Ok(()),
@@ -297,9 +311,24 @@ fn changes_nothing(set: &fuse::SetAttr) -> bool {
 }
 
 impl Filesystem for Adapter {
-    fn init(&self, _: &Negotiated) -> Result<(), Errno> {
+    fn init(&self, negotiated: &Negotiated) -> Result<(), Errno> {
+        let has_rings = negotiated.granted.contains(Capabilities::OVER_IO_URING);
+        if self.transport.is_required() && !has_rings {
+            tracing::error!("transport=uring: the kernel does not offer io_uring to this mount");
+            return Err(Errno::OPNOTSUPP);
+        }
         self.events.ready();
         Ok(())
+    }
+
+    fn without_waiting(&self, changes: bool, request: &mut dyn FnMut()) -> bool {
+        // What is promised of changes waits, when they are made.
+        let waits = changes && self.promise.covers(Promise::Names);
+        !waits && loamfs_fs::without_waiting(request).is_ok()
+    }
+
+    fn carried_by_rings(&self) {
+        self.transport.note_uring();
     }
 
     fn destroy(&self) {
@@ -701,7 +730,9 @@ impl Filesystem for Adapter {
     ) -> Result<(), Errno> {
         let dir = ino_of(node);
         self.accessed(dir, call);
-        self.walk(dir, call.offset, |entry| {
+        let mut counted = Vec::new();
+        let mut would_wait = false;
+        let listed = self.walk(dir, call.offset, |entry| {
             if !entries.fits(entry.name.len()) {
                 return ControlFlow::Break(());
             }
@@ -710,7 +741,15 @@ impl Filesystem for Adapter {
                 unnamed
             } else {
                 match self.volume.getattr(entry.ino) {
-                    Ok(attr) => self.entry(&attr),
+                    Ok(attr) => {
+                        let found = self.entry(&attr);
+                        counted.push(found.node);
+                        found
+                    }
+                    Err(Error::WouldWait) => {
+                        would_wait = true;
+                        return ControlFlow::Break(());
+                    }
                     // Listed without its inode, so that the rest of the directory stays usable.
                     Err(error) => {
                         self.log_gap(dir, &entry.name, &error);
@@ -722,7 +761,12 @@ impl Filesystem for Adapter {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
             }
-        })
+        });
+        if would_wait || listed.is_err() {
+            // The kernel does not hear of these: it is listed again, or not at all.
+            counted.into_iter().for_each(|node| self.forget(node, 1));
+        }
+        listed
     }
 
     fn statfs(&self, _: Caller, _: NodeId) -> Result<StatfsReply, Errno> {

@@ -21,6 +21,7 @@ pub mod spec;
 mod stale;
 mod stop;
 mod ticker;
+pub mod transport;
 pub mod unmounter;
 mod writers;
 

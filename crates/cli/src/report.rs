@@ -140,9 +140,10 @@ impl Report {
         Self(value)
     }
 
-    /// Adds what the daemon that serves it has given up.
-    pub fn of_daemon(mut self, confinement: Value) -> Self {
+    /// Adds what the daemon that serves it has given up, and how requests reach it.
+    pub fn of_daemon(mut self, confinement: Value, transport: Value) -> Self {
         self.0["confinement"] = confinement;
+        self.0["transport"] = transport;
         self
     }
 
@@ -178,6 +179,7 @@ impl Report {
                 words("/mountpoint"),
                 number("/daemon"),
             ));
+            lines.extend(self.transport_line());
             lines.extend(self.confinement_line());
         }
         if value("/read_only") == Value::Bool(true) {
@@ -241,6 +243,19 @@ impl Report {
         ]);
         lines.extend(self.request_lines());
         lines.join("\n")
+    }
+
+    /// How requests reach the daemon; nothing of an older one.
+    fn transport_line(&self) -> Option<String> {
+        let transport = self.0.get("transport")?;
+        let line = match transport["name"].as_str()? {
+            "uring" => {
+                let bytes = transport["buffer_bytes"].as_u64().unwrap_or(0);
+                format!("transport io_uring, with buffers of {}", human(bytes))
+            }
+            _ => "transport /dev/fuse".to_owned(),
+        };
+        Some(line)
     }
 
     /// What the daemon cannot do; nothing of an older one.

@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{need_root, print};
 use crate::Error;
-use crate::ceiling::{Attributes, serve};
+use crate::ceiling::serve;
 
 /// Mount the ceiling server, which keeps all in memory, and serve it until it is unmounted (root).
 #[derive(Debug, Args)]
@@ -14,7 +14,7 @@ pub struct CeilingArgs {
     /// Mount as LoamFS is mounted on this block device, which is neither read nor written.
     #[arg(long, value_name = "DEVICE")]
     device: Option<PathBuf>,
-    /// Mount options as for LoamFS: `noacl` and `noxattr` count, others are passed over.
+    /// Mount options as for LoamFS: `noacl`, `noxattr` and `transport` count, others are passed over.
     #[arg(short, long, default_value = "")]
     options: String,
     /// Where to mount it.
@@ -28,7 +28,11 @@ impl CeilingArgs {
         let words = format!("ceiling is mounted on {}\n", self.mountpoint.display());
         // If nobody listens, nothing is lost.
         let ready = move || drop(print(&words));
-        let attributes = Attributes::of(&self.options);
-        serve(&self.mountpoint, self.device.as_deref(), attributes, ready)
+        serve(
+            &self.mountpoint,
+            self.device.as_deref(),
+            &self.options,
+            ready,
+        )
     }
 }

@@ -33,7 +33,7 @@ use crate::text::shown_path;
 ///
 /// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing
 /// anyway), accept-loss (write to a volume of whose log rot took what was durable, and give that up), cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
-/// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER,
+/// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER, transport=auto, uring or dev (see below),
 /// log=/FILE, allow_other (always on for root), plain (no fuseblk), noacl, noxattr, unconfined (see below), nosuid, nodev, noexec, nosymfollow
 /// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
 /// here are ignored. The kernel checks permissions.
@@ -52,6 +52,12 @@ use crate::text::shown_path;
 ///
 /// With dirsync, what changes a directory is on the device when the call returns, and with sync every change is, but for
 /// what is stored through mappings.
+///
+/// With transport=uring requests reach the daemon through io_uring, and are carried out on the processor that sent them. That takes
+/// Linux 6.14 and root, as it switches io_uring on for all FUSE mounts of the machine, and it fails where it is not to be had. With
+/// transport=dev they come over /dev/fuse. Without it, or with transport=auto, io_uring is used where it is switched on
+/// (/sys/module/fuse/parameters/enable_uring) and allowed. Its buffers take up to a quarter of the cache, and threads= is then
+/// the number of threads for what waits.
 ///
 /// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
 /// ro, rw, nosuid, nodev, noexec, nosymfollow, sync, dirsync and those for access times; it says which of the others the

@@ -56,9 +56,9 @@ impl Confinement {
     }
 
     /// Gives up what serving a mount does not take, for all threads, those to come too.
-    pub fn before_serving(&self) {
+    pub fn before_serving(&self, has_rings: bool) {
         if self.is_wanted
-            && let Err(error) = calls::restrict()
+            && let Err(error) = calls::restrict(has_rings)
         {
             warn("system calls", &error);
         }

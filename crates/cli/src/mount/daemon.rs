@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
 use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Ownership, Volume};
+use loamfs_fuse::uring::Rings;
 use loamfs_fuse::{BlockDevice, MountEntry, MountOptions, Mounted, Notifier, Session, find_mount};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
@@ -20,10 +21,11 @@ use super::promise::{Promise, Standing};
 use super::source::Source;
 use super::spec::Spec;
 use super::ticker::Ticker;
+use super::transport::{self, Transport};
 use super::unmounter::{Unmounter, Wish};
 use super::writers::{self, Writers};
 use super::{cache, memory, spawn, stale, stop};
-use crate::adapter::{self, Adapter, Attributes, Events, Reads};
+use crate::adapter::{self, Adapter, Attributes, Daemon, Events, Reads};
 use crate::failure::{Failure, Kind};
 use crate::mounts::SUBTYPE;
 use crate::output::print_lines;
@@ -95,12 +97,14 @@ pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> 
     stale::clear(&spec.device, &spec.mountpoint)?;
     let source = Source::open(&spec.device, &spec.options)?;
     let mounter = Mounter::start(&source)?;
+    let rings = transport::rings(&spec.options)?;
+    let transport = Arc::new(Transport::new(&spec.options, rings.as_ref()));
     let confinement = Confinement::before_reading(&spec.options);
     let identity =
         Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
     let before = source.device.counters();
     let start = Instant::now();
-    let (spec, volume) = open(spec, &source)?;
+    let (spec, volume) = open(spec, &source, transport.memory())?;
     let spec = &spec;
     let opened = Opened {
         identity,
@@ -128,6 +132,8 @@ pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> 
         opened: &opened,
         unmounter,
         confinement: Arc::new(confinement),
+        rings,
+        transport,
     })
 }
 
@@ -139,23 +145,24 @@ struct Opened {
 }
 
 /// Opens the volume; read-only where it may be read, but not be written to without giving up what is lost.
-fn open(spec: &Spec, source: &Source) -> Result<(Spec, Arc<Volume>), Failure> {
+fn open(spec: &Spec, source: &Source, buffers: usize) -> Result<(Spec, Arc<Volume>), Failure> {
     let failed = |error: Error| Failure::volume(&spec.device, &error);
-    match open_as(spec, source) {
+    match open_as(spec, source, buffers) {
         Err(error) if error.loss().is_some() => {
             tracing::error!("mounted read-only: {error}");
             let mut spec = spec.clone();
             spec.options.read_only = true;
-            let volume = open_as(&spec, source).map_err(failed)?;
+            let volume = open_as(&spec, source, buffers).map_err(failed)?;
             Ok((spec, volume))
         }
         opened => Ok((spec.clone(), opened.map_err(failed)?)),
     }
 }
 
-fn open_as(spec: &Spec, source: &Source) -> Result<Arc<Volume>, Error> {
+/// Opens the volume with what buffers for requests leave of the cache.
+fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, Error> {
     let mut options = OpenOptions {
-        cache_bytes: spec.options.cache_bytes(),
+        cache_bytes: spec.options.cache_bytes().saturating_sub(buffers),
         read_only: spec.options.read_only,
         accept_loss: spec.options.accept_loss,
         flights: writers::COUNT,
@@ -302,6 +309,8 @@ struct Serving<'a> {
     opened: &'a Opened,
     unmounter: Arc<Unmounter>,
     confinement: Arc<Confinement>,
+    rings: Option<Rings>,
+    transport: Arc<Transport>,
 }
 
 fn serve(serving: Serving<'_>) -> Result<(), Failure> {
@@ -314,6 +323,8 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
         opened,
         unmounter,
         confinement,
+        rings,
+        transport,
     } = serving;
     let name = attached
         .entry
@@ -347,6 +358,7 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
         spec: spec.clone(),
         promise: Arc::clone(&promise),
         confinement: Arc::clone(&confinement),
+        transport: Arc::clone(&transport),
     });
     let server = attached.entry.as_ref().and_then(|entry| {
         let started = Server::start(entry, handler);
@@ -367,12 +379,20 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
     let events = Arc::clone(&state) as Arc<dyn Events>;
     let reads = Reads::of(&spec.options);
     let attributes = Attributes::of(&spec.options);
-    let adapter = Adapter::new(volume, notifier, events, promise, (reads, attributes));
+    let daemon = Daemon {
+        events,
+        promise,
+        transport,
+    };
+    let adapter = Adapter::new(volume, notifier, daemon, (reads, attributes));
     let mut session = Session::new(adapter::config(reads, attributes));
     if let Some(threads) = spec.options.threads {
         session = session.workers(threads);
     }
-    confinement.before_serving();
+    confinement.before_serving(rings.is_some());
+    if let Some(rings) = rings {
+        session = session.rings(rings);
+    }
     // The session owns the adapter, and that the volume: both are gone when it returns.
     let served = session.run(Arc::new(adapter), attached.mounted);
     writers.stop();

@@ -11,6 +11,7 @@ use super::control::{Answers, Request, tell_progress};
 use super::options::Options;
 use super::promise::Standing;
 use super::spec::Spec;
+use super::transport::{Choice, Transport};
 use crate::report::{Identity, Report, piece_json};
 
 /// Images that are settled at once.
@@ -28,6 +29,8 @@ pub struct ControlHandler {
     pub promise: Arc<Standing>,
     /// What the daemon has given up.
     pub confinement: Arc<Confinement>,
+    /// How requests travel.
+    pub transport: Arc<Transport>,
 }
 
 impl Answers for ControlHandler {
@@ -80,7 +83,7 @@ impl ControlHandler {
     fn report(&self, volume: &Arc<Volume>) -> Result<String, String> {
         let (device, mountpoint) = (&self.spec.device, &self.spec.mountpoint);
         Report::new(volume, &self.identity, device, Some(mountpoint))
-            .of_daemon(self.confinement.to_json())
+            .of_daemon(self.confinement.to_json(), self.transport.to_json())
             .to_json()
             .map_err(|error| error.to_string())
     }
@@ -90,7 +93,10 @@ impl ControlHandler {
         let defaults = OpenOptions::default();
         let given = &self.spec.options;
         let options = Options {
-            cache: usize::try_from(volume.info().cache_bytes).ok(),
+            cache: usize::try_from(volume.info().cache_bytes)
+                .ok()
+                .map(|bytes| bytes + self.transport.memory()),
+            transport: given.transport.or(Some(Choice::default())),
             commit_seconds: given
                 .commit_seconds
                 .or(Some(defaults.commit_age_ms / 1_000)),

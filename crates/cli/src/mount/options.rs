@@ -6,6 +6,7 @@ use loamfs_console::size;
 use loamfs_fs::{AtimeRule, AtimeWhen};
 
 use super::cache;
+use super::transport::Choice;
 use crate::failure::Failure;
 
 /// Longest time between commits that may be asked for.
@@ -63,6 +64,8 @@ pub struct Options {
     pub commit_seconds: Option<u64>,
     /// Threads that serve requests.
     pub threads: Option<usize>,
+    /// How requests travel, if anything is said of that.
+    pub transport: Option<Choice>,
     /// Where the daemon logs to.
     pub log: Option<PathBuf>,
 }
@@ -111,6 +114,10 @@ impl Options {
             ("cache", self.cache.map(|bytes| bytes.to_string())),
             ("commit", self.commit_seconds.map(|time| time.to_string())),
             ("threads", self.threads.map(|count| count.to_string())),
+            (
+                "transport",
+                self.transport.map(|choice| choice.word().to_owned()),
+            ),
             ("discard", self.discard.map(|on| on.to_string())),
             ("uid", self.uid.map(number)),
             ("gid", self.gid.map(number)),
@@ -177,6 +184,7 @@ impl Options {
             ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
             ("commit", Some(value)) => self.commit_seconds = Some(commit(value)?),
             ("threads", Some(value)) => self.threads = Some(threads(value)?),
+            ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
             (name, value) if is_ignored(name, value) => {}
             // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
@@ -185,10 +193,10 @@ impl Options {
                     "LoamFS has no SELinux labels; leave `{word}` out"
                 )));
             }
-            ("cache" | "commit" | "threads" | "log" | "uid" | "gid", _) => {
+            ("cache" | "commit" | "threads" | "transport" | "log" | "uid" | "gid", _) => {
                 return Err(Failure::usage(format!(
                     "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
-                     threads=NUMBER, log=/PATH, uid=NUMBER, gid=NUMBER"
+                     threads=NUMBER, transport=NAME, log=/PATH, uid=NUMBER, gid=NUMBER"
                 )));
             }
             _ => {
@@ -293,6 +301,14 @@ fn threads(value: &str) -> Result<usize, Failure> {
     }
 }
 
+fn transport_of(value: &str) -> Result<Choice, Failure> {
+    Choice::by_word(value).ok_or_else(|| {
+        Failure::usage(format!(
+            "transport={value} is not known; give auto, uring or dev"
+        ))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -360,6 +376,7 @@ mod tests {
     fn values_are_checked() {
         assert_eq!(parsed("cache=64M").cache, Some(64 << 20));
         assert_eq!(parsed("commit=30").commit_seconds, Some(30));
+        assert_eq!(parsed("transport=uring").transport, Some(Choice::Uring));
         let owned = parsed("uid=1000,gid=0,discard");
         assert_eq!((owned.uid, owned.gid), (Some(1000), Some(0)));
         assert_eq!(owned.discard, Some(true));
@@ -372,6 +389,8 @@ mod tests {
             "commit=0",
             "commit=-1",
             "threads=0",
+            "transport",
+            "transport=tcp",
             "log=relative",
             "uid",
             "uid=me",

@@ -136,18 +136,21 @@ pub enum CallsError {
     Kernel(#[from] io::Error),
 }
 
-/// Restricts all threads of the process, and those that they start.
+/// Restricts all threads of the process, and those that they start. With rings they go on using those that there are.
 ///
 /// # Errors
 ///
 /// If nothing is restricted.
-pub fn restrict() -> Result<(), CallsError> {
+pub fn restrict(has_rings: bool) -> Result<(), CallsError> {
     // The C library tries it for each thread, so that nothing is to be logged of it; its flags are in memory, where no
     // filter sees them.
     let unseen = Rules::from([(libc::SYS_clone3, Vec::new())]);
     let nosys = || SeccompAction::Errno(libc::ENOSYS as u32);
     let quiet = program(unseen, SeccompAction::Allow, nosys())?;
     let mut rules = allowed()?;
+    if has_rings {
+        rules.extend(for_rings()?);
+    }
     rules.insert(libc::SYS_clone3, Vec::new());
     let loud = program(rules, nosys(), SeccompAction::Allow)?;
     install(&quiet, 0)?;
@@ -182,6 +185,15 @@ fn allowed() -> Result<Rules, BackendError> {
         rules.insert(call, vec![masked(2, libc::PROT_EXEC as u64, 0)?]);
     }
     Ok(rules)
+}
+
+/// Those that rings take besides: each thread binds itself, and says that something is in its ring. What that may be was
+/// restricted when the ring was made.
+fn for_rings() -> Result<Rules, BackendError> {
+    Ok(Rules::from([
+        (libc::SYS_io_uring_enter, Vec::new()),
+        (libc::SYS_sched_setaffinity, vec![equal(0, 0)?]),
+    ]))
 }
 
 /// That an argument, of 32 bits, is this.
@@ -263,7 +275,7 @@ mod tests {
     fn restricted() {
         let earlier = thread::spawn(thread::park);
         rustix::thread::set_no_new_privs(true).unwrap();
-        restrict().unwrap();
+        restrict(false).unwrap();
         let refused = |error: io::Error| assert_eq!(error.raw_os_error(), Some(libc::ENOSYS));
         refused(Command::new("/bin/true").status().unwrap_err());
         refused(TcpListener::bind("127.0.0.1:0").unwrap_err());

@@ -1,0 +1,149 @@
+//! How requests travel between the kernel and the daemon.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use loamfs_fuse::uring::{self, Rings, RingsError};
+use serde_json::{Value, json};
+
+use super::cache;
+use super::options::Options;
+use crate::failure::{Failure, Kind};
+
+/// At most this part of the cache goes to buffers for requests.
+const CACHE_PART: usize = 4;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Through io_uring where the system lets it.
+    #[default]
+    Auto,
+    /// Through io_uring, which is switched on for the machine if it is not.
+    Uring,
+    /// Over /dev/fuse.
+    Dev,
+}
+
+/// All of them, by the words of the option.
+const ALL: [(&str, Choice); 3] = [
+    ("auto", Choice::Auto),
+    ("uring", Choice::Uring),
+    ("dev", Choice::Dev),
+];
+
+impl Choice {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        let named = ALL.iter().find(|(_, choice)| *choice == self);
+        named.map_or("", |(word, _)| word)
+    }
+
+    /// The one with this word.
+    pub fn by_word(word: &str) -> Option<Self> {
+        let named = ALL.iter().find(|(known, _)| *known == word);
+        named.map(|(_, choice)| *choice)
+    }
+}
+
+/// The rings of a mount to come, if it is to have any. To be set up before the daemon gives up what that takes.
+///
+/// # Errors
+///
+/// Why there are none, if they were asked for.
+pub fn rings(options: &Options) -> Result<Option<Rings>, Failure> {
+    match options.transport.unwrap_or_default() {
+        Choice::Dev => Ok(None),
+        Choice::Auto if uring::is_enabled() != Some(true) => Ok(None),
+        Choice::Auto => Ok(set_up(options)
+            .inspect_err(|error| tracing::info!("requests travel over /dev/fuse: {error}"))
+            .ok()),
+        Choice::Uring => {
+            switch_on()?;
+            set_up(options).map(Some).map_err(|error| {
+                let hint = match error {
+                    RingsError::Memory { .. } => "; give a larger cache=",
+                    RingsError::System(_) => "; see /proc/sys/kernel/io_uring_disabled",
+                };
+                refused(&format!("{error}{hint}"))
+            })
+        }
+    }
+}
+
+fn set_up(options: &Options) -> Result<Rings, RingsError> {
+    let bytes = options.cache_bytes();
+    let least = usize::try_from(cache::MIN).unwrap_or(usize::MAX);
+    Rings::set_up((bytes / CACHE_PART).min(bytes.saturating_sub(least)))
+}
+
+fn switch_on() -> Result<(), Failure> {
+    uring::enable().map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => refused(
+            "only root can switch it on, for the whole machine, in /sys/module/fuse/parameters/enable_uring",
+        ),
+        _ => refused("this kernel's FUSE has no io_uring, which came with Linux 6.14"),
+    })
+}
+
+fn refused(because: &str) -> Failure {
+    Failure::new(Kind::Io, format!("transport=uring: {because}"))
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Transport {
+    /// Bytes of the buffers of rings.
+    memory: usize,
+    /// Rings, or nothing, is what was asked for.
+    is_required: bool,
+    is_uring: AtomicBool,
+}
+
+impl Transport {
+    /// That of a mount which has these rings to begin with.
+    pub fn new(options: &Options, rings: Option<&Rings>) -> Self {
+        Self {
+            memory: rings.map_or(0, Rings::memory),
+            is_required: options.transport == Some(Choice::Uring),
+            is_uring: AtomicBool::new(false),
+        }
+    }
+
+    /// Most memory that its buffers take, in bytes.
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Whether there must be rings.
+    pub fn is_required(&self) -> bool {
+        self.is_required
+    }
+
+    /// Requests come through io_uring from now on.
+    pub fn note_uring(&self) {
+        self.is_uring.store(true, Ordering::Relaxed);
+    }
+
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
+        let name = match self.is_uring.load(Ordering::Relaxed) {
+            true => "uring",
+            false => "dev",
+        };
+        json!({ "name": name, "buffer_bytes": self.memory })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_choice_has_a_word() {
+        for (word, choice) in ALL {
+            assert_eq!(Choice::by_word(word), Some(choice));
+            assert_eq!(choice.word(), word);
+        }
+        assert_eq!(Choice::by_word("tcp"), None);
+    }
+}

@@ -1,0 +1,40 @@
+#!/bin/bash
+# Runs another script with mounts whose requests travel in a given way. What that switches on for the machine is put back.
+# Needs root.
+#
+#   through.sh TRANSPORT LOAMFS SCRIPT [ARGUMENT...]      a value of the mount option `transport`
+set -euo pipefail
+
+transport=$1
+loamfs=$(realpath "$2")
+script=$3
+shift 3
+switch=/sys/module/fuse/parameters/enable_uring
+
+if [ "$transport" = uring ] && { [ ! -e $switch ] || [ "$(cat /proc/sys/kernel/io_uring_disabled)" != 0 ]; }; then
+    echo "skipped: requests cannot travel through io_uring here"
+    exit 0
+fi
+was=$(cat $switch 2>/dev/null || true)
+work=$(mktemp -d)
+chmod 711 "$work"
+
+put_back() {
+    [ -z "$was" ] || echo "$was" >$switch
+    rm -rf "$work"
+}
+trap put_back EXIT
+trap 'exit 130' INT TERM
+
+# By another name it is a helper of mount(8) and others.
+cat >"$work/loamfs" <<END
+#!/bin/bash
+name=\$(basename "\$0")
+case \$name:\${1-} in
+loamfs:mount) shift; exec "$loamfs" mount -o transport=$transport "\$@" ;;
+mount.*) exec -a "\$name" "$loamfs" "\$@" -o transport=$transport ;;
+*) exec -a "\$name" "$loamfs" "\$@" ;;
+esac
+END
+chmod 755 "$work/loamfs"
+bash "$script" "$work/loamfs" "$@"
