@@ -11,6 +11,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -216,16 +218,32 @@ pub fn find_mount(path: &Path, subtype: &OsStr) -> Result<Option<MountEntry>, Er
 pub fn is_dead(path: &Path) -> bool {
     // A plain stat may be answered from the kernel's cache, dead or not.
     let flags = AtFlags::STATX_FORCE_SYNC | AtFlags::NO_AUTOMOUNT;
-    matches!(
-        statx(CWD, path, flags, StatxFlags::BASIC_STATS),
-        Err(Errno::NOTCONN | Errno::CONNABORTED)
-    )
+    let ask = || statx(CWD, path, flags, StatxFlags::BASIC_STATS).map(drop);
+    let mut answer = ask();
+    // So ends what is on its way into a ring of a server that dies.
+    for _ in 0..CANCELLED_MAX {
+        if answer != Err(Errno::CANCELED) {
+            break;
+        }
+        thread::sleep(CANCELLED_PAUSE);
+        answer = ask();
+    }
+    answer.is_err_and(is_of_the_dead)
+}
+
+/// How often a server that may be dying is asked, and how long is waited between.
+const CANCELLED_MAX: u32 = 200;
+const CANCELLED_PAUSE: Duration = Duration::from_millis(10);
+
+/// What the kernel answers for a server that is dead or dying.
+fn is_of_the_dead(errno: Errno) -> bool {
+    matches!(errno, Errno::NOTCONN | Errno::CONNABORTED | Errno::CANCELED)
 }
 
 /// As canonicalize, for a last component that may be a dead mount.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match fs::canonicalize(path) {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTCONN) => {}
+        Err(error) if Errno::from_io_error(&error).is_some_and(is_of_the_dead) => {}
         result => return result,
     }
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use loamfs_device::find_loops;
 use loamfs_fs::AtimeWhen;
-use loamfs_fuse::{MountEntry, find_mount, mount_again};
+use loamfs_fuse::{MountEntry, find_mount, is_dead, mount_again};
 use rustix::fs::{major, minor};
 use rustix::process::geteuid;
 
@@ -29,6 +29,8 @@ pub fn find(spec: &Spec) -> Option<MountEntry> {
             && devices.contains(&entry.device)
             // Something else may lie over it.
             && number(&entry.path, MetadataExt::dev) == Some(entry.device)
+            // The kernel goes on showing what it has cached of a mount whose daemon died.
+            && !is_dead(&entry.path)
     })
 }
 
