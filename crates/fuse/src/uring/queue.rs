@@ -11,6 +11,7 @@ use crate::{Errno, Reply, Worker};
 
 /// The queues that one thread serves.
 pub(crate) struct Queue {
+    /// Dropped before the slots, which the kernel then gives up.
     ring: Ring,
     connection: Arc<OwnedFd>,
     /// By number. Those that are not here are in the pool. The kernel has those that are here, but for the one whose
@@ -60,7 +61,12 @@ impl Queue {
             while let Some(told) = self.ring.told() {
                 match told {
                     Told::Request(number) => self.carry_out(number, worker, pool),
-                    Told::Gone(number, errno) => self.give_up(number, errno),
+                    Told::Gone(number, errno) => {
+                        if !matches!(errno, Errno::NOTCONN | Errno::CONNABORTED) {
+                            tracing::warn!(%errno, "the kernel gave up a slot of a ring");
+                        }
+                        self.give_up(number);
+                    }
                     Told::Bell => self.answer_parked(),
                 }
             }
@@ -79,7 +85,10 @@ impl Queue {
         while let Some(told) = self.ring.told() {
             match told {
                 Told::Request(number) => early.push(number),
-                Told::Gone(number, errno) => self.give_up(number, errno),
+                Told::Gone(number, errno) => {
+                    tracing::debug!(%errno, "the kernel does not take a slot");
+                    self.give_up(number);
+                }
                 Told::Bell => {}
             }
         }
@@ -132,10 +141,7 @@ impl Queue {
     }
 
     /// The kernel does not use a slot any more.
-    fn give_up(&mut self, number: usize, errno: Errno) {
-        if !matches!(errno, Errno::NOTCONN | Errno::CONNABORTED) {
-            tracing::warn!(%errno, "the kernel gave up a slot of a ring");
-        }
+    fn give_up(&mut self, number: usize) {
         if self.slots.get_mut(number).and_then(Option::take).is_some() {
             self.alive -= 1;
         }
