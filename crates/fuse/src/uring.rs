@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The kernel gives a queue as many requests at a time as it has slots. Those that nobody waits for can never take all of
-//! them: [`MAX_BACKGROUND`] is less.
+//! them: `MAX_BACKGROUND` is less.
 //!
 //! The kernel still sends over `/dev/fuse` what needs no answer, and everything until all queues of all processors that
 //! the machine could have are there.
