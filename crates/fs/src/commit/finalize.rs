@@ -189,8 +189,7 @@ impl Finalizing<'_> {
         let note = |node| sealed.push(node);
         let root = tree.finalize(&root, self.blocks, self.uuid, assign, note)?;
         for node in sealed {
-            let (extent, stored) = (node.pointer.extent(), node.pointer.stored);
-            for copy in self.geometry.copies(tree.kind, extent, stored) {
+            for copy in node.pointer.copies(tree.kind, self.geometry) {
                 self.seal.put(copy.start, node.page.as_bytes());
             }
             self.seal.say(Record::Allocate(Allocation {
