@@ -63,11 +63,28 @@ pub struct Body<'a> {
 /// Finds a place for a summary with at most `records_max` bytes of records and for the blocks of `body`.
 ///
 /// `at` is the unit reserved for this summary. On a device that is `rotational` the log begins in the middle. Without a
-/// `cut` the log goes on where the next long run is.
+/// `cut` the log goes on where the next long run is. What is not to be had from the smallest holes, since there may not be
+/// that many extents, is cut into the longest.
 ///
 /// # Errors
 /// [`PlaceError`]; in each case space is as it was before.
 pub fn place(
+    space: &mut Space,
+    geometry: &Geometry,
+    at: FragAddr,
+    records_max: u64,
+    body: Body<'_>,
+    (rotational, cut): (bool, Option<Cut>),
+) -> Result<Placement, PlaceError> {
+    let mut place = |cut| place_cut(space, geometry, at, records_max, body, (rotational, cut));
+    match place(cut) {
+        Err(PlaceError::Full) if cut == Some(Cut::Smallest) => place(Some(Cut::Longest)),
+        placed => placed,
+    }
+}
+
+/// As [`place`], by one way of cutting.
+fn place_cut(
     space: &mut Space,
     geometry: &Geometry,
     at: FragAddr,
@@ -99,6 +116,7 @@ pub fn place(
         current: reserved,
         used: 0,
         left: 0,
+        ends: 0,
     };
     match placer.run(records_max, body) {
         Ok(placement) => Ok(placement),
@@ -127,6 +145,8 @@ struct Placer<'a> {
     used: u64,
     /// Fragments still to be placed.
     left: u64,
+    /// Ends of units behind those that begin with one, at most: no other block takes them.
+    ends: u64,
 }
 
 /// Holes by their length, and which of them are taken first.
@@ -187,6 +207,9 @@ impl Placer<'_> {
         let frag = u64::from(self.geometry.fragment_size);
         let mut summary_left = loamfs_format::summary::summary_len(records_max) / frag;
         self.left = summary_left + body.frags.iter().map(|b| u64::from(*b)).sum::<u64>();
+        let end = |frags: u64| frags.next_multiple_of(unit) - frags;
+        let aligned = body.frags.iter().take(body.aligned);
+        self.ends = aligned.map(|frags| end(u64::from(*frags))).sum();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.bitmaps().log_run(self.current.end(), window);
         let alone = !self.space.law().gathers_segments() || self.fitting.is_some();
@@ -212,6 +235,9 @@ impl Placer<'_> {
                 self.another(frags)?;
             }
             addresses.push(self.fill(frags).start);
+            if i < body.aligned {
+                self.ends -= end(frags);
+            }
         }
         self.close()?;
         let next = self.reserve_next()?;
@@ -266,9 +292,13 @@ impl Placer<'_> {
         }
         let unit = self.geometry.unit_frags();
         // As many extents as are left must be enough for the rest.
-        let fair = self.left / (EXTENTS_MAX - self.closed.len()) as u64;
+        let left = match self.fitting {
+            Some(_) => self.left + self.ends,
+            None => self.left,
+        };
+        let fair = left / (EXTENTS_MAX - self.closed.len()) as u64;
         let near = self.closed.last().map_or(self.current.start, |e| e.end());
-        let want = self.left.next_multiple_of(unit).max(unit);
+        let want = left.next_multiple_of(unit).max(unit);
         let least = least.max(fair).next_multiple_of(unit);
         let block = self.geometry.block_frags().next_multiple_of(unit);
         let fitting = self.fitting.as_mut();

@@ -36,3 +36,10 @@ fn the_smallest_volume_is_emptied_in_every_order() {
         run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
     }
 }
+
+/// Segments of inode blocks were cut into as many of the smallest holes as there may be, and had no place for the rest.
+#[test]
+fn a_large_volume_is_emptied_out_of_many_small_holes() {
+    let case = Case::of(7079, 256 << 20);
+    run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
+}
