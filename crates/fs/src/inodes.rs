@@ -323,7 +323,7 @@ impl Inodes {
         if !b.dirty {
             b.dirty = true;
             // The last fragment may be filled in part.
-            let bytes = u64::from(b.live.count_ones()) * inode::SIZE as u64 + 4096;
+            let bytes = b.bytes() + 4096;
             self.dirty_bytes += bytes;
         }
         Ok(())
@@ -332,8 +332,7 @@ impl Inodes {
     /// Fragments that the dirty inode blocks take in the next segment.
     pub fn dirty_frags(&self, geometry: &Geometry) -> u64 {
         let dirty = self.blocks.values().filter(|block| block.dirty);
-        let bytes = dirty.map(|block| u64::from(block.live.count_ones()) * inode::SIZE as u64);
-        bytes.map(|bytes| geometry.frags_for(bytes)).sum()
+        dirty.map(|block| geometry.frags_for(block.bytes())).sum()
     }
 
     /// Sets or clears the orphan bit of an inode; its block must be loaded.
@@ -351,6 +350,11 @@ impl Inodes {
     /// Drops all idle inodes. Only between operations.
     pub fn forget(&mut self) {
         self.nodes.retain(|_, node| !node.idle());
+    }
+
+    /// Drops the inode blocks that nobody changed. Only between operations.
+    pub fn forget_blocks(&mut self) {
+        self.blocks.retain(|_, block| block.dirty);
     }
 
     /// Drops idle inodes once there are too many. Only between operations, which count on what they loaded.
@@ -436,6 +440,11 @@ fn decode(entry: &IfileEntry, packed: Option<&[u8]>, ino: Ino) -> Result<Inode, 
 }
 
 impl InodeBlock {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.live.count_ones()) * inode::SIZE as u64
+    }
+
     /// The packed bytes of the block, dirty inodes in place of their old forms; `None` if one has no form at all.
     pub fn pack(
         &self,

@@ -5,6 +5,7 @@
 
 pub mod chain;
 pub mod error;
+pub mod fitting;
 pub mod law;
 mod look;
 pub mod loss;

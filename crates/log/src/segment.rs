@@ -3,6 +3,7 @@
 //! The first extent starts at the unit that the predecessor reserved and runs on into the window behind it, so that a
 //! segment is one contiguous write while space allows. Blocks are never split; the summary may be.
 
+use crate::fitting::{Cut, Fitting};
 use loamfs_device::Buffer;
 use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
@@ -39,17 +40,6 @@ pub struct Placement {
     pub next: Extent,
 }
 
-/// Into which holes a segment is cut where space is scarce.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
-    /// Each block into the smallest that it fits into, so that what superseded blocks leave is as good for their
-    /// successors, and longer ones stay whole. But each extent changes the maps elsewhere.
-    Smallest,
-    /// Into the longest, so that extents are few; nothing but nodes into the longest that no inode block fits into, while
-    /// there are any.
-    Longest,
-}
-
 /// The blocks of a segment, in the order of its body.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
@@ -76,40 +66,19 @@ pub fn place(
     body: Body<'_>,
     (rotational, cut): (bool, Option<Cut>),
 ) -> Result<Placement, PlaceError> {
-    let mut place = |cut| place_cut(space, geometry, at, records_max, body, (rotational, cut));
-    match place(cut) {
-        Err(PlaceError::Full) if cut == Some(Cut::Smallest) => place(Some(Cut::Longest)),
-        placed => placed,
-    }
-}
-
-/// As [`place`], by one way of cutting.
-fn place_cut(
-    space: &mut Space,
-    geometry: &Geometry,
-    at: FragAddr,
-    records_max: u64,
-    body: Body<'_>,
-    (rotational, cut): (bool, Option<Cut>),
-) -> Result<Placement, PlaceError> {
     let reserved = Extent::new(at, geometry.unit_frags());
     if !geometry.holds(reserved) {
         return Err(SpaceError::Range { extent: reserved }.into());
     }
-    let nodes_only = body
-        .frags
-        .iter()
-        .all(|frags| u64::from(*frags) <= reserved.frags);
-    let short = match cut {
-        Some(Cut::Longest) if nodes_only => geometry.inode_block_frags(),
-        _ => 0,
-    };
-    let fitting = cut.map(|cut| Fitting::of(space.cleaning().log_holes(), cut, short));
+    let holes = cut.map(|cut| {
+        let fitting = Fitting::of(geometry, cut, body.frags);
+        Holes::new(space.cleaning().log_holes(), fitting)
+    });
     let mut placer = Placer {
         space,
         geometry,
         rotational,
-        fitting,
+        holes,
         taken: Vec::new(),
         gaps: Vec::new(),
         closed: Vec::new(),
@@ -118,12 +87,16 @@ fn place_cut(
         left: 0,
         ends: 0,
     };
-    match placer.run(records_max, body) {
-        Ok(placement) => Ok(placement),
-        Err(error) => {
-            placer.undo();
-            Err(error)
+    let placed = placer.run(records_max, body);
+    if placed.is_err() {
+        placer.undo();
+    }
+    match (placed, cut) {
+        (Err(PlaceError::Full), Some(Cut::Smallest)) => {
+            let how = (rotational, Some(Cut::Longest));
+            place(space, geometry, at, records_max, body, how)
         }
+        (placed, _) => placed,
     }
 }
 
@@ -132,7 +105,7 @@ struct Placer<'a> {
     geometry: &'a Geometry,
     rotational: bool,
     /// Which holes there are, if they are to be fitted.
-    fitting: Option<Fitting>,
+    holes: Option<Holes>,
     /// What was taken from free space so far, to be undone on failure.
     taken: Vec<Extent>,
     /// Ends of units before aligned blocks.
@@ -145,55 +118,48 @@ struct Placer<'a> {
     used: u64,
     /// Fragments still to be placed.
     left: u64,
-    /// Ends of units behind those that begin with one, at most: no other block takes them.
+    /// Ends of units behind those that begin with one, at most, where holes are fitted: no other block takes them.
     ends: u64,
 }
 
-/// Holes by their length, and which of them are taken first.
-struct Fitting {
-    holes: BTreeMap<u64, Vec<FragAddr>>,
-    cut: Cut,
-    /// The longest come first of those that are shorter than this.
-    short: u64,
+/// Holes by their length, and how they are chosen.
+struct Holes {
+    by_length: BTreeMap<u64, Vec<FragAddr>>,
+    fitting: Fitting,
 }
 
-impl Fitting {
-    fn of(holes: Vec<Extent>, cut: Cut, short: u64) -> Fitting {
-        let mut fitting = Fitting {
-            holes: BTreeMap::new(),
-            cut,
-            short,
+impl Holes {
+    fn new(holes: Vec<Extent>, fitting: Fitting) -> Holes {
+        let mut new = Holes {
+            by_length: BTreeMap::new(),
+            fitting,
         };
-        fitting.refresh(holes);
-        fitting
+        new.refresh(holes);
+        new
     }
 
     /// These are the holes now.
     fn refresh(&mut self, holes: Vec<Extent>) {
-        self.holes.clear();
+        self.by_length.clear();
         holes.into_iter().for_each(|hole| self.put(hole));
     }
 
     fn put(&mut self, hole: Extent) {
         if hole.frags > 0 {
-            self.holes.entry(hole.frags).or_default().push(hole.start);
+            self.by_length
+                .entry(hole.frags)
+                .or_default()
+                .push(hole.start);
         }
     }
 
     /// A hole of at least `least` fragments, as far as `want` of it.
     fn take(&mut self, want: u64, least: u64) -> Option<Extent> {
-        let mut long_enough = self.holes.range(least..).map(|(frags, _)| *frags);
-        let frags = match self.cut {
-            Cut::Smallest => long_enough.next()?,
-            Cut::Longest => {
-                let short = self.holes.range(least..self.short.max(least)).next_back();
-                short.map_or_else(|| long_enough.next_back(), |(frags, _)| Some(*frags))?
-            }
-        };
-        let starts = self.holes.get_mut(&frags)?;
+        let frags = self.fitting.choose(&self.by_length, least)?;
+        let starts = self.by_length.get_mut(&frags)?;
         let start = starts.pop()?;
         if starts.is_empty() {
-            self.holes.remove(&frags);
+            self.by_length.remove(&frags);
         }
         let taken = frags.min(want.max(least));
         self.put(Extent::new(FragAddr(start.0 + taken), frags - taken));
@@ -208,11 +174,16 @@ impl Placer<'_> {
         let mut summary_left = loamfs_format::summary::summary_len(records_max) / frag;
         self.left = summary_left + body.frags.iter().map(|b| u64::from(*b)).sum::<u64>();
         let end = |frags: u64| frags.next_multiple_of(unit) - frags;
-        let aligned = body.frags.iter().take(body.aligned);
+        let fitted = if self.holes.is_some() {
+            body.aligned
+        } else {
+            0
+        };
+        let aligned = body.frags.iter().take(fitted);
         self.ends = aligned.map(|frags| end(u64::from(*frags))).sum();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.bitmaps().log_run(self.current.end(), window);
-        let alone = !self.space.law().gathers_segments() || self.fitting.is_some();
+        let alone = !self.space.law().gathers_segments() || self.holes.is_some();
         self.extend(if alone { 0 } else { run })?;
 
         let mut summary = Vec::new();
@@ -235,7 +206,10 @@ impl Placer<'_> {
                 self.another(frags)?;
             }
             addresses.push(self.fill(frags).start);
-            if i < body.aligned {
+            if let Some(holes) = &mut self.holes {
+                holes.fitting.placed(frags);
+            }
+            if i < fitted {
                 self.ends -= end(frags);
             }
         }
@@ -292,17 +266,14 @@ impl Placer<'_> {
         }
         let unit = self.geometry.unit_frags();
         // As many extents as are left must be enough for the rest.
-        let left = match self.fitting {
-            Some(_) => self.left + self.ends,
-            None => self.left,
-        };
+        let left = self.left + self.ends;
         let fair = left / (EXTENTS_MAX - self.closed.len()) as u64;
         let near = self.closed.last().map_or(self.current.start, |e| e.end());
         let want = left.next_multiple_of(unit).max(unit);
         let least = least.max(fair).next_multiple_of(unit);
         let block = self.geometry.block_frags().next_multiple_of(unit);
-        let fitting = self.fitting.as_mut();
-        let fitted = fitting.and_then(|holes| holes.take(want, least));
+        let holes = self.holes.as_mut();
+        let fitted = holes.and_then(|holes| holes.take(want, least));
         let mut found = match fitted {
             Some(hole) => hole,
             // Of a log without longer holes those are taken that will do.
@@ -313,7 +284,7 @@ impl Placer<'_> {
         };
         found.frags = found.frags.min(want);
         self.take(found)?;
-        if let Some(holes) = self.fitting.as_mut().filter(|_| fitted.is_none()) {
+        if let Some(holes) = self.holes.as_mut().filter(|_| fitted.is_none()) {
             // It may be in holes that grew by what was given back.
             holes.refresh(self.space.cleaning().log_holes());
         }
@@ -376,8 +347,8 @@ impl Placer<'_> {
             true => self.space.bitmaps().log_run(end, window),
             false => 0,
         };
-        let fitted = self.fitting.as_mut();
-        let start = if let Some(hole) = fitted.and_then(|holes| holes.take(unit, unit)) {
+        let holes = self.holes.as_mut();
+        let start = if let Some(hole) = holes.and_then(|holes| holes.take(unit, unit)) {
             hole.start
         } else if here >= window / 8 {
             end

@@ -4,17 +4,17 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::node::NODE_SIZE;
-use loamfs_format::summary::{
-    ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, summary_len,
-};
+use loamfs_format::summary::{ALLOCATE_SIZE, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, summary_len};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
-use loamfs_fs::reserve::{Burden, Changed, Keys, REMOVAL_COST, Room, Shapes};
+use loamfs_fs::reserve::{Burden, Changed, Keys, REMOVAL_COST, Room, Segment, Shapes};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
-use loamfs_log::segment::{Body, Cut, PlaceError, Placement, place};
+use loamfs_log::fitting::Cut;
+use loamfs_log::segment::{Body, PlaceError, Placement, place};
 use loamfs_space::{Found, Owner, Space};
 use loamfs_testing::rng::Rng;
 use loamfs_testing::without::Without;
@@ -28,7 +28,7 @@ const SOMEBODY: Owner = Owner {
 
 /// A volume of any size that mkfs accepts, small ones above all.
 fn geometry(rng: &mut Rng) -> Geometry {
-    let size = (VOLUME_MIN << rng.below(6)) + 4096 * rng.below(VOLUME_MIN / 4096);
+    let size = (VOLUME_MIN << rng.below(7)) + 4096 * rng.below(VOLUME_MIN / 4096);
     let fragment_size = 512 << rng.below(4);
     let options = MkfsOptions {
         size: Some(size),
@@ -61,14 +61,17 @@ impl Log {
     fn full_of_holes(geometry: Geometry, rng: &mut Rng) -> Log {
         let mut space = Space::new(geometry, Vec::new());
         let (unit, mut pieces) = (geometry.unit_frags(), Vec::new());
-        // Pieces are of one size mostly, as blocks are that left the holes.
-        let usual = unit * rng.between(1, 8);
+        // Pieces are of one size mostly, as blocks are that left the holes; on a log that is full of short holes hardly
+        // any are long.
+        let short = rng.one_in(2);
+        let (most, longest) = if short { (3, 200) } else { (8, 10) };
+        let usual = unit * rng.between(1, most);
         while let Found::Run(run) = space.find_log(geometry.group_frags, unit, FragAddr(0), false) {
             let mut at = run.start.0;
             while at < run.end().0 {
-                let frags = match rng.below(10) {
+                let frags = match rng.below(longest) {
                     0 => unit * rng.between(1, 64),
-                    1..4 => unit * rng.between(1, 8),
+                    _ if rng.one_in(3) => unit * rng.between(1, most),
                     _ => usual,
                 };
                 let piece = Extent::new(FragAddr(at), frags.min(run.end().0 - at));
@@ -100,9 +103,10 @@ impl Log {
     }
 
     fn room(&self, without: &Without) -> Room {
-        let mut holes = self.holes();
-        holes.sort_unstable_by(|a, b| b.cmp(a));
-        holes.truncate(4 * EXTENTS_MAX);
+        let mut holes = BTreeMap::new();
+        for hole in self.holes() {
+            *holes.entry(hole).or_default() += 1;
+        }
         Room::new(&self.geometry, self.space.free_groups(), holes).with_law(without.law())
     }
 
@@ -171,6 +175,8 @@ struct Waiting {
     nodes: u64,
     /// Live inodes of each inode block.
     inode_blocks: Vec<u64>,
+    /// The same of a block that the removal changes.
+    removal: u64,
     /// Bytes of small files.
     small: Vec<u64>,
     frees: u64,
@@ -186,10 +192,10 @@ impl Waiting {
         let alike = rng.between(1, 32);
         let live = |rng: &mut Rng| match rng.one_in(2) {
             true => alike,
-            false => rng.between(1, 32),
+            false => rng.between(1, alike),
         };
         let inode_blocks: Vec<u64> = (0..inode_blocks).map(|_| live(rng)).collect();
-        let nodes = rng.below(8);
+        let nodes = rng.below(8) * rng.below(most.clamp(1, 40));
         let frees = nodes + inode_blocks.len() as u64;
         let keys = |rng: &mut Rng, most: u64| {
             let count = rng.below(most.max(1));
@@ -212,11 +218,15 @@ impl Waiting {
             },
             shapes: Shapes::of(g, g.total_frags / 64, 0),
             inode_blocks,
+            removal: rng.between(1, alike),
         }
     }
 
-    /// As `admission` reckons: what is dirty, and a removal besides.
-    fn burden(&self) -> Burden {
+    /// As `admission` reckons: what is dirty, and a removal besides, whose inode blocks are in memory.
+    fn burden(&self, g: &Geometry) -> Burden {
+        let longest = self.inode_blocks().into_iter().max().unwrap_or(0);
+        let longest =
+            (longest * inode::SIZE as u64).max(self.small.iter().copied().max().unwrap_or(0));
         let blocks = self.inode_blocks.iter();
         let inodes: u64 = blocks.map(|live| live * inode::SIZE as u64 + 4096).sum();
         let small: u64 = self.small.iter().sum();
@@ -226,6 +236,7 @@ impl Waiting {
             bytes: bytes + (things + small / 1024) * 64 + 8192 + REMOVAL_COST,
             nodes: self.nodes,
             inode_blocks: self.inode_blocks.len() as u64,
+            longest: g.frags_for(longest).max(g.unit_frags()),
             frees: self.frees,
             held: self.held,
             changed: self.changed,
@@ -233,12 +244,18 @@ impl Waiting {
         }
     }
 
+    /// Live inodes of each inode block, with those of a removal.
+    fn inode_blocks(&self) -> Vec<u64> {
+        let removal = [self.removal, self.removal.saturating_sub(1).max(1)];
+        self.inode_blocks.iter().copied().chain(removal).collect()
+    }
+
     /// Seals what waits, with all that the removal may dirty, and two checkpoints. Returns what found no place.
     fn seal(&self, log: &mut Log, cut: Cut) -> Result<(), &'static str> {
         let g = log.geometry;
         let node = g.frags_for(NODE_SIZE as u64);
         let nodes = self.nodes + 8;
-        let mut inodes: Vec<u64> = self.inode_blocks.iter().copied().chain([31, 32]).collect();
+        let mut inodes = self.inode_blocks();
         inodes
             .iter_mut()
             .for_each(|live| *live = g.frags_for(*live * inode::SIZE as u64));
@@ -284,7 +301,7 @@ fn admitted_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<St
         let geometry = log.geometry;
         let waiting = Waiting::any(&geometry, &mut rng);
         let mut room = log.room(without);
-        if waiting.burden().fits(&geometry, &mut room, cut) {
+        if waiting.burden(&geometry).fits(&geometry, &mut room, cut) {
             admitted += 1;
             if let Err(what) = waiting.seal(&mut log, cut) {
                 let bytes = geometry.total_frags * u64::from(geometry.fragment_size);
@@ -315,7 +332,8 @@ fn taken_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<Strin
             let blocks = vec![unit; rng.below(free / unit + 2) as usize];
             let frags = summary + blocks.len() as u64 * unit;
             // The unit that its predecessor reserved is there already.
-            if room.take(frags.saturating_sub(unit), unit, unit).is_none() {
+            let nodes = Segment::of_nodes(frags.saturating_sub(unit));
+            if room.take(nodes, cut).is_none() {
                 break;
             }
             taken += 1;
@@ -358,7 +376,13 @@ fn unsplit_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<Str
             .iter()
             .map(|frags| frags.next_multiple_of(unit));
         let frags = summary + of_units.sum::<u64>() + blocks[aligned..].iter().sum::<u64>();
-        let fits = log.room(without).take(frags, largest, unit).is_some();
+        let segment = Segment {
+            nodes: summary,
+            others: frags - summary,
+            longest: largest,
+        };
+        let mut room = log.room(without);
+        let fits = room.take(segment, cut).is_some();
         taken += u64::from(fits);
         if log.seal(0, &blocks, aligned, cut).is_none() && fits {
             return (Some(format!("seed {seed}, {frags} fragments")), taken);
@@ -373,7 +397,7 @@ type Property = fn(u64, &Without, Cut) -> (Option<String>, u64);
 #[test]
 fn what_is_admitted_has_a_place_with_both_checkpoints() {
     let cases = std::env::var("RESERVE_CASES").map_or(2000, |cases| cases.parse().unwrap());
-    for cut in [Cut::Smallest, Cut::Longest] {
+    for cut in [Cut::Longest, Cut::Smallest] {
         for (property, least) in [
             (admitted_without_place as Property, cases / 20),
             (taken_without_place, cases / 4),

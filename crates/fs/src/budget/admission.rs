@@ -5,7 +5,7 @@ use super::{Budget, Waiting};
 use crate::blocks::Stop;
 use loamfs_format::group::Role;
 use loamfs_format::node::NODE_SIZE;
-use loamfs_log::segment::Cut;
+use loamfs_log::fitting::Cut;
 
 /// Groups whose bitmaps are loaded together, to see what room there is.
 const LOADED_AT_ONCE: usize = 8;
@@ -29,9 +29,7 @@ impl Budget<'_> {
             return Ok(());
         }
         let dirty = log + self.segment_with(&waiting) + waiting.runs * RUN_COST;
-        if !self.fits_beside(&waiting, log, data)
-            || !self.leaves_room(dirty + self.sizes.spare_bytes(), Cut::Smallest)?
-        {
+        if !self.fits_beside(&waiting, log, data) || !self.leaves_spare(log, dirty)? {
             return Err(Stop::Full);
         }
         Ok(())
@@ -55,7 +53,8 @@ impl Budget<'_> {
     fn admit_shown(&mut self, waiting: &Waiting, runs: u64) -> Result<(), Stop> {
         let shown = (waiting.runs + runs) * RUN_COST;
         let dirty = REMOVAL_COST + self.segment_with(waiting) + shown;
-        match self.leaves_room(dirty, Cut::Longest)? {
+        let fits = self.leaves_checkpoints(dirty);
+        match self.known(fits)? {
             true => Ok(()),
             // Fewer at a time.
             false if waiting.runs > 0 => Err(Stop::Crowded),
@@ -75,10 +74,16 @@ impl Budget<'_> {
         self.admit_shown(&waiting, runs)
     }
 
-    /// As [`Budget::leaves_checkpoints_cut`], with the bitmaps that it takes. Who takes space leaves what the dearer way of
-    /// cutting needs, so that removals, for which the other one will do, have room to begin with.
-    fn leaves_room(&mut self, dirty: u64, cut: Cut) -> Result<bool, Stop> {
-        let fits = self.leaves_checkpoints_cut(dirty, cut);
+    /// Whether so many dirty bytes, `log` of them new, leave removals something to begin with: what cutting into the
+    /// smallest holes needs, and blocks of any length, though for them less will do.
+    fn leaves_spare(&mut self, log: u64, dirty: u64) -> Result<bool, Stop> {
+        let (dirty, longest) = (dirty + self.sizes.spare_bytes(), self.longest_of_any(log));
+        let fits = self.leaves_checkpoints_cut(dirty, longest, Cut::Smallest);
+        self.known(fits)
+    }
+
+    /// What may show in bitmaps only, with the bitmaps that it takes.
+    fn known(&self, fits: Option<bool>) -> Result<bool, Stop> {
         fits.ok_or_else(|| Stop::Load(self.space.cleaning().unloaded_log_groups(LOADED_AT_ONCE)))
     }
 

@@ -6,10 +6,10 @@ use crate::blocks::Blocks;
 use crate::inodes::Inodes;
 use crate::maps::{Maps, OWNER};
 use loamfs_format::group::Role;
-use loamfs_format::summary::EXTENTS_MAX;
 use loamfs_format::{Geometry, Ssn};
-use loamfs_log::segment::Cut;
+use loamfs_log::fitting::Cut;
 use loamfs_space::Space;
+use std::collections::BTreeMap;
 
 /// Bytes for which it is looked at together whether there is room.
 const AHEAD: u64 = 64 << 10;
@@ -21,12 +21,20 @@ const COUNTED_LEVEL: u8 = 2;
 pub(crate) struct Known {
     /// Free fragments of log groups that any segment can use.
     pub(super) usable: Option<u64>,
-    /// With so many groups for the log so many dirty bytes leave the checkpoints their room, by the way of cutting.
-    roomy: [Option<(u64, u64)>; 2],
-    /// The largest holes.
-    holes: Option<Vec<u64>>,
+    /// What leaves the checkpoints their room, by the way of cutting.
+    roomy: [Option<Roomy>; 2],
+    /// How many holes there are of each length.
+    holes: Option<BTreeMap<u64, u64>>,
     /// Keys that changed in the maps of inode blocks and of owners.
     keys: Option<[Keys; 2]>,
+}
+
+/// With so many groups for the log, so many dirty bytes, of blocks of at most so many fragments.
+#[derive(Clone, Copy, Debug)]
+struct Roomy {
+    groups: u64,
+    dirty: u64,
+    longest: u64,
 }
 
 /// What the maps are like, and what changed in them since the last checkpoint.
@@ -129,13 +137,14 @@ impl Budget<'_> {
     }
 
     /// What must find a place when `dirty` bytes wait for the next segment.
-    fn burden(&self, dirty: u64, changed: Changed, shapes: Shapes) -> Burden {
+    fn burden(&self, dirty: u64, longest: u64, changed: Changed, shapes: Shapes) -> Burden {
         let dirty_blocks = self.inodes.blocks.values().filter(|block| block.dirty);
         let frees = self.blocks.frees.len() as u64;
         Burden {
             bytes: dirty,
             nodes: self.blocks.dirty_count() as u64,
             inode_blocks: dirty_blocks.count() as u64,
+            longest,
             frees,
             held: (self.space.held().ranges() + self.checkpoints.summaries().len()) as u64,
             changed,
@@ -143,25 +152,72 @@ impl Budget<'_> {
         }
     }
 
-    /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log; `None` where that shows
-    /// only in bitmaps that are not in memory.
+    /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log, cut in one way or the
+    /// other; `None` where that shows only in bitmaps that are not in memory. Where no hole is left that a full inode block
+    /// fits into, those count that are in memory: what is about to be changed was brought there.
     pub fn leaves_checkpoints(&mut self, dirty: u64) -> Option<bool> {
-        self.leaves_checkpoints_cut(dirty, Cut::Longest)
+        match self.leaves_checkpoints_for_any(dirty) {
+            Some(false) => self.leaves_checkpoints_for(dirty, self.longest_in_memory()),
+            fits => fits,
+        }
     }
 
-    /// The same, if segments are cut in this way.
-    pub fn leaves_checkpoints_cut(&mut self, dirty: u64, cut: Cut) -> Option<bool> {
+    /// The same, whatever inode blocks change.
+    pub fn leaves_checkpoints_for_any(&mut self, dirty: u64) -> Option<bool> {
+        self.leaves_checkpoints_for(dirty, self.longest_of_any(0))
+    }
+
+    fn leaves_checkpoints_for(&mut self, dirty: u64, longest: u64) -> Option<bool> {
+        match self.leaves_checkpoints_cut(dirty, longest, Cut::Longest) {
+            Some(false) => self.leaves_checkpoints_cut(dirty, longest, Cut::Smallest),
+            fits => fits,
+        }
+    }
+
+    /// Free fragments of log groups in holes that any block fits into.
+    pub fn usable_for_any(&self) -> u64 {
+        self.space.cleaning().log_usable(self.longest_of_any(0))
+    }
+
+    /// Fragments of the longest block that the next segment may hold with so many more bytes of content, whatever inode
+    /// blocks there are.
+    pub(super) fn longest_of_any(&self, more: u64) -> u64 {
+        let g = self.geometry;
+        self.longest_content(more).max(g.inode_block_frags())
+    }
+
+    /// The same of the inode blocks that there are.
+    fn longest_in_memory(&self) -> u64 {
+        let g = self.geometry;
+        let blocks = self.inodes.blocks.values();
+        let inodes = blocks.map(|block| block.bytes()).max();
+        let longest = self.longest_content(0).max(g.unit_frags());
+        longest.max(g.frags_for(inodes.unwrap_or(0)))
+    }
+
+    fn longest_content(&self, more: u64) -> u64 {
+        let g = self.geometry;
+        let content = self.pending.content_bytes() + more;
+        g.frags_for(content.min(g.block_size.into()))
+    }
+
+    /// As [`Budget::leaves_checkpoints`], if segments are cut in this way and have no longer block.
+    pub fn leaves_checkpoints_cut(&mut self, dirty: u64, longest: u64, cut: Cut) -> Option<bool> {
         let groups = self.groups_for_log();
-        let roomy = self.reclaim.known().roomy[cut as usize];
-        if roomy.is_some_and(|(of, most)| of == groups && dirty <= most) {
+        let covers = |it: Roomy| it.groups == groups && dirty <= it.dirty && longest <= it.longest;
+        if self.reclaim.known().roomy[cut as usize].is_some_and(covers) {
             return Some(true);
         }
         // Looked at for a few operations together.
         let ahead = dirty.next_multiple_of(AHEAD);
         for dirty in [ahead, dirty] {
-            let fits = self.measure(groups, dirty, cut);
+            let fits = self.measure(groups, dirty, longest, cut);
             if fits == Some(true) {
-                self.reclaim.known().roomy[cut as usize] = Some((groups, dirty));
+                self.reclaim.known().roomy[cut as usize] = Some(Roomy {
+                    groups,
+                    dirty,
+                    longest,
+                });
             }
             if fits != Some(false) {
                 return fits;
@@ -180,34 +236,37 @@ impl Budget<'_> {
     /// How the next segment is cut when the log is tight: into the smallest holes, as long as both checkpoints behind it
     /// find room all the same.
     pub fn cut(&mut self) -> Cut {
-        let groups = self.groups_for_log();
-        match self.measure(groups, self.segment_estimate(), Cut::Smallest) {
+        let (groups, longest) = (self.groups_for_log(), self.longest_in_memory());
+        match self.measure(groups, self.segment_estimate(), longest, Cut::Smallest) {
             Some(true) => Cut::Smallest,
             _ => Cut::Longest,
         }
     }
 
-    fn measure(&mut self, groups: u64, dirty: u64, cut: Cut) -> Option<bool> {
+    fn measure(&mut self, groups: u64, dirty: u64, longest: u64, cut: Cut) -> Option<bool> {
         // Of groups that superblocks or the volume's end cut short the longest run counts.
         let mut runs = self.space.uneven().free_runs();
         let whole = groups.saturating_sub(runs.len() as u64);
         let g = self.geometry;
         let changes = self.changes();
         let (changed, shapes) = (changes.changed_at_most(), changes.shapes());
-        let rough = self.burden(dirty, changed, shapes);
-        let mut in_groups = Room::new(g, whole, []).with_law(self.law.clone());
+        let rough = self.burden(dirty, longest, changed, shapes);
+        let mut in_groups = Room::new(g, whole, BTreeMap::new()).with_law(self.law.clone());
         if rough.fits(g, &mut in_groups, cut) {
             return Some(true);
         }
         if groups < runs.len() as u64 {
             runs.clear();
         }
-        let mut room = Room::new(g, whole, runs).with_law(self.law.clone());
-        self.largest_holes().iter().for_each(|hole| room.put(*hole));
+        let mut room = Room::new(g, whole, self.holes().clone()).with_law(self.law.clone());
+        runs.into_iter().for_each(|run| room.put(run));
         let mut changes = self.changes();
         let shapes = changes.shapes_as_they_are();
         let changed = changes.changed();
-        match self.burden(dirty, changed, shapes).fits(g, &mut room, cut) {
+        match self
+            .burden(dirty, longest, changed, shapes)
+            .fits(g, &mut room, cut)
+        {
             false if self.space.free_index(Role::Log).unknown() > 0 => None,
             fits => Some(fits),
         }
@@ -225,22 +284,19 @@ impl Budget<'_> {
     /// that wait need so many whole groups.
     pub fn is_tight(&mut self, waiting: u64) -> bool {
         let half = self.sizes.reserve_bytes() / 2;
+        let (dirty, longest) = (self.segment_estimate() + half, self.longest_of_any(0));
         self.space.free_groups() <= self.sizes.reserve_groups() + waiting
-            && self.leaves_checkpoints(self.segment_estimate() + half) != Some(true)
+            && self.leaves_checkpoints_cut(dirty, longest, Cut::Longest) != Some(true)
     }
 
-    /// The largest holes of the log: more than three segments can be cut into are of no use.
-    fn largest_holes(&mut self) -> &[u64] {
+    /// How many holes the log has of each length.
+    fn holes(&mut self) -> &BTreeMap<u64, u64> {
         let space = self.space;
         self.reclaim.known().holes.get_or_insert_with(|| {
-            let mut holes: Vec<u64> = space
-                .cleaning()
-                .log_holes()
-                .iter()
-                .map(|hole| hole.frags)
-                .collect();
-            holes.sort_unstable_by(|a, b| b.cmp(a));
-            holes.truncate(4 * EXTENTS_MAX);
+            let mut holes = BTreeMap::new();
+            for hole in space.cleaning().log_holes() {
+                *holes.entry(hole.frags).or_default() += 1;
+            }
             holes
         })
     }

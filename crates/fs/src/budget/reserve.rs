@@ -14,8 +14,8 @@ use loamfs_format::node::{CAPACITY, Child, NODE_SIZE, SLOT_SIZE};
 use loamfs_format::summary::{
     ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, ROLE_SIZE, summary_len,
 };
-use loamfs_log::segment::Cut;
-use std::collections::VecDeque;
+use loamfs_log::fitting::{Cut, Fitting};
+use std::collections::BTreeMap;
 
 /// What an operation that gives space back dirties at most, in bytes of the log: a path of a tree with the neighbours
 /// that it is merged with, a file's inode block and a directory's.
@@ -213,34 +213,29 @@ fn checkpoint_frags(g: &Geometry, nodes: u64, held: u64) -> u64 {
 
 /// Into how many extents a segment of so many units is cut at most that takes so many holes, its successor's unit and
 /// what its predecessor reserved among them.
-fn extents_of(cut: Cut, units: u64, holes: u64) -> u64 {
-    let most = units.min(EXTENTS_MAX as u64) + 1;
-    match cut {
-        Cut::Smallest => most,
-        Cut::Longest => most.min(holes + 2),
-    }
+fn extents_of(units: u64, holes: u64) -> u64 {
+    (units.min(EXTENTS_MAX as u64) + 1).min(holes + 2)
 }
 
-/// Where segments are placed, in fragments: holes, the largest first, and whole groups when no hole is large enough.
+/// Where segments are placed, in fragments: holes, and whole groups when no hole is large enough.
 #[derive(Clone, Debug)]
 pub struct Room {
-    holes: VecDeque<u64>,
+    geometry: Geometry,
+    /// How many there are of each length.
+    holes: BTreeMap<u64, u64>,
     groups: u64,
-    group: u64,
     law: Law<dyn Rules>,
 }
 
 impl Room {
-    /// So many free groups of the volume, and these holes.
-    pub fn new(g: &Geometry, groups: u64, holes: impl IntoIterator<Item = u64>) -> Room {
-        let mut room = Room {
-            holes: VecDeque::new(),
+    /// So many free groups of the volume, and so many holes of each length.
+    pub fn new(g: &Geometry, groups: u64, holes: BTreeMap<u64, u64>) -> Room {
+        Room {
+            geometry: *g,
+            holes,
             groups,
-            group: g.group_frags,
             law: Law::default(),
-        };
-        holes.into_iter().for_each(|hole| room.put(hole));
-        room
+        }
     }
 
     /// The same under a law that somebody else has chosen.
@@ -251,42 +246,58 @@ impl Room {
 
     /// One hole more.
     pub(super) fn put(&mut self, hole: u64) {
-        if hole == 0 {
-            return;
+        if hole > 0 {
+            *self.holes.entry(hole).or_default() += 1;
         }
-        let at = self.holes.partition_point(|other| *other > hole);
-        self.holes.insert(at, hole);
     }
 
-    /// The hole that is taken next of those of at least `least`.
-    fn pop(&mut self, least: u64, short: u64) -> Option<u64> {
-        let at = self.holes.partition_point(|hole| *hole >= short);
-        let at = match self.holes.get(at) {
-            Some(hole) if *hole >= least => at,
-            _ => 0,
+    /// The hole that is taken next of those of at least `least`, or else a group.
+    fn pop(&mut self, fitting: &Fitting, least: u64) -> Option<u64> {
+        let Some(hole) = fitting.choose(&self.holes, least) else {
+            self.groups = self.groups.checked_sub(1)?;
+            return Some(self.geometry.group_frags);
         };
-        let fits = self.holes.get(at).is_some_and(|hole| *hole >= least);
-        fits.then(|| self.holes.remove(at)).flatten()
+        match self.holes.get_mut(&hole) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.holes.remove(&hole)),
+        }
+        Some(hole)
     }
 
-    /// Takes a segment out, and the unit of its successor's summary, as placing does, and returns of how many holes;
-    /// `None` if it has no place. Holes must fit a block of `block` fragments, and those that are left what is left.
-    /// That placing takes the smallest first makes no difference: when it finds none any more it has had all that are
-    /// longer.
+    /// Takes a segment out that is cut in this way, and the unit of its successor's summary, as placing does, and returns
+    /// of how many holes; `None` if it has no place. Holes must fit the longest block, and those that may still be taken
+    /// must hold all that is left.
     ///
     /// Blocks longer than a unit are not split. The end of a hole is shorter than the block that goes to the next one, so
     /// that holes hold at least half of their length, and all of it but a block less a fragment each.
-    pub fn take(&mut self, frags: u64, block: u64, unit: u64) -> Option<u64> {
-        self.take_short(frags, block, unit, 0)
-    }
-
-    /// The same; of holes that are shorter than `short` the longest are taken before all others.
-    fn take_short(&mut self, frags: u64, block: u64, unit: u64, short: u64) -> Option<u64> {
+    pub fn take(&mut self, segment: Segment, cut: Cut) -> Option<u64> {
+        let unit = self.geometry.unit_frags();
         let successor = if self.law.counts_successor() { unit } else { 0 };
-        let content = frags.next_multiple_of(unit) + successor;
-        let end = if block > unit { block - 1 } else { 0 };
+        let Segment {
+            nodes,
+            others,
+            longest,
+        } = segment;
+        let others = others.next_multiple_of(unit);
+        let nodes = nodes.next_multiple_of(unit) + successor;
+        let fitting = Fitting::new(&self.geometry, cut, longest, others);
         // The first extent is the one that the predecessor reserved.
         let mut extents = EXTENTS_MAX as u64 - 1;
+        let first = self.take_part(&fitting, &mut extents, nodes, unit, others)?;
+        Some(first + self.take_part(&fitting, &mut extents, others, longest, 0)?)
+    }
+
+    /// Takes so many fragments of blocks of at most `longest`, before so many `behind` them.
+    fn take_part(
+        &mut self,
+        fitting: &Fitting,
+        extents: &mut u64,
+        content: u64,
+        longest: u64,
+        behind: u64,
+    ) -> Option<u64> {
+        let unit = self.geometry.unit_frags();
+        let end = if longest > unit { longest - 1 } else { 0 };
         let (mut taken, mut holes) = (0, 0);
         loop {
             let need = (content + holes * end).min(2 * content);
@@ -295,18 +306,33 @@ impl Room {
                 return Some(holes);
             }
             let least = match self.law.counts_holes_that_serve() {
-                true => (need - taken).div_ceil(extents).max(block),
+                true => (need - taken + behind).div_ceil(*extents).max(longest),
                 false => 1,
             };
-            taken += match self.pop(least, short) {
-                Some(hole) => hole,
-                None => {
-                    self.groups = self.groups.checked_sub(1)?;
-                    self.group
-                }
-            };
+            taken += self.pop(fitting, least)?;
             holes += 1;
-            extents = (extents - 1).max(1);
+            *extents = (*extents - 1).max(1);
+        }
+    }
+}
+
+/// What a segment holds, in fragments: first nodes and its summary, then other blocks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Segment {
+    /// Blocks of a unit, and what may be cut anywhere.
+    pub nodes: u64,
+    /// All others.
+    pub others: u64,
+    /// The longest of them.
+    pub longest: u64,
+}
+
+impl Segment {
+    /// One of nodes alone.
+    pub fn of_nodes(nodes: u64) -> Segment {
+        Segment {
+            nodes,
+            ..Segment::default()
         }
     }
 }
@@ -320,6 +346,8 @@ pub struct Burden {
     pub nodes: u64,
     /// Inode blocks in it.
     pub inode_blocks: u64,
+    /// Fragments of its longest block.
+    pub longest: u64,
     /// Ranges that it frees.
     pub frees: u64,
     /// Ranges that are held back.
@@ -339,14 +367,17 @@ impl Burden {
 
     fn try_to_place(&self, g: &Geometry, room: &mut Room, cut: Cut) -> Option<()> {
         let unit = g.unit_frags();
-        let largest = g.inode_block_frags();
         let blocks = self.inode_blocks + 2;
         let frees = self.frees + 16;
         // Nodes are whole units.
         let nodes = (self.nodes * NODE_SIZE as u64 + REMOVAL_NODES).min(self.bytes);
-        let holes = room.take(g.frags_for(self.bytes - nodes), largest, unit)?
-            + room.take(g.frags_for(nodes), unit, unit)?;
-        let extents = extents_of(cut, g.frags_for(self.bytes).div_ceil(unit), holes);
+        let segment = Segment {
+            nodes: g.frags_for(nodes),
+            others: g.frags_for(self.bytes - nodes),
+            longest: self.longest,
+        };
+        let holes = room.take(segment, cut)?;
+        let extents = extents_of(g.frags_for(self.bytes).div_ceil(unit), holes);
         let next = Changed {
             ifile: Keys::scattered(blocks),
             bitmap: Keys::scattered(frees + extents),
@@ -360,16 +391,12 @@ impl Burden {
         let nodes = self.changed.and(next).nodes(&self.shapes);
         let held = self.held + frees;
         let first = checkpoint_frags(g, nodes, held);
-        let short = match cut {
-            Cut::Smallest => 0,
-            Cut::Longest => largest,
-        };
-        let holes = room.take_short(first, unit, unit, short)?;
+        let holes = room.take(Segment::of_nodes(first), cut)?;
         if !room.law.counts_both_checkpoints() {
             return Some(());
         }
         // What was held back comes free between the two.
-        let extents = extents_of(cut, first.div_ceil(unit), holes);
+        let extents = extents_of(first.div_ceil(unit), holes);
         let touched = Keys::scattered(held + 2 * nodes + extents);
         let behind = Changed {
             owner: Keys {
@@ -381,9 +408,9 @@ impl Burden {
             ..Changed::default()
         };
         let second = checkpoint_frags(g, behind.nodes(&self.shapes), held + 2 * nodes);
-        room.take_short(second, unit, unit, short)?;
+        room.take(Segment::of_nodes(second), cut)?;
         // A segment that says what is durable may come between.
-        room.take(unit, unit, unit).map(drop)
+        room.take(Segment::of_nodes(unit), cut).map(drop)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::inodes::{Inodes, Node};
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
 use loamfs_format::ifile::ino_at;
-use loamfs_format::inode::{self, Body};
+use loamfs_format::inode::Body;
 use loamfs_format::node::{NODE_SIZE, TreeRoot};
 use loamfs_format::{BlockKind, Geometry, Ino, InodeBlockNo};
 
@@ -82,10 +82,7 @@ impl Contents {
     /// What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
     fn add_inode_blocks(&mut self, g: &Geometry, inodes: &Inodes) {
         let dirty = inodes.blocks.iter().filter(|(_, b)| b.dirty && b.live != 0);
-        let sized = dirty.map(|(block, b)| {
-            let bytes = u64::from(b.live.count_ones()) * inode::SIZE as u64;
-            (*block, g.frags_for(bytes) as u32)
-        });
+        let sized = dirty.map(|(block, b)| (*block, g.frags_for(b.bytes()) as u32));
         let mut sized: Vec<(InodeBlockNo, u32)> = sized.collect();
         sized.sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(g.unit_frags()));
         for (block, frags) in sized {

@@ -54,16 +54,19 @@ impl Cleaner<'_> {
         self.pieces_of(found, frags, COST_MAX)
     }
 
-    /// Ranges of one group, not the one where the log goes on, whose free space no block fits into, whatever moving them
-    /// costs.
-    pub fn useless(&self, frags: u64) -> Vec<Extent> {
+    /// Ranges of one group, neither the one where the log goes on nor one `but` which, whose free space no block fits into,
+    /// whatever moving them costs.
+    pub fn useless(&self, frags: u64, but: &[GroupNo]) -> Vec<Extent> {
         let group_of = |extent: Extent| self.geometry.group_of(extent.start);
         let next = self.geometry.group_of(self.log.tail().next);
         let mut found = self
             .space
             .cleaning()
             .compact_candidates(self.sizes.hole_least());
-        found.retain(|candidate| group_of(candidate.extent) != next);
+        found.retain(|candidate| {
+            let group = group_of(candidate.extent);
+            group != next && !but.contains(&group)
+        });
         if let Some(first) = found.first().map(|cheapest| group_of(cheapest.extent)) {
             found.retain(|candidate| group_of(candidate.extent) == first);
         }

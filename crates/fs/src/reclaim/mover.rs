@@ -101,20 +101,56 @@ impl Mover<'_> {
         }
     }
 
-    /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit.
+    /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit. While
+    /// everything is packed, what has no place stays for shorter blocks to go first: what they leave may be its place.
     pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
+        let packing = self.core.reclaim.is_packing();
+        if packing {
+            self.core.inodes.forget_blocks();
+        }
         self.core.budget().admit_removal()?;
         let owners = self.live_in(range)?;
-        let mut missed = Missed::default();
+        let (mut missed, mut tight) = (Missed::default(), false);
         for (extent, record) in owners {
+            // How much it dirties shows once that is in memory.
+            match missed.note(self.meet(&record)) {
+                Ok(None) => continue,
+                // Whoever moves it says what is wrong with it.
+                Ok(Some(())) | Err(Stop::Failed(_)) => {}
+                Err(stop) => return Err(stop),
+            }
             // What was made dirty so far stays so; the rest follows after a commit.
-            self.core.budget().admit_removal()?;
+            match self.core.budget().admit_removal() {
+                Err(Stop::Tight) if packing => {
+                    self.core.inodes.forget_blocks();
+                    tight = true;
+                    continue;
+                }
+                admitted => admitted?,
+            }
             match missed.note(self.move_block(extent, &record, range)) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
                 moved => drop(moved?),
             }
         }
-        missed.nothing()
+        missed.nothing()?;
+        match tight {
+            true => Err(Stop::Tight),
+            false => Ok(()),
+        }
+    }
+
+    /// Brings the inode block into memory that moving a block changes.
+    fn meet(&mut self, record: &Owner) -> Result<(), Stop> {
+        match record.kind {
+            BlockKind::InodeBlock => {
+                let block = InodeBlockNo(record.logical);
+                let core = &mut *self.core;
+                core.inodes.load_block(&core.maps, &mut core.blocks, block)
+            }
+            _ if record.ino == Ino(0) => Ok(()),
+            _ => self.core.prepare_dirty(record.ino),
+        }
     }
 
     /// The blocks of a range that are in use, with their owners.

@@ -108,22 +108,27 @@ impl Sealer<'_> {
     }
 
     fn pack_ranges(&self) -> Result<(), Error> {
-        let (mut best, mut idle) = (0, 0);
+        let (mut best, mut idle, mut packed) = (0, 0, Vec::new());
         for _ in 0..REPLENISH_ROUNDS {
             let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
             self.load(&unseen)?;
             let ranges = {
                 let mut core = self.core();
                 let goal = core.budget().segment_estimate() + 2 * core.sizes().spare_bytes();
-                if core.budget().leaves_checkpoints(goal) == Some(true) {
+                if core.budget().leaves_checkpoints_for_any(goal) == Some(true) {
                     return Ok(());
                 }
-                let usable = core.budget().usable();
+                let usable = core.budget().usable_for_any();
                 tracing::debug!(usable, best, idle, "packing the log");
                 idle = if usable > best { 0 } else { idle + 1 };
                 best = best.max(usable);
                 let spare = core.geometry.frags_for(core.sizes().spare_bytes());
-                let ranges = core.cleaner().useless(spare);
+                let ranges = core.cleaner().useless(spare, &packed);
+                packed.extend(
+                    ranges
+                        .first()
+                        .map(|range| core.geometry.group_of(range.start)),
+                );
                 core.mover().close_groups_of(&ranges);
                 ranges
             };
@@ -301,6 +306,7 @@ impl Sealer<'_> {
                         Lack::Memory => {
                             self.commit_all(Durability::Written)?;
                         }
+                        Lack::Space { .. } if tight && self.core().reclaim.is_packing() => break,
                         Lack::Space { .. } if tight => return Ok(()),
                         Lack::Space { .. } => self.take_checkpoints()?,
                     }
