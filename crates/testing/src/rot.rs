@@ -12,19 +12,32 @@ use loamfs_format::Ino;
 use loamfs_format::summary::{HEADER_SIZE, Record};
 use loamfs_format::superblock::{self, PROBES};
 use loamfs_fs::{
-    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
+    Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, VOLUME_MIN, Volume, mkfs,
 };
 
 use crate::left_out;
 use crate::rng::Rng;
 
+/// What volumes are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files that are made, each durable before the next.
+    pub files: usize,
+}
+
 /// Of volumes that are harmed here and there.
-pub const SIZE: u64 = 16 << 20;
+pub const LARGE: Scale = Scale {
+    bytes: 16 << 20,
+    files: 12,
+};
 /// Of volumes of which every bit is flipped: around a break all of it is gone over.
-pub const SMALL: u64 = 4 << 20;
+pub const SMALL: Scale = Scale {
+    bytes: VOLUME_MIN,
+    files: 6,
+};
 const NEW: NewInode = NewInode::of_mode(0o644);
-/// Files that are made, each durable before the next.
-const FILES: usize = 12;
 /// Of the last ones nothing may say yet that they are durable.
 const UNSAID: usize = 2;
 
@@ -107,26 +120,26 @@ fn content(index: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// The library's.
-pub fn cases(size: u64) -> Result<Vec<Case>, Error> {
+pub fn cases(scale: Scale) -> Result<Vec<Case>, Error> {
     ["crashed", "closed", "reopened"]
         .into_iter()
-        .map(|name| case(name, size))
+        .map(|name| case(name, scale))
         .collect()
 }
 
-fn case(name: &'static str, size: u64) -> Result<Case, Error> {
+fn case(name: &'static str, scale: Scale) -> Result<Case, Error> {
     let options = MkfsOptions {
         segment_max: Some(256 << 10),
         ..MkfsOptions::default()
     };
-    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::new(size)));
+    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::new(scale.bytes)));
     let device: Arc<dyn Device> = recorder.clone();
     mkfs(&device, &options, &Env::fixed(7))?;
     let made = recorder.events().len();
     let base = recorder.image();
     let mut volume = left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(8))?;
     let mut promised = Vec::new();
-    for index in 0..FILES {
+    for index in 0..scale.files {
         let file = format!("file{index}");
         let attr = volume.create(ROOT_INO, file.as_bytes(), &NEW)?;
         volume.write(attr.ino, 0, &content(index))?;
@@ -138,7 +151,7 @@ fn case(name: &'static str, size: u64) -> Result<Case, Error> {
         volume.fsync(attr.ino, false)?;
         volume.commit(Durability::Durable)?;
         promised.push((file, content(index)));
-        if index == FILES / 2 && name == "reopened" {
+        if index == scale.files / 2 && name == "reopened" {
             volume.close()?;
             volume = left_out::open(device.clone(), &OpenOptions::default(), Env::fixed(9))?;
         }

@@ -12,7 +12,7 @@ use loamfs_format::summary::Header;
 use loamfs_format::superblock::{self, Superblock, UNIT_SIZE, offsets};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, mkfs, superblocks};
 use loamfs_testing::left_out::{self, unmissed};
-use loamfs_testing::rot::{Case, Harm, Met, SIZE, cases, harm};
+use loamfs_testing::rot::{Case, Harm, LARGE, Met, cases, harm};
 
 /// Does the harm, and expects the volume to be met well.
 fn exercise(case: &Case, harm: &Harm) -> Met {
@@ -28,7 +28,7 @@ fn exercise(case: &Case, harm: &Harm) -> Met {
 
 #[test]
 fn sound_volumes_are_whole() {
-    for case in cases(SIZE).unwrap() {
+    for case in cases(LARGE).unwrap() {
         assert_eq!(case.meet(&case.image), Ok(Met::Whole), "{}", case.name);
     }
 }
@@ -37,7 +37,7 @@ fn sound_volumes_are_whole() {
 #[test]
 fn a_summary_that_rots_is_not_the_end_of_the_log() {
     let mut met: BTreeMap<&str, Vec<Met>> = BTreeMap::new();
-    for case in cases(SIZE).unwrap() {
+    for case in cases(LARGE).unwrap() {
         let sites = case.sites().unwrap();
         for site in sites.iter().filter(|site| site.what.starts_with("summary")) {
             for (from, len) in [(0, 512), (3360, site.len - 3360), (0, site.len)] {
@@ -58,7 +58,7 @@ fn a_summary_that_rots_is_not_the_end_of_the_log() {
 
 #[test]
 fn a_write_of_the_log_that_was_lost_is_not_its_end() {
-    for case in cases(SIZE).unwrap() {
+    for case in cases(LARGE).unwrap() {
         for number in (0..case.writes()).filter(|number| case.is_log_write(*number)) {
             exercise(&case, &Harm::Lost(number));
         }
@@ -67,7 +67,7 @@ fn a_write_of_the_log_that_was_lost_is_not_its_end() {
 
 #[test]
 fn a_seeded_slice_of_harm_is_met() {
-    let cases = cases(SIZE).unwrap();
+    let cases = cases(LARGE).unwrap();
     let sites: Vec<_> = cases.iter().map(|case| case.sites().unwrap()).collect();
     for seed in 0..3_000 {
         let which = seed as usize % cases.len();

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
-use loamfs_testing::rot::{Case, Harm, Met, SIZE, SMALL, Site, cases, harm};
+use loamfs_testing::rot::{Case, Harm, LARGE, Met, SMALL, Site, cases, harm};
 
 const USAGE: &str = "rot [--seed N] [--cases K] [--seconds T]
 rot --every-bit [--from N] [--cases K] [--seconds T]
@@ -20,7 +20,7 @@ fn run() -> Result<u8, String> {
     let most: u64 = args.or("cases", u64::MAX)?;
     let time = Duration::from_secs(args.or("seconds", 3600)?);
     args.finish()?;
-    let cases = cases(if every_bit { SMALL } else { SIZE }).map_err(|error| error.to_string())?;
+    let cases = cases(if every_bit { SMALL } else { LARGE }).map_err(|error| error.to_string())?;
     let sites: Result<Vec<_>, String> = cases.iter().map(Case::sites).collect();
     let sites = sites?;
     let all = match every_bit {
