@@ -35,7 +35,7 @@ pub(super) struct Finalizing<'c> {
 }
 
 impl Core {
-    /// What freezes blocks into a segment.
+    /// What gives the blocks of a segment their addresses and checksums.
     pub(super) fn finalizing<'c>(&'c mut self, seal: &'c mut Seal) -> Finalizing<'c> {
         Finalizing {
             geometry: &self.geometry,

@@ -58,6 +58,7 @@ struct Room {
 
 /// Bytes of a summary that an image takes: allocation, image, and the free of the one before.
 const IMAGE_RECORDS: u64 = 256;
+
 /// Starts to bring what waits of a file's units `from ..= to` to where segments can show it: overwrites become
 /// images for the next segment, the rest gets new homes, which the caller writes.
 pub(crate) struct Start {
@@ -160,15 +161,7 @@ fn room_for(
     mut first: Firsts,
 ) -> Result<Room, Stop> {
     let per_block = core.geometry.block_units();
-    // A block that gets a new home takes all of its units along.
-    first.retain(|unit, _| {
-        let start = unit / per_block * per_block;
-        let moves = fresh.range(start..start + per_block).next().is_some();
-        if moves {
-            fresh.insert(*unit);
-        }
-        !moves
-    });
+    first.retain(|unit, _| !goes_along(*unit, &mut fresh, per_block));
     let blocks = gather_blocks(core, ino, &fresh)?;
     let mut still = BTreeSet::new();
     for block in blocks.keys() {
@@ -242,17 +235,20 @@ fn sort_out(
         }
     }
     end_run(&mut run, &mut fresh);
-    // A block that gets a new home takes all of its units along.
     let per_block = core.geometry.block_units();
-    images.retain(|(unit, _)| {
-        let first = unit / per_block * per_block;
-        let moves = fresh.range(first..first + per_block).next().is_some();
-        if moves {
-            fresh.insert(*unit);
-        }
-        !moves
-    });
+    images.retain(|(unit, _)| !goes_along(*unit, &mut fresh, per_block));
     Ok((images, fresh, firsts))
+}
+
+/// Whether a unit is among the fresh ones, since another of its block is: a block that gets a new home takes all of its
+/// units along.
+fn goes_along(unit: u64, fresh: &mut BTreeSet<u64>, per_block: u64) -> bool {
+    let first = unit / per_block * per_block;
+    let moves = fresh.range(first..first + per_block).next().is_some();
+    if moves {
+        fresh.insert(unit);
+    }
+    moves
 }
 
 /// The whole content of every block that holds one of `units`.
