@@ -138,13 +138,10 @@ impl Change for Draining {
 
 impl FreeExtents {
     fn apply(self, core: &mut Core) -> Result<(), Stop> {
-        let per_block = core.geometry.block_units();
+        let behind = self.first * core.geometry.block_units()..u64::MAX;
         core.homes().change(self.ino, &self.change)?;
-        let node = core.inodes.prepared(self.ino)?;
-        node.change_homed(&mut core.writeback, |homed| {
-            homed.unimage(self.first * per_block, u64::MAX);
-            homed.recount(per_block);
-        });
+        // The mover may have taken some of it along.
+        core.homes().drop_units(self.ino, behind)?;
         core.freeing().homes_of(self.ino, self.change.freed)?;
         core.touch(self.ino)
     }

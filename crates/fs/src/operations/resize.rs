@@ -156,16 +156,10 @@ impl Change for Resizing {
 
 /// Cuts a large file's data that waits, and records the target for the rest (rule 1).
 fn cut(core: &mut Core, ino: Ino, size: u64) -> Result<(), Stop> {
-    let end = size.div_ceil(UNIT);
-    let per_block = core.geometry.block_units();
-    if core.inodes.prepared(ino)?.homed().flies_over(end..u64::MAX) {
-        core.homes().abandon(ino);
-    }
+    core.homes()
+        .drop_units(ino, size.div_ceil(UNIT)..u64::MAX)?;
     let node = core.inodes.prepared(ino)?;
-    node.change_homed(&mut core.writeback, |homed| {
-        homed.drop_units(end..u64::MAX, per_block);
-        homed.show_at_most(size);
-    });
+    node.change_homed(&mut core.writeback, |homed| homed.show_at_most(size));
     let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
     node.inode.size = size;
     if moving {

@@ -1,4 +1,6 @@
 use crate::core::Core;
+use crate::operations::drain::Drain;
+use crate::operations::resize::Resize;
 use crate::volume::Durability;
 use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use loamfs_device::{Device, MemoryDevice};
@@ -53,4 +55,39 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
             content
         );
     }
+}
+
+/// The mover may meet what a truncate has cut off and no step has freed yet: an image, and blocks at home.
+#[test]
+fn what_is_moved_behind_a_pending_truncate_gets_no_new_home() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let new = NewInode::of_mode(0o644);
+    let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+    volume.write(ino, 0, &vec![1; 8 * BLOCK as usize]).unwrap();
+    volume.sync().unwrap();
+    volume.write(ino, 6 * BLOCK, &[2; 4096]).unwrap();
+    volume.sync().unwrap();
+    let size = 2 * BLOCK;
+    volume
+        .run(|core| core.perform(&Resize { ino, size }))
+        .unwrap();
+    let evacuate = |core: &mut Core| {
+        let image = core.maps.lazy_map.values().next().unwrap().image;
+        let image = Extent::new(image, core.geometry.unit_frags());
+        core.mover().evacuate(image)?;
+        let last = core
+            .reading()
+            .homes(ino, 7 * BLOCK / 4096, u64::MAX >> 16)?;
+        let last = Extent::new(last.first().unwrap().1, core.geometry.block_frags());
+        core.mover().evacuate(last)
+    };
+    volume.run(evacuate).unwrap();
+    while !volume.run(|core| core.perform(&Drain { ino })).unwrap() {}
+    volume.sync().unwrap();
+    let homes = volume
+        .run(|core| core.reading().homes(ino, 0, u64::MAX >> 16))
+        .unwrap();
+    assert!(homes.iter().all(|(unit, _)| unit * 4096 < size));
 }

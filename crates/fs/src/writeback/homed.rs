@@ -389,16 +389,6 @@ impl Homed {
     pub fn drop_images(&mut self, from: u64, to: u64) {
         self.images.retain(|unit, _| !(from..to).contains(unit));
     }
-
-    /// Makes images of units in blocks that get no homes plain dirty units again.
-    pub fn unimage(&mut self, from: u64, to: u64) {
-        let units: Vec<u64> = self.images.range(from..to).map(|(unit, _)| *unit).collect();
-        for unit in units {
-            if let Some((_, image)) = self.images.remove(&unit) {
-                self.make_dirty(unit, image);
-            }
-        }
-    }
 }
 
 /// The least that units from `from` on let segments show.
