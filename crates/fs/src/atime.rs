@@ -4,173 +4,239 @@
 //! the new times wait here until they are put into the file's tree. A time there counts as long as the inode is the one
 //! of which it was taken, which the segment of its last change tells.
 
-use crate::blocks::{Blocks, Missed, Stop};
+use crate::blocks::{Missed, Stop};
 use crate::core::Core;
-use crate::error::Error;
-use crate::extents;
-use crate::inodes::{Inodes, Node};
-use crate::maps::Maps;
-use crate::tree::Tree;
-use loamfs_format::Ino;
-use loamfs_format::atime::{ATIME_INO, Atime, AtimeRun, is_atime_file};
+use crate::inodes::Node;
+use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use crate::types::{AtimeRule, AtimeWhen};
+use loamfs_format::atime::{ATIME_INO, Atime, AtimeRun};
 use loamfs_format::ifile::{block_of, slot_of};
+use loamfs_format::inode::{Inode, Timestamp, flag, mode};
 use loamfs_format::node::TreeRoot;
-use loamfs_format::superblock::{COMPATIBLE_ATIME, Superblock};
+use loamfs_format::superblock::COMPATIBLE_ATIME;
+use loamfs_format::{Ino, InodeBlockNo};
 
-mod file;
 pub(crate) mod waiting;
 
-use waiting::{Atimes, File};
+use waiting::File;
 
-/// What brings inodes into memory, with the access times that count.
-pub(crate) struct Loader<'c> {
-    /// It says whether there is such a file.
-    sb: &'c mut Superblock,
-    maps: &'c Maps,
-    blocks: &'c mut Blocks,
-    inodes: &'c mut Inodes,
-    atimes: &'c mut Atimes,
+/// A day: relatime's longest wait.
+const RELATIVE_SECONDS: i64 = 24 * 3600;
+/// Inode blocks whose times are looked for together, so that what is missing is read in one batch.
+const TOGETHER: usize = 64;
+/// Bytes of the log that the times of an inode block cost at most: a path of the tree, and the file's own block.
+const PUT_COST: u64 = 32 << 10;
+
+/// Whether a read at `now` sets the access time of an inode.
+fn is_due(rule: AtimeRule, inode: &Inode, now: Timestamp) -> bool {
+    if inode.flags & flag::NOATIME != 0 || (inode.is_dir() && !rule.directories) {
+        return false;
+    }
+    match rule.when {
+        AtimeWhen::Never => false,
+        AtimeWhen::Always => inode.atime != now,
+        AtimeWhen::Relative => {
+            inode.atime <= inode.mtime
+                || inode.atime <= inode.ctime
+                || now.seconds.saturating_sub(inode.atime.seconds) >= RELATIVE_SECONDS
+        }
+    }
+}
+
+/// Whoever changes the file changes its inode and its tree as operations do, and so needs all of the state.
+pub(crate) struct AtimeFile<'c> {
+    core: &'c mut Core,
 }
 
 impl Core {
-    /// What brings inodes into memory.
-    pub fn loader(&mut self) -> Loader<'_> {
-        Loader::new(
-            &mut self.sb,
-            &self.maps,
-            &mut self.blocks,
-            &mut self.inodes,
-            &mut self.atimes,
-        )
+    /// What changes access times.
+    pub fn atime_file(&mut self) -> AtimeFile<'_> {
+        AtimeFile { core: self }
     }
 }
 
-impl<'c> Loader<'c> {
-    /// What of these parts brings inodes into memory.
-    pub fn new(
-        sb: &'c mut Superblock,
-        maps: &'c Maps,
-        blocks: &'c mut Blocks,
-        inodes: &'c mut Inodes,
-        atimes: &'c mut Atimes,
-    ) -> Loader<'c> {
-        Loader {
-            sb,
-            maps,
-            blocks,
-            inodes,
-            atimes,
+impl AtimeFile<'_> {
+    /// An inode was read; returns whether that set its access time. One that is not in memory any more, and one for which
+    /// there is no room, stays as it is.
+    pub fn accessed(&mut self, ino: Ino) -> bool {
+        let rule = self.core.atimes.rule();
+        if !self.core.access.is_writable() || rule.when == AtimeWhen::Never {
+            return false;
         }
-    }
-
-    /// The same, for one more inode.
-    pub fn again(&mut self) -> Loader<'_> {
-        Loader::new(self.sb, self.maps, self.blocks, self.inodes, self.atimes)
-    }
-
-    /// The key of names' hashes.
-    pub fn hash_key(&self) -> [u8; 16] {
-        self.sb.hash_key
-    }
-
-    /// An inode, brought into memory if it is not there.
-    ///
-    /// # Errors
-    /// Missing blocks, damage, or [`Error::Stale`].
-    pub fn node(self, ino: Ino) -> Result<&'c mut Node, Stop> {
-        self.with_blocks(ino).map(|(node, _)| node)
-    }
-
-    /// As [`Loader::node`], with the blocks that its trees are read from.
-    pub fn with_blocks(mut self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
-        if !self.inodes.nodes.contains_key(&ino) {
-            self.load(ino)?;
+        let now = self.core.env.now();
+        let Some(node) = self.core.inodes.nodes.get_mut(&ino) else {
+            return false;
+        };
+        if !is_due(rule, &node.inode, now) {
+            return false;
         }
-        Ok((self.inodes.loaded(ino)?, self.blocks))
-    }
-
-    /// As [`Loader::with_blocks`], for an inode that was prepared.
-    ///
-    /// # Errors
-    /// As [`Inodes::prepared`].
-    pub fn prepared(self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
-        Ok((self.inodes.prepared(ino)?, self.blocks))
-    }
-
-    /// As [`Loader::with_blocks`], for a directory.
-    ///
-    /// # Errors
-    /// [`Error::NotDirectory`] besides what [`Loader::node`] gives.
-    pub fn directory(self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
-        let (node, blocks) = self.with_blocks(ino)?;
-        if !node.inode.is_dir() {
-            return Err(Error::NotDirectory.into());
+        let time = Atime::new(now, node.inode.ssn);
+        if !node.dirty && !self.core.atimes.wait(ino, time) {
+            return false;
         }
-        Ok((node, blocks))
-    }
-
-    /// Brings what dirtying an inode needs into memory.
-    pub fn prepare_dirty(mut self, ino: Ino) -> Result<(), Stop> {
-        self.again().node(ino)?;
-        self.inodes
-            .load_block(self.maps, self.blocks, block_of(ino))
-    }
-
-    /// Brings an inode into memory, with the access time that counts.
-    fn load(&mut self, ino: Ino) -> Result<(), Stop> {
-        let mut missed = Missed::default();
-        let kept = missed.note(self.kept(ino))?.flatten();
-        missed.note(self.inodes.load(self.maps, self.blocks, ino))?;
-        if let Err(stop) = missed.nothing() {
-            self.inodes.nodes.remove(&ino);
-            return Err(stop);
+        node.inode.atime = now;
+        if self.core.atimes.many_wait() {
+            self.core.note_dirty();
         }
-        if let Some(node) = self.inodes.nodes.get_mut(&ino)
-            && let Some(kept) = kept.filter(|kept| kept.counts(node.inode.ssn))
+        true
+    }
+
+    /// Puts times that wait into the file's tree, from an inode block on, as many as a segment takes along; returns
+    /// where to go on after it. Those that find no space are dropped.
+    pub fn keep(&mut self, from: InodeBlockNo) -> Result<Option<InodeBlockNo>, Stop> {
+        if self.core.atimes.blocks(from).next().is_none() {
+            return Ok(None);
+        }
+        if !self.core.access.is_writable()
+            || !self.core.budget().space_fits(PUT_COST, 0)
+            || !self.core.perform(&MakeFile)?
         {
-            node.inode.atime = kept.time;
+            self.core.atimes.forget_all();
+            return Ok(None);
+        }
+        self.prepare_keep(from)?;
+        let mut at = from;
+        loop {
+            let Some(block) = self.core.atimes.blocks(at).next() else {
+                return Ok(None);
+            };
+            if at > from
+                && self.core.budget().segment_estimate() > self.core.sizes().segment_full() / 2
+            {
+                return Ok(Some(block));
+            }
+            if !self.core.budget().space_fits(PUT_COST, 0) {
+                self.core.atimes.forget_all();
+                return Ok(None);
+            }
+            let kept = self.keep_block(block);
+            self.core.atimes.unless_damaged(kept)?;
+            for (ino, _) in self.core.atimes.of_block(block) {
+                self.core.atimes.forget(ino);
+            }
+            at = InodeBlockNo(block.0 + 1);
+        }
+    }
+
+    /// Reads what the next blocks' times need, in one batch.
+    fn prepare_keep(&mut self, from: InodeBlockNo) -> Result<(), Stop> {
+        let Some((tree, root)) = self.core.loader().tree()? else {
+            return Ok(());
+        };
+        let blocks: Vec<InodeBlockNo> = self.core.atimes.blocks(from).take(TOGETHER).collect();
+        let mut missed = Missed::default();
+        for block in blocks {
+            let prepared = tree.prepare_put(&root, &mut self.core.blocks, block.0);
+            let prepared = missed.note(prepared);
+            self.core.atimes.unless_damaged(prepared)?;
+        }
+        missed.nothing()
+    }
+
+    /// Puts the times of one inode block into the tree. Those of numbers that are free go.
+    fn keep_block(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
+        let Some((tree, mut root)) = self.core.loader().tree()? else {
+            return Ok(());
+        };
+        let (live, _) = self
+            .core
+            .inodes
+            .bits(&self.core.maps, &mut self.core.blocks, block)?;
+        let mut run = match tree.get(&root, &mut self.core.blocks, block.0)? {
+            Some(entry) => AtimeRun::decode(entry.value()).unwrap_or_default(),
+            None => AtimeRun::default(),
+        };
+        for (ino, time) in self.core.atimes.of_block(block) {
+            run.0[slot_of(ino) as usize] = Some(time);
+        }
+        for (slot, time) in (0u32..).zip(&mut run.0) {
+            *time = time.filter(|_| live & (1 << slot) != 0);
+        }
+        if let Some(value) = run.encode() {
+            tree.put(&mut root, &mut self.core.blocks, block.0, &value)?;
+            self.set_root(root)?;
         }
         Ok(())
     }
 
-    /// The access time that is kept of an inode, if any. Damage of the file is no error: the inode's own time counts.
-    fn kept(&mut self, ino: Ino) -> Result<Option<Atime>, Stop> {
-        if ino == ATIME_INO {
-            return Ok(None);
-        }
-        if let Some(waiting) = self.atimes.waiting.get(&ino) {
-            return Ok(Some(*waiting));
-        }
-        let Some((tree, root)) = self.tree()? else {
-            return Ok(None);
-        };
-        let found = tree.get(&root, self.blocks, block_of(ino).0);
-        let entry = self.atimes.unless_damaged(found)?.flatten();
-        let run = entry.and_then(|entry| AtimeRun::decode(entry.value()));
-        Ok(run.unwrap_or_default().0[slot_of(ino) as usize])
+    fn set_root(&mut self, root: TreeRoot) -> Result<(), Stop> {
+        self.core.inodes.prepared(ATIME_INO)?.inode.checksums = root;
+        self.core.touch(ATIME_INO)
     }
 
-    /// The atime file's tree; `None` without one that can be used.
-    fn tree(&mut self) -> Result<Option<(Tree, TreeRoot)>, Stop> {
-        if matches!(self.atimes.file, File::Absent | File::Unusable) {
-            return Ok(None);
+    /// Before an inode goes: whether it is the last of its block, and [`AtimeFile::drop_block`] has something to drop.
+    pub fn prepare_drop(&mut self, ino: Ino) -> Result<bool, Stop> {
+        let block = block_of(ino);
+        let (live, _) = self
+            .core
+            .inodes
+            .bits(&self.core.maps, &mut self.core.blocks, block)?;
+        if live & !(1 << slot_of(ino)) != 0 {
+            return Ok(false);
         }
-        let loaded = self.inodes.load(self.maps, self.blocks, ATIME_INO);
-        if matches!(loaded, Err(Stop::Failed(Error::Stale(_)))) {
-            self.atimes.file = File::Absent;
-            return Ok(None);
-        }
-        self.atimes.unless_damaged(loaded)?;
-        let node = self.inodes.nodes.get(&ATIME_INO);
-        let Some(inode) = node
-            .map(|node| &node.inode)
-            .filter(|inode| is_atime_file(inode))
-        else {
-            self.atimes.file = File::Unusable;
-            return Ok(None);
+        let Some((tree, root)) = self.core.loader().tree()? else {
+            return Ok(false);
         };
-        self.atimes.file = File::There;
-        self.sb.compatible |= COMPATIBLE_ATIME;
-        Ok(Some((extents::crc_tree(inode), inode.checksums)))
+        let found = tree
+            .prepare_remove(&root, &mut self.core.blocks, block.0)
+            .and_then(|()| tree.get(&root, &mut self.core.blocks, block.0))
+            .and_then(|entry| self.core.prepare_dirty(ATIME_INO).map(|()| entry.is_some()));
+        Ok(self.core.atimes.unless_damaged(found)?.unwrap_or(false))
+    }
+
+    /// Takes away what is kept of an inode block whose last inode goes.
+    pub fn drop_block(&mut self, ino: Ino) -> Result<(), Stop> {
+        let Some((tree, mut root)) = self.core.loader().tree()? else {
+            return Ok(());
+        };
+        tree.remove(&mut root, &mut self.core.blocks, block_of(ino).0)?;
+        self.set_root(root)
+    }
+}
+
+/// Brings the file into memory, to be changed, or makes it; whether it can be used.
+struct MakeFile;
+
+/// [`MakeFile`], prepared.
+struct Making {
+    inode: Inode,
+}
+
+impl Operation for MakeFile {
+    type Change = Making;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Making>, Stop> {
+        if core.loader().tree()?.is_some() {
+            let prepared = core.prepare_dirty(ATIME_INO);
+            let usable = core.atimes.unless_damaged(prepared)?.is_some();
+            return Ok(Plan::Done(usable));
+        }
+        if core.atimes.file() == File::Unusable {
+            return Ok(Plan::Done(false));
+        }
+        let block = block_of(ATIME_INO);
+        core.inodes
+            .load_block(&core.maps, &mut core.blocks, block)?;
+        // Who knows nothing of access times takes it for an empty file without a name.
+        let generation = core.env.generation();
+        let inode = Inode::new(ATIME_INO, mode::REGULAR, generation, core.env.now());
+        Ok(Plan::Change(Making { inode }))
+    }
+}
+
+impl Change for Making {
+    type Done = bool;
+
+    fn claim(&self) -> Claim {
+        Claim::Nothing
+    }
+
+    fn apply(self, core: &mut Core) -> Result<bool, Broken> {
+        let node = Node::new(self.inode, core.open_ssn());
+        core.inodes.take_number(ATIME_INO, node)?;
+        core.touch(ATIME_INO)?;
+        core.atimes.set_file(File::There);
+        core.sb.compatible |= COMPATIBLE_ATIME;
+        Ok(true)
     }
 }

@@ -146,7 +146,7 @@ impl Core {
     /// A directory that is in memory.
     ///
     /// # Errors
-    /// As [`Loader::directory`](crate::atime::Loader::directory).
+    /// As [`Loader::directory`](crate::loader::Loader::directory).
     pub fn directory(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
         self.loader().directory(ino).map(|(node, _)| node)
     }

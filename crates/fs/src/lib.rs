@@ -27,6 +27,7 @@ mod holders;
 mod inodes;
 pub mod law;
 mod leftovers;
+mod loader;
 mod maps;
 mod mkfs;
 mod namespace;

@@ -1,10 +1,10 @@
 //! Names: looking them up and listing them, and the changes of directories of which operations are made.
 
-use crate::atime::Loader;
 use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
 use crate::dir::{self, Found};
 use crate::error::Error;
+use crate::loader::Loader;
 use crate::types::DirEntry;
 use loamfs_format::Ino;
 use loamfs_format::dirent::{Dirent, NAME_MAX};

@@ -10,7 +10,6 @@ pub(crate) use written::Housed;
 
 use written::Runs;
 
-use crate::atime::Loader;
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Missed, Stop, What};
 use crate::core::Core;
@@ -19,6 +18,7 @@ use crate::extents;
 use crate::file::regular;
 use crate::inodes::{Inodes, Node};
 use crate::law::{Law, Rules};
+use crate::loader::Loader;
 use crate::maps::Maps;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::inode::{Body, mode};

@@ -5,10 +5,10 @@
 
 mod acls;
 
-use crate::atime::Loader;
 use crate::blocks::{Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
+use crate::loader::Loader;
 use crate::permission::AclKind;
 use crate::tree::{Aggregate, Tree};
 use crate::types::XattrMode;

@@ -15,7 +15,7 @@ const WAITING_MIN: usize = 4096;
 
 /// What is known of the atime file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum File {
+pub(crate) enum File {
     /// Nobody looked yet.
     #[default]
     Unknown,
@@ -29,11 +29,11 @@ pub(super) enum File {
 /// Access times that wait, and what decides of them.
 #[derive(Debug, Default)]
 pub(crate) struct Atimes {
-    pub rule: AtimeRule,
+    rule: AtimeRule,
     /// Of inodes that did not change since the last segment.
-    pub(super) waiting: BTreeMap<Ino, Atime>,
-    pub(super) waiting_max: usize,
-    pub(super) file: File,
+    waiting: BTreeMap<Ino, Atime>,
+    waiting_max: usize,
+    file: File,
 }
 
 impl Atimes {
@@ -45,13 +45,55 @@ impl Atimes {
         }
     }
 
+    /// Which reads set times.
+    pub fn rule(&self) -> AtimeRule {
+        self.rule
+    }
+
+    pub fn set_rule(&mut self, rule: AtimeRule) {
+        self.rule = rule;
+    }
+
+    /// What is known of the file.
+    pub fn file(&self) -> File {
+        self.file
+    }
+
+    pub fn set_file(&mut self, file: File) {
+        self.file = file;
+    }
+
+    /// The time of an inode that waits.
+    pub fn get(&self, ino: Ino) -> Option<Atime> {
+        self.waiting.get(&ino).copied()
+    }
+
+    /// Lets the time of an inode wait; whether there is room for it.
+    pub fn wait(&mut self, ino: Ino, time: Atime) -> bool {
+        let room = self.waiting.len() < self.waiting_max || self.waiting.contains_key(&ino);
+        if room {
+            self.waiting.insert(ino, time);
+        }
+        room
+    }
+
+    /// Whether it is time to put some into the file.
+    pub fn many_wait(&self) -> bool {
+        self.waiting.len() > self.waiting_max / 2
+    }
+
+    /// Drops all that wait.
+    pub fn forget_all(&mut self) {
+        self.waiting.clear();
+    }
+
     /// The inode took its time along, or is gone.
     pub fn forget(&mut self, ino: Ino) {
         self.waiting.remove(&ino);
     }
 
     /// The inode blocks from one on that have times waiting, in order.
-    pub(super) fn blocks(&self, from: InodeBlockNo) -> impl Iterator<Item = InodeBlockNo> {
+    pub fn blocks(&self, from: InodeBlockNo) -> impl Iterator<Item = InodeBlockNo> {
         let mut at = from;
         std::iter::from_fn(move || {
             let (ino, _) = self.waiting.range(ino_at(at, 0)..).next()?;
@@ -62,14 +104,14 @@ impl Atimes {
     }
 
     /// Those of one inode block.
-    pub(super) fn of_block(&self, block: InodeBlockNo) -> Vec<(Ino, Atime)> {
+    pub fn of_block(&self, block: InodeBlockNo) -> Vec<(Ino, Atime)> {
         let of_block = ino_at(block, 0)..ino_at(InodeBlockNo(block.0 + 1), 0);
         let times = self.waiting.range(of_block);
         times.map(|(ino, time)| (*ino, *time)).collect()
     }
 
     /// What was found in the file, unless that is damaged: it is left alone from then on, and is nobody's error.
-    pub(super) fn unless_damaged<T>(&mut self, found: Result<T, Stop>) -> Result<Option<T>, Stop> {
+    pub fn unless_damaged<T>(&mut self, found: Result<T, Stop>) -> Result<Option<T>, Stop> {
         match found {
             Err(Stop::Failed(error)) => {
                 if self.file != File::Unusable {

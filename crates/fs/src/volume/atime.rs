@@ -14,7 +14,7 @@ impl Volume {
 
     /// Sets which reads count from now on.
     pub fn set_atime_rule(&self, rule: AtimeRule) {
-        self.core().atimes.rule = rule;
+        self.core().atimes.set_rule(rule);
     }
 }
 

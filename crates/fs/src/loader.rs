@@ -1,0 +1,125 @@
+//! Bringing inodes into memory, with the access times that count.
+
+mod kept;
+
+use crate::atime::waiting::Atimes;
+use crate::blocks::{Blocks, Missed, Stop};
+use crate::core::Core;
+use crate::error::Error;
+use crate::inodes::{Inodes, Node};
+use crate::maps::Maps;
+use loamfs_format::Ino;
+use loamfs_format::ifile::block_of;
+use loamfs_format::superblock::Superblock;
+
+/// What brings inodes into memory, with the access times that count.
+pub(crate) struct Loader<'c> {
+    /// It says whether there is such a file.
+    sb: &'c mut Superblock,
+    maps: &'c Maps,
+    blocks: &'c mut Blocks,
+    inodes: &'c mut Inodes,
+    atimes: &'c mut Atimes,
+}
+
+impl Core {
+    /// What brings inodes into memory.
+    pub fn loader(&mut self) -> Loader<'_> {
+        Loader::new(
+            &mut self.sb,
+            &self.maps,
+            &mut self.blocks,
+            &mut self.inodes,
+            &mut self.atimes,
+        )
+    }
+}
+
+impl<'c> Loader<'c> {
+    /// What of these parts brings inodes into memory.
+    pub fn new(
+        sb: &'c mut Superblock,
+        maps: &'c Maps,
+        blocks: &'c mut Blocks,
+        inodes: &'c mut Inodes,
+        atimes: &'c mut Atimes,
+    ) -> Loader<'c> {
+        Loader {
+            sb,
+            maps,
+            blocks,
+            inodes,
+            atimes,
+        }
+    }
+
+    /// The same, for one more inode.
+    pub fn again(&mut self) -> Loader<'_> {
+        Loader::new(self.sb, self.maps, self.blocks, self.inodes, self.atimes)
+    }
+
+    /// The key of names' hashes.
+    pub fn hash_key(&self) -> [u8; 16] {
+        self.sb.hash_key
+    }
+
+    /// An inode, brought into memory if it is not there.
+    ///
+    /// # Errors
+    /// Missing blocks, damage, or [`Error::Stale`].
+    pub fn node(self, ino: Ino) -> Result<&'c mut Node, Stop> {
+        self.with_blocks(ino).map(|(node, _)| node)
+    }
+
+    /// As [`Loader::node`], with the blocks that its trees are read from.
+    pub fn with_blocks(mut self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
+        if !self.inodes.nodes.contains_key(&ino) {
+            self.load(ino)?;
+        }
+        Ok((self.inodes.loaded(ino)?, self.blocks))
+    }
+
+    /// As [`Loader::with_blocks`], for an inode that was prepared.
+    ///
+    /// # Errors
+    /// As [`Inodes::prepared`].
+    pub fn prepared(self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
+        Ok((self.inodes.prepared(ino)?, self.blocks))
+    }
+
+    /// As [`Loader::with_blocks`], for a directory.
+    ///
+    /// # Errors
+    /// [`Error::NotDirectory`] besides what [`Loader::node`] gives.
+    pub fn directory(self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
+        let (node, blocks) = self.with_blocks(ino)?;
+        if !node.inode.is_dir() {
+            return Err(Error::NotDirectory.into());
+        }
+        Ok((node, blocks))
+    }
+
+    /// Brings what dirtying an inode needs into memory.
+    pub fn prepare_dirty(mut self, ino: Ino) -> Result<(), Stop> {
+        self.again().node(ino)?;
+        self.inodes
+            .load_block(self.maps, self.blocks, block_of(ino))
+    }
+
+    /// Brings an inode into memory, with the access time that counts.
+    fn load(&mut self, ino: Ino) -> Result<(), Stop> {
+        let mut missed = Missed::default();
+        let kept = missed.note(self.kept(ino))?.flatten();
+        missed.note(self.inodes.load(self.maps, self.blocks, ino))?;
+        if let Err(stop) = missed.nothing() {
+            self.inodes.nodes.remove(&ino);
+            return Err(stop);
+        }
+        if let Some(node) = self.inodes.nodes.get_mut(&ino)
+            && let Some(kept) = kept.filter(|kept| kept.counts(node.inode.ssn))
+        {
+            node.inode.atime = kept.time;
+        }
+        Ok(())
+    }
+}
