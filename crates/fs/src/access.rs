@@ -103,6 +103,8 @@ impl Access {
 mod tests {
     use super::*;
     use crate::blocks::Stop;
+    use crate::core::Core;
+    use crate::operations::{Broken, Change, Claim, Operation, Plan};
     use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
     use loamfs_device::{Device, MemoryDevice};
     use loamfs_format::{Ino, Ssn};
@@ -114,13 +116,36 @@ mod tests {
         Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap()
     }
 
+    /// An operation whose change asks for what it had to have.
+    struct Stopping;
+
+    impl Operation for Stopping {
+        type Change = Stopping;
+
+        fn prepare(&self, _: &mut Core) -> Result<Plan<Stopping>, Stop> {
+            Ok(Plan::Change(Stopping))
+        }
+    }
+
+    impl Change for Stopping {
+        type Done = ();
+
+        fn claim(&self) -> Claim {
+            Claim::Nothing
+        }
+
+        fn apply(self, _: &mut Core) -> Result<(), Broken> {
+            Err(Stop::Crowded.into())
+        }
+    }
+
     #[test]
     fn a_prepared_change_that_stops_is_not_tried_again_and_breaks_the_volume() {
         let volume = volume();
         let mut runs = 0;
-        let result: Result<(), Error> = volume.run(|core| {
+        let result = volume.run(|core| {
             runs += 1;
-            core.apply(|_| Err(Stop::Crowded))
+            core.perform(&Stopping)
         });
         assert!(matches!(result, Err(Error::Broken(_))));
         assert_eq!(runs, 1);
@@ -138,7 +163,7 @@ mod tests {
     #[test]
     fn a_segment_that_is_out_of_order_is_not_written_and_breaks_the_volume() {
         let volume = volume();
-        let lost = |core: &mut crate::core::Core| {
+        let lost = |core: &mut Core| {
             let mut tail = core.log.tail().clone();
             tail.ssn = tail.ssn.next().next();
             core.log.sealed(tail, Ssn(0), 0);

@@ -68,18 +68,6 @@ impl Core {
         self.log.tail().ssn.next()
     }
 
-    /// Makes a change that was prepared: everything that it needs is in memory and reserved, so that it does not stop. If
-    /// it does, half of it may be done: the volume is broken.
-    pub fn apply<T>(
-        &mut self,
-        change: impl FnOnce(&mut Core) -> Result<T, Stop>,
-    ) -> Result<T, Stop> {
-        change(self).map_err(|stop| {
-            tracing::error!(?stop, "a prepared change stopped");
-            self.access.break_down("a prepared change stopped").into()
-        })
-    }
-
     /// Marks a prepared inode as changed.
     ///
     /// # Errors

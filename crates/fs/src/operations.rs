@@ -92,7 +92,8 @@ impl From<Stop> for Broken {
 }
 
 impl Core {
-    /// Prepares an operation, admits its change, and makes that.
+    /// Prepares an operation, admits its change, and makes that. If that stops, half of it may be done: the volume is
+    /// broken.
     pub fn perform<O: Operation>(
         &mut self,
         operation: &O,
@@ -101,7 +102,10 @@ impl Core {
             Plan::Done(done) => Ok(done),
             Plan::Change(change) => {
                 self.admit_claim(change.claim())?;
-                self.apply(|core| change.apply(core).map_err(|Broken(stop)| stop))
+                change.apply(self).map_err(|Broken(stop)| {
+                    tracing::error!(?stop, "a prepared change stopped");
+                    self.access.break_down("a prepared change stopped").into()
+                })
             }
         }
     }

@@ -150,37 +150,31 @@ impl Change for Reserving {
     }
 }
 
-/// Gives blocks of which nothing was written, and nothing is being written, other homes: there is nothing to read. What
-/// finds none stays where it is.
-pub(crate) struct MoveUnwritten {
-    pub ino: Ino,
-    pub housed: Vec<Housed>,
-}
-
-impl Operation for MoveUnwritten {
-    type Change = NewHomes;
-
-    fn prepare(&self, core: &mut Core) -> Result<Plan<NewHomes>, Stop> {
-        let ino = self.ino;
+impl NewHomes {
+    /// Other homes for blocks of which nothing was written, and nothing is being written: there is nothing to read. What
+    /// finds none stays where it is. The inode is prepared.
+    pub fn elsewhere(
+        core: &mut Core,
+        ino: Ino,
+        housed: &[Housed],
+    ) -> Result<Option<NewHomes>, Stop> {
         let per_block = core.geometry.block_units();
         let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
-        for it in self.housed.iter().filter(|it| !it.written) {
+        for it in housed.iter().filter(|it| !it.written) {
             *blocks.entry(it.unit / per_block).or_default() += 1;
         }
         let flying = core.inodes.prepared(ino)?.homed().is_flying();
         if blocks.is_empty() || flying || core.writeback.arrives(ino) {
-            return Ok(Plan::Done(()));
+            return Ok(None);
         }
         blocks.retain(|_, count| *count == per_block);
         let homes = match core.homes().take(ino, runs_of(blocks.into_keys())) {
-            Err(Stop::Full) => return Ok(Plan::Done(())),
+            Err(Stop::Full) => return Ok(None),
             found => found?,
         };
-        NewHomes::prepare(core, ino, homes).map(Plan::Change)
+        NewHomes::prepare(core, ino, homes).map(Some)
     }
-}
 
-impl NewHomes {
     /// Reads what showing homes needs that were taken; they are given back when it stops.
     fn prepare(core: &mut Core, ino: Ino, homes: Vec<(u64, Extent)>) -> Result<NewHomes, Stop> {
         let (geometry, birth) = (core.geometry, core.open_ssn());

@@ -1,20 +1,20 @@
 //! The one mover: what lives in a range is made dirty, so that the next segment carries it elsewhere.
 
-use crate::blocks::{Missed, Stop, What};
+mod content;
+mod home;
+mod node;
+
+use crate::blocks::{Missed, Stop};
 use crate::budget::reserve::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
-use crate::operations::reserve::MoveUnwritten;
-use crate::reading::Housed;
-use crate::tree::Tree;
 use crate::writeback::Homed;
-use crate::{dir, extents, xattrs};
+use content::{MoveImage, MoveSmall, MoveValue};
+use home::MoveHome;
 use loamfs_format::ifile::IfileEntry;
-use loamfs_format::inode::{Body, Inode};
-use loamfs_format::node::TreeRoot;
-use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::Owner;
+use node::MoveNode;
 use std::collections::BTreeSet;
 
 /// Whoever moves changes inodes, trees and maps as operations do, and so needs all of the state.
@@ -172,16 +172,29 @@ impl Mover<'_> {
             BlockKind::DirNode
             | BlockKind::ExtentNode
             | BlockKind::ChecksumNode
-            | BlockKind::XattrNode => self.move_node(ino, record, at),
+            | BlockKind::XattrNode => self.core.perform(&MoveNode { owner: *record, at }),
             BlockKind::IfileNode
             | BlockKind::BitmapNode
             | BlockKind::OwnerNode
             | BlockKind::GroupNode
             | BlockKind::LazyNode => self.move_map_node(record, at),
-            BlockKind::SmallData => self.move_small(ino, at),
-            BlockKind::XattrValue => self.move_value(ino, record.logical, at),
-            BlockKind::Image => self.move_image(ino, record.logical, at),
-            BlockKind::Homed => self.move_home(ino, extent, record.logical, range),
+            BlockKind::SmallData => self.core.perform(&MoveSmall { ino, at }),
+            BlockKind::XattrValue => self.core.perform(&MoveValue {
+                ino,
+                key: record.logical,
+                at,
+            }),
+            BlockKind::Image => self.core.perform(&MoveImage {
+                ino,
+                unit: record.logical,
+                at,
+            }),
+            BlockKind::Homed => self.core.perform(&MoveHome {
+                ino,
+                extent,
+                first: record.logical,
+                range,
+            }),
         }
     }
 
@@ -197,43 +210,6 @@ impl Mover<'_> {
         Ok(())
     }
 
-    fn tree_of(inode: &Inode, kind: BlockKind) -> Option<(Tree, TreeRoot)> {
-        match (kind, &inode.body) {
-            (BlockKind::DirNode, Body::DirTree(root)) => Some((dir::tree(inode), *root)),
-            (BlockKind::ExtentNode, Body::ExtentTree(root)) => Some((extents::tree(inode), *root)),
-            (BlockKind::ChecksumNode, _) => Some((extents::crc_tree(inode), inode.checksums)),
-            (BlockKind::XattrNode, _) => Some((xattrs::tree(inode), inode.xattrs)),
-            _ => None,
-        }
-    }
-
-    fn move_node(&mut self, ino: Ino, record: &Owner, at: FragAddr) -> Result<(), Stop> {
-        self.core.prepare_dirty(ino)?;
-        let node = self.core.inodes.prepared(ino)?;
-        let Some((tree, mut root)) = Mover::tree_of(&node.inode, record.kind) else {
-            return Ok(());
-        };
-        let found = tree.locate(&root, &mut self.core.blocks, record.level, record.logical)?;
-        if found.is_none_or(|pointer| pointer.addr != at) {
-            return Ok(());
-        }
-        let Some(entry) = tree.next(&root, &mut self.core.blocks, record.logical)? else {
-            return Ok(());
-        };
-        // Putting the same entry again takes the path to it out for change.
-        tree.put(&mut root, &mut self.core.blocks, entry.key(), entry.value())?;
-        self.core.apply(|core| {
-            let inode = &mut core.inodes.prepared(ino)?.inode;
-            match record.kind {
-                BlockKind::DirNode => inode.body = Body::DirTree(root),
-                BlockKind::ExtentNode => inode.body = Body::ExtentTree(root),
-                BlockKind::ChecksumNode => inode.checksums = root,
-                _ => inode.xattrs = root,
-            }
-            core.touch(ino)
-        })
-    }
-
     fn move_map_node(&mut self, record: &Owner, at: FragAddr) -> Result<(), Stop> {
         let roots = self.core.maps.roots();
         let Some((tree, root)) = roots.into_iter().find(|(tree, _)| tree.kind == record.kind)
@@ -245,146 +221,5 @@ impl Mover<'_> {
             self.core.maps.moving.insert((record.kind, record.logical));
         }
         Ok(())
-    }
-
-    fn move_small(&mut self, ino: Ino, at: FragAddr) -> Result<(), Stop> {
-        let node = self.core.node(ino)?;
-        let here = matches!(node.inode.body, Body::Small(pointer) if pointer.addr == at);
-        if !here || node.small.is_some() || node.is_large() {
-            return Ok(());
-        }
-        let content = self.core.reading().small_content(ino)?;
-        self.core.prepare_dirty(ino)?;
-        self.core.apply(|core| {
-            core.pending.add_content(content.len());
-            core.inodes.prepared(ino)?.small = Some(content);
-            core.touch(ino)
-        })
-    }
-
-    fn move_value(&mut self, ino: Ino, key: u64, at: FragAddr) -> Result<(), Stop> {
-        self.core.prepare_dirty(ino)?;
-        let node = self.core.inodes.prepared(ino)?;
-        let (tree, mut root) = (xattrs::tree(&node.inode), node.inode.xattrs);
-        let Some(entry) = tree.get(&root, &mut self.core.blocks, key)? else {
-            return Ok(());
-        };
-        let Some(mut xattr) = Xattr::decode(entry.value()) else {
-            return Ok(());
-        };
-        let Value::Log(pieces) = &mut xattr.value else {
-            return Ok(());
-        };
-        if pieces.iter().all(|piece| piece.addr != at) {
-            return Ok(());
-        }
-        let mut value = Vec::new();
-        for piece in pieces.iter() {
-            value.extend_from_slice(&self.core.blocks.bytes(piece, What::Data(ino))?);
-        }
-        let old = pieces.clone();
-        pieces.fill(loamfs_format::Pointer::NONE);
-        drop(entry);
-        tree.put(&mut root, &mut self.core.blocks, key, &xattr.encode())?;
-        self.core.apply(|core| {
-            core.pending.add_content(value.len());
-            let node = core.inodes.prepared(ino)?;
-            node.inode.xattrs = root;
-            node.values.insert(key, value.into());
-            old.iter().for_each(|piece| core.freeing().block(piece));
-            core.touch(ino)
-        })
-    }
-
-    /// An image moves within the log; it settles in its own time.
-    fn move_image(&mut self, ino: Ino, unit: u64, at: FragAddr) -> Result<(), Stop> {
-        let Some((_, home)) = self
-            .core
-            .reading()
-            .homes(ino, unit, unit.saturating_add(1))?
-            .pop()
-        else {
-            return Ok(());
-        };
-        let here = self
-            .core
-            .maps
-            .lazy_map
-            .get(&home)
-            .is_some_and(|entry| entry.image == at);
-        if !here || self.core.node(ino)?.homed().get(unit).is_some() {
-            return Ok(());
-        }
-        let content = self.core.reading().shown_unit(ino, unit)?;
-        self.core.prepare_dirty(ino)?;
-        self.core.apply(|core| {
-            let node = core.inodes.prepared(ino)?;
-            let put = |homed: &mut Homed| homed.move_image(unit, home, content);
-            node.change_homed(&mut core.writeback, put);
-            core.touch(ino)
-        })
-    }
-
-    /// The units of a file whose homes are in `piece`, of which its owner record says that it begins with block `first`.
-    /// Earlier programs cut records inside a block and then counted too few, so what is not found there is looked for behind it.
-    fn units_at(&mut self, ino: Ino, piece: Extent, first: u64) -> Result<Vec<Housed>, Stop> {
-        let geometry = self.core.geometry;
-        let per_block = geometry.block_units();
-        let count = piece.frags.div_ceil(geometry.block_frags());
-        let end = first.saturating_add(count);
-        let recorded = first.saturating_mul(per_block)..end.saturating_mul(per_block);
-        self.core.node(ino)?;
-        let inode = &self.core.inodes.prepared(ino)?.inode;
-        let found = extents::overlapping(inode, &mut self.core.blocks, &geometry, first, end)?;
-        let mut homes = self.core.reading().housed(ino, &found, &recorded)?;
-        homes.retain(|it| piece.contains(it.home));
-        let found = homes.len() as u64 * self.core.geometry.unit_frags();
-        let in_change = |other: Extent| other.overlaps(piece);
-        if found < self.core.space.bitmaps().live_frags(piece)
-            && !self.core.blocks.frees.iter().any(|free| in_change(*free))
-            && !self.core.space.unshown().any(in_change)
-        {
-            homes = self.core.reading().homes_in(ino, piece, first)?;
-        }
-        Ok(homes)
-    }
-
-    /// Homed blocks wait to be written to new homes, elsewhere; those of which nothing was written get them at once.
-    fn move_home(
-        &mut self,
-        ino: Ino,
-        extent: Extent,
-        block: u64,
-        range: Extent,
-    ) -> Result<(), Stop> {
-        let per_block = self.core.geometry.block_units();
-        let block_frags = self.core.geometry.block_frags();
-        let start = extent.start.max(range.start);
-        let end = extent.end().min(range.end());
-        let ahead = start.0.saturating_sub(extent.start.0) / block_frags;
-        let first = block.saturating_add(ahead);
-        let piece = Extent::new(start, end.0.saturating_sub(start.0));
-        let (mut units, mut missed) = (Vec::new(), Missed::default());
-        let housed = self.units_at(ino, piece, first)?;
-        for Housed { unit, .. } in housed.iter().filter(|it| it.written) {
-            if self.core.node(ino)?.homed().get(*unit).is_some() {
-                continue;
-            }
-            if let Some(content) = missed.note(self.core.reading().shown_unit(ino, *unit))? {
-                units.push((*unit, content));
-            }
-        }
-        missed.nothing()?;
-        self.core.prepare_dirty(ino)?;
-        self.core.perform(&MoveUnwritten { ino, housed })?;
-        if units.is_empty() {
-            return Ok(());
-        }
-        self.core.apply(|core| {
-            let node = core.inodes.prepared(ino)?;
-            let put = |homed: &mut Homed| homed.move_units(units, per_block);
-            node.change_homed(&mut core.writeback, put);
-            core.touch(ino)
-        })
     }
 }

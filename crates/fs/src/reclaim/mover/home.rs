@@ -1,0 +1,112 @@
+//! Homed blocks that move: to new homes, elsewhere.
+
+use crate::blocks::{Missed, Stop};
+use crate::core::Core;
+use crate::extents;
+use crate::operations::reserve::NewHomes;
+use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use crate::reading::Housed;
+use crate::writeback::{Homed, UnitBytes};
+use loamfs_format::{Extent, Ino};
+
+/// Makes the blocks of a file wait for new homes whose homes are in a range; those of which nothing was written get them
+/// at once.
+pub(super) struct MoveHome {
+    pub ino: Ino,
+    /// Homes, as an owner record has them, and the first of their blocks.
+    pub extent: Extent,
+    pub first: u64,
+    /// What of them is to be emptied.
+    pub range: Extent,
+}
+
+/// [`MoveHome`], prepared.
+pub(super) struct MovingHome {
+    ino: Ino,
+    unwritten: Option<NewHomes>,
+    units: Vec<(u64, UnitBytes)>,
+}
+
+impl MoveHome {
+    /// The part that is to be emptied, and its first block.
+    fn piece(&self, block_frags: u64) -> (Extent, u64) {
+        let start = self.extent.start.max(self.range.start);
+        let end = self.extent.end().min(self.range.end());
+        let ahead = start.0.saturating_sub(self.extent.start.0) / block_frags;
+        let piece = Extent::new(start, end.0.saturating_sub(start.0));
+        (piece, self.first.saturating_add(ahead))
+    }
+
+    /// The units whose homes are in `piece`, of which its owner record says that it begins with block `first`.
+    /// Earlier programs cut records inside a block and then counted too few, so what is not found there is looked for
+    /// behind it.
+    fn units_at(&self, core: &mut Core, piece: Extent, first: u64) -> Result<Vec<Housed>, Stop> {
+        let (ino, geometry) = (self.ino, core.geometry);
+        let per_block = geometry.block_units();
+        let count = piece.frags.div_ceil(geometry.block_frags());
+        let end = first.saturating_add(count);
+        let recorded = first.saturating_mul(per_block)..end.saturating_mul(per_block);
+        core.node(ino)?;
+        let inode = &core.inodes.prepared(ino)?.inode;
+        let found = extents::overlapping(inode, &mut core.blocks, &geometry, first, end)?;
+        let mut homes = core.reading().housed(ino, &found, &recorded)?;
+        homes.retain(|it| piece.contains(it.home));
+        let found = homes.len() as u64 * geometry.unit_frags();
+        let in_change = |other: Extent| other.overlaps(piece);
+        if found < core.space.bitmaps().live_frags(piece)
+            && !core.blocks.frees.iter().any(|free| in_change(*free))
+            && !core.space.unshown().any(in_change)
+        {
+            homes = core.reading().homes_in(ino, piece, first)?;
+        }
+        Ok(homes)
+    }
+}
+
+impl Operation for MoveHome {
+    type Change = MovingHome;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<MovingHome>, Stop> {
+        let ino = self.ino;
+        let (piece, first) = self.piece(core.geometry.block_frags());
+        let (mut units, mut missed) = (Vec::new(), Missed::default());
+        let housed = self.units_at(core, piece, first)?;
+        for Housed { unit, .. } in housed.iter().filter(|it| it.written) {
+            if core.node(ino)?.homed().get(*unit).is_some() {
+                continue;
+            }
+            if let Some(content) = missed.note(core.reading().shown_unit(ino, *unit))? {
+                units.push((*unit, content));
+            }
+        }
+        missed.nothing()?;
+        core.prepare_dirty(ino)?;
+        Ok(Plan::Change(MovingHome {
+            ino,
+            unwritten: NewHomes::elsewhere(core, ino, &housed)?,
+            units,
+        }))
+    }
+}
+
+impl Change for MovingHome {
+    type Done = ();
+
+    fn claim(&self) -> Claim {
+        Claim::Nothing
+    }
+
+    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+        if let Some(homes) = self.unwritten {
+            homes.apply(core)?;
+        }
+        if self.units.is_empty() {
+            return Ok(());
+        }
+        let per_block = core.geometry.block_units();
+        let node = core.inodes.prepared(self.ino)?;
+        let put = |homed: &mut Homed| homed.move_units(self.units, per_block);
+        node.change_homed(&mut core.writeback, put);
+        Ok(core.touch(self.ino)?)
+    }
+}

@@ -1,0 +1,87 @@
+//! Nodes of files' trees that move.
+
+use crate::blocks::Stop;
+use crate::core::Core;
+use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use crate::tree::Tree;
+use crate::{dir, extents, xattrs};
+use loamfs_format::inode::{Body, Inode};
+use loamfs_format::node::TreeRoot;
+use loamfs_format::{BlockKind, FragAddr};
+use loamfs_space::Owner;
+
+/// Makes a node of a file's tree dirty if it is still where its owner record says.
+pub(super) struct MoveNode {
+    pub owner: Owner,
+    pub at: FragAddr,
+}
+
+/// [`MoveNode`], prepared: the same entry is put again, which takes the path to it out for change.
+pub(super) struct MovingNode {
+    owner: Owner,
+    tree: Tree,
+    root: TreeRoot,
+    key: u64,
+    value: Vec<u8>,
+}
+
+impl Operation for MoveNode {
+    type Change = MovingNode;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<MovingNode>, Stop> {
+        let owner = self.owner;
+        core.prepare_dirty(owner.ino)?;
+        let node = core.inodes.prepared(owner.ino)?;
+        let Some((tree, root)) = tree_of(&node.inode, owner.kind) else {
+            return Ok(Plan::Done(()));
+        };
+        let found = tree.locate(&root, &mut core.blocks, owner.level, owner.logical)?;
+        if found.is_none_or(|pointer| pointer.addr != self.at) {
+            return Ok(Plan::Done(()));
+        }
+        let Some(entry) = tree.next(&root, &mut core.blocks, owner.logical)? else {
+            return Ok(Plan::Done(()));
+        };
+        tree.prepare_put(&root, &mut core.blocks, entry.key())?;
+        Ok(Plan::Change(MovingNode {
+            owner,
+            tree,
+            root,
+            key: entry.key(),
+            value: entry.value().to_vec(),
+        }))
+    }
+}
+
+impl Change for MovingNode {
+    type Done = ();
+
+    fn claim(&self) -> Claim {
+        Claim::Nothing
+    }
+
+    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+        let (ino, mut root) = (self.owner.ino, self.root);
+        self.tree
+            .put(&mut root, &mut core.blocks, self.key, &self.value)?;
+        let inode = &mut core.inodes.prepared(ino)?.inode;
+        match self.owner.kind {
+            BlockKind::DirNode => inode.body = Body::DirTree(root),
+            BlockKind::ExtentNode => inode.body = Body::ExtentTree(root),
+            BlockKind::ChecksumNode => inode.checksums = root,
+            _ => inode.xattrs = root,
+        }
+        Ok(core.touch(ino)?)
+    }
+}
+
+/// The tree of an inode that has nodes of a kind.
+fn tree_of(inode: &Inode, kind: BlockKind) -> Option<(Tree, TreeRoot)> {
+    match (kind, &inode.body) {
+        (BlockKind::DirNode, Body::DirTree(root)) => Some((dir::tree(inode), *root)),
+        (BlockKind::ExtentNode, Body::ExtentTree(root)) => Some((extents::tree(inode), *root)),
+        (BlockKind::ChecksumNode, _) => Some((extents::crc_tree(inode), inode.checksums)),
+        (BlockKind::XattrNode, _) => Some((xattrs::tree(inode), inode.xattrs)),
+        _ => None,
+    }
+}
