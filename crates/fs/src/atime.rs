@@ -64,14 +64,14 @@ impl AtimeFile<'_> {
             return false;
         }
         let now = self.core.env.now();
-        let Some(node) = self.core.inodes.nodes.get_mut(&ino) else {
+        let Some(node) = self.core.inodes.get_mut(ino) else {
             return false;
         };
         if !is_due(rule, &node.inode, now) {
             return false;
         }
         let time = Atime::new(now, node.inode.ssn);
-        if !node.dirty && !self.core.atimes.wait(ino, time) {
+        if !node.is_dirty() && !self.core.atimes.wait(ino, time) {
             return false;
         }
         node.inode.atime = now;

@@ -66,7 +66,7 @@ impl Core {
     /// The budget as things stand.
     pub fn budget(&mut self) -> Budget<'_> {
         Budget {
-            sizes: Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten),
+            sizes: Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten()),
             geometry: &self.geometry,
             law: &self.env.law,
             access: &self.access,
@@ -84,7 +84,7 @@ impl Core {
 
     /// What follows from the volume's sizes.
     pub fn sizes(&self) -> Sizes<'_> {
-        Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten)
+        Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten())
     }
 }
 
@@ -108,11 +108,12 @@ impl Budget<'_> {
     /// The same, with so much waiting.
     fn segment_with(&self, waiting: &Waiting) -> u64 {
         let blocks = self.blocks.dirty_count() as u64 * 4096
-            + self.inodes.dirty_bytes
+            + self.inodes.dirty_bytes()
             + self.pending.content_bytes()
             + waiting.images;
         // Records: about 64 bytes for each thing written, and the frees.
-        let things = self.blocks.dirty_count() + self.inodes.blocks.len() + self.blocks.frees.len();
+        let things =
+            self.blocks.dirty_count() + self.inodes.block_count() + self.blocks.frees.len();
         blocks + (things as u64 + self.pending.content_bytes() / 1024) * 64 + 8192
     }
 }

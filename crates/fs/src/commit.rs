@@ -13,7 +13,6 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::law::Step;
 use contents::{Contents, TreeOf, node_frags};
-use loamfs_format::ifile::ino_at;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Header, SegmentKind};
 use loamfs_format::superblock::CheckpointRef;
@@ -49,12 +48,9 @@ impl Commit<'_> {
             && self.core.pending.records().is_empty()
             && !self.core.space.has_role_changes()
             // The last inode of a block went: the block and its entry go with the next segment.
-            && !self.core.inodes.blocks.values().any(|b| b.dirty && b.base.pointer.is_some());
+            && !self.core.inodes.dirty_blocks().any(|(_, b)| b.sealed_at().is_some());
         if nothing && !force {
-            self.core
-                .inodes
-                .blocks
-                .retain(|_, block| block.dirty && block.live != 0);
+            self.core.inodes.drop_empty_blocks();
             self.core.pending.forget_age();
             return Ok(None);
         }
@@ -188,19 +184,8 @@ impl Commit<'_> {
             });
             return;
         }
-        for (block, b) in std::mem::take(&mut self.core.inodes.blocks) {
-            if !b.dirty {
-                continue;
-            }
-            for slot in 0..32 {
-                if let Some(node) = self.core.inodes.nodes.get_mut(&ino_at(block, slot)) {
-                    node.dirty = false;
-                }
-            }
-        }
+        self.core.inodes.sealed();
         self.core.pending.sealed();
-        self.core.inodes.dirty_bytes = 0;
-        self.core.inodes.busy = 0;
         self.core.writeback.clear_barrier();
     }
 }

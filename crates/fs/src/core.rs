@@ -74,14 +74,10 @@ impl Core {
     /// As [`Inodes::prepared`]; so the next ones.
     pub fn touch(&mut self, ino: Ino) -> Result<(), Stop> {
         let ssn = self.open_ssn();
-        let node = self.inodes.prepared(ino)?;
-        if !node.dirty {
+        if self.inodes.prepared(ino)?.touch(ssn) {
             // The inode takes its access time along.
             self.atimes.forget(ino);
         }
-        node.dirty = true;
-        node.last = ssn;
-        node.inode.ssn = ssn;
         self.inodes.touch_block(block_of(ino))?;
         self.note_dirty();
         Ok(())
@@ -96,7 +92,7 @@ impl Core {
     pub fn is_dirty(&self) -> bool {
         !self.blocks.frees.is_empty()
             || !self.pending.records().is_empty()
-            || self.inodes.blocks.values().any(|b| b.dirty)
+            || self.inodes.dirty_blocks().next().is_some()
     }
 
     /// What stat shows.

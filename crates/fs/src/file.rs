@@ -88,7 +88,9 @@ impl Core {
     pub fn set_small(&mut self, ino: Ino, content: Vec<u8>) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
         let mut freed = None;
-        node.seal_first &= content.len() > node.inline_max();
+        if content.len() <= node.inline_max() {
+            node.may_go_home();
+        }
         self.pending.drop_content(node.small.take().as_deref());
         node.inode.size = content.len() as u64;
         if content.len() <= node.inline_max() {
@@ -122,7 +124,7 @@ impl Core {
 
     /// Sends back an operation that takes a file home before a segment shows its small content.
     pub fn may_go_home(&mut self, ino: Ino) -> Result<(), Stop> {
-        let seal_first = self.node(ino)?.seal_first;
+        let seal_first = self.node(ino)?.seals_first();
         if self.env.law.stays_small(seal_first) {
             return Err(Stop::Crowded);
         }

@@ -1,10 +1,14 @@
 //! Inodes in memory: loaded from their blocks, dirtied together with them, given numbers by directory (H3, H20, H22).
 
+mod block;
+mod numbers;
+
 use crate::blocks::{Blocks, Stop, What};
 use crate::error::{Corrupt, Error};
 use crate::maps::Maps;
 use crate::writeback::{Homed, Writeback};
-use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, block_of, ino_at, slot_of};
+use block::InodeBlock;
+use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
@@ -20,11 +24,11 @@ pub(crate) struct Node {
     /// Size that a segment may show; below `inode.size` while data that would fill it is on its way.
     pub shown_size: u64,
     /// Changed since the last segment.
-    pub dirty: bool,
+    dirty: bool,
     /// Content of a small file that changed since the last segment.
     pub small: Option<Arc<[u8]>>,
     /// That content must be in a segment before the file may go home.
-    pub seal_first: bool,
+    seal_first: bool,
     /// Values of attributes too large for the tree, by key, not in the log yet.
     pub values: BTreeMap<u64, Arc<[u8]>>,
     /// Bytes of the names of its attributes, once somebody has counted them: they are limited, and may be thousands.
@@ -34,7 +38,7 @@ pub(crate) struct Node {
     /// Position of its name in its directory, where known: files are laid out in readdir order.
     pub dir_key: u64,
     /// The segment that must be durable before an fsync of it returns.
-    pub last: Ssn,
+    last: Ssn,
 }
 
 impl Node {
@@ -51,6 +55,33 @@ impl Node {
             dir_key: 0,
             last,
         }
+    }
+
+    /// Whether it changed since the last segment.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// The segment that must be durable before an fsync of it returns.
+    pub fn last(&self) -> Ssn {
+        self.last
+    }
+
+    /// It changes, and segment `ssn` will hold it. Returns whether this is its first change since the last segment.
+    pub fn touch(&mut self, ssn: Ssn) -> bool {
+        self.last = ssn;
+        self.inode.ssn = ssn;
+        !std::mem::replace(&mut self.dirty, true)
+    }
+
+    /// Whether its small content must be in a segment before the file may go home.
+    pub fn seals_first(&self) -> bool {
+        self.seal_first
+    }
+
+    /// It need not, or need no longer.
+    pub fn may_go_home(&mut self) {
+        self.seal_first = false;
     }
 
     /// What waits of a large file's data.
@@ -76,48 +107,31 @@ impl Node {
     }
 }
 
-/// An inode block with changes.
-#[derive(Debug)]
-pub(crate) struct InodeBlock {
-    /// As the last segment has it.
-    pub base: IfileEntry,
-    /// Its bytes, if any of its inodes lived then.
-    pub packed: Option<Arc<[u8]>>,
-    /// Live and orphan bits as they are now.
-    pub live: u32,
-    pub orphan: u32,
-    /// Whether the next segment writes it.
-    pub dirty: bool,
-}
-
 /// The inodes in memory.
 #[derive(Default)]
 pub(crate) struct Inodes {
     /// Idle ones leave in the order of the map, so that has no chance in it: the same seed gives the same bytes.
-    pub nodes: HashMap<Ino, Node, BuildHasherDefault<DefaultHasher>>,
+    nodes: HashMap<Ino, Node, BuildHasherDefault<DefaultHasher>>,
     /// Inode blocks that are dirty, or loaded by an operation that was about to dirty them.
-    pub blocks: BTreeMap<InodeBlockNo, InodeBlock>,
+    blocks: BTreeMap<InodeBlockNo, InodeBlock>,
     /// Where each directory's next inode comes from.
-    pub hints: HashMap<Ino, InodeBlockNo>,
+    hints: HashMap<Ino, InodeBlockNo>,
     /// First inode block never used.
-    pub next_block: InodeBlockNo,
+    next_block: InodeBlockNo,
     /// Live inodes.
-    pub live: u64,
+    live: u64,
     /// What files have that was never written.
-    pub unwritten: Unwritten,
+    unwritten: Unwritten,
     /// An upper bound of what the dirty inode blocks take, in bytes.
-    pub dirty_bytes: u64,
+    dirty_bytes: u64,
     /// How many idle inodes stay in memory.
-    pub nodes_max: usize,
+    nodes_max: usize,
     /// How many more there were at the last look that could not go.
-    pub busy: usize,
+    busy: usize,
 }
 
 /// What cannot be.
 const UNPREPARED: &str = "an operation changes an inode that it has not brought into memory";
-
-/// Directories whose place for new inodes is remembered.
-const HINTS_MAX: usize = 1 << 16;
 
 /// Identity of an inode block.
 pub(crate) fn block_identity(block: InodeBlockNo) -> Identity {
@@ -131,6 +145,108 @@ pub(crate) fn block_identity(block: InodeBlockNo) -> Identity {
 }
 
 impl Inodes {
+    /// None are in memory, of a volume with `live` inodes, on which `next_block` is the first block that was never used.
+    /// Of those that come, up to `nodes_max` idle ones stay.
+    pub fn new(next_block: InodeBlockNo, live: u64, nodes_max: usize) -> Inodes {
+        Inodes {
+            next_block,
+            live,
+            nodes_max,
+            ..Inodes::default()
+        }
+    }
+
+    /// First inode block never used.
+    pub fn next_block(&self) -> InodeBlockNo {
+        self.next_block
+    }
+
+    pub fn set_next_block(&mut self, block: InodeBlockNo) {
+        self.next_block = block;
+    }
+
+    /// Live inodes.
+    pub fn live(&self) -> u64 {
+        self.live
+    }
+
+    pub fn set_live(&mut self, live: u64) {
+        self.live = live;
+    }
+
+    /// What files have that was never written.
+    pub fn unwritten(&self) -> Unwritten {
+        self.unwritten
+    }
+
+    pub fn set_unwritten(&mut self, unwritten: Unwritten) {
+        self.unwritten = unwritten;
+    }
+
+    /// An inode, if it is in memory.
+    pub fn get(&self, ino: Ino) -> Option<&Node> {
+        self.nodes.get(&ino)
+    }
+
+    pub fn get_mut(&mut self, ino: Ino) -> Option<&mut Node> {
+        self.nodes.get_mut(&ino)
+    }
+
+    /// Inodes in memory.
+    pub fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Inode blocks in memory.
+    pub fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// An inode block that is in memory.
+    pub fn block(&self, block: InodeBlockNo) -> Option<&InodeBlock> {
+        self.blocks.get(&block)
+    }
+
+    /// The inode blocks that the next segment writes, or says to be gone.
+    pub fn dirty_blocks(&self) -> impl Iterator<Item = (InodeBlockNo, &InodeBlock)> {
+        let blocks = self.blocks.iter().map(|(block, b)| (*block, b));
+        blocks.filter(|(_, b)| b.is_dirty())
+    }
+
+    /// Bytes of the longest inode block in memory.
+    pub fn longest_block(&self) -> u64 {
+        let bytes = self.blocks.values().map(InodeBlock::bytes);
+        bytes.max().unwrap_or(0)
+    }
+
+    /// An upper bound of what the dirty inode blocks take, in bytes.
+    pub fn dirty_bytes(&self) -> u64 {
+        self.dirty_bytes
+    }
+
+    /// Forgets an inode that only just came into memory.
+    pub fn unload(&mut self, ino: Ino) {
+        self.nodes.remove(&ino);
+    }
+
+    /// What is dirty is in a segment now.
+    pub fn sealed(&mut self) {
+        for (block, b) in std::mem::take(&mut self.blocks) {
+            for slot in (0..32).filter(|_| b.is_dirty()) {
+                if let Some(node) = self.nodes.get_mut(&ino_at(block, slot)) {
+                    node.dirty = false;
+                }
+            }
+        }
+        self.dirty_bytes = 0;
+        self.busy = 0;
+    }
+
+    /// No segment is needed for what is dirty: of blocks that hold nothing there is nothing to say.
+    pub fn drop_empty_blocks(&mut self) {
+        self.blocks.retain(|_, b| b.is_dirty() && b.live() != 0);
+    }
+
     /// Live and orphan bits of a block as they are now.
     pub fn bits(
         &self,
@@ -139,7 +255,7 @@ impl Inodes {
         block: InodeBlockNo,
     ) -> Result<(u32, u32), Stop> {
         if let Some(b) = self.blocks.get(&block) {
-            return Ok((b.live, b.orphan));
+            return Ok((b.live(), b.orphan()));
         }
         let entry = maps.ifile_entry(blocks, block)?;
         Ok((entry.live, entry.orphan))
@@ -159,7 +275,7 @@ impl Inodes {
             return Err(Error::Stale(ino).into());
         }
         let (entry, packed) = match self.blocks.get(&block) {
-            Some(b) => (b.base, b.packed.clone()),
+            Some(b) => b.sealed_form(),
             None => {
                 let entry = maps.ifile_entry(blocks, block)?;
                 (entry, Some(read_block(maps, blocks, block, &entry)?))
@@ -186,17 +302,7 @@ impl Inodes {
         } else {
             Some(read_block(maps, blocks, block, &base)?)
         };
-        let (live, orphan) = (base.live, base.orphan);
-        self.blocks.insert(
-            block,
-            InodeBlock {
-                base,
-                packed,
-                live,
-                orphan,
-                dirty: false,
-            },
-        );
+        self.blocks.insert(block, InodeBlock::new(base, packed));
         Ok(())
     }
 
@@ -230,98 +336,10 @@ impl Inodes {
             .ok_or(Stop::Failed(Error::Broken(UNPREPARED)))
     }
 
-    /// Finds a number for a new inode of `dir` and brings its block into memory; nothing is taken yet.
-    pub fn find_number(&mut self, maps: &Maps, blocks: &mut Blocks, dir: Ino) -> Result<Ino, Stop> {
-        if let Some(&block) = self.hints.get(&dir) {
-            let (live, _) = self.bits(maps, blocks, block)?;
-            if live != u32::MAX {
-                self.load_block(maps, blocks, block)?;
-                return Ok(ino_at(block, live.trailing_ones()));
-            }
-        }
-        let block = self.find_unused_block(maps, blocks)?;
-        if block.0 >= INO_MAX / INODES_PER_BLOCK {
-            return self.find_reused(maps, blocks);
-        }
-        self.load_block(maps, blocks, block)?;
-        Ok(ino_at(block, 0))
-    }
-
-    /// The next block of which no inode lives. Where the log says one that is in use, it is damaged, and what lives tells.
-    fn find_unused_block(&self, maps: &Maps, blocks: &mut Blocks) -> Result<InodeBlockNo, Stop> {
-        // The numbers of block 0 are not for everybody.
-        let next = self.next_block.max(InodeBlockNo(1));
-        if next.0 >= INO_MAX / INODES_PER_BLOCK || self.bits(maps, blocks, next)?.0 == 0 {
-            return Ok(next);
-        }
-        let mapped = crate::maps::IFILE.prev(&maps.ifile, blocks, u64::MAX)?;
-        let mapped = mapped.map_or(next, |entry| InodeBlockNo(entry.key()));
-        let newer = maps.ifile_overlay.keys().chain(self.blocks.keys()).max();
-        let highest = newer.map_or(mapped, |newer| mapped.max(*newer));
-        Ok(InodeBlockNo(highest.0.saturating_add(1)))
-    }
-
-    /// Once every number was given out, free ones are looked for in the map.
-    fn find_reused(&mut self, maps: &Maps, blocks: &mut Blocks) -> Result<Ino, Stop> {
-        // The numbers of block 0 are not for everybody, though its leaf says that some are free.
-        let mut next = Some(1);
-        while let Some(from) = next {
-            let leaf = crate::maps::IFILE.descend(&maps.ifile, blocks, from, |a| a[0] != 0)?;
-            let Some(leaf) = leaf else { break };
-            for (key, _) in leaf.page.iter().filter(|(key, _)| *key >= from) {
-                let block = InodeBlockNo(key);
-                let (live, _) = self.bits(maps, blocks, block)?;
-                if live != u32::MAX && live != 0 {
-                    self.load_block(maps, blocks, block)?;
-                    return Ok(ino_at(block, live.trailing_ones()));
-                }
-            }
-            next = leaf.end;
-        }
-        Err(Error::NoSpace.into())
-    }
-
-    /// Takes the number that [`Inodes::find_number`] found.
-    ///
-    /// # Errors
-    /// As [`Inodes::prepared`]; so the next ones.
-    pub fn take_number(&mut self, dir: Ino, node: Node) -> Result<(), Stop> {
-        let ino = node.inode.ino;
-        let block = block_of(ino);
-        let b = self.prepared_block(block)?;
-        b.live |= 1 << slot_of(ino);
-        b.orphan &= !(1 << slot_of(ino));
-        self.dirty_bytes += inode::SIZE as u64;
-        self.touch_block(block)?;
-        if block >= self.next_block {
-            self.next_block = InodeBlockNo(block.0 + 1);
-        }
-        if self.hints.len() >= HINTS_MAX {
-            self.hints.clear();
-        }
-        self.hints.insert(dir, block);
-        self.live += 1;
-        self.nodes.insert(ino, node);
-        Ok(())
-    }
-
-    /// Gives a number back; the inode's block must be loaded.
-    pub fn give_back(&mut self, ino: Ino) -> Result<(), Stop> {
-        let b = self.prepared_block(block_of(ino))?;
-        b.live &= !(1 << slot_of(ino));
-        b.orphan &= !(1 << slot_of(ino));
-        self.touch_block(block_of(ino))?;
-        self.live = self.live.saturating_sub(1);
-        self.nodes.remove(&ino);
-        self.hints.remove(&ino);
-        Ok(())
-    }
-
     /// Marks a loaded block as one that the next segment writes.
     pub fn touch_block(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
         let b = self.prepared_block(block)?;
-        if !b.dirty {
-            b.dirty = true;
+        if b.touch() {
             // The last fragment may be filled in part.
             let bytes = b.bytes() + 4096;
             self.dirty_bytes += bytes;
@@ -331,19 +349,14 @@ impl Inodes {
 
     /// Fragments that the dirty inode blocks take in the next segment.
     pub fn dirty_frags(&self, geometry: &Geometry) -> u64 {
-        let dirty = self.blocks.values().filter(|block| block.dirty);
-        dirty.map(|block| geometry.frags_for(block.bytes())).sum()
+        let dirty = self.dirty_blocks();
+        dirty.map(|(_, b)| geometry.frags_for(b.bytes())).sum()
     }
 
     /// Sets or clears the orphan bit of an inode; its block must be loaded.
     pub fn set_orphan(&mut self, ino: Ino, orphan: bool) -> Result<(), Stop> {
-        let b = self.prepared_block(block_of(ino))?;
-        let bit = 1 << slot_of(ino);
-        b.orphan = if orphan {
-            b.orphan | bit
-        } else {
-            b.orphan & !bit
-        };
+        let block = self.prepared_block(block_of(ino))?;
+        block.set_orphan(slot_of(ino), orphan);
         self.touch_block(block_of(ino))
     }
 
@@ -354,7 +367,7 @@ impl Inodes {
 
     /// Drops the inode blocks that nobody changed. Only between operations.
     pub fn forget_blocks(&mut self) {
-        self.blocks.retain(|_, block| block.dirty);
+        self.blocks.retain(|_, block| block.is_dirty());
     }
 
     /// Drops idle inodes once there are too many. Only between operations, which count on what they loaded.
@@ -437,30 +450,4 @@ fn decode(entry: &IfileEntry, packed: Option<&[u8]>, ino: Ino) -> Result<Inode, 
         .into());
     }
     Ok(inode)
-}
-
-impl InodeBlock {
-    /// Bytes that it takes.
-    pub fn bytes(&self) -> u64 {
-        u64::from(self.live.count_ones()) * inode::SIZE as u64
-    }
-
-    /// The packed bytes of the block, dirty inodes in place of their old forms; `None` if one has no form at all.
-    pub fn pack(
-        &self,
-        block: InodeBlockNo,
-        current: impl Fn(Ino) -> Option<Inode>,
-    ) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(self.live.count_ones() as usize * inode::SIZE);
-        for slot in (0..32).filter(|slot| self.live & (1 << slot) != 0) {
-            match current(ino_at(block, slot)) {
-                Some(inode) => bytes.extend_from_slice(&inode.encode()),
-                None => {
-                    let at = self.base.offset_of(slot)?;
-                    bytes.extend_from_slice(self.packed.as_deref()?.get(at..at + inode::SIZE)?);
-                }
-            }
-        }
-        Some(bytes)
-    }
 }

@@ -73,7 +73,7 @@ impl<'c> Loader<'c> {
 
     /// As [`Loader::node`], with the blocks that its trees are read from.
     pub fn with_blocks(mut self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
-        if !self.inodes.nodes.contains_key(&ino) {
+        if self.inodes.get(ino).is_none() {
             self.load(ino)?;
         }
         Ok((self.inodes.loaded(ino)?, self.blocks))
@@ -112,10 +112,10 @@ impl<'c> Loader<'c> {
         let kept = missed.note(self.kept(ino))?.flatten();
         missed.note(self.inodes.load(self.maps, self.blocks, ino))?;
         if let Err(stop) = missed.nothing() {
-            self.inodes.nodes.remove(&ino);
+            self.inodes.unload(ino);
             return Err(stop);
         }
-        if let Some(node) = self.inodes.nodes.get_mut(&ino)
+        if let Some(node) = self.inodes.get_mut(ino)
             && let Some(kept) = kept.filter(|kept| kept.counts(node.inode.ssn))
         {
             node.inode.atime = kept.time;

@@ -31,7 +31,7 @@ use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Record, Unwritten};
 use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo, Ssn};
 use loamfs_log::LogError;
 use loamfs_log::chain::{self, Chain, Link};
 use loamfs_log::loss::Loss;
@@ -231,13 +231,13 @@ fn assemble(
     }
     core.writeback = Writeback::new(settings.homed_max);
     core.env.config.links_max = settings.links_max;
-    core.inodes.next_block = last.header.dynamic.next_inode_block;
-    core.inodes.live = last.header.dynamic.inodes;
-    let unwritten = sound(last.header.dynamic.unwritten, &core.geometry);
+    let said = &last.header.dynamic;
+    let idle = settings.shares.idle_inodes();
+    core.inodes = Inodes::new(said.next_inode_block, said.inodes, idle);
+    let unwritten = sound(said.unwritten, &core.geometry);
     core.homes().count_unwritten(unwritten);
     core.checkpoints
         .note_unwritten_announced(core.sb.has_unwritten());
-    core.inodes.nodes_max = settings.shares.idle_inodes();
     Ok(core)
 }
 
@@ -273,10 +273,7 @@ impl Core {
             log,
             maps: Maps::default(),
             blocks,
-            inodes: Inodes {
-                nodes_max: 4096,
-                ..Inodes::default()
-            },
+            inodes: Inodes::new(InodeBlockNo(0), 0, 4096),
             atimes: Atimes::default(),
             checkpoints: Checkpoints::new(base, [None; 2]),
             pending: Pending::default(),

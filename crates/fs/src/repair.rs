@@ -75,7 +75,8 @@ impl Volume {
     pub fn repair(&self, repairs: &Repairs) -> Result<(), Error> {
         // What follows counts on.
         self.run(|core| {
-            core.inodes.live = repairs.inodes.unwrap_or(core.inodes.live);
+            let live = repairs.inodes.unwrap_or(core.inodes.live());
+            core.inodes.set_live(live);
             Ok(())
         })?;
         // First what is in danger of being overwritten.
@@ -100,8 +101,9 @@ impl Volume {
             note(done, "recording whose is", extent.start.0)?;
         }
         self.run(|core| {
-            let inodes = &mut core.inodes;
-            inodes.next_block = repairs.next_inode_block.unwrap_or(inodes.next_block);
+            let next = repairs.next_inode_block;
+            let next = next.unwrap_or(core.inodes.next_block());
+            core.inodes.set_next_block(next);
             Ok(())
         })?;
         self.core().maps.moving.extend(repairs.worn.iter().copied());

@@ -159,7 +159,7 @@ impl Writeback {
     /// The files that hold the next segment up.
     pub fn held_up(&self, inodes: &Inodes) -> Vec<Ino> {
         let waits = |(ino, upto): (&Ino, &u64)| {
-            let homed = inodes.nodes.get(ino)?.homed();
+            let homed = inodes.get(*ino)?.homed();
             homed.waits(*upto).then_some(*ino)
         };
         self.barrier.iter().filter_map(waits).collect()

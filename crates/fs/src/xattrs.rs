@@ -349,8 +349,7 @@ pub(crate) fn drop_value(core: &mut Core, ino: Ino, key: u64, xattr: &Xattr) {
     }
     let waiting = core
         .inodes
-        .nodes
-        .get_mut(&ino)
+        .get_mut(ino)
         .and_then(|node| node.values.remove(&key));
     core.pending.drop_content(waiting.as_deref());
 }

@@ -51,7 +51,7 @@ impl Changes<'_> {
     /// The maps' trees, as far as the volume's sizes tell.
     fn shapes(&self) -> Shapes {
         let images = self.maps.lazy_map.len() + self.maps.lazy_dirty.len();
-        Shapes::of(self.geometry, self.inodes.next_block.0, images as u64)
+        Shapes::of(self.geometry, self.inodes.next_block().0, images as u64)
     }
 
     /// The same, with the leaves of the largest map: where there are few of them they bound what is dirty.
@@ -138,12 +138,11 @@ impl Budget<'_> {
 
     /// What must find a place when `dirty` bytes wait for the next segment.
     fn burden(&self, dirty: u64, longest: u64, changed: Changed, shapes: Shapes) -> Burden {
-        let dirty_blocks = self.inodes.blocks.values().filter(|block| block.dirty);
         let frees = self.blocks.frees.len() as u64;
         Burden {
             bytes: dirty,
             nodes: self.blocks.dirty_count() as u64,
-            inode_blocks: dirty_blocks.count() as u64,
+            inode_blocks: self.inodes.dirty_blocks().count() as u64,
             longest,
             frees,
             held: (self.space.held().ranges() + self.checkpoints.summaries().len()) as u64,
@@ -189,10 +188,8 @@ impl Budget<'_> {
     /// The same of the inode blocks that there are.
     fn longest_in_memory(&self) -> u64 {
         let g = self.geometry;
-        let blocks = self.inodes.blocks.values();
-        let inodes = blocks.map(|block| block.bytes()).max();
-        let longest = self.longest_content(0).max(g.unit_frags());
-        longest.max(g.frags_for(inodes.unwrap_or(0)))
+        let inodes = g.frags_for(self.inodes.longest_block());
+        self.longest_content(0).max(g.unit_frags()).max(inodes)
     }
 
     fn longest_content(&self, more: u64) -> u64 {

@@ -4,7 +4,6 @@ use crate::blocks::{Blocks, Stop};
 use crate::inodes::{Inodes, Node};
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
-use loamfs_format::ifile::ino_at;
 use loamfs_format::inode::Body;
 use loamfs_format::node::{NODE_SIZE, TreeRoot};
 use loamfs_format::{BlockKind, Geometry, Ino, InodeBlockNo};
@@ -81,8 +80,8 @@ impl Contents {
 
     /// What fills whole units comes first, so that it leaves holes of whole units once it is superseded.
     fn add_inode_blocks(&mut self, g: &Geometry, inodes: &Inodes) {
-        let dirty = inodes.blocks.iter().filter(|(_, b)| b.dirty && b.live != 0);
-        let sized = dirty.map(|(block, b)| (*block, g.frags_for(b.bytes()) as u32));
+        let dirty = inodes.dirty_blocks().filter(|(_, b)| b.live() != 0);
+        let sized = dirty.map(|(block, b)| (block, g.frags_for(b.bytes()) as u32));
         let mut sized: Vec<(InodeBlockNo, u32)> = sized.collect();
         sized.sort_by_key(|(_, frags)| !u64::from(*frags).is_multiple_of(g.unit_frags()));
         for (block, frags) in sized {
@@ -126,13 +125,9 @@ impl Contents {
 
 /// The inodes that changed since the last segment.
 fn changed(inodes: &Inodes) -> impl Iterator<Item = &Node> {
-    let dirty = inodes.blocks.iter().filter(|(_, b)| b.dirty);
-    let inos = dirty.flat_map(|(block, b)| {
-        let live = (0..32).filter(|slot| b.live & (1 << slot) != 0);
-        live.map(|slot| ino_at(*block, slot))
-    });
-    let nodes = inos.filter_map(|ino| inodes.nodes.get(&ino));
-    nodes.filter(|node| node.dirty)
+    let inos = inodes.dirty_blocks().flat_map(|(block, b)| b.inos(block));
+    let nodes = inos.filter_map(|ino| inodes.get(ino));
+    nodes.filter(|node| node.is_dirty())
 }
 
 /// The trees of an inode.

@@ -44,10 +44,10 @@ impl Commit<'_> {
             durable: self.core.env.law.durable_said(self.core.log.durable()),
             kind,
             dynamic: Dynamic {
-                inodes: self.core.inodes.live,
-                next_inode_block: self.core.inodes.next_block,
+                inodes: self.core.inodes.live(),
+                next_inode_block: self.core.inodes.next_block(),
                 sealed: self.core.env.now().seconds,
-                unwritten: self.core.inodes.unwritten,
+                unwritten: self.core.inodes.unwritten(),
             },
             extents: Vec::new(),
             records_len: 0,

@@ -10,7 +10,7 @@ use crate::maps::Maps;
 use crate::tree::{self, SealedNode, Tree};
 use crate::writeback::{Homed, UNIT, Writeback};
 use crate::xattrs;
-use loamfs_format::ifile::{IfileEntry, ino_at};
+use loamfs_format::ifile::IfileEntry;
 use loamfs_format::inode::{Body, Inode};
 use loamfs_format::maps::{LazyEntry, unit_crc};
 use loamfs_format::node::TreeRoot;
@@ -76,13 +76,13 @@ impl Finalizing<'_> {
 
     /// Inode blocks of which the last inode went.
     fn finalize_empty(&mut self) {
-        let dirty = self.inodes.blocks.iter().filter(|(_, b)| b.dirty);
-        for (block, b) in dirty.filter(|(_, b)| b.live == 0) {
+        let dirty = self.inodes.dirty_blocks();
+        for (block, b) in dirty.filter(|(_, b)| b.live() == 0) {
             let none = IfileEntry::default();
-            self.seal.say(Record::Ifile(*block, none));
-            self.maps.ifile_overlay.insert(*block, none);
-            if b.base.pointer.is_some() {
-                self.blocks.supersede(&b.base.pointer);
+            self.seal.say(Record::Ifile(block, none));
+            self.maps.ifile_overlay.insert(block, none);
+            if let Some(old) = b.sealed_at() {
+                self.blocks.supersede(old);
             }
         }
     }
@@ -94,7 +94,7 @@ impl Finalizing<'_> {
         let pointer = self.seal.put_data(self.geometry, &node.inode, id, &data);
         let old = std::mem::replace(&mut node.inode.body, Body::Small(pointer));
         node.shown_size = node.inode.size;
-        node.seal_first = false;
+        node.may_go_home();
         node.inode.frags = pointer.frags.into();
         self.blocks.seal_content(&pointer, data);
         if let Body::Small(old) = old {
@@ -247,7 +247,7 @@ impl Finalizing<'_> {
 
     /// The size that a segment may show of an inode (rule 3).
     fn shown_size(&self, ino: Ino) -> u64 {
-        let Some(node) = self.inodes.nodes.get(&ino) else {
+        let Some(node) = self.inodes.get(ino) else {
             return 0;
         };
         if node.homed().is_clean() {
@@ -264,17 +264,16 @@ impl Finalizing<'_> {
     }
 
     fn finalize_inodes(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
-        let b = self.inodes.blocks.get(&block).ok_or(VANISHED)?;
-        for slot in (0..32).filter(|slot| b.live & (1 << slot) != 0) {
-            let ino = ino_at(block, slot);
+        let inos = self.inodes.block(block).ok_or(VANISHED)?.inos(block);
+        for ino in inos {
             let shown = self.shown_size(ino);
-            if let Some(node) = self.inodes.nodes.get_mut(&ino) {
+            if let Some(node) = self.inodes.get_mut(ino) {
                 node.shown_size = shown;
             }
         }
-        let nodes = &self.inodes.nodes;
+        let b = self.inodes.block(block).ok_or(VANISHED)?;
         let current = |ino: Ino| {
-            let node = nodes.get(&ino).filter(|node| node.dirty)?;
+            let node = self.inodes.get(ino).filter(|node| node.is_dirty())?;
             Some(Inode {
                 size: node.shown_size,
                 ..node.inode.clone()
@@ -305,15 +304,10 @@ impl Finalizing<'_> {
             checksum,
             in_body: true,
         }));
-        let entry = IfileEntry {
-            pointer,
-            live: b.live,
-            orphan: b.orphan,
-            ssn: self.seal.ssn(),
-        };
+        let entry = b.entry(pointer, self.seal.ssn());
         self.seal.say(Record::Ifile(block, entry));
-        if b.base.pointer.is_some() {
-            self.blocks.supersede(&b.base.pointer);
+        if let Some(old) = b.sealed_at() {
+            self.blocks.supersede(old);
         }
         self.maps.ifile_overlay.insert(block, entry);
         self.blocks.seal_bytes(&pointer, Arc::from(packed));

@@ -27,7 +27,7 @@ impl Commit<'_> {
             self.core.blocks.frees.len() + self.core.blocks.retires.len() + contents.frags.len();
         let records = RecordCounts {
             blocks: contents.frags.len() as u64,
-            inode_blocks: self.core.inodes.blocks.len() as u64,
+            inode_blocks: self.core.inodes.block_count() as u64,
             frees: freed as u64,
             others: (self.core.pending.records().len() + held + contents.data.len()) as u64,
             roles: if self.core.space.has_role_changes() {

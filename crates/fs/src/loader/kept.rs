@@ -41,7 +41,7 @@ impl Loader<'_> {
             return Ok(None);
         }
         self.atimes.unless_damaged(loaded)?;
-        let node = self.inodes.nodes.get(&ATIME_INO);
+        let node = self.inodes.get(ATIME_INO);
         let Some(inode) = node
             .map(|node| &node.inode)
             .filter(|inode| is_atime_file(inode))

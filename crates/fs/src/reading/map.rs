@@ -99,7 +99,7 @@ impl Reading<'_> {
     fn small_place(&mut self, ino: Ino) -> Result<Place, Stop> {
         let node = self.file(ino)?;
         let (changed, body) = (node.small.is_some(), node.inode.body.clone());
-        let dirty = changed || node.dirty && matches!(body, Body::Inline(_));
+        let dirty = changed || node.is_dirty() && matches!(body, Body::Inline(_));
         Ok(match body {
             _ if dirty => Place::Memory,
             Body::Small(pointer) => {
@@ -188,7 +188,7 @@ impl Reading<'_> {
                 found.insert(it.unit, Place::Unwritten(geometry.byte_offset(it.home)));
             }
         }
-        let Some(node) = self.inodes.nodes.get(&ino) else {
+        let Some(node) = self.inodes.get(ino) else {
             return Err(Error::Stale(ino).into());
         };
         found.extend(waiting(node, units).map(|unit| (unit, Place::Memory)));

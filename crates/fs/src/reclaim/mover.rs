@@ -94,7 +94,7 @@ impl Mover<'_> {
     pub fn leave_unmoved(&mut self) {
         let per_block = self.core.geometry.block_units();
         for ino in self.core.writeback.files().clone() {
-            if let Some(node) = self.core.inodes.nodes.get_mut(&ino) {
+            if let Some(node) = self.core.inodes.get_mut(ino) {
                 let leave = |homed: &mut Homed| homed.leave_unmoved(per_block);
                 node.change_homed(&mut self.core.writeback, leave);
             }

@@ -116,8 +116,8 @@ impl Volume {
             total: g.total_frags,
             free,
             available: free.min(available / frag),
-            inodes: core.inodes.live,
-            inodes_free: (INO_MAX - core.inodes.live).min(free),
+            inodes: core.inodes.live(),
+            inodes_free: (INO_MAX - core.inodes.live()).min(free),
         }
     }
 
@@ -146,7 +146,7 @@ impl Volume {
             segment: core.log.tail().ssn,
             durable: core.log.durable(),
             checkpoint: core.checkpoints.last().ssn,
-            inodes: core.inodes.live,
+            inodes: core.inodes.live(),
             images: core.maps.lazy_map.len() as u64,
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
@@ -156,7 +156,7 @@ impl Volume {
             dirty_log_bytes: core.budget().segment_estimate(),
             dirty_home_bytes: core.budget().waiting().bytes,
             bitmap_bytes: core.space.bitmaps().bytes() as u64,
-            cached_inodes: core.inodes.nodes.len() as u64,
+            cached_inodes: core.inodes.count() as u64,
             access: core.access.clone(),
             loss: self.loss,
             device: self.device.counters(),

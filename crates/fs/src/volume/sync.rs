@@ -19,7 +19,7 @@ struct Due {
 impl Due {
     /// Whether the segments that are sealed show it: whatever waits was written since.
     fn is_shown(&self, core: &Core, ino: Ino) -> bool {
-        let node = core.inodes.nodes.get(&ino);
+        let node = core.inodes.get(ino);
         self.last <= core.log.tail().ssn && node.is_none_or(|node| !node.homed().waits(self.puts))
     }
 }
@@ -72,9 +72,9 @@ impl Volume {
                 .law
                 .durable_for_fsync(core.log.durable(), core.log.tail().ssn);
             let node = core.node(ino)?;
-            let done = !node.dirty && node.homed().is_clean() && node.last <= durable;
+            let done = !node.is_dirty() && node.homed().is_clean() && node.last() <= durable;
             Ok((!done).then_some(Due {
-                last: node.last,
+                last: node.last(),
                 puts: node.homed().puts(),
             }))
         })

@@ -135,8 +135,7 @@ impl Homes<'_> {
         self.space.show(extent, owner)?;
         let (generation, version) = self
             .inodes
-            .nodes
-            .get(&ino)
+            .get(ino)
             .map_or((0, 0), |node| (node.inode.generation, node.inode.version));
         self.pending.say(Record::Allocate(Allocation {
             extent,
@@ -160,9 +159,10 @@ impl Homes<'_> {
         let (before, after) = change.unwritten;
         if before != after {
             let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
+            let all = self.inodes.unwritten();
             self.count_unwritten(Unwritten {
-                extents: now(self.inodes.unwritten.extents, before.extents, after.extents),
-                frags: now(self.inodes.unwritten.frags, before.frags, after.frags),
+                extents: now(all.extents, before.extents, after.extents),
+                frags: now(all.frags, before.frags, after.frags),
             });
         }
         Ok(())
@@ -170,7 +170,7 @@ impl Homes<'_> {
 
     /// So much was never written; what its checksums will take is kept free.
     pub fn count_unwritten(&mut self, count: Unwritten) {
-        self.inodes.unwritten = count;
+        self.inodes.set_unwritten(count);
         let sizes = Sizes::new(self.geometry, self.law, count);
         self.space.keep_for_log(sizes.groups_kept_from_data());
     }
@@ -221,7 +221,7 @@ impl Homes<'_> {
             self.release(&homes);
             return false;
         }
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+        let Some(node) = self.inodes.get_mut(ino) else {
             return false;
         };
         let per_block = self.geometry.block_units();
@@ -240,7 +240,7 @@ impl Homes<'_> {
 
     /// Keeps the last unit of a file that does not end with it: the next append completes it, and would read it back.
     pub(super) fn keep_tail(&mut self, ino: Ino, batch: &Batch) {
-        let Some(node) = self.inodes.nodes.get(&ino) else {
+        let Some(node) = self.inodes.get(ino) else {
             return;
         };
         let unit = node.inode.size / UNIT;
@@ -260,7 +260,7 @@ impl Homes<'_> {
 
     /// A new home that was overtaken is never shown (rule 7); its data wait again.
     pub fn abandon(&mut self, ino: Ino) {
-        let Some(node) = self.inodes.nodes.get_mut(&ino) else {
+        let Some(node) = self.inodes.get_mut(ino) else {
             return;
         };
         let per_block = self.geometry.block_units();

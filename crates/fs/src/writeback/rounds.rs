@@ -24,7 +24,7 @@ struct Sweep {
 impl Sweep {
     /// What waits of a file now.
     fn of(core: &Core, ino: Ino) -> Option<Sweep> {
-        let homed = core.inodes.nodes.get(&ino)?.homed();
+        let homed = core.inodes.get(ino)?.homed();
         let last = homed.dirty.last_key_value();
         let waits = last.is_some() || homed.is_flying();
         waits.then(|| Sweep {
@@ -40,7 +40,7 @@ impl Sweep {
         if self.from <= self.to {
             return Some(self);
         }
-        let homed = core.inodes.nodes.get(&self.ino)?.homed();
+        let homed = core.inodes.get(self.ino)?.homed();
         if !homed.waits(self.upto) {
             return None;
         }
@@ -190,7 +190,7 @@ impl Volume {
     /// Returns when nobody is writing new homes of a file.
     pub(crate) fn wait_for_batch(&self, ino: Ino) {
         let mut core = self.core();
-        while let Some(node) = core.inodes.nodes.get(&ino)
+        while let Some(node) = core.inodes.get(ino)
             && (node.homed().is_flying() || core.writeback.arrives(ino))
             // Whoever wrote it may have panicked.
             && core.access.broken().is_none()

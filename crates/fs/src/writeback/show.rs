@@ -32,7 +32,7 @@ impl Operation for Show {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Showing>, Stop> {
         let ino = self.ino;
-        let node = core.inodes.nodes.get(&ino);
+        let node = core.inodes.get(ino);
         let batch = node.and_then(|node| node.homed().batch.as_ref());
         if !batch.is_some_and(|batch| batch.landed) {
             return Ok(Plan::Done(()));

@@ -81,7 +81,7 @@ impl Operation for Start {
     fn prepare(&self, core: &mut Core) -> Result<Plan<Starting>, Stop> {
         let ino = self.ino;
         core.access.check()?;
-        let Some(node) = core.inodes.nodes.get(&ino) else {
+        let Some(node) = core.inodes.get(ino) else {
             return Ok(Plan::Done(Started::Nothing));
         };
         let arrives = core.writeback.arrives(ino);
@@ -205,8 +205,7 @@ fn sort_out(
     let mut firsts = Firsts::new();
     let moving = core
         .inodes
-        .nodes
-        .get(&ino)
+        .get(ino)
         .map(|node| node.homed().moving.clone())
         .unwrap_or_default();
     let mut run: Vec<(u64, FragAddr)> = Vec::new();

@@ -1,0 +1,120 @@
+//! Inode blocks in memory (H20).
+
+use loamfs_format::ifile::{IfileEntry, ino_at};
+use loamfs_format::inode::{self, Inode};
+use loamfs_format::{Ino, InodeBlockNo, Pointer, Ssn};
+use std::sync::Arc;
+
+/// An inode block that changed, or is about to.
+#[derive(Debug)]
+pub(crate) struct InodeBlock {
+    /// As the last segment has it.
+    base: IfileEntry,
+    /// Its bytes, if any of its inodes lived then.
+    packed: Option<Arc<[u8]>>,
+    /// Live and orphan bits as they are now.
+    live: u32,
+    orphan: u32,
+    /// Whether the next segment writes it.
+    dirty: bool,
+}
+
+impl InodeBlock {
+    /// As the last segment has it.
+    pub fn new(base: IfileEntry, packed: Option<Arc<[u8]>>) -> InodeBlock {
+        InodeBlock {
+            live: base.live,
+            orphan: base.orphan,
+            base,
+            packed,
+            dirty: false,
+        }
+    }
+
+    /// Its entry and bytes as the last segment has them.
+    pub fn sealed_form(&self) -> (IfileEntry, Option<Arc<[u8]>>) {
+        (self.base, self.packed.clone())
+    }
+
+    /// Where the last segment has it, if it does.
+    pub fn sealed_at(&self) -> Option<&Pointer> {
+        Some(&self.base.pointer).filter(|pointer| pointer.is_some())
+    }
+
+    /// A bit for each of its inodes that lives.
+    pub fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// A bit for each that is an orphan.
+    pub fn orphan(&self) -> u32 {
+        self.orphan
+    }
+
+    /// The numbers of its live inodes, if it is block number `block`.
+    pub fn inos(&self, block: InodeBlockNo) -> impl Iterator<Item = Ino> + use<> {
+        let live = self.live;
+        let slots = (0..32).filter(move |slot| live & (1 << slot) != 0);
+        slots.map(move |slot| ino_at(block, slot))
+    }
+
+    /// Whether the next segment writes it.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// The next segment writes it. Returns whether that is new.
+    pub fn touch(&mut self) -> bool {
+        !std::mem::replace(&mut self.dirty, true)
+    }
+
+    /// An inode lives from now on, or no longer; it is no orphan.
+    pub fn set_live(&mut self, slot: u32, live: bool) {
+        self.live = with_bit(self.live, slot, live);
+        self.orphan = with_bit(self.orphan, slot, false);
+    }
+
+    pub fn set_orphan(&mut self, slot: u32, orphan: bool) {
+        self.orphan = with_bit(self.orphan, slot, orphan);
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.live.count_ones()) * inode::SIZE as u64
+    }
+
+    /// Its entry, when segment `ssn` has it at `pointer`.
+    pub fn entry(&self, pointer: Pointer, ssn: Ssn) -> IfileEntry {
+        IfileEntry {
+            pointer,
+            live: self.live,
+            orphan: self.orphan,
+            ssn,
+        }
+    }
+
+    /// The packed bytes of the block, dirty inodes in place of their old forms; `None` if one has no form at all.
+    pub fn pack(
+        &self,
+        block: InodeBlockNo,
+        current: impl Fn(Ino) -> Option<Inode>,
+    ) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(self.bytes() as usize);
+        for slot in (0..32).filter(|slot| self.live & (1 << slot) != 0) {
+            match current(ino_at(block, slot)) {
+                Some(inode) => bytes.extend_from_slice(&inode.encode()),
+                None => {
+                    let at = self.base.offset_of(slot)?;
+                    bytes.extend_from_slice(self.packed.as_deref()?.get(at..at + inode::SIZE)?);
+                }
+            }
+        }
+        Some(bytes)
+    }
+}
+
+/// Some bits with one of them set or cleared.
+fn with_bit(bits: u32, at: u32, set: bool) -> u32 {
+    let bit = 1 << at;
+    if set { bits | bit } else { bits & !bit }
+}

@@ -1,0 +1,97 @@
+//! Numbers for new inodes, by directory (H3, H22).
+
+use super::{Inodes, Node};
+use crate::blocks::{Blocks, Stop};
+use crate::error::Error;
+use crate::maps::{IFILE, Maps};
+use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, block_of, ino_at, slot_of};
+use loamfs_format::{Ino, InodeBlockNo, inode};
+
+/// Directories whose place for new inodes is remembered.
+const HINTS_MAX: usize = 1 << 16;
+
+impl Inodes {
+    /// Finds a number for a new inode of `dir` and brings its block into memory; nothing is taken yet.
+    pub fn find_number(&mut self, maps: &Maps, blocks: &mut Blocks, dir: Ino) -> Result<Ino, Stop> {
+        if let Some(&block) = self.hints.get(&dir) {
+            let (live, _) = self.bits(maps, blocks, block)?;
+            if live != u32::MAX {
+                self.load_block(maps, blocks, block)?;
+                return Ok(ino_at(block, live.trailing_ones()));
+            }
+        }
+        let block = self.find_unused_block(maps, blocks)?;
+        if block.0 >= INO_MAX / INODES_PER_BLOCK {
+            return self.find_reused(maps, blocks);
+        }
+        self.load_block(maps, blocks, block)?;
+        Ok(ino_at(block, 0))
+    }
+
+    /// The next block of which no inode lives. Where the log says one that is in use, it is damaged, and what lives tells.
+    fn find_unused_block(&self, maps: &Maps, blocks: &mut Blocks) -> Result<InodeBlockNo, Stop> {
+        // The numbers of block 0 are not for everybody.
+        let next = self.next_block.max(InodeBlockNo(1));
+        if next.0 >= INO_MAX / INODES_PER_BLOCK || self.bits(maps, blocks, next)?.0 == 0 {
+            return Ok(next);
+        }
+        let mapped = IFILE.prev(&maps.ifile, blocks, u64::MAX)?;
+        let mapped = mapped.map_or(next, |entry| InodeBlockNo(entry.key()));
+        let newer = maps.ifile_overlay.keys().chain(self.blocks.keys()).max();
+        let highest = newer.map_or(mapped, |newer| mapped.max(*newer));
+        Ok(InodeBlockNo(highest.0.saturating_add(1)))
+    }
+
+    /// Once every number was given out, free ones are looked for in the map.
+    fn find_reused(&mut self, maps: &Maps, blocks: &mut Blocks) -> Result<Ino, Stop> {
+        // The numbers of block 0 are not for everybody, though its leaf says that some are free.
+        let mut next = Some(1);
+        while let Some(from) = next {
+            let leaf = IFILE.descend(&maps.ifile, blocks, from, |a| a[0] != 0)?;
+            let Some(leaf) = leaf else { break };
+            for (key, _) in leaf.page.iter().filter(|(key, _)| *key >= from) {
+                let block = InodeBlockNo(key);
+                let (live, _) = self.bits(maps, blocks, block)?;
+                if live != u32::MAX && live != 0 {
+                    self.load_block(maps, blocks, block)?;
+                    return Ok(ino_at(block, live.trailing_ones()));
+                }
+            }
+            next = leaf.end;
+        }
+        Err(Error::NoSpace.into())
+    }
+
+    /// Takes the number that [`Inodes::find_number`] found.
+    ///
+    /// # Errors
+    /// As [`Inodes::prepared`]; so the next ones.
+    pub fn take_number(&mut self, dir: Ino, node: Node) -> Result<(), Stop> {
+        let ino = node.inode.ino;
+        let block = block_of(ino);
+        self.prepared_block(block)?.set_live(slot_of(ino), true);
+        self.dirty_bytes += inode::SIZE as u64;
+        self.touch_block(block)?;
+        if block >= self.next_block {
+            self.next_block = InodeBlockNo(block.0 + 1);
+        }
+        if self.hints.len() >= HINTS_MAX {
+            self.hints.clear();
+        }
+        self.hints.insert(dir, block);
+        self.live += 1;
+        self.nodes.insert(ino, node);
+        Ok(())
+    }
+
+    /// Gives a number back; the inode's block must be loaded.
+    pub fn give_back(&mut self, ino: Ino) -> Result<(), Stop> {
+        let block = self.prepared_block(block_of(ino))?;
+        block.set_live(slot_of(ino), false);
+        self.touch_block(block_of(ino))?;
+        self.live = self.live.saturating_sub(1);
+        self.nodes.remove(&ino);
+        self.hints.remove(&ino);
+        Ok(())
+    }
+}
