@@ -198,11 +198,11 @@ pub(crate) struct Blocks {
     /// What the operation that runs asked for before, and did not get.
     pub damaged: Vec<Damage>,
     /// What the next segment frees.
-    pub frees: Vec<Extent>,
+    frees: Vec<Extent>,
     /// Nodes of maps of which only the second copy is sound, by their lower bounds: the next checkpoint writes them anew.
-    pub worn: BTreeSet<(BlockKind, u64)>,
+    worn: BTreeSet<(BlockKind, u64)>,
     /// Map nodes that the checkpoint under way supersedes.
-    pub retires: Vec<Extent>,
+    retires: Vec<Extent>,
 }
 
 impl Blocks {
@@ -275,6 +275,36 @@ impl Blocks {
             .or_else(|| self.contents.get(key))
             .or_else(pinned)
             .or_else(flying)
+    }
+
+    /// What the next segment frees.
+    pub fn frees(&self) -> &[Extent] {
+        &self.frees
+    }
+
+    /// The same, which is in it now.
+    pub fn take_frees(&mut self) -> Vec<Extent> {
+        std::mem::take(&mut self.frees)
+    }
+
+    /// Map nodes that the checkpoint under way supersedes.
+    pub fn retires(&self) -> &[Extent] {
+        &self.retires
+    }
+
+    /// The same, which it says now.
+    pub fn take_retires(&mut self) -> Vec<Extent> {
+        std::mem::take(&mut self.retires)
+    }
+
+    /// Nodes of maps of which only the second copy is sound, by their lower bounds.
+    pub fn worn(&self) -> &BTreeSet<(BlockKind, u64)> {
+        &self.worn
+    }
+
+    /// The same, which the next checkpoint writes anew.
+    pub fn take_worn(&mut self) -> BTreeSet<(BlockKind, u64)> {
+        std::mem::take(&mut self.worn)
     }
 
     /// Whether a range may be somebody's: it lies on the volume, and no superblock in it.

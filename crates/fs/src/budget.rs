@@ -113,7 +113,7 @@ impl Budget<'_> {
             + waiting.images;
         // Records: about 64 bytes for each thing written, and the frees.
         let things =
-            self.blocks.dirty_count() + self.inodes.block_count() + self.blocks.frees.len();
+            self.blocks.dirty_count() + self.inodes.block_count() + self.blocks.frees().len();
         blocks + (things as u64 + self.pending.content_bytes() / 1024) * 64 + 8192
     }
 }

@@ -44,7 +44,7 @@ impl Commit<'_> {
             &self.core.inodes,
         )?;
         let nothing = contents.frags.is_empty()
-            && self.core.blocks.frees.is_empty()
+            && self.core.blocks.frees().is_empty()
             && self.core.pending.records().is_empty()
             && !self.core.space.has_role_changes()
             // The last inode of a block went: the block and its entry go with the next segment.
@@ -68,7 +68,7 @@ impl Commit<'_> {
         if !groups.is_empty() {
             return Err(Stop::Load(groups));
         }
-        self.core.maps.moving.append(&mut self.core.blocks.worn);
+        self.core.maps.write_anew(self.core.blocks.take_worn());
         self.core
             .maps
             .prepare_apply(&mut self.core.blocks, &self.core.space, &self.core.geometry)

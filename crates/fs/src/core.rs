@@ -90,7 +90,7 @@ impl Core {
 
     /// Whether anything waits for a segment.
     pub fn is_dirty(&self) -> bool {
-        !self.blocks.frees.is_empty()
+        !self.blocks.frees().is_empty()
             || !self.pending.records().is_empty()
             || self.inodes.dirty_blocks().next().is_some()
     }

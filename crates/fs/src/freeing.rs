@@ -52,7 +52,7 @@ impl Freeing<'_> {
 
     /// Frees a home with the next segment, and with it the images of its units (rule 7, revoke).
     pub fn home(&mut self, extent: Extent) {
-        let images = self.maps.revoke(extent);
+        let images = self.maps.lazy_map_mut().revoke(extent);
         for image in &images {
             self.run(Extent::new(*image, self.geometry.unit_frags()));
         }

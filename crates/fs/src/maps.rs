@@ -5,22 +5,21 @@
 //! and only a checkpoint changes the trees.
 
 use crate::blocks::{Blocks, Missed, Stop};
-use crate::doubt::Doubt;
 use crate::error::{Corrupt, Needed};
 use crate::tree::{Aggregate, Tree};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS};
 use loamfs_format::ifile::IfileEntry;
-use loamfs_format::maps::LazyEntry;
-use loamfs_format::node::{Page, TreeRoot};
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo};
+use loamfs_format::node::TreeRoot;
+use loamfs_format::{BlockKind, Geometry, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::{ChunkValue, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
+mod ifile;
+mod lazy;
 pub(crate) mod owners;
 
-/// Inode blocks to either side that are read along with one.
-const NEIGHBOURS: u64 = 48;
+pub(crate) use lazy::LazyMap;
 
 const fn map_tree(kind: BlockKind, aggregate: Aggregate) -> Tree {
     Tree {
@@ -31,20 +30,12 @@ const fn map_tree(kind: BlockKind, aggregate: Aggregate) -> Tree {
     }
 }
 
-fn ifile_leaf(page: &Page) -> [u64; 3] {
-    page.iter()
-        .filter_map(|(_, value)| IfileEntry::decode(value))
-        .fold([0; 3], |sum, entry| {
-            IfileEntry::fold(sum, entry.aggregate())
-        })
-}
-
 /// The tree of IFILE entries.
 pub(crate) const IFILE: Tree = map_tree(
     BlockKind::IfileNode,
     Aggregate {
         empty: [0; 3],
-        leaf: ifile_leaf,
+        leaf: ifile::sum_of_leaf,
         fold: IfileEntry::fold,
     },
 );
@@ -63,37 +54,46 @@ pub(crate) const MAPS: [Tree; 5] = [IFILE, BITMAP, OWNER, GROUP, LAZY];
 /// The maps.
 #[derive(Debug, Default)]
 pub(crate) struct Maps {
-    pub ifile: TreeRoot,
-    pub bitmap: TreeRoot,
-    pub owner: TreeRoot,
-    pub group: TreeRoot,
-    pub lazy: TreeRoot,
+    ifile: TreeRoot,
+    bitmap: TreeRoot,
+    owner: TreeRoot,
+    group: TreeRoot,
+    lazy: TreeRoot,
     /// IFILE entries that changed since the last checkpoint.
-    pub ifile_overlay: BTreeMap<InodeBlockNo, IfileEntry>,
-    /// The whole lazy map: settling keeps it small.
-    pub lazy_map: BTreeMap<FragAddr, LazyEntry>,
-    /// What of it could not be read.
-    pub doubt: Doubt,
-    /// Nodes that the next checkpoint writes anew because their place is wanted: kind, and a key below them.
-    pub moving: BTreeSet<(BlockKind, u64)>,
-    /// Keys of the lazy map that changed since the last checkpoint.
-    pub lazy_dirty: BTreeSet<FragAddr>,
+    ifile_overlay: BTreeMap<InodeBlockNo, IfileEntry>,
+    lazy_map: LazyMap,
+    /// Nodes that the next checkpoint writes anew: kind, and a key below them.
+    moving: BTreeSet<(BlockKind, u64)>,
 }
 
 /// A bitmap chunk as the tree has it: its key, and its bits unless all are set.
 pub(crate) type Chunk = (u64, Option<[u8; CHUNK_BYTES]>);
 
 impl Maps {
-    /// Forgets the images of the units whose homes are in a range (rule 7); returns where they are.
-    pub fn revoke(&mut self, range: Extent) -> Vec<FragAddr> {
-        let homes = self.lazy_map.range(range.start..range.end());
-        let homes: Vec<FragAddr> = homes.map(|(home, _)| *home).collect();
-        let mut images = Vec::with_capacity(homes.len());
-        for home in homes {
-            images.extend(self.lazy_map.remove(&home).map(|entry| entry.image));
-            self.lazy_dirty.insert(home);
-        }
-        images
+    /// Where images of homed units are.
+    pub fn lazy_map(&self) -> &LazyMap {
+        &self.lazy_map
+    }
+
+    pub fn lazy_map_mut(&mut self) -> &mut LazyMap {
+        &mut self.lazy_map
+    }
+
+    /// The next checkpoint writes these nodes anew, since their place is wanted or a copy is damaged: kinds, and keys
+    /// below them.
+    pub fn write_anew(&mut self, nodes: impl IntoIterator<Item = (BlockKind, u64)>) {
+        self.moving.extend(nodes);
+    }
+
+    /// How many nodes that are.
+    pub fn written_anew(&self) -> usize {
+        self.moving.len()
+    }
+
+    /// The root of one of the maps' trees.
+    pub fn root(&self, tree: &Tree) -> TreeRoot {
+        let found = self.roots().into_iter().find(|(t, _)| t.kind == tree.kind);
+        found.map_or(TreeRoot::EMPTY, |(_, root)| root)
     }
 
     /// The five trees with their roots.
@@ -117,78 +117,6 @@ impl Maps {
             BlockKind::LazyNode => &mut self.lazy,
             _ => return None,
         })
-    }
-
-    /// The entry of an inode block as of the last sealed segment.
-    pub fn ifile_entry(
-        &self,
-        blocks: &mut Blocks,
-        block: InodeBlockNo,
-    ) -> Result<IfileEntry, Stop> {
-        if let Some(entry) = self.ifile_overlay.get(&block) {
-            return Ok(*entry);
-        }
-        match IFILE.get(&self.ifile, blocks, block.0)? {
-            None => Ok(IfileEntry::default()),
-            Some(entry) => Ok(IfileEntry::decode(entry.value()).ok_or(Corrupt::IfileEntry(block))?),
-        }
-    }
-
-    /// Entries of inode blocks near `block` whose blocks stand within `reach` fragments of its own, as far as they
-    /// are known without reading: inodes made together are mostly used together.
-    pub fn ifile_neighbours(
-        &self,
-        blocks: &mut Blocks,
-        block: InodeBlockNo,
-        addr: FragAddr,
-        reach: u64,
-    ) -> Vec<(InodeBlockNo, IfileEntry)> {
-        let near = |entry: &IfileEntry| {
-            entry.pointer.is_some() && entry.pointer.addr.0.abs_diff(addr.0) <= reach
-        };
-        let (from, to) = (
-            block.0.saturating_sub(NEIGHBOURS),
-            block.0.saturating_add(NEIGHBOURS),
-        );
-        let mut found: Vec<(InodeBlockNo, IfileEntry)> = self
-            .ifile_overlay
-            .range(InodeBlockNo(from)..InodeBlockNo(to))
-            .map(|(block, entry)| (*block, *entry))
-            .collect();
-        if found.is_empty()
-            && let Ok(Some(leaf)) = IFILE.descend(&self.ifile, blocks, block.0, |_| true)
-        {
-            let entries = leaf.page.iter().filter(|(key, _)| (from..to).contains(key));
-            found.extend(
-                entries.filter_map(|(key, value)| {
-                    Some((InodeBlockNo(key), IfileEntry::decode(value)?))
-                }),
-            );
-        }
-        found.retain(|(_, entry)| near(entry));
-        found
-    }
-
-    /// Inode blocks that have orphan bits, with those bits, from `from` on, as far as one leaf tells; and where to go
-    /// on.
-    pub fn orphans(
-        &self,
-        blocks: &mut Blocks,
-        from: InodeBlockNo,
-    ) -> Result<(BTreeMap<InodeBlockNo, u32>, Option<InodeBlockNo>), Stop> {
-        let mut found = BTreeMap::new();
-        let leaf = IFILE.descend(&self.ifile, blocks, from.0, |a| a[1] > 0)?;
-        for (key, value) in leaf.iter().flat_map(|leaf| leaf.page.iter()) {
-            let block = InodeBlockNo(key);
-            let entry = IfileEntry::decode(value).ok_or(Corrupt::IfileEntry(block))?;
-            found.insert(block, entry.orphan);
-        }
-        let end = leaf.and_then(|leaf| leaf.end).map(InodeBlockNo);
-        let last = end.unwrap_or(InodeBlockNo(u64::MAX));
-        let newer = self.ifile_overlay.range(from..last);
-        found.extend(newer.map(|(block, entry)| (*block, entry.orphan)));
-        found.retain(|block, orphan| *block >= from && *orphan != 0);
-        Ok((found, end))
     }
 
     /// The chunks of a group's bitmap, as the last checkpoint has them.
@@ -256,7 +184,7 @@ impl Maps {
         for (group, _) in space.checkpoint().dirty_groups() {
             missed.note(GROUP.prepare_put(&self.group, blocks, group.0.into()))?;
         }
-        for home in &self.lazy_dirty {
+        for home in self.lazy_map.changed() {
             missed.note(LAZY.prepare_put(&self.lazy, blocks, home.0))?;
             missed.note(LAZY.prepare_remove(&self.lazy, blocks, home.0))?;
         }
@@ -314,19 +242,19 @@ impl Maps {
         for (group, desc) in space.checkpoint().dirty_groups() {
             GROUP.put(&mut self.group, blocks, group.0.into(), &desc.encode())?;
         }
-        for home in &self.lazy_dirty {
+        for home in self.lazy_map.changed() {
             if let Some(entry) = self.lazy_map.get(home) {
                 LAZY.put(&mut self.lazy, blocks, home.0, &entry.encode())?;
             }
         }
-        for home in &self.lazy_dirty {
-            if !self.lazy_map.contains_key(home) {
+        for home in self.lazy_map.changed() {
+            if self.lazy_map.get(home).is_none() {
                 LAZY.remove(&mut self.lazy, blocks, home.0)?;
             }
         }
         self.apply_owners(blocks, space, geometry)?;
         self.ifile_overlay.clear();
-        self.lazy_dirty.clear();
+        self.lazy_map.checkpointed();
         Ok(())
     }
 }

@@ -167,9 +167,9 @@ impl Reading<'_> {
         home: FragAddr,
         runs: &mut Runs,
     ) -> Result<Pointer, Stop> {
-        let (addr, crc) = match self.maps.lazy_map.get(&home) {
+        let (addr, crc) = match self.maps.lazy_map().get(&home) {
             Some(entry) => (entry.image, entry.crc),
-            None if self.maps.doubt.covers(home, ino, unit) => {
+            None if self.maps.lazy_map().doubt().covers(home, ino, unit) => {
                 return Err(Corrupt::Doubtful { ino, unit }.into());
             }
             None => (home, runs.of(self, ino, unit)?),

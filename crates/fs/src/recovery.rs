@@ -17,7 +17,7 @@ use crate::error::{Corrupt, Error, Needed};
 use crate::inodes::Inodes;
 use crate::law;
 use crate::leftovers::Leftovers;
-use crate::maps::{GROUP, LAZY, MAPS, Maps, OWNER};
+use crate::maps::{GROUP, LAZY, LazyMap, MAPS, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
@@ -118,7 +118,8 @@ pub(crate) fn open(
     }
     replay.fill_in(&gone, &settings.rebuild)?;
     // What the log has replaced since nobody misses.
-    let missed = |(range, _): &(Range<u64>, Error)| core.maps.doubt.reaches_into(range);
+    let missed =
+        |(range, _): &(Range<u64>, Error)| core.maps.lazy_map().doubt().reaches_into(range);
     if let Some((_, cause)) = lost.into_iter().find(missed)
         && !read_only
     {
@@ -380,7 +381,12 @@ fn read_groups(
     geometry: &Geometry,
     read_only: bool,
 ) -> Result<Vec<(GroupNo, GroupDesc)>, Error> {
-    let found = read_around(reader, blocks, (GROUP, &maps.group, "group"), group_desc)?;
+    let found = read_around(
+        reader,
+        blocks,
+        (GROUP, &maps.root(&GROUP), "group"),
+        group_desc,
+    )?;
     let mut unknown = Vec::new();
     if read_only {
         for (range, error) in &found.lost {
@@ -422,12 +428,10 @@ fn read_lazy(
             .all(|at| sb.gives(Extent::new(*at, unit)))
     };
     let decode = |home, value: &[u8]| LazyEntry::decode(value).filter(|entry| gives(home, entry));
-    let found = read_around(reader, blocks, (LAZY, &maps.lazy, "lazy"), decode)?;
+    let found = read_around(reader, blocks, (LAZY, &maps.root(&LAZY), "lazy"), decode)?;
     let Found { entries, lost } = found;
     let entries = entries.into_iter();
-    maps.lazy_map = entries
-        .map(|(home, entry)| (FragAddr(home), entry))
-        .collect();
+    *maps.lazy_map_mut() = LazyMap::of(entries.map(|(home, entry)| (FragAddr(home), entry)));
     if lost.is_empty() {
         return Ok(lost);
     }
@@ -442,7 +446,8 @@ fn read_lazy(
             .ok(),
         false => None,
     };
-    maps.doubt = Doubt::new(lost.iter().map(|(range, _)| range.clone()), images);
+    let doubt = Doubt::new(lost.iter().map(|(range, _)| range.clone()), images);
+    maps.lazy_map_mut().set_doubt(doubt);
     Ok(lost)
 }
 
@@ -476,7 +481,7 @@ pub(crate) fn each_owner(
     // Leaf by leaf: there may be more of them than memory holds.
     while let Some(start) = from {
         let leaf = with_tree(reader, blocks, |blocks| {
-            OWNER.descend(&maps.owner, blocks, start, |_| true)
+            OWNER.descend(&maps.root(&OWNER), blocks, start, |_| true)
         })?;
         for (key, value) in leaf.iter().flat_map(|leaf| leaf.page.iter()) {
             let map = "owner";

@@ -106,7 +106,7 @@ impl Volume {
             core.inodes.set_next_block(next);
             Ok(())
         })?;
-        self.core().maps.moving.extend(repairs.worn.iter().copied());
+        self.core().maps.write_anew(repairs.worn.iter().copied());
         if let Some(count) = repairs.unwritten {
             self.core().homes().count_unwritten(count);
         }

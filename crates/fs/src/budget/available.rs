@@ -24,7 +24,7 @@ impl Budget<'_> {
         let frag = u64::from(g.fragment_size);
         let going: Vec<Extent> = self
             .blocks
-            .frees
+            .frees()
             .iter()
             .chain(self.checkpoints.summaries())
             .copied()

@@ -38,7 +38,7 @@ impl Budget<'_> {
     pub fn clear_frags(&self) -> u64 {
         let g = self.geometry;
         let sum = |extents: &[Extent]| extents.iter().map(|extent| extent.frags).sum::<u64>();
-        let freed = sum(&self.blocks.frees) + sum(self.checkpoints.summaries());
+        let freed = sum(self.blocks.frees()) + sum(self.checkpoints.summaries());
         let nodes = g.frags_for(self.blocks.dirty_count() as u64 * NODE_SIZE as u64);
         let taken = nodes + self.inodes.dirty_frags(g) + g.frags_for(self.pending.content_bytes());
         (self.space.free_frags() + freed).saturating_sub(taken)

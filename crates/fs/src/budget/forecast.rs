@@ -50,15 +50,15 @@ struct Changes<'c> {
 impl Changes<'_> {
     /// The maps' trees, as far as the volume's sizes tell.
     fn shapes(&self) -> Shapes {
-        let images = self.maps.lazy_map.len() + self.maps.lazy_dirty.len();
+        let images = self.maps.lazy_map().len() + self.maps.lazy_map().changed().len();
         Shapes::of(self.geometry, self.inodes.next_block().0, images as u64)
     }
 
     /// The same, with the leaves of the largest map: where there are few of them they bound what is dirty.
     fn shapes_as_they_are(&mut self) -> Shapes {
-        let mut shapes = self.shapes();
-        if self.maps.owner.level <= COUNTED_LEVEL {
-            shapes.count_owner_leaves(OWNER.known_leaves(&self.maps.owner, self.blocks));
+        let (mut shapes, root) = (self.shapes(), self.maps.root(&OWNER));
+        if root.level <= COUNTED_LEVEL {
+            shapes.count_owner_leaves(OWNER.known_leaves(&root, self.blocks));
         }
         shapes
     }
@@ -67,12 +67,12 @@ impl Changes<'_> {
     fn changed_at_most(&self) -> Changed {
         let (chunks, groups) = self.space.checkpoint().dirty_counts();
         Changed {
-            ifile: Keys::scattered(self.maps.ifile_overlay.len() as u64),
+            ifile: Keys::scattered(self.maps.changed_ifile().len() as u64),
             bitmap: Keys::scattered(chunks as u64),
             owner: Keys::scattered(self.space.owners().records() as u64),
             group: Keys::scattered(groups as u64),
-            lazy: Keys::scattered(self.maps.lazy_dirty.len() as u64),
-            moving: 2 * (self.maps.moving.len() + self.blocks.worn.len()) as u64,
+            lazy: Keys::scattered(self.maps.lazy_map().changed().len() as u64),
+            moving: 2 * (self.maps.written_anew() + self.blocks.worn().len()) as u64,
         }
     }
 
@@ -81,7 +81,7 @@ impl Changes<'_> {
         let one = |key: u64| key..key + 1;
         let unit = self.geometry.unit_frags();
         let [ifile, owner] = *self.known.keys.get_or_insert_with(|| {
-            let blocks = self.maps.ifile_overlay.keys();
+            let blocks = self.maps.changed_ifile();
             let owners = self.space.owners().iter();
             [
                 Keys::of(blocks.map(|block| one(block.0)), 1),
@@ -138,7 +138,7 @@ impl Budget<'_> {
 
     /// What must find a place when `dirty` bytes wait for the next segment.
     fn burden(&self, dirty: u64, longest: u64, changed: Changed, shapes: Shapes) -> Burden {
-        let frees = self.blocks.frees.len() as u64;
+        let frees = self.blocks.frees().len() as u64;
         Burden {
             bytes: dirty,
             nodes: self.blocks.dirty_count() as u64,

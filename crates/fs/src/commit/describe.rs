@@ -86,13 +86,13 @@ impl Commit<'_> {
     /// What a segment frees, and what a checkpoint retires, is held back from now on (rule 5).
     fn describe_frees(&mut self, seal: &mut Seal, kind: SegmentKind) -> Result<(), Stop> {
         let ssn = seal.ssn();
-        for extent in std::mem::take(&mut self.core.blocks.frees) {
+        for extent in self.core.blocks.take_frees() {
             seal.say(Record::Free(extent));
             self.core.space.free(extent, ssn)?;
         }
         let mut retired = Vec::new();
         if kind == SegmentKind::Checkpoint {
-            retired.append(&mut self.core.blocks.retires);
+            retired.append(&mut self.core.blocks.take_retires());
             retired.append(&mut self.core.checkpoints.take_summaries());
         }
         for extent in retired {

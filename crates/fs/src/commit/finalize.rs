@@ -80,7 +80,7 @@ impl Finalizing<'_> {
         for (block, b) in dirty.filter(|(_, b)| b.live() == 0) {
             let none = IfileEntry::default();
             self.seal.say(Record::Ifile(block, none));
-            self.maps.ifile_overlay.insert(block, none);
+            self.maps.change_ifile(block, none);
             if let Some(old) = b.sealed_at() {
                 self.blocks.supersede(old);
             }
@@ -142,10 +142,9 @@ impl Finalizing<'_> {
             unit,
         };
         self.blocks.forget_contents(Extent::new(home, unit_frags));
-        if let Some(old) = self.maps.lazy_map.insert(home, entry) {
+        if let Some(old) = self.maps.lazy_map_mut().insert(home, entry) {
             self.blocks.free(Extent::new(old.image, unit_frags));
         }
-        self.maps.lazy_dirty.insert(home);
         self.seal.say(Record::Image(home, entry));
         Ok(())
     }
@@ -309,7 +308,7 @@ impl Finalizing<'_> {
         if let Some(old) = b.sealed_at() {
             self.blocks.supersede(old);
         }
-        self.maps.ifile_overlay.insert(block, entry);
+        self.maps.change_ifile(block, entry);
         self.blocks.seal_bytes(&pointer, Arc::from(packed));
         Ok(())
     }

@@ -23,8 +23,9 @@ impl Commit<'_> {
         } else {
             0
         };
-        let freed =
-            self.core.blocks.frees.len() + self.core.blocks.retires.len() + contents.frags.len();
+        let freed = self.core.blocks.frees().len()
+            + self.core.blocks.retires().len()
+            + contents.frags.len();
         let records = RecordCounts {
             blocks: contents.frags.len() as u64,
             inode_blocks: self.core.inodes.block_count() as u64,

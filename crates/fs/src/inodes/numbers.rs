@@ -35,10 +35,13 @@ impl Inodes {
         if next.0 >= INO_MAX / INODES_PER_BLOCK || self.bits(maps, blocks, next)?.0 == 0 {
             return Ok(next);
         }
-        let mapped = IFILE.prev(&maps.ifile, blocks, u64::MAX)?;
+        let mapped = IFILE.prev(&maps.root(&IFILE), blocks, u64::MAX)?;
         let mapped = mapped.map_or(next, |entry| InodeBlockNo(entry.key()));
-        let newer = maps.ifile_overlay.keys().chain(self.blocks.keys()).max();
-        let highest = newer.map_or(mapped, |newer| mapped.max(*newer));
+        let newer = maps
+            .changed_ifile()
+            .chain(self.blocks.keys().copied())
+            .max();
+        let highest = newer.map_or(mapped, |newer| mapped.max(newer));
         Ok(InodeBlockNo(highest.0.saturating_add(1)))
     }
 
@@ -47,7 +50,7 @@ impl Inodes {
         // The numbers of block 0 are not for everybody, though its leaf says that some are free.
         let mut next = Some(1);
         while let Some(from) = next {
-            let leaf = IFILE.descend(&maps.ifile, blocks, from, |a| a[0] != 0)?;
+            let leaf = IFILE.descend(&maps.root(&IFILE), blocks, from, |a| a[0] != 0)?;
             let Some(leaf) = leaf else { break };
             for (key, _) in leaf.page.iter().filter(|(key, _)| *key >= from) {
                 let block = InodeBlockNo(key);

@@ -174,7 +174,7 @@ impl Reading<'_> {
         let mut found = BTreeMap::new();
         for extent in extents {
             let at = extent.pointer.extent();
-            for (home, entry) in self.maps.lazy_map.range(at.start..at.end()) {
+            for (home, entry) in self.maps.lazy_map().within(at) {
                 let unit =
                     extent.block * geometry.block_units() + (home.0 - at.start.0) / unit_frags;
                 let bytes = |addr: FragAddr| geometry.byte_offset(addr);

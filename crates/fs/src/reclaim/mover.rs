@@ -218,7 +218,7 @@ impl Mover<'_> {
         };
         let found = tree.locate(&root, &mut self.core.blocks, record.level, record.logical)?;
         if found.is_some_and(|pointer| pointer.addr == at) {
-            self.core.maps.moving.insert((record.kind, record.logical));
+            self.core.maps.write_anew([(record.kind, record.logical)]);
         }
         Ok(())
     }

@@ -74,7 +74,7 @@ fn what_is_moved_behind_a_pending_truncate_gets_no_new_home() {
         .run(|core| core.perform(&Resize { ino, size }))
         .unwrap();
     let evacuate = |core: &mut Core| {
-        let image = core.maps.lazy_map.values().next().unwrap().image;
+        let image = core.maps.lazy_map().iter().next().unwrap().1.image;
         let image = Extent::new(image, core.geometry.unit_frags());
         core.mover().evacuate(image)?;
         let last = core

@@ -144,11 +144,10 @@ impl Replay<'_> {
     /// Puts what is known in the place of what was lost. The log was replayed, so that this is how things stand now.
     pub fn fill_in(&mut self, lost: &Lost, found: &Rebuild) -> Result<(), Error> {
         for (block, entry) in &found.inode_blocks {
-            self.maps.ifile_overlay.entry(*block).or_insert(*entry);
+            self.maps.fill_ifile(*block, *entry);
         }
         for (home, entry) in &found.images {
-            self.maps.lazy_map.entry(*home).or_insert(*entry);
-            self.maps.lazy_dirty.insert(*home);
+            self.maps.lazy_map_mut().fill_in(*home, *entry);
         }
         for group in self.groups_of_keys(lost.of(BlockKind::BitmapNode)) {
             self.rebuild_bitmap(group)?;

@@ -114,7 +114,7 @@ impl<'c> Replay<'c> {
         };
         let allocated = self.space.replay().allocate(a.extent, owner);
         self.counted(allocated)?;
-        self.maps.doubt.clear(a.extent);
+        self.maps.lazy_map_mut().clear_doubt(a.extent);
         if a.kind == BlockKind::Summary && a.logical == ssn.0 {
             self.checkpoints.note_summary(a.extent);
         }
@@ -135,31 +135,29 @@ impl<'c> Replay<'c> {
                 self.counted(retired)?;
             }
             Record::Ifile(block, entry) => {
-                self.maps.ifile_overlay.insert(*block, *entry);
+                self.maps.change_ifile(*block, *entry);
             }
             Record::Image(home, entry) => {
                 let unit = self.sb.geometry.unit_frags();
-                self.maps.doubt.clear(Extent::new(*home, unit));
+                self.maps
+                    .lazy_map_mut()
+                    .clear_doubt(Extent::new(*home, unit));
                 self.check_extent(Extent::new(*home, unit))?;
                 self.check_extent(Extent::new(entry.image, unit))?;
-                self.maps.lazy_map.insert(*home, *entry);
-                self.maps.lazy_dirty.insert(*home);
+                self.maps.lazy_map_mut().insert(*home, *entry);
             }
             Record::Revoke(extent) => {
-                self.maps.doubt.clear(*extent);
-                self.maps.revoke(*extent);
+                self.maps.lazy_map_mut().clear_doubt(*extent);
+                self.maps.lazy_map_mut().revoke(*extent);
             }
             Record::Settled { home, image } => {
                 let unit = self.sb.geometry.unit_frags();
-                self.maps.doubt.clear(Extent::new(*home, unit));
-                if self
-                    .maps
-                    .lazy_map
-                    .get(home)
-                    .is_some_and(|entry| entry.image == *image)
-                {
-                    self.maps.lazy_map.remove(home);
-                    self.maps.lazy_dirty.insert(*home);
+                self.maps
+                    .lazy_map_mut()
+                    .clear_doubt(Extent::new(*home, unit));
+                let there = self.maps.lazy_map().get(home);
+                if there.is_some_and(|entry| entry.image == *image) {
+                    self.maps.lazy_map_mut().remove(*home);
                 }
             }
             Record::Anchored(group, delta) => self.space.anchored(*group, *delta),

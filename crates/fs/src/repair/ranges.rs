@@ -52,7 +52,7 @@ impl Change for FreeLeaked {
 fn why_kept(core: &Core, extent: Extent) -> Option<&'static str> {
     let waiting = |other: Extent| other.overlaps(extent);
     let mut held = core.space.held().iter().map(|(other, _)| other);
-    if held.any(waiting) || core.blocks.frees.iter().copied().any(waiting) {
+    if held.any(waiting) || core.blocks.frees().iter().copied().any(waiting) {
         return Some("a part of it was freed already");
     }
     let mut summaries = core.checkpoints.summaries().iter();

@@ -41,7 +41,7 @@ impl Volume {
             (
                 old,
                 unrecorded,
-                core.maps.lazy_map.len(),
+                core.maps.lazy_map().len(),
                 core.sizes().images_max(),
             )
         };

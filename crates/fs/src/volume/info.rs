@@ -147,7 +147,7 @@ impl Volume {
             durable: core.log.durable(),
             checkpoint: core.checkpoints.last().ssn,
             inodes: core.inodes.live(),
-            images: core.maps.lazy_map.len() as u64,
+            images: core.maps.lazy_map().len() as u64,
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
             cache_bytes: self.shares.bytes as u64,

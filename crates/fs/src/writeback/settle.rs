@@ -45,7 +45,7 @@ impl Settling<'_> {
                 .may_settle(entry.ssn, durable, self.writeback.settling.contains(home))
                 && !self.writeback.unsettled.contains(home)
         };
-        let all = self.maps.lazy_map.iter().filter(due);
+        let all = self.maps.lazy_map().iter().filter(due);
         all.take(max).map(|(home, entry)| (*home, *entry)).collect()
     }
 
@@ -54,7 +54,7 @@ impl Settling<'_> {
     pub fn start(&mut self, images: &[(FragAddr, LazyEntry)]) -> Result<Vec<ImageUnit>, Stop> {
         let (mut units, mut missed) = (Vec::new(), Missed::default());
         for (home, entry) in images {
-            if self.maps.lazy_map.get(home) != Some(entry) {
+            if self.maps.lazy_map().get(home) != Some(entry) {
                 continue;
             }
             let pointer = Pointer {
@@ -117,7 +117,7 @@ impl Operation for Settle {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Settled>, Stop> {
         let (home, image) = (self.home, self.image);
-        let entry = core.maps.lazy_map.get(&home).copied();
+        let entry = core.maps.lazy_map().get(&home).copied();
         let settles = |entry: &LazyEntry| core.env.law.settles(entry.image == image);
         let Some(entry) = entry.filter(settles) else {
             return Ok(Plan::Done(()));
@@ -146,8 +146,7 @@ impl Change for Settled {
         let (ino, home, image) = (self.ino, self.home, self.image);
         let inode = &mut core.inodes.prepared(ino)?.inode;
         extents::apply_crcs(inode, &mut core.blocks, &self.crcs)?;
-        core.maps.lazy_map.remove(&home);
-        core.maps.lazy_dirty.insert(home);
+        core.maps.lazy_map_mut().remove(home);
         core.pending.say(Record::Settled { home, image });
         core.blocks.move_content(image, home);
         let image = Extent::new(image, core.geometry.unit_frags());

@@ -158,7 +158,7 @@ impl Operation for MoveImage {
         let Some((_, home)) = core.reading().homes(ino, unit, behind)?.pop() else {
             return Ok(Plan::Done(()));
         };
-        let image = core.maps.lazy_map.get(&home).map(|entry| entry.image);
+        let image = core.maps.lazy_map().get(&home).map(|entry| entry.image);
         if image != Some(self.at) || core.node(ino)?.homed().get(unit).is_some() {
             return Ok(Plan::Done(()));
         }

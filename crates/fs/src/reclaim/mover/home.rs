@@ -54,7 +54,7 @@ impl MoveHome {
         let found = homes.len() as u64 * geometry.unit_frags();
         let in_change = |other: Extent| other.overlaps(piece);
         if found < core.space.bitmaps().live_frags(piece)
-            && !core.blocks.frees.iter().any(|free| in_change(*free))
+            && !core.blocks.frees().iter().any(|free| in_change(*free))
             && !core.space.unshown().any(in_change)
         {
             homes = core.reading().homes_in(ino, piece, first)?;

@@ -1,0 +1,98 @@
+//! The lazy map (Z1, rule 7): which homed units have their newest content in an image, and where that is.
+
+use crate::doubt::Doubt;
+use loamfs_format::maps::LazyEntry;
+use loamfs_format::{Extent, FragAddr};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The lazy map, as a whole in memory: settling keeps it small.
+#[derive(Debug, Default)]
+pub(crate) struct LazyMap {
+    /// By home.
+    entries: BTreeMap<FragAddr, LazyEntry>,
+    /// Homes whose entries changed since the last checkpoint.
+    changed: BTreeSet<FragAddr>,
+    /// What of it could not be read.
+    doubt: Doubt,
+}
+
+impl LazyMap {
+    /// The map as the last checkpoint has it.
+    pub fn of(entries: impl Iterator<Item = (FragAddr, LazyEntry)>) -> LazyMap {
+        LazyMap {
+            entries: entries.collect(),
+            ..LazyMap::default()
+        }
+    }
+
+    /// Where the image of a home's unit is, if it has one.
+    pub fn get(&self, home: &FragAddr) -> Option<&LazyEntry> {
+        self.entries.get(home)
+    }
+
+    /// All images, in the order of their homes.
+    pub fn iter(&self) -> impl Iterator<Item = (&FragAddr, &LazyEntry)> {
+        self.entries.iter()
+    }
+
+    /// Those whose homes are in a range.
+    pub fn within(&self, range: Extent) -> impl Iterator<Item = (&FragAddr, &LazyEntry)> {
+        self.entries.range(range.start..range.end())
+    }
+
+    /// How many images there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// A unit has a new image. Returns the one before.
+    pub fn insert(&mut self, home: FragAddr, entry: LazyEntry) -> Option<LazyEntry> {
+        self.changed.insert(home);
+        self.entries.insert(home, entry)
+    }
+
+    /// An entry of which the checkpoint tells nothing, unless a segment since then does.
+    pub fn fill_in(&mut self, home: FragAddr, entry: LazyEntry) {
+        self.changed.insert(home);
+        self.entries.entry(home).or_insert(entry);
+    }
+
+    /// A unit has its newest content at home.
+    pub fn remove(&mut self, home: FragAddr) {
+        self.changed.insert(home);
+        self.entries.remove(&home);
+    }
+
+    /// Forgets the images of the units whose homes are in a range (rule 7); returns where they are.
+    pub fn revoke(&mut self, range: Extent) -> Vec<FragAddr> {
+        let here = self.within(range);
+        let (homes, images): (Vec<FragAddr>, Vec<FragAddr>) =
+            here.map(|(home, entry)| (*home, entry.image)).unzip();
+        homes.into_iter().for_each(|home| self.remove(home));
+        images
+    }
+
+    /// Homes whose entries changed since the last checkpoint.
+    pub fn changed(&self) -> impl ExactSizeIterator<Item = &FragAddr> {
+        self.changed.iter()
+    }
+
+    /// A checkpoint has all of it.
+    pub fn checkpointed(&mut self) {
+        self.changed.clear();
+    }
+
+    /// What of it could not be read.
+    pub fn doubt(&self) -> &Doubt {
+        &self.doubt
+    }
+
+    pub fn set_doubt(&mut self, doubt: Doubt) {
+        self.doubt = doubt;
+    }
+
+    /// A later segment tells of the homes in a range.
+    pub fn clear_doubt(&mut self, range: Extent) {
+        self.doubt.clear(range);
+    }
+}
