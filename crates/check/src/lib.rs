@@ -11,6 +11,8 @@
 //!
 //! Nothing is ever written, and bytes of the volume are never trusted: damage of any kind ends in a [`Problem`] or a
 //! [`CheckError`].
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod check;

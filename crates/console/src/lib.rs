@@ -6,6 +6,8 @@
 //! - [`generate`]: manual pages and completions, from the definitions themselves;
 //! - [`sibling`]: where another program of the same version is.
 
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod exit;

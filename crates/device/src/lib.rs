@@ -17,6 +17,8 @@
 //! of one batch land in any order. Of a write that was under way in a crash any
 //! subset of its sectors may have landed.
 
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod batch;

@@ -1,6 +1,8 @@
 //! The on-disk structures of LoamFS: encode, decode and verify. No I/O, no state.
 //!
 //! `docs/FORMAT.md` describes every structure field by field.
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod atime;

@@ -550,25 +550,7 @@ impl Record {
                 .then_some(extent)
         };
         let record = match head.kind {
-            ALLOCATE => {
-                let raw = RawAllocation::ref_from_bytes(payload).ok()?;
-                let extent = Extent::new(FragAddr(raw.addr.get()), raw.frags.get().into());
-                if extent.frags == 0 || extent.start.0.checked_add(extent.frags).is_none() {
-                    return None;
-                }
-                Record::Allocate(Allocation {
-                    extent,
-                    kind: BlockKind::from_u8(raw.kind)?,
-                    level: raw.level,
-                    ino: Ino(raw.ino.get()),
-                    generation: raw.generation.get(),
-                    version: raw.version.get(),
-                    logical: raw.logical.get(),
-                    stored: raw.stored.get(),
-                    checksum: raw.checksum.get(),
-                    in_body: head.flags & 1 != 0,
-                })
-            }
+            ALLOCATE => Record::Allocate(Allocation::decode(payload, head.flags)?),
             FREE => Record::Free(run()?),
             RETIRE => Record::Retire(run()?),
             IFILE => {
@@ -602,6 +584,28 @@ impl Record {
             _ => return None,
         };
         Some((record, rest))
+    }
+}
+
+impl Allocation {
+    fn decode(payload: &[u8], flags: u8) -> Option<Allocation> {
+        let raw = RawAllocation::ref_from_bytes(payload).ok()?;
+        let extent = Extent::new(FragAddr(raw.addr.get()), raw.frags.get().into());
+        if extent.frags == 0 || extent.start.0.checked_add(extent.frags).is_none() {
+            return None;
+        }
+        Some(Allocation {
+            extent,
+            kind: BlockKind::from_u8(raw.kind)?,
+            level: raw.level,
+            ino: Ino(raw.ino.get()),
+            generation: raw.generation.get(),
+            version: raw.version.get(),
+            logical: raw.logical.get(),
+            stored: raw.stored.get(),
+            checksum: raw.checksum.get(),
+            in_body: flags & 1 != 0,
+        })
     }
 }
 

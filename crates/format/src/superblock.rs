@@ -368,6 +368,68 @@ impl SuperblockError {
     }
 }
 
+impl RawSuperblock {
+    /// That it is one, and of a version and with features that are known.
+    fn check(&self, bytes: &[u8; SIZE]) -> Result<(), SuperblockError> {
+        if self.magic != MAGIC {
+            return Err(SuperblockError::Magic);
+        }
+        if self.checksum.get() != checksum(bytes) {
+            return Err(SuperblockError::Checksum);
+        }
+        if self.version.get() != VERSION {
+            return Err(SuperblockError::Version {
+                found: self.version.get(),
+            });
+        }
+        let unknown = self.incompatible.get() & !INCOMPATIBLE_KNOWN;
+        if unknown != 0 {
+            return Err(SuperblockError::Incompatible { unknown });
+        }
+        Ok(())
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            fragment_size: self.fragment_size.get(),
+            block_size: self.block_size.get(),
+            group_frags: self.group_frags.get(),
+            total_frags: self.total_frags.get(),
+            segment_max: self.segment_max.get(),
+            checkpoint_segments_max: self.checkpoint_segments_max.get(),
+            checkpoint_summary_max: self.checkpoint_summary_max.get(),
+            checkpoint_nodes_max: self.checkpoint_nodes_max.get(),
+        }
+    }
+
+    /// The device map, which covers the whole volume without a gap.
+    fn devices(&self, geometry: &Geometry) -> Result<Vec<DeviceEntry>, SuperblockError> {
+        let count = usize::from(self.device_count.get());
+        let devices: Vec<DeviceEntry> = self
+            .devices
+            .iter()
+            .take(count)
+            .map(|d| DeviceEntry {
+                addr: FragAddr(d.addr.get()),
+                frags: d.frags.get(),
+                device: d.device.get(),
+                offset: d.offset.get(),
+            })
+            .collect();
+        let covered = devices.iter().try_fold(0u64, |at, d| {
+            (d.addr.0 == at && d.frags > 0)
+                .then(|| at.checked_add(d.frags))
+                .flatten()
+        });
+        if count == 0 || count > DEVICES_MAX || covered != Some(geometry.total_frags) {
+            return Err(SuperblockError::Geometry {
+                field: "device map",
+            });
+        }
+        Ok(devices)
+    }
+}
+
 impl Superblock {
     /// Whether the volume has what tells rot in the log from its end.
     pub const fn has_second_copies(&self) -> bool {
@@ -453,54 +515,10 @@ impl Superblock {
             .and_then(|b| b.try_into().ok())
             .ok_or(SuperblockError::Short)?;
         let raw = RawSuperblock::ref_from_bytes(bytes).map_err(|_| SuperblockError::Short)?;
-        if raw.magic != MAGIC {
-            return Err(SuperblockError::Magic);
-        }
-        if raw.checksum.get() != checksum(bytes) {
-            return Err(SuperblockError::Checksum);
-        }
-        if raw.version.get() != VERSION {
-            return Err(SuperblockError::Version {
-                found: raw.version.get(),
-            });
-        }
-        let unknown = raw.incompatible.get() & !INCOMPATIBLE_KNOWN;
-        if unknown != 0 {
-            return Err(SuperblockError::Incompatible { unknown });
-        }
-        let geometry = Geometry {
-            fragment_size: raw.fragment_size.get(),
-            block_size: raw.block_size.get(),
-            group_frags: raw.group_frags.get(),
-            total_frags: raw.total_frags.get(),
-            segment_max: raw.segment_max.get(),
-            checkpoint_segments_max: raw.checkpoint_segments_max.get(),
-            checkpoint_summary_max: raw.checkpoint_summary_max.get(),
-            checkpoint_nodes_max: raw.checkpoint_nodes_max.get(),
-        };
+        raw.check(bytes)?;
+        let geometry = raw.geometry();
         geometry.validate()?;
-        let count = usize::from(raw.device_count.get());
-        let devices: Vec<DeviceEntry> = raw
-            .devices
-            .iter()
-            .take(count)
-            .map(|d| DeviceEntry {
-                addr: FragAddr(d.addr.get()),
-                frags: d.frags.get(),
-                device: d.device.get(),
-                offset: d.offset.get(),
-            })
-            .collect();
-        let covered = devices.iter().try_fold(0u64, |at, d| {
-            (d.addr.0 == at && d.frags > 0)
-                .then(|| at.checked_add(d.frags))
-                .flatten()
-        });
-        if count == 0 || count > DEVICES_MAX || covered != Some(geometry.total_frags) {
-            return Err(SuperblockError::Geometry {
-                field: "device map",
-            });
-        }
+        let devices = raw.devices(&geometry)?;
         if raw.checksum_algorithm != 1 {
             return Err(SuperblockError::Geometry {
                 field: "checksum algorithm",

@@ -1,6 +1,8 @@
 //! The log: segments gathered, placed and written atomically; its chain followed after a crash.
 //!
 //! Nothing here knows what an inode means; `fs` says what a segment carries.
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod chain;

@@ -29,6 +29,8 @@
 //!
 //! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`Replay`] applies what
 //! summaries say.
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod bitmap;

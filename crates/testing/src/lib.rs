@@ -13,6 +13,8 @@
 //! runs it again, and the shortest list of operations that was found to fail.
 
 // Unit tests may fail loudly; the library itself reports problems as values.
+// How many lines: `clippy.toml`.
+#![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod args;

@@ -123,11 +123,15 @@ fn roots_and_children_survive_encoding() {
     assert_eq!(TreeRoot::decode(&[0; 63]), None);
 }
 
-#[test]
-fn each_damage_has_its_name() {
+/// What is said of a leaf of three entries with other bytes at `at`.
+fn damage(at: usize, bytes: &[u8]) -> NodeError {
     let page = leaf(&[(10, b"abc"), (12, b"defg"), (14, b"")]);
+    Page::verify(&patched(&page, at, bytes), &identity(0)).unwrap_err()
+}
+
+#[test]
+fn each_damage_of_a_header_has_its_name() {
     let id = identity(0);
-    let damage = |at, bytes: &[u8]| Page::verify(&patched(&page, at, bytes), &id).unwrap_err();
     assert_eq!(
         Page::verify(&[0; 100], &id),
         Err(NodeError::Size { found: 100 })
@@ -148,6 +152,42 @@ fn each_damage_has_its_name() {
             expected: 0
         }
     );
+    assert_eq!(damage(14, &[1]), NodeError::Reserved);
+    assert_eq!(
+        damage(16, &[8]),
+        NodeError::Ino {
+            found: 8,
+            expected: 7
+        }
+    );
+    assert_eq!(
+        damage(24, &[1]),
+        NodeError::Generation {
+            found: 1,
+            expected: 3
+        }
+    );
+    assert_eq!(damage(28, &[1]), NodeError::Reserved);
+    assert_eq!(
+        damage(32, &[9]),
+        NodeError::Low {
+            found: 9,
+            expected: 10
+        }
+    );
+    assert_eq!(damage(63, &[1]), NodeError::Reserved);
+    let level = LEVEL_MAX + 1;
+    assert_eq!(
+        Page::verify(leaf(&[(10, b"abc")]).as_bytes(), &Identity { level, ..id }),
+        Err(NodeError::Level {
+            found: 0,
+            expected: level
+        })
+    );
+}
+
+#[test]
+fn each_damage_of_the_heap_has_its_name() {
     assert_eq!(damage(8, &[0, 0]), NodeError::Empty);
     assert_eq!(
         damage(8, &[0xff, 0xff]),
@@ -178,30 +218,10 @@ fn each_damage_has_its_name() {
             garbage: 1
         }
     );
-    assert_eq!(damage(14, &[1]), NodeError::Reserved);
-    assert_eq!(
-        damage(16, &[8]),
-        NodeError::Ino {
-            found: 8,
-            expected: 7
-        }
-    );
-    assert_eq!(
-        damage(24, &[1]),
-        NodeError::Generation {
-            found: 1,
-            expected: 3
-        }
-    );
-    assert_eq!(damage(28, &[1]), NodeError::Reserved);
-    assert_eq!(
-        damage(32, &[9]),
-        NodeError::Low {
-            found: 9,
-            expected: 10
-        }
-    );
-    assert_eq!(damage(63, &[1]), NodeError::Reserved);
+}
+
+#[test]
+fn each_damage_of_an_entry_has_its_name() {
     assert_eq!(damage(64, &[9]), NodeError::Order { index: 0 });
     assert_eq!(damage(76, &[10]), NodeError::Order { index: 1 });
     assert_eq!(
@@ -229,19 +249,6 @@ fn each_damage_has_its_name() {
         }
     );
     assert_eq!(damage(84, &[0xfb, 0x0f]), NodeError::Overlap { index: 1 });
-    assert_eq!(
-        Page::verify(
-            page.as_bytes(),
-            &Identity {
-                level: LEVEL_MAX + 1,
-                ..id
-            }
-        ),
-        Err(NodeError::Level {
-            found: 0,
-            expected: LEVEL_MAX + 1
-        })
-    );
 }
 
 #[test]

@@ -115,8 +115,10 @@ pub fn follow(name: &str, target: Id, fresh: Id) -> Vec<Op> {
 pub fn singles(geometry: &Geometry, fresh: Id) -> Vec<Single> {
     [
         making(fresh),
+        linking(),
         removing(fresh),
         renaming(fresh),
+        renaming_directories(fresh),
         attributes(),
         cutting(geometry),
         ranges(geometry),
@@ -183,6 +185,11 @@ fn making(fresh: Id) -> Vec<Single> {
         single("mknod", DIR, [special(mode::CHARACTER, 0x501)]),
         single("symlink", DIR, [symlink(20)]),
         single("symlink-long", DIR, [symlink(2000)]),
+    ]
+}
+
+fn linking() -> Vec<Single> {
+    vec![
         single(
             "link",
             TINY,
@@ -261,7 +268,7 @@ fn removing(fresh: Id) -> Vec<Single> {
 }
 
 fn renaming(fresh: Id) -> Vec<Single> {
-    use Rename::{Exchange, NoReplace, Replace, Whiteout};
+    use Rename::{NoReplace, Replace, Whiteout};
     vec![
         single(
             "rename",
@@ -303,6 +310,12 @@ fn renaming(fresh: Id) -> Vec<Single> {
             DIR,
             [rename((DIR, LARGE), (ROOT, HUGE), Replace)],
         ),
+    ]
+}
+
+fn renaming_directories(fresh: Id) -> Vec<Single> {
+    use Rename::{Exchange, Replace};
+    vec![
         single(
             "rename-dir",
             ROOT,
@@ -543,41 +556,8 @@ fn writing(geometry: &Geometry) -> Vec<Single> {
 
 fn idioms(geometry: &Geometry, fresh: Id) -> Vec<Single> {
     let block = u64::from(geometry.block);
-    let replace = |target: (Id, Id), len: u64, synced: bool| {
-        let mut ops = vec![create(ROOT, fresh), write(fresh, 0, len)];
-        if synced {
-            ops.push(Op::Fsync {
-                id: fresh,
-                data_only: false,
-            });
-        }
-        ops.push(rename((ROOT, fresh), target, Rename::Replace));
-        ops
-    };
-    let zeroed = |id, len| {
-        vec![
-            Op::Open { id },
-            truncate(id, 0),
-            write(id, 0, len),
-            Op::Release { id },
-        ]
-    };
-    let unpack = |i: u64| {
-        let (dir, small, large) = (fresh + 3 * i, fresh + 3 * i + 1, fresh + 3 * i + 2);
-        let small_len = 700 * i + 50;
-        [
-            mkdir(ROOT, dir),
-            create(dir, small),
-            write(small, 0, small_len),
-            create(dir, large),
-            write(large, 0, 3 * block),
-            Op::SetMtime {
-                id: large,
-                seconds: 10,
-                nanos: 0,
-            },
-        ]
-    };
+    let replace = |target, len, synced| replaced(fresh, target, len, synced);
+    let unpack = |i: u64| unpacked(fresh + 3 * i, 700 * i + 50, 3 * block);
     vec![
         single(
             "write-new",
@@ -634,5 +614,45 @@ fn idioms(geometry: &Geometry, fresh: Id) -> Vec<Single> {
                 })
                 .collect::<Vec<_>>(),
         ),
+    ]
+}
+
+/// A new file takes the place of another.
+fn replaced(fresh: Id, target: (Id, Id), len: u64, synced: bool) -> Vec<Op> {
+    let mut ops = vec![create(ROOT, fresh), write(fresh, 0, len)];
+    if synced {
+        ops.push(Op::Fsync {
+            id: fresh,
+            data_only: false,
+        });
+    }
+    ops.push(rename((ROOT, fresh), target, Rename::Replace));
+    ops
+}
+
+/// A file is written anew in place.
+fn zeroed(id: Id, len: u64) -> Vec<Op> {
+    vec![
+        Op::Open { id },
+        truncate(id, 0),
+        write(id, 0, len),
+        Op::Release { id },
+    ]
+}
+
+/// A directory with a small file and a large one, as from an archive.
+fn unpacked(dir: Id, small_len: u64, large_len: u64) -> [Op; 6] {
+    let (small, large) = (dir + 1, dir + 2);
+    [
+        mkdir(ROOT, dir),
+        create(dir, small),
+        write(small, 0, small_len),
+        create(dir, large),
+        write(large, 0, large_len),
+        Op::SetMtime {
+            id: large,
+            seconds: 10,
+            nanos: 0,
+        },
     ]
 }

@@ -383,11 +383,7 @@ impl Worker {
                 subject.file.set_len(size)?;
             }
             Op::Allocate(at, len, keep) => subject.allocate(at, len, keep)?,
-            Op::Punch(at, len) => {
-                subject.shadow.zero(at, at + len);
-                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-                rustix::fs::fallocate(&subject.file, flags, at, len)?;
-            }
+            Op::Punch(at, len) => subject.punch(at, len)?,
             Op::Zero(at, len, keep) => subject.zero(at, len, keep)?,
             Op::Holes(at) => subject.holes(at)?,
             Op::Fsync => {
@@ -398,13 +394,7 @@ impl Worker {
                 subject.file.sync_data()?;
                 subject.shadow.promise();
             }
-            Op::Forget => {
-                // Pages that wait are not forgotten; the first call writes them.
-                for _ in 0..2 {
-                    rustix::fs::fadvise(&subject.file, 0, None, Advice::DontNeed)?;
-                }
-                subject.read(&subject.file, 0, subject.max + 1)?;
-            }
+            Op::Forget => subject.forget()?,
             Op::Reopen => subject.reopen()?,
             Op::Replace(size) => {
                 let bytes = noise(rng, size);
@@ -528,6 +518,22 @@ impl Subject {
         }
         rustix::fs::fallocate(&self.file, flags, at, len)?;
         Ok(())
+    }
+
+    /// Makes a hole.
+    fn punch(&mut self, at: u64, len: u64) -> Result<(), Stop> {
+        self.shadow.zero(at, at + len);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.file, flags, at, len)?)
+    }
+
+    /// Reads all of it, not from the kernel's memory.
+    fn forget(&mut self) -> Result<(), Stop> {
+        // Pages that wait are not forgotten; the first call writes them.
+        for _ in 0..2 {
+            rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed)?;
+        }
+        self.read(&self.file, 0, self.max + 1)
     }
 
     /// What is called a hole must hold zeros only, and there is one behind the last byte at the latest.
