@@ -72,7 +72,7 @@ pub trait Rules: log::Rules + space::Rules {
     // ---- rule 4: the chain and its end ----------------------------------------------------------------------------------
 
     /// What a summary says is durable.
-    fn durable_said(&self, durable: Ssn) -> Ssn {
+    fn durable_recorded(&self, durable: Ssn) -> Ssn {
         durable
     }
 

@@ -222,7 +222,7 @@ fn assemble(
         token: base.header.token,
         addr: base.at,
     };
-    let recorded = env.law.recorded_at_mount(chain.said, ssn);
+    let recorded = env.law.recorded_at_mount(chain.recorded, ssn);
     let log = LogWriter::new(tail, ssn, recorded).with_law(law::of_log(&env.law));
     let mut core = Core::bare(sb, env, Arc::clone(device), space, log, blocks);
     core.checkpoints = Checkpoints::new(checkpoint, named);

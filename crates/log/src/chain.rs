@@ -39,7 +39,7 @@ pub struct Chain {
     /// Index of the last checkpoint among them: replay starts there.
     pub base: usize,
     /// Highest `durable` that an adopted summary says: frees up to it may be reused (rule 5).
-    pub said: Ssn,
+    pub recorded: Ssn,
     /// Summaries seen beyond the adopted ones: a dead timeline, or a torn tail.
     pub dropped: usize,
     /// What rotted, if the chain does not end where a crash ended it.
@@ -111,7 +111,7 @@ fn read(reader: &Reader<'_>, claims: Claims) -> Result<Chain, LogError> {
         .rposition(|l| l.header.kind == SegmentKind::Checkpoint)
         .unwrap_or_default();
     let adopted = links.iter().map(|link| durable_of(&link.header)).max();
-    let said = law.said(every, adopted);
+    let recorded = law.recorded_in_chain(every, adopted);
     let last = &links[links.len() - 1].header;
     let loss = (claimed.max(seen.durable) > last.ssn).then(|| Loss {
         first: last.ssn.next(),
@@ -122,7 +122,7 @@ fn read(reader: &Reader<'_>, claims: Claims) -> Result<Chain, LogError> {
     Ok(Chain {
         links,
         base,
-        said: said.unwrap_or_default(),
+        recorded: recorded.unwrap_or_default(),
         dropped,
         loss,
     })

@@ -13,7 +13,7 @@ pub struct Known {
     /// The highest known durable.
     pub durable: Ssn,
     /// The highest `durable` in a durable summary.
-    pub said: Ssn,
+    pub recorded: Ssn,
 }
 
 /// The decisions.
@@ -34,7 +34,7 @@ pub trait Rules: Debug + Send + Sync {
     }
 
     /// What durable segments say of durability: of `every` one the `adopted`, and not those behind the chain's end.
-    fn said(&self, every: Option<Ssn>, adopted: Option<Ssn>) -> Option<Ssn> {
+    fn recorded_in_chain(&self, every: Option<Ssn>, adopted: Option<Ssn>) -> Option<Ssn> {
         every.min(adopted)
     }
 
@@ -70,7 +70,7 @@ pub trait Rules: Debug + Send + Sync {
 
     /// Up to which segment frees are durable: since a durable summary says so (rule 5).
     fn recorded(&self, known: Known) -> Ssn {
-        known.said
+        known.recorded
     }
 
     /// How many segments a flush makes durable, told which ones are written, the oldest first: those that no unwritten one

@@ -34,18 +34,18 @@ pub struct LogWriter {
     /// Highest segment known durable: every segment up to it had been written before a flush that has returned.
     durable: Ssn,
     /// Highest `durable` that a durable summary says; frees up to it are reusable.
-    said: Ssn,
+    recorded: Ssn,
     flights: VecDeque<Flight>,
     law: Law<dyn Rules>,
 }
 
 impl LogWriter {
     /// A writer behind the given end of the chain, up to which everything is durable.
-    pub fn new(tail: Tail, durable: Ssn, said: Ssn) -> LogWriter {
+    pub fn new(tail: Tail, durable: Ssn, recorded: Ssn) -> LogWriter {
         LogWriter {
             tail,
             durable,
-            said,
+            recorded,
             flights: VecDeque::new(),
             law: Law::default(),
         }
@@ -73,11 +73,11 @@ impl LogWriter {
     }
 
     /// Highest `durable` in a durable summary.
-    pub fn said(&self) -> Ssn {
+    pub fn recorded(&self) -> Ssn {
         self.law.recorded(Known {
             tail: self.tail.ssn,
             durable: self.durable,
-            said: self.said,
+            recorded: self.recorded,
         })
     }
 
@@ -103,7 +103,7 @@ impl LogWriter {
     /// # Errors
     /// What is not so.
     pub fn check(&self) -> Result<(), &'static str> {
-        if self.said > self.durable {
+        if self.recorded > self.durable {
             return Err("a segment says that one is durable that is not");
         }
         let mut last = self.durable;
@@ -140,7 +140,7 @@ impl LogWriter {
         while let Some(flight) = self.flights.front()
             && flight.ssn <= prefix
         {
-            self.said = self.said.max(flight.says);
+            self.recorded = self.recorded.max(flight.says);
             self.flights.pop_front();
         }
         self.durable = self.durable.max(prefix);
@@ -214,16 +214,16 @@ mod tests {
         w.written(a);
         let prefix = w.flushable();
         w.flushed(prefix);
-        assert_eq!(w.said(), Ssn(1));
+        assert_eq!(w.recorded(), Ssn(1));
         let b = seal(&mut w);
         assert_eq!(
-            w.said(),
+            w.recorded(),
             Ssn(1),
             "the summary of {b:?} says {a:?} but is not durable"
         );
         w.written(b);
         let prefix = w.flushable();
         w.flushed(prefix);
-        assert_eq!(w.said(), a);
+        assert_eq!(w.recorded(), a);
     }
 }

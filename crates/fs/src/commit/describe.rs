@@ -41,7 +41,7 @@ impl Commit<'_> {
             previous: tail.token,
             token: Token(self.core.env.token()),
             next: placement.next.start,
-            durable: self.core.env.law.durable_said(self.core.log.durable()),
+            durable: self.core.env.law.durable_recorded(self.core.log.durable()),
             kind,
             dynamic: Dynamic {
                 inodes: self.core.inodes.live(),

@@ -58,7 +58,7 @@ impl Releasing<'_> {
             .both_name(checkpoints.named(), checkpoints.last().ssn);
         self.reclaim.forget_room();
         let newest = self.checkpoints.newest_named();
-        let recorded = self.env.law.freed_up_to(self.log.said(), newest);
+        let recorded = self.env.law.freed_up_to(self.log.recorded(), newest);
         // Nobody settles over what is used again (rule 7).
         let (law, writeback) = (&self.env.law, &self.writeback);
         let busy = |range: Range<FragAddr>| {

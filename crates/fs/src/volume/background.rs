@@ -37,7 +37,8 @@ impl Volume {
                 .pending
                 .since()
                 .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
-            let unrecorded = core.space.held().frags() > 0 && core.log.said() < core.log.durable();
+            let unrecorded =
+                core.space.held().frags() > 0 && core.log.recorded() < core.log.durable();
             (
                 old,
                 unrecorded,
@@ -65,7 +66,7 @@ impl Volume {
         let sealer = self.sealer();
         let frees_wait = {
             let core = self.core();
-            let recorded = core.log.said();
+            let recorded = core.log.recorded();
             core.space
                 .held()
                 .iter()

@@ -164,7 +164,7 @@ impl Volume {
         core.inodes.shrink();
         // A block that may have been freed and its place reused while it was read is read again, if the operation
         // asks for it again; any other that it asks for again is damaged (rule 13).
-        let recorded = core.log.said();
+        let recorded = core.log.recorded();
         let damaged = &mut course.damaged;
         damaged.retain(|damage| self.law.is_damaged(recorded, damage.asked));
         core.blocks.damaged = std::mem::take(damaged);

@@ -96,18 +96,18 @@ impl Space {
         Ok(range)
     }
 
-    /// Makes reusable what was held back: `said` is the highest `durable` in a durable summary of the chain,
+    /// Makes reusable what was held back: `recorded` is the highest `durable` in a durable summary of the chain,
     /// `both_named` the older of the checkpoints that the two superblock copies durably name. Returns what is free
     /// now, by address, and may be discarded. Ranges that are `busy`, since an older write to them is in flight, are left
     /// for the next time (rule 7).
     pub fn release(
         &mut self,
-        said: Ssn,
+        recorded: Ssn,
         both_named: Ssn,
         busy: impl Fn(Range<FragAddr>) -> bool,
     ) -> Vec<Extent> {
         let done = |wait| match wait {
-            Wait::Durable(by) => by <= said,
+            Wait::Durable(by) => by <= recorded,
             Wait::Checkpoint(by) => by <= both_named,
         };
         let busy = |range: &Range<u64>| busy(FragAddr(range.start)..FragAddr(range.end));

@@ -51,7 +51,7 @@ impl log::Rules for Broken {
         self.without.choose("durable-unnamed", durable, Ssn(0))
     }
 
-    fn said(&self, every: Option<Ssn>, adopted: Option<Ssn>) -> Option<Ssn> {
+    fn recorded_in_chain(&self, every: Option<Ssn>, adopted: Option<Ssn>) -> Option<Ssn> {
         self.without.choose("dead-durable", adopted, every)
     }
 
@@ -81,7 +81,7 @@ impl log::Rules for Broken {
     }
 
     fn recorded(&self, known: Known) -> Ssn {
-        let lawful = known.said;
+        let lawful = known.recorded;
         let last = Ssn(self.said.load(Ordering::Relaxed)).max(lawful);
         for (name, early) in [
             ("reuse-at-once", known.tail),
@@ -131,7 +131,7 @@ impl Rules for Broken {
         self.without.only_with("grow-unsealed", seal_first)
     }
 
-    fn durable_said(&self, durable: Ssn) -> Ssn {
+    fn durable_recorded(&self, durable: Ssn) -> Ssn {
         self.said.store(durable.0, Ordering::Relaxed);
         self.without.choose("no-durable", durable, Ssn(0))
     }
