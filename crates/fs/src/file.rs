@@ -9,6 +9,7 @@ use crate::writeback::UNIT;
 use loamfs_format::Ino;
 use loamfs_format::inode::{Body, TAIL};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Largest file: 8 EiB less one byte, as off_t has it.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
@@ -38,6 +39,13 @@ impl Node {
     fn inline_max(&self) -> usize {
         TAIL - self.inode.inline_xattrs.len().min(TAIL)
     }
+}
+
+/// `len` bytes, which are zero but for what `fill` writes: bytes of a file are copied once, to where they stay.
+pub(crate) fn filled(len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
+    let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+    fill(Arc::make_mut(&mut bytes));
+    bytes
 }
 
 /// Whether segments show a file's blocks, or would if it had any.
@@ -85,7 +93,7 @@ impl Core {
     }
 
     /// Gives a small file its whole content. The inode must be prepared.
-    pub fn set_small(&mut self, ino: Ino, content: Vec<u8>) -> Result<(), Stop> {
+    pub fn set_small(&mut self, ino: Ino, content: Arc<[u8]>) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
         let mut freed = None;
         if content.len() <= node.inline_max() {
@@ -102,11 +110,11 @@ impl Core {
             node.inode.body = if content.is_empty() {
                 Body::Empty
             } else {
-                Body::Inline(content)
+                Body::Inline(content.to_vec())
             };
         } else {
             self.pending.add_content(content.len());
-            node.small = Some(content.into());
+            node.small = Some(content);
         }
         if let Some(pointer) = freed {
             self.freeing().block(&pointer);

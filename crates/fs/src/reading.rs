@@ -20,7 +20,7 @@ use crate::inodes::{Inodes, Node};
 use crate::law::{Law, Rules};
 use crate::loader::Loader;
 use crate::maps::Maps;
-use crate::writeback::{UNIT, UnitBytes};
+use crate::writeback::{UNIT, UnitBytes, unit_of};
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
@@ -228,18 +228,20 @@ impl Reading<'_> {
     }
 
     /// The content of one unit as a caller would read it, zero behind the file's end.
-    pub fn unit_content(&mut self, ino: Ino, unit: u64) -> Result<Vec<u8>, Stop> {
+    pub fn unit_content(&mut self, ino: Ino, unit: u64) -> Result<UnitBytes, Stop> {
         let size = self.node(ino)?.inode.size;
         let valid = size.saturating_sub(unit * UNIT).min(UNIT) as usize;
         // What stands behind the end is nobody's.
         if valid == 0 {
-            return Ok(vec![0; UNIT as usize]);
+            return Ok(vec![0; UNIT as usize].into());
         }
-        let mut content = self.shown_unit(ino, unit)?.to_vec();
-        if let Some(behind) = content.get_mut(valid..) {
-            behind.fill(0);
-        }
-        Ok(content)
+        let content = self.shown_unit(ino, unit)?;
+        let behind = content.get(valid..).unwrap_or_default();
+        let whole = content.len() as u64 == UNIT && behind.iter().all(|byte| *byte == 0);
+        Ok(match whole {
+            true => content,
+            false => unit_of(content.get(..valid).unwrap_or(&content), 0),
+        })
     }
 
     /// The units that must become zero when a large file grows to reach `offset` or beyond: those from its end to
@@ -267,7 +269,7 @@ impl Reading<'_> {
         for unit in stale {
             if (unit + 1) * UNIT > size && !units.contains_key(&unit) {
                 let content = self.unit_content(ino, unit)?;
-                units.insert(unit, content.into());
+                units.insert(unit, content);
             }
         }
         Ok(units)

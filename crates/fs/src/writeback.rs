@@ -21,7 +21,7 @@ mod settle;
 mod show;
 mod start;
 
-pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes};
+pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes, unit_of};
 pub(crate) use rounds::Unwritten;
 pub(crate) use start::runs_of;
 

@@ -18,7 +18,6 @@ use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{Allocation, Record};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, Geometry, Identity, Ino, InodeBlockNo, Pointer};
-use std::sync::Arc;
 
 /// What cannot be.
 const VANISHED: Error = Error::Broken("what was to be sealed is not there any more");
@@ -309,7 +308,7 @@ impl Finalizing<'_> {
             self.blocks.supersede(old);
         }
         self.maps.change_ifile(block, entry);
-        self.blocks.seal_bytes(&pointer, Arc::from(packed));
+        self.blocks.seal_bytes(&pointer, packed);
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! Inode blocks in memory (H20).
 
-use loamfs_format::ifile::{IfileEntry, ino_at};
+use crate::file::filled;
+use loamfs_format::ifile::{IfileEntry, ino_at, slot_of};
 use loamfs_format::inode::{self, Inode};
 use loamfs_format::{Ino, InodeBlockNo, Pointer, Ssn};
 use std::sync::Arc;
@@ -98,18 +99,22 @@ impl InodeBlock {
         &self,
         block: InodeBlockNo,
         current: impl Fn(Ino) -> Option<Inode>,
-    ) -> Option<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(self.bytes() as usize);
-        for slot in (0..32).filter(|slot| self.live & (1 << slot) != 0) {
-            match current(ino_at(block, slot)) {
-                Some(inode) => bytes.extend_from_slice(&inode.encode()),
-                None => {
-                    let at = self.base.offset_of(slot)?;
-                    bytes.extend_from_slice(self.packed.as_deref()?.get(at..at + inode::SIZE)?);
+    ) -> Option<Arc<[u8]>> {
+        let old = |slot| {
+            let at = self.base.offset_of(slot)?;
+            self.packed.as_deref()?.get(at..at + inode::SIZE)
+        };
+        let mut whole = true;
+        let packed = filled(self.bytes() as usize, |bytes| {
+            for (ino, room) in self.inos(block).zip(bytes.chunks_mut(inode::SIZE)) {
+                match (current(ino), old(slot_of(ino))) {
+                    (Some(inode), _) => room.copy_from_slice(&inode.encode()),
+                    (None, Some(old)) => room.copy_from_slice(old),
+                    (None, None) => whole = false,
                 }
             }
-        }
-        Some(bytes)
+        });
+        whole.then_some(packed)
     }
 }
 

@@ -12,6 +12,7 @@ use loamfs_format::inode::{Body, FileExtent};
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::node::TreeRoot;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Behind every block that a file can have.
 const BLOCK_END: u64 = 1 << 52;
@@ -52,7 +53,7 @@ pub(crate) struct TrimChecksums {
 /// A file goes back to the log.
 pub(crate) struct ReturnToLog {
     ino: Ino,
-    content: Vec<u8>,
+    content: Arc<[u8]>,
     /// It has been on its way home: segments show its small form.
     moving: bool,
     tree: Tree,
@@ -178,9 +179,9 @@ impl ReturnToLog {
         let size = node.inode.size as usize;
         core.prepare_dirty(ino)?;
         let content = if size == 0 {
-            Vec::new()
+            Arc::default()
         } else {
-            core.reading().read(ino, 0, size)?
+            core.reading().read(ino, 0, size)?.into()
         };
         let geometry = core.geometry;
         let inode = &core.inodes.prepared(ino)?.inode;

@@ -13,10 +13,11 @@ use crate::extents::{self, CrcChange, STEP_EXTENTS, STEP_UNITS};
 use crate::flags::flags_of;
 use crate::inodes::Node;
 use crate::permission;
-use crate::writeback::UNIT;
+use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Writes zeros over what the bytes `range` of a file have of blocks beside them; over all of them where blocks are
 /// not freed. This is all of [`Punch`] that may find no space, and comes first.
@@ -145,8 +146,9 @@ impl Filling {
     /// Zeros over bytes of a small file.
     fn zero_small(core: &mut Core, ino: Ino, range: Range<u64>) -> Result<Plan<Filling>, Stop> {
         core.prepare_dirty(ino)?;
-        let mut content = core.reading().small_content(ino)?.to_vec();
-        if let Some(part) = content.get_mut(range.start as usize..range.end as usize) {
+        let mut content = core.reading().small_content(ino)?;
+        let bytes = Arc::make_mut(&mut content);
+        if let Some(part) = bytes.get_mut(range.start as usize..range.end as usize) {
             part.fill(0);
         }
         let write = Writing::Small { ino, content };
@@ -160,7 +162,7 @@ impl Filling {
         ranges: [Range<u64>; 2],
     ) -> Result<Plan<Filling>, Stop> {
         core.prepare_dirty(ino)?;
-        let mut units: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut units: BTreeMap<u64, UnitBytes> = BTreeMap::new();
         for range in ranges.iter().filter(|range| !range.is_empty()) {
             for unit in data_units(core, ino, range.start / UNIT..range.end.div_ceil(UNIT))? {
                 let content = match units.remove(&unit) {
@@ -169,7 +171,7 @@ impl Filling {
                 };
                 let base = unit * UNIT;
                 let (from, to) = (base.max(range.start), (base + UNIT).min(range.end));
-                let content = units.entry(unit).or_insert(content);
+                let content = Arc::make_mut(units.entry(unit).or_insert(content));
                 if let Some(part) = content.get_mut((from - base) as usize..(to - base) as usize) {
                     part.fill(0);
                 }
@@ -180,11 +182,10 @@ impl Filling {
             log: NODES_COST,
             data: units.len() as u64 * UNIT + 2 * block,
         };
-        let units = units.into_iter().map(|(unit, bytes)| (unit, bytes.into()));
         let write = Writing::Large {
             ino,
             small: None,
-            units: units.collect(),
+            units,
             reserved: BTreeSet::new(),
             size: core.file(ino)?.inode.size,
             claim,

@@ -5,7 +5,7 @@ use crate::blocks::Stop;
 use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
-use crate::file::SIZE_MAX;
+use crate::file::{SIZE_MAX, filled};
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use loamfs_format::inode::Body;
@@ -24,13 +24,13 @@ enum How {
     /// It has that size.
     Nothing,
     /// A small file stays small, with this content.
-    Small(Vec<u8>),
+    Small(Arc<[u8]>),
     /// A small file of this content leaves the log.
     Leave(Arc<[u8]>),
     /// A large file grows: these units become zero behind its end.
     Grow(BTreeMap<u64, UnitBytes>),
     /// A file on its way home turns back, with this content.
-    Return(Vec<u8>),
+    Return(Arc<[u8]>),
     /// A large file shrinks.
     Cut,
 }
@@ -92,9 +92,10 @@ impl How {
         let node = core.node(ino)?;
         let (old, large, moving) = (node.inode.size, node.is_large(), node.is_moving());
         if !large && size <= small_max {
-            let mut content = core.reading().small_content(ino)?.to_vec();
-            content.resize(size as usize, 0);
-            Ok(How::Small(content))
+            let old = core.reading().small_content(ino)?;
+            let kept = old.len().min(size as usize);
+            let keep = |new: &mut [u8]| new[..kept].copy_from_slice(&old[..kept]);
+            Ok(How::Small(filled(size as usize, keep)))
         } else if size > old {
             core.may_go_home(ino)?;
             Ok(match large {
@@ -111,7 +112,8 @@ impl How {
             })
         } else if size <= small_max && moving {
             // On its way home the file has become small again: what segments show is still the small form.
-            Ok(How::Return(core.reading().read(ino, 0, size as usize)?))
+            let content = core.reading().read(ino, 0, size as usize)?;
+            Ok(How::Return(content.into()))
         } else {
             Ok(How::Cut)
         }

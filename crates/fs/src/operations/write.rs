@@ -5,10 +5,10 @@ use crate::blocks::Stop;
 use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
-use crate::file::SIZE_MAX;
+use crate::file::{SIZE_MAX, filled};
 use crate::flags::flags_of;
 use crate::permission;
-use crate::writeback::{UNIT, UnitBytes};
+use crate::writeback::{UNIT, UnitBytes, unit_of};
 use loamfs_format::Ino;
 use loamfs_format::maps::CRC_UNITS;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub(crate) struct Write<'a> {
 /// [`Write`], prepared.
 pub(crate) enum Writing {
     /// A small file gets another content.
-    Small { ino: Ino, content: Vec<u8> },
+    Small { ino: Ino, content: Arc<[u8]> },
     /// Units of a large file do.
     Large {
         ino: Ino,
@@ -49,10 +49,15 @@ impl Write<'_> {
     }
 
     fn prepare_small(&self, core: &mut Core, size: u64) -> Result<Writing, Stop> {
-        let mut content = core.reading().small_content(self.ino)?.to_vec();
-        content.resize(size as usize, 0);
-        content[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
-        let ino = self.ino;
+        let (ino, old) = (self.ino, core.reading().small_content(self.ino)?);
+        let content = match self.data.len() as u64 == size {
+            true => self.data.into(),
+            false => filled(size as usize, |new| {
+                let kept = old.len().min(new.len());
+                new[..kept].copy_from_slice(&old[..kept]);
+                new[self.offset as usize..self.end() as usize].copy_from_slice(self.data);
+            }),
+        };
         Ok(Writing::Small { ino, content })
     }
 
@@ -112,17 +117,13 @@ impl Write<'_> {
             return Ok(part.into());
         }
         let mut content = match (small, made) {
-            (_, Some(made)) => made.to_vec(),
-            (Some(small), None) => {
-                let old = small.get(base as usize..).unwrap_or_default();
-                old[..old.len().min(UNIT as usize)].to_vec()
-            }
+            (_, Some(made)) => Arc::clone(made),
+            (Some(small), None) => unit_of(small, unit),
             (None, None) => core.reading().unit_content(self.ino, unit)?,
         };
-        content.resize(UNIT as usize, 0);
         let within = (start - base) as usize;
-        content[within..within + part.len()].copy_from_slice(part);
-        Ok(content.into())
+        Arc::make_mut(&mut content)[within..within + part.len()].copy_from_slice(part);
+        Ok(content)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What waits of one large file: units of 4 KiB in memory, from a write to where segments show them.
 
+use crate::file::filled;
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +20,19 @@ const GIVEN_UP_MAX: u32 = 2;
 
 /// One unit's bytes.
 pub(crate) type UnitBytes = Arc<[u8]>;
+
+/// A unit of some content, zero behind its end.
+pub(crate) fn unit_of(content: &[u8], unit: u64) -> UnitBytes {
+    let from = content.len().min((unit * UNIT) as usize);
+    let to = content.len().min(from + UNIT as usize);
+    let part = &content[from..to];
+    match part.len() as u64 {
+        UNIT => part.into(),
+        _ => filled(UNIT as usize, |room| {
+            room[..part.len()].copy_from_slice(part)
+        }),
+    }
+}
 
 /// A unit's newest bytes, and what is to be known of them until segments show them.
 #[derive(Debug, Clone)]

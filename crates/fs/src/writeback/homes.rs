@@ -1,7 +1,7 @@
 //! Homes of large files' data: taking and showing them, giving them back, and what waits for them.
 
 use super::Writeback;
-use super::homed::{Batch, Homed, UNIT, UnitBytes};
+use super::homed::{Batch, Homed, UNIT, UnitBytes, unit_of};
 use crate::blocks::{Blocks, Stop};
 use crate::budget::Sizes;
 use crate::core::Core;
@@ -182,10 +182,9 @@ impl Homes<'_> {
         let node = self.inodes.prepared(ino)?;
         self.pending.drop_content(node.small.take().as_deref());
         node.change_homed(self.writeback, |homed| {
-            for (bytes, unit) in content.chunks(UNIT as usize).zip(0..) {
-                let mut whole = vec![0; UNIT as usize];
-                whole[..bytes.len()].copy_from_slice(bytes);
-                homed.put(unit, whole.into(), (Some(unit * UNIT), false), per_block);
+            for unit in 0..(content.len() as u64).div_ceil(UNIT) {
+                let bytes = unit_of(content, unit);
+                homed.put(unit, bytes, (Some(unit * UNIT), false), per_block);
             }
         });
         Ok(())

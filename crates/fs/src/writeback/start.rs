@@ -1,6 +1,6 @@
 //! Starting the way home: overwrites become images, the rest gets new homes (rules 3, 6 and 10; H19).
 
-use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT};
+use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT, UnitBytes};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
@@ -40,20 +40,24 @@ impl HomeWrite {
 type Images = Vec<(u64, FragAddr)>;
 /// First writes: units with homes that were never written.
 type Firsts = BTreeMap<u64, FragAddr>;
+/// One of them, with its bytes.
+type First = (u64, FragAddr, UnitBytes);
+/// Whole blocks, unit by unit.
+type Blocks = BTreeMap<u64, Vec<UnitBytes>>;
 
 /// Where everything goes that is taken.
 struct Room {
     images: Images,
     /// Units for new homes.
     fresh: BTreeSet<u64>,
-    /// The blocks that hold them.
-    blocks: BTreeMap<u64, Vec<u8>>,
+    /// The units of the blocks that hold them.
+    blocks: Blocks,
     /// Units of these that stay unwritten.
     still: BTreeSet<u64>,
     /// New homes, by first block.
     homes: Vec<(u64, Extent)>,
     /// What is written where its home is.
-    firsts: Vec<(u64, FragAddr, Vec<u8>)>,
+    firsts: Vec<First>,
 }
 
 /// Bytes of a summary that an image takes: allocation, image, and the free of the one before.
@@ -251,21 +255,15 @@ fn goes_along(unit: u64, fresh: &mut BTreeSet<u64>, per_block: u64) -> bool {
 }
 
 /// The whole content of every block that holds one of `units`.
-fn gather_blocks(
-    core: &mut Core,
-    ino: Ino,
-    units: &BTreeSet<u64>,
-) -> Result<BTreeMap<u64, Vec<u8>>, Stop> {
+fn gather_blocks(core: &mut Core, ino: Ino, units: &BTreeSet<u64>) -> Result<Blocks, Stop> {
     let per_block = core.geometry.block_units();
-    let mut blocks: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut blocks = Blocks::new();
     let mut missed = Missed::default();
     let wanted: BTreeSet<u64> = units.iter().map(|unit| unit / per_block).collect();
     for block in wanted {
-        let mut content = Vec::with_capacity((per_block * UNIT) as usize);
+        let mut content = Vec::with_capacity(per_block as usize);
         for unit in block * per_block..(block + 1) * per_block {
-            if let Some(bytes) = missed.note(core.reading().unit_content(ino, unit))? {
-                content.extend_from_slice(&bytes);
-            }
+            content.extend(missed.note(core.reading().unit_content(ino, unit))?);
         }
         blocks.insert(block, content);
     }
@@ -350,14 +348,10 @@ fn make_batch(core: &mut Core, ino: Ino, room: Room) -> Result<Option<HomeWrite>
 }
 
 /// The checksums of the units of blocks that are written, but for those that were never written.
-fn checksums(
-    blocks: &BTreeMap<u64, Vec<u8>>,
-    still: &BTreeSet<u64>,
-    per_block: u64,
-) -> Vec<(u64, u32)> {
+fn checksums(blocks: &Blocks, still: &BTreeSet<u64>, per_block: u64) -> Vec<(u64, u32)> {
     let mut crcs = Vec::new();
     for (block, content) in blocks {
-        let units = content.chunks(UNIT as usize).zip(block * per_block..);
+        let units = content.iter().zip(block * per_block..);
         let written = units.filter(|(_, unit)| !still.contains(unit));
         crcs.extend(written.map(|(bytes, unit)| (unit, unit_crc(bytes))));
     }
@@ -367,7 +361,7 @@ fn checksums(
 /// The write of the blocks from `first` on to their home.
 fn home_write(
     geometry: &Geometry,
-    blocks: &BTreeMap<u64, Vec<u8>>,
+    blocks: &Blocks,
     first: u64,
     home: Extent,
 ) -> (FragAddr, Buffer) {
@@ -375,8 +369,9 @@ fn home_write(
     let count = home.frags / geometry.block_frags();
     let mut buffer = Buffer::zeroed(count as usize * block_size);
     for (room, block) in buffer.chunks_mut(block_size).zip(first..) {
-        if let Some(content) = blocks.get(&block) {
-            room.copy_from_slice(content);
+        let units = blocks.get(&block).into_iter().flatten();
+        for (room, bytes) in room.chunks_mut(UNIT as usize).zip(units) {
+            room.copy_from_slice(bytes);
         }
     }
     (home.start, buffer)
@@ -395,13 +390,11 @@ pub(crate) fn runs_of(blocks: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
 }
 
 /// The writes of units to their homes, in as few as there can be.
-fn joined(units: Vec<(u64, FragAddr, Vec<u8>)>, geometry: &Geometry) -> Vec<(FragAddr, Buffer)> {
+fn joined(units: Vec<First>, geometry: &Geometry) -> Vec<(FragAddr, Buffer)> {
     let unit_frags = geometry.unit_frags();
-    let behind = |(_, home, _): &(u64, FragAddr, Vec<u8>), next: &(u64, FragAddr, Vec<u8>)| {
-        home.0 + unit_frags == next.1.0
-    };
+    let behind = |(_, home, _): &First, next: &First| home.0 + unit_frags == next.1.0;
     let runs = units.chunk_by(behind);
-    let write = |run: &[(u64, FragAddr, Vec<u8>)]| {
+    let write = |run: &[First]| {
         let mut buffer = Buffer::zeroed(run.len() * UNIT as usize);
         for (room, (_, _, bytes)) in buffer.chunks_mut(UNIT as usize).zip(run) {
             room.copy_from_slice(bytes);
