@@ -3,10 +3,11 @@
 //! Only what may be written at once may be discarded. Space is given out under `sealing` or, to large files' data, under
 //! `homes`, so what is found free under both locks stays free until the device was told.
 
-use super::Volume;
+use super::{Volume, Watch};
 use crate::blocks::Stop;
 use crate::error::Error;
 use loamfs_format::{Extent, FragAddr, GroupNo};
+use std::sync::RwLockWriteGuard;
 
 /// Freed ranges that are remembered for the device; of more only the oldest are, and [`Volume::trim`] finds the rest.
 const FREED_MAX: usize = 1 << 16;
@@ -66,16 +67,20 @@ impl Volume {
     fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
         let _sealer = self.sealer();
         self.core().access.check()?;
-        let _homes = self.homes_alone();
+        let discarder = self.discarder();
         let group = self.core().geometry.group_of(range.start);
         let was_loaded = self.core().space.bitmaps().is_loaded(group);
         let clipped = |run: Extent| {
             let (start, end) = (run.start.max(range.start), run.end().min(range.end()));
             Extent::new(start, end.0.saturating_sub(start.0))
         };
-        let mut runs: Vec<Extent> = self.free_runs(range)?.into_iter().map(clipped).collect();
+        let mut runs: Vec<Extent> = discarder
+            .free_runs(range)?
+            .into_iter()
+            .map(clipped)
+            .collect();
         runs.retain(|run| run.frags >= least.max(1));
-        let told = self.discard(&runs);
+        let told = discarder.discard(&runs);
         if !was_loaded {
             self.core().space.unload(group);
         }
@@ -92,26 +97,41 @@ impl Volume {
         if freed.is_empty() {
             return;
         }
-        let _homes = self.homes_alone();
+        let discarder = self.discarder();
         freed.sort_unstable_by_key(|extent| extent.start);
         let mut runs: Vec<Extent> = Vec::new();
         for extent in freed {
-            match self.free_runs(extent) {
+            match discarder.free_runs(extent) {
                 Ok(mut found) => runs.append(&mut found),
                 Err(error) => tracing::debug!(%error, "cannot tell what is free"),
             }
         }
         // Two that were freed in one unit are found twice.
         runs.dedup();
-        if let Err(error) = self.discard(&runs) {
+        if let Err(error) = discarder.discard(&runs) {
             tracing::error!(%error, "the device cannot discard; it is not told any more what is free");
             self.core().leftovers.tell_freed(false);
         }
     }
 
+    fn discarder(&self) -> Discarder<'_> {
+        Discarder {
+            volume: self,
+            _homes: self.homes_alone(),
+        }
+    }
+}
+
+/// Whoever has no write of homes in flight: what he finds free of data groups stays so.
+struct Discarder<'v> {
+    volume: &'v Volume,
+    _homes: (Watch<'v>, RwLockWriteGuard<'v, ()>),
+}
+
+impl Discarder<'_> {
     /// The free runs in a range, reading bitmaps that are not in memory.
     fn free_runs(&self, range: Extent) -> Result<Vec<Extent>, Error> {
-        self.step(|core| {
+        self.volume.step(|core| {
             let (first, last) = (range.start, FragAddr(range.end().0.saturating_sub(1)));
             let groups = core.geometry.group_of(first).0..=core.geometry.group_of(last).0;
             let absent: Vec<GroupNo> = groups
@@ -127,7 +147,7 @@ impl Volume {
 
     /// Discards runs; returns how many bytes the device made use of.
     fn discard(&self, runs: &[Extent]) -> Result<u64, Error> {
-        let geometry = self.core().geometry;
+        let geometry = self.volume.core().geometry;
         let ranges: Vec<(u64, u64)> = runs
             .iter()
             .map(|run| {
@@ -138,8 +158,8 @@ impl Volume {
         if ranges.is_empty() {
             return Ok(0);
         }
-        let before = self.device.counters().discard_bytes;
-        self.device.discard(&ranges)?;
-        Ok(self.device.counters().discard_bytes - before)
+        let before = self.volume.device.counters().discard_bytes;
+        self.volume.device.discard(&ranges)?;
+        Ok(self.volume.device.counters().discard_bytes - before)
     }
 }

@@ -97,52 +97,83 @@ impl Volume {
         files: &[Ino],
         sealer: Option<&Sealer<'_>>,
     ) -> Result<Unwritten, Error> {
-        let failed = self.sweep(files, sealer)?;
+        let write_out = || WriteOut::new(self, sealer);
+        let failed = write_out().sweep(files)?;
         let files: BTreeSet<Ino> = failed.iter().map(|(ino, _)| *ino).collect();
         if files.is_empty() || !self.law().tries_again() {
             return Ok(failed);
         }
-        self.sweep(&Vec::from_iter(files), sealer)
+        write_out().sweep(&Vec::from_iter(files))
+    }
+
+    /// Returns when nobody is writing new homes of a file.
+    pub(crate) fn wait_for_batch(&self, ino: Ino) {
+        let mut core = self.core();
+        while let Some(node) = core.inodes.get(ino)
+            && (node.homed().is_flying() || core.writeback.arrives(ino))
+            // Whoever wrote it may have panicked.
+            && core.access.broken().is_none()
+        {
+            core = self.wait_landed(core);
+        }
+    }
+}
+
+/// A write-out of some files, and what of it failed so far.
+struct WriteOut<'v> {
+    volume: &'v Volume,
+    /// Of whoever lets nobody else commit meanwhile.
+    sealer: Option<&'v Sealer<'v>>,
+    failed: Unwritten,
+}
+
+impl<'v> WriteOut<'v> {
+    fn new(volume: &'v Volume, sealer: Option<&'v Sealer<'v>>) -> WriteOut<'v> {
+        WriteOut {
+            volume,
+            sealer,
+            failed: Unwritten::new(),
+        }
     }
 
     /// Goes over all that waits now, whatever is written meanwhile. Files go together, in rounds of bounded size, so
     /// that many of them share a flush.
-    fn sweep(&self, files: &[Ino], sealer: Option<&Sealer<'_>>) -> Result<Unwritten, Error> {
+    fn sweep(mut self, files: &[Ino]) -> Result<Unwritten, Error> {
         let mut waiting: Vec<Sweep> = {
-            let core = self.core();
+            let core = self.volume.core();
             core.access.check()?;
             files
                 .iter()
                 .filter_map(|ino| Sweep::of(&core, *ino))
                 .collect()
         };
-        let mut failed = Vec::new();
         while !waiting.is_empty() {
-            let mut round = self.write_round(waiting, &mut failed)?;
+            let mut round = self.write_round(waiting)?;
             if self.is_segment_full() {
-                match sealer {
+                match self.sealer {
                     Some(sealer) => sealer.seal_early()?,
-                    None => self.sealer().seal_early()?,
+                    None => self.volume.sealer().seal_early()?,
                 }
             }
             if let ([], Some(sweep)) = (&round.rest[..], round.busy.first()) {
-                self.wait_for_batch(sweep.ino);
+                self.volume.wait_for_batch(sweep.ino);
             }
             round.rest.append(&mut round.busy);
-            waiting = self.go_on(round.rest, &mut failed);
+            waiting = self.go_on(round.rest);
         }
         // Where space lacks, more is won first: see `bring_home`.
-        failed.iter().filter(|it| !lacks_space(it)).for_each(tell);
-        Ok(failed)
+        let told = self.failed.iter().filter(|it| !lacks_space(it));
+        told.for_each(tell);
+        Ok(self.failed)
     }
 
     /// What is left after a round. What was given up while it was written waits as before, and is gone over again.
-    fn go_on(&self, rest: Vec<Sweep>, failed: &mut Unwritten) -> Vec<Sweep> {
-        let core = self.core();
+    fn go_on(&self, rest: Vec<Sweep>) -> Vec<Sweep> {
+        let core = self.volume.core();
         let mut next = Vec::new();
         for sweep in rest {
             let through = sweep.from > sweep.to;
-            if through && failed.iter().any(|(ino, _)| *ino == sweep.ino) {
+            if through && self.failed.iter().any(|(ino, _)| *ino == sweep.ino) {
                 continue;
             }
             next.extend(sweep.next(&core));
@@ -151,18 +182,21 @@ impl Volume {
     }
 
     /// Starts as much as a round may hold.
-    fn start_round(&self, waiting: Vec<Sweep>, failed: &mut Unwritten) -> Round {
+    fn start_round(&mut self, waiting: Vec<Sweep>) -> Round {
         let (mut round, mut bytes) = (Round::default(), 0);
         for mut sweep in waiting {
-            if bytes >= self.round_bytes() || self.is_segment_full() {
+            if bytes >= self.volume.round_bytes() || self.is_segment_full() {
                 round.rest.push(sweep);
                 continue;
             }
             let (ino, from, to) = (sweep.ino, sweep.from, sweep.to);
-            match self.step(|core| core.perform(&Start { ino, from, to })) {
+            match self
+                .volume
+                .step(|core| core.perform(&Start { ino, from, to }))
+            {
                 // Removed meanwhile.
                 Err(Error::Stale(_)) => {}
-                Err(error) => failed.push((ino, error)),
+                Err(error) => self.failed.push((ino, error)),
                 Ok(Started::Busy) => round.busy.push(sweep),
                 Ok(Started::Nothing) => {
                     sweep.from = to + 1;
@@ -182,31 +216,19 @@ impl Volume {
     /// Whether images must wait for another segment. While files must be written out before the next is sealed (rule 3)
     /// it takes them all.
     fn is_segment_full(&self) -> bool {
-        let mut core = self.core();
+        let mut core = self.volume.core();
         core.budget().segment_estimate() > core.sizes().segment_full()
             && core.writeback.held_up(&core.inodes).is_empty()
     }
 
-    /// Returns when nobody is writing new homes of a file.
-    pub(crate) fn wait_for_batch(&self, ino: Ino) {
-        let mut core = self.core();
-        while let Some(node) = core.inodes.get(ino)
-            && (node.homed().is_flying() || core.writeback.arrives(ino))
-            // Whoever wrote it may have panicked.
-            && core.access.broken().is_none()
-        {
-            core = self.wait_landed(core);
-        }
-    }
-
     /// Starts a round, writes its new homes in the order of their addresses, flushes once, and shows them.
-    fn write_round(&self, waiting: Vec<Sweep>, failed: &mut Unwritten) -> Result<Round, Error> {
-        let _homes = self.homes_shared();
-        let round = self.start_round(waiting, failed);
+    fn write_round(&mut self, waiting: Vec<Sweep>) -> Result<Round, Error> {
+        let _homes = self.volume.homes_shared();
+        let round = self.start_round(waiting);
         if round.writes.is_empty() {
             return Ok(round);
         }
-        let geometry = self.core().geometry;
+        let geometry = self.volume.core().geometry;
         let mut requests: Vec<(usize, Write<'_>)> = Vec::new();
         for (i, home) in round.writes.iter().enumerate() {
             requests.extend(home.writes.iter().map(|(at, bytes)| {
@@ -217,28 +239,36 @@ impl Volume {
         requests.sort_by_key(|(_, write)| write.offset);
         let (owners, writes): (Vec<usize>, Vec<Write<'_>>) = requests.into_iter().unzip();
         let mut results = vec![Ok(()); round.writes.len()];
-        for (i, result) in owners.into_iter().zip(self.device().write(&writes)) {
+        for (i, result) in owners.into_iter().zip(self.volume.device().write(&writes)) {
             results[i] = results[i].clone().and(result);
         }
-        let flushed = self.flush_device();
+        let flushed = self.volume.flush_device();
         for (home, result) in round.writes.iter().zip(results) {
             let result = result.map_err(Error::from).and(flushed.clone());
             if let Err(error) = self.end_batch(home, result) {
-                failed.push((home.ino, error));
+                self.failed.push((home.ino, error));
             }
         }
-        self.note_landed();
+        self.volume.note_landed();
         flushed.map(|()| round)
     }
 
     /// The writes of a file's new homes are over. Unless the file shows them now, its data wait again.
     fn end_batch(&self, home: &HomeWrite, written: Result<(), Error>) -> Result<(), Error> {
         let good = written.is_ok();
-        let shows = self.core().homes().landed(home.ino, home.batch, good);
+        let shows = self
+            .volume
+            .core()
+            .homes()
+            .landed(home.ino, home.batch, good);
         written?;
-        if shows && let Err(error) = self.step(|core| core.perform(&Show { ino: home.ino })) {
-            if self.law().heeds(Failed::Batch) {
-                self.core().homes().abandon(home.ino);
+        if shows
+            && let Err(error) = self
+                .volume
+                .step(|core| core.perform(&Show { ino: home.ino }))
+        {
+            if self.volume.law().heeds(Failed::Batch) {
+                self.volume.core().homes().abandon(home.ino);
             }
             return Err(error);
         }

@@ -166,52 +166,61 @@ impl Volume {
         if !self.core().access.is_writable() {
             return Ok(());
         }
-        let due = self.start_settling(max);
+        Settler(self).settle(max)
+    }
+}
+
+/// Whoever settles. Homes are shared, and the volume takes changes.
+struct Settler<'v>(&'v Volume);
+
+impl Settler<'_> {
+    fn settle(&self, max: usize) -> Result<(), Error> {
+        let due = self.start(max);
         if due.units.is_empty() {
             return Ok(());
         }
-        let result = self.write_settled(&due);
-        self.core().settling().end(&due);
+        let result = self.write(&due);
+        self.0.core().settling().end(&due);
         result
     }
 
     /// Writes images to their homes, flushes, and lets the next segment say so.
-    fn write_settled(&self, due: &SettleWrite) -> Result<(), Error> {
-        let geometry = self.core().geometry;
+    fn write(&self, due: &SettleWrite) -> Result<(), Error> {
+        let geometry = self.0.core().geometry;
         let requests: Vec<Write<'_>> = due
             .units
             .iter()
             .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
             .collect();
-        let results = self.device().write(&requests);
-        self.flush_device()?;
+        let results = self.0.device().write(&requests);
+        self.0.flush_device()?;
         for ((home, image, _), result) in due.units.iter().zip(results) {
             let result = match result {
                 Err(error) => Err(error.into()),
                 Ok(()) => {
                     let (home, image) = (*home, *image);
-                    self.step(|core| core.perform(&Settle { home, image }))
+                    self.0.step(|core| core.perform(&Settle { home, image }))
                 }
             };
             if let Err(error) = result {
-                self.leave_unsettled(*home, &error);
+                self.leave(*home, &error);
             }
         }
         Ok(())
     }
 
     /// Reads up to `max` images that may settle, past those that cannot be read.
-    fn start_settling(&self, max: usize) -> SettleWrite {
-        let images = self.core().settling().due(max);
+    fn start(&self, max: usize) -> SettleWrite {
+        let images = self.0.core().settling().due(max);
         let mut due = SettleWrite::default();
         // All at once; one at a time if that fails, to find out which are damaged.
-        match self.step(|core| core.settling().start(&images)) {
+        match self.0.step(|core| core.settling().start(&images)) {
             Ok(mut units) => due.units.append(&mut units),
             Err(_) => {
                 for image in images {
-                    match self.step(|core| core.settling().start(&[image])) {
+                    match self.0.step(|core| core.settling().start(&[image])) {
                         Ok(mut units) => due.units.append(&mut units),
-                        Err(error) => self.leave_unsettled(image.0, &error),
+                        Err(error) => self.leave(image.0, &error),
                     }
                 }
             }
@@ -219,8 +228,8 @@ impl Volume {
         due
     }
 
-    fn leave_unsettled(&self, home: FragAddr, error: &Error) {
+    fn leave(&self, home: FragAddr, error: &Error) {
         tracing::error!(%error, home = home.0, "cannot settle an image; it stays where it is");
-        self.core().writeback.unsettled.insert(home);
+        self.0.core().writeback.unsettled.insert(home);
     }
 }
