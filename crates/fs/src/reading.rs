@@ -25,7 +25,10 @@ use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+/// What a hole, or what lies behind a file's end, reads as.
+static ZEROS: LazyLock<UnitBytes> = LazyLock::new(|| [0; UNIT as usize].into());
 
 /// Where the bytes of a unit of homed data are.
 #[derive(Debug, Clone)]
@@ -223,7 +226,7 @@ impl Reading<'_> {
             Some((_, Source::Device(pointer))) => {
                 self.blocks.bytes(&pointer, What::Unit { ino, unit })
             }
-            _ => Ok(vec![0; UNIT as usize].into()),
+            _ => Ok(Arc::clone(&ZEROS)),
         }
     }
 
@@ -233,11 +236,10 @@ impl Reading<'_> {
         let valid = size.saturating_sub(unit * UNIT).min(UNIT) as usize;
         // What stands behind the end is nobody's.
         if valid == 0 {
-            return Ok(vec![0; UNIT as usize].into());
+            return Ok(Arc::clone(&ZEROS));
         }
         let content = self.shown_unit(ino, unit)?;
-        let behind = content.get(valid..).unwrap_or_default();
-        let whole = content.len() as u64 == UNIT && behind.iter().all(|byte| *byte == 0);
+        let whole = content.get(valid..) == ZEROS.get(valid..);
         Ok(match whole {
             true => content,
             false => unit_of(content.get(..valid).unwrap_or(&content), 0),

@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Core {
     /// Rule 5: what a segment supersedes is free before it is placed, for itself to use.
     pub(crate) fn free_own(&mut self, ssn: Ssn, kind: SegmentKind) -> Result<Vec<Record>, Stop> {
-        let nothing = kind != SegmentKind::Normal || self.blocks.frees.is_empty();
+        let nothing = kind != SegmentKind::Normal || self.blocks.frees().is_empty();
         if nothing || !self.env.law.procedure("free-own") {
             return Ok(Vec::new());
         }
-        let frees = std::mem::take(&mut self.blocks.frees);
+        let frees = self.blocks.take_frees();
         for extent in &frees {
             self.space.free(*extent, ssn)?;
             self.space.release_range(*extent);
@@ -38,7 +38,7 @@ impl Core {
             return None;
         }
         let id = self.writeback.new_batch();
-        let node = self.inodes.nodes.get_mut(&ino)?;
+        let node = self.inodes.get_mut(ino)?;
         let (mut units, mut crcs, mut writes) = (BTreeMap::new(), Vec::new(), Vec::new());
         for (unit, home) in images {
             let waiting =
@@ -76,7 +76,7 @@ impl Core {
     ) -> Result<Vec<Extent>, Stop> {
         let geometry = self.geometry;
         let mut old = BTreeSet::new();
-        let Some(node) = self.inodes.nodes.get(&ino) else {
+        let Some(node) = self.inodes.get(ino) else {
             return Ok(Vec::new());
         };
         for (block, extent) in homes {
@@ -86,7 +86,7 @@ impl Core {
             old.extend(found.iter().map(|e| e.pointer.extent()));
         }
         // A second try comes by once more.
-        old.retain(|home| !self.blocks.frees.contains(home));
+        old.retain(|home| !self.blocks.frees().contains(home));
         if old.is_empty() || !self.env.law.procedure("free-before-show") {
             return Ok(Vec::new());
         }
