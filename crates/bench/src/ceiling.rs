@@ -65,22 +65,44 @@ fn config(attributes: Attributes) -> Config {
     }
 }
 
-/// The rings that LoamFS would have with these mount options, on a machine whose memory is no matter.
+/// How requests are to travel: LoamFS's option `transport`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    /// Through io_uring where it is switched on: LoamFS's default.
+    Auto,
+    /// Through io_uring.
+    Uring,
+    /// Over /dev/fuse.
+    Dev,
+}
+
+impl Transport {
+    /// What LoamFS's mount options ask for. What it knows nothing of it refuses, and is not mounted.
+    fn of(options: &str) -> Transport {
+        let mut words = options.rsplit(',');
+        match words.find_map(|word| word.strip_prefix("transport=")) {
+            Some("uring") => Transport::Uring,
+            Some("dev") => Transport::Dev,
+            _ => Transport::Auto,
+        }
+    }
+}
+
+/// The rings that LoamFS would have, on a machine whose memory is no matter.
 ///
 /// # Errors
 /// If they are asked for, and the system gives none.
-fn rings(options: &str) -> Result<Option<Rings>, Error> {
+fn rings(transport: Transport) -> Result<Option<Rings>, Error> {
     let refused = |error: &dyn std::fmt::Display| Error::Lacking(format!("io_uring: {error}"));
-    let mut words = options.rsplit(',');
-    match words.find_map(|word| word.strip_prefix("transport=")) {
-        Some("uring") => {
+    match transport {
+        Transport::Uring => {
             uring::enable().map_err(|error| refused(&error))?;
             Rings::set_up(usize::MAX)
                 .map(Some)
                 .map_err(|error| refused(&error))
         }
-        Some("auto") if uring::is_enabled() == Some(true) => Ok(Rings::set_up(usize::MAX).ok()),
-        _ => Ok(None),
+        Transport::Auto if uring::is_enabled() == Some(true) => Ok(Rings::set_up(usize::MAX).ok()),
+        Transport::Auto | Transport::Dev => Ok(None),
     }
 }
 
@@ -97,7 +119,7 @@ pub fn serve(
     ready: impl Fn() + Send + Sync + 'static,
 ) -> Result<(), Error> {
     let attributes = Attributes::of(options);
-    let rings = rings(options)?;
+    let rings = rings(Transport::of(options))?;
     let options = MountOptions {
         fsname: SUBTYPE.into(),
         subtype: SUBTYPE.into(),
@@ -131,5 +153,16 @@ mod tests {
         assert_eq!(Attributes::of("noacl"), Attributes::Unlisted);
         assert_eq!(Attributes::of("noacl,noxattr"), Attributes::None);
         assert_eq!(Attributes::of("noaclx"), Attributes::All);
+    }
+
+    #[test]
+    fn requests_travel_as_those_of_loamfs_with_the_same_options() {
+        assert_eq!(Transport::of(""), Transport::Auto);
+        assert_eq!(Transport::of("noatime,transport=auto"), Transport::Auto);
+        assert_eq!(Transport::of("transport=uring,noacl"), Transport::Uring);
+        assert_eq!(
+            Transport::of("transport=uring,transport=dev"),
+            Transport::Dev
+        );
     }
 }
