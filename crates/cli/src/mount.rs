@@ -23,6 +23,7 @@ mod stop;
 mod ticker;
 pub mod transport;
 pub mod unmounter;
+mod words;
 mod writers;
 
 pub use holders::nobody_writes;

@@ -104,7 +104,7 @@ impl Request {
                 };
                 format!("atime {} {directories}", name.map_or("", |(name, _)| name))
             }
-            Self::Promise(promise) => format!("promise {}", promise.word()),
+            Self::Promise(promise) => format!("promise {}", Promise::WORDS.word(*promise)),
         }
     }
 
@@ -132,7 +132,7 @@ impl Request {
                 };
                 Self::Atime(AtimeRule { when, directories })
             }
-            "promise" => Self::Promise(Promise::by_word(rest)?),
+            "promise" => Self::Promise(Promise::WORDS.value(rest)?),
             _ => return None,
         })
     }

@@ -116,7 +116,8 @@ impl Options {
             ("threads", self.threads.map(|count| count.to_string())),
             (
                 "transport",
-                self.transport.map(|choice| choice.word().to_owned()),
+                self.transport
+                    .map(|choice| Choice::WORDS.word(choice).to_owned()),
             ),
             ("discard", self.discard.map(|on| on.to_string())),
             ("uid", self.uid.map(number)),
@@ -302,7 +303,7 @@ fn threads(value: &str) -> Result<usize, Failure> {
 }
 
 fn transport_of(value: &str) -> Result<Choice, Failure> {
-    Choice::by_word(value).ok_or_else(|| {
+    Choice::WORDS.value(value).ok_or_else(|| {
         Failure::usage(format!(
             "transport={value} is not known; give auto, uring or dev"
         ))

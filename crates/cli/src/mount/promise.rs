@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::options::Options;
+use super::words::Words;
 
 /// What a mount promises.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,14 +18,14 @@ pub enum Promise {
     Everything,
 }
 
-/// All of them, by the words of mount(8).
-const ALL: [(&str, Promise); 3] = [
-    ("async", Promise::Synced),
-    ("dirsync", Promise::Names),
-    ("sync", Promise::Everything),
-];
-
 impl Promise {
+    /// All of them, by the words of mount(8).
+    pub const WORDS: Words<Self> = Words(&[
+        ("async", Self::Synced),
+        ("dirsync", Self::Names),
+        ("sync", Self::Everything),
+    ]);
+
     /// What options ask for.
     pub fn of(options: &Options) -> Self {
         match (options.synchronous, options.dirsync) {
@@ -32,18 +33,6 @@ impl Promise {
             (false, true) => Self::Names,
             (false, false) => Self::Synced,
         }
-    }
-
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        let named = ALL.iter().find(|(_, promise)| *promise == self);
-        named.map_or("", |(word, _)| word)
-    }
-
-    /// The one with this word.
-    pub fn by_word(word: &str) -> Option<Self> {
-        let named = ALL.iter().find(|(known, _)| *known == word);
-        named.map(|(_, promise)| *promise)
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::cache;
 use super::options::Options;
+use super::words::Words;
 use crate::failure::{Failure, Kind};
 
 /// At most this part of the cache goes to buffers for requests.
@@ -24,25 +25,13 @@ pub enum Choice {
     Dev,
 }
 
-/// All of them, by the words of the option.
-const ALL: [(&str, Choice); 3] = [
-    ("auto", Choice::Auto),
-    ("uring", Choice::Uring),
-    ("dev", Choice::Dev),
-];
-
 impl Choice {
-    /// The word for it.
-    pub fn word(self) -> &'static str {
-        let named = ALL.iter().find(|(_, choice)| *choice == self);
-        named.map_or("", |(word, _)| word)
-    }
-
-    /// The one with this word.
-    pub fn by_word(word: &str) -> Option<Self> {
-        let named = ALL.iter().find(|(known, _)| *known == word);
-        named.map(|(_, choice)| *choice)
-    }
+    /// All of them, by the words of the option.
+    pub const WORDS: Words<Self> = Words(&[
+        ("auto", Self::Auto),
+        ("uring", Self::Uring),
+        ("dev", Self::Dev),
+    ]);
 }
 
 /// The rings of a mount to come, if it is to have any. To be set up before the daemon gives up what that takes.
@@ -131,19 +120,5 @@ impl Transport {
             false => "dev",
         };
         json!({ "name": name, "buffer_bytes": self.memory })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_choice_has_a_word() {
-        for (word, choice) in ALL {
-            assert_eq!(Choice::by_word(word), Some(choice));
-            assert_eq!(choice.word(), word);
-        }
-        assert_eq!(Choice::by_word("tcp"), None);
     }
 }

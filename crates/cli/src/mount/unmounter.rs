@@ -20,6 +20,7 @@ use rustix::stdio::stdin;
 
 use super::log::Log;
 use super::spec::Spec;
+use super::words::Words;
 use super::{guard, spawn};
 use crate::failure::{Failure, Kind};
 use crate::mounts;
@@ -35,12 +36,7 @@ pub enum Wish {
 }
 
 impl Wish {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::End => "end",
-            Self::Detach => "detach",
-        }
-    }
+    const WORDS: Words<Self> = Words(&[("end", Self::End), ("detach", Self::Detach)]);
 }
 
 /// The daemon's way to that process.
@@ -83,7 +79,7 @@ impl Unmounter {
     pub fn ask(&self, wish: Wish, device: (u32, u32)) -> Result<(), String> {
         let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (major, minor) = device;
-        let line = format!("{} {major}:{minor}\n", wish.word());
+        let line = format!("{} {major}:{minor}\n", Wish::WORDS.word(wish));
         let mut answer = String::new();
         let answered = reader
             .get_mut()
@@ -138,9 +134,7 @@ fn standard_input() -> io::Result<UnixStream> {
 
 fn parse(line: &str) -> Option<(Wish, (u32, u32))> {
     let (word, numbers) = line.split_once(' ')?;
-    let wish = [Wish::End, Wish::Detach]
-        .into_iter()
-        .find(|wish| wish.word() == word)?;
+    let wish = Wish::WORDS.value(word)?;
     let (major, minor) = numbers.split_once(':')?;
     Some((wish, (major.parse().ok()?, minor.parse().ok()?)))
 }
