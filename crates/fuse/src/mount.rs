@@ -23,6 +23,10 @@ use crate::{Errno, Error};
 pub use info::{MountEntry, mounts};
 pub use options::{BlockDevice, MountOptions};
 
+/// How often a server that may be dying is asked, and how long is waited between.
+const CANCELLED_MAX: u32 = 200;
+const CANCELLED_PAUSE: Duration = Duration::from_millis(10);
+
 /// A mount and the connection that serves it. Dropping it detaches the mount
 /// if it is still there, so that a daemon that fails does not leave a dead one.
 pub struct Mounted {
@@ -230,10 +234,6 @@ pub fn is_dead(path: &Path) -> bool {
     }
     answer.is_err_and(is_of_the_dead)
 }
-
-/// How often a server that may be dying is asked, and how long is waited between.
-const CANCELLED_MAX: u32 = 200;
-const CANCELLED_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the kernel answers for a server that is dead or dying.
 fn is_of_the_dead(errno: Errno) -> bool {

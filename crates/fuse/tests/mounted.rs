@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use common::{MemFs, Served, options, seen};
+use common::{MemFs, Served, answered_while_syncs_wait, options, seen};
 use drive::{drive, pattern};
 use loamfs_fuse::{
     Caller, Capabilities, Config, Errno, Error, Filesystem, MountOptions, Negotiated, NodeId,
@@ -78,37 +78,11 @@ fn statfs_is_answered_while_all_others_wait_for_the_device() {
     let fs = Arc::new(MemFs::default());
     let served = Served::start(place.path(), fs.clone(), &options(), Config::default());
     let threads = 2 * thread::available_parallelism().unwrap().get().max(2);
-    // The kernel syncs a file for one caller at a time.
-    let files: Vec<File> = (0..5 * threads)
-        .map(|number| File::create(place.path().join(number.to_string())).unwrap())
-        .collect();
-    thread::scope(|scope| {
-        let stuck = fs.device.write().unwrap();
-        let waiting: Vec<_> = files
-            .iter()
-            .map(|file| scope.spawn(|| file.sync_all()))
-            .collect();
-        while seen(&fs.counts.fsyncs) < threads as u64 {
-            thread::yield_now();
-        }
-        let path = place.path();
-        let (asked, answered) = std::sync::mpsc::channel();
-        scope.spawn(move || {
-            for _ in 0..100 {
-                let _ = asked.send(rustix::fs::statfs(path).is_ok());
-            }
-        });
-        let answers: Vec<bool> = (0..100)
-            .map_while(|_| answered.recv_timeout(Duration::from_secs(60)).ok())
-            .collect();
-        drop(stuck);
-        assert_eq!(answers, [true; 100]);
-        for sync in waiting {
-            sync.join().unwrap().unwrap();
-        }
+    let files = 5 * threads;
+    answered_while_syncs_wait(&served.path, &fs, (files, threads), || {
+        rustix::fs::statfs(place.path()).is_ok()
     });
-    assert_eq!(seen(&fs.counts.fsyncs), files.len() as u64);
-    drop(files);
+    assert_eq!(seen(&fs.counts.fsyncs), files as u64);
     served.end().unwrap();
 }
 

@@ -11,12 +11,12 @@ mod drive;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use common::{MemFs, Served, options, seen};
+use common::{MemFs, Served, answered_while_syncs_wait, options, seen};
 use loamfs_fuse::uring::{self, Rings};
 use loamfs_fuse::{Config, Session};
 
@@ -107,37 +107,13 @@ fn statfs_is_answered_while_others_wait() {
     let place = tempfile::tempdir().unwrap();
     let fs = Arc::new(MemFs::default());
     let served = served(place.path(), &fs, usize::MAX);
-    // More than there are threads that wait, and fewer than one processor's slots.
-    let files: Vec<File> = (0..12)
-        .map(|number| File::create(place.path().join(number.to_string())).unwrap())
-        .collect();
-    thread::scope(|scope| {
-        let stuck = fs.device.write().unwrap();
-        let waiting: Vec<_> = files
-            .iter()
-            .map(|file| scope.spawn(|| file.sync_all()))
-            .collect();
-        while seen(&fs.counts.fsyncs) < 4 {
-            thread::yield_now();
-        }
-        let path = place.path();
-        let (asked, answered) = channel();
-        scope.spawn(move || {
-            for number in 0..100 {
-                let made = File::create(path.join(format!("new {number}"))).is_ok();
-                let _ = asked.send(made && rustix::fs::statfs(path).is_ok());
-            }
-        });
-        let answers: Vec<bool> = (0..100)
-            .map_while(|_| answered.recv_timeout(Duration::from_secs(60)).ok())
-            .collect();
-        drop(stuck);
-        assert_eq!(answers, [true; 100]);
-        for sync in waiting {
-            sync.join().unwrap().unwrap();
-        }
+    let asked = AtomicU64::new(0);
+    // More files than there are threads that wait, and fewer than one processor's slots.
+    answered_while_syncs_wait(&served.path, &fs, (12, 4), || {
+        let number = asked.fetch_add(1, Ordering::Relaxed);
+        let made = File::create(place.path().join(format!("new {number}"))).is_ok();
+        made && rustix::fs::statfs(place.path()).is_ok()
     });
-    drop(files);
     served.end().unwrap();
 }
 

@@ -2,8 +2,10 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
@@ -16,6 +18,9 @@ use loamfs_fuse::{
 };
 
 const TTL: Duration = Duration::from_secs(3600);
+
+/// How often something is asked for while others wait.
+const ASKED: usize = 100;
 
 /// What can be seen from outside.
 #[derive(Default)]
@@ -664,4 +669,38 @@ impl Drop for Served {
             }
         }
     }
+}
+
+/// Makes so many files and has all of them synced by a device that does not answer; when so many of the syncs have come,
+/// `ask` must be answered well, time and again. Then the device answers.
+pub fn answered_while_syncs_wait(
+    path: &Path,
+    fs: &MemFs,
+    (files, waiting): (usize, usize),
+    ask: impl Fn() -> bool + Send,
+) {
+    // The kernel syncs a file for one caller at a time.
+    let files: Vec<File> = (0..files)
+        .map(|number| File::create(path.join(number.to_string())).unwrap())
+        .collect();
+    thread::scope(|scope| {
+        let stuck = fs.device.write().unwrap();
+        let syncs: Vec<_> = files
+            .iter()
+            .map(|file| scope.spawn(|| file.sync_all()))
+            .collect();
+        while seen(&fs.counts.fsyncs) < waiting as u64 {
+            thread::yield_now();
+        }
+        let (asked, answered) = channel();
+        scope.spawn(move || (0..ASKED).try_for_each(|_| asked.send(ask())));
+        let answers: Vec<bool> = (0..ASKED)
+            .map_while(|_| answered.recv_timeout(Duration::from_secs(60)).ok())
+            .collect();
+        drop(stuck);
+        assert_eq!(answers, [true; ASKED]);
+        for sync in syncs {
+            sync.join().unwrap().unwrap();
+        }
+    });
 }
