@@ -12,6 +12,7 @@ mod replay;
 mod report;
 mod requests;
 mod run;
+mod volume;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -10,7 +10,6 @@ mod cpu;
 mod report;
 mod sample;
 mod stand;
-mod step;
 mod tables;
 
 use std::path::PathBuf;
@@ -21,7 +20,6 @@ use crate::lab::{MemoryDirectory, Tools};
 pub use count::Compared;
 pub use report::{About, Cell, Report};
 pub use stand::Subject;
-pub use step::Step;
 
 use sample::{Sample, Size};
 use stand::Stand;
@@ -45,14 +43,10 @@ pub struct Plan {
     pub subjects: Vec<Subject>,
     /// Those that were to be measured too, but that this machine does not have.
     pub left_out: Vec<Subject>,
-    /// The `loamfs` program.
-    pub loamfs: PathBuf,
+    /// What LoamFS is measured with, and where. The ceiling server follows its options as far as requests depend on them.
+    pub tools: Tools,
     /// This program, which serves the ceiling.
     pub bench: PathBuf,
-    /// Mount options for LoamFS; the ceiling server follows them as far as requests depend on them.
-    pub options: Option<String>,
-    /// Directory for images and mount points.
-    pub work: PathBuf,
 }
 
 /// Counts requests, measures, and tells meanwhile what is done.
@@ -60,13 +54,10 @@ pub struct Plan {
 /// # Errors
 /// Without root, tracefs, or the file systems' programs.
 pub fn measure(plan: &Plan, tell: impl Fn(&str)) -> Result<Report, Error> {
-    let memory = MemoryDirectory::new(&plan.work)?;
+    let memory = MemoryDirectory::new(&plan.tools.work)?;
     let tools = Tools {
         work: memory.path().to_owned(),
-        loamfs: plan.loamfs.clone(),
-        options: plan.options.clone(),
-        traces: None,
-        device: None,
+        ..plan.tools.clone()
     };
     let size = Size {
         files: plan.files,

@@ -4,15 +4,21 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 /// Bytes of each file.
 const BYTES: usize = 1024;
 
+/// How often a warm operation is repeated that is timed: one pass is over in no time.
+const PASSES: u64 = 5;
+
 /// What is done to each file. They build on each other, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Operation {
     /// Makes it and writes it.
     Create,
-    /// Looks at one that was just made.
+    /// Looks at one that the kernel knows.
     Stat,
     /// Reads what was just written.
     ReadNew,
@@ -47,14 +53,27 @@ impl Operation {
         Operation::Unlink,
     ];
 
+    /// Those whose time is taken, in their order.
+    pub const TIMED: [Operation; 9] = [
+        Operation::Create,
+        Operation::Stat,
+        Operation::ColdStat,
+        Operation::List,
+        Operation::ColdRead,
+        Operation::WarmRead,
+        Operation::Rewrite,
+        Operation::Rename,
+        Operation::Unlink,
+    ];
+
     /// What people call it.
     pub const fn name(self) -> &'static str {
         match self {
             Operation::Create => "create",
-            Operation::Stat => "stat of a new file",
+            Operation::Stat => "stat",
             Operation::ReadNew => "read of a new file",
             Operation::ColdStat => "cold stat",
-            Operation::List => "cold ls -l",
+            Operation::List => "list",
             Operation::ColdRead => "cold read",
             Operation::WarmRead => "warm read",
             Operation::Rewrite => "rewrite",
@@ -69,6 +88,22 @@ impl Operation {
             self,
             Operation::ColdStat | Operation::List | Operation::ColdRead
         )
+    }
+
+    /// Whether there is something to write back afterwards.
+    pub const fn changes(self) -> bool {
+        matches!(
+            self,
+            Operation::Create | Operation::Rewrite | Operation::Rename | Operation::Unlink
+        )
+    }
+
+    /// How often it is done to each file when its time is taken.
+    pub const fn passes(self) -> u64 {
+        match self {
+            Operation::Stat | Operation::WarmRead => PASSES,
+            _ => 1,
+        }
     }
 
     /// Does it to so many files of a directory.

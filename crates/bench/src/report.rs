@@ -75,9 +75,9 @@ fn head(results: &Results) -> String {
          <p>loamfs {}, Linux {}, {} processors, begun {} (UTC), scale <b>{}</b>. To run it again:</p>\n\
          <p>{again}<code>loamfs bench report results.json --html report.html</code></p>\n",
         escape(&what(results)),
-        escape(&about.version),
-        escape(&about.kernel),
-        about.processors,
+        escape(&about.machine.version),
+        escape(&about.machine.kernel),
+        about.machine.processors,
         loamfs_console::time::short(about.began.cast_signed()),
         name(&about.scale),
     )

@@ -1,6 +1,5 @@
 //! What a mount is asked for each operation on small files, by who does it: each request is a way to the daemon and back.
 
-pub(crate) mod operation;
 mod person;
 
 use std::fs;
@@ -11,8 +10,8 @@ use serde::Serialize;
 use crate::Error;
 use crate::capture::fuse::{Count, Requests};
 use crate::lab::{Kind, Lab, Mounted, Tools};
+use crate::operation::Operation;
 
-use operation::Operation;
 use person::Person;
 
 /// Bytes of the volume.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::disk::{Preset, Tally, replay};
 use crate::lab::Kind;
+use crate::machine::Machine;
 use crate::suite::{Case, Outcome, Scale, Suite, Workload};
 use crate::trace::Uses;
 
@@ -24,12 +25,9 @@ pub use summary::{MACHINE_AT, Summary, shows_machine, summarise, text};
 /// What was run, where and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Version of this program.
-    pub version: String,
-    /// Kernel.
-    pub kernel: String,
-    /// Processors.
-    pub processors: usize,
+    /// This machine and this program.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// When it began, in seconds since 1970.
     pub began: u64,
     /// Which workloads.
@@ -58,9 +56,7 @@ impl About {
     /// Of the smallest scale, and no machine.
     pub fn of_nothing() -> About {
         About {
-            version: String::new(),
-            kernel: String::new(),
-            processors: 1,
+            machine: Machine::default(),
             began: 0,
             suite: Suite::Papers,
             scale: Scale::Tiny,

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::{loamfs, need_root, print, tell};
+use super::volume::VolumeArgs;
+use super::{need_root, tell};
 use crate::claims::{Claim, Scale};
 use crate::lab::Tools;
 use crate::{Error, cleanup, table};
@@ -18,21 +19,14 @@ pub struct ClaimsArgs {
     /// This many files instead of each claim's own number; the bounds stay.
     #[arg(long)]
     files: Option<u64>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     /// Directory for images and mount points, on a file system with direct I/O and some 10 GiB of room.
     #[arg(long, value_name = "DIR")]
     work: PathBuf,
-    /// The loamfs program. Default: that of this program's version.
-    #[arg(long, value_name = "FILE")]
-    loamfs: Option<PathBuf>,
     /// Keep the traces in this directory.
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
-    /// Mount options for LoamFS.
-    #[arg(short, long)]
-    options: Option<String>,
+    #[command(flatten)]
+    volume: VolumeArgs,
 }
 
 impl ClaimsArgs {
@@ -41,11 +35,8 @@ impl ClaimsArgs {
         need_root()?;
         cleanup::on_signals()?;
         let tools = Tools {
-            work: std::path::absolute(&self.work).map_err(Error::at("finding", &self.work))?,
-            loamfs: self.loamfs.map_or_else(loamfs, Ok)?,
-            options: self.options,
             traces: self.traces,
-            device: None,
+            ..self.volume.tools(&self.work)?
         };
         let scale = Scale { files: self.files };
         let promises = Claim::value_variants()
@@ -62,12 +53,7 @@ impl ClaimsArgs {
             tell(&format!("{} ...", table::name(&claim)));
             rows.extend(claim.run(&tools, scale)?);
         }
-        let text = if self.json {
-            serde_json::to_string_pretty(&rows).unwrap_or_default() + "\n"
-        } else {
-            table::text(&rows)
-        };
-        print(&text)?;
+        self.volume.print(&rows, || table::text(&rows))?;
         Ok(rows.iter().all(|row| row.holds != Some(false)))
     }
 }

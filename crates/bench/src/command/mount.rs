@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::{loamfs, need_root, print, tell};
+use super::volume::VolumeArgs;
+use super::{need_root, tell};
 use crate::lab::this_program;
 use crate::mount::{Plan, Subject, measure};
 use crate::{Error, cleanup};
@@ -41,18 +42,11 @@ pub struct MountArgs {
     /// Only these file systems. Default: all that are installed; bindfs lies over ext4.
     #[arg(long = "fs", value_name = "NAME")]
     subjects: Vec<Subject>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     /// Directory for mount points. Images are in memory: a few hundred MiB.
     #[arg(long, value_name = "DIR")]
     work: PathBuf,
-    /// The loamfs program. Default: that of this program's version.
-    #[arg(long, value_name = "FILE")]
-    loamfs: Option<PathBuf>,
-    /// Mount options for LoamFS.
-    #[arg(short, long)]
-    options: Option<String>,
+    #[command(flatten)]
+    volume: VolumeArgs,
 }
 
 impl MountArgs {
@@ -71,17 +65,11 @@ impl MountArgs {
             clients: once(self.clients.iter().map(|count| *count as usize)),
             subjects,
             left_out,
-            loamfs: self.loamfs.map_or_else(loamfs, Ok)?,
+            tools: self.volume.tools(&self.work)?,
             bench: this_program()?,
-            options: self.options,
-            work: std::path::absolute(&self.work).map_err(Error::at("finding", &self.work))?,
         };
         let report = measure(&plan, tell)?;
-        if self.json {
-            print(&(serde_json::to_string_pretty(&report).unwrap_or_default() + "\n"))?;
-        } else {
-            print(&report.text())?;
-        }
+        self.volume.print(&report, || report.text())?;
         if !report.is_sound() {
             tell(
                 "the kernel asks LoamFS and the ceiling server for different things: their rates cannot be compared",

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use clap::builder::{EnumValueParser, TypedValueParser};
 
 use super::{print, tell};
 use crate::lab::Kind;
+use crate::machine::{Machine, seconds_since_1970};
 use crate::results::{About, Results, Run, summarise, text};
 use crate::suite::{Case, Outcome, Scale, Suite, Workload, pack_headers};
 use crate::{Error, cleanup};
@@ -57,13 +57,9 @@ pub struct Plan {
 impl Plan {
     /// What the results are of.
     pub fn about(&self) -> About {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let system = rustix::system::uname();
         About {
-            version: env!("CARGO_PKG_VERSION").into(),
-            kernel: system.release().to_string_lossy().into_owned(),
-            processors: std::thread::available_parallelism().map_or(0, usize::from),
-            began: now.map_or(0, |time| time.as_secs()),
+            machine: Machine::here(),
+            began: seconds_since_1970(),
             suite: self.suite,
             scale: self.scale,
             seed: self.seed,

@@ -7,6 +7,7 @@ use clap::Args;
 use loamfs_console::size::human;
 
 use super::print;
+use super::volume::json;
 use crate::Error;
 use crate::disk::{Preset, Priced, Tally, replay};
 use crate::table::columns;
@@ -41,7 +42,7 @@ impl ReplayArgs {
         }
         let priced = replay(&trace, self.preset, bytes);
         print(&if self.json {
-            serde_json::to_string_pretty(&priced).unwrap_or_default() + "\n"
+            json(&priced)
         } else {
             text(&priced)
         })

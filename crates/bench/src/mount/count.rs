@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::sample::prepare;
 use super::stand::{Stand, Subject};
-use super::step::Step;
 use crate::Error;
 use crate::capture::fuse::{Count, Requests};
+use crate::operation::Operation;
 use crate::suite::Drops;
 
 /// How often a pass is repeated in which somebody else dropped caches.
@@ -18,7 +18,7 @@ const ATTEMPTS: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Compared {
     /// The step.
-    pub operation: Step,
+    pub operation: Operation,
     /// Files.
     pub files: u64,
     /// Requests to LoamFS by their kind.
@@ -30,7 +30,7 @@ pub struct Compared {
 }
 
 impl Compared {
-    fn new(operation: Step, files: u64, loamfs: Requests, ceiling: Requests) -> Compared {
+    fn new(operation: Operation, files: u64, loamfs: Requests, ceiling: Requests) -> Compared {
         let kinds: BTreeSet<&String> = loamfs.keys().chain(ceiling.keys()).collect();
         let of = |requests: &Requests, kind: &str| requests.get(kind).copied().unwrap_or(0);
         let near =
@@ -63,7 +63,9 @@ pub fn compare(
 ) -> Result<Vec<Compared>, Error> {
     let loamfs = undisturbed(|| open(Subject::LoamFs), files)?;
     let ceiling = undisturbed(|| open(Subject::Ceiling), files)?;
-    let pairs = Step::ALL.into_iter().zip(loamfs.into_iter().zip(ceiling));
+    let pairs = Operation::TIMED
+        .into_iter()
+        .zip(loamfs.into_iter().zip(ceiling));
     Ok(pairs
         .map(|(step, (loamfs, ceiling))| Compared::new(step, files, loamfs, ceiling))
         .collect())
@@ -91,11 +93,11 @@ fn undisturbed(
 fn count(stand: &Stand, files: u64) -> Result<Option<Vec<Requests>>, Error> {
     let directories = stand.directories("counted", 1)?;
     let mut counted = Vec::new();
-    for step in Step::ALL {
+    for step in Operation::TIMED {
         prepare(stand, &directories, step, files)?;
         let drops = Drops::new()?;
         let count = Count::start(&directories[0])?;
-        let done = step.pass(&directories[0], files);
+        let done = step.on_all(&directories[0], files);
         let requests = count.stop()?;
         done.map_err(Error::at("working in", &directories[0]))?;
         if drops.disturbed()? {
@@ -124,7 +126,7 @@ mod tests {
     fn a_request_more_for_each_file_is_a_difference() {
         let loamfs = requests(&[("LOOKUP", 400), ("READ", 400)]);
         let equal = |ceiling: &[(&str, u64)]| {
-            Compared::new(Step::ColdRead, 400, loamfs.clone(), requests(ceiling)).equal
+            Compared::new(Operation::ColdRead, 400, loamfs.clone(), requests(ceiling)).equal
         };
         assert!(equal(&[("LOOKUP", 400), ("READ", 400)]));
         assert!(equal(&[("LOOKUP", 406), ("READ", 400), ("GETATTR", 6)]));

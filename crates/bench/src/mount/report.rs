@@ -1,25 +1,21 @@
 //! What all samples come to.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde::{Deserialize, Serialize};
 
 use super::count::Compared;
 use super::cpu::Cpu;
 use super::sample::Sample;
 use super::stand::Subject;
-use super::step::Step;
 use super::{Plan, tables};
+use crate::machine::{Machine, seconds_since_1970};
+use crate::operation::Operation;
 
 /// What was measured, where and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct About {
-    /// Version of this program.
-    pub version: String,
-    /// Kernel.
-    pub kernel: String,
-    /// Processors.
-    pub processors: usize,
+    /// This machine and this program.
+    #[serde(flatten)]
+    pub machine: Machine,
     /// When it ended, in seconds since 1970.
     pub ended: u64,
     /// Files of each client.
@@ -35,16 +31,12 @@ pub struct About {
 impl About {
     /// Of a plan, now.
     pub fn of(plan: &Plan) -> About {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let system = rustix::system::uname();
         About {
-            version: env!("CARGO_PKG_VERSION").into(),
-            kernel: system.release().to_string_lossy().into_owned(),
-            processors: std::thread::available_parallelism().map_or(0, usize::from),
-            ended: now.map_or(0, |time| time.as_secs()),
+            machine: Machine::here(),
+            ended: seconds_since_1970(),
             files: plan.files,
             rounds: plan.rounds,
-            options: plan.options.clone(),
+            options: plan.tools.options.clone(),
             left_out: plan.left_out.clone(),
         }
     }
@@ -56,7 +48,7 @@ pub struct Cell {
     /// Clients.
     pub clients: usize,
     /// The step.
-    pub operation: Step,
+    pub operation: Operation,
     /// The file system.
     pub file_system: Subject,
     /// Operations a second, of all clients: the median. Nothing if somebody else disturbed all rounds.
@@ -91,7 +83,7 @@ impl Report {
     pub fn new(about: About, requests: Vec<Compared>, samples: &[Sample], plan: &Plan) -> Report {
         let mut cells = Vec::new();
         for clients in &plan.clients {
-            for step in Step::ALL {
+            for step in Operation::TIMED {
                 let at = |subject| Runs::find(samples, plan.rounds, subject, *clients, step);
                 let (ceiling, ext4) = (at(Subject::Ceiling), at(Subject::Ext4));
                 for subject in &plan.subjects {
@@ -127,7 +119,7 @@ impl<'a> Runs<'a> {
         rounds: usize,
         subject: Subject,
         clients: usize,
-        step: Step,
+        step: Operation,
     ) -> Runs<'a> {
         let of = |round| {
             samples.iter().find(|sample| {
@@ -153,7 +145,7 @@ impl<'a> Runs<'a> {
     fn cell(
         &self,
         clients: usize,
-        operation: Step,
+        operation: Operation,
         file_system: Subject,
         ceiling: &Runs<'_>,
         ext4: &Runs<'_>,
@@ -196,13 +188,14 @@ fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::Tools;
 
     fn sample(round: usize, subject: Subject, seconds: f64) -> Sample {
         Sample {
             round,
             subject,
             clients: 1,
-            step: Step::Create,
+            step: Operation::Create,
             operations: 100,
             seconds,
             client: Cpu {
@@ -221,11 +214,15 @@ mod tests {
             rounds,
             clients: vec![1],
             subjects: vec![Subject::LoamFs, Subject::Ceiling],
-            loamfs: "loamfs".into(),
+            tools: Tools {
+                work: "/tmp".into(),
+                loamfs: "loamfs".into(),
+                options: None,
+                traces: None,
+                device: None,
+            },
             bench: "loamfs-bench".into(),
-            options: None,
             left_out: vec![Subject::Bindfs],
-            work: "/tmp".into(),
         }
     }
 
@@ -246,7 +243,7 @@ mod tests {
         let cell = &report.cells[0];
         assert_eq!(
             (cell.file_system, cell.operation),
-            (Subject::LoamFs, Step::Create)
+            (Subject::LoamFs, Operation::Create)
         );
         assert_eq!(cell.to_ceiling, Some(0.5));
         assert_eq!(cell.to_ext4, None);

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use super::clients::together;
 use super::cpu::Cpu;
 use super::stand::{Stand, Subject};
-use super::step::Step;
 use crate::Error;
+use crate::operation::Operation;
 use crate::suite::Drops;
 
 /// How many files there are at once.
@@ -36,7 +36,7 @@ pub struct Sample {
     /// Clients.
     pub clients: usize,
     /// The step.
-    pub step: Step,
+    pub step: Operation,
     /// Operations of all clients.
     pub operations: u64,
     /// Seconds that passed.
@@ -62,21 +62,21 @@ impl Sample {
     ) -> Result<Vec<Sample>, Error> {
         let directories = stand.directories(name, clients)?;
         let take = |step| Sample::take(stand, round, &directories, step, files);
-        Step::ALL.into_iter().map(take).collect()
+        Operation::TIMED.into_iter().map(take).collect()
     }
 
     fn take(
         stand: &Stand,
         round: usize,
         directories: &[PathBuf],
-        step: Step,
+        step: Operation,
         files: u64,
     ) -> Result<Sample, Error> {
         prepare(stand, directories, step, files)?;
         let drops = Drops::new()?;
         let before = accounts(stand)?;
         let taken = together(directories.len(), |client| {
-            (0..step.passes()).try_for_each(|_| step.pass(&directories[client], files))
+            (0..step.passes()).try_for_each(|_| step.on_all(&directories[client], files))
         })?;
         let after = accounts(stand)?;
         let disturbed = drops.disturbed()?;
@@ -116,7 +116,7 @@ fn accounts(stand: &Stand) -> Result<(Cpu, Cpu), Error> {
 pub fn prepare(
     stand: &Stand,
     directories: &[PathBuf],
-    step: Step,
+    step: Operation,
     files: u64,
 ) -> Result<(), Error> {
     if step.is_cold() {
@@ -127,9 +127,10 @@ pub fn prepare(
             found.map_err(|errno| Error::at("looking at", directory)(errno.into()))?;
         }
     }
-    if step.is_warmed() {
+    if step == Operation::Stat {
+        // The kernel is to know them.
         together(directories.len(), |client| {
-            step.pass(&directories[client], files)
+            step.on_all(&directories[client], files)
         })?;
     }
     Ok(())

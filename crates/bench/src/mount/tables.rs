@@ -14,7 +14,7 @@ pub fn text(report: &Report) -> String {
     let about = &report.about;
     let mut text = format!(
         "{} files of 1 KiB a client, {} rounds, Linux {}, {} processors\n",
-        about.files, about.rounds, about.kernel, about.processors
+        about.files, about.rounds, about.machine.kernel, about.machine.processors
     );
     if !about.left_out.is_empty() {
         let names: Vec<&str> = about.left_out.iter().map(|left| left.name()).collect();
