@@ -21,6 +21,9 @@ const REQUEST_MAX: u64 = 1 << 20;
 const GAP_WINDOWS: u64 = 4;
 /// Windows of one request of a sweep at most.
 const SWEEP_WINDOWS: u64 = 32;
+/// Most bytes of blocks that are taken out of windows at once while others wait for it.
+const AT_HAND_MAX: u64 = 128 << 10;
+
 /// Reads blocks of a volume.
 pub(crate) struct Reader {
     device: Arc<dyn Device>,
@@ -48,9 +51,8 @@ impl Reader {
 
     /// Reads blocks, in the order given. What comes from a window may be stale; `fresh` forbids that.
     pub fn read(&self, wanted: &[Fetch], fresh: bool) -> Vec<Bytes> {
-        let mut order: Vec<usize> = (0..wanted.len()).collect();
-        order.sort_by_key(|i| wanted[*i].pointer.addr);
-        let (exact, around): (Vec<usize>, Vec<usize>) = order
+        let (exact, around): (Vec<usize>, Vec<usize>) = self
+            .order(wanted)
             .into_iter()
             .partition(|i| fresh || matches!(wanted[*i].what, What::Unit { .. }));
         let mut results: Vec<Option<Bytes>> = wanted.iter().map(|_| None).collect();
@@ -61,6 +63,45 @@ impl Reader {
             .into_iter()
             .map(|r| r.unwrap_or_else(lost))
             .collect()
+    }
+
+    /// Blocks that windows hold, in the order given, if they hold all of them and those are small: no device is touched,
+    /// and whoever holds a lock may ask. As the rest of what windows give, they may be stale.
+    pub fn at_hand(&self, wanted: &[Fetch]) -> Option<Vec<Vec<u8>>> {
+        let bytes = |fetch: &Fetch| {
+            let range = self.range(fetch);
+            range.end - range.start
+        };
+        let is_homed = |fetch: &Fetch| matches!(fetch.what, What::Unit { .. });
+        if wanted.iter().any(is_homed) || wanted.iter().map(bytes).sum::<u64>() > AT_HAND_MAX {
+            return None;
+        }
+        let order = self.order(wanted);
+        let mut windows = self.windows();
+        let mut numbers = wanted.iter().flat_map(|fetch| self.numbers(fetch));
+        if !numbers.all(|number| windows.holds(number)) {
+            return None;
+        }
+        let found = self.look_up(&mut windows, wanted, &order);
+        drop(windows);
+        let held = found
+            .into_iter()
+            .filter_map(|(number, (around, _))| match around {
+                Around::Held(bytes) => Some((number, bytes)),
+                Around::Whole | Around::Alone => None,
+            });
+        let held: Held = held.collect();
+        let blocks = wanted
+            .iter()
+            .map(|fetch| assemble(&held, self.range(fetch)));
+        blocks.collect()
+    }
+
+    /// The order of addresses.
+    fn order(&self, wanted: &[Fetch]) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..wanted.len()).collect();
+        order.sort_by_key(|i| wanted[*i].pointer.addr);
+        order
     }
 
     fn range(&self, fetch: &Fetch) -> Range<u64> {
@@ -126,7 +167,7 @@ impl Reader {
     /// Takes blocks out of windows, and reads the windows that are not there, neighbours with one request, where that
     /// paid lately.
     fn read_around(&self, wanted: &[Fetch], order: &[usize], results: &mut [Option<Bytes>]) {
-        let around = self.look_up(wanted, order);
+        let around = self.look_up(&mut self.windows(), wanted, order);
         let is_alone = |i: &usize| {
             let mut numbers = self.numbers(&wanted[*i]);
             numbers.any(|number| matches!(around.get(&number), Some((Around::Alone, _))))
@@ -242,9 +283,13 @@ impl Reader {
     }
 
     /// What to do about the windows that blocks lie in, with what they are first wanted for.
-    fn look_up(&self, wanted: &[Fetch], order: &[usize]) -> BTreeMap<u64, (Around, IoKind)> {
+    fn look_up(
+        &self,
+        windows: &mut Windows,
+        wanted: &[Fetch],
+        order: &[usize],
+    ) -> BTreeMap<u64, (Around, IoKind)> {
         let mut found: BTreeMap<u64, (Around, IoKind)> = BTreeMap::new();
-        let mut windows = self.windows();
         for &i in order {
             let kind = kind(&wanted[i]);
             for number in self.numbers(&wanted[i]) {

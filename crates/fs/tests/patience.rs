@@ -65,6 +65,29 @@ fn what_is_in_memory_is_done() {
     assert!(volume.lookup(dir, b"another").is_err());
 }
 
+/// A small file is read around: its neighbours are in memory then, though nobody asked for them.
+#[test]
+fn what_was_read_around_is_at_hand() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let make = |number: u8| {
+        let name = format!("file {number}");
+        let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+        volume.write(ino, 0, &[number; 1000]).unwrap();
+        ino
+    };
+    let files: Vec<Ino> = (0..100).map(make).collect();
+    volume.close().unwrap();
+    let volume = open(&device);
+    volume.read(files[50], 0, 1000).unwrap();
+    let before = volume.info().device.total().reads;
+    for (number, ino) in files.iter().enumerate() {
+        let read = without_waiting(|| volume.read(*ino, 0, 2000).unwrap());
+        assert_eq!(read, Ok(vec![number as u8; 1000]));
+    }
+    assert_eq!(volume.info().device.total().reads, before);
+}
+
 /// Behind a change that a caller was promised to find on the device: a refusal would have it made twice.
 #[test]
 fn an_fsync_waits_in_any_case() {

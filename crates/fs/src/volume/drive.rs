@@ -168,11 +168,17 @@ impl Volume {
         let damaged = &mut course.damaged;
         damaged.retain(|damage| self.law.is_damaged(recorded, damage.asked));
         core.blocks.damaged = std::mem::take(damaged);
-        let result = op(&mut core);
+        let result = loop {
+            match op(&mut core) {
+                Err(Stop::Missing) if self.take_at_hand(&mut core, course) => course.rounds += 1,
+                result => break result,
+            }
+        };
         course.damaged = std::mem::take(&mut core.blocks.damaged);
         let wanted = std::mem::take(&mut core.blocks.wanted);
         match result {
             Ok(value) => {
+                core.blocks.unpin(std::mem::take(&mut course.pins));
                 let pressed = course.may_commit && core.pending.take_pressed();
                 if pressed && self.flights > 0 && !core.budget().is_lost(Fight::Place) {
                     drop(core);
@@ -192,6 +198,28 @@ impl Volume {
                 })
             }
         }
+    }
+
+    /// Takes in the blocks that the operation which runs misses, if all of them were read around others before; `false` if a
+    /// device has to be asked. Who does not wait for that goes on, and the lock is not given back for nothing.
+    fn take_at_hand(&self, core: &mut Core, course: &mut Course) -> bool {
+        if course.rounds >= ROUNDS_MAX {
+            return false;
+        }
+        let wanted = std::mem::take(&mut core.blocks.wanted);
+        self.reader
+            .resize(self.shares.windows(core.blocks.cached_bytes()));
+        let taken = self.reader.at_hand(&wanted).is_some_and(|found| {
+            let mut pairs = wanted.iter().zip(found);
+            pairs.all(|(fetch, bytes)| {
+                let taken = core.blocks.fetched(fetch, &bytes, &mut course.pins);
+                taken.is_ok()
+            })
+        });
+        if !taken {
+            core.blocks.wanted = wanted;
+        }
+        taken
     }
 
     /// Does what an operation that stopped waits for, so that it can run again.
