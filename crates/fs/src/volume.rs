@@ -14,6 +14,7 @@ mod drive;
 mod flight;
 mod freeze;
 mod info;
+mod latch;
 mod operations;
 mod places;
 mod ranges;
@@ -38,6 +39,7 @@ use crate::shares::Shares;
 use crate::types::AtimeRule;
 use commit::End;
 use flight::Flight;
+use latch::Latch;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
 use loamfs_log::loss::Loss;
@@ -106,7 +108,7 @@ pub enum Durability {
 
 /// A volume in use. Dropping it without [`Volume::close`] is a crash.
 pub struct Volume {
-    core: Mutex<Core>,
+    core: Latch<Core>,
     /// Held by whoever seals segments: see [`Sealer`].
     sealing: Mutex<()>,
     /// Shared by those who write homes; held alone by whoever must have no such write in flight.
@@ -160,7 +162,7 @@ impl Volume {
         };
         let (core, reader, loss) = recovery::open(&device, &settings, &env)?;
         let volume = Volume {
-            core: Mutex::new(core),
+            core: Latch::new(core),
             sealing: Mutex::new(()),
             homes: RwLock::new(()),
             moving: Mutex::new(()),
