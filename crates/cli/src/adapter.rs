@@ -23,7 +23,7 @@ use std::time::Duration;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use loamfs_format::superblock::UNIT_SIZE;
-use loamfs_fs::types::{Attr, NewInode, RenameFlags, SetAttr, XattrMode};
+use loamfs_fs::types::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, XattrMode};
 use loamfs_fs::{Error, Volume};
 use loamfs_fuse as fuse;
 use loamfs_fuse::{
@@ -258,29 +258,32 @@ impl Adapter {
         }
     }
 
-    /// Walks a directory from `offset` on until `add` breaks off or the end is reached.
-    fn walk(
+    /// Walks a directory from `offset` on until `add` breaks off or the end is reached. `list` gives entries from a position
+    /// on, each with what belongs to it.
+    fn walk<T>(
         &self,
         dir: Ino,
         offset: u64,
-        mut add: impl FnMut(&loamfs_fs::types::DirEntry) -> ControlFlow<()>,
+        list: impl Fn(u64) -> Result<Vec<(DirEntry, T)>, Error>,
+        mut add: impl FnMut(&DirEntry, &T) -> ControlFlow<()>,
     ) -> Result<(), Errno> {
         let mut position = offset;
         let mut first = true;
         loop {
-            let batch = match self.volume.readdir(dir, position, READDIR_BATCH) {
+            let batch = match list(position) {
                 Ok(batch) => batch,
                 Err(error @ Error::WouldWait) => return Err(self.errno("listing", dir, &error)),
                 Err(error) if first => return Err(self.errno("listing", dir, &error)),
                 // What was listed so far was counted; the next call meets the error.
                 Err(_) => return Ok(()),
             };
-            let Some(last) = batch.last() else {
+            let Some((last, _)) = batch.last() else {
                 return Ok(());
             };
             position = last.next;
             first = false;
-            if batch.iter().try_for_each(&mut add).is_break() {
+            let mut pairs = batch.iter();
+            if pairs.try_for_each(|(entry, of)| add(entry, of)).is_break() {
                 return Ok(());
             }
         }
@@ -713,7 +716,11 @@ impl Filesystem for Adapter {
     ) -> Result<(), Errno> {
         let dir = ino_of(node);
         self.accessed(dir, call);
-        self.walk(dir, call.offset, |entry| {
+        let list = |position| {
+            let names = self.volume.readdir(dir, position, READDIR_BATCH)?;
+            Ok(names.into_iter().map(|entry| (entry, ())).collect())
+        };
+        self.walk(dir, call.offset, list, |entry, ()| {
             match entries.add(&convert::dir_entry(entry)) {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -731,8 +738,8 @@ impl Filesystem for Adapter {
         let dir = ino_of(node);
         self.accessed(dir, call);
         let mut counted = Vec::new();
-        let mut would_wait = false;
-        let listed = self.walk(dir, call.offset, |entry| {
+        let list = |position| self.volume.readdir_plus(dir, position, READDIR_BATCH);
+        let listed = self.walk(dir, call.offset, list, |entry, attr| {
             if !entries.fits(entry.name.len()) {
                 return ControlFlow::Break(());
             }
@@ -740,19 +747,15 @@ impl Filesystem for Adapter {
             let found = if matches!(&entry.name[..], b"." | b"..") {
                 unnamed
             } else {
-                match self.volume.getattr(entry.ino) {
+                match attr {
                     Ok(attr) => {
-                        let found = self.entry(&attr);
+                        let found = self.entry(attr);
                         counted.push(found.node);
                         found
                     }
-                    Err(Error::WouldWait) => {
-                        would_wait = true;
-                        return ControlFlow::Break(());
-                    }
                     // Listed without its inode, so that the rest of the directory stays usable.
                     Err(error) => {
-                        self.log_gap(dir, &entry.name, &error);
+                        self.log_gap(dir, &entry.name, error);
                         unnamed
                     }
                 }
@@ -762,7 +765,7 @@ impl Filesystem for Adapter {
                 false => ControlFlow::Continue(()),
             }
         });
-        if would_wait || listed.is_err() {
+        if listed.is_err() {
             // The kernel does not hear of these: it is listed again, or not at all.
             counted.into_iter().for_each(|node| self.forget(node, 1));
         }

@@ -1,5 +1,6 @@
 //! What callers of the library pass in and get back.
 
+use crate::error::Error;
 use loamfs_format::Ino;
 pub use loamfs_format::inode::Timestamp;
 
@@ -155,6 +156,9 @@ pub struct DirEntry {
     /// Name.
     pub name: Vec<u8>,
 }
+
+/// An entry with the attributes of what it leads to, or why there are none.
+pub type EntryPlus = (DirEntry, Result<Attr, Error>);
 
 /// Figures for statfs(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

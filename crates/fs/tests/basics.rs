@@ -33,6 +33,35 @@ fn a_new_volume_holds_an_empty_root() {
 }
 
 #[test]
+fn a_listing_with_attributes_is_one_of_names_and_a_look_at_each() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    for number in 0..300_usize {
+        let name = format!("name {number}");
+        let made = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap();
+        volume.write(made.ino, 0, &vec![1; number]).unwrap();
+    }
+    volume.close().unwrap();
+    let volume = open(&device);
+    let (mut position, mut count) = (0, 0);
+    loop {
+        let listed = volume.readdir_plus(ROOT_INO, position, 128).unwrap();
+        let names = volume.readdir(ROOT_INO, position, 128).unwrap();
+        assert_eq!(listed.len(), names.len());
+        for ((entry, attr), name) in listed.iter().zip(&names) {
+            assert_eq!(entry, name);
+            assert_eq!(*attr.as_ref().unwrap(), volume.getattr(entry.ino).unwrap());
+            position = entry.next;
+        }
+        count += listed.len();
+        if listed.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(count, 302);
+}
+
+#[test]
 fn files_of_every_size_survive_a_remount() {
     let device = made(64 << 20);
     let sizes = [

@@ -2,6 +2,7 @@
 
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
+use crate::blocks::{Missed, Stop};
 use crate::error::Error;
 use crate::operations::acl::SetAcl;
 use crate::operations::attributes::{DropPrivileges, SetAttributes};
@@ -15,7 +16,9 @@ use crate::operations::xattr::{RemoveXattr, SetXattr};
 use crate::operations::{Change, Operation};
 use crate::patience;
 use crate::permission::AclKind;
-use crate::types::{Attr, DirEntry, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode};
+use crate::types::{
+    Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode,
+};
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use std::sync::PoisonError;
@@ -258,6 +261,33 @@ impl Volume {
     /// [`Error`].
     pub fn readdir(&self, dir: Ino, position: u64, max: usize) -> Result<Vec<DirEntry>, Error> {
         self.run(|core| core.names().list(dir, position, max))
+    }
+
+    /// As [`Volume::readdir`], each entry with the attributes of what it leads to, or why there are none. What is missing
+    /// of all inodes is read in one batch.
+    ///
+    /// # Errors
+    /// [`Error`]. An inode that is damaged is none.
+    pub fn readdir_plus(
+        &self,
+        dir: Ino,
+        position: u64,
+        max: usize,
+    ) -> Result<Vec<EntryPlus>, Error> {
+        self.run(|core| {
+            let mut missed = Missed::default();
+            let mut found = Vec::new();
+            for entry in core.names().list(dir, position, max)? {
+                let attr = match core.attr(entry.ino) {
+                    Err(stop @ Stop::Failed(Error::Broken(_))) => return Err(stop),
+                    Err(Stop::Failed(error)) => Some(Err(error)),
+                    attr => missed.note(attr)?.map(Ok),
+                };
+                found.extend(attr.map(|attr| (entry, attr)));
+            }
+            missed.nothing()?;
+            Ok(found)
+        })
     }
 
     /// Holds an inode, so that it lives on when its last name goes.
