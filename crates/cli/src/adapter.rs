@@ -74,8 +74,6 @@ pub fn config(reads: Reads, attributes: Attributes) -> fuse::Config {
 pub trait Events: Send + Sync {
     /// The kernel and the adapter have agreed: the mount can be used.
     fn ready(&self);
-    /// There is background work to do, sooner than the next tick.
-    fn work(&self);
     /// No request comes any more, and the volume is about to be closed.
     fn closing(&self);
     /// The volume was closed, with this result.
@@ -229,7 +227,6 @@ impl Adapter {
         if let Err(error) = self.volume.release_file(ino) {
             self.errno("releasing", ino, &error);
         }
-        self.events.work();
     }
 
     /// Before a change of a file for which the kernel does not say, as it does for writes, whether it takes set-user-id and

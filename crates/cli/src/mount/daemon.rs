@@ -68,10 +68,6 @@ impl Events for State {
         }
     }
 
-    fn work(&self) {
-        self.ticker.nudge();
-    }
-
     fn closing(&self) {
         self.ticker.stop();
     }

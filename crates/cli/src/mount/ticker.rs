@@ -12,24 +12,18 @@ use crate::failure::{Failure, Kind};
 const PERIOD: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
-struct State {
-    stop: bool,
-    work: bool,
-}
-
-#[derive(Default)]
 struct Shared {
-    state: Mutex<State>,
+    stop: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stop(&self) -> MutexGuard<'_, bool> {
+        self.stop.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Runs [`Volume::tick`] every half second, and sooner when told to.
+/// Runs [`Volume::tick`] every half second.
 pub struct Ticker {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -56,18 +50,9 @@ impl Ticker {
         })
     }
 
-    /// There is work now.
-    pub fn nudge(&self) {
-        let mut state = self.shared.state();
-        if !state.work {
-            state.work = true;
-            self.shared.changed.notify_one();
-        }
-    }
-
     /// Ends the thread, and waits for the step that it is in.
     pub fn stop(&self) {
-        self.shared.state().stop = true;
+        *self.shared.stop() = true;
         self.shared.changed.notify_one();
         let thread = self
             .thread
@@ -83,16 +68,14 @@ impl Ticker {
 fn run(shared: &Shared, volume: &Weak<Volume>) {
     let mut last_error = String::new();
     loop {
-        let state = shared.state();
         let waited = shared
             .changed
-            .wait_timeout_while(state, PERIOD, |state| !state.stop && !state.work);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        if state.stop {
+            .wait_timeout_while(shared.stop(), PERIOD, |stop| !*stop);
+        let (stop, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if *stop {
             return;
         }
-        state.work = false;
-        drop(state);
+        drop(stop);
         let Some(volume) = volume.upgrade() else {
             return;
         };
