@@ -42,6 +42,11 @@ impl Leftovers {
         }
     }
 
+    /// Files that are to be looked at.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// The next one.
     pub fn next(&mut self) -> Option<Ino> {
         self.waiting.pop_first()

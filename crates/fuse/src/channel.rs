@@ -17,7 +17,7 @@ pub trait Transport {
 pub trait Channel: Send {
     /// Takes requests, has `worker` carry them out on this thread, and sends the
     /// replies, until the connection ends. One thread of a connection always
-    /// answers what does not wait ([`RawRequest::may_wait`](crate::RawRequest::may_wait)).
+    /// answers what does not wait ([`Filesystem::without_waiting`](crate::Filesystem::without_waiting)).
     ///
     /// # Errors
     ///

@@ -48,7 +48,9 @@ impl DevFuse {
         Self {
             connection,
             buffer_len,
-            spare: Arc::new(Spare::new()),
+            spare: Arc::new(Spare::new(
+                thread::available_parallelism().map_or(1, usize::from),
+            )),
         }
     }
 
@@ -176,8 +178,8 @@ impl DevChannel {
         Ok(())
     }
 
-    /// Takes the request of `len` bytes that was read: carries it out, and what others hand over meanwhile, or hands it
-    /// over itself.
+    /// Takes the request of `len` bytes that was read. One that would wait it carries out while another thread reads, with
+    /// what others hand over meanwhile, or hands it over itself.
     fn take(&mut self, worker: &Worker, len: usize) -> Result<Step, Errno> {
         let Self {
             descriptor,
@@ -192,8 +194,8 @@ impl DevChannel {
                 return Ok(Step::Go);
             }
         };
-        if !raw.may_wait() {
-            return handle(worker, &raw, reply, descriptor);
+        if let Some(outcome) = worker.try_handle(&raw, reply) {
+            return close(outcome, &raw, reply, descriptor);
         }
         let hand = || Read {
             descriptor: Arc::clone(descriptor),
@@ -224,7 +226,17 @@ fn handle(
     reply: &mut Reply,
     descriptor: &OwnedFd,
 ) -> Result<Step, Errno> {
-    let step = match worker.handle(raw, reply) {
+    close(worker.handle(raw, reply), raw, reply, descriptor)
+}
+
+/// Answers a request that was carried out.
+fn close(
+    outcome: Outcome,
+    raw: &RawRequest<'_>,
+    reply: &mut Reply,
+    descriptor: &OwnedFd,
+) -> Result<Step, Errno> {
+    let step = match outcome {
         Outcome::Reply => answer(reply, descriptor, raw.unique())?,
         Outcome::Silent => Step::Go,
         Outcome::Refused => {

@@ -97,13 +97,6 @@ impl<'a> RawRequest<'a> {
         }
     }
 
-    /// Whether it may have to wait for a device. What is not answered from
-    /// memory may.
-    #[must_use]
-    pub fn may_wait(&self) -> bool {
-        !matches!(self.header.opcode, opcode::STATFS | opcode::INTERRUPT)
-    }
-
     /// Whether it waits for a device, or takes long, as a rule.
     pub(crate) fn waits(&self) -> bool {
         matches!(

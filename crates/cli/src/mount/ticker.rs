@@ -65,6 +65,19 @@ impl Ticker {
     }
 }
 
+/// Does what is due, and goes on as long as that leaves less to be done of what was removed.
+fn catch_up(volume: &Volume) -> Result<(), loamfs_fs::Error> {
+    let mut before = usize::MAX;
+    loop {
+        volume.tick()?;
+        let left = volume.leftovers();
+        if left == 0 || left >= before {
+            return Ok(());
+        }
+        before = left;
+    }
+}
+
 fn run(shared: &Shared, volume: &Weak<Volume>) {
     let mut last_error = String::new();
     loop {
@@ -80,7 +93,7 @@ fn run(shared: &Shared, volume: &Weak<Volume>) {
             return;
         };
         // An error that lasts is logged once.
-        match volume.tick() {
+        match catch_up(&volume) {
             Ok(()) => last_error.clear(),
             Err(error) => {
                 let text = error.to_string();

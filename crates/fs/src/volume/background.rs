@@ -61,6 +61,11 @@ impl Volume {
         sealer.checkpoint_if_due()
     }
 
+    /// Orphans and pending truncates that wait for [`Volume::tick`], which looks after some of them at a time.
+    pub fn leftovers(&self) -> usize {
+        self.core().leftovers.waiting()
+    }
+
     /// In idle times a segment that says nothing but `durable` lets freed space be reused.
     fn say_durable(&self) -> Result<(), Error> {
         let sealer = self.sealer();

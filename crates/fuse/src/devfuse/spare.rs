@@ -1,4 +1,8 @@
-//! Which threads may wait for a device: all but the last that is free.
+//! Which threads read requests, and which may wait for a device.
+//!
+//! A few threads read: the kernel wakes each reader in turn, whichever processor it was on last, so that more of them only
+//! have requests travel between processors. A reader answers what takes memory alone, and goes on reading. Before it
+//! waits for a device it gives its turn to another thread.
 //!
 //! However long a device keeps the others, the last free thread goes on reading requests. It answers what takes memory
 //! alone, so that `df` never hangs; the rest it hands over to whoever gets free. Since handing over costs a copy and
@@ -18,10 +22,15 @@ const WAITING_MAX: usize = 8 << 20;
 pub(super) struct Spare<T> {
     state: Mutex<State<T>>,
     freed: Condvar,
+    /// Told when another thread may read.
+    turns: Condvar,
+    readers_max: usize,
 }
 
 struct State<T> {
-    /// Threads that read requests, or are about to.
+    /// Threads whose turn it is to read requests.
+    readers: usize,
+    /// Threads that read requests, or could.
     free: usize,
     /// Threads that carry one out.
     busy: usize,
@@ -33,9 +42,11 @@ struct State<T> {
 }
 
 impl<T> Spare<T> {
-    pub(super) fn new() -> Self {
+    /// Of a mount that so many threads read of at a time, at least one.
+    pub(super) fn new(readers_max: usize) -> Self {
         Self {
             state: Mutex::new(State {
+                readers: 0,
                 free: 0,
                 busy: 0,
                 stalled: false,
@@ -43,21 +54,35 @@ impl<T> Spare<T> {
                 waiting_bytes: 0,
             }),
             freed: Condvar::new(),
+            turns: Condvar::new(),
+            readers_max: readers_max.max(1),
         }
     }
 
-    /// One more thread is free.
+    /// One more thread is free. Returns when it is its turn to read.
     pub(super) fn join(&self) {
-        self.lock().free += 1;
+        let mut state = self.lock();
+        state.free += 1;
+        self.wait_for_turn(state);
     }
 
-    /// A free thread ends.
+    /// A reader ends.
     pub(super) fn leave(&self) {
-        self.lock().free -= 1;
+        let mut state = self.lock();
+        state.free -= 1;
+        state.readers -= 1;
+        drop(state);
+        self.turns.notify_one();
     }
 
-    /// A thread has read a request of `bytes` that may wait for a device. Returns whether it carries it out; otherwise
-    /// it has handed over what `hand` returned, and is free.
+    fn wait_for_turn(&self, state: MutexGuard<'_, State<T>>) {
+        let full = |state: &mut State<T>| state.readers >= self.readers_max;
+        let waited = self.turns.wait_while(state, full);
+        waited.unwrap_or_else(PoisonError::into_inner).readers += 1;
+    }
+
+    /// A reader has read a request of `bytes` that may wait for a device. Returns whether it carries it out, and another
+    /// one may read; otherwise it has handed over what `hand` returned, and goes on reading.
     pub(super) fn start(&self, bytes: usize, hand: impl FnOnce() -> T) -> bool {
         let mut state = self.lock();
         state.free -= 1;
@@ -70,6 +95,9 @@ impl<T> Spare<T> {
         let last = state.free == 0 && state.busy > 0;
         if !last || state.waiting_bytes + bytes > WAITING_MAX {
             state.busy += 1;
+            state.readers -= 1;
+            drop(state);
+            self.turns.notify_one();
             return true;
         }
         state.stalled = true;
@@ -79,7 +107,7 @@ impl<T> Spare<T> {
         false
     }
 
-    /// A busy thread is done. Returns what it carries out next; without that it is free.
+    /// A busy thread is done. Returns what it carries out next; without that it is free, and it is its turn to read again.
     pub(super) fn done(&self) -> Option<T> {
         let mut state = self.lock();
         if let Some((bytes, request)) = state.waiting.pop_front() {
@@ -89,8 +117,8 @@ impl<T> Spare<T> {
         state.busy -= 1;
         state.free += 1;
         state.stalled = false;
-        drop(state);
         self.freed.notify_one();
+        self.wait_for_turn(state);
         None
     }
 
@@ -101,11 +129,32 @@ impl<T> Spare<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
     use super::*;
 
     #[test]
+    fn a_thread_that_waits_for_a_device_gives_its_turn_away() {
+        let spare: Spare<()> = Spare::new(1);
+        let read = AtomicBool::new(false);
+        spare.join();
+        thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                spare.join();
+                assert!(read.load(Ordering::SeqCst));
+                spare.leave();
+            });
+            read.store(true, Ordering::SeqCst);
+            assert!(spare.start(1, || unreachable!()));
+            other.join().unwrap();
+            assert_eq!(spare.done(), None);
+        });
+    }
+
+    #[test]
     fn the_last_free_thread_hands_over_and_who_is_done_takes_it() {
-        let spare = Spare::new();
+        let spare = Spare::new(2);
         spare.join();
         spare.join();
         assert!(spare.start(1, || unreachable!()));
@@ -119,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_thread_alone_carries_out_all() {
-        let spare: Spare<()> = Spare::new();
+        let spare: Spare<()> = Spare::new(2);
         spare.join();
         assert!(spare.start(1, || unreachable!()));
         assert_eq!(spare.done(), None);
@@ -128,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded() {
-        let spare = Spare::new();
+        let spare = Spare::new(2);
         spare.join();
         spare.join();
         assert!(spare.start(1, || unreachable!()));
