@@ -1,6 +1,7 @@
 #!/bin/bash
-# How requests travel: what is chosen where io_uring is to be had and where not, and that mounts through it outlive kills,
-# stops, unmounts under load, signals and a device that does not answer. Needs root.
+# How requests travel: what is chosen where io_uring is to be had and where not, that mounts through it outlive kills,
+# stops, unmounts under load, signals and a device that does not answer, and that both ways get along with little memory.
+# Needs root.
 #
 #   transport.sh LOAMFS
 set -euo pipefail
@@ -12,6 +13,7 @@ disabled=/proc/sys/kernel/io_uring_disabled
 back=$work/back
 stopped=
 clients=
+group=
 
 if [ ! -e $switch ] || [ "$(cat $disabled)" != 0 ]; then
     echo "skipped: requests cannot travel through io_uring here"
@@ -26,6 +28,7 @@ last_words() {
     [ -z "$clients" ] || kill -9 $clients 2>/dev/null
     # What stands on another mount goes first.
     umount -l "$mnt" 2>/dev/null && sleep 1
+    [ -z "$group" ] || until_it rmdir "$group"
     tally transport "$1"
 }
 
@@ -191,3 +194,54 @@ timeout 60 umount "$mnt"
 is_sound
 timeout 60 umount "$back"
 ok "clients that wait can be signalled, and the rest reads on when the device answers"
+
+# ---- little memory -------------------------------------------------------------------------------------------------
+
+# Makes a group of processes that may use so many bytes of memory, where the system has such groups.
+make_group() {
+    local root
+    for root in /sys/fs/cgroup/memory /sys/fs/cgroup; do
+        group=$root/loamfs-test-$$
+        if [ -e "$root/memory.limit_in_bytes" ]; then
+            mkdir "$group" && echo "$1" >"$group/memory.limit_in_bytes" && return
+        elif grep -qs memory "$root/cgroup.subtree_control"; then
+            mkdir "$group" && echo "$1" >"$group/memory.max" && return
+        fi
+    done 2>/dev/null
+    group=
+    return 1
+}
+
+# Whatever is mounted by this runs in the group.
+mount_in_group() { (
+    echo "$BASHPID" >"$group/cgroup.procs"
+    mount_it "$1"
+); }
+
+if [ "$(stat -f -c %T "$work")" != tmpfs ] && make_group $((96 << 20)); then
+    image=$work/small.img
+    for transport in dev uring; do
+        "$loamfs" mkfs -q --force --size 1G "$image"
+        mount_in_group "transport=$transport,cache=64M"
+        pid=$(daemon)
+        work_on group &
+        clients=$!
+        disown -a
+        for number in $(seq 4); do head -c 64M /dev/urandom >"$mnt/large$number"; done
+        mkdir "$mnt/many"
+        for number in $(seq 3000); do echo "$number" >"$mnt/many/$number"; done
+        sums=$(cat "$mnt/large"* "$mnt/many"/* | sha256sum)
+        end_clients
+        sync -f "$mnt"
+        "$loamfs" drop-caches "$mnt" >/dev/null
+        echo 3 >/proc/sys/vm/drop_caches
+        [ "$(timeout 120 cat "$mnt/large"* "$mnt/many"/* | sha256sum)" = "$sums" ] || fail "other content by $transport"
+        [ "$(daemon)" = "$pid" ] || fail "the daemon died in its group by $transport"
+        grep -q "$(basename "$group")" "/proc/$pid/cgroup" || fail "the daemon is not in the group"
+        timeout 60 umount "$mnt"
+        is_sound
+    done
+    ok "with half as much memory again as cache= says, both ways go on"
+else
+    echo "skipped: no group of processes with little memory can be made here"
+fi
