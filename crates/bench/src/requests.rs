@@ -1,8 +1,10 @@
 //! What a mount is asked for each operation on small files, by who does it: each request is a way to the daemon and back.
 
 mod person;
+mod warm;
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use serde::Serialize;
@@ -13,6 +15,7 @@ use crate::lab::{Kind, Lab, Mounted, Tools};
 use crate::operation::Operation;
 
 use person::Person;
+use warm::{Program, RUNS_BEFORE, make_tree};
 
 /// Bytes of the volume.
 const VOLUME: u64 = 1 << 30;
@@ -63,6 +66,7 @@ pub fn measure(tools: &Tools, files: u64) -> Result<Vec<Row>, Error> {
         for operation in Operation::ALL {
             rows.push(one(&mounted, &directory, person, operation, files)?);
         }
+        rows.extend(third_runs(&directory, person, files)?);
     }
     mounted.unmount()?;
     Ok(rows)
@@ -88,4 +92,28 @@ fn one(
         files,
         requests: count.stop()?,
     })
+}
+
+/// The requests of programs that one person runs for the third time, on files of theirs, or of root's.
+fn third_runs(directory: &Path, person: Person, files: u64) -> Result<Vec<Row>, Error> {
+    let tree = directory.join("tree");
+    let maker = match person {
+        Person::Owner => person,
+        Person::Root | Person::Guest => Person::Root,
+    };
+    maker.act(|| make_tree(&tree, files).map_err(io::Error::other))?;
+    let run = |program: Program| person.act(|| program.run(&tree).map_err(io::Error::other));
+    let mut rows = Vec::new();
+    for program in Program::ALL {
+        (0..RUNS_BEFORE).try_for_each(|_| run(program))?;
+        let count = Count::start(&tree)?;
+        run(program)?;
+        rows.push(Row {
+            person: person.name(),
+            operation: program.name(),
+            files,
+            requests: count.stop()?,
+        });
+    }
+    Ok(rows)
 }

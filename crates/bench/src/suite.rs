@@ -37,6 +37,7 @@ pub(crate) use target::Drops;
 use target::{InDirectory, InLibrary, OnDevice};
 
 pub use archive::pack_headers;
+pub(crate) use gitaging::git;
 pub use history::make as make_history;
 
 /// A workload.

@@ -9,7 +9,8 @@ use super::volume::VolumeArgs;
 use crate::{Error, cleanup, requests, table};
 
 /// Count what the kernel asks a mount for each operation on a small file, by kind, for root, for the owner of the directory,
-/// and for a guest in a directory of somebody else's (root).
+/// and for a guest in a directory of somebody else's; and what programs that only look ask for when they run for the third
+/// time (root).
 #[derive(Debug, Args)]
 pub struct RequestsArgs {
     /// Files of each kind of work.

@@ -127,7 +127,10 @@ const SETTINGS: [&str; 6] = [
 ];
 
 /// Runs git with settings that do not depend on who calls.
-fn git(directory: &Path, arguments: &[&str]) -> Result<String, Error> {
+///
+/// # Errors
+/// If it is not installed, or fails.
+pub fn git(directory: &Path, arguments: &[&str]) -> Result<String, Error> {
     let mut command = Command::new("git");
     for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
         command.env_remove(variable);
