@@ -22,6 +22,7 @@ pub mod ceiling;
 pub mod claims;
 pub mod cleanup;
 pub mod command;
+mod cpu;
 pub mod disk;
 pub mod emulate;
 mod error;

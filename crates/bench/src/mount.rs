@@ -6,7 +6,6 @@
 
 mod clients;
 mod count;
-mod cpu;
 mod report;
 mod sample;
 mod stand;

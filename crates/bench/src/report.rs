@@ -14,7 +14,7 @@ use loamfs_console::size::human;
 
 use crate::disk::Preset;
 use crate::lab::Kind;
-use crate::results::{MACHINE_AT, Place, Results, shows_machine, summarise};
+use crate::results::{MACHINE_AT, Place, Results, shows_machine, summarise, together};
 use crate::table::name;
 use html::{Table, escape, figure};
 
@@ -23,6 +23,7 @@ pub fn page(results: &Results) -> String {
     let sections = [
         head(results),
         overview(results),
+        beside_the_disk(results),
         losses::section(results),
         papers::section(results),
         where_traced(results, charts),
@@ -100,6 +101,11 @@ fn what(results: &Results) -> String {
              request that reached the device was traced, compared with the device's own counters, and priced by one \
              instrument: simulated disks whose busy time counts. The seconds of the machine itself stand beside them."
         ),
+        Some(place @ Place::Memory) => format!(
+            "The papers' workloads on LoamFS and on file systems of the kernel. {place} Every request that reached the device \
+             was traced, and priced by one instrument: simulated disks whose busy time counts. The seconds of the machine \
+             itself, which no disk slowed down, stand beside them."
+        ),
         Some(place @ Place::Directory(_)) => format!(
             "The papers' workloads in a directory. {place} Nothing was traced; seconds are those of the machine."
         ),
@@ -152,6 +158,22 @@ fn overview(results: &Results) -> String {
         table.row(row.kind == Kind::Loam, &cells);
     }
     format!("<h2>All workloads</h2>\n{failures}{}", table.html())
+}
+
+/// The machine beside the disk, where it was slowed down by none.
+fn beside_the_disk(results: &Results) -> String {
+    if results.about.place != Some(Place::Memory) {
+        return String::new();
+    }
+    let mut table = Table::new(&together::HEAD);
+    for (kind, cells) in together::rows(results) {
+        table.row(kind == Kind::Loam, &cells);
+    }
+    format!(
+        "<h2>The disk and the machine</h2>\n<p>Seconds that passed on this machine, the CPU time in them, and seconds of the \
+         hard disk of the model. Where both work at the same time, the larger counts, else both.</p>\n{}",
+        table.html()
+    )
 }
 
 fn charts(results: &Results) -> String {

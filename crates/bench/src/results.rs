@@ -3,9 +3,11 @@
 mod picture;
 mod place;
 mod summary;
+pub mod together;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::iter::repeat;
 use std::path::Path;
 
 use clap::ValueEnum;
@@ -15,12 +17,12 @@ use crate::Error;
 use crate::disk::{Preset, Tally, replay};
 use crate::lab::Kind;
 use crate::machine::Machine;
-use crate::suite::{Case, Outcome, Scale, Suite, Workload};
+use crate::suite::{Case, Outcome, Scale, Spent, Suite, Workload};
 use crate::trace::Uses;
 
 pub use picture::Picture;
 pub use place::Place;
-pub use summary::{MACHINE_AT, Summary, shows_machine, summarise, text};
+pub use summary::{MACHINE_AT, Summary, shows_machine, summarise, text, text_together};
 
 /// What was run, where and with what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +105,9 @@ pub struct PhaseResult {
     pub name: String,
     /// Seconds on the machine that it ran on: no comparison of disks.
     pub machine_seconds: f64,
+    /// CPU time there.
+    #[serde(default)]
+    pub spent: Spent,
     /// By the name of the disk.
     pub disks: BTreeMap<String, Tally>,
     /// What bytes were moved for.
@@ -119,15 +124,23 @@ impl Run {
             .phases
             .iter()
             .filter(|phase| !phase.is_setup());
-        for (phase, (seconds, uses)) in counted.zip(outcome.seconds.iter().zip(&outcome.uses)) {
+        let spent = outcome
+            .spent
+            .iter()
+            .copied()
+            .chain(repeat(Spent::default()));
+        let figures = outcome.seconds.iter().zip(&outcome.uses).zip(spent);
+        for (phase, ((seconds, uses), spent)) in counted.zip(figures) {
             match phases.iter_mut().find(|other| other.name == phase.name) {
                 Some(other) => {
                     other.machine_seconds += seconds;
+                    other.spent += spent;
                     other.uses += *uses;
                 }
                 None => phases.push(PhaseResult {
                     name: phase.name.clone(),
                     machine_seconds: *seconds,
+                    spent,
                     disks: BTreeMap::new(),
                     uses: *uses,
                 }),

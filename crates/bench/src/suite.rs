@@ -19,6 +19,7 @@ mod postmark;
 mod random;
 mod remove;
 mod smallfile;
+mod spent;
 mod stage;
 mod target;
 mod tree;
@@ -39,6 +40,7 @@ use target::{InDirectory, InLibrary, OnDevice};
 pub use archive::pack_headers;
 pub(crate) use gitaging::git;
 pub use history::make as make_history;
+pub use spent::Spent;
 
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
@@ -227,6 +229,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// Seconds of each phase on this machine, whose disk is another one.
     pub seconds: Vec<f64>,
+    /// CPU time of each phase there; nothing if it was not counted.
+    pub spent: Vec<Spent>,
     /// What each phase moved bytes for.
     pub uses: Vec<Uses>,
     /// Whether somebody else dropped caches meanwhile: then it does not count.

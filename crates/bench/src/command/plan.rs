@@ -9,7 +9,7 @@ use clap::builder::{EnumValueParser, TypedValueParser};
 use super::{print, tell};
 use crate::lab::Kind;
 use crate::machine::{Machine, seconds_since_1970};
-use crate::results::{About, Results, Run, summarise, text};
+use crate::results::{About, Results, Run, summarise, text, text_together};
 use crate::suite::{Case, Outcome, Scale, Suite, Workload, pack_headers};
 use crate::{Error, cleanup};
 
@@ -161,7 +161,7 @@ impl Plan {
                 }
             }
         }
-        print(&text(&summarise(results)))?;
+        print(&(text(&summarise(results)) + &text_together(results)))?;
         let asked = |run: &&Run| kinds.contains(&run.kind) && cases.contains(&run.case);
         let asked = results.runs.iter().filter(asked);
         match asked.filter(|run| run.failed.is_some()).count() as u64 {

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::plan::{Plan, go_on};
 use super::{loamfs, need_root, tell};
-use crate::lab::{Kind, Mount, Tools, WholeDevice};
+use crate::lab::{Kind, MemoryDirectory, Mount, Tools, WholeDevice};
 use crate::results::{About, Place, Results};
 use crate::suite::{Case, Outcome, Settings, Workload, make_history};
 use crate::{Error, cleanup};
@@ -38,6 +38,10 @@ pub struct RunArgs {
     /// What is on the device may be lost.
     #[arg(long, requires = "on")]
     force: bool,
+    /// Lay the images of loop devices into memory, so that no disk counts for this machine's seconds. They stand beside
+    /// the disks' then, with the CPU time of the programs, of LoamFS's daemon and of the kernel's threads.
+    #[arg(long, conflicts_with_all = ["directory", "on", "library"])]
+    memory: bool,
     /// Use LoamFS as a library, on a device in memory.
     #[arg(long, conflicts_with_all = ["directory", "on", "kinds", "options", "repo"])]
     library: bool,
@@ -95,7 +99,7 @@ impl RunArgs {
         Ok(match (&self.directory, &self.on) {
             (Some(directory), _) => Some(Place::Directory(Mount::of(directory)?)),
             (None, Some(device)) => Some(Place::Device(WholeDevice::find(device, self.force)?)),
-            (None, None) => None,
+            (None, None) => self.memory.then_some(Place::Memory),
         })
     }
 
@@ -126,7 +130,7 @@ impl RunArgs {
         cases: &[Case],
         place: Option<Place>,
     ) -> Result<(Settings, Vec<cleanup::Guard>), Error> {
-        let work = self.plan.work_directory()?;
+        let mut work = self.plan.work_directory()?;
         let (archive, made) = self.plan.archive(&work)?;
         let mut made = Vec::from_iter(made);
         let history = cases
@@ -145,6 +149,11 @@ impl RunArgs {
                 path
             }
         };
+        if self.memory {
+            let memory = MemoryDirectory::new(&work)?;
+            work = memory.path().to_owned();
+            made.push(memory.into());
+        }
         let settings = Settings {
             tools: Tools {
                 work,
@@ -217,6 +226,8 @@ mod tests {
             "--out x --library --on /dev/sdx --force",
             "--out x --library --options cache=1G",
             "--out x --image f",
+            "--out x --memory --library",
+            "--out x --memory --directory d",
         ] {
             assert!(parsed(line).is_err(), "{line}");
         }

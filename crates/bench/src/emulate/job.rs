@@ -70,6 +70,8 @@ pub fn read_answer(path: &Path) -> Option<Result<Outcome, Error>> {
                 ..trace
             },
             seconds: answer.seconds,
+            // Its clock counts instructions.
+            spent: Vec::new(),
             uses: answer.uses,
             disturbed: answer.disturbed,
         })
@@ -101,6 +103,7 @@ mod tests {
         let sent = Outcome {
             trace: trace.clone(),
             seconds: vec![0.25],
+            spent: Vec::new(),
             uses: uses.clone(),
             disturbed: true,
         };

@@ -11,7 +11,14 @@ use crate::cleanup::{Guard, later};
 /// A tmpfs of its own, which goes when this is dropped. Whatever is mounted in it goes first.
 pub struct MemoryDirectory {
     path: PathBuf,
-    _undo: Guard,
+    undo: Guard,
+}
+
+/// What takes it away.
+impl From<MemoryDirectory> for Guard {
+    fn from(directory: MemoryDirectory) -> Guard {
+        directory.undo
+    }
 }
 
 impl MemoryDirectory {
@@ -37,7 +44,7 @@ impl MemoryDirectory {
             c"mode=755",
         )
         .map_err(|errno| Error::at("mounting on", &path)(errno.into()))?;
-        Ok(MemoryDirectory { path, _undo: undo })
+        Ok(MemoryDirectory { path, undo })
     }
 
     /// Where it is.

@@ -5,8 +5,8 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::cpu;
 use crate::Error;
+use crate::cpu;
 
 /// What clients took.
 #[derive(Clone, Copy, Debug)]

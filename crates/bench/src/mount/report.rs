@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::count::Compared;
-use super::cpu::Cpu;
 use super::sample::Sample;
 use super::stand::Subject;
 use super::{Plan, tables};
+use crate::cpu::Cpu;
 use crate::machine::{Machine, seconds_since_1970};
 use crate::operation::Operation;
 

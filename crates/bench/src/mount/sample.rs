@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use super::clients::together;
-use super::cpu::Cpu;
 use super::stand::{Stand, Subject};
 use crate::Error;
+use crate::cpu::Cpu;
 use crate::operation::Operation;
 use crate::suite::Drops;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use clap::ValueEnum;
 
 use crate::lab::Kind;
-use crate::results::Results;
+use crate::results::{Place, Results};
 use crate::suite::{Case, Workload};
 use crate::table::name;
 
@@ -33,7 +33,7 @@ pub fn commands(results: &Results) -> Vec<String> {
         }
         for case in resized {
             let mut size = format!(" --only {} --count {}", name(&case.workload), case.count);
-            if results.about.place.is_none() {
+            if !is_of_a_size(results) {
                 size += &format!(" --device {}", case.device >> 30);
             }
             commands.push(command(results, verb, kinds, &[case]) + &size);
@@ -42,11 +42,19 @@ pub fn commands(results: &Results) -> Vec<String> {
     commands
 }
 
+fn is_of_a_size(results: &Results) -> bool {
+    results
+        .about
+        .place
+        .as_ref()
+        .is_some_and(Place::is_of_a_size)
+}
+
 /// Whether a case is one of the scale's own. A device of the user's has the size that it has.
 fn is_usual(results: &Results, case: &Case) -> bool {
     let mut cases = case.workload.cases(results.about.scale).into_iter();
     cases.any(|mut usual| {
-        if results.about.place.is_some() {
+        if is_of_a_size(results) {
             usual.device = case.device;
         }
         usual == *case

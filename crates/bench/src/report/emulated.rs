@@ -78,6 +78,7 @@ mod tests {
         let outcome = Outcome {
             trace: trace.parse().unwrap(),
             seconds: vec![1.0],
+            spent: Vec::new(),
             uses: vec![Uses::default()],
             disturbed: false,
         };

@@ -15,6 +15,8 @@ pub enum Place {
     Directory(Mount),
     /// A whole device, on which each file system was made in turn.
     Device(WholeDevice),
+    /// Loop devices whose images lie in memory: no disk counts.
+    Memory,
 }
 
 impl Place {
@@ -23,7 +25,13 @@ impl Place {
         match self {
             Place::Directory(mount) => format!(" --directory {}", mount.directory.display()),
             Place::Device(device) => format!(" --on {} --force", device.path.display()),
+            Place::Memory => " --memory".to_owned(),
         }
+    }
+
+    /// Whether devices there have the size that they have.
+    pub const fn is_of_a_size(&self) -> bool {
+        !matches!(self, Place::Memory)
     }
 
     /// The file system's name in tables; `None` where there were several.
@@ -34,7 +42,7 @@ impl Place {
                 mount.file_system,
                 mount.directory.display()
             )),
-            Place::Device(_) => None,
+            Place::Device(_) | Place::Memory => None,
         }
     }
 }
@@ -55,6 +63,7 @@ impl fmt::Display for Place {
             Place::Device(device) => {
                 write!(f, "On {} of {}.", device.path.display(), human(device.size))
             }
+            Place::Memory => write!(f, "On loop devices in memory."),
         }
     }
 }
@@ -64,8 +73,8 @@ mod tests {
     use super::*;
     use crate::lab::Kind;
     use crate::report::page;
-    use crate::results::{About, Results, Run, summarise, text};
-    use crate::suite::{Outcome, Scale, Workload};
+    use crate::results::{About, Results, Run, summarise, text, text_together, together};
+    use crate::suite::{Outcome, Scale, Spent, Workload};
     use crate::trace::Uses;
 
     fn results(place: Option<Place>, kind: Kind, trace: &str) -> Results {
@@ -76,12 +85,38 @@ mod tests {
         let outcome = Outcome {
             trace: trace.parse().unwrap(),
             seconds: vec![1.25],
+            spent: vec![SPENT],
             uses: vec![Uses::default()],
             disturbed: false,
         };
         let case = &Workload::Smallfile.cases(Scale::Tiny)[0];
         results.push(Run::new(case, kind, 1, &outcome));
         results
+    }
+
+    const SPENT: Spent = Spent {
+        clients: 0.5,
+        daemon: 0.25,
+        kernel: 0.125,
+    };
+
+    /// A gain on the disk must not hide a loss at the clock.
+    #[test]
+    fn in_memory_the_machine_stands_beside_the_disk() {
+        let trace = "P 1 make -1\n2 R 0 8\n3 R 1000000 8\n4 R 0 8\n5 R 1000000 8\nP 6 make 1\n";
+        let results = results(Some(Place::Memory), Kind::Loam, trace);
+        let rows = together::rows(&results);
+        let [(Kind::Loam, cells)] = &rows[..] else {
+            panic!("{rows:?}");
+        };
+        assert_eq!(cells[2..6], ["1.25", "0.50", "0.25", "0.12"]);
+        let disk: f64 = cells[6].parse().unwrap();
+        assert!(disk > 0.0 && disk < 1.25, "{disk}");
+        assert_eq!(cells[7], "1.25");
+        assert_eq!(cells[8], format!("{:.2}", 1.25 + disk));
+        assert!(text_together(&results).contains("the larger"));
+        assert!(page(&results).contains("The disk and the machine"));
+        assert!(page(&results).contains("--memory"));
     }
 
     fn directory() -> Place {

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use loamfs_console::size::human;
 
-use super::{PhaseResult, Place, Results, Run};
+use super::{PhaseResult, Place, Results, Run, together};
 use crate::disk::{Preset, Tally};
 use crate::lab::Kind;
 use crate::table::columns;
@@ -47,6 +47,11 @@ impl Run {
         let mut total = Uses::default();
         self.chosen(phases).for_each(|phase| total += phase.uses);
         total
+    }
+
+    /// Seconds of the machine, of all phases.
+    pub fn machine_seconds(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.machine_seconds).sum()
     }
 
     fn chosen(&self, phases: &[&str]) -> impl Iterator<Item = &PhaseResult> {
@@ -97,8 +102,8 @@ impl Results {
 
     /// The median run by the seconds of this machine, with the least and the most; `None` without runs.
     pub fn median_machine(&self, case: &str, kind: Kind) -> Option<(f64, f64, f64)> {
-        let seconds = |run: &Run| run.phases.iter().map(|phase| phase.machine_seconds).sum();
-        let mut all: Vec<f64> = self.of(case, kind).into_iter().map(seconds).collect();
+        let runs = self.of(case, kind).into_iter();
+        let mut all: Vec<f64> = runs.map(Run::machine_seconds).collect();
         all.sort_by(f64::total_cmp);
         Some((*all.get(all.len() / 2)?, *all.first()?, *all.last()?))
     }
@@ -196,6 +201,17 @@ pub fn text(rows: &[Summary]) -> String {
             .for_each(|row| drop(row.remove(MACHINE_AT)));
     }
     columns(&cells, 2) + &failures
+}
+
+/// The machine's seconds beside those of the disk as text, where they are of the file systems alone.
+pub fn text_together(results: &Results) -> String {
+    if results.about.place != Some(Place::Memory) {
+        return String::new();
+    }
+    let rows = together::rows(results).into_iter().map(|(_, cells)| cells);
+    let head = together::HEAD.map(str::to_owned).to_vec();
+    let cells: Vec<_> = std::iter::once(head).chain(rows).collect();
+    format!("\n{}", columns(&cells, 2))
 }
 
 /// Whether some row has seconds of the machine to show.

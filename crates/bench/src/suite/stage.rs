@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::Outcome;
 use super::clock::micros;
 use super::files::Files;
+use super::spent::Account;
 use super::target::Target;
+use super::{Outcome, Spent};
 use crate::Error;
 use crate::trace::{Phase, Trace, Uses};
 
@@ -34,6 +35,8 @@ struct Mark {
     phase: Phase,
     /// Seconds on this machine.
     seconds: f64,
+    /// CPU time on this machine.
+    spent: Spent,
     /// Bytes of data that LoamFS says it read and wrote meanwhile.
     data: Option<(u64, u64)>,
 }
@@ -79,9 +82,9 @@ impl Stage {
     /// As [`Target::remount`].
     pub fn new(target: impl Target + 'static) -> Result<Stage, Error> {
         let mut stage = Stage::mounted(target);
-        let start = Start::now("setup-mount");
+        let start = stage.begin("setup-mount")?;
         stage.target.remount()?;
-        stage.marks.push(start.end(0));
+        stage.over(start, 0)?;
         Ok(stage)
     }
 
@@ -105,7 +108,7 @@ impl Stage {
         work: impl FnOnce(&dyn Files, &mut Beat<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let before = self.target.data()?;
-        let start = Start::now(&self.named(name));
+        let start = self.begin(&self.named(name))?;
         let files = self.target.files();
         let mut beat = Beat {
             files,
@@ -133,12 +136,44 @@ impl Stage {
         if end == End::Remount {
             self.target.remount()?;
         }
-        let mut mark = start.end(operations).with(before, after);
-        if !self.target.mounts_anew() {
+        let mounts_anew = self.target.mounts_anew();
+        let mark = self.over(start, operations)?;
+        mark.told(before, after);
+        if !mounts_anew {
             mark.seconds = synced;
         }
-        self.marks.push(mark);
         Ok(())
+    }
+
+    /// A phase, or what only prepares, begins.
+    fn begin(&self, name: &str) -> Result<Start, Error> {
+        Ok(Start {
+            name: name.to_owned(),
+            account: Account::now(self.target.daemons())?,
+            micros: micros(),
+            instant: Instant::now(),
+        })
+    }
+
+    /// It is over.
+    fn over(&mut self, start: Start, operations: u64) -> Result<&mut Mark, Error> {
+        let seconds = start.instant.elapsed().as_secs_f64();
+        let phase = Phase {
+            name: start.name,
+            micros: (start.micros, micros()),
+            operations,
+            requests: (0, 0),
+        };
+        let account = Account::now(self.target.daemons())?;
+        let mark = Mark {
+            phase,
+            seconds,
+            spent: account.since(&start.account),
+            data: None,
+        };
+        self.marks.push(mark);
+        let last = self.marks.len() - 1;
+        Ok(&mut self.marks[last])
     }
 
     /// Runs a phase in which programs work in the directory where the files are mounted.
@@ -200,14 +235,14 @@ impl Stage {
         bytes: u64,
         workload: impl FnOnce(&mut Self, bool) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let start = Start::now("setup-limit");
+        let start = self.begin("setup-limit")?;
         let bounded = self.target.bound_memory(Some(bytes))?;
-        self.marks.push(start.end(0));
+        self.over(start, 0)?;
         let result = workload(self, bounded);
-        let start = Start::now("setup-limit");
+        let start = self.begin("setup-limit")?;
         let unbound = self.target.bound_memory(None);
         result.and(unbound)?;
-        self.marks.push(start.end(0));
+        self.over(start, 0)?;
         Ok(())
     }
 
@@ -222,9 +257,9 @@ impl Stage {
         mut work: impl FnMut(P, &dyn Files, &mut Beat<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         for part in parts {
-            let start = Start::now("setup-drop");
+            let start = self.begin("setup-drop")?;
             self.target.drop_caches()?;
-            self.marks.push(start.end(0));
+            self.over(start, 0)?;
             self.phase(name, End::Nothing, |files, beat| work(part, files, beat))?;
         }
         Ok(())
@@ -236,7 +271,7 @@ impl Stage {
     /// If it fails.
     pub fn settle_phase(&mut self) -> Result<(), Error> {
         let before = self.target.data()?;
-        let start = Start::now("settle");
+        let start = self.begin("settle")?;
         self.target.settle()?;
         self.end(start, End::Remount, 1, before)
     }
@@ -246,9 +281,9 @@ impl Stage {
     /// # Errors
     /// Those of the unmount, and of [`Target::seen`].
     pub fn finish(mut self) -> Result<Outcome, Error> {
-        let start = Start::now("setup-unmount");
+        let start = self.begin("setup-unmount")?;
         self.target.unmount()?;
-        self.marks.push(start.end(0));
+        self.over(start, 0)?;
         let seen = self.target.seen()?;
         let mut trace = seen.trace;
         // What reached the device before is the first mount's.
@@ -256,7 +291,7 @@ impl Stage {
             mark.phase.micros.0 = mark.phase.micros.0.min(request.micros);
         }
         let origin = self.marks.first().map_or(0, |mark| mark.phase.micros.0);
-        let (mut seconds, mut uses) = (Vec::new(), Vec::new());
+        let (mut seconds, mut spent, mut uses) = (Vec::new(), Vec::new(), Vec::new());
         close_gaps(&mut self.marks);
         for mut mark in self.marks {
             let index = |micros| trace.requests.partition_point(|r| r.micros < micros);
@@ -266,6 +301,7 @@ impl Stage {
             if !mark.phase.is_setup() {
                 let requests = trace.requests.get(range).unwrap_or_default();
                 seconds.push(mark.seconds);
+                spent.push(mark.spent);
                 uses.push(match mark.data {
                     Some(data) => Uses::told(requests, data),
                     None => Uses::marked(requests, &seen.journal),
@@ -277,6 +313,7 @@ impl Stage {
         Ok(Outcome {
             trace,
             seconds,
+            spent,
             uses,
             disturbed: seen.disturbed,
         })
@@ -311,40 +348,16 @@ fn count_from(trace: &mut Trace, origin: u64) {
 /// A phase that has begun.
 struct Start {
     name: String,
+    account: Account,
     micros: u64,
     instant: Instant,
 }
 
-impl Start {
-    fn now(name: &str) -> Start {
-        Start {
-            name: name.to_owned(),
-            micros: micros(),
-            instant: Instant::now(),
-        }
-    }
-
-    fn end(self, operations: u64) -> Mark {
-        let phase = Phase {
-            name: self.name,
-            micros: (self.micros, micros()),
-            operations,
-            requests: (0, 0),
-        };
-        Mark {
-            phase,
-            seconds: self.instant.elapsed().as_secs_f64(),
-            data: None,
-        }
-    }
-}
-
 impl Mark {
     /// With what LoamFS's daemon counted before and after.
-    fn with(mut self, before: Option<(u64, u64)>, after: Option<(u64, u64)>) -> Mark {
+    fn told(&mut self, before: Option<(u64, u64)>, after: Option<(u64, u64)>) {
         let counts = before.zip(after);
         self.data = counts.map(|(a, b)| (b.0.saturating_sub(a.0), b.1.saturating_sub(a.1)));
-        self
     }
 }
 
@@ -362,6 +375,7 @@ mod tests {
                 requests: (0, 0),
             },
             seconds: 0.0,
+            spent: Spent::default(),
             data: None,
         };
         let mut marks = [

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::files::Files;
+use super::spent::Daemons;
 use crate::Error;
 use crate::trace::Trace;
 
@@ -50,6 +51,11 @@ pub trait Target {
 
     /// Bytes of files' data that it says it has read and written so far; `None` if it does not tell.
     fn data(&self) -> Result<Option<(u64, u64)>, Error>;
+
+    /// The daemons that serve it and have served it, where those are known.
+    fn daemons(&self) -> Daemons {
+        Daemons::default()
+    }
 
     /// Unmounts it.
     fn unmount(&mut self) -> Result<(), Error>;

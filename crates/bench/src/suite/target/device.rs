@@ -7,6 +7,7 @@ use crate::Error;
 use crate::capture::Capture;
 use crate::lab::{Lab, MemoryLimit, Mounted, drop_caches};
 use crate::suite::files::{Files, MountedFiles};
+use crate::suite::spent::{Daemons, children};
 
 /// A new file system on a device.
 pub struct OnDevice {
@@ -15,6 +16,8 @@ pub struct OnDevice {
     limit: Option<MemoryLimit>,
     capture: Capture,
     drops: Drops,
+    /// CPU time of its daemons that have ended, in seconds.
+    ended: f64,
     files: MountedFiles,
     lab: Lab,
 }
@@ -30,6 +33,7 @@ impl OnDevice {
             limit: None,
             capture: Capture::start(lab.device())?,
             drops: Drops::new()?,
+            ended: 0.0,
             files: MountedFiles::new(lab.root().to_owned()),
             lab,
         })
@@ -93,11 +97,23 @@ impl Target for OnDevice {
         self.mounted.as_ref().map_or(Ok(None), Mounted::data)
     }
 
-    fn unmount(&mut self) -> Result<(), Error> {
-        match self.mounted.take() {
-            Some(mounted) => mounted.unmount(),
-            None => Ok(()),
+    fn daemons(&self) -> Daemons {
+        Daemons {
+            live: self.mounted.as_ref().and_then(Mounted::daemon),
+            ended: self.ended,
         }
+    }
+
+    fn unmount(&mut self) -> Result<(), Error> {
+        let Some(mounted) = self.mounted.take() else {
+            return Ok(());
+        };
+        let (has_daemon, before) = (mounted.daemon().is_some(), children()?);
+        mounted.unmount()?;
+        if has_daemon {
+            self.ended += children()? - before;
+        }
+        Ok(())
     }
 
     fn seen(self: Box<Self>) -> Result<Seen, Error> {
