@@ -58,6 +58,17 @@ END_OF_CHECK
     ok "requests of each operation, by who does it"
 }
 
+in_memory() {
+    expect 0 bench --memory --only smallfile --fs loamfs --fs ext4
+    grep -q "the larger" "$work/out" || fail "the machine does not stand beside the disk"
+    holds '(p["spent"]["daemon"] > 0) == (r["kind"] == "loamfs")' || fail "the daemon's time is not told"
+    holds 'p["machine_seconds"] > 0 and p["disks"]["reference"]["seconds"] > 0' || fail "machine or disk is not told"
+    expect 0 "$loamfs" bench report "$results" --html "$work/page.html"
+    grep -q 'bench run [^<]*--memory' "$work/page.html" || fail "the page does not say how to run it again"
+    rm "$results"
+    ok "in memory: the machine's time beside that of the disk"
+}
+
 at_work() { [ "$(find "$work/own" | wc -l)" -gt 100 ]; }
 
 in_a_directory() {
@@ -122,6 +133,7 @@ END_OF_CHECK
 }
 
 in_the_library
+in_memory
 in_a_directory
 on_a_disk
 requests
