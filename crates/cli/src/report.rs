@@ -142,6 +142,13 @@ impl Report {
 
     /// Adds what the daemon that serves it has given up, and how requests reach it.
     pub fn of_daemon(mut self, confinement: Value, transport: Value) -> Self {
+        let volume = self.0["memory"]["cache_bytes"].as_u64();
+        let buffers = transport["buffer_bytes"].as_u64();
+        // Requests take their part of what `cache=` says.
+        self.0["memory"]["cache_bytes"] = volume
+            .zip(buffers)
+            .map(|(volume, buffers)| volume + buffers)
+            .into();
         self.0["confinement"] = confinement;
         self.0["transport"] = transport;
         self

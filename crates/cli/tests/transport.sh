@@ -107,6 +107,10 @@ ok "where the system allows no io_uring, /dev/fuse serves, or it is said why not
 mounted_by transport=auto,cache=16M dev
 refused 32 transport=uring,cache=16M "give a larger cache="
 mounted_by transport=uring,cache=24M uring
+mount_it transport=uring,cache=64M
+cache=$("$loamfs" info --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["cache_bytes"])')
+umount "$mnt"
+[ "$cache" = $((64 << 20)) ] || fail "of cache=64M info shows $cache"
 refused 1 transport=tcp "give auto, uring or dev"
 ok "buffers take their part of the cache and no more"
 
