@@ -235,12 +235,7 @@ impl Inode {
         self.file_type() == mode::REGULAR
     }
 
-    /// Bytes of the tail that the body and the attributes take; more than [`TAIL`] does not fit.
-    pub fn tail_used(&self) -> usize {
-        self.body.len() + self.inline_xattrs.len()
-    }
-
-    /// The bytes on disk. A body that does not fit is cut, which [`Inode::tail_used`] lets the caller rule out.
+    /// The bytes on disk. Body and attributes have [`TAIL`] bytes; what does not fit is cut.
     pub fn encode(&self) -> [u8; SIZE] {
         let times = [self.atime, self.mtime, self.ctime, self.btime];
         let body = self.body.encode();

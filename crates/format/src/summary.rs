@@ -18,7 +18,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 /// First bytes of every summary.
 pub const MAGIC: [u8; 8] = *b"LoamSeg\x01";
-/// Most extents of a segment: what fits into the first unit behind the header.
+/// Most extents of a segment: they stand in the header, which is one unit.
 pub const EXTENTS_MAX: usize = 200;
 /// Bytes of records that a reader accepts; a writer stays far below.
 pub const RECORDS_MAX: u64 = 64 << 20;
@@ -170,11 +170,6 @@ impl Header {
     /// Bytes of header and records, rounded up to whole units: where the body starts in the segment's stream.
     pub const fn summary_len(&self) -> u64 {
         summary_len(self.records_len)
-    }
-
-    /// Bytes of the whole segment.
-    pub fn segment_frags(&self) -> u64 {
-        self.extents.iter().map(|e| e.frags).sum()
     }
 
     /// The bytes on disk.

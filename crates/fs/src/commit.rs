@@ -1,4 +1,4 @@
-//! Sealing a segment: everything dirty is frozen, placed, given checksums from the leaves up, and described in the
+//! Sealing a segment: everything dirty is placed, given checksums from the leaves up, and described in the
 //! summary (H11, H12; rules 2 to 5).
 
 mod contents;
@@ -109,7 +109,7 @@ impl Commit<'_> {
         self.core.sb.has_second_copies() && self.core.budget().space_fits(bytes, 0)
     }
 
-    /// Places and freezes; nothing stops once a place was found.
+    /// Places and finalizes; nothing stops once a place was found.
     fn seal_contents(&mut self, contents: Contents, kind: SegmentKind) -> Result<Segment, Stop> {
         self.core.access.check()?;
         let tail = self.core.log.tail().clone();
@@ -119,7 +119,7 @@ impl Commit<'_> {
         self.core.reclaim.forget_room();
         let seal = Seal::new(ssn, &self.core.geometry, &placement);
         let built = self.build(seal, &tail, &contents, &placement, kind);
-        // What was frozen so far cannot be taken back; nothing of it has reached the device.
+        // What was finalized so far cannot be taken back; nothing of it has reached the device.
         let (header, segment) = built.map_err(|stop| match stop {
             Stop::Failed(error @ Error::Broken(_)) => Stop::Failed(error),
             // The volume may be damaged.

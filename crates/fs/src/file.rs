@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 /// Largest file: 8 EiB less one byte, as off_t has it.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
+
 impl Node {
     /// Whether the content is kept in blocks at home, or is on its way there.
     pub fn is_large(&self) -> bool {
@@ -77,7 +78,7 @@ impl Core {
         regular(self.node(ino)?)
     }
 
-    /// The content of a file changed: times, and the set-user-id bits that a write takes away are the front end's.
+    /// The content of a file changed now. The set-user-id bits that a write takes away are the caller's to take.
     pub fn changed_content(&mut self, ino: Ino) -> Result<(), Stop> {
         let small_max = self.sizes().small_max();
         let now = self.env.now();

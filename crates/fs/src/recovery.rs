@@ -176,7 +176,7 @@ fn sound(count: Unwritten, geometry: &Geometry) -> Unwritten {
     }
 }
 
-/// Whether two copies differ in the checkpoint that they name and how, at most.
+/// Whether two copies differ in what changes while a volume is used, and in nothing else.
 fn same_volume(one: &Superblock, other: &Superblock) -> bool {
     Superblock {
         checkpoint: other.checkpoint,

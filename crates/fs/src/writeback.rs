@@ -2,14 +2,13 @@
 //! and 7; L7's write-out by age).
 //!
 //! ```text
-//!          write            start_writeback                write, flush             show
+//!          write                 start                     write, flush             show
 //! caller ---------> dirty ---+---- new home ----> batch -----------------> landed ---------> extents
 //!                            +---- overwrite ---> images ---- next segment: lazy map ------> settled
 //! ```
 //! What stands further left is newer and hides what stands further right. A batch is newer than images of its units: none
 //! are made while there is one ([`start`]), but older ones still ride in the next segment, which somebody may
 //! wait for.
-
 //!
 //! Operations put units into [`homed`]; [`rounds`] has them written out; [`start`] says where to; [`show`] lets segments
 //! say so; [`settle`] brings images home.
@@ -22,7 +21,7 @@ mod show;
 mod start;
 
 pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes, unit_of};
-pub(crate) use rounds::Unwritten;
+pub(crate) use rounds::NotHome;
 pub(crate) use start::runs_of;
 
 use crate::inodes::Inodes;

@@ -23,6 +23,7 @@ use std::ops::ControlFlow;
 const NAMES_MAX: usize = 65_536;
 /// Bytes of the tail that attributes may take: whatever the body becomes, the root of a tree still fits beside them.
 const INLINE_MAX: usize = TAIL - TreeRoot::SIZE;
+
 /// An attribute that is about to be set.
 pub(crate) struct Put {
     key: u64,

@@ -19,7 +19,7 @@ pub(super) enum Item {
     Image(Ino, u64),
 }
 
-/// A tree with dirty nodes and its owner; `None` for a map.
+/// A tree with dirty nodes: of an inode, or a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeOf {
     Directory(Ino),

@@ -1,4 +1,5 @@
-//! The cleaner's policies: which ranges and groups are worth moving, by cost and benefit.
+//! The cleaner's policies: which ranges and groups are worth moving, by cost and benefit (LFS, section
+//! 4.3.4; no age is known).
 
 use super::{BATCH_MAX, COST_MAX, CostLimit};
 use crate::budget::Sizes;

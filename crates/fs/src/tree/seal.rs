@@ -20,7 +20,7 @@ pub struct DirtyNode {
 pub struct Placement {
     /// First fragment.
     pub addr: FragAddr,
-    /// Fragments of a node: 4096 by the fragment's size, or twice that if it is written twice.
+    /// Fragments of a node: [`NODE_SIZE`] / fragment size, or twice that if it is written twice.
     pub frags: u32,
     /// The segment that writes it.
     pub birth: Ssn,

@@ -4,7 +4,7 @@ use super::{Durability, Sealer, Volume};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::{self, Failed, Step};
-use crate::writeback::Unwritten;
+use crate::writeback::NotHome;
 use loamfs_format::Ino;
 use loamfs_format::superblock::Superblock;
 use loamfs_log::superblocks;
@@ -56,7 +56,7 @@ impl Volume {
 
     /// Commits everything that waits. While large files' data are on their way home others commit what they wait for
     /// (rule 3): only the segment is sealed under the lock.
-    pub(super) fn write_out(&self, durability: Durability) -> Result<Unwritten, Error> {
+    pub(super) fn write_out(&self, durability: Durability) -> Result<NotHome, Error> {
         let mut unwritten = {
             // Whoever writes everything out writes in the order of addresses, and is alone therefore.
             let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Volume {
 
 impl Sealer<'_> {
     /// Commits everything that waits, and lets nobody else commit meanwhile.
-    pub(super) fn commit_all(&self, durability: Durability) -> Result<Unwritten, Error> {
+    pub(super) fn commit_all(&self, durability: Durability) -> Result<NotHome, Error> {
         let mut unwritten = self.write_homes(&self.all_homed(), Some(self))?;
         self.keep_atimes();
         unwritten.append(&mut self.commit_shown(false, durability)?);
@@ -107,7 +107,7 @@ impl Sealer<'_> {
         &self,
         force: bool,
         durability: Durability,
-    ) -> Result<Unwritten, Error> {
+    ) -> Result<NotHome, Error> {
         let (unwritten, ()) = self.commit_and(force, durability, |_| ())?;
         Ok(unwritten)
     }
@@ -118,10 +118,10 @@ impl Sealer<'_> {
         force: bool,
         durability: Durability,
         look: impl Fn(&Core) -> T,
-    ) -> Result<(Unwritten, T), Error> {
+    ) -> Result<(NotHome, T), Error> {
         self.core().access.check()?;
         // A rename over an existing file waits for the data that it brings (rule 3).
-        let (mut unwritten, mut rounds) = (Unwritten::new(), 0);
+        let (mut unwritten, mut rounds) = (NotHome::new(), 0);
         let (segment, seen) = loop {
             let sealed = self.step(|core| {
                 let held_up = core.writeback.held_up(&core.inodes);
@@ -254,7 +254,7 @@ impl Sealer<'_> {
 }
 
 /// The first of what could not be written, as an error.
-pub(super) fn all_written(unwritten: Unwritten) -> Result<(), Error> {
+pub(super) fn all_written(unwritten: NotHome) -> Result<(), Error> {
     match unwritten.into_iter().next() {
         Some((_, error)) => Err(error),
         None => Ok(()),

@@ -11,7 +11,7 @@ use loamfs_format::Ino;
 use std::collections::BTreeSet;
 
 /// Files whose data are not where the next segment can show them, and why; they wait on.
-pub(crate) type Unwritten = Vec<(Ino, Error)>;
+pub(crate) type NotHome = Vec<(Ino, Error)>;
 
 /// What of a file is still to be written: the units `from ..= to`, and all that was put before put number `upto`.
 struct Sweep {
@@ -72,10 +72,10 @@ fn tell((ino, error): &(Ino, Error)) {
 impl Volume {
     /// Brings the data of `files` that waits now home. Where none is found for it, since others move what stands in the
     /// way just now, space is won as for an operation: what was accepted is placed (rule 10).
-    pub(crate) fn bring_home(&self, files: &[Ino]) -> Result<Unwritten, Error> {
+    pub(crate) fn bring_home(&self, files: &[Ino]) -> Result<NotHome, Error> {
         let mut unwritten = self.write_homes(files, None)?;
         for means in 1..=TRIES {
-            let (full, mut others): (Unwritten, Unwritten) =
+            let (full, mut others): (NotHome, NotHome) =
                 unwritten.into_iter().partition(lacks_space);
             if full.is_empty() {
                 return Ok(others);
@@ -96,7 +96,7 @@ impl Volume {
         &self,
         files: &[Ino],
         sealer: Option<&Sealer<'_>>,
-    ) -> Result<Unwritten, Error> {
+    ) -> Result<NotHome, Error> {
         let write_out = || WriteOut::new(self, sealer);
         let failed = write_out().sweep(files)?;
         let files: BTreeSet<Ino> = failed.iter().map(|(ino, _)| *ino).collect();
@@ -124,7 +124,7 @@ struct WriteOut<'v> {
     volume: &'v Volume,
     /// Of whoever lets nobody else commit meanwhile.
     sealer: Option<&'v Sealer<'v>>,
-    failed: Unwritten,
+    failed: NotHome,
 }
 
 impl<'v> WriteOut<'v> {
@@ -132,13 +132,13 @@ impl<'v> WriteOut<'v> {
         WriteOut {
             volume,
             sealer,
-            failed: Unwritten::new(),
+            failed: NotHome::new(),
         }
     }
 
     /// Goes over all that waits now, whatever is written meanwhile. Files go together, in rounds of bounded size, so
     /// that many of them share a flush.
-    fn sweep(mut self, files: &[Ino]) -> Result<Unwritten, Error> {
+    fn sweep(mut self, files: &[Ino]) -> Result<NotHome, Error> {
         let mut waiting: Vec<Sweep> = {
             let core = self.volume.core();
             core.access.check()?;
