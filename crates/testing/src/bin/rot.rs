@@ -11,7 +11,8 @@ rot --every-bit [--from N] [--cases K] [--seconds T]
 
   Does the harm of seeds N, N + 1 and so on, K times at most, for at most T seconds.
   --every-bit flips every bit of all structures instead, from the Nth on, and says where it came to.
-  It is quickest where freed memory is kept: GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296.";
+  It is four times as quick where freed memory is kept:
+  GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864";
 
 fn run() -> Result<u8, String> {
     let mut args = Args::from_env()?;
