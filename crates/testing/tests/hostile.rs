@@ -30,6 +30,16 @@ fn a_seeded_slice_of_hostile_images_is_survived() {
     assert!(outcome.cases > 0);
 }
 
+/// A summary that says an inode block of the largest number there is.
+#[test]
+fn the_largest_number_of_an_inode_block_is_survived() {
+    let seed = 1_018_294;
+    let campaign = Campaign::new().unwrap();
+    let outcome = campaign.run(seed..seed + 1, Duration::from_secs(40), &METER);
+    assert!(outcome.failed.is_empty(), "{:#?}", outcome.failed);
+    assert_eq!(outcome.cases, 1);
+}
+
 /// The golden volume of this name, taken apart.
 fn structures(name: &str) -> Structures {
     let golden = ALL.iter().find(|golden| golden.name == name).unwrap();

@@ -78,7 +78,7 @@ impl Changes<'_> {
 
     /// What sealed segments changed since the last checkpoint.
     fn changed(&mut self) -> Changed {
-        let one = |key: u64| key..key + 1;
+        let one = |key: u64| key..key.saturating_add(1);
         let unit = self.geometry.unit_frags();
         let [ifile, owner] = *self.known.keys.get_or_insert_with(|| {
             let blocks = self.maps.changed_ifile();
