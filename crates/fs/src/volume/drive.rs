@@ -207,8 +207,7 @@ impl Volume {
             return false;
         }
         let wanted = std::mem::take(&mut core.blocks.wanted);
-        self.reader
-            .resize(self.shares.windows(core.blocks.cached_bytes()));
+        self.share_cache(core);
         let taken = self.reader.at_hand(&wanted).is_some_and(|found| {
             let mut pairs = wanted.iter().zip(found);
             pairs.all(|(fetch, bytes)| {
@@ -297,7 +296,7 @@ impl Volume {
 
     /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
     fn fetch(&self, wanted: &[Fetch], asked: Ssn, pins: &mut Pins) -> Vec<Damage> {
-        self.share_cache();
+        self.share_cache(&self.core());
         let take = |fetch: &Fetch, bytes: &[u8]| self.core().blocks.fetched(fetch, bytes, pins);
         let failed = fetch_into(&self.reader, wanted, take).into_iter();
         let damage = |(fetch, error)| Damage {
@@ -309,8 +308,8 @@ impl Volume {
     }
 
     /// Gives windows what blocks leave them.
-    pub(super) fn share_cache(&self) {
-        let blocks = self.core().blocks.cached_bytes();
+    pub(super) fn share_cache(&self, core: &Core) {
+        let blocks = core.blocks.cached_bytes();
         self.reader.resize(self.shares.windows(blocks));
     }
 

@@ -207,7 +207,7 @@ impl Sealer<'_> {
     /// A write failed; the volume is read-only (rule 12).
     pub(super) fn launch(&self, segment: Segment) -> Result<(), Error> {
         // What was sealed is in the caches.
-        self.share_cache();
+        self.share_cache(&self.core());
         self.flight.queue().waiting.push_back(segment);
         self.flight.changed.notify_one();
         while let Some(oldest) = self.flight.take(self.flights) {
