@@ -53,15 +53,11 @@ impl Mover<'_> {
     /// Brings the inodes into memory whose blocks live in `ranges`, all of them at once, so that [`Mover::evacuate`]
     /// then reads each range in one sweep.
     pub fn meet_owners(&mut self, ranges: &[Extent]) -> Result<(), Stop> {
-        let moved_by_inode = |kind: BlockKind| !kind.is_map() && kind != BlockKind::InodeBlock;
         let mut missed = Missed::default();
         let mut inos: BTreeSet<Ino> = BTreeSet::new();
         for range in ranges {
             let live = missed.note(self.live_in(*range))?.unwrap_or_default();
-            let records = live.into_iter().map(|(_, record)| record);
-            let records =
-                records.filter(|record| moved_by_inode(record.kind) && record.ino != Ino(0));
-            inos.extend(records.map(|record| record.ino));
+            inos.extend(live.iter().filter_map(|(_, record)| inode_of(record)));
         }
         for ino in inos {
             match missed.note(self.core.prepare_dirty(ino)) {
@@ -142,15 +138,12 @@ impl Mover<'_> {
 
     /// Brings the inode block into memory that moving a block changes.
     fn meet(&mut self, record: &Owner) -> Result<(), Stop> {
-        match record.kind {
-            BlockKind::InodeBlock => {
-                let block = InodeBlockNo(record.logical);
-                let core = &mut *self.core;
-                core.inodes.load_block(&core.maps, &mut core.blocks, block)
-            }
-            _ if record.ino == Ino(0) => Ok(()),
-            _ => self.core.prepare_dirty(record.ino),
+        let core = &mut *self.core;
+        if record.kind == BlockKind::InodeBlock {
+            let block = InodeBlockNo(record.logical);
+            return core.inodes.load_block(&core.maps, &mut core.blocks, block);
         }
+        inode_of(record).map_or(Ok(()), |ino| core.prepare_dirty(ino))
     }
 
     /// The blocks of a range that are in use, with their owners.
@@ -222,4 +215,10 @@ impl Mover<'_> {
         }
         Ok(())
     }
+}
+
+/// The inode that changes when a block moves, if one does.
+fn inode_of(record: &Owner) -> Option<Ino> {
+    let by_inode = !record.kind.is_map() && record.kind != BlockKind::InodeBlock;
+    (by_inode && record.ino != Ino(0)).then_some(record.ino)
 }
