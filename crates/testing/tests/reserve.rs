@@ -4,14 +4,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{ALLOCATE_SIZE, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, summary_len};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
-use loamfs_fs::reserve::{Burden, Changed, Keys, REMOVAL_COST, Room, Segment, Shapes};
+use loamfs_fs::reserve::{Burden, Changed, Keys, Parts, REMOVAL_COST, Room, Shapes};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
 use loamfs_log::fitting::Cut;
 use loamfs_log::segment::{Body, PlaceError, Placement, place};
@@ -103,11 +102,7 @@ impl Log {
     }
 
     fn room(&self, without: &Without) -> Room {
-        let mut holes = BTreeMap::new();
-        for hole in self.holes() {
-            *holes.entry(hole).or_default() += 1;
-        }
-        Room::new(&self.geometry, self.space.free_groups(), holes).with_law(without.law())
+        Room::new(&self.geometry, self.space.free_groups(), self.holes()).with_law(without.law())
     }
 
     /// Seals a segment as a tight log does; so many blocks are aligned.
@@ -301,7 +296,7 @@ fn admitted_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<St
         let geometry = log.geometry;
         let waiting = Waiting::any(&geometry, &mut rng);
         let mut room = log.room(without);
-        if waiting.burden(&geometry).fits(&geometry, &mut room, cut) {
+        if waiting.burden(&geometry).fits(&mut room, cut) {
             admitted += 1;
             if let Err(what) = waiting.seal(&mut log, cut) {
                 let bytes = geometry.total_frags * u64::from(geometry.fragment_size);
@@ -332,7 +327,7 @@ fn taken_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<Strin
             let blocks = vec![unit; rng.below(free / unit + 2) as usize];
             let frags = summary + blocks.len() as u64 * unit;
             // The unit that its predecessor reserved is there already.
-            let nodes = Segment::of_nodes(frags.saturating_sub(unit));
+            let nodes = Parts::of_nodes(frags.saturating_sub(unit));
             if room.take(nodes, cut).is_none() {
                 break;
             }
@@ -376,13 +371,13 @@ fn unsplit_without_place(cases: u64, without: &Without, cut: Cut) -> (Option<Str
             .iter()
             .map(|frags| frags.next_multiple_of(unit));
         let frags = summary + of_units.sum::<u64>() + blocks[aligned..].iter().sum::<u64>();
-        let segment = Segment {
+        let parts = Parts {
             nodes: summary,
             others: frags - summary,
             longest: largest,
         };
         let mut room = log.room(without);
-        let fits = room.take(segment, cut).is_some();
+        let fits = room.take(parts, cut).is_some();
         taken += u64::from(fits);
         if log.seal(0, &blocks, aligned, cut).is_none() && fits {
             return (Some(format!("seed {seed}, {frags} fragments")), taken);

@@ -9,7 +9,6 @@ use loamfs_format::group::Role;
 use loamfs_format::{Geometry, Ssn};
 use loamfs_log::fitting::Cut;
 use loamfs_space::Space;
-use std::collections::BTreeMap;
 
 /// Bytes for which it is looked at together whether there is room.
 const AHEAD: u64 = 64 << 10;
@@ -23,8 +22,8 @@ pub(crate) struct Known {
     pub(super) usable: Option<u64>,
     /// What leaves the checkpoints their room, by the way of cutting.
     roomy: [Option<Roomy>; 2],
-    /// How many holes there are of each length.
-    holes: Option<BTreeMap<u64, u64>>,
+    /// The log's holes.
+    holes: Option<Room>,
     /// Keys that changed in the maps of inode blocks and of owners.
     keys: Option<[Keys; 2]>,
 }
@@ -155,9 +154,14 @@ impl Budget<'_> {
     /// other; `None` where that shows only in bitmaps that are not in memory. Where no hole is left that a full inode block
     /// fits into, those count that are in memory: what is about to be changed was brought there.
     pub fn leaves_checkpoints(&mut self, dirty: u64) -> Option<bool> {
-        match self.leaves_checkpoints_for_any(dirty) {
-            Some(false) => self.leaves_checkpoints_for(dirty, self.longest_in_memory()),
-            fits => fits,
+        let fits = self.leaves_checkpoints_for_any(dirty);
+        if fits != Some(false) {
+            return fits;
+        }
+        let longest = self.longest_in_memory();
+        match longest < self.longest_of_any(0) {
+            true => self.leaves_checkpoints_for(dirty, longest),
+            false => fits,
         }
     }
 
@@ -248,22 +252,20 @@ impl Budget<'_> {
         let changes = self.changes();
         let (changed, shapes) = (changes.changed_at_most(), changes.shapes());
         let rough = self.burden(dirty, longest, changed, shapes);
-        let mut in_groups = Room::new(g, whole, BTreeMap::new()).with_law(self.law.clone());
-        if rough.fits(g, &mut in_groups, cut) {
+        let mut in_groups = Room::new(g, whole, []).with_law(self.law.clone());
+        if rough.fits(&mut in_groups, cut) {
             return Some(true);
         }
         if groups < runs.len() as u64 {
             runs.clear();
         }
-        let mut room = Room::new(g, whole, self.holes().clone()).with_law(self.law.clone());
+        let mut room = self.holes().with_groups(whole);
         runs.into_iter().for_each(|run| room.put(run));
         let mut changes = self.changes();
         let shapes = changes.shapes_as_they_are();
         let changed = changes.changed();
-        match self
-            .burden(dirty, longest, changed, shapes)
-            .fits(g, &mut room, cut)
-        {
+        let burden = self.burden(dirty, longest, changed, shapes);
+        match burden.fits(&mut room, cut) {
             false if self.space.free_index(Role::Log).unknown() > 0 => None,
             fits => Some(fits),
         }
@@ -286,15 +288,14 @@ impl Budget<'_> {
             && self.leaves_checkpoints_cut(dirty, longest, Cut::Longest) != Some(true)
     }
 
-    /// How many holes the log has of each length.
-    fn holes(&mut self) -> &BTreeMap<u64, u64> {
-        let space = self.space;
-        self.reclaim.known().holes.get_or_insert_with(|| {
-            let mut holes = BTreeMap::new();
-            for hole in space.cleaning().log_holes() {
-                *holes.entry(hole.frags).or_default() += 1;
-            }
-            holes
-        })
+    /// The log's holes, and no group.
+    fn holes(&mut self) -> Room {
+        let (space, geometry, law) = (self.space, self.geometry, self.law);
+        let known = self.reclaim.known().holes.get_or_insert_with(|| {
+            let holes = space.cleaning().log_holes();
+            let lengths = holes.iter().map(|hole| hole.frags);
+            Room::new(geometry, 0, lengths).with_law(law.clone())
+        });
+        known.clone()
     }
 }

@@ -228,14 +228,22 @@ pub struct Room {
 }
 
 impl Room {
-    /// So many free groups of the volume, and so many holes of each length.
-    pub fn new(g: &Geometry, groups: u64, holes: BTreeMap<u64, u64>) -> Room {
-        Room {
+    /// So many free groups of the volume, and these holes.
+    pub fn new(g: &Geometry, groups: u64, holes: impl IntoIterator<Item = u64>) -> Room {
+        let mut room = Room {
             geometry: *g,
-            holes,
+            holes: BTreeMap::new(),
             groups,
             law: Law::default(),
-        }
+        };
+        holes.into_iter().for_each(|hole| room.put(hole));
+        room
+    }
+
+    /// The same holes, and so many free groups.
+    #[must_use]
+    pub(super) fn with_groups(self, groups: u64) -> Room {
+        Room { groups, ..self }
     }
 
     /// The same under a law that somebody else has chosen.
@@ -270,14 +278,14 @@ impl Room {
     ///
     /// Blocks longer than a unit are not split. The end of a hole is shorter than the block that goes to the next one, so
     /// that holes hold at least half of their length, and all of it but a block less a fragment each.
-    pub fn take(&mut self, segment: Segment, cut: Cut) -> Option<u64> {
+    pub fn take(&mut self, parts: Parts, cut: Cut) -> Option<u64> {
         let unit = self.geometry.unit_frags();
         let successor = if self.law.counts_successor() { unit } else { 0 };
-        let Segment {
+        let Parts {
             nodes,
             others,
             longest,
-        } = segment;
+        } = parts;
         let others = others.next_multiple_of(unit);
         let nodes = nodes.next_multiple_of(unit) + successor;
         let fitting = Fitting::new(&self.geometry, cut, longest, others);
@@ -318,7 +326,7 @@ impl Room {
 
 /// What a segment holds, in fragments: first nodes and its summary, then other blocks.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Segment {
+pub struct Parts {
     /// Blocks of a unit, and what may be cut anywhere.
     pub nodes: u64,
     /// All others.
@@ -327,12 +335,12 @@ pub struct Segment {
     pub longest: u64,
 }
 
-impl Segment {
-    /// One of nodes alone.
-    pub fn of_nodes(nodes: u64) -> Segment {
-        Segment {
+impl Parts {
+    /// Nodes alone.
+    pub fn of_nodes(nodes: u64) -> Parts {
+        Parts {
             nodes,
-            ..Segment::default()
+            ..Parts::default()
         }
     }
 }
@@ -361,22 +369,23 @@ pub struct Burden {
 impl Burden {
     /// Takes the next segment out of `room`, then the two checkpoints behind it, all cut in the same way. Returns whether
     /// all of it has a place.
-    pub fn fits(&self, g: &Geometry, room: &mut Room, cut: Cut) -> bool {
-        !room.law.keeps_reserve() || self.try_to_place(g, room, cut).is_some()
+    pub fn fits(&self, room: &mut Room, cut: Cut) -> bool {
+        !room.law.keeps_reserve() || self.try_to_place(room, cut).is_some()
     }
 
-    fn try_to_place(&self, g: &Geometry, room: &mut Room, cut: Cut) -> Option<()> {
+    fn try_to_place(&self, room: &mut Room, cut: Cut) -> Option<()> {
+        let g = room.geometry;
         let unit = g.unit_frags();
         let blocks = self.inode_blocks + 2;
         let frees = self.frees + 16;
         // Nodes are whole units.
         let nodes = (self.nodes * NODE_SIZE as u64 + REMOVAL_NODES).min(self.bytes);
-        let segment = Segment {
+        let parts = Parts {
             nodes: g.frags_for(nodes),
             others: g.frags_for(self.bytes - nodes),
             longest: self.longest,
         };
-        let holes = room.take(segment, cut)?;
+        let holes = room.take(parts, cut)?;
         let extents = extents_of(g.frags_for(self.bytes).div_ceil(unit), holes);
         let next = Changed {
             ifile: Keys::scattered(blocks),
@@ -390,8 +399,8 @@ impl Burden {
         };
         let nodes = self.changed.and(next).nodes(&self.shapes);
         let held = self.held + frees;
-        let first = checkpoint_frags(g, nodes, held);
-        let holes = room.take(Segment::of_nodes(first), cut)?;
+        let first = checkpoint_frags(&g, nodes, held);
+        let holes = room.take(Parts::of_nodes(first), cut)?;
         if !room.law.counts_both_checkpoints() {
             return Some(());
         }
@@ -407,10 +416,10 @@ impl Burden {
             group: touched,
             ..Changed::default()
         };
-        let second = checkpoint_frags(g, behind.nodes(&self.shapes), held + 2 * nodes);
-        room.take(Segment::of_nodes(second), cut)?;
+        let second = checkpoint_frags(&g, behind.nodes(&self.shapes), held + 2 * nodes);
+        room.take(Parts::of_nodes(second), cut)?;
         // A segment that says what is durable may come between.
-        room.take(Segment::of_nodes(unit), cut).map(drop)
+        room.take(Parts::of_nodes(unit), cut).map(drop)
     }
 }
 
