@@ -11,6 +11,8 @@ pub const INODES_PER_BLOCK: u64 = 32;
 pub const INODE_BLOCK_MAX: u64 = INODES_PER_BLOCK * crate::inode::SIZE as u64;
 /// Inode numbers end here.
 pub const INO_MAX: u64 = 1 << 40;
+/// So many inode blocks hold all inode numbers.
+pub const INODE_BLOCKS_MAX: u64 = INO_MAX / INODES_PER_BLOCK;
 
 /// The inode block that holds `ino`.
 pub const fn block_of(ino: Ino) -> InodeBlockNo {

@@ -5,7 +5,7 @@
 //! predecessor reserved: header, records, padding to a whole unit, body.
 
 use crate::group::Role;
-use crate::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry, RawIfileEntry};
+use crate::ifile::{INO_MAX, INODE_BLOCKS_MAX, IfileEntry, RawIfileEntry};
 use crate::maps::{LazyEntry, RawLazyEntry};
 use crate::node::TreeRoot;
 use crate::pointer::BlockKind;
@@ -257,7 +257,7 @@ impl Header {
         if raw.ssn.get() > SSN_MAX {
             return Err(field("sequence number"));
         }
-        if raw.inodes.get() > INO_MAX || raw.next_inode_block.get() > INO_MAX / INODES_PER_BLOCK {
+        if raw.inodes.get() > INO_MAX || raw.next_inode_block.get() > INODE_BLOCKS_MAX {
             return Err(field("number of inodes"));
         }
         let records_len = raw.records_len.get();
@@ -550,7 +550,8 @@ impl Record {
             RETIRE => Record::Retire(run()?),
             IFILE => {
                 let raw = RawIfileEntry::ref_from_bytes(payload.get(8..)?).ok()?;
-                Record::Ifile(InodeBlockNo(word(0)?), IfileEntry::decode(raw.as_bytes())?)
+                let block = word(0).filter(|block| *block < INODE_BLOCKS_MAX)?;
+                Record::Ifile(InodeBlockNo(block), IfileEntry::decode(raw.as_bytes())?)
             }
             IMAGE => {
                 let raw = RawLazyEntry::ref_from_bytes(payload.get(8..)?).ok()?;

@@ -2,10 +2,12 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_format::ifile::INO_MAX;
-use loamfs_format::summary::{Dynamic, Header, SSN_MAX, SegmentKind, SummaryError};
+use loamfs_format::ifile::{INO_MAX, INODE_BLOCKS_MAX, IfileEntry};
+use loamfs_format::summary::{
+    Dynamic, Header, Record, Records, SSN_MAX, SegmentKind, SummaryError,
+};
 use loamfs_format::superblock::{GROUPS_MAX, SuperblockError};
-use loamfs_format::{Extent, FragAddr, Geometry, InodeBlockNo, Ssn, Token};
+use loamfs_format::{Extent, FragAddr, Geometry, InodeBlockNo, Pointer, Ssn, Token};
 
 fn header() -> Header {
     Header {
@@ -77,4 +79,28 @@ fn volumes_of_countless_groups() {
             field: "volume size"
         })
     );
+}
+
+#[test]
+fn records_of_inode_blocks_without_numbers() {
+    let of_block = |block| {
+        let pointer = Pointer {
+            addr: FragAddr(8),
+            frags: 1,
+            stored: 512,
+            ..Pointer::default()
+        };
+        let entry = IfileEntry {
+            pointer,
+            live: 1,
+            ..IfileEntry::default()
+        };
+        let mut bytes = Vec::new();
+        Record::Ifile(InodeBlockNo(block), entry).encode(&mut bytes);
+        Records::new(bytes).map(|records| records.iter().count())
+    };
+    assert_eq!(of_block(INODE_BLOCKS_MAX - 1), Ok(1));
+    let malformed = Err(SummaryError::Record { index: 0 });
+    assert_eq!(of_block(INODE_BLOCKS_MAX), malformed);
+    assert_eq!(of_block(u64::MAX), malformed);
 }

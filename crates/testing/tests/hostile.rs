@@ -5,11 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use loamfs_check::{Options, check};
 use loamfs_device::{Image, MemoryDevice};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::{self, Inode, ROOT_INO};
 use loamfs_format::node::{Child, Page, TreeRoot};
 use loamfs_format::pointer::metadata_checksum;
+use loamfs_format::summary::HEADER_SIZE;
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, ifile};
 use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, Volume};
 use loamfs_testing::golden::{ALL, listing};
@@ -184,6 +186,53 @@ fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
     let image = structures.sealed().unwrap();
     assert!(open(&image, true).is_ok());
     assert_eq!(open(&image, false).unwrap_err().errno(), 5);
+}
+
+/// Where the newest record of this type begins: the summary, and the byte in it.
+fn record_of(structures: &Structures, kind: u8) -> (usize, usize) {
+    let newest = (0..structures.sites.len()).rev();
+    let summaries = newest.filter(|site| structures.sites[*site].part == Part::Summary);
+    for site in summaries {
+        let bytes = &structures.sites[site].bytes;
+        let mut at = HEADER_SIZE;
+        while let Some([found, _, low, high]) = bytes.get(at..at + 4) {
+            if *found == kind {
+                return (site, at);
+            }
+            at += 4 + usize::from(u16::from_le_bytes([*low, *high]));
+        }
+    }
+    panic!("no record of type {kind}");
+}
+
+/// The driver once took a revoked range for granted wherever it was.
+#[test]
+fn a_record_of_what_is_off_the_volume_or_reserved_is_refused() {
+    const FREE: u8 = 2;
+    const REVOKE: u8 = 6;
+    for (kind, start, frags) in [
+        (FREE, u64::MAX / 2, 1),
+        (REVOKE, u64::MAX / 2, 1),
+        (FREE, 0, 1),
+        (REVOKE, 0, 1),
+    ] {
+        let mut structures = structures("crashed");
+        let (site, at) = record_of(&structures, FREE);
+        structures.put(site, at, &[kind]);
+        structures.put(site, at + 4, &u64::to_le_bytes(start));
+        structures.put(site, at + 12, &u64::to_le_bytes(frags));
+        let image = structures.sealed().unwrap();
+        let device = MemoryDevice::from_image(image.clone());
+        let report = check(&device, &mut Options::default());
+        let mut names = report.problems.iter().map(|problem| problem.name());
+        assert!(
+            names.any(|name| name == "RecordOutside"),
+            "{kind} at {start}: {report}"
+        );
+        for read_only in [true, false] {
+            assert_eq!(open(&image, read_only).unwrap_err().errno(), 5);
+        }
+    }
 }
 
 /// Damage once passed for a block that was freed and reused meanwhile, and was read again and again.

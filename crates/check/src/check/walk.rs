@@ -7,7 +7,7 @@ use super::aggregates::Aggregates;
 use super::visitor::{Lost, Visitor};
 use crate::reader::{InodeBlock, TreeWalk, Visited, log_fault};
 use crate::{BlockFault, CheckError, MapFault, Owner, PointerFault, Problem, Volume};
-use loamfs_format::ifile::{INO_MAX, INODE_BLOCK_MAX, INODES_PER_BLOCK, IfileEntry};
+use loamfs_format::ifile::{INODE_BLOCK_MAX, INODE_BLOCKS_MAX, IfileEntry};
 use loamfs_format::inode::{Body, Inode};
 use loamfs_format::node::Page;
 use loamfs_format::{BlockKind, Extent, Identity, Ino, InodeBlockNo, Pointer, Ssn};
@@ -216,7 +216,7 @@ impl<'w, 'v> Walker<'w, 'v> {
 
     /// Checks an entry and claims its block. False when there are no such inodes.
     fn ifile_entry(&mut self, block: InodeBlockNo, entry: &IfileEntry) -> bool {
-        if block.0 >= INO_MAX / INODES_PER_BLOCK {
+        if block.0 >= INODE_BLOCKS_MAX {
             self.visitor.problem(Problem::InodeBlockNumber { block });
             self.visitor.lost(Lost::below(BlockKind::InodeBlock));
             return false;

@@ -8,6 +8,7 @@ use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, Records, SegmentKind, Wait};
+use loamfs_format::superblock::Superblock;
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
 use std::collections::BTreeMap;
 
@@ -59,7 +60,7 @@ pub struct State {
 }
 
 /// Replays the chain from its last checkpoint on.
-pub(crate) fn replay(io: &Io<'_>, chain: &Chain) -> Result<State, CheckError> {
+pub(crate) fn replay(io: &Io<'_>, sb: &Superblock, chain: &Chain) -> Result<State, CheckError> {
     let mut state = State::default();
     let after_base = chain.links.iter().skip(chain.base + 1);
     let limit = u64::from(io.geometry.checkpoint_summary_max) * 2 + RECORDS_SLACK;
@@ -78,6 +79,7 @@ pub(crate) fn replay(io: &Io<'_>, chain: &Chain) -> Result<State, CheckError> {
         let records = chain::records(io, link)?;
         let mut segment = Segment {
             io,
+            sb,
             state: &mut state,
             header: &link.header,
         };
@@ -126,6 +128,7 @@ impl State {
 /// One segment being replayed.
 struct Segment<'a> {
     io: &'a Io<'a>,
+    sb: &'a Superblock,
     state: &'a mut State,
     header: &'a Header,
 }
@@ -143,7 +146,7 @@ impl Segment<'_> {
         // A checkpoint's list of what is held stands for the moment before its own records.
         for record in records.iter() {
             if let Record::Held(extent, wait) = record
-                && self.on_volume(extent)
+                && self.holds(extent)
                 && is_base
             {
                 self.state.held.insert(extent, wait);
@@ -176,12 +179,16 @@ impl Segment<'_> {
                 self.state.ifile.insert(block.0, *entry);
             }
             Record::Image(home, entry) => {
-                if self.on_volume(Extent::new(*home, 1)) {
+                if self.holds_unit(*home) && self.holds_unit(entry.image) {
                     self.state.lazy.insert(home.0, LazyChange::Image(*entry));
                 }
             }
             Record::Revoke(extent) => self.revoke(*extent),
-            Record::Settled { home, image } => self.settled(*home, *image),
+            Record::Settled { home, image } => {
+                if self.holds_unit(*home) && self.holds_unit(*image) {
+                    self.settled(*home, *image);
+                }
+            }
             Record::Role(group, role) => {
                 if group.0 < self.io.geometry.groups() {
                     self.state.roles.insert(*group, *role);
@@ -205,7 +212,7 @@ impl Segment<'_> {
     }
 
     fn allocate(&mut self, a: &Allocation) {
-        if !self.on_volume(a.extent) {
+        if !self.holds(a.extent) {
             return;
         }
         if a.in_body && chain::body_extent(self.io, self.header, a).is_none() {
@@ -226,13 +233,13 @@ impl Segment<'_> {
     }
 
     fn hold(&mut self, extent: Extent, wait: Wait) {
-        if self.on_volume(extent) {
+        if self.holds(extent) {
             self.state.held.insert(extent, wait);
         }
     }
 
     fn revoke(&mut self, extent: Extent) {
-        if self.on_volume(extent) {
+        if self.holds(extent) {
             let homes: Vec<u64> = self
                 .state
                 .lazy
@@ -259,9 +266,13 @@ impl Segment<'_> {
         self.state.lazy.insert(home.0, change);
     }
 
-    /// Whether a range that a record names lies on the volume; notes it otherwise.
-    fn on_volume(&mut self, extent: Extent) -> bool {
-        let fine = self.io.geometry.holds(extent);
+    fn holds_unit(&mut self, start: FragAddr) -> bool {
+        self.holds(Extent::new(start, self.io.geometry.unit_frags()))
+    }
+
+    /// Whether a range that a record names lies on the volume, and in no reserved place; notes it otherwise.
+    fn holds(&mut self, extent: Extent) -> bool {
+        let fine = self.sb.gives(extent);
         if !fine {
             self.state.note(Problem::RecordOutside {
                 ssn: self.header.ssn,

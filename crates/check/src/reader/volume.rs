@@ -10,7 +10,7 @@ use super::{Io, State, node_fault, replay};
 use crate::{BlockFault, CheckError, MapFault, PointerFault};
 use loamfs_device::{Buffer, Device};
 use loamfs_format::group::{GroupDesc, Role};
-use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, IfileEntry};
+use loamfs_format::ifile::{INODE_BLOCKS_MAX, IfileEntry};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::{NODE_SIZE, Page};
 use loamfs_format::pointer::metadata_checksum;
@@ -105,7 +105,7 @@ impl<'d> Volume<'d> {
     ) -> Result<Volume<'d>, CheckError> {
         let geometry = copies.newest.geometry;
         let io = Io { device, geometry };
-        let state = replay::replay(&io, &chain)?;
+        let state = replay::replay(&io, &copies.newest, &chain)?;
         Ok(Volume {
             io,
             copies,
@@ -226,7 +226,7 @@ impl<'d> Volume<'d> {
     /// # Errors
     /// When that part of the IFILE cannot be read.
     pub fn ifile_entry(&self, block: InodeBlockNo) -> Result<Option<IfileEntry>, CheckError> {
-        if block.0 >= INO_MAX / INODES_PER_BLOCK {
+        if block.0 >= INODE_BLOCKS_MAX {
             return Ok(None);
         }
         match self.ifile(block).next() {

@@ -192,6 +192,16 @@ fn records_that_no_segment_has() {
         ["RecordOutside"]
     );
     assert_eq!(
+        said(|_| vec![Record::Revoke(extent(4095, 2))]),
+        ["RecordOutside"]
+    );
+    let settled = |home, image| {
+        let (home, image) = (FragAddr(home), FragAddr(image));
+        vec![Record::Settled { home, image }]
+    };
+    assert_eq!(said(|_| settled(4095, 600)), ["RecordOutside"]);
+    assert_eq!(said(|_| settled(600, 4095)), ["RecordOutside"]);
+    assert_eq!(
         said(|_| vec![Record::Retire(extent(600, 2))]),
         ["MisplacedRecord"]
     );
@@ -233,7 +243,7 @@ fn images_belong_to_shown_homes() {
     let another = |b: &Builder| {
         vec![Record::Settled {
             home: home(b),
-            image: FragAddr(9),
+            image: FragAddr(3000),
         }]
     };
     assert_eq!(

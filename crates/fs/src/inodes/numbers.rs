@@ -4,7 +4,7 @@ use super::{Inodes, Node};
 use crate::blocks::{Blocks, Stop};
 use crate::error::Error;
 use crate::maps::{IFILE, Maps};
-use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK, block_of, ino_at, slot_of};
+use loamfs_format::ifile::{INODE_BLOCKS_MAX, block_of, ino_at, slot_of};
 use loamfs_format::{Ino, InodeBlockNo, inode};
 
 /// Directories whose place for new inodes is remembered.
@@ -21,7 +21,7 @@ impl Inodes {
             }
         }
         let block = self.find_unused_block(maps, blocks)?;
-        if block.0 >= INO_MAX / INODES_PER_BLOCK {
+        if block.0 >= INODE_BLOCKS_MAX {
             return self.find_reused(maps, blocks);
         }
         self.load_block(maps, blocks, block)?;
@@ -32,7 +32,7 @@ impl Inodes {
     fn find_unused_block(&self, maps: &Maps, blocks: &mut Blocks) -> Result<InodeBlockNo, Stop> {
         // The numbers of block 0 are not for everybody.
         let next = self.next_block.max(InodeBlockNo(1));
-        if next.0 >= INO_MAX / INODES_PER_BLOCK || self.bits(maps, blocks, next)?.0 == 0 {
+        if next.0 >= INODE_BLOCKS_MAX || self.bits(maps, blocks, next)?.0 == 0 {
             return Ok(next);
         }
         let mapped = IFILE.prev(&maps.root(&IFILE), blocks, u64::MAX)?;

@@ -9,7 +9,7 @@ use crate::maps::Maps;
 use crate::reader::Reader;
 use loamfs_format::summary::{Allocation, Record, SegmentKind};
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{BlockKind, Extent, GroupNo, Ssn};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
 use loamfs_log::chain::Link;
 use loamfs_space::{Owner, Space, SpaceError, Wait};
 
@@ -104,6 +104,12 @@ impl<'c> Replay<'c> {
         }
     }
 
+    /// The unit at an address.
+    fn unit(&self, start: FragAddr) -> Result<Extent, Corrupt> {
+        let unit = Extent::new(start, self.sb.geometry.unit_frags());
+        self.check_extent(unit).map(|()| unit)
+    }
+
     fn allocation(&mut self, ssn: Ssn, a: &Allocation) -> Result<(), Error> {
         self.check_extent(a.extent)?;
         let owner = Owner {
@@ -138,23 +144,20 @@ impl<'c> Replay<'c> {
                 self.maps.change_ifile(*block, *entry);
             }
             Record::Image(home, entry) => {
-                let unit = self.sb.geometry.unit_frags();
-                self.maps
-                    .lazy_map_mut()
-                    .clear_doubt(Extent::new(*home, unit));
-                self.check_extent(Extent::new(*home, unit))?;
-                self.check_extent(Extent::new(entry.image, unit))?;
+                let unit = self.unit(*home)?;
+                self.unit(entry.image)?;
+                self.maps.lazy_map_mut().clear_doubt(unit);
                 self.maps.lazy_map_mut().insert(*home, *entry);
             }
             Record::Revoke(extent) => {
+                self.check_extent(*extent)?;
                 self.maps.lazy_map_mut().clear_doubt(*extent);
                 self.maps.lazy_map_mut().revoke(*extent);
             }
             Record::Settled { home, image } => {
-                let unit = self.sb.geometry.unit_frags();
-                self.maps
-                    .lazy_map_mut()
-                    .clear_doubt(Extent::new(*home, unit));
+                let unit = self.unit(*home)?;
+                self.unit(*image)?;
+                self.maps.lazy_map_mut().clear_doubt(unit);
                 let there = self.maps.lazy_map().get(home);
                 if there.is_some_and(|entry| entry.image == *image) {
                     self.maps.lazy_map_mut().remove(*home);
