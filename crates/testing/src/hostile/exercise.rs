@@ -20,6 +20,8 @@ const LOOKS_MAX: usize = 2_000;
 /// Entries after which a directory never ends.
 const ENTRIES_MAX: usize = 1 << 20;
 const READ: usize = 64 << 10;
+/// Problems of a check that are looked at.
+const PROBLEMS_MAX: usize = 100;
 /// Bytes of a file that are brought out.
 const SALVAGED_MAX: usize = 16 << 20;
 const NEW: NewInode = NewInode::of_mode(0o755);
@@ -37,6 +39,7 @@ pub fn exercise(mutant: &Mutant) {
     let kept = dumped(&stretched());
     let fork = || -> Arc<dyn Device> { Arc::new(stretched().keeping(kept.clone())) };
     let device = fork();
+    let _ = quickly(device.as_ref()).to_string();
     let report = checked(device.as_ref());
     read(&device);
     // It reads all of a device, however large.
@@ -71,18 +74,24 @@ fn kept(volume: &loamfs_check::Volume<'_>) -> Vec<Range<u64>> {
     copies.iter().map(bytes).collect()
 }
 
-fn checked(device: &dyn Device) -> Report {
-    let report = |quick, memory| {
-        let mut options = Options {
-            quick,
-            memory,
-            problems_max: 100,
-            ..Options::default()
-        };
-        check(device, &mut options)
+/// Checks what `--quick` looks at, without memory to remember anything.
+fn quickly(device: &dyn Device) -> Report {
+    let mut options = Options {
+        quick: true,
+        memory: 0,
+        problems_max: PROBLEMS_MAX,
+        ..Options::default()
     };
-    let _ = report(true, 0).to_string();
-    report(false, 16 << 20)
+    check(device, &mut options)
+}
+
+fn checked(device: &dyn Device) -> Report {
+    let mut options = Options {
+        memory: 16 << 20,
+        problems_max: PROBLEMS_MAX,
+        ..Options::default()
+    };
+    check(device, &mut options)
 }
 
 /// Brings out all that looks like a part of the volume.

@@ -40,9 +40,10 @@ pub fn mutate(structures: &Structures, rng: &mut Rng) -> Made<Mutant> {
     for _ in 0..=rng.below(CHANGES_MAX) {
         story.push(change(&mut structures, rng));
     }
-    let size = match rng.below(16) {
-        0 => rng.below(size),
-        1 => {
+    let size = match rng.below(64) {
+        0..4 => rng.below(size),
+        // Where groups are many, a case takes ten times as long.
+        4 => {
             let larger = size << rng.below(28);
             story.push(grow(&mut structures, larger, rng));
             larger
