@@ -90,7 +90,7 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     Walker::new(volume, &mut first, data).run();
     let found = first.finish();
     volume_totals(volume, &found, report);
-    rebuild::plan(volume, &found, report);
+    rebuild::plan(volume, &found, report, options);
     space::check(volume, found.space, &found.lost, memory, report, options);
     names::check(volume, &found.names, &found.lost, memory, report, options);
     connect::check(volume, found.directories, memory, report, options);

@@ -52,6 +52,8 @@ pub enum Phase {
     Maps,
     /// Inodes and what they own, counted in inodes.
     Inodes,
+    /// The whole device, in bytes: where lost inodes are. Only when nodes of the IFILE cannot be used.
+    Search,
     /// The bitmap and the owner records, counted in fragments.
     Space,
     /// Whether all directories hang together, counted in directories.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use loamfs_check::{Options as CheckOptions, Report, check};
+use loamfs_check::{Options as CheckOptions, Phase, Progress, Report, check};
 use loamfs_device::{Device, Effect, FaultyDevice, Image, MemoryDevice, Op, Rule};
 use loamfs_format::group::Role;
 use loamfs_format::{BlockKind, GroupNo, Ino};
@@ -476,6 +476,29 @@ fn the_ifile_is_found_out_anew() {
     // The root directory is in the first.
     assert_found_out_anew(&sample, &leaves);
     assert_found_out_anew(&sample, &sample.nodes(BlockKind::IfileNode, 1));
+}
+
+/// The whole device is read for that, which tells how far it is, and is not quick.
+#[test]
+fn a_quick_check_does_not_look_for_lost_inodes() {
+    let sample = Sample::new();
+    let rotten = sample.rotten(&sample.nodes(BlockKind::IfileNode, 0));
+    let device = MemoryDevice::from_image(rotten);
+    let searched = |quick| {
+        let mut searched = 0;
+        let mut progress = |now: Progress| searched += u32::from(now.phase == Phase::Search);
+        let mut options = CheckOptions {
+            quick,
+            progress: Some(&mut progress),
+            ..CheckOptions::default()
+        };
+        let report = check(&device, &mut options);
+        let left_out = report.unchecked.iter();
+        let told = left_out.filter(|what| what.contains("lost inodes")).count();
+        (searched > 0, told, report.plan.nodes.is_empty())
+    };
+    assert_eq!(searched(false), (true, 0, false));
+    assert_eq!(searched(true), (false, 1, true));
 }
 
 /// What cannot be found again is told by number; all else is there, and the volume can be written to.

@@ -3,10 +3,11 @@
 //! A map is only found out anew while everything else that tells of it can be read: nothing is guessed.
 
 use super::first::Found;
+use super::tell;
 use crate::plan::LIST_MAX;
 use crate::reader::gaps;
 use crate::salvage::{is_live, refind};
-use crate::{Problem, Report, Volume};
+use crate::{Options, Phase, Problem, Report, Volume};
 use loamfs_format::ifile::ino_at;
 use loamfs_format::maps::{LazyEntry, unit_crc};
 use loamfs_format::superblock::UNIT_SIZE;
@@ -14,7 +15,12 @@ use loamfs_format::{BlockKind, FragAddr, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Plans to take out the nodes that cannot be used, where what they said is known.
-pub(super) fn plan(volume: &Volume<'_>, found: &Found, report: &mut Report) {
+pub(super) fn plan(
+    volume: &Volume<'_>,
+    found: &Found,
+    report: &mut Report,
+    options: &mut Options<'_>,
+) {
     let lost = &found.lost;
     if lost.groups && !lost.bits && !lost.owners {
         take_out(
@@ -40,28 +46,37 @@ pub(super) fn plan(volume: &Volume<'_>, found: &Found, report: &mut Report) {
                 report,
             );
         }
-    } else if lost.is_only(BlockKind::IfileNode)
-        && let Some(inodes) = {
-            let unknown = gaps(volume, volume.map(BlockKind::IfileNode));
-            refind(volume, &unknown, LIST_MAX)
+    } else if lost.is_only(BlockKind::IfileNode) {
+        if options.quick {
+            report.skip("where lost inodes are, which only the whole device tells");
+        } else {
+            search(volume, found, report, options);
         }
-    {
-        report.plan.inode_blocks = inodes.entries;
-        for block in inodes.gone {
-            let (first, last) = (ino_at(block, 0), ino_at(block, 31));
-            report.add(Problem::InodesLost { block, first, last });
-        }
-        let blocks = inodes.unproved;
-        if blocks > 0 {
-            report.add(Problem::InodesUnproved { blocks });
-        }
-        take_out(
-            BlockKind::IfileNode,
-            "the inodes, where owner records say that they are",
-            found,
-            report,
-        );
     }
+}
+
+/// Looks for the inodes below nodes of the IFILE that cannot be used.
+fn search(volume: &Volume<'_>, found: &Found, report: &mut Report, options: &mut Options<'_>) {
+    let unknown = gaps(volume, volume.map(BlockKind::IfileNode));
+    let mut tell = |done, total| tell(options, Phase::Search, done, total);
+    let Some(inodes) = refind(volume, &unknown, LIST_MAX, &mut tell) else {
+        return;
+    };
+    report.plan.inode_blocks = inodes.entries;
+    for block in inodes.gone {
+        let (first, last) = (ino_at(block, 0), ino_at(block, 31));
+        report.add(Problem::InodesLost { block, first, last });
+    }
+    let blocks = inodes.unproved;
+    if blocks > 0 {
+        report.add(Problem::InodesUnproved { blocks });
+    }
+    take_out(
+        BlockKind::IfileNode,
+        "the inodes, where owner records say that they are",
+        found,
+        report,
+    );
 }
 
 fn take_out(kind: BlockKind, from: &'static str, found: &Found, report: &mut Report) {

@@ -46,7 +46,12 @@ pub(crate) struct Refound {
 
 /// Finds the blocks of inodes in some ranges, at most so many, by where owner records and bitmap say that they are. `None`
 /// where these do not say it for certain.
-pub(crate) fn refind(volume: &Volume<'_>, blocks: &[Range<u64>], most: usize) -> Option<Refound> {
+pub(crate) fn refind(
+    volume: &Volume<'_>,
+    blocks: &[Range<u64>],
+    most: usize,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Option<Refound> {
     let mut places = places(volume, blocks)?;
     // The log tells of these.
     places.retain(|(block, _)| !volume.state().ifile.contains_key(&block.0));
@@ -57,7 +62,7 @@ pub(crate) fn refind(volume: &Volume<'_>, blocks: &[Range<u64>], most: usize) ->
     let mut options = Options {
         uuid: None,
         block_size: None,
-        progress: &mut |_, _| {},
+        progress,
     };
     let seen = scan::scan(volume.io().device, volume.superblock(), &mut options);
     let seen = seen.ok()?.sightings;

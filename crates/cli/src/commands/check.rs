@@ -35,7 +35,8 @@ pub struct CheckArgs {
     /// Repair what can be repaired.
     #[arg(long)]
     repair: bool,
-    /// Leave the contents of files out: only their metadata are verified.
+    /// Leave out the contents of files, and the search of the whole device for lost inodes: only
+    /// metadata are verified.
     #[arg(long)]
     quick: bool,
     /// What was asked for once is what is done without it.
@@ -277,8 +278,9 @@ fn phase_name(phase: Phase) -> (usize, &'static str) {
         Phase::Open => (1, "reading the log"),
         Phase::Maps => (2, "maps"),
         Phase::Inodes => (3, "inodes"),
-        Phase::Space => (4, "space"),
-        Phase::Tree => (5, "directories"),
-        Phase::Exact => (6, "a closer look"),
+        Phase::Search => (4, "lost inodes"),
+        Phase::Space => (5, "space"),
+        Phase::Tree => (6, "directories"),
+        Phase::Exact => (7, "a closer look"),
     }
 }

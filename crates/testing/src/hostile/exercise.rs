@@ -20,6 +20,8 @@ const LOOKS_MAX: usize = 2_000;
 /// Entries after which a directory never ends.
 const ENTRIES_MAX: usize = 1 << 20;
 const READ: usize = 64 << 10;
+/// Bytes of a device that may be looked through.
+const SEARCHED_MAX: u64 = 256 << 20;
 /// Problems of a check that are looked at.
 const PROBLEMS_MAX: usize = 100;
 /// Bytes of a file that are brought out.
@@ -42,8 +44,7 @@ pub fn exercise(mutant: &Mutant) {
     let _ = quickly(device.as_ref()).to_string();
     let report = checked(device.as_ref());
     read(&device);
-    // It reads all of a device, however large.
-    if mutant.size == mutant.image.size() {
+    if device.size() <= SEARCHED_MAX {
         salvaged(device.as_ref());
     }
     if report.is_clean() {
@@ -87,6 +88,8 @@ fn quickly(device: &dyn Device) -> Report {
 
 fn checked(device: &dyn Device) -> Report {
     let mut options = Options {
+        // Otherwise lost inodes are looked for all over the device.
+        quick: device.size() > SEARCHED_MAX,
         memory: 16 << 20,
         problems_max: PROBLEMS_MAX,
         ..Options::default()
