@@ -312,6 +312,12 @@ problems! {
     /// The owner record of homed blocks is missing, or names somebody else or other blocks of the file.
     #[error("{extent:?} holds {owner}, its owner record says {}", told(owner, found))]
     615 Minor true HomeRecord { extent: Extent, owner: Owner, found: Option<Owner> }
+    /// A segment allocated what was in use, and not held back.
+    #[error("{extent:?} was allocated while it was in use")]
+    616 Major false AllocatedTwice { extent: Extent }
+    /// A segment freed what was not in use, or had been freed.
+    #[error("{extent:?} was freed while it was not in use")]
+    617 Major false FreedTwice { extent: Extent }
 }
 
 impl Problem {

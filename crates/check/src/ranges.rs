@@ -61,6 +61,22 @@ impl<V: Copy> RangeMap<V> {
             .filter(move |(range, _)| range.overlaps(extent))
     }
 
+    /// The parts of `extent` that no range covers, by address.
+    pub fn gaps(&self, extent: Extent) -> Vec<Extent> {
+        let mut gaps = Vec::new();
+        let mut at = extent.start;
+        for (range, _) in self.overlapping(extent) {
+            if range.start > at {
+                gaps.push(Extent::new(at, range.start.0 - at.0));
+            }
+            at = range.end();
+        }
+        if at < extent.end() {
+            gaps.push(Extent::new(at, extent.end().0 - at.0));
+        }
+        gaps
+    }
+
     /// The ranges that end behind `at`, by address.
     pub fn from(&self, at: FragAddr) -> impl Iterator<Item = (Extent, V)> + '_ {
         let first = self
@@ -117,5 +133,19 @@ mod tests {
         assert_eq!(all, [(10, 2, 'a'), (32, 3, 'c')]);
         let some: Vec<_> = map.overlapping(Extent::new(FragAddr(11), 1)).collect();
         assert_eq!(some.len(), 1);
+    }
+
+    #[test]
+    fn what_no_range_covers_is_a_gap() {
+        let extent = |start, frags| Extent::new(FragAddr(start), frags);
+        let mut map = RangeMap::default();
+        map.insert(extent(10, 5), ());
+        map.insert(extent(20, 5), ());
+        assert_eq!(
+            map.gaps(extent(5, 25)),
+            [extent(5, 5), extent(15, 5), extent(25, 5)]
+        );
+        assert_eq!(map.gaps(extent(11, 11)), [extent(15, 5)]);
+        assert_eq!(map.gaps(extent(21, 4)), []);
     }
 }

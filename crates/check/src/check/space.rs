@@ -6,7 +6,7 @@ use super::groups::Groups;
 use super::scan::{MapScan, Window};
 use super::sums::{Side, SpaceSums};
 use super::visitor::Lost;
-use crate::{MapFault, Options, Owner, Phase, Problem, Report, Volume};
+use crate::{MapFault, Options, Owner, Phase, Problem, RangeMap, Report, Volume};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
 
 /// Scans the maps, and looks closer at what does not add up.
@@ -34,6 +34,7 @@ pub(crate) fn check(
             groups.window(&window, report);
         }
         log_and_held(volume, &window, report);
+        changes(volume, &window, report);
         pieces(&window, &mut sums, groups.as_mut(), report);
     }
     scan.problems
@@ -88,6 +89,25 @@ fn log_and_held(volume: &Volume<'_>, window: &Window, report: &mut Report) {
             let owner = Owner::new(kind, 0, Ino(0), 0, run.start, volume.geometry());
             report.add(Problem::HeldInUse { extent: run, owner });
         }
+    }
+}
+
+/// What was allocated was free, and what was freed was in use.
+fn changes(volume: &Volume<'_>, window: &Window, report: &mut Report) {
+    let (extent, base) = (window.extent, &window.base);
+    let bits = |map: &RangeMap<()>| {
+        let mut bits = window.empty();
+        map.overlapping(extent)
+            .for_each(|(range, ())| bits.set(range));
+        bits
+    };
+    let state = volume.state();
+    for run in Bits::runs(extent, &[&bits(&state.fresh), base], &[]) {
+        report.add(Problem::AllocatedTwice { extent: run });
+    }
+    // What has no bit now either is named as held.
+    for run in Bits::runs(extent, &[&bits(&state.old), &window.set], &[base]) {
+        report.add(Problem::FreedTwice { extent: run });
     }
 }
 

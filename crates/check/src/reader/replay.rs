@@ -35,6 +35,10 @@ pub struct State {
     pub roots: BTreeMap<BlockKind, TreeRoot>,
     /// What was allocated since; every fragment in it is in use or held back.
     pub allocated: RangeMap<Owner>,
+    /// What of it was free when it was allocated: the checkpoint's bitmap has no bits for it.
+    pub fresh: RangeMap<()>,
+    /// What was freed, and not allocated since: the checkpoint's bitmap has bits for it.
+    pub old: RangeMap<()>,
     /// What was freed and waits.
     pub held: RangeMap<Wait>,
     /// What the log itself takes: the summaries from the checkpoint on, and the unit of the next one.
@@ -146,10 +150,9 @@ impl Segment<'_> {
         // A checkpoint's list of what is held stands for the moment before its own records.
         for record in records.iter() {
             if let Record::Held(extent, wait) = record
-                && self.holds(extent)
                 && is_base
             {
-                self.state.held.insert(extent, wait);
+                self.hold(extent, wait);
             }
         }
         for (index, record) in records.iter().enumerate() {
@@ -221,6 +224,13 @@ impl Segment<'_> {
                 extent: a.extent,
             });
         }
+        // What was held kept its bits, and may be given out again.
+        for extent in self.state.held.gaps(a.extent) {
+            if self.state.allocated.overlapping(extent).next().is_some() {
+                self.state.note(Problem::AllocatedTwice { extent });
+            }
+            self.state.fresh.insert(extent, ());
+        }
         let start = a.extent.start;
         let owner = Owner::new(a.kind, a.level, a.ino, a.logical, start, &self.io.geometry);
         self.state.allocated.insert(a.extent, owner);
@@ -233,9 +243,18 @@ impl Segment<'_> {
     }
 
     fn hold(&mut self, extent: Extent, wait: Wait) {
-        if self.holds(extent) {
-            self.state.held.insert(extent, wait);
+        if !self.holds(extent) {
+            return;
         }
+        let held = self.state.held.overlapping(extent);
+        let others = held.filter(|(_, known)| *known != wait).count();
+        if others > 0 {
+            self.state.note(Problem::FreedTwice { extent });
+        }
+        for extent in self.state.allocated.gaps(extent) {
+            self.state.old.insert(extent, ());
+        }
+        self.state.held.insert(extent, wait);
     }
 
     fn revoke(&mut self, extent: Extent) {
@@ -287,7 +306,7 @@ impl Segment<'_> {
         let mut left = self.header.summary_len().div_ceil(self.io.frag());
         for extent in &self.header.extents {
             let here = Extent::new(extent.start, extent.frags.min(left));
-            if let Some(gap) = uncovered(&self.state.log, here) {
+            if let Some(&gap) = self.state.log.gaps(here).first() {
                 self.state.note(Problem::SummaryUncovered {
                     ssn: self.header.ssn,
                     extent: gap,
@@ -297,16 +316,4 @@ impl Segment<'_> {
             left -= here.frags;
         }
     }
-}
-
-/// The first piece of a range that a map does not cover.
-fn uncovered(map: &RangeMap<()>, extent: Extent) -> Option<Extent> {
-    let mut at = extent.start;
-    for (range, ()) in map.overlapping(extent) {
-        if range.start > at {
-            break;
-        }
-        at = range.end();
-    }
-    (at < extent.end()).then(|| Extent::new(at, extent.end().0 - at.0))
 }

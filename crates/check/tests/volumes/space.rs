@@ -203,10 +203,36 @@ fn records_that_no_segment_has() {
     assert_eq!(said(|_| settled(600, 4095)), ["RecordOutside"]);
     assert_eq!(
         said(|_| vec![Record::Retire(extent(600, 2))]),
-        ["MisplacedRecord"]
+        ["FreedTwice", "MisplacedRecord"]
     );
     let uncovered = said(|_| vec![allocation(extent(AFTER, 16), BlockKind::SmallData)]);
     assert!(uncovered.contains(&"SummaryUncovered"), "{uncovered:?}");
+}
+
+/// The driver would not open it.
+#[test]
+fn what_is_in_use_is_not_allocated() {
+    let again = |at: Extent| allocation(at, BlockKind::SmallData);
+    let since = |_: &Builder| vec![again(extent(700, 2)), again(extent(701, 2))];
+    assert!(said(since).contains(&"AllocatedTwice"));
+    let before = |b: &Builder| vec![again(small(b))];
+    assert!(said(before).contains(&"AllocatedTwice"));
+    let freed = |b: &Builder| vec![Record::Free(small(b)), again(small(b))];
+    assert!(!said(freed).contains(&"AllocatedTwice"));
+}
+
+/// The same.
+#[test]
+fn what_is_not_in_use_is_not_freed() {
+    let again = |at: Extent| allocation(at, BlockKind::SmallData);
+    let before = |_: &Builder| vec![Record::Free(extent(700, 2)), again(extent(700, 2))];
+    assert!(said(before).contains(&"FreedTwice"));
+    let since = |_: &Builder| vec![again(extent(700, 2)), Record::Free(extent(700, 2))];
+    assert_eq!(said(since), [""; 0]);
+    let twice = |b: &Builder| vec![Record::Free(small(b)), Record::Retire(small(b))];
+    assert!(said(twice).contains(&"FreedTwice"));
+    let repeated = |b: &Builder| vec![Record::Free(small(b)), Record::Free(small(b))];
+    assert_eq!(said(repeated), ["HeldInUse"]);
 }
 
 #[test]
