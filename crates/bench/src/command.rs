@@ -6,6 +6,7 @@ mod emulate;
 mod fill;
 mod generate;
 mod guest;
+mod hash;
 mod mount;
 mod plan;
 mod replay;
@@ -45,6 +46,7 @@ enum Bench {
     Claims(claims::ClaimsArgs),
     Requests(requests::RequestsArgs),
     Mount(mount::MountArgs),
+    Hash(hash::HashArgs),
     #[command(hide = true)]
     Ceiling(ceiling::CeilingArgs),
     #[command(hide = true)]
@@ -68,6 +70,7 @@ impl Bench {
             Bench::Claims(args) => args.run(),
             Bench::Requests(args) => args.run().map(|()| true),
             Bench::Mount(args) => args.run(),
+            Bench::Hash(args) => args.run().map(|()| true),
             Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
@@ -155,6 +158,7 @@ mod tests {
             "replay a.trace.gz --preset reference --json",
             "report results.json --html report.html",
             "claims --only create --work /tmp",
+            "hash --runs 2 --part 100 --json",
             "requests --files 10 --work /tmp --json",
             "mount --files 10 --rounds 1 --clients 1,2 --processors 1 --fs loamfs --fs ceiling --work /tmp --json",
         ] {

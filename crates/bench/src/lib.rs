@@ -5,6 +5,7 @@
 //! - [`lab`]: an image on a loop device, formatted, mounted, and taken away again whatever happens;
 //! - [`workload`]: trees of small files, made, looked at and read;
 //! - [`disk`]: disks of a model, which price a trace;
+//! - [`hash`]: what it costs to compute where a small file lies;
 //! - [`suite`]: the papers' workloads, run on each file system;
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
 //! - [`requests`]: what a FUSE mount is asked for each operation, counted by the kernel;
@@ -26,6 +27,7 @@ mod cpu;
 pub mod disk;
 pub mod emulate;
 mod error;
+pub mod hash;
 pub mod lab;
 mod machine;
 pub mod mount;

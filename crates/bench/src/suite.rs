@@ -16,7 +16,7 @@ mod history;
 mod largefile;
 mod mailspool;
 mod postmark;
-mod random;
+pub(crate) mod random;
 mod remove;
 mod smallfile;
 mod spent;
