@@ -1,9 +1,9 @@
 use crate::core::Core;
+use crate::operations::attributes::SetAttributes;
 use crate::operations::drain::Drain;
-use crate::operations::resize::Resize;
 use crate::volume::Durability;
-use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
-use loamfs_device::{Device, MemoryDevice};
+use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
+use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
 use loamfs_space::Owner;
 use std::sync::Arc;
@@ -70,8 +70,12 @@ fn what_is_moved_behind_a_pending_truncate_gets_no_new_home() {
     volume.write(ino, 6 * BLOCK, &[2; 4096]).unwrap();
     volume.sync().unwrap();
     let size = 2 * BLOCK;
+    let set = SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
     volume
-        .run(|core| core.perform(&Resize { ino, size }))
+        .run(|core| core.perform(&SetAttributes { ino, set }))
         .unwrap();
     let evacuate = |core: &mut Core| {
         let image = core.maps.lazy_map().iter().next().unwrap().1.image;
@@ -90,4 +94,32 @@ fn what_is_moved_behind_a_pending_truncate_gets_no_new_home() {
         .run(|core| core.reading().homes(ino, 0, u64::MAX >> 16))
         .unwrap();
     assert!(homes.iter().all(|(unit, _)| unit * 4096 < size));
+}
+
+/// The device fails once while blocks are on their way out of a range: they leave it all the same.
+#[test]
+fn blocks_leave_a_range_whose_first_new_homes_cannot_be_written() {
+    let plain: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
+    mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let faulty = Arc::new(FaultyDevice::new(plain));
+    let volume = Volume::open(faulty.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
+    let new = NewInode::of_mode(0o644);
+    let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+    let mut content: Vec<u8> = (0..8 * BLOCK).map(|at| (at >> 9) as u8).collect();
+    volume.write(ino, 0, &content).unwrap();
+    volume.sync().unwrap();
+    let frags = 8 * volume.run(|core| Ok(core.geometry.block_frags())).unwrap();
+    let range = Extent::new(home(&volume, ino), frags);
+    volume.run(|core| core.mover().evacuate(range)).unwrap();
+    // Somebody writes one of them meanwhile.
+    content[..4096].fill(9);
+    volume.write(ino, 0, &[9; 4096]).unwrap();
+    let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Homed);
+    faulty.set_rules(vec![rule.times(1)]);
+    volume.commit(Durability::Durable).unwrap();
+    let live = volume
+        .run(|core| Ok(core.space.bitmaps().live_frags(range)))
+        .unwrap();
+    assert_eq!(live, 0);
+    assert_eq!(volume.read(ino, 0, content.len()).unwrap(), content);
 }

@@ -3,7 +3,7 @@
 use crate::file::filled;
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::{Extent, FragAddr, Geometry};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, Range, SubAssign};
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub(crate) struct Unit {
     pub hides: Option<u64>,
     /// Whether it has a home that was never written, and takes no other.
     pub reserved: bool,
+    /// Whether its home is to be emptied: it gets a new one, however short the overwrite is.
+    pub moves: bool,
 }
 
 impl Unit {
@@ -57,6 +59,7 @@ impl Unit {
             since: Unit::MOVED,
             hides: None,
             reserved: false,
+            moves: true,
         }
     }
 
@@ -68,6 +71,7 @@ impl Unit {
             (a, b) => a.or(b),
         };
         self.reserved |= older.reserved;
+        self.moves |= older.moves;
     }
 }
 
@@ -142,8 +146,6 @@ pub(crate) struct Homed {
     pub(super) images: BTreeMap<u64, (FragAddr, Unit)>,
     /// On their way to new homes.
     pub(super) batch: Option<Batch>,
-    /// Dirty units whose homes are to be emptied: they get new ones, however short the overwrite is.
-    pub(super) moving: BTreeSet<u64>,
     /// How many units were ever put here. It numbers the next put.
     puts: u64,
     /// How often in a row what was on its way was given up.
@@ -276,7 +278,6 @@ impl Homed {
 
     /// Units that the mover takes along to new homes.
     pub fn move_units(&mut self, units: Vec<(u64, UnitBytes)>, per_block: u64) {
-        self.moving.extend(units.iter().map(|(unit, _)| *unit));
         let moved = units.into_iter();
         self.dirty
             .extend(moved.map(|(unit, bytes)| (unit, Unit::moved(bytes))));
@@ -304,6 +305,7 @@ impl Homed {
             since,
             hides,
             reserved,
+            moves: false,
         };
         if let Some(older) = self.dirty.get(&unit) {
             new.replaces(older);
@@ -338,6 +340,11 @@ impl Homed {
             counted.filter(new).count() as u64
         };
         (self.dirty_blocks, self.dirty_runs) = (count(per_block, false), count(CRC_UNITS, true));
+    }
+
+    /// Whether a dirty unit must have another home than it has.
+    pub(super) fn moves(&self, unit: u64) -> bool {
+        self.dirty.get(&unit).is_some_and(|waiting| waiting.moves)
     }
 
     /// Whether a unit is on its way home.
@@ -380,14 +387,7 @@ impl Homed {
 
     /// Drops what nobody wrote: it is where segments show it, and was to be moved.
     pub fn leave_unmoved(&mut self, per_block: u64) {
-        let moving = &mut self.moving;
-        self.dirty.retain(|unit, waiting| {
-            let written = waiting.since != Unit::MOVED;
-            if !written {
-                moving.remove(unit);
-            }
-            written
-        });
+        self.dirty.retain(|_, waiting| waiting.since != Unit::MOVED);
         self.recount(per_block);
     }
 

@@ -207,11 +207,7 @@ fn sort_out(
     let mut reserved = core.reading().unwritten(ino, *first..last + 1)?;
     reserved.retain(|_, home| !core.writeback.has_failed(*home));
     let mut firsts = Firsts::new();
-    let moving = core
-        .inodes
-        .get(ino)
-        .map(|node| node.homed().moving.clone())
-        .unwrap_or_default();
+    let homed = core.inodes.loaded(ino)?.homed();
     let mut run: Vec<(u64, FragAddr)> = Vec::new();
     let mut end_run = |run: &mut Vec<(u64, FragAddr)>, fresh: &mut BTreeSet<u64>| {
         if run.len() as u64 <= IMAGE_UNITS_MAX {
@@ -224,7 +220,7 @@ fn sort_out(
         if run.last().is_some_and(|(last, _)| last + 1 != *unit) {
             end_run(&mut run, &mut fresh);
         }
-        let home = homes.get(unit).filter(|_| !moving.contains(unit));
+        let home = homes.get(unit).filter(|_| !homed.moves(*unit));
         match (reserved.get(unit), home) {
             (Some(home), _) => {
                 end_run(&mut run, &mut fresh);
@@ -321,7 +317,6 @@ fn make_batch(core: &mut Core, ino: Ino, room: Room) -> Result<Option<HomeWrite>
         .collect();
     let (size, from) = (node.inode.size, node.hidden_from());
     node.change_homed(&mut core.writeback, |homed| {
-        homed.moving.retain(|unit| !units.contains(unit));
         let taken = units
             .iter()
             .filter_map(|unit| Some((*unit, homed.dirty.remove(unit)?)))
