@@ -184,3 +184,15 @@ fn flags_and_project_are_handed_down_and_durable() {
     );
     assert!(matches!(unknown, Err(Error::Unsupported)), "{unknown:?}");
 }
+
+#[test]
+fn an_immutable_file_keeps_what_is_reserved_for_it() {
+    let (_, volume) = mounted(64 << 20);
+    let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
+    volume.write(file, 0, &[7; 100_000]).unwrap();
+    volume.allocate(file, 0, 1 << 20, false).unwrap();
+    let blocks = volume.getattr(file).unwrap().blocks;
+    set(&volume, file, flag::IMMUTABLE);
+    assert!(!allowed(volume.allocate(file, 0, 2 << 20, true)));
+    assert_eq!(volume.getattr(file).unwrap().blocks, blocks);
+}

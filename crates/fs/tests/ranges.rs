@@ -3,11 +3,11 @@
 
 mod common;
 
-use common::{mounted, open};
-use loamfs_device::Device;
+use common::{made, mounted, open};
+use loamfs_device::{Device, IoKind, Issued, ObservedDevice, Observer, Op};
 use loamfs_fs::{Durability, Error, Ino, NewInode, ROOT_INO, SetAttr, Volume};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const NEW: NewInode = NewInode::of_mode(0o644);
 /// Bytes of a block of these volumes.
@@ -298,4 +298,39 @@ fn a_file_can_be_cut_within_any_hole_when_nothing_of_it_is_in_memory() {
         volume.unlink(ROOT_INO, b"f").unwrap();
     }
     volume.close().unwrap();
+}
+
+/// Does something once, when a superblock copy goes down for the first time after it was handed over.
+#[derive(Default)]
+struct Meanwhile(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Observer for Meanwhile {
+    fn issued(&self, request: Issued) {
+        if request.op == Op::Write && request.kind == IoKind::Superblock {
+            let act = self.0.lock().unwrap().take();
+            act.into_iter().for_each(|act| act());
+        }
+    }
+}
+
+/// Another thread writes behind the file's end while a reservation is under way, which fails then.
+#[test]
+fn what_others_write_while_a_reservation_fails_stays() {
+    for start in [100, 3 * BLOCK] {
+        let device = ObservedDevice::new(made(64 << 20), Meanwhile::default());
+        let device = Arc::new(device);
+        let volume = Arc::new(open(&(device.clone() as Arc<dyn Device>)));
+        let ino = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
+        volume.write(ino, 0, &vec![7; start]).unwrap();
+        let (other, at) = (Arc::clone(&volume), 5 * BLOCK as u64);
+        let act = move || assert_eq!(other.write(ino, at, b"late").unwrap(), 4);
+        *device.observer().0.lock().unwrap() = Some(Box::new(act));
+        let refused = volume.allocate(ino, 0, 1 << 30, true);
+        assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
+        assert_eq!(volume.getattr(ino).unwrap().size, at + 4);
+        assert_eq!(volume.read(ino, at, 9).unwrap(), b"late");
+        // What had been reserved is free again.
+        volume.sync().unwrap();
+        assert!(blocks(&volume, ino) <= 6 * BLOCK as u64);
+    }
 }

@@ -2,7 +2,6 @@
 //! read as zeros, whatever their homes hold. Their first write goes in place, since no segment shows what stands there
 //! (rules 3 and 6), and takes no space but for the checksum: what that needs is kept free from the call on.
 
-use super::resize::Resizing;
 use super::write::Writing;
 use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;
@@ -34,18 +33,14 @@ pub(crate) enum Reserved {
     NotHome,
 }
 
-/// Gives a bounded number of holes in the bytes `range` of a file space that is not written, behind its end too. The
-/// file grows to hold them first, if `grow` says so.
+/// Gives a bounded number of holes in the bytes `range` of a file space that is not written, behind its end too.
 pub(crate) struct Reserve {
     pub ino: Ino,
     pub range: Range<u64>,
-    pub grow: bool,
 }
 
 /// [`Reserve`], prepared: one step.
 pub(crate) enum Reserving {
-    /// The file grows; this byte is next.
-    Grow(Resizing, u64),
     /// A small file's content leaves the log, so that it can have blocks once it is at home.
     Leave(Writing),
     Take(NewHomes, Reserved),
@@ -67,10 +62,6 @@ impl Operation for Reserve {
         let inode = &core.file(ino)?.inode;
         permission::may_grow(flags_of(inode))?;
         let (size, cutting) = (inode.size, inode.truncating != u64::MAX);
-        if self.grow && range.end > size {
-            let resizing = Resizing::prepare(core, ino, range.end)?;
-            return Ok(Plan::Change(Reserving::Grow(resizing, range.start)));
-        }
         if cutting && range.end > size {
             return Err(core.leftovers.wait_for_drain(ino));
         }
@@ -123,7 +114,6 @@ impl Change for Reserving {
 
     fn claim(&self) -> Claim {
         match self {
-            Reserving::Grow(resizing, _) => resizing.claim(),
             Reserving::Leave(write) => write.claim(),
             // As much was taken as was admitted.
             Reserving::Take(..) => Claim::Nothing,
@@ -132,10 +122,6 @@ impl Change for Reserving {
 
     fn apply(self, core: &mut Core) -> Result<Reserved, Broken> {
         match self {
-            Reserving::Grow(resizing, from) => {
-                resizing.apply(core)?;
-                Ok(Reserved::Until(from))
-            }
             Reserving::Leave(write) => {
                 write.apply(core)?;
                 Ok(Reserved::NotHome)

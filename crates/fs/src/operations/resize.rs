@@ -6,17 +6,25 @@ use crate::budget::NODES_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::file::{SIZE_MAX, filled};
+use crate::flags::flags_of;
+use crate::permission;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use loamfs_format::inode::Body;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Sets a file's size. A large file's blocks behind it go in steps: see [`Drain`](super::drain::Drain).
+/// Makes a file at least so long.
 #[derive(Clone, Copy)]
-pub(crate) struct Resize {
+pub(crate) struct Grow {
     pub ino: Ino,
     pub size: u64,
+}
+
+/// Frees what was reserved behind the end of a large file; one that is no longer than small ones goes back to the log.
+#[derive(Clone, Copy)]
+pub(crate) struct CutBehind {
+    pub ino: Ino,
 }
 
 /// How a file gets another size.
@@ -35,7 +43,7 @@ enum How {
     Cut,
 }
 
-/// [`Resize`], prepared.
+/// Another size for a file, prepared. A large file's blocks behind it go in steps: see [`Drain`](super::drain::Drain).
 pub(crate) struct Resizing {
     ino: Ino,
     size: u64,
@@ -44,11 +52,35 @@ pub(crate) struct Resizing {
     claim: Claim,
 }
 
-impl Operation for Resize {
+impl Operation for Grow {
     type Change = Resizing;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Resizing>, Stop> {
+        if self.size <= core.file(self.ino)?.inode.size {
+            return Ok(Plan::Done(()));
+        }
         Resizing::prepare(core, self.ino, self.size).map(Plan::Change)
+    }
+}
+
+impl Operation for CutBehind {
+    type Change = Resizing;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Resizing>, Stop> {
+        let node = core.file(self.ino)?;
+        permission::may_grow(flags_of(&node.inode))?;
+        if !node.is_large() {
+            return Ok(Plan::Done(()));
+        }
+        let size = node.inode.size;
+        let mut resizing = Resizing::prepare(core, self.ino, size)?;
+        if size <= core.sizes().small_max() {
+            resizing.how = How::Cut;
+        }
+        Ok(match resizing.how {
+            How::Nothing => Plan::Done(()),
+            _ => Plan::Change(resizing),
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::file::SIZE_MAX;
 use crate::operations::range::{GrowSmall, Punch, ZeroEdges, ZeroSmall};
 use crate::operations::reserve::{Reserve, Reserved};
-use crate::operations::resize::Resize;
+use crate::operations::resize::{CutBehind, Grow};
 use crate::reading::Search;
 use loamfs_format::Ino;
 use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
@@ -47,21 +47,24 @@ impl Volume {
         if self.perform(&GrowSmall { ino, end, grow })? {
             return Ok(());
         }
-        let before = self.getattr(ino)?.size;
-        let result = self.reserve(ino, offset, end, grow);
-        if result.is_err() && (before + 1..=end).contains(&self.getattr(ino)?.size) {
-            self.perform(&Resize { ino, size: before })?;
-            self.tidy_after(LEFTOVERS_STEP);
+        let mut result = self.reserve(ino, offset, end);
+        if grow {
+            // Others may have written behind the old end meanwhile, whose data stay: so it grows last.
+            result = result.and_then(|()| self.perform(&Grow { ino, size: end }));
+            if result.is_err() {
+                self.perform(&CutBehind { ino })?;
+                self.tidy_after(LEFTOVERS_STEP);
+            }
         }
         result
     }
 
-    fn reserve(&self, ino: Ino, offset: u64, end: u64, grow: bool) -> Result<(), Error> {
+    fn reserve(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Error> {
         self.announce_unwritten()?;
         let (mut from, mut tries) = (offset, 0);
         loop {
             let range = from..end;
-            match self.perform(&Reserve { ino, range, grow })? {
+            match self.perform(&Reserve { ino, range })? {
                 Reserved::All => return Ok(()),
                 Reserved::Until(at) => from = at,
                 Reserved::NotHome if tries < HOME_TRIES => {
