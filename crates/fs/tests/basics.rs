@@ -4,6 +4,7 @@
 mod common;
 
 use common::{made, open};
+use loamfs_device::{Device, Effect, FaultyDevice, IoKind, Op, Rule};
 use loamfs_fs::{
     Env, Error, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume,
     XattrMode,
@@ -299,4 +300,18 @@ fn a_file_has_as_many_attributes_as_can_be_listed() {
     set(&volume, 8).unwrap();
     assert_eq!(volume.getxattr(a, &name(8)).unwrap(), b"v");
     volume.close().unwrap();
+}
+
+#[test]
+fn a_label_that_could_not_be_written_is_not_shown() {
+    let faulty = Arc::new(FaultyDevice::new(made(32 << 20)));
+    let device: Arc<dyn Device> = faulty.clone();
+    let volume = open(&device);
+    volume.set_label(b"old").unwrap();
+    let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Superblock);
+    faulty.set_rules(vec![rule.times(1)]);
+    volume.set_label(b"new").unwrap_err();
+    assert_eq!(volume.info().label, b"old");
+    drop(volume);
+    assert_eq!(open(&device).info().label, b"old");
 }

@@ -94,10 +94,15 @@ impl Volume {
         }
         let sealer = self.sealer();
         self.core().access.check()?;
-        self.core().sb.label = label.to_vec();
+        let old = std::mem::replace(&mut self.core().sb.label, label.to_vec());
         // Each names one copy anew, with all that stands in it.
-        sealer.checkpoint(End::Open)?;
-        sealer.checkpoint(End::Open)
+        let named = sealer
+            .checkpoint(End::Open)
+            .and_then(|()| sealer.checkpoint(End::Open));
+        if named.is_err() {
+            self.core().sb.label = old;
+        }
+        named
     }
 
     /// Figures for statfs(2), from memory.
