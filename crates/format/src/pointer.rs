@@ -4,6 +4,7 @@
 //! a misplaced or stale block never passes for the right one. File data are checksummed without an identity, so
 //! that extents can be shared (FORMAT.md, "Pointer").
 
+use crate::group::Role;
 use crate::superblock::Geometry;
 use crate::types::{Extent, FragAddr, Ino, Ssn};
 use zerocopy::little_endian::{U16, U32, U64};
@@ -67,6 +68,28 @@ impl BlockKind {
         BlockKind::Homed,
         BlockKind::Superblock,
     ];
+
+    /// The role of groups that hold blocks of this kind; none for superblocks, which may be anywhere.
+    pub const fn role(self) -> Option<Role> {
+        match self {
+            BlockKind::Superblock => None,
+            BlockKind::Homed => Some(Role::Data),
+            BlockKind::Summary
+            | BlockKind::InodeBlock
+            | BlockKind::DirNode
+            | BlockKind::ExtentNode
+            | BlockKind::ChecksumNode
+            | BlockKind::XattrNode
+            | BlockKind::XattrValue
+            | BlockKind::SmallData
+            | BlockKind::Image
+            | BlockKind::IfileNode
+            | BlockKind::BitmapNode
+            | BlockKind::OwnerNode
+            | BlockKind::GroupNode
+            | BlockKind::LazyNode => Some(Role::Log),
+        }
+    }
 
     /// The kind with this number on disk.
     pub fn from_u8(raw: u8) -> Option<BlockKind> {

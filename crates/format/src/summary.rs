@@ -8,7 +8,7 @@ use crate::group::Role;
 use crate::ifile::{INO_MAX, INODE_BLOCKS_MAX, IfileEntry, RawIfileEntry};
 use crate::maps::{LazyEntry, RawLazyEntry};
 use crate::node::TreeRoot;
-use crate::pointer::BlockKind;
+use crate::pointer::{BlockKind, Identity, Pointer};
 use crate::superblock::{Geometry, UNIT_SIZE};
 use crate::types::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -360,6 +360,32 @@ pub struct Allocation {
 }
 
 impl Allocation {
+    /// Of a block in the segment's body; `version` is its owner's.
+    pub fn block(pointer: &Pointer, id: &Identity, version: u32) -> Allocation {
+        Allocation {
+            stored: pointer.stored,
+            checksum: pointer.checksum,
+            in_body: true,
+            ..Allocation::range(pointer.extent(), id, version)
+        }
+    }
+
+    /// Of a range that has nothing in the body; `version` is its owner's.
+    pub fn range(extent: Extent, id: &Identity, version: u32) -> Allocation {
+        Allocation {
+            extent,
+            kind: id.kind,
+            level: id.level,
+            ino: id.ino,
+            generation: id.generation,
+            version,
+            logical: id.logical,
+            stored: 0,
+            checksum: 0,
+            in_body: false,
+        }
+    }
+
     /// The copies of the block that it gives space to, one by one.
     pub fn copies(&self, geometry: &Geometry) -> impl Iterator<Item = Allocation> + use<> {
         let whole = *self;

@@ -2,6 +2,7 @@
 
 mod block;
 mod numbers;
+pub(crate) mod trees;
 
 use crate::blocks::{Blocks, Stop, What};
 use crate::error::{Corrupt, Error};

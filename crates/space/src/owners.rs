@@ -1,6 +1,7 @@
 //! The owner records that are newer than the last checkpoint (FORMAT.md, "Owner record").
 
 use crate::range_map::{Piece, RangeMap};
+use loamfs_format::summary::Allocation;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino};
 use std::ops::Range;
 
@@ -15,6 +16,18 @@ pub struct Owner {
     pub ino: Ino,
     /// Logical block, 4 KiB unit, inode block or lowest key, by kind.
     pub logical: u64,
+}
+
+impl From<&Allocation> for Owner {
+    /// Whom a segment gives a range.
+    fn from(given: &Allocation) -> Owner {
+        Owner {
+            kind: given.kind,
+            level: given.level,
+            ino: given.ino,
+            logical: given.logical,
+        }
+    }
 }
 
 impl Owner {

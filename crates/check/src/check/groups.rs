@@ -44,10 +44,8 @@ impl<'v> Groups<'v> {
 
     /// Checks that a piece may be where it is.
     pub(crate) fn piece(&mut self, extent: Extent, owner: &Owner, report: &mut Report) {
-        let needed = match owner.kind {
-            BlockKind::Superblock => return,
-            BlockKind::Homed => Role::Data,
-            _ => Role::Log,
+        let Some(needed) = owner.kind.role() else {
+            return;
         };
         for extent in self.parts(extent) {
             let group = self.group_of(extent.start);

@@ -1,11 +1,8 @@
 //! What a segment will hold, listed in the order of its body.
 
 use crate::blocks::{Blocks, Stop};
-use crate::inodes::{Inodes, Node};
-use crate::tree::Tree;
-use crate::{dir, extents, xattrs};
-use loamfs_format::inode::Body;
-use loamfs_format::node::{NODE_SIZE, TreeRoot};
+use crate::inodes::{Inodes, Node, trees};
+use loamfs_format::node::NODE_SIZE;
 use loamfs_format::{BlockKind, Geometry, Ino, InodeBlockNo};
 
 /// A block that the segment will hold.
@@ -19,13 +16,10 @@ pub(super) enum Item {
     Image(Ino, u64),
 }
 
-/// A tree with dirty nodes: of an inode, or a map.
+/// A tree with dirty nodes, by their kind: of an inode, or a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeOf {
-    Directory(Ino),
-    Extents(Ino),
-    Checksums(Ino),
-    Xattrs(Ino),
+    Inode(Ino, BlockKind),
     Map(BlockKind),
 }
 
@@ -68,10 +62,14 @@ impl Contents {
     }
 
     fn add_trees(&mut self, g: &Geometry, blocks: &mut Blocks, node: &Node) -> Result<(), Stop> {
-        for (of, tree, root) in trees_of(node) {
+        let inode = &node.inode;
+        for kind in trees::KINDS {
+            let Some((tree, root)) = trees::tree_of(inode, kind) else {
+                continue;
+            };
             let count = tree.dirty_nodes(&root, blocks)?.len();
             if count > 0 {
-                self.trees.push((of, count));
+                self.trees.push((TreeOf::Inode(inode.ino, kind), count));
                 self.frags.extend(std::iter::repeat_n(node_frags(g), count));
             }
         }
@@ -128,22 +126,6 @@ fn changed(inodes: &Inodes) -> impl Iterator<Item = &Node> {
     let inos = inodes.dirty_blocks().flat_map(|(block, b)| b.inos(block));
     let nodes = inos.filter_map(|ino| inodes.get(ino));
     nodes.filter(|node| node.is_dirty())
-}
-
-/// The trees of an inode.
-pub(super) fn trees_of(node: &Node) -> Vec<(TreeOf, Tree, TreeRoot)> {
-    let inode = &node.inode;
-    let ino = inode.ino;
-    let mut trees = Vec::new();
-    match inode.body {
-        Body::DirTree(root) => trees.push((TreeOf::Directory(ino), dir::tree(inode), root)),
-        Body::ExtentTree(root) => trees.push((TreeOf::Extents(ino), extents::tree(inode), root)),
-        _ => {}
-    }
-    let checksums = extents::crc_tree(inode);
-    trees.push((TreeOf::Checksums(ino), checksums, inode.checksums));
-    trees.push((TreeOf::Xattrs(ino), xattrs::tree(inode), inode.xattrs));
-    trees
 }
 
 /// Fragments of a node.

@@ -4,7 +4,7 @@ use super::Commit;
 use super::seal::Seal;
 use crate::blocks::Stop;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind};
-use loamfs_format::{BlockKind, Extent, FragAddr, Ino, Ssn, Token};
+use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ino, Ssn, Token};
 use loamfs_log::segment::Placement;
 use loamfs_log::writer::Tail;
 use loamfs_space::Owner;
@@ -71,13 +71,7 @@ impl Commit<'_> {
             if let Record::Allocate(a) = record
                 && a.kind != BlockKind::Homed
             {
-                let owner = Owner {
-                    kind: a.kind,
-                    level: a.level,
-                    ino: a.ino,
-                    logical: a.logical,
-                };
-                self.core.space.show(a.extent, owner)?;
+                self.core.space.show(a.extent, Owner::from(a))?;
             }
         }
         Ok(())
@@ -116,19 +110,15 @@ fn own_ranges(tail: &Tail, placement: &Placement, ssn: Ssn, unit: u64) -> Vec<Re
             true => Extent::new(FragAddr(extent.start.0 + unit), extent.frags - unit),
             false => *extent,
         };
-        let record = Record::Allocate(Allocation {
-            extent: rest,
+        let id = Identity {
             kind: BlockKind::Summary,
             level: 0,
             ino: Ino(0),
             generation: 0,
-            version: 0,
             logical,
-            stored: 0,
-            checksum: 0,
-            in_body: false,
-        });
-        (rest.frags > 0).then_some(record)
+        };
+        let given = Allocation::range(rest, &id, 0);
+        (rest.frags > 0).then_some(Record::Allocate(given))
     };
     ranges.filter_map(rest).collect()
 }

@@ -1,11 +1,11 @@
 //! Finalizing: every block gets its address and checksum, and a record, from the leaves up.
 
-use super::contents::{Contents, Item, TreeOf, node_frags, trees_of};
+use super::contents::{Contents, Item, TreeOf, node_frags};
 use super::seal::Seal;
 use crate::blocks::{Blocks, Stop};
 use crate::core::Core;
 use crate::error::Error;
-use crate::inodes::{Inodes, block_identity};
+use crate::inodes::{Inodes, block_identity, trees};
 use crate::maps::Maps;
 use crate::tree::{self, SealedNode, Tree};
 use crate::writeback::{Homed, UNIT, Writeback};
@@ -190,18 +190,8 @@ impl Finalizing<'_> {
             for copy in node.pointer.copies(tree.kind, self.geometry) {
                 self.seal.put(copy.start, node.page.as_bytes());
             }
-            self.seal.say(Record::Allocate(Allocation {
-                extent: node.pointer.extent(),
-                kind: node.identity.kind,
-                level: node.identity.level,
-                ino: node.identity.ino,
-                generation: node.identity.generation,
-                version,
-                logical: node.identity.logical,
-                stored: node.pointer.stored,
-                checksum: node.pointer.checksum,
-                in_body: true,
-            }));
+            let block = Allocation::block(&node.pointer, &node.identity, version);
+            self.seal.say(Record::Allocate(block));
         }
         self.set_root(of, root)
     }
@@ -214,15 +204,9 @@ impl Finalizing<'_> {
                 let mut found = roots.filter(|(tree, _)| tree.kind == kind);
                 found.next().map(|(tree, root)| (tree, root, 0))
             }
-            TreeOf::Directory(ino)
-            | TreeOf::Extents(ino)
-            | TreeOf::Checksums(ino)
-            | TreeOf::Xattrs(ino) => {
-                let node = self.inodes.prepared(ino)?;
-                let mut found = trees_of(node).into_iter().filter(|(it, ..)| *it == of);
-                found
-                    .next()
-                    .map(|(_, tree, root)| (tree, root, node.inode.version))
+            TreeOf::Inode(ino, kind) => {
+                let inode = &self.inodes.prepared(ino)?.inode;
+                trees::tree_of(inode, kind).map(|(tree, root)| (tree, root, inode.version))
             }
         };
         Ok(found.ok_or(VANISHED)?)
@@ -235,10 +219,9 @@ impl Finalizing<'_> {
                     *slot = root;
                 }
             }
-            TreeOf::Directory(ino) => self.inodes.prepared(ino)?.inode.body = Body::DirTree(root),
-            TreeOf::Extents(ino) => self.inodes.prepared(ino)?.inode.body = Body::ExtentTree(root),
-            TreeOf::Checksums(ino) => self.inodes.prepared(ino)?.inode.checksums = root,
-            TreeOf::Xattrs(ino) => self.inodes.prepared(ino)?.inode.xattrs = root,
+            TreeOf::Inode(ino, kind) => {
+                trees::set_root(&mut self.inodes.prepared(ino)?.inode, kind, root);
+            }
         }
         Ok(())
     }
@@ -290,18 +273,8 @@ impl Finalizing<'_> {
             ..Pointer::NONE
         };
         self.seal.put(pointer.addr, &packed);
-        self.seal.say(Record::Allocate(Allocation {
-            extent: pointer.extent(),
-            kind: BlockKind::InodeBlock,
-            level: 0,
-            ino: Ino(0),
-            generation: 0,
-            version: 0,
-            logical: block.0,
-            stored: pointer.stored,
-            checksum,
-            in_body: true,
-        }));
+        let given = Allocation::block(&pointer, &identity, 0);
+        self.seal.say(Record::Allocate(given));
         let entry = b.entry(pointer, self.seal.ssn());
         self.seal.say(Record::Ifile(block, entry));
         if let Some(old) = b.sealed_at() {

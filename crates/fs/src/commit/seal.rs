@@ -88,18 +88,8 @@ impl Seal {
             ..Pointer::NONE
         };
         self.image.put(pointer.addr, bytes);
-        self.records.push(Record::Allocate(Allocation {
-            extent: pointer.extent(),
-            kind: id.kind,
-            level: 0,
-            ino: id.ino,
-            generation: id.generation,
-            version: inode.version,
-            logical: id.logical,
-            stored: pointer.stored,
-            checksum: pointer.checksum,
-            in_body: true,
-        }));
+        let block = Allocation::block(&pointer, &id, inode.version);
+        self.records.push(Record::Allocate(block));
         pointer
     }
 

@@ -119,12 +119,12 @@ impl Cleaner<'_> {
         let given = elsewhere.waiting_bytes / u64::from(g.fragment_size);
         match role {
             Role::Log => log,
-            _ if log > 0 => self
+            Role::Data if log > 0 => self
                 .space
                 .free_index(Role::Data)
                 .frags()
                 .saturating_sub(given),
-            _ => 0,
+            Role::Data | Role::Free | Role::Track | Role::Section => 0,
         }
     }
 
@@ -161,7 +161,9 @@ impl Cleaner<'_> {
                 // Homes are of whole blocks: all that is free in a data group serves until it is emptied.
                 taken += match role {
                     Role::Data => cheap.used + cheap.won,
-                    _ => cheap.used + cheap.used / 4 + cheap.closed,
+                    Role::Log => cheap.used + cheap.used / 4 + cheap.closed,
+                    // Nothing moves these.
+                    Role::Free | Role::Track | Role::Section => return false,
                 };
                 !enough && cheap.used * least <= cheap.won * most && taken <= room
             })

@@ -92,7 +92,7 @@ pub(crate) fn groups(
         return Ok(Vec::new());
     }
     each_owner(reader, blocks, maps, |start, record| {
-        let Some(role) = role_of(record.kind) else {
+        let Some(role) = record.kind.role() else {
             return;
         };
         let end = start.0.saturating_add(record.frags.into());
@@ -108,15 +108,6 @@ pub(crate) fn groups(
     })?;
     let descs = groups.into_iter().map(|(group, lost)| (group, lost.desc));
     Ok(descs.collect())
-}
-
-/// The role of groups that hold blocks of a kind; none for superblocks, which may be anywhere.
-fn role_of(kind: BlockKind) -> Option<Role> {
-    match kind {
-        BlockKind::Superblock => None,
-        BlockKind::Homed => Some(Role::Data),
-        _ => Some(Role::Log),
-    }
 }
 
 impl Unknown {
@@ -176,7 +167,7 @@ impl Replay<'_> {
         })?;
         let cell = match role {
             Role::Data => self.sb.geometry.block_frags(),
-            _ => 1,
+            Role::Free | Role::Log | Role::Track | Role::Section => 1,
         };
         // Data groups have whole blocks alone.
         let cells = |of: Extent| {
@@ -187,7 +178,7 @@ impl Replay<'_> {
         };
         let mut used: Vec<Extent> = owners
             .into_iter()
-            .filter(|(_, owner)| role_of(owner.kind) == Some(role))
+            .filter(|(_, owner)| owner.kind.role() == Some(role))
             .map(|(of, _)| cells(of))
             .collect();
         used.extend(space.held().iter().map(|(extent, _)| extent));

@@ -112,12 +112,7 @@ impl<'c> Replay<'c> {
 
     fn allocation(&mut self, ssn: Ssn, a: &Allocation) -> Result<(), Error> {
         self.check_extent(a.extent)?;
-        let owner = Owner {
-            kind: a.kind,
-            level: a.level,
-            ino: a.ino,
-            logical: a.logical,
-        };
+        let owner = Owner::from(a);
         let allocated = self.space.replay().allocate(a.extent, owner);
         self.counted(allocated)?;
         self.maps.lazy_map_mut().clear_doubt(a.extent);

@@ -6,7 +6,7 @@ use crate::core::Core;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use loamfs_format::group::Role;
 use loamfs_format::summary::{Allocation, Record};
-use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Identity, Ino};
 use loamfs_space::Owner;
 use std::collections::BTreeMap;
 
@@ -210,10 +210,7 @@ impl Change for RecordHome {
 fn claims_of(core: &Core, owners: &[(Extent, Owner)]) -> Option<BTreeMap<GroupNo, Role>> {
     let mut claims = BTreeMap::new();
     for (part, owner) in owners {
-        let wanted = match owner.kind {
-            BlockKind::Homed => Role::Data,
-            _ => Role::Log,
-        };
+        let wanted = owner.kind.role()?;
         for group in groups_of(core, *part) {
             match core.space.role(group) {
                 Role::Free if *claims.entry(group).or_insert(wanted) == wanted => {}
@@ -234,18 +231,14 @@ fn allocation_of(core: &mut Core, part: Extent, owner: &Owner) -> Result<Record,
             other => other.map(|node| (node.inode.generation, node.inode.version))?,
         },
     };
-    Ok(Record::Allocate(Allocation {
-        extent: part,
+    let id = Identity {
         kind: owner.kind,
         level: owner.level,
         ino: owner.ino,
         generation,
-        version,
         logical: owner.logical,
-        stored: 0,
-        checksum: 0,
-        in_body: false,
-    }))
+    };
+    Ok(Record::Allocate(Allocation::range(part, &id, version)))
 }
 
 /// Whom the owner records give the parts of a range to, by address.

@@ -135,7 +135,7 @@ impl Volume {
             match core.space.role(GroupNo(group)) {
                 Role::Free => groups[0] += 1,
                 Role::Log => groups[1] += 1,
-                _ => groups[2] += 1,
+                Role::Data | Role::Track | Role::Section => groups[2] += 1,
             }
         }
         Info {

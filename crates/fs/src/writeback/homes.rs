@@ -11,7 +11,7 @@ use crate::law::{Law, Rules};
 use crate::pending::Pending;
 use loamfs_format::maps::unit_crc;
 use loamfs_format::summary::{Allocation, Record, Unwritten};
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino};
 use loamfs_space::{Found, Owner, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -126,29 +126,20 @@ impl Homes<'_> {
 
     /// The next segment says that these blocks have this home.
     pub fn show(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
-        let owner = Owner {
-            kind: BlockKind::Homed,
-            level: 0,
-            ino,
-            logical: block,
-        };
-        self.space.show(extent, owner)?;
         let (generation, version) = self
             .inodes
             .get(ino)
             .map_or((0, 0), |node| (node.inode.generation, node.inode.version));
-        self.pending.say(Record::Allocate(Allocation {
-            extent,
+        let id = Identity {
             kind: BlockKind::Homed,
             level: 0,
             ino,
             generation,
-            version,
             logical: block,
-            stored: 0,
-            checksum: 0,
-            in_body: false,
-        }));
+        };
+        let shown = Allocation::range(extent, &id, version);
+        self.space.show(extent, Owner::from(&shown))?;
+        self.pending.say(Record::Allocate(shown));
         Ok(())
     }
 

@@ -2,12 +2,11 @@
 
 use crate::blocks::Stop;
 use crate::core::Core;
+use crate::inodes::trees;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::tree::Tree;
-use crate::{dir, extents, xattrs};
-use loamfs_format::inode::{Body, Inode};
+use loamfs_format::FragAddr;
 use loamfs_format::node::TreeRoot;
-use loamfs_format::{BlockKind, FragAddr};
 use loamfs_space::Owner;
 
 /// Makes a node of a file's tree dirty if it is still where its owner record says.
@@ -32,7 +31,7 @@ impl Operation for MoveNode {
         let owner = self.owner;
         core.prepare_dirty(owner.ino)?;
         let node = core.inodes.prepared(owner.ino)?;
-        let Some((tree, root)) = tree_of(&node.inode, owner.kind) else {
+        let Some((tree, root)) = trees::tree_of(&node.inode, owner.kind) else {
             return Ok(Plan::Done(()));
         };
         let found = tree.locate(&root, &mut core.blocks, owner.level, owner.logical)?;
@@ -65,23 +64,7 @@ impl Change for MovingNode {
         self.tree
             .put(&mut root, &mut core.blocks, self.key, &self.value)?;
         let inode = &mut core.inodes.prepared(ino)?.inode;
-        match self.owner.kind {
-            BlockKind::DirNode => inode.body = Body::DirTree(root),
-            BlockKind::ExtentNode => inode.body = Body::ExtentTree(root),
-            BlockKind::ChecksumNode => inode.checksums = root,
-            _ => inode.xattrs = root,
-        }
+        trees::set_root(inode, self.owner.kind, root);
         Ok(core.touch(ino)?)
-    }
-}
-
-/// The tree of an inode that has nodes of a kind.
-fn tree_of(inode: &Inode, kind: BlockKind) -> Option<(Tree, TreeRoot)> {
-    match (kind, &inode.body) {
-        (BlockKind::DirNode, Body::DirTree(root)) => Some((dir::tree(inode), *root)),
-        (BlockKind::ExtentNode, Body::ExtentTree(root)) => Some((extents::tree(inode), *root)),
-        (BlockKind::ChecksumNode, _) => Some((extents::crc_tree(inode), inode.checksums)),
-        (BlockKind::XattrNode, _) => Some((xattrs::tree(inode), inode.xattrs)),
-        _ => None,
     }
 }
