@@ -1,4 +1,5 @@
-//! What the cleaner may want to move: scattered holes, and groups that cost little to empty.
+//! What the cleaner may want to move, by cost and benefit: scattered holes, and groups that cost little to empty. What of it
+//! is worth it is the cleaning policy, the library's `reclaim::cleaner`.
 
 use crate::groups::{FreeIndex, Groups};
 use crate::held::Held;

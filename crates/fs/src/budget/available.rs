@@ -5,7 +5,7 @@
 
 use super::Budget;
 use super::reserve::REMOVAL_COST;
-use crate::reclaim::{COST_MAX, Fight};
+use crate::reclaim::{self, Fight};
 use crate::writeback::UNIT;
 use loamfs_format::Extent;
 use loamfs_format::group::Role;
@@ -29,7 +29,7 @@ impl Budget<'_> {
             .chain(self.checkpoints.summaries())
             .copied()
             .collect();
-        let outlook = self.space.cleaning().outlook(&going, COST_MAX);
+        let outlook = reclaim::outlook(self.space, &going);
         let (waiting, ragged) = (self.waiting(), self.space.uneven().ragged());
         let data = self.space.free_index(Role::Data).frags() + outlook.data_going;
         let data = data.saturating_sub(ragged.data + ragged.free);

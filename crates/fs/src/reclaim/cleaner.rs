@@ -1,17 +1,88 @@
-//! The cleaner's policies: which ranges and groups are worth moving, by cost and benefit (LFS, section
-//! 4.3.4; no age is known).
+//! The cleaning policy: which groups and ranges are worth moving, when, and how long, by cost and benefit, what moving takes
+//! against what it wins (LFS, section 4.3.4; no age is known). What each would cost, and win, `space::cleaning` tells, the
+//! cheapest first. `volume::space` carries it out.
 
-use super::{BATCH_MAX, COST_MAX, CostLimit};
 use crate::budget::Sizes;
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use loamfs_log::writer::LogWriter;
-use loamfs_space::{Candidate, CleaningCost, Space};
+use loamfs_space::{Candidate, CleaningCost, Outlook, Space};
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
+
+/// Groups that are emptied together at most: their owners' inodes are read together.
+pub(crate) const BATCH_MAX: usize = 8;
+/// Fragments that are worth moving at most, for each that this wins, when an operation waits for room.
+const COST_MAX: u64 = 7;
+/// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
+/// gives.
+pub(crate) const IDLE_ROUNDS: usize = 3;
+/// The same before an operation gets ENOSPC.
+const LAST_ROUNDS: usize = 8;
+
+/// What moving may cost, against what it wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CostLimit {
+    /// Room is there, but in holes that cost a seek each: five fragments, if that wins three.
+    Low,
+    /// An operation waits for it: [`COST_MAX`] fragments, if that wins one.
+    High,
+    /// The operation gets ENOSPC else: what serves as it is may be moved too.
+    Any,
+}
+
+impl CostLimit {
+    /// Whether moving `used` fragments is worth it where that wins `won`.
+    fn allows(self, used: u64, won: u64) -> bool {
+        let (most, least) = match self {
+            CostLimit::Low => (5, 3),
+            CostLimit::High | CostLimit::Any => (COST_MAX, 1),
+        };
+        used * least <= won * most
+    }
+}
+
+/// When the cleaner has won enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// The reserve is whole, and so many segments of the largest size fit besides.
+    Segments(u32),
+    /// Nothing is won any more.
+    All,
+}
+
+impl Goal {
+    /// What the next round may cost; `enough` says whether all of it is won but whole groups.
+    pub fn limit(self, enough: bool) -> CostLimit {
+        match self {
+            Goal::All => CostLimit::Any,
+            Goal::Segments(_) if enough => CostLimit::Low,
+            Goal::Segments(_) => CostLimit::High,
+        }
+    }
+
+    /// Rounds in a row that may win nothing.
+    pub fn patience(self) -> usize {
+        match self {
+            Goal::All => LAST_ROUNDS,
+            Goal::Segments(_) => IDLE_ROUNDS,
+        }
+    }
+}
+
+/// Whether it pays to go on as before, which won so many fragments and moved so many.
+pub(crate) fn pays(won: u64, moved: u64) -> bool {
+    won * COST_MAX >= moved
+}
+
+/// What is in use once nothing is held back and `going` is free too, and all was cleaned that is worth it to an operation
+/// which waits for room.
+pub(crate) fn outlook(space: &Space, going: &[Extent]) -> Outlook {
+    space.cleaning().outlook(going, COST_MAX)
+}
 
 /// What is looked at to choose what is moved.
 pub(crate) struct Cleaner<'c> {
@@ -47,9 +118,31 @@ impl Core {
 }
 
 impl Cleaner<'_> {
+    /// What is cheapest to move: whole groups, which serve every role then and are read and written without seeks, and their
+    /// pieces; when all else failed, ranges of the log alone. About a segment's worth is won. `last` are the groups that
+    /// were emptied before.
+    pub fn choose(
+        &self,
+        limit: CostLimit,
+        last: &[GroupNo],
+        elsewhere: &Elsewhere,
+    ) -> (Vec<GroupNo>, Vec<Extent>) {
+        let segment = self.geometry.frags_for(self.geometry.segment_max.into());
+        let groups = self.groups_to_empty(limit, segment, last, elsewhere);
+        let extents = groups
+            .iter()
+            .map(|group| self.geometry.group_extent(*group));
+        let ranges = match (groups.is_empty(), limit) {
+            (false, _) => extents.flat_map(|extent| self.pieces(extent)).collect(),
+            (true, CostLimit::Any) => self.compactable(segment),
+            (true, CostLimit::Low | CostLimit::High) => Vec::new(),
+        };
+        (groups, ranges)
+    }
+
     /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` free fragments are won; in the
     /// order of their addresses, so that neighbours are read without a seek.
-    pub fn compactable(&self, frags: u64) -> Vec<Extent> {
+    fn compactable(&self, frags: u64) -> Vec<Extent> {
         let hole_max = self.geometry.frags_for(HOLE_MIN);
         let found = self.space.cleaning().compact_candidates(hole_max);
         self.pieces_of(found, frags, COST_MAX)
@@ -92,7 +185,7 @@ impl Cleaner<'_> {
     /// Groups of one role that are cheapest to empty and worth it, as many as win `frags` fragments and whose content
     /// has room elsewhere; `but` some. Emptied, they can take any role. In the order of their addresses, so that
     /// neighbours are read without a seek.
-    pub fn groups_to_empty(
+    fn groups_to_empty(
         &self,
         limit: CostLimit,
         frags: u64,
@@ -144,10 +237,6 @@ impl Cleaner<'_> {
             0 if role == Role::Log && limit != CostLimit::Any => g.frags_for(HOLE_MIN),
             _ => u64::MAX,
         };
-        let (most, least) = match limit {
-            CostLimit::Low => (5, 3),
-            CostLimit::High | CostLimit::Any => (COST_MAX, 1),
-        };
         let least_hole = self.sizes.hole_least();
         let (mut won, mut taken) = (0, 0);
         self.space
@@ -165,7 +254,7 @@ impl Cleaner<'_> {
                     // Nothing moves these.
                     Role::Free | Role::Track | Role::Section => return false,
                 };
-                !enough && cheap.used * least <= cheap.won * most && taken <= room
+                !enough && limit.allows(cheap.used, cheap.won) && taken <= room
             })
             .take(BATCH_MAX)
             .collect()
@@ -173,7 +262,7 @@ impl Cleaner<'_> {
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its
     /// addresses.
-    pub fn pieces(&self, extent: Extent) -> Vec<Extent> {
+    fn pieces(&self, extent: Extent) -> Vec<Extent> {
         let step = self.geometry.frags_for(self.geometry.segment_max.into());
         (extent.start.0..extent.end().0)
             .step_by(step as usize)

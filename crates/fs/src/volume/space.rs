@@ -1,4 +1,5 @@
-//! The fight for space: pending frees, checkpoints, compaction, emptying groups (rules 10 and 11).
+//! The fight for space: pending frees, checkpoints, compaction, emptying groups (rules 10 and 11). What is moved the cleaner
+//! chooses (`reclaim::cleaner`).
 
 use super::commit::End;
 use super::commit::all_written;
@@ -6,29 +7,15 @@ use super::drive::Lack;
 use super::{Durability, Sealer, Volume};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{BATCH_MAX, COST_MAX, CostLimit, Fight};
+use crate::reclaim::{self, BATCH_MAX, CostLimit, Fight, Goal, IDLE_ROUNDS};
 use loamfs_format::{Extent, GroupNo};
 
 /// Rounds of compaction in one go: enough to go through a whole log.
 const REPLENISH_ROUNDS: usize = 1024;
-/// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
-/// gives.
-const IDLE_ROUNDS: usize = 3;
-/// The same before an operation gets ENOSPC.
-const LAST_ROUNDS: usize = 8;
 
 /// Segments' worth of room that a fight for space wins, so that the next one is some time off; what is cheapest to win
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
-
-/// When reclaim has won enough.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goal {
-    /// The reserve is whole, and so many segments of the largest size fit besides.
-    Segments(u32),
-    /// Nothing is won any more.
-    All,
-}
 
 impl Volume {
     /// Makes room in memory: what waits is committed, and pending truncates are drained. Returns why there is no room
@@ -88,7 +75,7 @@ impl Sealer<'_> {
                 let mut core = self.core();
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
-                if now.saturating_sub(usable) * COST_MAX < all_moved - moved {
+                if !reclaim::pays(now.saturating_sub(usable), all_moved - moved) {
                     core.budget().note_lost(Fight::Room);
                 }
             }
@@ -191,19 +178,10 @@ impl Sealer<'_> {
             tracing::debug!(?goal, room, enough, whole_groups, usable, "winning space");
             idle = if usable > best { 0 } else { idle + 1 };
             best = best.max(usable);
-            let patience = match goal {
-                Goal::All => LAST_ROUNDS,
-                Goal::Segments(_) => IDLE_ROUNDS,
-            };
-            if enough && whole_groups || idle > patience {
+            if enough && whole_groups || idle > goal.patience() {
                 break;
             }
-            let limit = match goal {
-                Goal::All => CostLimit::Any,
-                Goal::Segments(_) if enough => CostLimit::Low,
-                Goal::Segments(_) => CostLimit::High,
-            };
-            if !room || !self.move_some(limit, &mut last)? {
+            if !room || !self.move_some(goal.limit(enough), &mut last)? {
                 if goal != Goal::All || drained {
                     break;
                 }
@@ -225,36 +203,19 @@ impl Sealer<'_> {
         Ok(())
     }
 
-    /// Moves what is cheapest to move: whole groups, which serve every role then and are read and written without
-    /// seeks; when all else failed, ranges of the log. Returns whether there was anything. `last` are the groups that
-    /// were emptied before.
+    /// Moves what the cleaner chooses. Returns whether there was anything. `last` are the groups that were emptied before.
     fn move_some(&self, limit: CostLimit, last: &mut Vec<GroupNo>) -> Result<bool, Error> {
         // Holes, and what is cheap to move, are seen in bitmaps only.
         let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
         self.load(&unseen)?;
         let (groups, ranges) = {
             let mut core = self.core();
-            let segment = core.geometry.frags_for(core.geometry.segment_max.into());
             let elsewhere = core.budget().elsewhere();
-            let groups = core
-                .cleaner()
-                .groups_to_empty(limit, segment, last, &elsewhere);
-            if groups.is_empty() {
-                let ranges = match limit {
-                    CostLimit::Any => core.cleaner().compactable(segment),
-                    CostLimit::Low | CostLimit::High => Vec::new(),
-                };
-                (groups, ranges)
-            } else {
+            let (groups, ranges) = core.cleaner().choose(limit, last, &elsewhere);
+            if !groups.is_empty() {
                 core.space.close_groups(&groups);
-                let extents = groups
-                    .iter()
-                    .map(|group| core.geometry.group_extent(*group));
-                let ranges = extents
-                    .flat_map(|extent| core.cleaner().pieces(extent))
-                    .collect();
-                (groups, ranges)
             }
+            (groups, ranges)
         };
         tracing::debug!(?limit, ?groups, ranges = ranges.len(), "moving");
         if ranges.is_empty() {
