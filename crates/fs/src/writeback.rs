@@ -86,6 +86,11 @@ impl Writeback {
         &self.files
     }
 
+    /// The same, as they are now.
+    pub fn waiting(&self) -> Vec<Ino> {
+        self.files.iter().copied().collect()
+    }
+
     /// How much waits.
     pub fn totals(&self) -> Totals {
         self.totals

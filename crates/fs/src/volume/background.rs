@@ -1,7 +1,7 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
 use super::drive::{Lack, Ways};
-use super::{Durability, Volume};
+use super::{Durability, Engine, Sealer, Volume};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
@@ -48,39 +48,31 @@ impl Volume {
         };
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.
-            self.write_out(Durability::Durable)?;
+            self.engine.write_out(Durability::Durable)?;
         } else if unrecorded && self.core().pending.since().is_none() {
-            self.say_durable()?;
+            self.engine.sealer().say_durable()?;
         }
         if images > images_max {
             self.settle(SETTLE_STEP)?;
         }
-        let sealer = self.sealer();
+        let sealer = self.engine.sealer();
         sealer.keep_reserve()?;
-        self.discard_freed(DISCARD_STEP);
+        self.engine.discard_freed(DISCARD_STEP);
         sealer.checkpoint_if_due()
+    }
+
+    /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
+    /// image (rule 12), and is not tried again before the next mount. Others commit meanwhile; an fsync never waits for it.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn settle(&self, max: usize) -> Result<(), Error> {
+        self.engine.settle(max)
     }
 
     /// Orphans and pending truncates that wait for [`Volume::tick`], which looks after some of them at a time.
     pub fn leftovers(&self) -> usize {
         self.core().leftovers.waiting()
-    }
-
-    /// In idle times a segment that says nothing but `durable` lets freed space be reused.
-    fn say_durable(&self) -> Result<(), Error> {
-        let sealer = self.sealer();
-        let frees_wait = {
-            let core = self.core();
-            let recorded = core.log.recorded();
-            core.space
-                .held()
-                .iter()
-                .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > recorded))
-        };
-        if frees_wait {
-            sealer.commit_shown(true, Durability::Durable)?;
-        }
-        Ok(())
     }
 
     /// Finds what an earlier mount left over, once: orphans and pending truncates.
@@ -90,7 +82,10 @@ impl Volume {
         }
         let mut from = Some(InodeBlockNo(0));
         while let Some(at) = from {
-            from = match self.step(|core| core.maps.orphans(&mut core.blocks, at)) {
+            from = match self
+                .engine
+                .step(|core| core.maps.orphans(&mut core.blocks, at))
+            {
                 Ok((found, next)) => {
                     let slots = |(block, bits): (InodeBlockNo, u32)| {
                         let set = (0..32).filter(move |slot| bits & (1 << slot) != 0);
@@ -108,7 +103,9 @@ impl Volume {
         }
         self.core().leftovers.note_found();
     }
+}
 
+impl Engine {
     /// Looks after up to `max` orphans and pending truncates. One that is damaged is named in the log and left as it is:
     /// it is nobody's error who happens to be there.
     ///
@@ -126,7 +123,7 @@ impl Volume {
             let Some(ino) = ino else {
                 break;
             };
-            match patience::apart(|| self.finish(ino)) {
+            match patience::apart(|| finish(self, ino)) {
                 Ok(()) => {}
                 // Who has time comes for it.
                 Err(Error::WouldWait) => {
@@ -163,14 +160,6 @@ impl Volume {
         }
     }
 
-    /// Removes an orphan that nobody holds, or ends a pending truncate.
-    fn finish(&self, ino: Ino) -> Result<(), Error> {
-        // Removals run on a full volume too; a commit in between makes room in memory.
-        while !self.run_removal(|core| core.perform(&Evict { ino }))? {}
-        while !self.run_removal(|core| core.perform(&Drain { ino }))? {}
-        Ok(())
-    }
-
     /// Runs a removal, committing when too much is dirty.
     pub(super) fn run_removal<T>(
         &self,
@@ -197,4 +186,30 @@ impl Volume {
             }
         }
     }
+}
+
+impl Sealer<'_> {
+    /// In idle times a segment that says nothing but `durable` lets freed space be reused.
+    fn say_durable(&self) -> Result<(), Error> {
+        let frees_wait = {
+            let core = self.core();
+            let recorded = core.log.recorded();
+            core.space
+                .held()
+                .iter()
+                .any(|(_, wait)| matches!(wait, loamfs_space::Wait::Durable(ssn) if ssn > recorded))
+        };
+        if frees_wait {
+            self.commit_shown(true, Durability::Durable)?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes an orphan that nobody holds, or ends a pending truncate.
+fn finish(engine: &Engine, ino: Ino) -> Result<(), Error> {
+    // Removals run on a full volume too; a commit in between makes room in memory.
+    while !engine.run_removal(|core| core.perform(&Evict { ino }))? {}
+    while !engine.run_removal(|core| core.perform(&Drain { ino }))? {}
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Bringing changes to the device: segments, flushes, checkpoints and the superblocks that name them.
 
-use super::{Durability, Sealer, Volume};
+use super::{Durability, Engine, Sealer, Volume};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::{self, Failed, Step};
@@ -36,8 +36,8 @@ impl Volume {
         if !self.core().access.is_writable() {
             return self.nothing_waits();
         }
-        let unwritten = self.write_out(durability)?;
-        let sealer = self.sealer();
+        let unwritten = self.engine.write_out(durability)?;
+        let sealer = self.engine.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
         all_written(unwritten)
@@ -54,30 +54,29 @@ impl Volume {
         }
     }
 
+    /// Takes a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.engine.sealer().checkpoint(End::Open)
+    }
+}
+
+impl Engine {
     /// Commits everything that waits. While large files' data are on their way home others commit what they wait for
     /// (rule 3): only the segment is sealed under the lock.
     pub(super) fn write_out(&self, durability: Durability) -> Result<NotHome, Error> {
         let mut unwritten = {
             // Whoever writes everything out writes in the order of addresses, and is alone therefore.
             let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
-            self.bring_home(&self.all_homed())?
+            let waiting = self.core().writeback.waiting();
+            self.bring_home(&waiting)?
         };
         let sealer = self.sealer();
         sealer.keep_atimes();
         unwritten.append(&mut sealer.commit_shown(false, durability)?);
         Ok(unwritten)
-    }
-
-    fn all_homed(&self) -> Vec<Ino> {
-        self.core().writeback.files().iter().copied().collect()
-    }
-
-    /// Takes a checkpoint.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn checkpoint(&self) -> Result<(), Error> {
-        self.sealer().checkpoint(End::Open)
     }
 
     /// Flushes the device. After one that failed none is trusted again, whatever it was for: anything that was written
@@ -96,7 +95,8 @@ impl Volume {
 impl Sealer<'_> {
     /// Commits everything that waits, and lets nobody else commit meanwhile.
     pub(super) fn commit_all(&self, durability: Durability) -> Result<NotHome, Error> {
-        let mut unwritten = self.write_homes(&self.all_homed(), Some(self))?;
+        let waiting = self.core().writeback.waiting();
+        let mut unwritten = self.write_homes(&waiting, Some(self))?;
         self.keep_atimes();
         unwritten.append(&mut self.commit_shown(false, durability)?);
         Ok(unwritten)

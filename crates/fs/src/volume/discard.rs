@@ -3,7 +3,7 @@
 //! Only what may be written at once may be discarded. Space is given out under `sealing` or, to large files' data, under
 //! `homes`, so what is found free under both locks stays free until the device was told.
 
-use super::{Volume, Watch};
+use super::{Engine, Volume, Watch};
 use crate::blocks::Stop;
 use crate::error::Error;
 use loamfs_format::{Extent, FragAddr, GroupNo};
@@ -57,17 +57,19 @@ impl Volume {
             let to = group.end().0.min(end);
             if from < to {
                 let range = Extent::new(FragAddr(from), to - from);
-                told += self.trim_in_group(range, least.div_ceil(size))?;
+                told += self.engine.trim_in_group(range, least.div_ceil(size))?;
             }
         }
         Ok(told)
     }
+}
 
+impl Engine {
     /// Trims a range of one group; its bitmap leaves memory again if it was not there before.
     fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
         let _sealer = self.sealer();
         self.core().access.check()?;
-        let discarder = self.discarder();
+        let discarder = Discarder::new(self);
         let group = self.core().geometry.group_of(range.start);
         let was_loaded = self.core().space.bitmaps().is_loaded(group);
         let clipped = |run: Extent| {
@@ -97,7 +99,7 @@ impl Volume {
         if freed.is_empty() {
             return;
         }
-        let discarder = self.discarder();
+        let discarder = Discarder::new(self);
         freed.sort_unstable_by_key(|extent| extent.start);
         let mut runs: Vec<Extent> = Vec::new();
         for extent in freed {
@@ -113,25 +115,25 @@ impl Volume {
             self.core().leftovers.tell_freed(false);
         }
     }
-
-    fn discarder(&self) -> Discarder<'_> {
-        Discarder {
-            volume: self,
-            _homes: self.homes_alone(),
-        }
-    }
 }
 
 /// Whoever has no write of homes in flight: what he finds free of data groups stays so.
 struct Discarder<'v> {
-    volume: &'v Volume,
+    engine: &'v Engine,
     _homes: (Watch<'v>, RwLockWriteGuard<'v, ()>),
 }
 
-impl Discarder<'_> {
+impl<'v> Discarder<'v> {
+    fn new(engine: &'v Engine) -> Discarder<'v> {
+        Discarder {
+            engine,
+            _homes: engine.homes_alone(),
+        }
+    }
+
     /// The free runs in a range, reading bitmaps that are not in memory.
     fn free_runs(&self, range: Extent) -> Result<Vec<Extent>, Error> {
-        self.volume.step(|core| {
+        self.engine.step(|core| {
             let (first, last) = (range.start, FragAddr(range.end().0.saturating_sub(1)));
             let groups = core.geometry.group_of(first).0..=core.geometry.group_of(last).0;
             let absent: Vec<GroupNo> = groups
@@ -147,7 +149,7 @@ impl Discarder<'_> {
 
     /// Discards runs; returns how many bytes the device made use of.
     fn discard(&self, runs: &[Extent]) -> Result<u64, Error> {
-        let geometry = self.volume.core().geometry;
+        let geometry = self.engine.core().geometry;
         let ranges: Vec<(u64, u64)> = runs
             .iter()
             .map(|run| {
@@ -158,8 +160,8 @@ impl Discarder<'_> {
         if ranges.is_empty() {
             return Ok(0);
         }
-        let before = self.volume.device.counters().discard_bytes;
-        self.volume.device.discard(&ranges)?;
-        Ok(self.volume.device.counters().discard_bytes - before)
+        let before = self.engine.device.counters().discard_bytes;
+        self.engine.device.discard(&ranges)?;
+        Ok(self.engine.device.counters().discard_bytes - before)
     }
 }

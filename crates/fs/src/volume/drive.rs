@@ -1,7 +1,7 @@
 //! Running an operation, and helping one that stopped: blocks are read, bitmaps loaded, room is made, and it runs
 //! again.
 
-use super::Volume;
+use super::Engine;
 use crate::blocks::{Damage, Fetch, Pins, Stop};
 use crate::core::Core;
 use crate::error::{Error, Needed};
@@ -103,7 +103,7 @@ struct Halt {
     settled: bool,
 }
 
-impl Volume {
+impl Engine {
     /// Runs an operation until it ends, reading what it misses and making room where it needs some.
     pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
         self.drive(op, true)
@@ -114,7 +114,7 @@ impl Volume {
         self.drive(op, false)
     }
 
-    /// As [`Volume::step`]; what room it lacks when there is none for it.
+    /// As [`Engine::step`]; what room it lacks when there is none for it.
     pub(super) fn step_unless_crowded<T>(
         &self,
         mut op: impl FnMut(&mut Core) -> Result<T, Stop>,

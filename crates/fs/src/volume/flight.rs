@@ -6,7 +6,7 @@
 //! a time, in their order: two would have its head go back and forth. The same threads commit early, when much is dirty,
 //! so that hardly any operation has to.
 
-use super::{Sealer, Volume};
+use super::{Engine, Sealer, Volume};
 use crate::error::Error;
 use loamfs_device::{Device, IoKind, Write};
 use loamfs_format::Geometry;
@@ -133,10 +133,10 @@ impl Volume {
     /// Writes what others have sealed, and commits when much is dirty, until the volume is closed. A front end gives
     /// it a few threads; without any, whoever seals a segment writes it.
     pub fn write_behind(&self) {
-        while let Some(work) = self.flight.next() {
+        while let Some(work) = self.engine.flight.next() {
             let done = match work {
-                Work::Write(segment) => self.bring(&segment),
-                Work::Commit => self.relieve().map(|_| ()),
+                Work::Write(segment) => self.engine.bring(&segment),
+                Work::Commit => self.engine.relieve().map(|_| ()),
             };
             if let Err(error) = done {
                 tracing::debug!(%error, "writing behind failed; whoever waits for it is told");
@@ -146,9 +146,11 @@ impl Volume {
 
     /// Ends [`Volume::write_behind`] on all threads, after what has been sealed is written.
     pub fn end_write_behind(&self) {
-        self.flight.close();
+        self.engine.flight.close();
     }
+}
 
+impl Engine {
     /// Returns when every segment that was sealed before is written.
     ///
     /// # Errors

@@ -17,16 +17,16 @@ impl Volume {
     pub fn freeze(&self) -> Result<(), Error> {
         self.find_leftovers();
         self.tidy_after(usize::MAX);
-        let sealer = self.sealer();
+        let sealer = self.engine.sealer();
         for _ in 0..ROUNDS_MAX {
             if !self.core().access.is_writable() {
                 return self.nothing_waits();
             }
             let unwritten = sealer.commit_all(Durability::Durable)?;
             sealer.checkpoint(End::Open)?;
-            self.discard_freed(usize::MAX);
+            self.engine.discard_freed(usize::MAX);
             commit::all_written(unwritten)?;
-            let _homes = self.homes_alone();
+            let _homes = self.engine.homes_alone();
             let mut core = self.core();
             let durable = core.log.durable() == core.log.tail().ssn;
             if durable && !core.is_dirty() && core.writeback.files().is_empty() {

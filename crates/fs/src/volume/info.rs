@@ -92,7 +92,7 @@ impl Volume {
             let text = format!("the label has {} bytes, more than {LABEL_MAX}", label.len());
             return Err(Error::Options(text));
         }
-        let sealer = self.sealer();
+        let sealer = self.engine.sealer();
         self.core().access.check()?;
         let old = std::mem::replace(&mut self.core().sb.label, label.to_vec());
         // Each names one copy anew, with all that stands in it.
@@ -155,7 +155,7 @@ impl Volume {
             images: core.maps.lazy_map().len() as u64,
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
-            cache_bytes: self.shares.bytes as u64,
+            cache_bytes: self.engine.shares.bytes as u64,
             cached_bytes: core.blocks.cached_bytes(),
             pinned_blocks: core.blocks.pinned_count() as u64,
             dirty_log_bytes: core.budget().segment_estimate(),
@@ -164,7 +164,7 @@ impl Volume {
             cached_inodes: core.inodes.count() as u64,
             access: core.access.clone(),
             loss: self.loss,
-            device: self.device.counters(),
+            device: self.engine.device.counters(),
         }
     }
 }

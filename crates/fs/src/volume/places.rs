@@ -25,7 +25,7 @@ impl Volume {
             }
             core.leftovers.note_places_tried();
         }
-        let sealer = self.sealer();
+        let sealer = self.engine.sealer();
         let reserved = sealer.reserve_all();
         {
             let mut core = self.core();

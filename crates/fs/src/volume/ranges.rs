@@ -1,8 +1,8 @@
 //! Operations on ranges of files: each goes in bounded steps, from the start on.
 
-use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use super::commit::{End, all_written};
+use super::{Engine, Volume};
 use crate::error::Error;
 use crate::file::SIZE_MAX;
 use crate::operations::range::{GrowSmall, Punch, ZeroEdges, ZeroSmall};
@@ -31,7 +31,7 @@ impl Volume {
         while let Some(from) = at {
             let range = from..end;
             let step = Punch { ino, range };
-            at = self.run_removal(|core| core.perform(&step))?;
+            at = self.engine.run_removal(|core| core.perform(&step))?;
         }
         Ok(())
     }
@@ -60,7 +60,7 @@ impl Volume {
     }
 
     fn reserve(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Error> {
-        self.announce_unwritten()?;
+        self.engine.announce_unwritten()?;
         let (mut from, mut tries) = (offset, 0);
         loop {
             let range = from..end;
@@ -69,34 +69,11 @@ impl Volume {
                 Reserved::Until(at) => from = at,
                 Reserved::NotHome if tries < HOME_TRIES => {
                     tries += 1;
-                    all_written(self.bring_home(&[ino])?)?;
+                    all_written(self.engine.bring_home(&[ino])?)?;
                 }
                 Reserved::NotHome => return Err(Error::Unwritten(ino)),
             }
         }
-    }
-
-    /// Has both superblock copies announce that files may have extents that were never written, before any has: programs
-    /// that do not know them would take what stands there for data.
-    fn announce_unwritten(&self) -> Result<(), Error> {
-        if self.core().checkpoints.is_unwritten_announced() {
-            return Ok(());
-        }
-        let sealer = self.sealer();
-        if self.core().checkpoints.is_unwritten_announced() {
-            return Ok(());
-        }
-        self.core().sb.incompatible |= INCOMPATIBLE_UNWRITTEN;
-        // Each names one copy anew.
-        let named = sealer
-            .checkpoint(End::Open)
-            .and_then(|()| sealer.checkpoint(End::Open));
-        let mut core = self.core();
-        match named {
-            Ok(()) => core.checkpoints.note_unwritten_announced(true),
-            Err(_) => core.sb.incompatible &= !INCOMPATIBLE_UNWRITTEN,
-        }
-        named
     }
 
     /// Makes the bytes `offset .. offset + len` of a file zeros that have space, growing the file as
@@ -179,6 +156,31 @@ impl Volume {
             return Ok(0);
         }
         Ok(self.write(to.0, to.1, &data)? as u64)
+    }
+}
+
+impl Engine {
+    /// Has both superblock copies announce that files may have extents that were never written, before any has: programs
+    /// that do not know them would take what stands there for data.
+    fn announce_unwritten(&self) -> Result<(), Error> {
+        if self.core().checkpoints.is_unwritten_announced() {
+            return Ok(());
+        }
+        let sealer = self.sealer();
+        if self.core().checkpoints.is_unwritten_announced() {
+            return Ok(());
+        }
+        self.core().sb.incompatible |= INCOMPATIBLE_UNWRITTEN;
+        // Each names one copy anew.
+        let named = sealer
+            .checkpoint(End::Open)
+            .and_then(|()| sealer.checkpoint(End::Open));
+        let mut core = self.core();
+        match named {
+            Ok(()) => core.checkpoints.note_unwritten_announced(true),
+            Err(_) => core.sb.incompatible &= !INCOMPATIBLE_UNWRITTEN,
+        }
+        named
     }
 }
 

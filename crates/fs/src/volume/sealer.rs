@@ -1,32 +1,32 @@
 //! The right to seal.
 
-use super::{Volume, Watch};
+use super::{Engine, Watch};
 use std::ops::Deref;
 use std::sync::{MutexGuard, PoisonError};
 
 /// The right to seal segments, to count them as durable, and to write superblocks. One has it at a time; what needs it is
 /// a method of it. A flush of the device alone needs none.
 pub(crate) struct Sealer<'a> {
-    volume: &'a Volume,
+    engine: &'a Engine,
     // The watch ends first: who gets the right after a panic finds the volume broken.
     _watch: Watch<'a>,
     _alone: MutexGuard<'a, ()>,
 }
 
 impl Deref for Sealer<'_> {
-    type Target = Volume;
+    type Target = Engine;
 
-    fn deref(&self) -> &Volume {
-        self.volume
+    fn deref(&self) -> &Engine {
+        self.engine
     }
 }
 
-impl Volume {
+impl Engine {
     /// Waits for the right to seal.
     pub(crate) fn sealer(&self) -> Sealer<'_> {
         let alone = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
         Sealer {
-            volume: self,
+            engine: self,
             _watch: self.watch(),
             _alone: alone,
         }
@@ -35,7 +35,7 @@ impl Volume {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::Volume;
     use crate::{Env, MkfsOptions, OpenOptions, mkfs};
     use loamfs_device::{Device, MemoryDevice};
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +58,7 @@ mod tests {
 
         fn event(&self, _: &Event<'_>) {
             let taken = matches!(
-                self.volume.sealing.try_lock(),
+                self.volume.engine.sealing.try_lock(),
                 Err(TryLockError::WouldBlock)
             );
             self.taken.store(taken, Ordering::Relaxed);
@@ -89,7 +89,7 @@ mod tests {
         };
         with_default(listener, || {
             let panicked = catch_unwind(AssertUnwindSafe(|| {
-                let _sealer = volume.sealer();
+                let _sealer = volume.engine.sealer();
                 panic!("while a segment is sealed");
             }));
             assert!(panicked.is_err());

@@ -4,7 +4,7 @@
 use super::commit::End;
 use super::commit::all_written;
 use super::drive::Lack;
-use super::{Durability, Sealer, Volume};
+use super::{Durability, Engine, Sealer};
 use crate::core::Core;
 use crate::error::Error;
 use crate::reclaim::{self, BATCH_MAX, CostLimit, Fight, Goal, IDLE_ROUNDS};
@@ -17,7 +17,7 @@ const REPLENISH_ROUNDS: usize = 1024;
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
 
-impl Volume {
+impl Engine {
     /// Makes room in memory: what waits is committed, and pending truncates are drained. Returns why there is no room
     /// all the same, if data of large files that cannot be written take most of it.
     pub(super) fn relieve(&self) -> Result<Option<Error>, Error> {

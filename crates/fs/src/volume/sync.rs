@@ -2,6 +2,7 @@
 //! that a segment of another took his changes along.
 
 use super::{Durability, Volume};
+use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Failed;
@@ -17,6 +18,20 @@ struct Due {
 }
 
 impl Due {
+    /// What must happen before everything that was done to an inode is durable; `None` when it is.
+    fn of(core: &mut Core, ino: Ino) -> Result<Option<Due>, Stop> {
+        let durable = core
+            .env
+            .law
+            .durable_for_fsync(core.log.durable(), core.log.tail().ssn);
+        let node = core.node(ino)?;
+        let done = !node.is_dirty() && node.homed().is_clean() && node.last() <= durable;
+        Ok((!done).then_some(Due {
+            last: node.last(),
+            puts: node.homed().puts(),
+        }))
+    }
+
     /// Whether the segments that are sealed show it: whatever waits was written since.
     fn is_shown(&self, core: &Core, ino: Ino) -> bool {
         let node = core.inodes.get(ino);
@@ -34,19 +49,19 @@ impl Volume {
     pub fn fsync(&self, ino: Ino, data_only: bool) -> Result<(), Error> {
         let _ = data_only;
         patience::wait_from_here()?;
-        let Some(due) = self.due(ino)? else {
+        let Some(due) = self.engine.step(|core| Due::of(core, ino))? else {
             return Ok(());
         };
-        let mut unwritten = self.bring_home(&[ino])?;
-        let sealer = self.sealer();
+        let mut unwritten = self.engine.bring_home(&[ino])?;
+        let sealer = self.engine.sealer();
         // Whoever held the lock may have committed this too: fsyncs that wait together share a segment.
-        if self.due(ino)?.is_none() {
+        if sealer.step(|core| Due::of(core, ino))?.is_none() {
             return Ok(());
         }
         let (mut more, shown) =
             sealer.commit_and(false, Durability::Durable, |core| due.is_shown(core, ino))?;
         unwritten.append(&mut more);
-        if !self.law.heeds(Failed::Fsync) {
+        if !self.engine.law.heeds(Failed::Fsync) {
             return Ok(());
         }
         let failed = unwritten.into_iter().find(|(failed, _)| *failed == ino);
@@ -64,22 +79,6 @@ impl Volume {
         Ok(())
     }
 
-    /// What must happen before everything that was done to an inode is durable; `None` when it is.
-    fn due(&self, ino: Ino) -> Result<Option<Due>, Error> {
-        self.step(|core| {
-            let durable = core
-                .env
-                .law
-                .durable_for_fsync(core.log.durable(), core.log.tail().ssn);
-            let node = core.node(ino)?;
-            let done = !node.is_dirty() && node.homed().is_clean() && node.last() <= durable;
-            Ok((!done).then_some(Due {
-                last: node.last(),
-                puts: node.homed().puts(),
-            }))
-        })
-    }
-
     /// Makes everything durable, and forgets what was read: blocks, inodes and windows of the log. Bitmaps stay.
     ///
     /// # Errors
@@ -91,7 +90,7 @@ impl Volume {
             core.inodes.forget();
             core.blocks.forget_all();
         }
-        self.reader.forget();
+        self.engine.reader.forget();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use super::start::{HomeWrite, Start, Started};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Failed;
-use crate::volume::{Sealer, TRIES, Volume};
+use crate::volume::{Engine, Sealer, TRIES};
 use loamfs_device::{IoKind, Write};
 use loamfs_format::Ino;
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ fn tell((ino, error): &(Ino, Error)) {
     tracing::error!(%error, ino = ino.0, "cannot write a large file's data");
 }
 
-impl Volume {
+impl Engine {
     /// Brings the data of `files` that waits now home. Where none is found for it, since others move what stands in the
     /// way just now, space is won as for an operation: what was accepted is placed (rule 10).
     pub(crate) fn bring_home(&self, files: &[Ino]) -> Result<NotHome, Error> {
@@ -121,16 +121,16 @@ impl Volume {
 
 /// A write-out of some files, and what of it failed so far.
 struct WriteOut<'v> {
-    volume: &'v Volume,
+    engine: &'v Engine,
     /// Of whoever lets nobody else commit meanwhile.
     sealer: Option<&'v Sealer<'v>>,
     failed: NotHome,
 }
 
 impl<'v> WriteOut<'v> {
-    fn new(volume: &'v Volume, sealer: Option<&'v Sealer<'v>>) -> WriteOut<'v> {
+    fn new(engine: &'v Engine, sealer: Option<&'v Sealer<'v>>) -> WriteOut<'v> {
         WriteOut {
-            volume,
+            engine,
             sealer,
             failed: NotHome::new(),
         }
@@ -140,7 +140,7 @@ impl<'v> WriteOut<'v> {
     /// that many of them share a flush.
     fn sweep(mut self, files: &[Ino]) -> Result<NotHome, Error> {
         let mut waiting: Vec<Sweep> = {
-            let core = self.volume.core();
+            let core = self.engine.core();
             core.access.check()?;
             files
                 .iter()
@@ -152,11 +152,11 @@ impl<'v> WriteOut<'v> {
             if self.is_segment_full() {
                 match self.sealer {
                     Some(sealer) => sealer.seal_early()?,
-                    None => self.volume.sealer().seal_early()?,
+                    None => self.engine.sealer().seal_early()?,
                 }
             }
             if let ([], Some(sweep)) = (&round.rest[..], round.busy.first()) {
-                self.volume.wait_for_batch(sweep.ino);
+                self.engine.wait_for_batch(sweep.ino);
             }
             round.rest.append(&mut round.busy);
             waiting = self.go_on(round.rest);
@@ -169,7 +169,7 @@ impl<'v> WriteOut<'v> {
 
     /// What is left after a round. What was given up while it was written waits as before, and is gone over again.
     fn go_on(&self, rest: Vec<Sweep>) -> Vec<Sweep> {
-        let core = self.volume.core();
+        let core = self.engine.core();
         let mut next = Vec::new();
         for sweep in rest {
             let through = sweep.from > sweep.to;
@@ -185,13 +185,13 @@ impl<'v> WriteOut<'v> {
     fn start_round(&mut self, waiting: Vec<Sweep>) -> Round {
         let (mut round, mut bytes) = (Round::default(), 0);
         for mut sweep in waiting {
-            if bytes >= self.volume.round_bytes() || self.is_segment_full() {
+            if bytes >= self.engine.round_bytes() || self.is_segment_full() {
                 round.rest.push(sweep);
                 continue;
             }
             let (ino, from, to) = (sweep.ino, sweep.from, sweep.to);
             match self
-                .volume
+                .engine
                 .step(|core| core.perform(&Start { ino, from, to }))
             {
                 // Removed meanwhile.
@@ -216,19 +216,19 @@ impl<'v> WriteOut<'v> {
     /// Whether images must wait for another segment. While files must be written out before the next is sealed (rule 3)
     /// it takes them all.
     fn is_segment_full(&self) -> bool {
-        let mut core = self.volume.core();
+        let mut core = self.engine.core();
         core.budget().segment_estimate() > core.sizes().segment_full()
             && core.writeback.held_up(&core.inodes).is_empty()
     }
 
     /// Starts a round, writes its new homes in the order of their addresses, flushes once, and shows them.
     fn write_round(&mut self, waiting: Vec<Sweep>) -> Result<Round, Error> {
-        let _homes = self.volume.homes_shared();
+        let _homes = self.engine.homes_shared();
         let round = self.start_round(waiting);
         if round.writes.is_empty() {
             return Ok(round);
         }
-        let geometry = self.volume.core().geometry;
+        let geometry = self.engine.core().geometry;
         let mut requests: Vec<(usize, Write<'_>)> = Vec::new();
         for (i, home) in round.writes.iter().enumerate() {
             requests.extend(home.writes.iter().map(|(at, bytes)| {
@@ -239,17 +239,17 @@ impl<'v> WriteOut<'v> {
         requests.sort_by_key(|(_, write)| write.offset);
         let (owners, writes): (Vec<usize>, Vec<Write<'_>>) = requests.into_iter().unzip();
         let mut results = vec![Ok(()); round.writes.len()];
-        for (i, result) in owners.into_iter().zip(self.volume.device().write(&writes)) {
+        for (i, result) in owners.into_iter().zip(self.engine.device().write(&writes)) {
             results[i] = results[i].clone().and(result);
         }
-        let flushed = self.volume.flush_device();
+        let flushed = self.engine.flush_device();
         for (home, result) in round.writes.iter().zip(results) {
             let result = result.map_err(Error::from).and(flushed.clone());
             if let Err(error) = self.end_batch(home, result) {
                 self.failed.push((home.ino, error));
             }
         }
-        self.volume.note_landed();
+        self.engine.note_landed();
         flushed.map(|()| round)
     }
 
@@ -257,18 +257,18 @@ impl<'v> WriteOut<'v> {
     fn end_batch(&self, home: &HomeWrite, written: Result<(), Error>) -> Result<(), Error> {
         let good = written.is_ok();
         let shows = self
-            .volume
+            .engine
             .core()
             .homes()
             .landed(home.ino, home.batch, good);
         written?;
         if shows
             && let Err(error) = self
-                .volume
+                .engine
                 .step(|core| core.perform(&Show { ino: home.ino }))
         {
-            if self.volume.law().heeds(Failed::Batch) {
-                self.volume.core().homes().abandon(home.ino);
+            if self.engine.law().heeds(Failed::Batch) {
+                self.engine.core().homes().abandon(home.ino);
             }
             return Err(error);
         }

@@ -9,7 +9,7 @@ use crate::extents::{self, CrcChange};
 use crate::law::{Law, Rules};
 use crate::maps::Maps;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
-use crate::volume::Volume;
+use crate::volume::Engine;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::Record;
@@ -155,13 +155,9 @@ impl Change for Settled {
     }
 }
 
-impl Volume {
-    /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
-    /// image (rule 12), and is not tried again before the next mount. Others commit meanwhile; an fsync never waits for it.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn settle(&self, max: usize) -> Result<(), Error> {
+impl Engine {
+    /// As [`Volume::settle`](crate::Volume::settle).
+    pub(crate) fn settle(&self, max: usize) -> Result<(), Error> {
         let _homes = self.homes_shared();
         if !self.core().access.is_writable() {
             return Ok(());
@@ -171,7 +167,7 @@ impl Volume {
 }
 
 /// Whoever settles. Homes are shared, and the volume takes changes.
-struct Settler<'v>(&'v Volume);
+struct Settler<'v>(&'v Engine);
 
 impl Settler<'_> {
     fn settle(&self, max: usize) -> Result<(), Error> {
