@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Why an operation did not end.
 #[derive(Debug, Clone)]
 pub(crate) enum Stop {
-    /// Blocks must be read first; they are in [`Blocks::wanted`].
+    /// Blocks must be read first; they are in [`Blocks::take_wanted`].
     Missing,
     /// These groups' bitmaps must be loaded first.
     Load(Vec<loamfs_format::GroupNo>),
@@ -194,9 +194,9 @@ pub(crate) struct Blocks {
     dirty: BTreeMap<FragAddr, Arc<Page>>,
     next_temporary: u64,
     /// What operations found missing.
-    pub wanted: Vec<Fetch>,
+    wanted: Vec<Fetch>,
     /// What the operation that runs asked for before, and did not get.
-    pub damaged: Vec<Damage>,
+    damaged: Vec<Damage>,
     /// What the next segment frees.
     frees: Vec<Extent>,
     /// Nodes of maps of which only the second copy is sound, by their lower bounds: the next checkpoint writes them anew.
@@ -323,6 +323,26 @@ impl Blocks {
         }
         let addr = pointer.addr;
         Err(Corrupt::Pointer { addr, ino })
+    }
+
+    /// What operations found missing since it was last asked.
+    pub fn take_wanted(&mut self) -> Vec<Fetch> {
+        std::mem::take(&mut self.wanted)
+    }
+
+    /// That is missing still.
+    pub fn want_still(&mut self, wanted: Vec<Fetch>) {
+        self.wanted = wanted;
+    }
+
+    /// What the operation that runs next asked for before, and did not get.
+    pub fn know_damaged(&mut self, damaged: impl IntoIterator<Item = Damage>) {
+        self.damaged.extend(damaged);
+    }
+
+    /// The same, to be known no more.
+    pub fn take_damaged(&mut self) -> Vec<Damage> {
+        std::mem::take(&mut self.damaged)
     }
 
     fn want(&mut self, pointer: &Pointer, what: What) -> Stop {

@@ -19,12 +19,17 @@ pub(crate) struct Leftovers {
     /// Whether it was tried to reserve the places of superblocks that an older program gave to files.
     places_tried: bool,
     /// Who holds inodes: what has no name goes once nobody does.
-    pub holders: Holders,
+    holders: Holders,
     /// What may be used again since the device was last told; kept only if it is to be told.
     freed: Option<Vec<Extent>>,
 }
 
 impl Leftovers {
+    /// Who holds inodes.
+    pub fn holders(&mut self) -> &mut Holders {
+        &mut self.holders
+    }
+
     /// A file is to be looked at.
     pub fn add(&mut self, ino: Ino) {
         self.waiting.insert(ino);

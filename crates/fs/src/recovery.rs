@@ -301,11 +301,11 @@ pub(crate) fn with_tree<T>(
             Ok(value) => break Ok(value),
             Err(Stop::Failed(error)) => break Err(error),
             Err(_) => {
-                let wanted = std::mem::take(&mut blocks.wanted);
+                let wanted = blocks.take_wanted();
                 let take = |fetch: &Fetch, bytes: &[u8]| blocks.fetched(fetch, bytes, &mut pins);
                 let failed = fetch_into(reader, &wanted, take).into_iter();
                 let asked = Ssn(0);
-                blocks.damaged.extend(failed.map(|(fetch, error)| Damage {
+                blocks.know_damaged(failed.map(|(fetch, error)| Damage {
                     fetch,
                     error,
                     asked,
@@ -313,8 +313,8 @@ pub(crate) fn with_tree<T>(
             }
         }
     };
-    blocks.wanted.clear();
-    blocks.damaged.clear();
+    blocks.take_wanted();
+    blocks.take_damaged();
     blocks.unpin(pins);
     result
 }

@@ -37,7 +37,7 @@ impl Operation for Evict {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Evicting>, Stop> {
         let ino = self.ino;
-        if core.leftovers.holders.hold_it(ino) {
+        if core.leftovers.holders().hold_it(ino) {
             return Ok(Plan::Done(true));
         }
         let node = match core.node(ino) {

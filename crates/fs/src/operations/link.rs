@@ -38,7 +38,7 @@ impl Operation for Link {
             return Err(Error::NotPermitted.into());
         }
         let (nlink, file_type) = (node.inode.nlink, node.inode.file_type());
-        if nlink == 0 && !core.leftovers.holders.is_nameless(ino) {
+        if nlink == 0 && !core.leftovers.holders().is_nameless(ino) {
             return Err(Error::NotFound.into());
         }
         if nlink >= core.env.config.links_max {
@@ -87,7 +87,7 @@ impl Change for Linking {
         let node = core.inodes.prepared(ino)?;
         node.inode.nlink += 1;
         node.inode.ctime = now;
-        if core.leftovers.holders.take_nameless(ino) {
+        if core.leftovers.holders().take_nameless(ino) {
             node.inode.parent = dir;
             node.dir_key = key;
         }

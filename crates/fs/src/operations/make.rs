@@ -183,7 +183,7 @@ impl Change for MakingUnnamed {
         let mut node = new_node(core, dir, ino, &birth.born, &birth.new);
         node.inode.nlink = 0;
         core.inodes.take_number(dir, node)?;
-        core.leftovers.holders.hold_nameless(ino);
+        core.leftovers.holders().hold_nameless(ino);
         birth.put_lists(core)?;
         core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;

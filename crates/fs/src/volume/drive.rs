@@ -167,15 +167,15 @@ impl Engine {
         let recorded = core.log.recorded();
         let damaged = &mut course.damaged;
         damaged.retain(|damage| self.law.is_damaged(recorded, damage.asked));
-        core.blocks.damaged = std::mem::take(damaged);
+        core.blocks.know_damaged(damaged.drain(..));
         let result = loop {
             match op(&mut core) {
                 Err(Stop::Missing) if self.take_at_hand(&mut core, course) => course.rounds += 1,
                 result => break result,
             }
         };
-        course.damaged = std::mem::take(&mut core.blocks.damaged);
-        let wanted = std::mem::take(&mut core.blocks.wanted);
+        course.damaged = core.blocks.take_damaged();
+        let wanted = core.blocks.take_wanted();
         match result {
             Ok(value) => {
                 core.blocks.unpin(std::mem::take(&mut course.pins));
@@ -206,7 +206,7 @@ impl Engine {
         if course.rounds >= ROUNDS_MAX {
             return false;
         }
-        let wanted = std::mem::take(&mut core.blocks.wanted);
+        let wanted = core.blocks.take_wanted();
         self.share_cache(core);
         let taken = self.reader.at_hand(&wanted).is_some_and(|found| {
             let mut pairs = wanted.iter().zip(found);
@@ -216,7 +216,7 @@ impl Engine {
             })
         });
         if !taken {
-            core.blocks.wanted = wanted;
+            core.blocks.want_still(wanted);
         }
         taken
     }

@@ -297,7 +297,7 @@ impl Volume {
     pub fn open_file(&self, ino: Ino) -> Result<(), Error> {
         self.run(|core| {
             let unlinked = core.node(ino)?.inode.nlink == 0;
-            core.leftovers.holders.hold(ino, unlinked);
+            core.leftovers.holders().hold(ino, unlinked);
             Ok(())
         })
     }
