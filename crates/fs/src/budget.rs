@@ -12,7 +12,7 @@ mod room;
 mod sizes;
 
 pub(crate) use admission::NODES_COST;
-pub(crate) use forecast::Known;
+pub(crate) use forecast::KnownRoom;
 pub(crate) use sizes::Sizes;
 
 use crate::access::Access;

@@ -16,7 +16,7 @@ use contents::{Contents, TreeOf, node_frags};
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Header, SegmentKind};
 use loamfs_format::superblock::CheckpointRef;
-use loamfs_log::segment::{Placement, Segment};
+use loamfs_log::segment::{Segment, SegmentPlace};
 use loamfs_log::writer::Tail;
 use seal::Seal;
 
@@ -50,7 +50,7 @@ impl Commit<'_> {
             // The last inode of a block went: the block and its entry go with the next segment.
             && !self.core.inodes.dirty_blocks().any(|(_, b)| b.sealed_at().is_some());
         if nothing && !force {
-            self.core.inodes.drop_empty_blocks();
+            self.core.inodes.drop_blocks();
             self.core.pending.forget_age();
             return Ok(None);
         }
@@ -144,7 +144,7 @@ impl Commit<'_> {
         mut seal: Seal,
         tail: &Tail,
         contents: &Contents,
-        placement: &Placement,
+        placement: &SegmentPlace,
         kind: SegmentKind,
     ) -> Result<(Header, Segment), Stop> {
         self.core.finalizing(&mut seal).finalize(contents)?;
@@ -159,7 +159,7 @@ impl Commit<'_> {
         Ok(seal.finish(header, room, log_key)?)
     }
 
-    fn after_seal(&mut self, header: &Header, placement: &Placement, segment: &Segment) {
+    fn after_seal(&mut self, header: &Header, placement: &SegmentPlace, segment: &Segment) {
         let tail = Tail {
             ssn: header.ssn,
             token: header.token,

@@ -16,7 +16,7 @@ use std::ops::ControlFlow;
 
 /// An entry that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundEntry {
     pub key: u64,
     pub ino: Ino,
     pub file_type: u8,
@@ -43,14 +43,14 @@ fn inline(inode: &Inode) -> Result<InlineMap, Stop> {
     }
 }
 
-fn decode(inode: &Inode, key: u64, value: &[u8]) -> Result<Found, Stop> {
+fn decode(inode: &Inode, key: u64, value: &[u8]) -> Result<FoundEntry, Stop> {
     let entry = Dirent::decode(value)
         .filter(|_| (FIRST_KEY..KEYS_END).contains(&key))
         .ok_or(Corrupt::Dirent {
             ino: inode.ino,
             key,
         })?;
-    Ok(Found {
+    Ok(FoundEntry {
         key,
         ino: entry.ino,
         file_type: entry.file_type,
@@ -59,7 +59,11 @@ fn decode(inode: &Inode, key: u64, value: &[u8]) -> Result<Found, Stop> {
 }
 
 /// The first entry at position `from` or behind it.
-pub(crate) fn next(inode: &Inode, blocks: &mut Blocks, from: u64) -> Result<Option<Found>, Stop> {
+pub(crate) fn next(
+    inode: &Inode,
+    blocks: &mut Blocks,
+    from: u64,
+) -> Result<Option<FoundEntry>, Stop> {
     match &inode.body {
         Body::DirTree(root) => match tree(inode).next(root, blocks, from)? {
             Some(entry) => decode(inode, entry.key(), entry.value()).map(Some),
@@ -78,7 +82,7 @@ pub(crate) fn list(
     blocks: &mut Blocks,
     from: u64,
     max: usize,
-) -> Result<Vec<Found>, Stop> {
+) -> Result<Vec<FoundEntry>, Stop> {
     let mut found = Vec::new();
     let mut bad = None;
     let mut visit = |key: u64, value: &[u8]| {
@@ -116,7 +120,7 @@ pub(crate) fn lookup(
     blocks: &mut Blocks,
     hash: &[u8; 16],
     name: &[u8],
-) -> Result<Option<Found>, Stop> {
+) -> Result<Option<FoundEntry>, Stop> {
     let first = hash_key(hash, name);
     let mut from = first;
     while let Some(found) = next(inode, blocks, from)?
@@ -231,7 +235,11 @@ pub(crate) fn replace(
 }
 
 /// Takes the entry at `key` out; a tree that has become small goes back into the inode.
-pub(crate) fn remove(inode: &mut Inode, blocks: &mut Blocks, found: &Found) -> Result<(), Stop> {
+pub(crate) fn remove(
+    inode: &mut Inode,
+    blocks: &mut Blocks,
+    found: &FoundEntry,
+) -> Result<(), Stop> {
     let entry = Dirent {
         ino: found.ino,
         file_type: found.file_type,

@@ -227,7 +227,7 @@ pub(crate) fn runs(extents: &[FileExtent], geometry: &Geometry) -> Vec<(u64, u64
 
 /// How the extents of a file change when blocks `from .. to` get new homes, or none.
 #[derive(Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct ExtentChange {
     /// Extents to put, by key; some replace what is there.
     put: Vec<FileExtent>,
     /// Keys to remove.
@@ -238,9 +238,9 @@ pub(crate) struct Change {
     pub unwritten: (Unwritten, Unwritten),
 }
 
-impl Change {
+impl ExtentChange {
     /// This, and another one of other extents.
-    pub fn and(&mut self, other: Change) {
+    pub fn and(&mut self, other: ExtentChange) {
         let sum = |a: Unwritten, b: Unwritten| Unwritten {
             extents: a.extents + b.extents,
             frags: a.frags + b.frags,
@@ -268,7 +268,7 @@ pub(crate) fn prepare_written(
     inode: &Inode,
     blocks: &mut Blocks,
     extent: FileExtent,
-) -> Result<Change, Stop> {
+) -> Result<ExtentChange, Stop> {
     if let Body::ExtentTree(root) = &inode.body {
         tree(inode).prepare_put(root, blocks, extent.block)?;
     }
@@ -276,10 +276,10 @@ pub(crate) fn prepare_written(
         unwritten: false,
         ..extent.pointer
     };
-    Ok(Change {
+    Ok(ExtentChange {
         put: vec![FileExtent { pointer, ..extent }],
         unwritten: (unwritten([&extent]), Unwritten::default()),
-        ..Change::default()
+        ..ExtentChange::default()
     })
 }
 
@@ -291,8 +291,8 @@ pub(crate) fn prepare(
     geometry: &Geometry,
     ranges: &[(u64, u64)],
     new: &[FileExtent],
-) -> Result<Change, Stop> {
-    let mut change = Change::default();
+) -> Result<ExtentChange, Stop> {
+    let mut change = ExtentChange::default();
     // An extent that ends right before a range is looked at too: a new home that continues it lengthens it.
     let mut touched: BTreeMap<u64, FileExtent> = BTreeMap::new();
     for (from, to) in ranges {
@@ -355,7 +355,11 @@ pub(crate) fn prepare(
 }
 
 /// Makes a prepared change.
-pub(crate) fn apply(inode: &mut Inode, blocks: &mut Blocks, change: &Change) -> Result<(), Stop> {
+pub(crate) fn apply(
+    inode: &mut Inode,
+    blocks: &mut Blocks,
+    change: &ExtentChange,
+) -> Result<(), Stop> {
     if let Body::ExtentTree(mut root) = inode.body {
         let tree = tree(inode);
         for extent in &change.put {

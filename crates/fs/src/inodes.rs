@@ -243,9 +243,9 @@ impl Inodes {
         self.busy = 0;
     }
 
-    /// No segment is needed for what is dirty: of blocks that hold nothing there is nothing to say.
-    pub fn drop_empty_blocks(&mut self) {
-        self.blocks.retain(|_, b| b.is_dirty() && b.live() != 0);
+    /// No segment is needed for what is dirty: all blocks that are hold nothing, and no segment has them.
+    pub fn drop_blocks(&mut self) {
+        self.blocks.clear();
     }
 
     /// Live and orphan bits of a block as they are now.

@@ -18,7 +18,7 @@ use loamfs_format::superblock::{
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::superblocks;
 use loamfs_log::writer::{LogWriter, Tail};
-use loamfs_space::{Found, Owner, Space};
+use loamfs_space::{FoundSpace, Owner, Space};
 use std::sync::Arc;
 
 /// What an administrator may choose.
@@ -238,7 +238,7 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();
     let found = space.find_log(window, unit, FragAddr(0), device.rotational());
-    let Found::Run(run) = found else {
+    let FoundSpace::Run(run) = found else {
         return Err(Error::NoSpace);
     };
     let first = Extent::new(run.start, unit);

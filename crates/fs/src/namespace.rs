@@ -2,7 +2,7 @@
 
 use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
-use crate::dir::{self, Found};
+use crate::dir::{self, FoundEntry};
 use crate::error::Error;
 use crate::loader::Loader;
 use crate::types::DirEntry;
@@ -62,7 +62,7 @@ impl Core {
 
 impl Names<'_> {
     /// The entry of a name, but of `.` and `..`.
-    pub fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Found>, Stop> {
+    pub fn find(&mut self, dir: Ino, name: &[u8]) -> Result<Option<FoundEntry>, Stop> {
         if name.len() > NAME_MAX {
             return Err(Error::NameTooLong.into());
         }
@@ -72,7 +72,7 @@ impl Names<'_> {
     }
 
     /// As [`Names::find`], of a name that must be there.
-    pub fn find_existing(&mut self, dir: Ino, name: &[u8]) -> Result<Found, Stop> {
+    pub fn find_existing(&mut self, dir: Ino, name: &[u8]) -> Result<FoundEntry, Stop> {
         Ok(self.find(dir, name)?.ok_or(Error::NotFound)?)
     }
 
@@ -175,7 +175,7 @@ impl Names<'_> {
     }
 
     /// Takes an entry out for which [`Names::prepare_remove`] was called.
-    pub fn remove(&mut self, dir: Ino, found: &Found) -> Result<(), Stop> {
+    pub fn remove(&mut self, dir: Ino, found: &FoundEntry) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
         dir::remove(&mut node.inode, blocks, found)?;
         node.shown_size = node.inode.size;

@@ -50,7 +50,7 @@ pub(crate) mod testing;
 mod tests;
 mod trim;
 
-pub use seal::{Placement, SealedNode};
+pub use seal::{NodePlace, SealedNode};
 pub use store::{Fault, NodeReader, NodeStore};
 
 /// What a parent knows of a subtree without reading it. The words that [`Aggregate::fold`] combines must start from

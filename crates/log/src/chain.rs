@@ -4,7 +4,7 @@ use crate::error::LogError;
 use crate::law::Rules;
 use crate::look;
 use crate::loss::Loss;
-use crate::summary::Reader;
+use crate::summary::SummaryReader;
 use crate::superblocks::Copies;
 use loamfs_device::Device;
 use loamfs_format::summary::{Header, RECORDS_MAX, Record, Records, SegmentKind, SummaryError};
@@ -77,7 +77,7 @@ pub fn adopt(
     law: &Law<dyn Rules>,
 ) -> Result<(Superblock, Chain), LogError> {
     let claims = Claims::of(copies, law);
-    let read = |sb| read(&Reader { device, sb, law }, claims);
+    let read = |sb| read(&SummaryReader { device, sb, law }, claims);
     match read(&copies.newest) {
         Ok(chain) => Ok((copies.newest.clone(), chain)),
         Err(error) => {
@@ -97,7 +97,7 @@ pub fn adopt(
 ///
 /// Trusts summaries up to the highest `durable` in the chain, and verifies the bodies behind it, but for what an adopted
 /// segment freed again.
-fn read(reader: &Reader<'_>, claims: Claims) -> Result<Chain, LogError> {
+fn read(reader: &SummaryReader<'_>, claims: Claims) -> Result<Chain, LogError> {
     let law = reader.law;
     let (mut links, seen) = follow(reader, claims)?;
     let claimed = law.claimed(claims.durable);
@@ -129,7 +129,7 @@ fn read(reader: &Reader<'_>, claims: Claims) -> Result<Chain, LogError> {
 }
 
 /// The checkpoint and all segments that continue each other behind it, and what a look behind their end found.
-fn follow(reader: &Reader<'_>, claims: Claims) -> Result<(Vec<Link>, look::Seen), LogError> {
+fn follow(reader: &SummaryReader<'_>, claims: Claims) -> Result<(Vec<Link>, look::Seen), LogError> {
     let sb = reader.sb;
     let geometry = &sb.geometry;
     let first = checkpoint(reader)?;
@@ -174,7 +174,7 @@ fn follow(reader: &Reader<'_>, claims: Claims) -> Result<(Vec<Link>, look::Seen)
 }
 
 /// The checkpoint that the superblock names, by its second copy if there is no other way.
-fn checkpoint(reader: &Reader<'_>) -> Result<Link, LogError> {
+fn checkpoint(reader: &SummaryReader<'_>) -> Result<Link, LogError> {
     let CheckpointRef { ssn, token, addr } = reader.sb.checkpoint;
     let is_named = |h: &Header| {
         h.ssn == ssn && h.token == token && h.kind == SegmentKind::Checkpoint && reader.is_ours(h)
@@ -210,7 +210,11 @@ struct Bad {
 
 /// How many segments count: as many as can be so that every block of those behind `durable` is there, but for blocks
 /// that others of them freed again. What was freed may have been written over by segments that are lost.
-fn whole_prefix(reader: &Reader<'_>, links: &[Link], durable: Ssn) -> Result<usize, LogError> {
+fn whole_prefix(
+    reader: &SummaryReader<'_>,
+    links: &[Link],
+    durable: Ssn,
+) -> Result<usize, LogError> {
     if !reader.law.verifies_bodies() {
         return Ok(links.len());
     }

@@ -6,7 +6,7 @@
 //! nobody can make who cannot read the device, and which is good at one address only.
 
 use crate::chain::{Link, durable_of};
-use crate::summary::Reader;
+use crate::summary::SummaryReader;
 use loamfs_device::IoKind;
 use loamfs_format::summary::{COPY_AT, Header};
 use loamfs_format::superblock::UNIT_SIZE;
@@ -31,7 +31,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, reader: &Reader<'_>, last: &Header, later: &Header) {
+    fn note(&mut self, reader: &SummaryReader<'_>, last: &Header, later: &Header) {
         let durable = reader.law.proves(later.ssn, durable_of(later));
         if durable > last.ssn {
             self.durable = self.durable.max(durable);
@@ -41,7 +41,7 @@ impl Seen {
 }
 
 /// Looks behind the break after `last`.
-pub(crate) fn behind(reader: &Reader<'_>, last: &Header) -> Seen {
+pub(crate) fn behind(reader: &SummaryReader<'_>, last: &Header) -> Seen {
     let mut seen = Seen::default();
     if !reader.law.looks_behind() {
         return seen;
@@ -66,7 +66,7 @@ pub(crate) fn behind(reader: &Reader<'_>, last: &Header) -> Seen {
 
 /// The segment whose summary should be at `at`, read by the second copy of its header.
 pub(crate) fn second_copy(
-    reader: &Reader<'_>,
+    reader: &SummaryReader<'_>,
     at: FragAddr,
     is_wanted: impl Fn(&Header) -> bool,
 ) -> Option<Link> {
@@ -83,7 +83,7 @@ pub(crate) fn second_copy(
 }
 
 /// Follows headers whose records need not be readable.
-fn follow_headers(reader: &Reader<'_>, last: &Header, seen: &mut Seen) {
+fn follow_headers(reader: &SummaryReader<'_>, last: &Header, seen: &mut Seen) {
     let mut header = last.clone();
     for _ in 0..HEADERS_MAX {
         match reader.header(header.next) {
@@ -99,32 +99,32 @@ fn starts_at(header: &Header, at: FragAddr) -> bool {
 }
 
 /// The header of a summary that lies in this unit.
-fn summary_at(reader: &Reader<'_>, at: FragAddr, unit: &[u8]) -> Option<Header> {
+fn summary_at(reader: &SummaryReader<'_>, at: FragAddr, unit: &[u8]) -> Option<Header> {
     let header = Header::decode(unit).ok()?;
     (starts_at(&header, at) && is_authentic(reader, &header)).then_some(header)
 }
 
 /// The second copy of a header in the last unit of its segment.
-fn copy_in(reader: &Reader<'_>, at: FragAddr, unit: &[u8]) -> Option<Header> {
+fn copy_in(reader: &SummaryReader<'_>, at: FragAddr, unit: &[u8]) -> Option<Header> {
     let header = Header::decode_copy(unit.get(COPY_AT..)?).ok()?;
     let end = at.0.checked_add(reader.sb.geometry.unit_frags())?;
     let is_last = header.extents.last().is_some_and(|e| e.end().0 == end);
     (is_last && is_authentic(reader, &header)).then_some(header)
 }
 
-fn is_authentic(reader: &Reader<'_>, header: &Header) -> bool {
+fn is_authentic(reader: &SummaryReader<'_>, header: &Header) -> bool {
     reader.is_ours(header) && header.code == header.code_under(&reader.sb.log_key)
 }
 
 /// The summary of a header that was found elsewhere.
-fn reread(reader: &Reader<'_>, header: Header) -> Option<Link> {
+fn reread(reader: &SummaryReader<'_>, header: Header) -> Option<Link> {
     let at = header.extents.first()?.start;
     let header = reader.placed(header, at).ok()?;
     reader.link_of(header, &[]).ok()
 }
 
 /// Goes over the units around an address, by rising address. What cannot be read is left out.
-fn each_unit(reader: &Reader<'_>, around: FragAddr, mut look: impl FnMut(FragAddr, &[u8])) {
+fn each_unit(reader: &SummaryReader<'_>, around: FragAddr, mut look: impl FnMut(FragAddr, &[u8])) {
     let geometry = &reader.sb.geometry;
     let (unit, frags) = (geometry.unit_frags(), geometry.frags_for(AROUND));
     let end = around

@@ -7,7 +7,7 @@ use crate::fitting::{Cut, Fitting};
 use loamfs_device::Buffer;
 use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
-use loamfs_space::{Found, Space, SpaceError};
+use loamfs_space::{FoundSpace, Space, SpaceError};
 use std::collections::BTreeMap;
 
 /// Why a segment found no place.
@@ -29,7 +29,7 @@ impl From<SpaceError> for PlaceError {
 
 /// Where the parts of a segment go. The ranges are taken from free space but have no owner yet.
 #[derive(Debug)]
-pub struct Placement {
+pub struct SegmentPlace {
     /// The segment's extents, whole units, in the order of its bytes.
     pub extents: Vec<Extent>,
     /// The address of each block, in the order given.
@@ -42,7 +42,7 @@ pub struct Placement {
 
 /// The blocks of a segment, in the order of its body.
 #[derive(Clone, Copy, Debug)]
-pub struct Body<'a> {
+pub struct SegmentBody<'a> {
     /// Fragments of each.
     pub frags: &'a [u32],
     /// So many of the first begin with a unit: they are rewritten often, and what is not of whole units would leave holes
@@ -63,9 +63,9 @@ pub fn place(
     geometry: &Geometry,
     at: FragAddr,
     records_max: u64,
-    body: Body<'_>,
+    body: SegmentBody<'_>,
     (rotational, cut): (bool, Option<Cut>),
-) -> Result<Placement, PlaceError> {
+) -> Result<SegmentPlace, PlaceError> {
     let reserved = Extent::new(at, geometry.unit_frags());
     if !geometry.holds(reserved) {
         return Err(SpaceError::Range { extent: reserved }.into());
@@ -168,7 +168,7 @@ impl Holes {
 }
 
 impl Placer<'_> {
-    fn run(&mut self, records_max: u64, body: Body<'_>) -> Result<Placement, PlaceError> {
+    fn run(&mut self, records_max: u64, body: SegmentBody<'_>) -> Result<SegmentPlace, PlaceError> {
         let unit = self.geometry.unit_frags();
         let frag = u64::from(self.geometry.fragment_size);
         let mut summary_left = loamfs_format::summary::summary_len(records_max) / frag;
@@ -218,7 +218,7 @@ impl Placer<'_> {
         for gap in std::mem::take(&mut self.gaps) {
             self.space.abandon(gap)?;
         }
-        Ok(Placement {
+        Ok(SegmentPlace {
             extents: std::mem::take(&mut self.closed),
             blocks: addresses,
             summary,
@@ -300,9 +300,9 @@ impl Placer<'_> {
             false => (least, FragAddr(0)),
         };
         match self.space.find_log(want, least, near, self.rotational) {
-            Found::Run(extent) => Ok(extent),
-            Found::Load(groups) => Err(PlaceError::Load(groups)),
-            Found::Full => Err(PlaceError::Full),
+            FoundSpace::Run(extent) => Ok(extent),
+            FoundSpace::Load(groups) => Err(PlaceError::Load(groups)),
+            FoundSpace::Full => Err(PlaceError::Full),
         }
     }
 

@@ -17,13 +17,13 @@ const BODY_READ: u64 = 1 << 20;
 
 /// A device, and the superblock that says how to read it.
 #[derive(Clone, Copy)]
-pub(crate) struct Reader<'a> {
+pub(crate) struct SummaryReader<'a> {
     pub(crate) device: &'a dyn Device,
     pub(crate) sb: &'a Superblock,
     pub(crate) law: &'a Law<dyn Rules>,
 }
 
-impl Reader<'_> {
+impl SummaryReader<'_> {
     /// Bytes of a range.
     pub(crate) fn bytes(&self, extent: Extent) -> u64 {
         let frag = u64::from(self.sb.geometry.fragment_size);
@@ -195,7 +195,7 @@ impl BodyWindow {
     /// The bytes of a block; `None` when it is none, or does not lie in the segment.
     fn get(
         &mut self,
-        reader: &Reader<'_>,
+        reader: &SummaryReader<'_>,
         header: &Header,
         a: &Allocation,
     ) -> Result<Option<&[u8]>, LogError> {

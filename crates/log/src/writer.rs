@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 /// A sealed segment whose durability is not known yet.
 #[derive(Debug, Clone, Copy)]
-struct Flight {
+struct Sealed {
     ssn: Ssn,
     /// What its summary says of `durable`.
     says: Ssn,
@@ -35,7 +35,7 @@ pub struct LogWriter {
     durable: Ssn,
     /// Highest `durable` that a durable summary says; frees up to it are reusable.
     recorded: Ssn,
-    flights: VecDeque<Flight>,
+    flights: VecDeque<Sealed>,
     law: Law<dyn Rules>,
 }
 
@@ -88,7 +88,7 @@ impl LogWriter {
 
     /// Notes that a segment of `bytes` bytes was sealed, said `says` of `durable`, and that `tail` is the new end.
     pub fn sealed(&mut self, tail: Tail, says: Ssn, bytes: u64) {
-        self.flights.push_back(Flight {
+        self.flights.push_back(Sealed {
             ssn: tail.ssn,
             says,
             written: false,

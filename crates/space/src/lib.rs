@@ -1,7 +1,7 @@
 //! Free space of a LoamFS volume, in memory: bitmaps, extent summary trees, groups and their roles.
 //!
 //! [`Space`] knows of every fragment whether it may be written, and finds long free runs. It reads and writes
-//! nothing: bitmaps of groups come from its caller when they are needed ([`Found::Load`], [`Space::load`]), and go
+//! nothing: bitmaps of groups come from its caller when they are needed ([`FoundSpace::Load`], [`Space::load`]), and go
 //! back to disk through [`Checkpoint`] at a checkpoint. It keeps no time,
 //! starts no threads and draws no random numbers, so that the same calls always give the same addresses.
 //!
@@ -27,7 +27,7 @@
 //! | homes that no segment shows | `Unshown` |
 //! | owner records since the last checkpoint | [`Owners`] |
 //!
-//! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`Replay`] applies what
+//! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`SpaceReplay`] applies what
 //! summaries say.
 // How many lines: `clippy.toml`.
 #![deny(clippy::too_many_lines)]
@@ -63,6 +63,6 @@ pub use groups::FreeIndex;
 pub use held::Held;
 pub use loamfs_format::summary::Wait;
 pub use owners::{Owner, Owners};
-pub use placement::Found;
-pub use space::{Replay, Space};
+pub use placement::FoundSpace;
+pub use space::{Space, SpaceReplay};
 pub use uneven::{Ragged, Uneven};

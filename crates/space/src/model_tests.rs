@@ -1,6 +1,6 @@
 //! Random histories against one plain array with a state a fragment, and a disk that only checkpoints write.
 
-use crate::{ChunkValue, Found, Owner, Space, Wait};
+use crate::{ChunkValue, FoundSpace, Owner, Space, Wait};
 use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 use proptest::prelude::*;
@@ -205,15 +205,15 @@ impl World {
                 .space
                 .find_log(want, least, self.near, self.dice.0 & 1 == 0)
             {
-                Found::Run(run) => break run,
-                Found::Load(groups) => {
+                FoundSpace::Run(run) => break run,
+                FoundSpace::Load(groups) => {
                     assert!(!groups.is_empty());
                     for group in groups {
                         assert!(!self.space.bitmaps().is_loaded(group));
                         self.load(group);
                     }
                 }
-                Found::Full => {
+                FoundSpace::Full => {
                     self.stats[1] += 1;
                     self.assert_log_is_full(least);
                     self.journal_roles();
@@ -303,15 +303,15 @@ impl World {
         let anchor = GroupNo(self.dice.roll(self.geometry.groups().into()) as u32);
         let run = loop {
             match self.space.find_data(blocks, goal, anchor) {
-                Found::Run(run) => break run,
-                Found::Load(groups) => {
+                FoundSpace::Run(run) => break run,
+                FoundSpace::Load(groups) => {
                     assert!(!groups.is_empty());
                     for group in groups {
                         assert!(!self.space.bitmaps().is_loaded(group));
                         self.load(group);
                     }
                 }
-                Found::Full => {
+                FoundSpace::Full => {
                     self.stats[2] += 1;
                     for at in (0..self.geometry.total_frags / block).map(|b| b * block) {
                         let cell = Extent::new(FragAddr(at), block);

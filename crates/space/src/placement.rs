@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundSpace {
     /// A free run, not claimed by the search.
     Run(Extent),
     /// The bitmaps of these groups must be loaded before the search can go on.
@@ -52,7 +52,7 @@ impl Placement {
         least: u64,
         near: FragAddr,
         rotational: bool,
-    ) -> Found {
+    ) -> FoundSpace {
         log::Search::new(groups, law, want, least, near, rotational).find(self.kept_for_data)
     }
 
@@ -63,10 +63,10 @@ impl Placement {
         blocks: u64,
         goal: FragAddr,
         anchor: GroupNo,
-    ) -> Found {
+    ) -> FoundSpace {
         let begun = self.data_ends.get(&anchor).copied();
         let found = data::Search::new(groups, self.kept_for_log, blocks, goal, anchor).find(begun);
-        if let Found::Run(extent) = &found {
+        if let FoundSpace::Run(extent) = &found {
             self.data_ends.insert(anchor, extent.end());
         }
         found

@@ -3,7 +3,7 @@
 mod life;
 mod replay;
 
-pub use replay::Replay;
+pub use replay::SpaceReplay;
 
 use crate::bitmaps::Bitmaps;
 use crate::checkpoint::{self, Checkpoint};
@@ -14,7 +14,7 @@ use crate::held::Held;
 use crate::law::{Law, Rules};
 use crate::layout::Layout;
 use crate::owners::Owners;
-use crate::placement::{Found, Placement, anchor};
+use crate::placement::{FoundSpace, Placement, anchor};
 use crate::uneven::Uneven;
 use crate::unshown::Unshown;
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
@@ -46,7 +46,7 @@ impl Space {
 
     /// The space of a volume as its last checkpoint describes it; groups without a descriptor are free and empty.
     /// Groups that hold more than the `reserved` extents are not loaded. Then follow what the checkpoint's summary
-    /// and its successors say: see [`Replay`].
+    /// and its successors say: see [`SpaceReplay`].
     pub fn open(
         geometry: Geometry,
         reserved: Vec<Extent>,
@@ -146,7 +146,13 @@ impl Space {
     /// - a kept group.
     ///
     /// The run found is at most `want` long.
-    pub fn find_log(&mut self, want: u64, least: u64, near: FragAddr, rotational: bool) -> Found {
+    pub fn find_log(
+        &mut self,
+        want: u64,
+        least: u64,
+        near: FragAddr,
+        rotational: bool,
+    ) -> FoundSpace {
         self.placement
             .find_log(&mut self.groups, &self.law, want, least, near, rotational)
     }
@@ -161,7 +167,7 @@ impl Space {
     /// - the group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte while
     ///   half of the groups are free,
     /// - the largest run.
-    pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> Found {
+    pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> FoundSpace {
         self.placement
             .find_data(&mut self.groups, blocks, goal, anchor)
     }
@@ -322,8 +328,8 @@ impl Space {
     }
 
     /// What summaries say, to be applied while a volume is opened.
-    pub fn replay(&mut self) -> Replay<'_> {
-        Replay::new(self)
+    pub fn replay(&mut self) -> SpaceReplay<'_> {
+        SpaceReplay::new(self)
     }
 
     /// What the cleaner may want to move.
@@ -348,7 +354,7 @@ mod tests {
     #[test]
     fn what_is_counted_wrongly_is_found() {
         let mut space = Space::new(geometry(), Vec::new());
-        let Found::Run(run) = space.find_log(8, 8, FragAddr(0), false) else {
+        let FoundSpace::Run(run) = space.find_log(8, 8, FragAddr(0), false) else {
             panic!("no room");
         };
         space.allocate_unshown(run).unwrap();

@@ -1,6 +1,6 @@
 //! What the space promises, one by one.
 
-use crate::{ChunkValue, Found, Owner, Space, SpaceError, Wait};
+use crate::{ChunkValue, FoundSpace, Owner, Space, SpaceError, Wait};
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 
@@ -39,9 +39,9 @@ fn small() -> Owner {
     owner(BlockKind::SmallData, 0)
 }
 
-fn run(found: Found) -> Extent {
+fn run(found: FoundSpace) -> Extent {
     match found {
-        Found::Run(run) => run,
+        FoundSpace::Run(run) => run,
         other => panic!("{other:?}"),
     }
 }
@@ -104,12 +104,15 @@ fn the_log_goes_on_at_its_head_and_then_plugs_the_next_hole_that_is_large_enough
 #[test]
 fn the_largest_hole_serves_when_nothing_else_is_left() {
     let mut space = volume();
-    while let Found::Run(run) = space.find_log(64, 4, FragAddr(640), false) {
+    while let FoundSpace::Run(run) = space.find_log(64, 4, FragAddr(640), false) {
         space.allocate(run, small()).unwrap();
     }
     space.free(extent(704, 8), Ssn(2)).unwrap();
     space.free(extent(960, 13), Ssn(2)).unwrap();
-    assert_eq!(space.find_log(64, 4, FragAddr(640), false), Found::Full);
+    assert_eq!(
+        space.find_log(64, 4, FragAddr(640), false),
+        FoundSpace::Full
+    );
     assert_eq!(
         space.release(Ssn(2), Ssn(0), |_| false),
         [extent(704, 8), extent(960, 13)]
@@ -118,7 +121,10 @@ fn the_largest_hole_serves_when_nothing_else_is_left() {
         run(space.find_log(64, 4, FragAddr(640), false)),
         extent(960, 12)
     );
-    assert_eq!(space.find_log(64, 16, FragAddr(640), false), Found::Full);
+    assert_eq!(
+        space.find_log(64, 16, FragAddr(640), false),
+        FoundSpace::Full
+    );
 }
 
 #[test]
@@ -138,7 +144,10 @@ fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
     space
         .allocate(extent(800, 32), owner(BlockKind::Homed, 20))
         .unwrap();
-    assert_eq!(space.find_data(1, FragAddr(832), GroupNo(10)), Found::Full);
+    assert_eq!(
+        space.find_data(1, FragAddr(832), GroupNo(10)),
+        FoundSpace::Full
+    );
 }
 
 /// Small files that filled the holes which others had left were each a seek, though half of the volume was free.
@@ -469,7 +478,7 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
     assert_eq!(
         space.find_data(64, FragAddr(0), GroupNo(9)),
-        Found::Load((9..13).map(GroupNo).collect())
+        FoundSpace::Load((9..13).map(GroupNo).collect())
     );
 }
 

@@ -13,8 +13,8 @@ use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
 use loamfs_fs::reserve::{Burden, Changed, Keys, Parts, REMOVAL_COST, Room, Shapes};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
 use loamfs_log::fitting::Cut;
-use loamfs_log::segment::{Body, PlaceError, Placement, place};
-use loamfs_space::{Found, Owner, Space};
+use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
+use loamfs_space::{FoundSpace, Owner, Space};
 use loamfs_testing::rng::Rng;
 use loamfs_testing::without::Without;
 
@@ -65,7 +65,9 @@ impl Log {
         let short = rng.one_in(2);
         let (most, longest) = if short { (3, 200) } else { (8, 10) };
         let usual = unit * rng.between(1, most);
-        while let Found::Run(run) = space.find_log(geometry.group_frags, unit, FragAddr(0), false) {
+        while let FoundSpace::Run(run) =
+            space.find_log(geometry.group_frags, unit, FragAddr(0), false)
+        {
             let mut at = run.start.0;
             while at < run.end().0 {
                 let frags = match rng.below(longest) {
@@ -112,9 +114,9 @@ impl Log {
         blocks: &[u64],
         aligned: usize,
         cut: Cut,
-    ) -> Option<Placement> {
+    ) -> Option<SegmentPlace> {
         let blocks: Vec<u32> = blocks.iter().map(|frags| *frags as u32).collect();
-        let body = Body {
+        let body = SegmentBody {
             frags: &blocks,
             aligned,
         };
@@ -139,7 +141,7 @@ impl Log {
     }
 
     /// What a placed segment changes in the maps, with what it frees.
-    fn changed_by(&self, placed: &Placement, blocks: &[u64], freed: &[u64]) -> Changed {
+    fn changed_by(&self, placed: &SegmentPlace, blocks: &[u64], freed: &[u64]) -> Changed {
         let mut ranges: Vec<_> = placed
             .blocks
             .iter()

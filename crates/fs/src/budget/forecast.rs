@@ -17,7 +17,7 @@ const COUNTED_LEVEL: u8 = 2;
 
 /// What was found out about the log's room: it holds until a segment is placed or something is released.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownRoom {
     /// Free fragments of log groups that any segment can use.
     pub(super) usable: Option<u64>,
     /// What leaves the checkpoints their room, by the way of cutting.
@@ -43,7 +43,7 @@ struct Changes<'c> {
     maps: &'c Maps,
     blocks: &'c mut Blocks,
     inodes: &'c Inodes,
-    known: &'c mut Known,
+    known: &'c mut KnownRoom,
 }
 
 impl Changes<'_> {

@@ -5,7 +5,7 @@ use super::seal::Seal;
 use crate::blocks::Stop;
 use loamfs_format::summary::{Allocation, Dynamic, Header, Record, SegmentKind};
 use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ino, Ssn, Token};
-use loamfs_log::segment::Placement;
+use loamfs_log::segment::SegmentPlace;
 use loamfs_log::writer::Tail;
 use loamfs_space::Owner;
 
@@ -15,7 +15,7 @@ impl Commit<'_> {
         &mut self,
         seal: &mut Seal,
         tail: &Tail,
-        placement: &Placement,
+        placement: &SegmentPlace,
         kind: SegmentKind,
     ) -> Result<Header, Stop> {
         let ssn = seal.ssn();
@@ -98,7 +98,7 @@ impl Commit<'_> {
 }
 
 /// The log's own ranges: the rest of a segment's summary, and the beginning of the next one's.
-fn own_ranges(tail: &Tail, placement: &Placement, ssn: Ssn, unit: u64) -> Vec<Record> {
+fn own_ranges(tail: &Tail, placement: &SegmentPlace, ssn: Ssn, unit: u64) -> Vec<Record> {
     let ranges = placement.summary.iter().chain([&placement.next]);
     let rest = |extent: &Extent| {
         let logical = match *extent == placement.next {

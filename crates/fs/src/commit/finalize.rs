@@ -178,7 +178,7 @@ impl Finalizing<'_> {
         let birth = self.seal.ssn();
         let frags = frags.get(self.seal.position()).copied();
         let frags = frags.unwrap_or(node_frags(self.geometry));
-        let assign = |_: &Identity| tree::Placement {
+        let assign = |_: &Identity| tree::NodePlace {
             addr: self.seal.next_address(),
             frags,
             birth,

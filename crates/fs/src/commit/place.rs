@@ -7,7 +7,7 @@ use crate::budget::reserve::RecordCounts;
 use crate::reclaim::Fight;
 use loamfs_format::group::Role;
 use loamfs_format::summary::SegmentKind;
-use loamfs_log::segment::{Body, PlaceError, Placement, place};
+use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
 use loamfs_log::writer::Tail;
 
 impl Commit<'_> {
@@ -17,7 +17,7 @@ impl Commit<'_> {
         tail: &Tail,
         contents: &Contents,
         kind: SegmentKind,
-    ) -> Result<Placement, Stop> {
+    ) -> Result<SegmentPlace, Stop> {
         let held = if kind == SegmentKind::Checkpoint {
             self.core.space.held().ranges() + self.core.checkpoints.summaries().len()
         } else {
@@ -54,7 +54,7 @@ impl Commit<'_> {
             &self.core.geometry,
             tail.next,
             records_max,
-            Body {
+            SegmentBody {
                 frags: &contents.frags,
                 aligned: contents.frags.len() - contents.data.len(),
             },

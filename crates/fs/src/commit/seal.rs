@@ -4,7 +4,7 @@ use loamfs_format::inode::Inode;
 use loamfs_format::pointer::data_checksum;
 use loamfs_format::summary::{Allocation, Header, Record};
 use loamfs_format::{FragAddr, Geometry, Identity, Pointer, Ssn};
-use loamfs_log::segment::{Image, Placement, Segment, SummaryTooLong};
+use loamfs_log::segment::{Image, Segment, SegmentPlace, SummaryTooLong};
 
 /// A segment that is being put together.
 pub(super) struct Seal {
@@ -19,7 +19,7 @@ pub(super) struct Seal {
 
 impl Seal {
     /// Nothing is in it so far.
-    pub fn new(ssn: Ssn, geometry: &Geometry, placement: &Placement) -> Seal {
+    pub fn new(ssn: Ssn, geometry: &Geometry, placement: &SegmentPlace) -> Seal {
         Seal {
             ssn,
             image: Image::new(geometry, &placement.extents),

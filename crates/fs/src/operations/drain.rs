@@ -36,7 +36,7 @@ pub(crate) enum Draining {
 pub(crate) struct FreeExtents {
     ino: Ino,
     first: u64,
-    change: extents::Change,
+    change: extents::ExtentChange,
 }
 
 /// Checksums from a unit on go.
@@ -58,7 +58,7 @@ pub(crate) struct ReturnToLog {
     moving: bool,
     tree: Tree,
     root: TreeRoot,
-    change: extents::Change,
+    change: extents::ExtentChange,
 }
 
 impl Operation for Drain {
@@ -189,7 +189,7 @@ impl ReturnToLog {
         let (tree, root) = (extents::crc_tree(inode), inode.checksums);
         tree.prepare_trim(&root, &mut core.blocks, 0, usize::MAX)?;
         let change = if moving {
-            extents::Change::default()
+            extents::ExtentChange::default()
         } else {
             let all = [(0, BLOCK_END)];
             extents::prepare(inode, &mut core.blocks, &geometry, &all, &[])?

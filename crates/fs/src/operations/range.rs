@@ -227,7 +227,7 @@ pub(crate) struct Punching {
     ino: Ino,
     /// The units that go.
     units: Range<u64>,
-    change: extents::Change,
+    change: extents::ExtentChange,
     crcs: CrcChange,
     next: Option<u64>,
 }

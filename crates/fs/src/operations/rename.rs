@@ -5,7 +5,7 @@ use super::unlink::{drop_directory, drop_link, refuse_removal};
 use super::{Broken, Change, Claim, NAMES_COST, Operation, Plan, changed_names};
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::dir::Found;
+use crate::dir::FoundEntry;
 use crate::error::Error;
 use crate::flags::flags_of;
 use crate::namespace::{Child, valid_name};
@@ -43,7 +43,7 @@ pub(crate) enum Renaming {
 /// A name that is to move, all of it looked up and read.
 pub(crate) struct Move {
     dir: Ino,
-    from: Found,
+    from: FoundEntry,
     new_dir: Ino,
     name: Vec<u8>,
     /// Where the new entry stands.
@@ -62,7 +62,7 @@ pub(crate) struct Exchange(Side, Side);
 /// One of them.
 struct Side {
     dir: Ino,
-    found: Found,
+    found: FoundEntry,
     file_type: u32,
 }
 
@@ -134,8 +134,8 @@ impl Rename {
     fn prepare_move(
         &self,
         core: &mut Core,
-        from: Found,
-        to: Option<Found>,
+        from: FoundEntry,
+        to: Option<FoundEntry>,
     ) -> Result<Plan<Renaming>, Stop> {
         let (dir, new_dir) = (self.dir, self.new_dir);
         let moved = &core.node(from.ino)?.inode;
@@ -189,10 +189,10 @@ impl Rename {
     fn prepare_exchange(
         &self,
         core: &mut Core,
-        from: Found,
-        to: Found,
+        from: FoundEntry,
+        to: FoundEntry,
     ) -> Result<Plan<Renaming>, Stop> {
-        let side = |core: &mut Core, dir, found: Found| -> Result<Side, Stop> {
+        let side = |core: &mut Core, dir, found: FoundEntry| -> Result<Side, Stop> {
             let file_type = core.node(found.ino)?.inode.file_type();
             Ok(Side {
                 dir,
@@ -307,7 +307,7 @@ fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Re
 fn leave_whiteout(
     core: &mut Core,
     dir: Ino,
-    from: &Found,
+    from: &FoundEntry,
     ino: Ino,
     new: &NewInode,
 ) -> Result<(), Stop> {

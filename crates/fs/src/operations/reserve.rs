@@ -50,7 +50,7 @@ pub(crate) enum Reserving {
 pub(crate) struct NewHomes {
     ino: Ino,
     homes: Vec<(u64, Extent)>,
-    change: extents::Change,
+    change: extents::ExtentChange,
 }
 
 impl Operation for Reserve {

@@ -3,7 +3,7 @@
 use super::{Broken, Change, Claim, Operation, Plan, changed_names};
 use crate::blocks::Stop;
 use crate::core::Core;
-use crate::dir::Found;
+use crate::dir::FoundEntry;
 use crate::error::Error;
 use crate::namespace::valid_name;
 use crate::permission;
@@ -26,20 +26,25 @@ pub(crate) struct Rmdir {
 /// [`Unlink`] or [`Rmdir`], prepared.
 pub(crate) struct Unlinking {
     dir: Ino,
-    found: Found,
+    found: FoundEntry,
     is_dir: bool,
 }
 
 impl Unlinking {
     /// Looks a name up that may be taken away.
-    fn find(core: &mut Core, dir: Ino, name: &[u8]) -> Result<Found, Stop> {
+    fn find(core: &mut Core, dir: Ino, name: &[u8]) -> Result<FoundEntry, Stop> {
         valid_name(name)?;
         let found = core.names().find_existing(dir, name)?;
         refuse_removal(core, dir, found.ino)?;
         Ok(found)
     }
 
-    fn prepare(core: &mut Core, dir: Ino, found: Found, is_dir: bool) -> Result<Plan<Self>, Stop> {
+    fn prepare(
+        core: &mut Core,
+        dir: Ino,
+        found: FoundEntry,
+        is_dir: bool,
+    ) -> Result<Plan<Self>, Stop> {
         core.prepare_dirty(dir)?;
         core.prepare_dirty(found.ino)?;
         core.names().prepare_remove(dir, found.key)?;

@@ -1,6 +1,6 @@
 //! What is known of cleaning, of the fights for space that were lost, and of the room that is left.
 
-use crate::budget::Known;
+use crate::budget::KnownRoom;
 
 /// What is fought for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Reclaim {
     /// Free fragments, held back ones included, when each fight was lost.
     lost: [Option<u64>; 3],
     /// What was found out about the log's room.
-    known: Known,
+    known: KnownRoom,
 }
 
 impl Reclaim {
@@ -71,12 +71,12 @@ impl Reclaim {
     }
 
     /// What was found out about the log's room, to be asked and added to.
-    pub fn known(&mut self) -> &mut Known {
+    pub fn known(&mut self) -> &mut KnownRoom {
         &mut self.known
     }
 
     /// That holds no more.
     pub fn forget_room(&mut self) {
-        self.known = Known::default();
+        self.known = KnownRoom::default();
     }
 }

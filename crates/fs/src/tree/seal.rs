@@ -17,7 +17,7 @@ pub struct DirtyNode {
 
 /// Where a node will be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placement {
+pub struct NodePlace {
     /// First fragment.
     pub addr: FragAddr,
     /// Fragments of a node: [`NODE_SIZE`] / fragment size, or twice that if it is written twice.
@@ -87,7 +87,7 @@ impl Tree {
         root: &TreeRoot,
         store: &mut S,
         uuid: &[u8; 16],
-        assign: impl FnMut(&Identity) -> Placement,
+        assign: impl FnMut(&Identity) -> NodePlace,
         sink: impl FnMut(SealedNode),
     ) -> Result<TreeRoot, S::Stop> {
         let Some(place) = Place::root(root).filter(Place::is_dirty) else {
@@ -120,7 +120,7 @@ struct Seal<'a, S, A, K> {
 impl<S, A, K> Seal<'_, S, A, K>
 where
     S: NodeStore,
-    A: FnMut(&Identity) -> Placement,
+    A: FnMut(&Identity) -> NodePlace,
     K: FnMut(SealedNode),
 {
     fn seal(&mut self, place: &Place) -> Result<Child, S::Stop> {
@@ -131,7 +131,7 @@ where
         } else {
             self.seal_children(place, &mut page)?
         };
-        let Placement { addr, frags, birth } = (self.assign)(&identity);
+        let NodePlace { addr, frags, birth } = (self.assign)(&identity);
         let checksum = metadata_checksum(self.uuid, &identity, page.as_bytes());
         let pointer = Pointer {
             addr,

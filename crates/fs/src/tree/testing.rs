@@ -1,6 +1,6 @@
 //! A node store over a simulated disk, for tests.
 
-use super::{Fault, NodeReader, NodeStore, Placement, SealedNode, Tree};
+use super::{Fault, NodePlace, NodeReader, NodeStore, SealedNode, Tree};
 use loamfs_format::node::{Page, TreeRoot, is_temporary, temporary};
 use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::{FragAddr, Identity, Pointer, Ssn};
@@ -96,7 +96,7 @@ impl MemoryStore {
         let (mut next, mut nodes) = (self.next_addr, Vec::new());
         let assign = |_: &Identity| {
             next += 4;
-            Placement {
+            NodePlace {
                 addr: FragAddr(next),
                 frags: 4,
                 birth,

@@ -1,4 +1,10 @@
 //! Bringing changes to the device: segments, flushes, checkpoints and the superblocks that name them.
+//!
+//! | what is called commit | what it does |
+//! |---|---|
+//! | [`Volume::commit`] | writes out all that waits, homes too, and takes a checkpoint if one is due |
+//! | [`Sealer::commit_all`], [`Sealer::commit_shown`] | the same without the checkpoint; a segment of what segments can show now |
+//! | `Core::commit`, the folder `commit` | puts one segment together, in memory |
 
 use super::{Durability, Engine, Sealer, Volume};
 use crate::core::Core;

@@ -12,7 +12,7 @@ use crate::pending::Pending;
 use loamfs_format::maps::unit_crc;
 use loamfs_format::summary::{Allocation, Record, Unwritten};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino};
-use loamfs_space::{Found, Owner, Space};
+use loamfs_space::{FoundSpace, Owner, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -79,9 +79,9 @@ impl Homes<'_> {
         let want = (blocks.end - blocks.start).min(HOME_FRAGS_MAX / block_frags);
         let (goal, anchor) = self.goal(ino, blocks.start, homes)?;
         let extent = match self.space.find_data(want, goal, anchor) {
-            Found::Run(extent) => extent,
-            Found::Load(groups) => return Err(Stop::Load(groups)),
-            Found::Full => return Err(Stop::Full),
+            FoundSpace::Run(extent) => extent,
+            FoundSpace::Load(groups) => return Err(Stop::Load(groups)),
+            FoundSpace::Full => return Err(Stop::Full),
         };
         let extent = Extent::new(extent.start, extent.frags.min(want * block_frags));
         self.space.allocate_unshown(extent)?;
@@ -144,7 +144,7 @@ impl Homes<'_> {
     }
 
     /// Makes a prepared change of a file's extents, and counts what of them was never written.
-    pub fn change(&mut self, ino: Ino, change: &extents::Change) -> Result<(), Stop> {
+    pub fn change(&mut self, ino: Ino, change: &extents::ExtentChange) -> Result<(), Stop> {
         let inode = &mut self.inodes.prepared(ino)?.inode;
         extents::apply(inode, self.blocks, change)?;
         let (before, after) = change.unwritten;

@@ -23,7 +23,7 @@ pub(crate) struct Showing {
     /// The blocks that have new homes.
     runs: Vec<(u64, u64)>,
     fresh: Vec<FileExtent>,
-    change: extents::Change,
+    change: extents::ExtentChange,
     crcs: CrcChange,
 }
 
@@ -139,15 +139,15 @@ fn written_extents(
     ino: Ino,
     units: &[u64],
     crcs: &CrcChange,
-) -> Result<extents::Change, Stop> {
+) -> Result<extents::ExtentChange, Stop> {
     let (geometry, per_block) = (core.geometry, core.geometry.block_units());
     let (Some(first), Some(last)) = (units.first(), units.last()) else {
-        return Ok(extents::Change::default());
+        return Ok(extents::ExtentChange::default());
     };
     let (from, to) = (first / per_block, last / per_block + 1);
     let inode = &core.inodes.prepared(ino)?.inode;
     let found = extents::overlapping(inode, &mut core.blocks, &geometry, from, to)?;
-    let mut change = extents::Change::default();
+    let mut change = extents::ExtentChange::default();
     for extent in found.iter().filter(|extent| extent.pointer.unwritten) {
         let end = (extent.block + extents::blocks_of(extent, &geometry)) * per_block;
         let next = units.partition_point(|unit| *unit < extent.block * per_block);

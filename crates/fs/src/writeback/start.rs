@@ -46,7 +46,7 @@ type First = (u64, FragAddr, UnitBytes);
 type Blocks = BTreeMap<u64, Vec<UnitBytes>>;
 
 /// Where everything goes that is taken.
-struct Room {
+struct Taken {
     images: Images,
     /// Units for new homes.
     fresh: BTreeSet<u64>,
@@ -76,7 +76,7 @@ pub(crate) struct Starting {
     ino: Ino,
     /// The first unit that waits on.
     next: u64,
-    room: Room,
+    room: Taken,
 }
 
 impl Operation for Start {
@@ -140,7 +140,7 @@ fn find_room(
     images: Images,
     fresh: BTreeSet<u64>,
     first: Firsts,
-) -> Result<Room, Stop> {
+) -> Result<Taken, Stop> {
     if !images.is_empty()
         && !core
             .budget()
@@ -163,7 +163,7 @@ fn room_for(
     images: Images,
     mut fresh: BTreeSet<u64>,
     mut first: Firsts,
-) -> Result<Room, Stop> {
+) -> Result<Taken, Stop> {
     let per_block = core.geometry.block_units();
     first.retain(|unit, _| !goes_along(*unit, &mut fresh, per_block));
     let blocks = gather_blocks(core, ino, &fresh)?;
@@ -178,7 +178,7 @@ fn room_for(
         firsts.push((unit, home, core.reading().unit_content(ino, unit)?));
     }
     let homes = core.homes().take(ino, runs_of(blocks.keys().copied()))?;
-    Ok(Room {
+    Ok(Taken {
         images,
         fresh,
         blocks,
@@ -284,8 +284,8 @@ fn make_images(core: &mut Core, ino: Ino, images: &[(u64, FragAddr)]) -> Result<
     }
 }
 
-fn make_batch(core: &mut Core, ino: Ino, room: Room) -> Result<Option<HomeWrite>, Stop> {
-    let Room {
+fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite>, Stop> {
+    let Taken {
         fresh: mut units,
         blocks,
         still,

@@ -1,6 +1,6 @@
 //! Extents for the blocks of large files (H9, H19): long ones near the directory's anchor group.
 
-use super::{Found, free_groups};
+use super::{FoundSpace, free_groups};
 use crate::bitmap::max_tree::MaxTree;
 use crate::groups::Groups;
 use loamfs_format::group::Role;
@@ -52,14 +52,14 @@ impl<'a> Search<'a> {
     }
 
     /// Looks for a run. The last extent found for the same anchor ended at `begun`.
-    pub(super) fn find(&mut self, begun: Option<FragAddr>) -> Found {
+    pub(super) fn find(&mut self, begun: Option<FragAddr>) -> FoundSpace {
         if let Some(found) = self.continue_at(self.goal) {
             return found;
         }
         let least = self.least_hole();
         if let Some(begun) = begun.filter(|_| least > 0) {
             match self.continue_at(begun) {
-                Some(Found::Run(run)) if run.frags < self.want => {}
+                Some(FoundSpace::Run(run)) if run.frags < self.want => {}
                 Some(found) => return found,
                 None => {}
             }
@@ -68,14 +68,14 @@ impl<'a> Search<'a> {
     }
 
     /// Looks for a hole of at least `least` fragments, if there is one.
-    fn find_hole(&mut self, least: u64) -> Found {
+    fn find_hole(&mut self, least: u64) -> FoundSpace {
         let group_frags = self.groups.layout().geometry().group_frags;
         let cap = self.want.max(least).min(group_frags) as u32;
         while let Some((source, index)) = self.nearest_source(cap) {
             match source {
                 Source::Loaded => return self.run_in(index, cap.into()),
                 Source::Unloaded => {
-                    return Found::Load(self.groups.of(Role::Data).to_load(index, cap));
+                    return FoundSpace::Load(self.groups.of(Role::Data).to_load(index, cap));
                 }
                 Source::Free => {
                     if !self.groups.claim(index, Role::Data) {
@@ -105,7 +105,7 @@ impl<'a> Search<'a> {
     }
 
     /// The run that starts at an address, however short.
-    fn continue_at(&mut self, at: FragAddr) -> Option<Found> {
+    fn continue_at(&mut self, at: FragAddr) -> Option<FoundSpace> {
         let layout = self.groups.layout();
         if at.0 == 0 || at.0 >= layout.geometry().total_frags {
             return None;
@@ -115,10 +115,10 @@ impl<'a> Search<'a> {
             return None;
         }
         if self.groups.of(Role::Data).bounds().get(index) > 0 {
-            return Some(Found::Load(vec![GroupNo(index as u32)]));
+            return Some(FoundSpace::Load(vec![GroupNo(index as u32)]));
         }
         let run = self.run(at);
-        (run > 0).then(|| Found::Run(Extent::new(at, run)))
+        (run > 0).then(|| FoundSpace::Run(Extent::new(at, run)))
     }
 
     /// Where to look for a run of `least` fragments.
@@ -144,20 +144,20 @@ impl<'a> Search<'a> {
     }
 
     /// The first run of at least `least` fragments of a loaded data group; behind the goal if that is in the group.
-    fn run_in(&mut self, index: usize, least: u64) -> Found {
+    fn run_in(&mut self, index: usize, least: u64) -> FoundSpace {
         let layout = self.groups.layout();
         let start = layout.start(index);
         let Some(map) = self.groups.group(index).map() else {
-            return Found::Full;
+            return FoundSpace::Full;
         };
         let from = self.goal.0.checked_sub(start);
         let from = from.filter(|&from| from < layout.geometry().group_frags);
         let at = from.and_then(|from| map.find(from, least));
         let Some(at) = at.or_else(|| map.find(0, least)) else {
-            return Found::Full;
+            return FoundSpace::Full;
         };
         let at = FragAddr(start + at);
-        Found::Run(Extent::new(at, self.run(at)))
+        FoundSpace::Run(Extent::new(at, self.run(at)))
     }
 
     /// Free whole blocks from `at` on, across the borders of data groups, and into free groups, which are claimed.
@@ -188,17 +188,17 @@ impl<'a> Search<'a> {
     }
 
     /// The largest run of the loaded groups, unless one not loaded promises far more.
-    fn largest_run(&mut self, cap: u32) -> Found {
+    fn largest_run(&mut self, cap: u32) -> FoundSpace {
         let block = self.groups.layout().geometry().block_frags() as u32;
         let data = self.groups.of(Role::Data);
         let (run, bound) = (data.runs().max(), data.bounds().max());
         if bound >= block && bound > run && run < cap / 8 || run < block {
             if bound < block {
-                return Found::Full;
+                return FoundSpace::Full;
             }
             let least = bound.min(cap);
             let index = data.bounds().first_around(self.anchor, least);
-            return Found::Load(data.to_load(index.unwrap_or(self.anchor), least));
+            return FoundSpace::Load(data.to_load(index.unwrap_or(self.anchor), least));
         }
         let index = data.runs().first_around(self.anchor, run);
         self.run_in(index.unwrap_or(self.anchor), run.into())

@@ -1,6 +1,6 @@
 //! Dynamic segments (H10): runs of free units where the log goes on.
 
-use super::{Found, free_groups};
+use super::{FoundSpace, free_groups};
 use crate::groups::Groups;
 use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
@@ -46,18 +46,18 @@ impl<'a> Search<'a> {
     }
 
     /// Looks for a run, while `kept` free groups are taken last.
-    pub(super) fn find(&mut self, kept: u64) -> Found {
+    pub(super) fn find(&mut self, kept: u64) -> FoundSpace {
         if self.groups.run(Role::Log, self.near, self.want) >= self.want {
-            return Found::Run(Extent::new(self.near, self.want));
+            return FoundSpace::Run(Extent::new(self.near, self.want));
         }
         if let Some(found) = self.next_fit() {
             return found;
         }
         if let Some(run) = self.claim_run(kept) {
-            return Found::Run(run);
+            return FoundSpace::Run(run);
         }
         match self.largest_hole() {
-            Found::Full => self.claim_run(0).map_or(Found::Full, Found::Run),
+            FoundSpace::Full => self.claim_run(0).map_or(FoundSpace::Full, FoundSpace::Run),
             found => found,
         }
     }
@@ -82,14 +82,14 @@ impl<'a> Search<'a> {
     }
 
     /// The first run behind `near` that is as long as wanted, or as a group, going around once.
-    fn next_fit(&self) -> Option<Found> {
+    fn next_fit(&self) -> Option<FoundSpace> {
         let layout = self.groups.layout();
         let group_frags = layout.geometry().group_frags;
         // No group has a longer run; those of neighbours may continue it.
         let cap = self.want.min(group_frags);
         let from = self.near.0 - layout.start(self.own);
         if let Some(run) = self.run_in(self.own, from, cap) {
-            return Some(Found::Run(run));
+            return Some(FoundSpace::Run(run));
         }
         let least = u32::try_from(cap).ok()?;
         // A group that has only little space left is not worth its bitmap while others have more.
@@ -111,10 +111,10 @@ impl<'a> Search<'a> {
         });
         match (run, bound) {
             (Some(_), Some(bound)) if Some(ahead(bound)) < run_ahead => {
-                Some(Found::Load(log.to_load(bound, worth)))
+                Some(FoundSpace::Load(log.to_load(bound, worth)))
             }
-            (Some(index), _) => self.run_in(index, 0, cap).map(Found::Run),
-            (None, Some(bound)) => Some(Found::Load(log.to_load(bound, worth))),
+            (Some(index), _) => self.run_in(index, 0, cap).map(FoundSpace::Run),
+            (None, Some(bound)) => Some(FoundSpace::Load(log.to_load(bound, worth))),
             (None, None) => None,
         }
     }
@@ -169,22 +169,22 @@ impl<'a> Search<'a> {
     }
 
     /// The largest hole of the loaded groups, if that is large enough.
-    fn largest_hole(&self) -> Found {
+    fn largest_hole(&self) -> FoundSpace {
         let log = self.groups.of(Role::Log);
         let longest = log.runs().max();
         if longest > 0 && u64::from(longest) >= self.least {
             let index = log.runs().first_around(self.own, longest);
             let least = u64::from(longest).min(self.want);
             if let Some(run) = index.and_then(|index| self.run_in(index, 0, least)) {
-                return Found::Run(run);
+                return FoundSpace::Run(run);
             }
         }
         let Ok(least) = u32::try_from(self.least) else {
-            return Found::Full;
+            return FoundSpace::Full;
         };
         match log.bounds().first_around(self.own, least) {
-            Some(index) => Found::Load(log.to_load(index, least)),
-            None => Found::Full,
+            Some(index) => FoundSpace::Load(log.to_load(index, least)),
+            None => FoundSpace::Full,
         }
     }
 }

@@ -11,13 +11,13 @@ use loamfs_format::{Extent, GroupNo};
 
 /// Applies what summaries say.
 #[derive(Debug)]
-pub struct Replay<'a> {
+pub struct SpaceReplay<'a> {
     space: &'a mut Space,
 }
 
-impl<'a> Replay<'a> {
-    pub(super) fn new(space: &'a mut Space) -> Replay<'a> {
-        Replay { space }
+impl<'a> SpaceReplay<'a> {
+    pub(super) fn new(space: &'a mut Space) -> SpaceReplay<'a> {
+        SpaceReplay { space }
     }
 
     /// A segment allocated a range. What of it was held back is no longer pending (rule 5); its bits were set all

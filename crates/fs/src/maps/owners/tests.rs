@@ -1,6 +1,6 @@
 use super::*;
 use loamfs_format::{BlockKind, Ino, Ssn};
-use loamfs_space::Found;
+use loamfs_space::FoundSpace;
 
 /// 8 groups of 16 chunks.
 fn geometry() -> Geometry {
@@ -85,7 +85,7 @@ impl Volume {
 fn small_everywhere() -> Volume {
     let mut volume = Volume::new();
     let found = volume.space.find_log(8192, 4, FragAddr(8192), false);
-    assert_eq!(found, Found::Run(Extent::new(FragAddr(8192), 8192)));
+    assert_eq!(found, FoundSpace::Run(Extent::new(FragAddr(8192), 8192)));
     for start in (8192..16384).step_by(4) {
         volume.allocate(start, 4);
     }
@@ -139,7 +139,7 @@ fn blocks_keep_their_numbers_however_their_record_is_cut() {
     for checkpoint_each in [false, true] {
         let mut volume = Volume::new();
         let found = volume.space.find_log(8192, 4, FragAddr(8192), false);
-        assert_eq!(found, Found::Run(Extent::new(FragAddr(8192), 8192)));
+        assert_eq!(found, FoundSpace::Run(Extent::new(FragAddr(8192), 8192)));
         volume.allocate_for(BlockKind::Homed, 8192, 1600);
         volume.checkpoint();
         volume.free(8192, 8192 + 1024);
