@@ -1,17 +1,17 @@
-//! Blocks in memory: clean metadata and clean content, each in a scan-resistant cache, so that content never drives out
-//! metadata; dirty tree nodes beside them, and a list of what an operation found missing.
+//! Blocks in memory: clean ones in caches, dirty tree nodes beside them, and a list of what an operation found missing.
 //!
 //! A clean block is known by its address *and* checksum, so a pointer never gets what an earlier tenant of the same
 //! address left behind.
 
+mod caches;
+
 use crate::error::{Corrupt, Error, Needed};
 use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
+use caches::{Block, Caches, Key};
 use loamfs_format::node::{Page, is_temporary, temporary};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::superblock::BLOCK_SIZE_MAX;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ino, Pointer, Ssn};
-use quick_cache::Weighter;
-use quick_cache::unsync::Cache;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -122,40 +122,6 @@ pub(crate) struct Damage {
     pub asked: Ssn,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Key {
-    addr: FragAddr,
-    checksum: u64,
-}
-
-impl Key {
-    fn of(pointer: &Pointer) -> Key {
-        Key {
-            addr: pointer.addr,
-            checksum: pointer.checksum,
-        }
-    }
-}
-
-#[derive(Clone)]
-enum Block {
-    Node(Arc<Page>),
-    Bytes(Arc<[u8]>),
-}
-
-#[derive(Clone)]
-struct Weight;
-
-impl Weighter<Key, Block> for Weight {
-    fn weight(&self, _: &Key, block: &Block) -> u64 {
-        // 100 bytes stand for the cache's own bookkeeping of an entry.
-        100 + match block {
-            Block::Node(_) => loamfs_format::node::NODE_SIZE as u64,
-            Block::Bytes(bytes) => bytes.len() as u64,
-        }
-    }
-}
-
 /// What was fetched for an operation, and stays in memory until it ends.
 #[must_use = "what is not unpinned stays for ever"]
 #[derive(Default)]
@@ -167,24 +133,13 @@ impl Pins {
     }
 }
 
-/// The part of the cache that metadata and content each have at least.
-const LEAST: u64 = 4;
-/// The part by which their shares change at once.
-const STEP: u64 = 64;
-
+/// Blocks in memory.
 pub(crate) struct Blocks {
     uuid: [u8; 16],
     geometry: Geometry,
     /// Where superblocks are: no pointer leads there.
     reserved: Vec<Extent>,
-    /// What clean metadata and clean content may take together.
-    cache_bytes: u64,
-    metadata: Cache<Key, Block, Weight>,
-    /// Gets what metadata leaves.
-    contents: Cache<Key, Block, Weight>,
-    /// By address, the checksum of what `contents` may hold. With it content leaves when its space is freed: dead blocks
-    /// would push out the ends of files, which each append needs.
-    content_at: BTreeMap<FragAddr, u64>,
+    caches: Caches,
     /// Fetched for operations that have not ended yet, with their number. They stay, whatever the caches drop.
     pinned: HashMap<Key, (Block, usize)>,
     /// Sealed into a segment that is not on the device yet: they cannot be read from there.
@@ -212,17 +167,11 @@ impl Blocks {
         reserved: Vec<Extent>,
         cache_bytes: usize,
     ) -> Blocks {
-        let cache_bytes = (cache_bytes as u64).max(4 << 20);
-        let most = cache_bytes - cache_bytes / LEAST;
-        let cache = || Cache::with_weighter((most / 4096) as usize, most, Weight);
         Blocks {
             uuid,
             geometry: *geometry,
             reserved,
-            cache_bytes,
-            metadata: cache(),
-            contents: cache(),
-            content_at: BTreeMap::new(),
+            caches: Caches::new(cache_bytes),
             pinned: HashMap::new(),
             flying: HashMap::new(),
             sealing: Ssn(0),
@@ -236,18 +185,9 @@ impl Blocks {
         }
     }
 
-    fn keep_metadata(&mut self, key: Key, block: Block) {
-        self.metadata.insert(key, block);
-        let taken = self.metadata.weight().max(self.cache_bytes / LEAST);
-        let left = self.cache_bytes - taken;
-        if left.abs_diff(self.contents.capacity()) > self.cache_bytes / STEP {
-            self.contents.set_capacity(left);
-        }
-    }
-
     /// Bytes that the caches hold.
     pub fn cached_bytes(&self) -> u64 {
-        self.metadata.weight() + self.contents.weight()
+        self.caches.held_bytes()
     }
 
     /// Blocks that operations under way fetched.
@@ -257,9 +197,7 @@ impl Blocks {
 
     /// Forgets all that the device has, too.
     pub fn forget_all(&mut self) {
-        self.metadata.clear();
-        self.contents.clear();
-        self.content_at.clear();
+        self.caches.clear();
     }
 
     /// Tree nodes that only memory has.
@@ -270,11 +208,7 @@ impl Blocks {
     fn find(&self, key: &Key) -> Option<&Block> {
         let pinned = || self.pinned.get(key).map(|(block, _)| block);
         let flying = || self.flying.get(key).map(|(_, block)| block);
-        self.metadata
-            .get(key)
-            .or_else(|| self.contents.get(key))
-            .or_else(pinned)
-            .or_else(flying)
+        self.caches.get(key).or_else(pinned).or_else(flying)
     }
 
     /// What the next segment frees.
@@ -393,14 +327,14 @@ impl Blocks {
 
     /// A block of the log is superseded: the next segment frees its space, and nobody asks for it any more.
     pub fn supersede(&mut self, pointer: &Pointer) {
-        self.metadata.remove(&Key::of(pointer));
+        self.caches.forget_metadata(&Key::of(pointer));
         self.free(pointer.extent());
     }
 
     /// Content is superseded, be it at home or in the log: the next segment frees its space.
     pub fn free(&mut self, extent: Extent) {
         if self.can_go(extent) {
-            self.forget_contents(extent);
+            self.caches.forget_contents(extent);
             self.frees.push(extent);
         }
     }
@@ -420,42 +354,12 @@ impl Blocks {
 
     /// Nobody asks any more for the content that stands there.
     pub fn forget_contents(&mut self, extent: Extent) {
-        let there = self.content_at.range(extent.start..extent.end());
-        let dead: Vec<Key> = there
-            .map(|(&addr, &checksum)| Key { addr, checksum })
-            .collect();
-        for key in dead {
-            self.contents.remove(&key);
-            self.content_at.remove(&key.addr);
-        }
+        self.caches.forget_contents(extent);
     }
 
     /// The content that stands at `from` stands at `to`, too.
     pub fn move_content(&mut self, from: FragAddr, to: FragAddr) {
-        if let Some(&checksum) = self.content_at.get(&from)
-            && let Some((_, block)) = self.contents.remove(&Key {
-                addr: from,
-                checksum,
-            })
-        {
-            self.content_at.remove(&from);
-            self.keep_content(Key { addr: to, checksum }, block);
-        }
-    }
-
-    fn keep_content(&mut self, key: Key, block: Block) {
-        self.contents.insert(key, block);
-        self.content_at.insert(key.addr, key.checksum);
-        // The cache does not tell what it lets go.
-        if self.content_at.len() > 2 * self.contents.len() + 1024 {
-            let Self {
-                contents,
-                content_at,
-                ..
-            } = self;
-            content_at
-                .retain(|&addr, &mut checksum| contents.contains_key(&Key { addr, checksum }));
-        }
+        self.caches.move_content(from, to);
     }
 
     /// From here on blocks are sealed into segment `ssn`.
@@ -477,13 +381,13 @@ impl Blocks {
     pub fn seal_content(&mut self, pointer: &Pointer, bytes: Arc<[u8]>) {
         let (key, block) = (Key::of(pointer), Block::Bytes(bytes));
         self.flying.insert(key, (self.sealing, block.clone()));
-        self.keep_content(key, block);
+        self.caches.keep_content(key, block);
     }
 
     fn seal_block(&mut self, pointer: &Pointer, block: Block) {
         let key = Key::of(pointer);
         self.flying.insert(key, (self.sealing, block.clone()));
-        self.keep_metadata(key, block);
+        self.caches.keep_metadata(key, block);
     }
 
     /// Takes in what was fetched for an operation, after verifying it. The bytes are those of the pointer's whole
@@ -498,8 +402,8 @@ impl Blocks {
         *operations += 1;
         pins.0.push(key);
         match fetch.what {
-            What::Node(_) | What::Meta(_) => self.keep_metadata(key, block),
-            What::Data(_) | What::Unit { .. } => self.keep_content(key, block),
+            What::Node(_) | What::Meta(_) => self.caches.keep_metadata(key, block),
+            What::Data(_) | What::Unit { .. } => self.caches.keep_content(key, block),
         }
         Ok(())
     }
@@ -526,7 +430,8 @@ impl Blocks {
 
     /// Keeps bytes that the device has now, as those at `addr` with this checksum.
     pub fn keep(&mut self, addr: FragAddr, checksum: u64, bytes: Arc<[u8]>) {
-        self.keep_content(Key { addr, checksum }, Block::Bytes(bytes));
+        self.caches
+            .keep_content(Key { addr, checksum }, Block::Bytes(bytes));
     }
 
     /// The operation for which these were fetched has ended.
@@ -643,7 +548,7 @@ impl NodeStore for Blocks {
 
     fn retire(&mut self, pointer: &Pointer, identity: &Identity) {
         if identity.kind.is_map() {
-            self.metadata.remove(&Key::of(pointer));
+            self.caches.forget_metadata(&Key::of(pointer));
             if self.can_go(pointer.extent()) {
                 self.retires.push(pointer.extent());
             }
