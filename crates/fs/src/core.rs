@@ -21,7 +21,8 @@ use loamfs_format::{Geometry, Ino, Ssn};
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;
 
-/// Everything that the lock guards.
+/// Everything that the lock guards. Its parts can be seen, since views borrow several of them at once, some to change them; what
+/// each keeps is its own.
 pub(crate) struct Core {
     pub sb: Superblock,
     pub geometry: Geometry,

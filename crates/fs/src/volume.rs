@@ -1,5 +1,5 @@
-//! A volume in use: [`Volume`] is what callers ask, and [`Engine`] what works below: the state behind one lock, the device beside
-//! it, and the steps that bring changes to it.
+//! A volume in use: [`Volume`] is what callers ask, and [`Engine`] what works below: the state behind one lock, the device
+//! beside it, and the steps that bring changes to it.
 //!
 //! Lock order: `moving`, `sweeping`, `sealing`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
 //! `core`, reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it

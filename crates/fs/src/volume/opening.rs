@@ -145,8 +145,8 @@ impl Volume {
 
 impl Sealer<'_> {
     /// Recovery's own writes: the adopted checkpoint is named, then the chain continued with a fresh token. A copy that
-    /// tells another size or label is written anew before anything depends on the newer one. What rot took is given up, if that was
-    /// accepted.
+    /// tells another size or label is written anew before anything depends on the newer one. What rot took is given up,
+    /// if that was accepted.
     fn begin(&self, accepts_loss: bool) -> Result<(), Error> {
         let (unnamed, differ) = {
             let core = self.core();
