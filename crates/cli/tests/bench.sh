@@ -110,6 +110,17 @@ on_a_disk() {
     ok "a disk: refused while in use and without --force; traced, priced and timed"
 }
 
+# What a mount through io_uring switches on for the machine is as it was afterwards, mounted or not.
+leaves_the_switch() {
+    local switch=/sys/module/fuse/parameters/enable_uring was code=0
+    [ -e $switch ] || return 0
+    was=$(cat $switch)
+    echo N >$switch
+    "$loamfs" bench mount --work "$work/rates" --files 5 --rounds 1 --clients 1 --fs loamfs -o "$1" >"$work/out" 2>&1 || code=$?
+    [ "$(cat $switch)" = N ] || { echo "$was" >$switch; fail "the machine's switch is left on (exit code $code)"; }
+    echo "$was" >$switch
+}
+
 # Rates depend on the machine; that there are some, and that both servers are asked for the same, does not.
 on_mounts() {
     mkdir "$work/rates"
@@ -128,6 +139,8 @@ END_OF_CHECK
     # The ceiling server knows no access times: with these every open is a request, to LoamFS alone.
     expect 1 "$loamfs" bench mount --work "$work/rates" --files 20 --rounds 1 --clients 1 --fs loamfs --fs ceiling -o strictatime
     grep -q 'DIFFER' "$work/out" || fail "other requests are not noticed"
+    leaves_the_switch "transport=uring"
+    leaves_the_switch "transport=uring,cache=nonsense"
     rmdir "$work/rates" || fail "something is left of it"
     ok "rates on mounts, beside a server that is asked for the same"
 }

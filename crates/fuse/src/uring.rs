@@ -30,7 +30,7 @@ use std::sync::Arc;
 use crate::Errno;
 use ring::{Bell, Ring};
 
-pub use machine::{enable, is_enabled};
+pub use machine::{disable, enable, is_enabled};
 pub(crate) use muster::Muster;
 use pool::Home;
 pub(crate) use pool::Pool;

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use loamfs_fuse::mounts;
+use loamfs_fuse::{mounts, uring};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use super::{Lab, run};
@@ -27,6 +27,8 @@ pub struct Mounted {
     loamfs: Option<PathBuf>,
     daemon: Option<Daemon>,
     undo: Option<Guard>,
+    /// Puts back what the mount switched on, when it is gone: rings are taken some time after it says that it is there.
+    _switch: Option<Guard>,
 }
 
 struct Daemon {
@@ -101,6 +103,7 @@ impl Mounted {
             command: format!("{shown} mount"),
             said,
         };
+        let switch = switch_kept();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -126,6 +129,7 @@ impl Mounted {
                 _stdout: stdout,
             }),
             undo: Some(undo),
+            _switch: switch,
         })
     }
 
@@ -141,6 +145,7 @@ impl Mounted {
             loamfs: None,
             daemon: None,
             undo: Some(later(force_away(lab.mountpoint.clone()))),
+            _switch: None,
         };
         let device = lab.device().file_name().unwrap_or_default();
         if let Some((path, value)) = lab.kind.setting(&device.to_string_lossy()) {
@@ -291,6 +296,12 @@ impl Drop for Mounted {
             let _ = daemon.child.wait();
         }
     }
+}
+
+/// Turns the machine's switch for FUSE over io_uring off again if it is off now: mounts that are told to use it turn it on.
+fn switch_kept() -> Option<Guard> {
+    let was_off = uring::is_enabled() != Some(true);
+    was_off.then(|| later(|| drop(uring::disable())))
 }
 
 /// Takes a mount away, whoever uses it.

@@ -34,6 +34,15 @@ pub fn enable() -> io::Result<()> {
     }
 }
 
+/// Has the kernel let no further mounts have rings; those that have some keep them. Takes root.
+///
+/// # Errors
+///
+/// Whatever the system says; "not found" if the kernel has no such switch.
+pub fn disable() -> io::Result<()> {
+    fs::write(SWITCH, "N")
+}
+
 /// How many processors the machine could have.
 pub(super) fn processors() -> io::Result<usize> {
     let text = fs::read_to_string(POSSIBLE)?;
