@@ -53,18 +53,11 @@ impl Operation {
         Operation::Unlink,
     ];
 
-    /// Those whose time is taken, in their order.
-    pub const TIMED: [Operation; 9] = [
-        Operation::Create,
-        Operation::Stat,
-        Operation::ColdStat,
-        Operation::List,
-        Operation::ColdRead,
-        Operation::WarmRead,
-        Operation::Rewrite,
-        Operation::Rename,
-        Operation::Unlink,
-    ];
+    /// Those whose time is taken, in their order: what is just written lies in the kernel.
+    pub fn timed() -> impl Iterator<Item = Operation> {
+        let all = Operation::ALL.into_iter();
+        all.filter(|operation| *operation != Operation::ReadNew)
+    }
 
     /// What people call it.
     pub const fn name(self) -> &'static str {

@@ -63,9 +63,7 @@ pub fn compare(
 ) -> Result<Vec<Compared>, Error> {
     let loamfs = undisturbed(|| open(Subject::LoamFs), files)?;
     let ceiling = undisturbed(|| open(Subject::Ceiling), files)?;
-    let pairs = Operation::TIMED
-        .into_iter()
-        .zip(loamfs.into_iter().zip(ceiling));
+    let pairs = Operation::timed().zip(loamfs.into_iter().zip(ceiling));
     Ok(pairs
         .map(|(step, (loamfs, ceiling))| Compared::new(step, files, loamfs, ceiling))
         .collect())
@@ -93,7 +91,7 @@ fn undisturbed(
 fn count(stand: &Stand, files: u64) -> Result<Option<Vec<Requests>>, Error> {
     let directories = stand.directories("counted", 1)?;
     let mut counted = Vec::new();
-    for step in Operation::TIMED {
+    for step in Operation::timed() {
         prepare(stand, &directories, step, files)?;
         let drops = Drops::new()?;
         let count = Count::start(&directories[0])?;

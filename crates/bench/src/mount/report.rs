@@ -83,7 +83,7 @@ impl Report {
     pub fn new(about: About, requests: Vec<Compared>, samples: &[Sample], plan: &Plan) -> Report {
         let mut cells = Vec::new();
         for clients in &plan.clients {
-            for step in Operation::TIMED {
+            for step in Operation::timed() {
                 let at = |subject| Runs::find(samples, plan.rounds, subject, *clients, step);
                 let (ceiling, ext4) = (at(Subject::Ceiling), at(Subject::Ext4));
                 for subject in &plan.subjects {

@@ -62,7 +62,7 @@ impl Sample {
     ) -> Result<Vec<Sample>, Error> {
         let directories = stand.directories(name, clients)?;
         let take = |step| Sample::take(stand, round, &directories, step, files);
-        Operation::TIMED.into_iter().map(take).collect()
+        Operation::timed().map(take).collect()
     }
 
     fn take(
