@@ -1,5 +1,6 @@
 //! CPU time of processes, as the scheduler and the kernel's accounts have it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::ops::{AddAssign, Sub};
 use std::path::Path;
@@ -29,7 +30,7 @@ impl Cpu {
         let directory = Path::new("/proc").join(process.to_string());
         let path = directory.join("stat");
         let text = fs::read_to_string(&path).map_err(Error::at("reading", &path))?;
-        let (user, system) = ticks(&text).ok_or_else(|| Error::Data {
+        let (user, system) = ticks(&text, OWN).ok_or_else(|| Error::Data {
             path: path.display().to_string(),
             what: "account of a process",
             why: text.trim().to_owned(),
@@ -67,18 +68,59 @@ impl AddAssign for Cpu {
 
 /// CPU time of the calling thread so far, in nanoseconds.
 pub fn of_this_thread() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    of_clock(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of this process so far, in nanoseconds.
+pub fn of_this_process() -> u64 {
+    of_clock(ClockId::ProcessCPUTime)
+}
+
+fn of_clock(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// User and system time of `/proc/PID/stat` in nanoseconds. The name in it may have spaces and parentheses.
-fn ticks(text: &str) -> Option<(u64, u64)> {
-    let (_, rest) = text.rsplit_once(')')?;
-    // Behind the name come the third field and the others; these are the 14th and the 15th.
-    let mut fields = rest.split_whitespace().skip(11);
-    let mut next = || -> Option<u64> { fields.next()?.parse().ok() };
+/// CPU time of programs that this process ran and that ended, in nanoseconds, in steps of the kernel's clock.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn of_children() -> Result<u64, Error> {
+    let path = Path::new("/proc/self/stat");
+    let text = fs::read_to_string(path).map_err(Error::at("reading", path))?;
+    Ok(ticks(&text, CHILDREN).map_or(0, |(user, system)| user + system))
+}
+
+/// CPU time of each thread of the kernel so far, in nanoseconds, by its number. One that ends meanwhile is left out.
+pub fn of_the_kernel() -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        if field(&stat, PARENT) == Some(THREADS) {
+            let thread = entry.file_name().to_string_lossy().into_owned();
+            found.insert(thread, ran(&entry.path()).unwrap_or(0));
+        }
+    }
+    found
+}
+
+/// Fields of `/proc/PID/stat`, counted from the one behind the name, which may have spaces and parentheses.
+const PARENT: usize = 1;
+const OWN: usize = 11;
+const CHILDREN: usize = 13;
+
+/// The process whose children the kernel's threads are.
+const THREADS: u64 = 2;
+
+fn field(stat: &str, place: usize) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(place)?.parse().ok()
+}
+
+/// User and system time in nanoseconds, which stand one behind the other.
+fn ticks(stat: &str, place: usize) -> Option<(u64, u64)> {
     let tick = 1_000_000_000 / clock_ticks_per_second().max(1);
-    Some((next()? * tick, next()? * tick))
+    Some((field(stat, place)? * tick, field(stat, place + 1)? * tick))
 }
 
 /// What all threads of a process have run, in nanoseconds; `None` where the kernel does not count it.
@@ -86,12 +128,15 @@ fn scheduled(tasks: &Path) -> Result<Option<u64>, Error> {
     let mut all = 0;
     for task in fs::read_dir(tasks).map_err(Error::at("reading", tasks))? {
         let task = task.map_err(Error::at("reading", tasks))?;
-        // A thread that ended meanwhile has none.
-        let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-        let time: Option<u64> = text.split_whitespace().next().and_then(|t| t.parse().ok());
-        all += time.unwrap_or(0);
+        all += ran(&task.path()).unwrap_or(0);
     }
     Ok((all > 0).then_some(all))
+}
+
+/// What a thread has run, in nanoseconds. One that ended meanwhile tells nothing.
+fn ran(thread: &Path) -> Option<u64> {
+    let text = fs::read_to_string(thread.join("schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -100,10 +145,12 @@ mod tests {
 
     #[test]
     fn times_stand_behind_the_name() {
-        let text = "77 (a b) c) S 1 2 3 4 5 6 7 8 9 10 30 40 0 0 20";
+        let text = "77 (a b) c) S 2 2 3 4 5 6 7 8 9 10 30 40 50 60 20";
         let tick = 1_000_000_000 / clock_ticks_per_second();
-        assert_eq!(ticks(text), Some((30 * tick, 40 * tick)));
-        assert_eq!(ticks("77 (a"), None);
+        assert_eq!(ticks(text, OWN), Some((30 * tick, 40 * tick)));
+        assert_eq!(ticks(text, CHILDREN), Some((50 * tick, 60 * tick)));
+        assert_eq!(field(text, PARENT), Some(THREADS));
+        assert_eq!(ticks("77 (a", OWN), None);
     }
 
     #[test]

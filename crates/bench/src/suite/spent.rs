@@ -1,19 +1,12 @@
 //! CPU time that work takes of this machine: of the programs that do it, of a daemon, and of the kernel's own threads.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::ops::AddAssign;
-use std::path::Path;
 
-use rustix::param::clock_ticks_per_second;
-use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::cpu::Cpu;
-
-/// The process whose children the kernel's threads are.
-const THREADS: &str = "2";
+use crate::cpu::{Cpu, of_children, of_the_kernel, of_this_process};
 
 /// CPU time in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,16 +57,17 @@ impl Account {
     /// If the kernel does not tell.
     pub fn now(daemons: Daemons) -> Result<Account, Error> {
         let live = match daemons.live {
-            Some(process) => Cpu::of(process)?.all as f64 / 1e9,
+            Some(process) => seconds(Cpu::of(process)?.all),
             None => 0.0,
         };
-        let own = clock_gettime(ClockId::ProcessCPUTime);
-        let own = own.tv_sec as f64 + own.tv_nsec as f64 / 1e9;
+        let threads = of_the_kernel().into_iter();
         Ok(Account {
             // A daemon that ends is one of the children then.
-            all: own + children()? + live,
+            all: seconds(of_this_process()) + children()? + live,
             daemon: daemons.ended + live,
-            threads: threads(),
+            threads: threads
+                .map(|(thread, ran)| (thread, seconds(ran)))
+                .collect(),
         })
     }
 
@@ -96,36 +90,11 @@ impl Account {
 /// # Errors
 /// If the kernel does not tell.
 pub fn children() -> Result<f64, Error> {
-    let path = Path::new("/proc/self/stat");
-    let text = fs::read_to_string(path).map_err(Error::at("reading", path))?;
-    let ticks: u64 = fields(&text).skip(13).take(2).map(number).sum();
-    Ok(ticks as f64 / clock_ticks_per_second().max(1) as f64)
+    Ok(seconds(of_children()?))
 }
 
-/// The fields of `/proc/PID/stat` behind the name, which may have spaces and parentheses: the state is the first.
-fn fields(text: &str) -> impl Iterator<Item = &str> {
-    let rest = text.rsplit_once(')').map_or("", |(_, rest)| rest);
-    rest.split_whitespace()
-}
-
-fn number(field: &str) -> u64 {
-    field.parse().unwrap_or(0)
-}
-
-/// Seconds of each of the kernel's threads. One that ends meanwhile is left out.
-fn threads() -> BTreeMap<String, f64> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let read = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
-        if fields(&read("stat")).nth(1) != Some(THREADS) {
-            continue;
-        }
-        let ran = read("schedstat");
-        let ran = ran.split_whitespace().next().map_or(0, number);
-        let thread = entry.file_name().to_string_lossy().into_owned();
-        found.insert(thread, ran as f64 / 1e9);
-    }
-    found
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
 }
 
 #[cfg(test)]
@@ -154,13 +123,5 @@ mod tests {
             kernel: 1.5,
         };
         assert_eq!((spent, spent.all()), (expected, 7.5));
-    }
-
-    #[test]
-    fn children_stand_behind_the_process_itself() {
-        let text = "77 (a b) c) S 2 2 3 4 5 6 7 8 9 10 30 40 50 60 20";
-        let ticks: u64 = fields(text).skip(13).take(2).map(number).sum();
-        assert_eq!(ticks, 110);
-        assert_eq!(fields(text).nth(1), Some(THREADS));
     }
 }
