@@ -162,11 +162,12 @@ fn overview(results: &Results) -> String {
 
 /// The machine beside the disk, where it was slowed down by none.
 fn beside_the_disk(results: &Results) -> String {
-    if results.about.place != Some(Place::Memory) {
+    let rows = together::rows(results);
+    if rows.is_empty() {
         return String::new();
     }
     let mut table = Table::new(&together::HEAD);
-    for (kind, cells) in together::rows(results) {
+    for (kind, cells) in rows {
         table.row(kind == Kind::Loam, &cells);
     }
     format!(

@@ -205,10 +205,11 @@ pub fn text(rows: &[Summary]) -> String {
 
 /// The machine's seconds beside those of the disk as text, where they are of the file systems alone.
 pub fn text_together(results: &Results) -> String {
-    if results.about.place != Some(Place::Memory) {
+    let rows = together::rows(results);
+    if rows.is_empty() {
         return String::new();
     }
-    let rows = together::rows(results).into_iter().map(|(_, cells)| cells);
+    let rows = rows.into_iter().map(|(_, cells)| cells);
     let head = together::HEAD.map(str::to_owned).to_vec();
     let cells: Vec<_> = std::iter::once(head).chain(rows).collect();
     format!("\n{}", columns(&cells, 2))

@@ -1,6 +1,6 @@
 //! The machine's seconds beside those of the disks: what a file system saves on a disk it must not pay back at the clock.
 
-use super::Results;
+use super::{Place, Results};
 use crate::disk::Preset;
 use crate::lab::Kind;
 use crate::suite::Spent;
@@ -21,8 +21,12 @@ pub const HEAD: [&str; 9] = [
 
 /// A row for each workload and file system, of the run with the median time on the machine. The disk is the hard disk of
 /// the model. If it and the machine work at the same time it takes the larger of the two, if one after the other both.
+/// None but in memory: elsewhere the machine waits for a disk of its own.
 pub fn rows(results: &Results) -> Vec<(Kind, Vec<String>)> {
     let mut rows = Vec::new();
+    if results.about.place != Some(Place::Memory) {
+        return rows;
+    }
     for case in results.cases() {
         for kind in Kind::value_variants() {
             if let Some(cells) = row(results, case, *kind) {
