@@ -19,6 +19,7 @@
 //! for a device most likely, does the last one hand requests over, so that
 //! statfs is answered all the same.
 
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod buffer;

@@ -22,179 +22,221 @@ pub(crate) fn decode<'a>(
     granted: Capabilities,
 ) -> Result<Operation<'a>, Errno> {
     let mut args = Args::new(raw);
+    let args = &mut args;
     Ok(match raw.header.opcode {
+        opcode::INIT => init(args)?,
+        opcode::DESTROY => Operation::Destroy,
+        opcode::INTERRUPT => Operation::Interrupt,
+        opcode::FORGET => forget(&args.fixed()?),
+        opcode::BATCH_FORGET => batch_forget(args)?,
+        opcode::STATFS => Operation::Statfs,
+        opcode::SYNCFS => Operation::SyncFs,
+
         opcode::LOOKUP => Operation::Lookup { name: args.name()? },
-        opcode::FORGET => Operation::Forget {
-            count: args.fixed::<input::ForgetIn>()?.nlookup,
-        },
-        opcode::BATCH_FORGET => batch_forget(&mut args)?,
-        opcode::GETATTR => {
-            let arg: input::GetattrIn = args.fixed()?;
-            Operation::GetAttr {
-                fh: handle(arg.getattr_flags, arg.fh),
-            }
-        }
-        opcode::STATX => {
-            let arg: input::StatxIn = args.fixed()?;
-            // The rest says how fresh the answer must be and what it is for;
-            // answers are always fresh and whole.
-            Operation::Statx {
-                fh: handle(arg.getattr_flags, arg.fh),
-            }
-        }
-        opcode::SETATTR => Operation::SetAttr(set_attr(&args.fixed()?)),
-        opcode::READLINK => Operation::ReadLink,
-        opcode::SYMLINK => {
-            let name = args.name()?;
-            let target = args.string()?;
-            if target.is_empty() {
-                return Err(Errno::INVAL);
-            }
-            Operation::Symlink { name, target }
-        }
-        opcode::MKNOD => {
-            let arg: input::MknodIn = args.fixed()?;
-            Operation::Mknod {
-                name: args.name()?,
-                new: new_node(arg.mode, arg.umask),
-                rdev: arg.rdev,
-            }
-        }
-        opcode::MKDIR => {
-            let arg: input::MkdirIn = args.fixed()?;
-            Operation::Mkdir {
-                name: args.name()?,
-                new: new_node(arg.mode, arg.umask),
-            }
-        }
+        opcode::CREATE => create(args)?,
+        opcode::TMPFILE => tmpfile(&args.fixed()?),
+        opcode::MKNOD => mknod(args)?,
+        opcode::MKDIR => mkdir(args)?,
+        opcode::SYMLINK => symlink(args)?,
+        opcode::LINK => link(args)?,
         opcode::UNLINK => Operation::Unlink { name: args.name()? },
         opcode::RMDIR => Operation::Rmdir { name: args.name()? },
-        opcode::RENAME => {
-            let arg: input::RenameIn = args.fixed()?;
-            rename(&mut args, arg.newdir, RenameFlags::default())?
-        }
-        opcode::RENAME2 => {
-            let arg: input::Rename2In = args.fixed()?;
-            rename(&mut args, arg.newdir, RenameFlags::from_bits(arg.flags)?)?
-        }
-        opcode::LINK => {
-            let arg: input::LinkIn = args.fixed()?;
-            Operation::Link {
-                name: args.name()?,
-                target: NodeId(arg.oldnodeid),
-            }
-        }
+        opcode::RENAME => rename(args)?,
+        opcode::RENAME2 => rename_with_flags(args)?,
+
+        opcode::GETATTR => get_attr(&args.fixed()?),
+        opcode::STATX => statx(&args.fixed()?),
+        opcode::SETATTR => Operation::SetAttr(set_attr(&args.fixed()?)),
+        opcode::ACCESS => access(&args.fixed()?),
+        opcode::SETXATTR => set_xattr(args, granted)?,
+        opcode::GETXATTR => get_xattr(args)?,
+        opcode::LISTXATTR => list_xattr(&args.fixed()?),
+        opcode::REMOVEXATTR => remove_xattr(args)?,
+        opcode::IOCTL => ioctl(args)?,
+
         opcode::OPEN => Operation::Open {
             flags: open(&args.fixed()?),
         },
         opcode::OPENDIR => Operation::OpenDir {
             flags: open(&args.fixed()?),
         },
+        opcode::READLINK => Operation::ReadLink,
         opcode::READ => Operation::Read(read_call(&args.fixed()?)),
         opcode::READDIR => Operation::ReadDir(read_call(&args.fixed()?)),
         opcode::READDIRPLUS => Operation::ReadDirPlus(read_call(&args.fixed()?)),
-        opcode::WRITE => {
-            let arg: input::WriteIn = args.fixed()?;
-            Operation::Write {
-                fh: arg.fh,
-                offset: arg.offset,
-                data: args.bytes(arg.size)?,
-                flags: WriteFlags {
-                    from_cache: arg.write_flags & flags::WRITE_CACHE != 0,
-                    kill_suidgid: arg.write_flags & flags::WRITE_KILL_SUIDGID != 0,
-                    open: plain_flags(arg.flags),
-                },
-            }
-        }
-        opcode::STATFS => Operation::Statfs,
-        opcode::RELEASE => {
-            let arg: input::ReleaseIn = args.fixed()?;
-            Operation::Release {
-                fh: arg.fh,
-                flags: plain_flags(arg.flags),
-            }
-        }
-        opcode::RELEASEDIR => {
-            let arg: input::ReleaseIn = args.fixed()?;
-            Operation::ReleaseDir {
-                fh: arg.fh,
-                flags: plain_flags(arg.flags),
-            }
-        }
-        opcode::FSYNC => {
-            let arg: input::FsyncIn = args.fixed()?;
-            Operation::Fsync {
-                fh: arg.fh,
-                datasync: arg.fsync_flags & flags::FSYNC_DATASYNC != 0,
-            }
-        }
-        opcode::FSYNCDIR => {
-            let arg: input::FsyncIn = args.fixed()?;
-            Operation::FsyncDir {
-                fh: arg.fh,
-                datasync: arg.fsync_flags & flags::FSYNC_DATASYNC != 0,
-            }
-        }
-        opcode::SETXATTR => set_xattr(&mut args, granted)?,
-        opcode::GETXATTR => {
-            let arg: input::GetxattrIn = args.fixed()?;
-            Operation::GetXattr {
-                name: xattr_name(&mut args)?,
-                size: arg.size,
-            }
-        }
-        opcode::LISTXATTR => Operation::ListXattr {
-            size: args.fixed::<input::GetxattrIn>()?.size,
-        },
-        opcode::REMOVEXATTR => Operation::RemoveXattr {
-            name: xattr_name(&mut args)?,
-        },
-        opcode::FLUSH => Operation::Flush {
-            fh: args.fixed::<input::FlushIn>()?.fh,
-        },
-        opcode::INIT => init(&mut args)?,
-        opcode::ACCESS => Operation::Access {
-            mask: args.fixed::<input::AccessIn>()?.mask,
-        },
-        opcode::CREATE => {
-            let arg: input::CreateIn = args.fixed()?;
-            Operation::Create {
-                name: args.name()?,
-                new: new_node(arg.mode, arg.umask),
-                flags: create_flags(&arg),
-            }
-        }
-        opcode::TMPFILE => {
-            let arg: input::CreateIn = args.fixed()?;
-            Operation::Tmpfile {
-                new: new_node(arg.mode, arg.umask),
-                flags: create_flags(&arg),
-            }
-        }
-        opcode::INTERRUPT => Operation::Interrupt,
-        opcode::DESTROY => Operation::Destroy,
-        opcode::IOCTL => ioctl(&mut args)?,
-        opcode::FALLOCATE => {
-            let arg: input::FallocateIn = args.fixed()?;
-            Operation::Fallocate {
-                fh: arg.fh,
-                offset: arg.offset,
-                length: arg.length,
-                mode: FallocateMode::from_bits(arg.mode)?,
-            }
-        }
-        opcode::LSEEK => {
-            let arg: input::LseekIn = args.fixed()?;
-            Operation::Lseek {
-                fh: arg.fh,
-                offset: arg.offset,
-                whence: SeekWhence::from_raw(arg.whence)?,
-            }
-        }
+        opcode::WRITE => write(args)?,
+        opcode::FLUSH => flush(&args.fixed()?),
+        opcode::RELEASE => release(&args.fixed()?),
+        opcode::RELEASEDIR => release_dir(&args.fixed()?),
+        opcode::FSYNC => fsync(&args.fixed()?),
+        opcode::FSYNCDIR => fsync_dir(&args.fixed()?),
+        opcode::FALLOCATE => fallocate(&args.fixed()?)?,
+        opcode::LSEEK => lseek(&args.fixed()?)?,
         opcode::COPY_FILE_RANGE => copy_file_range(raw, &args.fixed()?, false)?,
         opcode::COPY_FILE_RANGE_64 => copy_file_range(raw, &args.fixed()?, true)?,
-        opcode::SYNCFS => Operation::SyncFs,
         _ => Operation::Unknown,
+    })
+}
+
+fn forget<'a>(arg: &input::ForgetIn) -> Operation<'a> {
+    Operation::Forget { count: arg.nlookup }
+}
+
+fn create<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::CreateIn = args.fixed()?;
+    Ok(Operation::Create {
+        name: args.name()?,
+        new: new_node(arg.mode, arg.umask),
+        flags: create_flags(&arg),
+    })
+}
+
+fn tmpfile<'a>(arg: &input::CreateIn) -> Operation<'a> {
+    Operation::Tmpfile {
+        new: new_node(arg.mode, arg.umask),
+        flags: create_flags(arg),
+    }
+}
+
+fn mknod<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::MknodIn = args.fixed()?;
+    Ok(Operation::Mknod {
+        name: args.name()?,
+        new: new_node(arg.mode, arg.umask),
+        rdev: arg.rdev,
+    })
+}
+
+fn mkdir<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::MkdirIn = args.fixed()?;
+    Ok(Operation::Mkdir {
+        name: args.name()?,
+        new: new_node(arg.mode, arg.umask),
+    })
+}
+
+fn symlink<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let name = args.name()?;
+    let target = args.string()?;
+    if target.is_empty() {
+        return Err(Errno::INVAL);
+    }
+    Ok(Operation::Symlink { name, target })
+}
+
+fn link<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::LinkIn = args.fixed()?;
+    Ok(Operation::Link {
+        name: args.name()?,
+        target: NodeId(arg.oldnodeid),
+    })
+}
+
+fn rename<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::RenameIn = args.fixed()?;
+    renamed(args, arg.newdir, RenameFlags::default())
+}
+
+fn rename_with_flags<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::Rename2In = args.fixed()?;
+    renamed(args, arg.newdir, RenameFlags::from_bits(arg.flags)?)
+}
+
+fn get_attr<'a>(arg: &input::GetattrIn) -> Operation<'a> {
+    Operation::GetAttr {
+        fh: handle(arg.getattr_flags, arg.fh),
+    }
+}
+
+/// The rest of the argument says how fresh the answer must be and what it is for; answers are always fresh and whole.
+fn statx<'a>(arg: &input::StatxIn) -> Operation<'a> {
+    Operation::Statx {
+        fh: handle(arg.getattr_flags, arg.fh),
+    }
+}
+
+fn access<'a>(arg: &input::AccessIn) -> Operation<'a> {
+    Operation::Access { mask: arg.mask }
+}
+
+fn get_xattr<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::GetxattrIn = args.fixed()?;
+    Ok(Operation::GetXattr {
+        name: xattr_name(args)?,
+        size: arg.size,
+    })
+}
+
+fn list_xattr<'a>(arg: &input::GetxattrIn) -> Operation<'a> {
+    Operation::ListXattr { size: arg.size }
+}
+
+fn remove_xattr<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    Ok(Operation::RemoveXattr {
+        name: xattr_name(args)?,
+    })
+}
+
+fn write<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+    let arg: input::WriteIn = args.fixed()?;
+    Ok(Operation::Write {
+        fh: arg.fh,
+        offset: arg.offset,
+        data: args.bytes(arg.size)?,
+        flags: WriteFlags {
+            from_cache: arg.write_flags & flags::WRITE_CACHE != 0,
+            kill_suidgid: arg.write_flags & flags::WRITE_KILL_SUIDGID != 0,
+            open: plain_flags(arg.flags),
+        },
+    })
+}
+
+fn flush<'a>(arg: &input::FlushIn) -> Operation<'a> {
+    Operation::Flush { fh: arg.fh }
+}
+
+fn release<'a>(arg: &input::ReleaseIn) -> Operation<'a> {
+    Operation::Release {
+        fh: arg.fh,
+        flags: plain_flags(arg.flags),
+    }
+}
+
+fn release_dir<'a>(arg: &input::ReleaseIn) -> Operation<'a> {
+    Operation::ReleaseDir {
+        fh: arg.fh,
+        flags: plain_flags(arg.flags),
+    }
+}
+
+fn fsync<'a>(arg: &input::FsyncIn) -> Operation<'a> {
+    Operation::Fsync {
+        fh: arg.fh,
+        datasync: arg.fsync_flags & flags::FSYNC_DATASYNC != 0,
+    }
+}
+
+fn fsync_dir<'a>(arg: &input::FsyncIn) -> Operation<'a> {
+    Operation::FsyncDir {
+        fh: arg.fh,
+        datasync: arg.fsync_flags & flags::FSYNC_DATASYNC != 0,
+    }
+}
+
+fn fallocate<'a>(arg: &input::FallocateIn) -> Result<Operation<'a>, Errno> {
+    Ok(Operation::Fallocate {
+        fh: arg.fh,
+        offset: arg.offset,
+        length: arg.length,
+        mode: FallocateMode::from_bits(arg.mode)?,
+    })
+}
+
+fn lseek<'a>(arg: &input::LseekIn) -> Result<Operation<'a>, Errno> {
+    Ok(Operation::Lseek {
+        fh: arg.fh,
+        offset: arg.offset,
+        whence: SeekWhence::from_raw(arg.whence)?,
     })
 }
 
@@ -276,7 +318,7 @@ fn set_attr(arg: &input::SetattrIn) -> SetAttr {
     }
 }
 
-fn rename<'a>(
+fn renamed<'a>(
     args: &mut Args<'a>,
     new_parent: u64,
     flags: RenameFlags,
