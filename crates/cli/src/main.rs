@@ -1,6 +1,7 @@
 //! `loamfs`: makes, mounts, checks and looks into LoamFS volumes. The same program is
 //! `mkfs.loamfs`, `fsck.loamfs` and `mount.loamfs`.
 
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod adapter;

@@ -171,41 +171,74 @@ impl Report {
 
     /// For people.
     pub fn to_text(&self) -> String {
-        let value = |path: &str| self.0.pointer(path).cloned().unwrap_or_default();
-        let number = |path: &str| value(path).as_u64().unwrap_or(0);
-        let words = |path: &str| value(path).as_str().unwrap_or("").to_owned();
-        let size = |path: &str| human(number(path));
+        let mut lines = self.mount_lines();
+        lines.extend(self.trouble_lines());
+        lines.extend(self.volume_lines());
+        lines.extend(self.request_lines());
+        lines.join("\n")
+    }
+
+    fn value(&self, path: &str) -> Value {
+        self.0.pointer(path).cloned().unwrap_or_default()
+    }
+
+    fn number(&self, path: &str) -> u64 {
+        self.value(path).as_u64().unwrap_or(0)
+    }
+
+    fn words(&self, path: &str) -> String {
+        self.value(path).as_str().unwrap_or("").to_owned()
+    }
+
+    fn size(&self, path: &str) -> String {
+        human(self.number(path))
+    }
+
+    /// Which volume it is, and who serves it where.
+    fn mount_lines(&self) -> Vec<String> {
         let mut lines = vec![
-            format!("volume    {}", words("/volume/uuid")),
-            format!("label     {}", words("/volume/label")),
-            format!("device    {}", words("/device")),
+            format!("volume    {}", self.words("/volume/uuid")),
+            format!("label     {}", self.words("/volume/label")),
+            format!("device    {}", self.words("/device")),
         ];
-        if self.0.pointer("/mountpoint").is_some_and(Value::is_string) {
+        if self.value("/mountpoint").is_string() {
             lines.push(format!(
                 "mounted   {}, by process {}",
-                words("/mountpoint"),
-                number("/daemon"),
+                self.words("/mountpoint"),
+                self.number("/daemon"),
             ));
             lines.extend(self.transport_line());
             lines.extend(self.confinement_line());
         }
-        if value("/read_only") == Value::Bool(true) {
+        lines
+    }
+
+    /// What is not as it should be.
+    fn trouble_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.value("/read_only") == Value::Bool(true) {
             lines.push("access    for reading only".to_owned());
         }
-        if value("/broken").is_string() {
+        if self.value("/broken").is_string() {
             lines.push(format!(
                 "broken    a defect of this program, nothing is written until the next mount: {}",
-                words("/broken")
+                self.words("/broken")
             ));
         }
-        if value("/lost_segments/reason").is_string() {
-            lines.push(format!("lost      {}", words("/lost_segments/reason")));
+        if self.value("/lost_segments/reason").is_string() {
+            lines.push(format!("lost      {}", self.words("/lost_segments/reason")));
         }
-        lines.extend([
+        lines
+    }
+
+    /// What the volume is, and what it holds on the device and in memory.
+    fn volume_lines(&self) -> [String; 6] {
+        let (size, number) = (|path| self.size(path), |path| self.number(path));
+        [
             format!(
                 "made      {} UTC, profile {}, fragments of {}, blocks of {}, groups of {}",
-                words("/volume/created"),
-                words("/volume/profile"),
+                self.words("/volume/created"),
+                self.words("/volume/profile"),
                 size("/volume/fragment_size"),
                 size("/volume/block_size"),
                 size("/volume/group_bytes"),
@@ -247,9 +280,7 @@ impl Report {
                 number("/requests/discards"),
                 size("/requests/discard_bytes"),
             ),
-        ]);
-        lines.extend(self.request_lines());
-        lines.join("\n")
+        ]
     }
 
     /// How requests reach the daemon; nothing of an older one.

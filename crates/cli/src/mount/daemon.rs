@@ -309,90 +309,94 @@ struct Serving<'a> {
     transport: Arc<Transport>,
 }
 
-fn serve(serving: Serving<'_>) -> Result<(), Failure> {
-    let Serving {
-        spec,
-        log,
-        source,
-        volume,
-        attached,
-        opened,
-        unmounter,
-        confinement,
-        rings,
-        transport,
-    } = serving;
-    let name = attached
-        .entry
-        .as_ref()
-        .map_or("mount".to_owned(), control::name_of);
-    let greeting = Greeting {
-        spec,
-        identity: &opened.identity,
-        entry: attached.entry.as_ref(),
-        loop_path: source.loop_path().map(Path::to_owned),
-        plain_because: attached.plain_because.as_deref(),
-        loss: opened.loss,
-        time: opened.time,
-        counters: opened.counters,
-    };
-    let ready = Ready {
-        greeting: greeting.text(),
-        fallback_log: control::log_file(&name),
-    };
-    let state = Arc::new(State {
-        ticker: Ticker::start(Arc::downgrade(&volume))?,
-        log: log.clone(),
-        foreground: spec.foreground,
-        ready: Mutex::new(Some(ready)),
-        closed: Mutex::new(None),
-    });
-    let promise = Arc::new(Standing::new(Promise::of(&spec.options)));
-    let handler = Arc::new(ControlHandler {
-        volume: Arc::downgrade(&volume),
-        identity: opened.identity.clone(),
-        spec: spec.clone(),
-        promise: Arc::clone(&promise),
-        confinement: Arc::clone(&confinement),
-        transport: Arc::clone(&transport),
-    });
-    let server = attached.entry.as_ref().and_then(|entry| {
-        let started = Server::start(entry, handler);
+impl Serving<'_> {
+    /// What to say when the mount can be used.
+    fn ready(&self) -> Ready {
+        let (attached, opened) = (&self.attached, self.opened);
+        let greeting = Greeting {
+            spec: self.spec,
+            identity: &opened.identity,
+            entry: attached.entry.as_ref(),
+            loop_path: self.source.loop_path().map(Path::to_owned),
+            plain_because: attached.plain_because.as_deref(),
+            loss: opened.loss,
+            time: opened.time,
+            counters: opened.counters,
+        };
+        let entry = attached.entry.as_ref();
+        let name = entry.map_or("mount".to_owned(), control::name_of);
+        Ready {
+            greeting: greeting.text(),
+            fallback_log: control::log_file(&name),
+        }
+    }
+
+    /// Answers other commands from now on. A mount that cannot is served all the same.
+    fn control(&self, promise: &Arc<Standing>) -> Option<Server> {
+        let handler = Arc::new(ControlHandler {
+            volume: Arc::downgrade(&self.volume),
+            identity: self.opened.identity.clone(),
+            spec: self.spec.clone(),
+            promise: Arc::clone(promise),
+            confinement: Arc::clone(&self.confinement),
+            transport: Arc::clone(&self.transport),
+        });
+        let started = Server::start(self.attached.entry.as_ref()?, handler);
         if let Err(error) = &started {
             tracing::warn!("other commands cannot ask this mount: {error}");
         }
         started.ok()
+    }
+
+    /// Serves until the mount is gone. Returns how that ended, and what the volume was on.
+    fn run(self, state: &Arc<State>, promise: Arc<Standing>) -> Result<(Served, Source), Failure> {
+        let options = &self.spec.options;
+        let notifier = Notifier::start(&self.attached.mounted)
+            .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+        let writers = Writers::start(&self.volume)?;
+        let (reads, attributes) = (Reads::of(options), Attributes::of(options));
+        let daemon = Daemon {
+            events: Arc::clone(state) as Arc<dyn Events>,
+            promise,
+            transport: self.transport,
+        };
+        let adapter = Adapter::new(self.volume, notifier, daemon, (reads, attributes));
+        let mut session = Session::new(adapter::config(reads, attributes));
+        if let Some(threads) = options.threads {
+            session = session.workers(threads);
+        }
+        self.confinement.before_serving(self.rings.is_some());
+        if let Some(rings) = self.rings {
+            session = session.rings(rings);
+        }
+        // The session owns the adapter, and that the volume: both are gone when it returns.
+        let served = session.run(Arc::new(adapter), self.attached.mounted);
+        writers.stop();
+        state.ticker.stop();
+        Ok((served, self.source))
+    }
+}
+
+type Served = Result<(), loamfs_fuse::Error>;
+
+fn serve(serving: Serving<'_>) -> Result<(), Failure> {
+    let spec = serving.spec;
+    let state = Arc::new(State {
+        ticker: Ticker::start(Arc::downgrade(&serving.volume))?,
+        log: serving.log.clone(),
+        foreground: spec.foreground,
+        ready: Mutex::new(Some(serving.ready())),
+        closed: Mutex::new(None),
     });
+    let promise = Arc::new(Standing::new(Promise::of(&spec.options)));
+    let server = serving.control(&promise);
     stop::on_signal(
-        unmounter,
-        attached.device(),
+        Arc::clone(&serving.unmounter),
+        serving.attached.device(),
         spec.foreground,
-        Arc::downgrade(&volume),
+        Arc::downgrade(&serving.volume),
     )?;
-    let notifier = Notifier::start(&attached.mounted)
-        .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
-    let writers = Writers::start(&volume)?;
-    let events = Arc::clone(&state) as Arc<dyn Events>;
-    let reads = Reads::of(&spec.options);
-    let attributes = Attributes::of(&spec.options);
-    let daemon = Daemon {
-        events,
-        promise,
-        transport,
-    };
-    let adapter = Adapter::new(volume, notifier, daemon, (reads, attributes));
-    let mut session = Session::new(adapter::config(reads, attributes));
-    if let Some(threads) = spec.options.threads {
-        session = session.workers(threads);
-    }
-    confinement.before_serving(rings.is_some());
-    if let Some(rings) = rings {
-        session = session.rings(rings);
-    }
-    // The session owns the adapter, and that the volume: both are gone when it returns.
-    let served = session.run(Arc::new(adapter), attached.mounted);
-    writers.stop();
-    state.ticker.stop();
+    let (served, source) = serving.run(&state, promise)?;
     let requests = requests_json(&source.device.counters());
     drop(source);
     let result = outcome(spec, &state, served);
@@ -407,11 +411,7 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
 }
 
 /// Whether the mount ended well: served to its end, and the volume closed.
-fn outcome(
-    spec: &Spec,
-    state: &State,
-    served: Result<(), loamfs_fuse::Error>,
-) -> Result<(), Failure> {
+fn outcome(spec: &Spec, state: &State, served: Served) -> Result<(), Failure> {
     let closed = state
         .closed
         .lock()

@@ -188,23 +188,7 @@ impl Options {
             ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
             (name, value) if is_ignored(name, value) => {}
-            // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
-            ("context" | "fscontext" | "defcontext" | "rootcontext", _) => {
-                return Err(Failure::usage(format!(
-                    "LoamFS has no SELinux labels; leave `{word}` out"
-                )));
-            }
-            ("cache" | "commit" | "threads" | "transport" | "log" | "uid" | "gid", _) => {
-                return Err(Failure::usage(format!(
-                    "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
-                     threads=NUMBER, transport=NAME, log=/PATH, uid=NUMBER, gid=NUMBER"
-                )));
-            }
-            _ => {
-                return Err(Failure::usage(format!(
-                    "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
-                )));
-            }
+            (name, _) => return Err(unknown(word, name)),
         }
         Ok(())
     }
@@ -212,6 +196,23 @@ impl Options {
     fn atime(&mut self) -> &mut AtimeRule {
         self.atime.get_or_insert_default()
     }
+}
+
+/// Why an option is not taken.
+fn unknown(word: &str, name: &str) -> Failure {
+    Failure::usage(match name {
+        // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
+        "context" | "fscontext" | "defcontext" | "rootcontext" => {
+            format!("LoamFS has no SELinux labels; leave `{word}` out")
+        }
+        "cache" | "commit" | "threads" | "transport" | "log" | "uid" | "gid" => format!(
+            "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
+             threads=NUMBER, transport=NAME, log=/PATH, uid=NUMBER, gid=NUMBER"
+        ),
+        _ => format!(
+            "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
+        ),
+    })
 }
 
 /// Options that mean something to mount(8) or fstab(5) but nothing here. Access times are always
