@@ -16,6 +16,7 @@
 //! - [`command`]: the command line of the program;
 //! - [`claims`]: what the project promises of LoamFS, each with its measurement.
 
+#![cfg_attr(not(test), deny(clippy::too_many_lines))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod capture;

@@ -22,80 +22,12 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
     let root = mounted.path().to_owned();
     let empty = used(&root)?;
     let mut story = Story::default();
-
-    let mut small = story.fill(&root, "small", SMALL)?;
-    let full = used(&root)?;
-    small[0] = story.one_by_one(&root.join("small0"), small[0])?;
-    for (process, count) in small.iter().enumerate() {
-        story.delete(
-            &root.join(format!("small{process}")),
-            (0..*count).step_by(2),
-        );
-    }
-    mounted.sync()?;
-    let thinned = used(&root)?;
-
-    let mut large = story.fill(&root, "large", LARGE)?;
-    let full_again = used(&root)?;
-    large[0] = story.one_by_one(&root.join("large0"), large[0])?;
-    for (process, count) in large.iter().enumerate() {
-        story.delete(&root.join(format!("large{process}")), 0..*count);
-    }
-    mounted.sync()?;
-    let without_large = used(&root)?;
-
-    let again = story.fill(&root, "again", SMALL)?;
-    let full_third = used(&root)?;
-    for (process, count) in again.iter().enumerate() {
-        story.delete(&root.join(format!("again{process}")), 0..*count);
-    }
-    for (process, count) in small.iter().enumerate() {
-        story.delete(
-            &root.join(format!("small{process}")),
-            (1..*count).step_by(2),
-        );
-    }
-    mounted.sync()?;
+    let fillings = story.unfold(&root, || mounted.sync())?;
     let end = used(&root)?;
     mounted.unmount()?;
     let checked = lab.check();
-
-    let percent = |part: f64| format!("{:.1} %", part * 100.0);
-    let sum = |counts: &[u64]| counts.iter().sum::<u64>();
-    Ok(vec![
-        Row::claim(
-            "full: every delete works",
-            "no failure",
-            format!(
-                "{} of {} failed{}",
-                story.failed,
-                story.deleted,
-                story.first()
-            ),
-            story.failed == 0,
-        ),
-        Row::claim(
-            "full: filled with small files, with large ones, with small ones again",
-            "90 % each",
-            format!(
-                "{} ({} files), thinned to {}, {} ({} large), then {}, {} ({} small)",
-                percent(full),
-                sum(&small),
-                percent(thinned),
-                percent(full_again),
-                sum(&large),
-                percent(without_large),
-                percent(full_third),
-                sum(&again)
-            ),
-            [full, full_again, full_third]
-                .iter()
-                .all(|part| *part >= 0.9),
-        ),
-        Row::told(
-            "full: a file that was deleted could be made again at once",
-            format!("{} of {}", story.remade, story.tried),
-        ),
+    let mut rows = vec![story.deletes(), fillings.row(), story.remakes()];
+    rows.extend([
         Row::claim(
             "full: space returns when all is deleted",
             "to 2 % used",
@@ -110,7 +42,46 @@ pub fn run(tools: &Tools) -> Result<Vec<Row>, Error> {
                 .map_or_else(ToString::to_string, |()| "clean".into()),
             checked.is_ok(),
         ),
-    ])
+    ]);
+    Ok(rows)
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// How far the volume was filled: the part that was in use, and how many files each process made.
+struct Fillings {
+    small: (f64, Vec<u64>),
+    thinned: f64,
+    large: (f64, Vec<u64>),
+    without_large: f64,
+    again: (f64, Vec<u64>),
+}
+
+impl Fillings {
+    fn row(&self) -> Row {
+        let full = |(part, counts): &(f64, Vec<u64>)| (percent(*part), counts.iter().sum::<u64>());
+        let (small, large, again) = (full(&self.small), full(&self.large), full(&self.again));
+        Row::claim(
+            "full: filled with small files, with large ones, with small ones again",
+            "90 % each",
+            format!(
+                "{} ({} files), thinned to {}, {} ({} large), then {}, {} ({} small)",
+                small.0,
+                small.1,
+                percent(self.thinned),
+                large.0,
+                large.1,
+                percent(self.without_large),
+                again.0,
+                again.1
+            ),
+            [&self.small, &self.large, &self.again]
+                .iter()
+                .all(|(part, _)| *part >= 0.9),
+        )
+    }
 }
 
 /// What happened to deletes.
@@ -124,6 +95,69 @@ struct Story {
 }
 
 impl Story {
+    /// Fills and empties the volume three times, and leaves nothing.
+    fn unfold(
+        &mut self,
+        root: &Path,
+        sync: impl Fn() -> Result<(), Error>,
+    ) -> Result<Fillings, Error> {
+        let mut small = self.fill(root, "small", SMALL)?;
+        let full = used(root)?;
+        small[0] = self.one_by_one(&root.join("small0"), small[0])?;
+        self.delete_of_each(root, "small", &small, |count| (0..count).step_by(2));
+        sync()?;
+        let thinned = used(root)?;
+
+        let mut large = self.fill(root, "large", LARGE)?;
+        let full_again = used(root)?;
+        large[0] = self.one_by_one(&root.join("large0"), large[0])?;
+        self.delete_of_each(root, "large", &large, |count| 0..count);
+        sync()?;
+        let without_large = used(root)?;
+
+        let again = self.fill(root, "again", SMALL)?;
+        let full_third = used(root)?;
+        self.delete_of_each(root, "again", &again, |count| 0..count);
+        self.delete_of_each(root, "small", &small, |count| (1..count).step_by(2));
+        sync()?;
+        Ok(Fillings {
+            small: (full, small),
+            thinned,
+            large: (full_again, large),
+            without_large,
+            again: (full_third, again),
+        })
+    }
+
+    /// Deletes some of the files that each process made, of which there are so many.
+    fn delete_of_each<I: Iterator<Item = u64>>(
+        &mut self,
+        root: &Path,
+        name: &str,
+        counts: &[u64],
+        which: impl Fn(u64) -> I,
+    ) {
+        for (process, count) in counts.iter().enumerate() {
+            self.delete(&root.join(format!("{name}{process}")), which(*count));
+        }
+    }
+
+    fn deletes(&self) -> Row {
+        Row::claim(
+            "full: every delete works",
+            "no failure",
+            format!("{} of {} failed{}", self.failed, self.deleted, self.first()),
+            self.failed == 0,
+        )
+    }
+
+    fn remakes(&self) -> Row {
+        Row::told(
+            "full: a file that was deleted could be made again at once",
+            format!("{} of {}", self.remade, self.tried),
+        )
+    }
+
     /// Fills the volume from several processes at once, each in a directory of its own; returns what each made.
     fn fill(&self, root: &Path, name: &str, bytes: usize) -> Result<Vec<u64>, Error> {
         let start = |process: usize| filler(&root.join(format!("{name}{process}")), bytes);
