@@ -2,6 +2,7 @@
 
 mod ceiling;
 mod claims;
+mod elapsed;
 mod emulate;
 mod fill;
 mod generate;
@@ -13,6 +14,7 @@ mod replay;
 mod report;
 mod requests;
 mod run;
+mod streams;
 mod volume;
 
 use std::ffi::OsString;
@@ -46,6 +48,8 @@ enum Bench {
     Claims(claims::ClaimsArgs),
     Requests(requests::RequestsArgs),
     Mount(mount::MountArgs),
+    Elapsed(elapsed::ElapsedArgs),
+    Streams(streams::StreamsArgs),
     Hash(hash::HashArgs),
     #[command(hide = true)]
     Ceiling(ceiling::CeilingArgs),
@@ -70,6 +74,8 @@ impl Bench {
             Bench::Claims(args) => args.run(),
             Bench::Requests(args) => args.run().map(|()| true),
             Bench::Mount(args) => args.run(),
+            Bench::Elapsed(args) => args.run().map(|()| true),
+            Bench::Streams(args) => args.run().map(|()| true),
             Bench::Hash(args) => args.run().map(|()| true),
             Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
@@ -161,6 +167,8 @@ mod tests {
             "hash --runs 2 --part 100 --json",
             "requests --files 10 --work /tmp --json",
             "mount --files 10 --rounds 1 --clients 1,2 --processors 1 --fs loamfs --fs ceiling --work /tmp --json",
+            "elapsed --files 100 --rounds 1 --fs loamfs --fs ext4 --work /tmp --json",
+            "streams --mib 64 --streams 1,4 --rounds 1 --throttle 250 --fs loamfs --work /tmp --json",
         ] {
             let words = std::iter::once(NAME).chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");

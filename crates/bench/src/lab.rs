@@ -9,6 +9,7 @@ mod limit;
 mod memory;
 mod mount;
 mod mounted;
+mod throttle;
 mod whole;
 
 use std::fs::{self, File};
@@ -30,6 +31,7 @@ pub use limit::MemoryLimit;
 pub use memory::MemoryDirectory;
 pub use mount::Mount;
 pub use mounted::{Memory, Mounted};
+pub use throttle::Throttle;
 pub use whole::WholeDevice;
 
 /// Where to work, and with what.

@@ -10,6 +10,9 @@
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
 //! - [`requests`]: what a FUSE mount is asked for each operation, counted by the kernel;
 //! - [`mount`]: rates and CPU time of operations on mounts, side by side;
+//! - [`elapsed`]: how long programs take on mounts, side by side;
+//! - [`streams`]: rates of large files that are written and read, side by side;
+//! - [`beside`]: figures of file systems side by side;
 //! - [`ceiling`]: a FUSE server that does no other work, to compare with;
 //! - [`results`]: what they came to, kept between runs;
 //! - [`report`]: a page that shows it beside the papers' figures;
@@ -19,6 +22,7 @@
 #![cfg_attr(not(test), deny(clippy::too_many_lines))]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
+pub mod beside;
 pub mod capture;
 pub mod ceiling;
 pub mod claims;
@@ -26,6 +30,7 @@ pub mod cleanup;
 pub mod command;
 mod cpu;
 pub mod disk;
+pub mod elapsed;
 pub mod emulate;
 mod error;
 pub mod hash;
@@ -36,6 +41,7 @@ mod operation;
 pub mod report;
 pub mod requests;
 pub mod results;
+pub mod streams;
 pub mod suite;
 pub mod table;
 pub mod trace;

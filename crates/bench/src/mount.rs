@@ -18,10 +18,12 @@ use crate::lab::{MemoryDirectory, Tools};
 
 pub use count::Compared;
 pub use report::{About, Cell, Report};
-pub use stand::Subject;
+pub use stand::{Stand, Subject};
+
+pub(crate) use clients::together;
+pub(crate) use stand::is_program;
 
 use sample::{Sample, Size};
-use stand::Stand;
 
 /// Files of the pass that counts requests, at most: what the kernel asks of a file does not depend on their number.
 const COUNTED_FILES: u64 = 400;
@@ -99,7 +101,7 @@ pub fn measure(plan: &Plan, tell: impl Fn(&str)) -> Result<Report, Error> {
 
 /// The file systems of a round, which begins with another one each time, and goes the other way round every second time: so
 /// none runs always behind the same one.
-fn in_turn(subjects: &[Subject], round: usize) -> Vec<Subject> {
+pub(crate) fn in_turn(subjects: &[Subject], round: usize) -> Vec<Subject> {
     let mut turned = subjects.to_vec();
     turned.rotate_left(round % subjects.len().max(1));
     if round % 2 == 1 {

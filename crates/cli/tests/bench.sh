@@ -145,9 +145,29 @@ END_OF_CHECK
     ok "rates on mounts, beside a server that is asked for the same"
 }
 
+# Figures depend on the machine; that there are some of each task does not.
+side_by_side() {
+    mkdir "$work/beside"
+    "$loamfs" bench elapsed --work "$work/beside" --files 100 --rounds 1 --json >"$work/out" 2>"$work/err" ||
+        { cat "$work/err" >&2; fail "bench elapsed does not end well"; }
+    python3 - "$work/out" <<'END_OF_CHECK' || fail "programs were not timed"
+import json, sys
+report = json.load(open(sys.argv[1]))
+tasks = {cell["task"] for cell in report["cells"]}
+lack = [c for c in report["cells"] if not (c["median"] and c["to_ceiling"] and c["to_ext4"])]
+print(tasks, lack, report["about"]["left_out"])
+sys.exit(bool(lack) or not {"tar x", "cp -r", "third grep -r", "rm -rf"} <= tasks)
+END_OF_CHECK
+    expect 0 "$loamfs" bench streams --work "$work/beside" --mib 4 --streams 1,2 --rounds 1
+    [ "$(grep -c 'stream' "$work/out")" -eq 12 ] || fail "not every stream was timed"
+    rmdir "$work/beside" || fail "something is left of it"
+    ok "programs and streams, beside a server that does no other work and ext4"
+}
+
 in_the_library
 in_memory
 in_a_directory
 on_a_disk
 requests
 on_mounts
+side_by_side

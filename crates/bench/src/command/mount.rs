@@ -93,7 +93,7 @@ fn bind(count: usize) -> Result<(), Error> {
 }
 
 /// What is measured, and what is left out as it is not installed. What was asked for by name is not left out.
-fn chosen(named: &[Subject]) -> Result<(Vec<Subject>, Vec<Subject>), Error> {
+pub(super) fn chosen(named: &[Subject]) -> Result<(Vec<Subject>, Vec<Subject>), Error> {
     let all = match named {
         [] => &Subject::ALL[..],
         named => named,
@@ -111,7 +111,7 @@ fn chosen(named: &[Subject]) -> Result<(Vec<Subject>, Vec<Subject>), Error> {
 }
 
 /// Each value where it stands first.
-fn once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+pub(super) fn once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut seen = Vec::new();
     for value in values {
         if !seen.contains(&value) {

@@ -6,6 +6,7 @@ use super::count::Compared;
 use super::sample::Sample;
 use super::stand::Subject;
 use super::{Plan, tables};
+use crate::beside::median;
 use crate::cpu::Cpu;
 use crate::machine::{Machine, seconds_since_1970};
 use crate::operation::Operation;
@@ -173,18 +174,6 @@ impl<'a> Runs<'a> {
     }
 }
 
-/// The middle of some numbers, or the mean of the two there.
-fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut sorted: Vec<f64> = numbers.collect();
-    sorted.sort_by(f64::total_cmp);
-    let half = sorted.len() / 2;
-    let upper = *sorted.get(half)?;
-    Some(match sorted.len() % 2 {
-        0 => (sorted[half - 1] + upper) / 2.0,
-        _ => upper,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,12 +243,5 @@ mod tests {
         assert!(report.text().contains("left out, not installed: bindfs"));
         let text = serde_json::to_string(&report).unwrap();
         assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
-    }
-
-    #[test]
-    fn the_middle_of_an_even_number_is_between_two() {
-        assert_eq!(median([4.0, 1.0, 3.0].into_iter()), Some(3.0));
-        assert_eq!(median([4.0, 1.0, 3.0, 2.0].into_iter()), Some(2.5));
-        assert_eq!(median(std::iter::empty()), None);
     }
 }

@@ -62,10 +62,7 @@ impl Subject {
             Subject::Bindfs => Some(BINDFS),
             _ => self.kind().formatter(),
         };
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        program.is_none_or(|program| {
-            std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
-        })
+        program.is_none_or(is_program)
     }
 
     /// What is on its device.
@@ -79,13 +76,19 @@ impl Subject {
     }
 }
 
+/// Whether this machine has a program of this name.
+pub(crate) fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}
+
 /// A file system that is mounted on a device of its own.
 pub struct Stand {
     subject: Subject,
     // What lies over another mount is unmounted before that, and that before its device goes.
     mounted: Mounted,
     below: Option<Below>,
-    _lab: Lab,
+    lab: Lab,
 }
 
 /// What bindfs shows elsewhere.
@@ -114,13 +117,23 @@ impl Stand {
             subject,
             mounted,
             below,
-            _lab: lab,
+            lab,
         })
     }
 
     /// Which file system it is.
     pub fn subject(&self) -> Subject {
         self.subject
+    }
+
+    /// Where it is mounted.
+    pub fn root(&self) -> &Path {
+        self.mounted.path()
+    }
+
+    /// The device below it.
+    pub fn device(&self) -> &Path {
+        self.lab.device()
     }
 
     /// The process that serves it; `None` for file systems of the kernel.
