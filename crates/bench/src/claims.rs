@@ -6,6 +6,7 @@ mod delete;
 mod directory;
 mod fsync;
 mod full;
+mod library;
 mod million;
 mod scan;
 mod settle;
@@ -37,6 +38,8 @@ pub enum Claim {
     Full,
     /// What writing to a volume that is 90 % full costs.
     Rate,
+    /// The library without a mount, beside ext4 through system calls.
+    Library,
     /// Told only: many small files in one directory, beside ext4.
     Directory,
 }
@@ -70,6 +73,7 @@ impl Claim {
             Claim::Settle => settle::run(tools),
             Claim::Full => full::usable(tools),
             Claim::Rate => full::rate(tools),
+            Claim::Library => library::run(tools, scale),
             Claim::Directory => directory::run(tools, scale),
         }
     }
