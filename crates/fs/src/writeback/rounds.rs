@@ -229,15 +229,16 @@ impl<'v> WriteOut<'v> {
             return Ok(round);
         }
         let geometry = self.engine.core().geometry;
-        let mut requests: Vec<(usize, Write<'_>)> = Vec::new();
+        let mut gathered = Vec::new();
         for (i, home) in round.writes.iter().enumerate() {
-            requests.extend(home.writes.iter().map(|(at, bytes)| {
-                let offset = geometry.byte_offset(*at);
-                (i, Write::new(offset, bytes, IoKind::Homed))
-            }));
+            gathered.extend(home.writes().map(|(at, bytes)| (at, i, bytes)));
         }
-        requests.sort_by_key(|(_, write)| write.offset);
-        let (owners, writes): (Vec<usize>, Vec<Write<'_>>) = requests.into_iter().unzip();
+        gathered.sort_by_key(|(at, ..)| *at);
+        let requests = gathered.iter().map(|(at, i, bytes)| {
+            let offset = geometry.byte_offset(*at);
+            (*i, Write::new(offset, bytes, IoKind::Homed))
+        });
+        let (owners, writes): (Vec<usize>, Vec<Write<'_>>) = requests.unzip();
         let mut results = vec![Ok(()); round.writes.len()];
         for (i, result) in owners.into_iter().zip(self.engine.device().write(&writes)) {
             results[i] = results[i].clone().and(result);

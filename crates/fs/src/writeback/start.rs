@@ -15,7 +15,8 @@ use std::ops::Range;
 pub(crate) struct HomeWrite {
     pub ino: Ino,
     pub batch: u64,
-    pub writes: Vec<(FragAddr, Buffer)>,
+    /// Where units go that follow each other.
+    runs: Vec<(FragAddr, Vec<UnitBytes>)>,
 }
 
 /// What became of the wish to bring a file's data home.
@@ -32,7 +33,19 @@ pub(crate) enum Started {
 impl HomeWrite {
     /// Bytes to be written.
     pub fn bytes(&self) -> usize {
-        self.writes.iter().map(|(_, bytes)| bytes.len()).sum()
+        let units: usize = self.runs.iter().map(|(_, units)| units.len()).sum();
+        units * UNIT as usize
+    }
+
+    /// What is written where. The bytes are put together here, for which nobody needs to wait.
+    pub fn writes(&self) -> impl Iterator<Item = (FragAddr, Buffer)> {
+        self.runs.iter().map(|(home, units)| {
+            let mut buffer = Buffer::zeroed(units.len() * UNIT as usize);
+            for (room, bytes) in buffer.chunks_mut(UNIT as usize).zip(units) {
+                room.copy_from_slice(bytes);
+            }
+            (*home, buffer)
+        })
     }
 }
 
@@ -268,6 +281,9 @@ fn gather_blocks(core: &mut Core, ino: Ino, units: &BTreeSet<u64>) -> Result<Blo
 }
 
 fn make_images(core: &mut Core, ino: Ino, images: &[(u64, FragAddr)]) -> Result<(), Stop> {
+    if images.is_empty() {
+        return Ok(());
+    }
     let node = core.inodes.prepared(ino)?;
     let per_block = core.geometry.block_units();
     node.change_homed(&mut core.writeback, |homed| {
@@ -278,10 +294,7 @@ fn make_images(core: &mut Core, ino: Ino, images: &[(u64, FragAddr)]) -> Result<
         }
         homed.recount(per_block);
     });
-    match images.is_empty() {
-        true => Ok(()),
-        false => core.touch(ino),
-    }
+    core.touch(ino)
 }
 
 fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite>, Stop> {
@@ -308,9 +321,9 @@ fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite
     let in_place = joined(firsts, &core.geometry);
     let arriving: Vec<Extent> = in_place
         .iter()
-        .map(|(at, bytes)| Extent::new(*at, core.geometry.frags_for(bytes.len() as u64)))
+        .map(|(at, units)| Extent::new(*at, units.len() as u64 * core.geometry.unit_frags()))
         .collect();
-    let writes = homes
+    let runs = homes
         .iter()
         .map(|(first, extent)| home_write(&core.geometry, &blocks, *first, *extent))
         .chain(in_place)
@@ -338,7 +351,7 @@ fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite
     Ok(Some(HomeWrite {
         ino,
         batch: id,
-        writes,
+        runs,
     }))
 }
 
@@ -353,23 +366,17 @@ fn checksums(blocks: &Blocks, still: &BTreeSet<u64>, per_block: u64) -> Vec<(u64
     crcs
 }
 
-/// The write of the blocks from `first` on to their home.
+/// The units of the blocks from `first` on, which go to their home.
 fn home_write(
     geometry: &Geometry,
     blocks: &Blocks,
     first: u64,
     home: Extent,
-) -> (FragAddr, Buffer) {
-    let block_size = geometry.block_size as usize;
+) -> (FragAddr, Vec<UnitBytes>) {
     let count = home.frags / geometry.block_frags();
-    let mut buffer = Buffer::zeroed(count as usize * block_size);
-    for (room, block) in buffer.chunks_mut(block_size).zip(first..) {
-        let units = blocks.get(&block).into_iter().flatten();
-        for (room, bytes) in room.chunks_mut(UNIT as usize).zip(units) {
-            room.copy_from_slice(bytes);
-        }
-    }
-    (home.start, buffer)
+    let blocks = blocks.range(first..first + count);
+    let units = blocks.flat_map(|(_, units)| units).cloned();
+    (home.start, units.collect())
 }
 
 /// The runs among some blocks.
@@ -384,17 +391,14 @@ pub(crate) fn runs_of(blocks: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     runs
 }
 
-/// The writes of units to their homes, in as few as there can be.
-fn joined(units: Vec<First>, geometry: &Geometry) -> Vec<(FragAddr, Buffer)> {
+/// Units that go to their homes, in as few runs as there can be.
+fn joined(units: Vec<First>, geometry: &Geometry) -> Vec<(FragAddr, Vec<UnitBytes>)> {
     let unit_frags = geometry.unit_frags();
     let behind = |(_, home, _): &First, next: &First| home.0 + unit_frags == next.1.0;
     let runs = units.chunk_by(behind);
-    let write = |run: &[First]| {
-        let mut buffer = Buffer::zeroed(run.len() * UNIT as usize);
-        for (room, (_, _, bytes)) in buffer.chunks_mut(UNIT as usize).zip(run) {
-            room.copy_from_slice(bytes);
-        }
-        Some((run.first()?.1, buffer))
+    let of_run = |run: &[First]| {
+        let units = run.iter().map(|(_, _, bytes)| bytes.clone());
+        Some((run.first()?.1, units.collect()))
     };
-    runs.filter_map(write).collect()
+    runs.filter_map(of_run).collect()
 }
