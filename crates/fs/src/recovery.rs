@@ -459,7 +459,7 @@ fn read_images(
     geometry: &Geometry,
 ) -> Result<BTreeMap<Ino, Vec<Range<u64>>>, Error> {
     let mut images: BTreeMap<Ino, Vec<Range<u64>>> = BTreeMap::new();
-    each_owner(reader, blocks, maps, |_, record| {
+    each_owner(reader, blocks, maps, geometry, |_, record| {
         if record.kind == BlockKind::Image {
             let units = u64::from(record.frags).div_ceil(geometry.unit_frags());
             let end = record.logical.saturating_add(units);
@@ -470,12 +470,13 @@ fn read_images(
     Ok(images)
 }
 
-/// Shows all owner records of the checkpoint, by address.
+/// Shows all owner records of the checkpoint, by address, with the ranges that they are of.
 pub(crate) fn each_owner(
     reader: &Reader,
     blocks: &mut Blocks,
     maps: &Maps,
-    mut show: impl FnMut(FragAddr, &OwnerRecord),
+    geometry: &Geometry,
+    mut show: impl FnMut(Extent, &OwnerRecord),
 ) -> Result<(), Error> {
     let mut from = Some(0);
     // Leaf by leaf: there may be more of them than memory holds.
@@ -486,7 +487,11 @@ pub(crate) fn each_owner(
         for (key, value) in leaf.iter().flat_map(|leaf| leaf.page.iter()) {
             let map = "owner";
             let record = OwnerRecord::decode(value).ok_or(Corrupt::MapEntry { map, key })?;
-            show(FragAddr(key), &record);
+            let extent = Extent::new(FragAddr(key), record.frags.into());
+            if extent.frags == 0 || !geometry.holds(extent) {
+                return Err(Corrupt::MapEntry { map, key }.into());
+            }
+            show(extent, &record);
         }
         from = leaf.and_then(|leaf| leaf.end);
     }

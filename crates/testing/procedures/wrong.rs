@@ -6,7 +6,6 @@ use super::start::HomeWrite;
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::extents;
-use loamfs_device::Buffer;
 use loamfs_format::maps::unit_crc;
 use loamfs_format::summary::{Record, SegmentKind};
 use loamfs_format::{Extent, FragAddr, Ino, Ssn};
@@ -39,13 +38,11 @@ impl Core {
         }
         let id = self.writeback.new_batch();
         let node = self.inodes.get_mut(ino)?;
-        let (mut units, mut crcs, mut writes) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (mut units, mut crcs, mut runs) = (BTreeMap::new(), Vec::new(), Vec::new());
         for (unit, home) in images {
             let waiting =
                 node.change_homed(&mut self.writeback, |homed| homed.dirty.remove(unit))?;
-            let mut buffer = Buffer::zeroed(waiting.bytes.len());
-            buffer.copy_from_slice(&waiting.bytes);
-            writes.push((*home, buffer));
+            runs.push((*home, vec![waiting.bytes.clone()]));
             crcs.push((*unit, unit_crc(&waiting.bytes)));
             units.insert(*unit, waiting);
         }
@@ -64,7 +61,7 @@ impl Core {
         Some(HomeWrite {
             ino,
             batch: id,
-            writes,
+            runs,
         })
     }
 

@@ -91,15 +91,14 @@ pub(crate) fn groups(
     if groups.is_empty() {
         return Ok(Vec::new());
     }
-    each_owner(reader, blocks, maps, |start, record| {
+    each_owner(reader, blocks, maps, geometry, |owned, record| {
         let Some(role) = record.kind.role() else {
             return;
         };
-        let end = start.0.saturating_add(record.frags.into());
-        let last = geometry.group_of(FragAddr(end.saturating_sub(1)));
-        for (group, lost) in groups.range_mut(geometry.group_of(start)..=last) {
+        let last = geometry.group_of(FragAddr(owned.end().0 - 1));
+        for (group, lost) in groups.range_mut(geometry.group_of(owned.start)..=last) {
             let extent = geometry.group_extent(*group);
-            let mut range = start.0.max(extent.start.0)..end.min(extent.end().0);
+            let mut range = owned.start.0.max(extent.start.0)..owned.end().0.min(extent.end().0);
             // What a record says of fragments without a bit means nothing.
             if lost.desc.role == Role::Free && range.any(|at| lost.is_set(at)) {
                 lost.desc.role = role;

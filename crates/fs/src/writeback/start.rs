@@ -16,7 +16,7 @@ pub(crate) struct HomeWrite {
     pub ino: Ino,
     pub batch: u64,
     /// Where units go that follow each other.
-    runs: Vec<(FragAddr, Vec<UnitBytes>)>,
+    pub(super) runs: Vec<(FragAddr, Vec<UnitBytes>)>,
 }
 
 /// What became of the wish to bring a file's data home.
