@@ -181,17 +181,17 @@ fn a_log_that_goes_on_off_the_volume_can_be_read_but_not_written() {
 /// Who looks for the roles of lost groups once took the range of an empty record for one that ends before it begins.
 #[test]
 fn an_owner_record_of_nothing_is_damage() {
-    const FRAGS: usize = 24;
-    let mut structures = structures("sound");
-    let owners = part(&structures, BlockKind::OwnerNode, 0);
-    // The values stand at the end of the node, their lengths first.
-    for value in 1..=8 {
-        structures.put(owners, 4096 - FRAGS * value, &[0; 4]);
+    const RECORD: usize = 24;
+    // Records of what stands at the start of a group. The values stand at the end of the node, their lengths first.
+    for (name, value) in [("sound", 56), ("crashed", 32), ("placed", 49)] {
+        let mut structures = structures(name);
+        let owners = part(&structures, BlockKind::OwnerNode, 0);
+        structures.put(owners, 4096 - RECORD * value, &[0; 4]);
+        let groups = part(&structures, BlockKind::GroupNode, 0);
+        structures.put(groups, 0, &[0xff; 8]);
+        let image = structures.sealed().unwrap();
+        assert_eq!(open(&image, false).unwrap_err().errno(), 5);
     }
-    let groups = part(&structures, BlockKind::GroupNode, 0);
-    structures.put(groups, 0, &[0xff; 8]);
-    let image = structures.sealed().unwrap();
-    assert_eq!(open(&image, false).unwrap_err().errno(), 5);
 }
 
 /// Where the newest record of this type begins: the summary, and the byte in it.
