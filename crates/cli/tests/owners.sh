@@ -33,7 +33,7 @@ for round in 1 2 3; do
     python3 - "$mnt" $round <<'END'
 import os, sys
 directory, seed = sys.argv[1], int(sys.argv[2])
-for number in range(700):
+for number in range(600):
     file = os.open(f"{directory}/small{seed}.{number}", os.O_WRONLY | os.O_CREAT)
     os.write(file, os.urandom((number * 331 + seed) % 9000))
     if number % 10 == 0:
