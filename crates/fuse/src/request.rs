@@ -181,21 +181,37 @@ impl ForgetList<'_> {
 /// header.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation<'a> {
-    Lookup {
-        name: &'a [u8],
-    },
+    Name(NameOperation<'a>),
+    Attributes(AttributesOperation<'a>),
+    Handle(HandleOperation),
+    Content(ContentOperation<'a>),
     Forget {
         count: u64,
     },
     BatchForget(ForgetList<'a>),
-    GetAttr {
-        fh: Option<u64>,
-    },
-    SetAttr(SetAttr),
-    ReadLink,
-    Symlink {
+    Statfs,
+    Init(InitOffer),
+    Interrupt,
+    Destroy,
+    SyncFs,
+    /// Nothing this crate knows.
+    Unknown,
+}
+
+/// What makes, finds or changes a name in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NameOperation<'a> {
+    Lookup {
         name: &'a [u8],
-        target: &'a [u8],
+    },
+    Create {
+        name: &'a [u8],
+        new: NewNode,
+        flags: OpenFlags,
+    },
+    Tmpfile {
+        new: NewNode,
+        flags: OpenFlags,
     },
     Mknod {
         name: &'a [u8],
@@ -205,6 +221,14 @@ pub(crate) enum Operation<'a> {
     Mkdir {
         name: &'a [u8],
         new: NewNode,
+    },
+    Symlink {
+        name: &'a [u8],
+        target: &'a [u8],
+    },
+    Link {
+        name: &'a [u8],
+        target: NodeId,
     },
     Unlink {
         name: &'a [u8],
@@ -218,28 +242,20 @@ pub(crate) enum Operation<'a> {
         new_name: &'a [u8],
         flags: RenameFlags,
     },
-    Link {
-        name: &'a [u8],
-        target: NodeId,
+}
+
+/// What looks at an inode, or changes it apart from its content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AttributesOperation<'a> {
+    GetAttr {
+        fh: Option<u64>,
     },
-    Open {
-        flags: OpenFlags,
+    Statx {
+        fh: Option<u64>,
     },
-    Read(ReadCall),
-    Write {
-        fh: u64,
-        offset: u64,
-        data: &'a [u8],
-        flags: WriteFlags,
-    },
-    Statfs,
-    Release {
-        fh: u64,
-        flags: OpenFlags,
-    },
-    Fsync {
-        fh: u64,
-        datasync: bool,
+    SetAttr(SetAttr),
+    Access {
+        mask: u32,
     },
     SetXattr {
         name: &'a [u8],
@@ -256,36 +272,36 @@ pub(crate) enum Operation<'a> {
     RemoveXattr {
         name: &'a [u8],
     },
-    Flush {
-        fh: u64,
-    },
-    Init(InitOffer),
-    OpenDir {
-        flags: OpenFlags,
-    },
-    ReadDir(ReadCall),
-    ReadDirPlus(ReadCall),
-    ReleaseDir {
-        fh: u64,
-        flags: OpenFlags,
-    },
-    FsyncDir {
-        fh: u64,
-        datasync: bool,
-    },
-    Access {
-        mask: u32,
-    },
-    Create {
-        name: &'a [u8],
-        new: NewNode,
-        flags: OpenFlags,
-    },
-    Interrupt,
-    Destroy,
     Ioctl {
         fh: u64,
         call: IoctlCall<'a>,
+    },
+}
+
+/// What opens a file or a directory, lets go of it, or makes it durable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HandleOperation {
+    Open { flags: OpenFlags },
+    OpenDir { flags: OpenFlags },
+    Flush { fh: u64 },
+    Release { fh: u64, flags: OpenFlags },
+    ReleaseDir { fh: u64, flags: OpenFlags },
+    Fsync { fh: u64, datasync: bool },
+    FsyncDir { fh: u64, datasync: bool },
+}
+
+/// What reads or changes the content of a file, a directory or a symbolic link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ContentOperation<'a> {
+    ReadLink,
+    Read(ReadCall),
+    ReadDir(ReadCall),
+    ReadDirPlus(ReadCall),
+    Write {
+        fh: u64,
+        offset: u64,
+        data: &'a [u8],
+        flags: WriteFlags,
     },
     Fallocate {
         fh: u64,
@@ -305,16 +321,6 @@ pub(crate) enum Operation<'a> {
         /// The reply has room for a 64-bit count.
         wide: bool,
     },
-    SyncFs,
-    Tmpfile {
-        new: NewNode,
-        flags: OpenFlags,
-    },
-    Statx {
-        fh: Option<u64>,
-    },
-    /// Nothing this crate knows.
-    Unknown,
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 //! One arm per opcode.
 
 use super::args::Args;
-use super::{ForgetList, InitOffer, Operation, RawRequest};
+use super::{
+    AttributesOperation, ContentOperation, ForgetList, HandleOperation, InitOffer, NameOperation,
+    Operation, RawRequest,
+};
 use crate::wire::flags::{self, fattr};
 use crate::wire::{input, opcode};
 use crate::{
@@ -32,48 +35,54 @@ pub(crate) fn decode<'a>(
         opcode::STATFS => Operation::Statfs,
         opcode::SYNCFS => Operation::SyncFs,
 
-        opcode::LOOKUP => Operation::Lookup { name: args.name()? },
-        opcode::CREATE => create(args)?,
-        opcode::TMPFILE => tmpfile(&args.fixed()?),
-        opcode::MKNOD => mknod(args)?,
-        opcode::MKDIR => mkdir(args)?,
-        opcode::SYMLINK => symlink(args)?,
-        opcode::LINK => link(args)?,
-        opcode::UNLINK => Operation::Unlink { name: args.name()? },
-        opcode::RMDIR => Operation::Rmdir { name: args.name()? },
-        opcode::RENAME => rename(args)?,
-        opcode::RENAME2 => rename_with_flags(args)?,
+        opcode::LOOKUP => Operation::Name(NameOperation::Lookup { name: args.name()? }),
+        opcode::CREATE => Operation::Name(create(args)?),
+        opcode::TMPFILE => Operation::Name(tmpfile(&args.fixed()?)),
+        opcode::MKNOD => Operation::Name(mknod(args)?),
+        opcode::MKDIR => Operation::Name(mkdir(args)?),
+        opcode::SYMLINK => Operation::Name(symlink(args)?),
+        opcode::LINK => Operation::Name(link(args)?),
+        opcode::UNLINK => Operation::Name(NameOperation::Unlink { name: args.name()? }),
+        opcode::RMDIR => Operation::Name(NameOperation::Rmdir { name: args.name()? }),
+        opcode::RENAME => Operation::Name(rename(args)?),
+        opcode::RENAME2 => Operation::Name(rename_with_flags(args)?),
 
-        opcode::GETATTR => get_attr(&args.fixed()?),
-        opcode::STATX => statx(&args.fixed()?),
-        opcode::SETATTR => Operation::SetAttr(set_attr(&args.fixed()?)),
-        opcode::ACCESS => access(&args.fixed()?),
-        opcode::SETXATTR => set_xattr(args, granted)?,
-        opcode::GETXATTR => get_xattr(args)?,
-        opcode::LISTXATTR => list_xattr(&args.fixed()?),
-        opcode::REMOVEXATTR => remove_xattr(args)?,
-        opcode::IOCTL => ioctl(args)?,
+        opcode::GETATTR => Operation::Attributes(get_attr(&args.fixed()?)),
+        opcode::STATX => Operation::Attributes(statx(&args.fixed()?)),
+        opcode::SETATTR => {
+            Operation::Attributes(AttributesOperation::SetAttr(set_attr(&args.fixed()?)))
+        }
+        opcode::ACCESS => Operation::Attributes(access(&args.fixed()?)),
+        opcode::SETXATTR => Operation::Attributes(set_xattr(args, granted)?),
+        opcode::GETXATTR => Operation::Attributes(get_xattr(args)?),
+        opcode::LISTXATTR => Operation::Attributes(list_xattr(&args.fixed()?)),
+        opcode::REMOVEXATTR => Operation::Attributes(remove_xattr(args)?),
+        opcode::IOCTL => Operation::Attributes(ioctl(args)?),
 
-        opcode::OPEN => Operation::Open {
+        opcode::OPEN => Operation::Handle(HandleOperation::Open {
             flags: open(&args.fixed()?),
-        },
-        opcode::OPENDIR => Operation::OpenDir {
+        }),
+        opcode::OPENDIR => Operation::Handle(HandleOperation::OpenDir {
             flags: open(&args.fixed()?),
-        },
-        opcode::READLINK => Operation::ReadLink,
-        opcode::READ => Operation::Read(read_call(&args.fixed()?)),
-        opcode::READDIR => Operation::ReadDir(read_call(&args.fixed()?)),
-        opcode::READDIRPLUS => Operation::ReadDirPlus(read_call(&args.fixed()?)),
-        opcode::WRITE => write(args)?,
-        opcode::FLUSH => flush(&args.fixed()?),
-        opcode::RELEASE => release(&args.fixed()?),
-        opcode::RELEASEDIR => release_dir(&args.fixed()?),
-        opcode::FSYNC => fsync(&args.fixed()?),
-        opcode::FSYNCDIR => fsync_dir(&args.fixed()?),
-        opcode::FALLOCATE => fallocate(&args.fixed()?)?,
-        opcode::LSEEK => lseek(&args.fixed()?)?,
-        opcode::COPY_FILE_RANGE => copy_file_range(raw, &args.fixed()?, false)?,
-        opcode::COPY_FILE_RANGE_64 => copy_file_range(raw, &args.fixed()?, true)?,
+        }),
+        opcode::READLINK => Operation::Content(ContentOperation::ReadLink),
+        opcode::READ => Operation::Content(ContentOperation::Read(read_call(&args.fixed()?))),
+        opcode::READDIR => Operation::Content(ContentOperation::ReadDir(read_call(&args.fixed()?))),
+        opcode::READDIRPLUS => {
+            Operation::Content(ContentOperation::ReadDirPlus(read_call(&args.fixed()?)))
+        }
+        opcode::WRITE => Operation::Content(write(args)?),
+        opcode::FLUSH => Operation::Handle(flush(&args.fixed()?)),
+        opcode::RELEASE => Operation::Handle(release(&args.fixed()?)),
+        opcode::RELEASEDIR => Operation::Handle(release_dir(&args.fixed()?)),
+        opcode::FSYNC => Operation::Handle(fsync(&args.fixed()?)),
+        opcode::FSYNCDIR => Operation::Handle(fsync_dir(&args.fixed()?)),
+        opcode::FALLOCATE => Operation::Content(fallocate(&args.fixed()?)?),
+        opcode::LSEEK => Operation::Content(lseek(&args.fixed()?)?),
+        opcode::COPY_FILE_RANGE => Operation::Content(copy_file_range(raw, &args.fixed()?, false)?),
+        opcode::COPY_FILE_RANGE_64 => {
+            Operation::Content(copy_file_range(raw, &args.fixed()?, true)?)
+        }
         _ => Operation::Unknown,
     })
 }
@@ -82,104 +91,104 @@ fn forget<'a>(arg: &input::ForgetIn) -> Operation<'a> {
     Operation::Forget { count: arg.nlookup }
 }
 
-fn create<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn create<'a>(args: &mut Args<'a>) -> Result<NameOperation<'a>, Errno> {
     let arg: input::CreateIn = args.fixed()?;
-    Ok(Operation::Create {
+    Ok(NameOperation::Create {
         name: args.name()?,
         new: new_node(arg.mode, arg.umask),
         flags: create_flags(&arg),
     })
 }
 
-fn tmpfile<'a>(arg: &input::CreateIn) -> Operation<'a> {
-    Operation::Tmpfile {
+fn tmpfile<'a>(arg: &input::CreateIn) -> NameOperation<'a> {
+    NameOperation::Tmpfile {
         new: new_node(arg.mode, arg.umask),
         flags: create_flags(arg),
     }
 }
 
-fn mknod<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn mknod<'a>(args: &mut Args<'a>) -> Result<NameOperation<'a>, Errno> {
     let arg: input::MknodIn = args.fixed()?;
-    Ok(Operation::Mknod {
+    Ok(NameOperation::Mknod {
         name: args.name()?,
         new: new_node(arg.mode, arg.umask),
         rdev: arg.rdev,
     })
 }
 
-fn mkdir<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn mkdir<'a>(args: &mut Args<'a>) -> Result<NameOperation<'a>, Errno> {
     let arg: input::MkdirIn = args.fixed()?;
-    Ok(Operation::Mkdir {
+    Ok(NameOperation::Mkdir {
         name: args.name()?,
         new: new_node(arg.mode, arg.umask),
     })
 }
 
-fn symlink<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn symlink<'a>(args: &mut Args<'a>) -> Result<NameOperation<'a>, Errno> {
     let name = args.name()?;
     let target = args.string()?;
     if target.is_empty() {
         return Err(Errno::INVAL);
     }
-    Ok(Operation::Symlink { name, target })
+    Ok(NameOperation::Symlink { name, target })
 }
 
-fn link<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn link<'a>(args: &mut Args<'a>) -> Result<NameOperation<'a>, Errno> {
     let arg: input::LinkIn = args.fixed()?;
-    Ok(Operation::Link {
+    Ok(NameOperation::Link {
         name: args.name()?,
         target: NodeId(arg.oldnodeid),
     })
 }
 
-fn rename<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn rename<'a>(args: &mut Args<'a>) -> Result<NameOperation<'a>, Errno> {
     let arg: input::RenameIn = args.fixed()?;
     renamed(args, arg.newdir, RenameFlags::default())
 }
 
-fn rename_with_flags<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn rename_with_flags<'a>(args: &mut Args<'a>) -> Result<NameOperation<'a>, Errno> {
     let arg: input::Rename2In = args.fixed()?;
     renamed(args, arg.newdir, RenameFlags::from_bits(arg.flags)?)
 }
 
-fn get_attr<'a>(arg: &input::GetattrIn) -> Operation<'a> {
-    Operation::GetAttr {
+fn get_attr<'a>(arg: &input::GetattrIn) -> AttributesOperation<'a> {
+    AttributesOperation::GetAttr {
         fh: handle(arg.getattr_flags, arg.fh),
     }
 }
 
 /// The rest of the argument says how fresh the answer must be and what it is for; answers are always fresh and whole.
-fn statx<'a>(arg: &input::StatxIn) -> Operation<'a> {
-    Operation::Statx {
+fn statx<'a>(arg: &input::StatxIn) -> AttributesOperation<'a> {
+    AttributesOperation::Statx {
         fh: handle(arg.getattr_flags, arg.fh),
     }
 }
 
-fn access<'a>(arg: &input::AccessIn) -> Operation<'a> {
-    Operation::Access { mask: arg.mask }
+fn access<'a>(arg: &input::AccessIn) -> AttributesOperation<'a> {
+    AttributesOperation::Access { mask: arg.mask }
 }
 
-fn get_xattr<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn get_xattr<'a>(args: &mut Args<'a>) -> Result<AttributesOperation<'a>, Errno> {
     let arg: input::GetxattrIn = args.fixed()?;
-    Ok(Operation::GetXattr {
+    Ok(AttributesOperation::GetXattr {
         name: xattr_name(args)?,
         size: arg.size,
     })
 }
 
-fn list_xattr<'a>(arg: &input::GetxattrIn) -> Operation<'a> {
-    Operation::ListXattr { size: arg.size }
+fn list_xattr<'a>(arg: &input::GetxattrIn) -> AttributesOperation<'a> {
+    AttributesOperation::ListXattr { size: arg.size }
 }
 
-fn remove_xattr<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
-    Ok(Operation::RemoveXattr {
+fn remove_xattr<'a>(args: &mut Args<'a>) -> Result<AttributesOperation<'a>, Errno> {
+    Ok(AttributesOperation::RemoveXattr {
         name: xattr_name(args)?,
     })
 }
 
-fn write<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn write<'a>(args: &mut Args<'a>) -> Result<ContentOperation<'a>, Errno> {
     let arg: input::WriteIn = args.fixed()?;
-    Ok(Operation::Write {
+    Ok(ContentOperation::Write {
         fh: arg.fh,
         offset: arg.offset,
         data: args.bytes(arg.size)?,
@@ -191,40 +200,40 @@ fn write<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
     })
 }
 
-fn flush<'a>(arg: &input::FlushIn) -> Operation<'a> {
-    Operation::Flush { fh: arg.fh }
+fn flush(arg: &input::FlushIn) -> HandleOperation {
+    HandleOperation::Flush { fh: arg.fh }
 }
 
-fn release<'a>(arg: &input::ReleaseIn) -> Operation<'a> {
-    Operation::Release {
+fn release(arg: &input::ReleaseIn) -> HandleOperation {
+    HandleOperation::Release {
         fh: arg.fh,
         flags: plain_flags(arg.flags),
     }
 }
 
-fn release_dir<'a>(arg: &input::ReleaseIn) -> Operation<'a> {
-    Operation::ReleaseDir {
+fn release_dir(arg: &input::ReleaseIn) -> HandleOperation {
+    HandleOperation::ReleaseDir {
         fh: arg.fh,
         flags: plain_flags(arg.flags),
     }
 }
 
-fn fsync<'a>(arg: &input::FsyncIn) -> Operation<'a> {
-    Operation::Fsync {
+fn fsync(arg: &input::FsyncIn) -> HandleOperation {
+    HandleOperation::Fsync {
         fh: arg.fh,
         datasync: arg.fsync_flags & flags::FSYNC_DATASYNC != 0,
     }
 }
 
-fn fsync_dir<'a>(arg: &input::FsyncIn) -> Operation<'a> {
-    Operation::FsyncDir {
+fn fsync_dir(arg: &input::FsyncIn) -> HandleOperation {
+    HandleOperation::FsyncDir {
         fh: arg.fh,
         datasync: arg.fsync_flags & flags::FSYNC_DATASYNC != 0,
     }
 }
 
-fn fallocate<'a>(arg: &input::FallocateIn) -> Result<Operation<'a>, Errno> {
-    Ok(Operation::Fallocate {
+fn fallocate<'a>(arg: &input::FallocateIn) -> Result<ContentOperation<'a>, Errno> {
+    Ok(ContentOperation::Fallocate {
         fh: arg.fh,
         offset: arg.offset,
         length: arg.length,
@@ -232,8 +241,8 @@ fn fallocate<'a>(arg: &input::FallocateIn) -> Result<Operation<'a>, Errno> {
     })
 }
 
-fn lseek<'a>(arg: &input::LseekIn) -> Result<Operation<'a>, Errno> {
-    Ok(Operation::Lseek {
+fn lseek<'a>(arg: &input::LseekIn) -> Result<ContentOperation<'a>, Errno> {
+    Ok(ContentOperation::Lseek {
         fh: arg.fh,
         offset: arg.offset,
         whence: SeekWhence::from_raw(arg.whence)?,
@@ -322,8 +331,8 @@ fn renamed<'a>(
     args: &mut Args<'a>,
     new_parent: u64,
     flags: RenameFlags,
-) -> Result<Operation<'a>, Errno> {
-    Ok(Operation::Rename {
+) -> Result<NameOperation<'a>, Errno> {
+    Ok(NameOperation::Rename {
         name: args.name()?,
         new_parent: NodeId(new_parent),
         new_name: args.name()?,
@@ -340,7 +349,10 @@ fn xattr_name<'a>(args: &mut Args<'a>) -> Result<&'a [u8], Errno> {
     Ok(name)
 }
 
-fn set_xattr<'a>(args: &mut Args<'a>, granted: Capabilities) -> Result<Operation<'a>, Errno> {
+fn set_xattr<'a>(
+    args: &mut Args<'a>,
+    granted: Capabilities,
+) -> Result<AttributesOperation<'a>, Errno> {
     let (size, mode, extra) = if granted.contains(Capabilities::SETXATTR_EXT) {
         let arg: input::SetxattrIn = args.fixed()?;
         (arg.size, arg.flags, arg.setxattr_flags)
@@ -348,7 +360,7 @@ fn set_xattr<'a>(args: &mut Args<'a>, granted: Capabilities) -> Result<Operation
         let arg: input::SetxattrShortIn = args.fixed()?;
         (arg.size, arg.flags, 0)
     };
-    Ok(Operation::SetXattr {
+    Ok(AttributesOperation::SetXattr {
         name: xattr_name(args)?,
         value: args.bytes(size)?,
         flags: SetXattrFlags {
@@ -372,9 +384,9 @@ fn init<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
     }))
 }
 
-fn ioctl<'a>(args: &mut Args<'a>) -> Result<Operation<'a>, Errno> {
+fn ioctl<'a>(args: &mut Args<'a>) -> Result<AttributesOperation<'a>, Errno> {
     let arg: input::IoctlIn = args.fixed()?;
-    Ok(Operation::Ioctl {
+    Ok(AttributesOperation::Ioctl {
         fh: arg.fh,
         call: IoctlCall {
             command: arg.cmd,
@@ -391,11 +403,11 @@ fn copy_file_range<'a>(
     raw: &RawRequest<'a>,
     arg: &input::CopyFileRangeIn,
     wide: bool,
-) -> Result<Operation<'a>, Errno> {
+) -> Result<ContentOperation<'a>, Errno> {
     if arg.flags != 0 {
         return Err(Errno::INVAL);
     }
-    Ok(Operation::CopyFileRange {
+    Ok(ContentOperation::CopyFileRange {
         from: CopyEnd {
             node: raw.node(),
             fh: arg.fh_in,

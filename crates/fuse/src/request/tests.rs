@@ -105,7 +105,7 @@ fn fields_land_where_they_belong() {
             .unwrap()
     };
     let bytes = find(opcode::SETATTR);
-    let Ok(Operation::SetAttr(set)) = decoded(&bytes) else {
+    let Ok(Operation::Attributes(AttributesOperation::SetAttr(set))) = decoded(&bytes) else {
         panic!("not a setattr");
     };
     assert_eq!(
@@ -121,7 +121,8 @@ fn fields_land_where_they_belong() {
     assert!(!set.kill_suidgid);
 
     let bytes = find(opcode::WRITE);
-    let Ok(Operation::Write { data, flags, .. }) = decoded(&bytes) else {
+    let Ok(Operation::Content(ContentOperation::Write { data, flags, .. })) = decoded(&bytes)
+    else {
         panic!("not a write");
     };
     assert_eq!(data, b"data");
@@ -154,7 +155,8 @@ fn the_longer_setxattr_is_read_only_when_agreed_on() {
         .bytes(b"value")
         .contiguous();
     let raw = build::raw(&bytes);
-    let Ok(Operation::SetXattr { name, value, flags }) = decode(&raw, Capabilities::SETXATTR_EXT)
+    let Ok(Operation::Attributes(AttributesOperation::SetXattr { name, value, flags })) =
+        decode(&raw, Capabilities::SETXATTR_EXT)
     else {
         panic!("not a setxattr");
     };
@@ -170,7 +172,7 @@ fn extensions_are_no_part_of_the_data() {
         .contiguous();
     assert!(matches!(
         decoded(&bytes),
-        Ok(Operation::Lookup { name: b"name" })
+        Ok(Operation::Name(NameOperation::Lookup { name: b"name" }))
     ));
     let mut bytes = Builder::new(opcode::READLINK, 1).contiguous();
     // An extension longer than the request.
