@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, seconds_since_1970};
 use crate::mount::Subject;
+use crate::rounds::Rounds;
 use crate::table::columns;
 
 /// What stands where there is no figure.
@@ -30,17 +31,31 @@ pub struct About {
 }
 
 impl About {
-    /// This machine, now; the rest is to be filled in.
-    pub fn here() -> About {
+    /// Of rounds that end now, on this machine.
+    pub fn of(rounds: &Rounds, work: String, unit: &str) -> About {
+        let absent = rounds.left_out.iter();
         About {
             machine: Machine::here(),
             ended: seconds_since_1970(),
-            work: String::new(),
-            unit: String::new(),
-            rounds: 0,
-            options: None,
-            left_out: Vec::new(),
+            work,
+            unit: unit.to_owned(),
+            rounds: rounds.count,
+            options: rounds.tools.options.clone(),
+            left_out: absent.map(|subject| subject.name().to_owned()).collect(),
         }
+    }
+
+    /// What was done where, a line each, for people.
+    pub fn text(&self) -> String {
+        let (kernel, processors) = (&self.machine.kernel, self.machine.processors);
+        let mut text = format!(
+            "{}: {}, {} rounds, Linux {kernel}, {processors} processors\n",
+            self.unit, self.work, self.rounds
+        );
+        if !self.left_out.is_empty() {
+            text += &format!("left out, not installed: {}\n", self.left_out.join(", "));
+        }
+        text
     }
 }
 
@@ -113,14 +128,6 @@ impl Report {
 
     /// As a table for people: a row for each task.
     pub fn text(&self) -> String {
-        let about = &self.about;
-        let mut text = format!(
-            "{}: {}, {} rounds, Linux {}, {} processors\n",
-            about.unit, about.work, about.rounds, about.machine.kernel, about.machine.processors
-        );
-        if !about.left_out.is_empty() {
-            text += &format!("left out, not installed: {}\n", about.left_out.join(", "));
-        }
         let mut rows: Vec<Vec<String>> = Vec::new();
         for cells in self.cells.chunk_by(|a, b| a.task == b.task) {
             if rows.is_empty() {
@@ -128,7 +135,7 @@ impl Report {
             }
             rows.push(row(cells));
         }
-        text + &columns(&rows, 1)
+        self.about.text() + &columns(&rows, 1)
     }
 }
 
@@ -204,6 +211,7 @@ pub fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lab::Tools;
 
     #[test]
     fn figures_of_one_round_are_compared() {
@@ -221,16 +229,27 @@ mod tests {
             figure(1, Subject::Ext4, 8.0),
             figure(2, Subject::LoamFs, 4.0),
         ];
-        let about = About {
-            rounds: 3,
-            ..About::here()
+        let rounds = Rounds {
+            count: 3,
+            subjects: vec![Subject::LoamFs, Subject::Ext4],
+            left_out: vec![Subject::Bindfs],
+            tools: Tools {
+                work: "/tmp".into(),
+                loamfs: "loamfs".into(),
+                options: None,
+                traces: None,
+                device: None,
+            },
+            bench: "loamfs-bench".into(),
         };
-        let report = Report::new(about, &[Subject::LoamFs, Subject::Ext4], &figures);
+        let about = About::of(&rounds, "a tree".into(), "seconds");
+        let report = Report::new(about, &rounds.subjects, &figures);
         assert_eq!(report.cells[0].median, Some(4.0));
         assert_eq!(report.cells[0].to_ext4, Some(2.5));
         assert_eq!(report.cells[0].to_ceiling, None);
         assert_eq!(report.cells[1].figures, [Some(1.0), Some(8.0), None]);
         let text = report.text();
+        assert!(text.contains("left out, not installed: bindfs"));
         let last = text.lines().last().unwrap();
         assert_eq!(last, "rm -rf    4.00  4.50              2.50");
         let json = serde_json::to_string(&report).unwrap();

@@ -41,6 +41,7 @@ mod operation;
 pub mod report;
 pub mod requests;
 pub mod results;
+pub mod rounds;
 pub mod streams;
 pub mod suite;
 pub mod table;

@@ -3,12 +3,10 @@
 
 mod stream;
 
-use std::path::PathBuf;
-
 use crate::Error;
 use crate::beside::{About, Figure, Report};
-use crate::lab::{MemoryDirectory, Throttle, Tools};
-use crate::mount::{Stand, Subject, in_turn};
+use crate::lab::Throttle;
+use crate::rounds::Rounds;
 
 use stream::{Stream, Way};
 
@@ -25,18 +23,10 @@ pub struct Plan {
     pub bytes: u64,
     /// Numbers of streams that run side by side.
     pub streams: Vec<usize>,
-    /// Rounds.
-    pub rounds: usize,
-    /// The file systems.
-    pub subjects: Vec<Subject>,
-    /// Those that this machine does not have.
-    pub left_out: Vec<Subject>,
     /// Bytes a second that the device reads and writes at most; as fast as memory without it.
     pub throttle: Option<u64>,
-    /// What LoamFS is measured with, and where.
-    pub tools: Tools,
-    /// This program, which serves the ceiling.
-    pub bench: PathBuf,
+    /// On what, and how often.
+    pub rounds: Rounds,
 }
 
 /// Measures, and tells meanwhile what is done.
@@ -44,46 +34,30 @@ pub struct Plan {
 /// # Errors
 /// Without root or the file systems' programs, or if the kernel cannot slow a device down.
 pub fn measure(plan: &Plan, tell: impl Fn(&str)) -> Result<Report, Error> {
-    let memory = MemoryDirectory::new(&plan.tools.work)?;
-    let tools = Tools {
-        work: memory.path().to_owned(),
-        ..plan.tools.clone()
-    };
     let mut figures = Vec::new();
-    for round in 0..plan.rounds {
-        for subject in in_turn(&plan.subjects, round) {
-            let (at, rounds, name) = (round + 1, plan.rounds, subject.name());
-            tell(&format!("round {at} of {rounds}: {name}"));
-            let stand = Stand::new(&tools, &plan.bench, subject, volume(plan.bytes))?;
-            let throttle = |rate| Throttle::enter(stand.device(), rate);
-            let slow = plan.throttle.map(throttle).transpose()?;
-            for stream in all(&plan.streams) {
-                let rate = stream.run(&stand, plan.bytes)?;
-                figures.push(Figure {
-                    round,
-                    task: stream.name(),
-                    file_system: subject,
-                    value: rate / 1e6,
-                });
-            }
-            drop(slow);
-            stand.close()?;
+    let rounds = plan.rounds.in_memory()?;
+    rounds.run(volume(plan.bytes), tell, |round, stand| {
+        let throttle = |rate| Throttle::enter(stand.device(), rate);
+        // Ends before the file system is unmounted.
+        let _slow = plan.throttle.map(throttle).transpose()?;
+        for stream in all(&plan.streams) {
+            let rate = stream.run(stand, plan.bytes)?;
+            figures.push(Figure {
+                round,
+                task: stream.name(),
+                file_system: stand.subject(),
+                value: rate / 1e6,
+            });
         }
-    }
+        Ok(())
+    })?;
     let device = match plan.throttle {
         Some(rate) => format!("a device of {} MB/s", rate / 1_000_000),
         None => "a device in memory".into(),
     };
-    let absent = plan.left_out.iter().map(|subject| subject.name().into());
-    let about = About {
-        work: format!("{} MiB on {device}", plan.bytes >> 20),
-        unit: "MB/s".into(),
-        rounds: plan.rounds,
-        options: plan.tools.options.clone(),
-        left_out: absent.collect(),
-        ..About::here()
-    };
-    Ok(Report::new(about, &plan.subjects, &figures))
+    let work = format!("{} MiB on {device}", plan.bytes >> 20);
+    let about = About::of(&plan.rounds, work, "MB/s");
+    Ok(Report::new(about, &plan.rounds.subjects, &figures))
 }
 
 /// All ways to write and to read, each with these numbers of streams.

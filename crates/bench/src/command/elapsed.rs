@@ -10,6 +10,7 @@ use super::{need_root, tell};
 use crate::elapsed::{Plan, measure};
 use crate::lab::this_program;
 use crate::mount::Subject;
+use crate::rounds::Rounds;
 use crate::{Error, cleanup};
 
 /// What runs when nobody chooses.
@@ -49,11 +50,13 @@ impl ElapsedArgs {
         };
         let plan = Plan {
             files: self.files,
-            rounds: self.rounds as usize,
-            subjects,
-            left_out,
-            tools: self.volume.tools(&self.work)?,
-            bench: this_program()?,
+            rounds: Rounds {
+                count: self.rounds as usize,
+                subjects,
+                left_out,
+                tools: self.volume.tools(&self.work)?,
+                bench: this_program()?,
+            },
         };
         let report = measure(&plan, tell)?;
         self.volume.print(&report, || report.text())

@@ -9,6 +9,7 @@ use super::volume::VolumeArgs;
 use super::{need_root, tell};
 use crate::lab::this_program;
 use crate::mount::{Plan, Subject, measure};
+use crate::rounds::Rounds;
 use crate::{Error, cleanup};
 
 /// Compare a mount with the most that its way through the kernel allows, and with file systems of the kernel (root).
@@ -61,12 +62,14 @@ impl MountArgs {
         let (subjects, left_out) = chosen(&self.subjects)?;
         let plan = Plan {
             files: self.files,
-            rounds: self.rounds as usize,
             clients: once(self.clients.iter().map(|count| *count as usize)),
-            subjects,
-            left_out,
-            tools: self.volume.tools(&self.work)?,
-            bench: this_program()?,
+            rounds: Rounds {
+                count: self.rounds as usize,
+                subjects,
+                left_out,
+                tools: self.volume.tools(&self.work)?,
+                bench: this_program()?,
+            },
         };
         let report = measure(&plan, tell)?;
         self.volume.print(&report, || report.text())?;

@@ -9,6 +9,7 @@ use super::volume::VolumeArgs;
 use super::{need_root, tell};
 use crate::lab::this_program;
 use crate::mount::Subject;
+use crate::rounds::Rounds;
 use crate::streams::{Plan, measure};
 use crate::{Error, cleanup};
 
@@ -58,12 +59,14 @@ impl StreamsArgs {
         let plan = Plan {
             bytes: self.mib << 20,
             streams: once(self.streams.iter().map(|count| *count as usize)),
-            rounds: self.rounds as usize,
-            subjects,
-            left_out,
             throttle: self.throttle.map(|rate| rate * 1_000_000),
-            tools: self.volume.tools(&self.work)?,
-            bench: this_program()?,
+            rounds: Rounds {
+                count: self.rounds as usize,
+                subjects,
+                left_out,
+                tools: self.volume.tools(&self.work)?,
+                bench: this_program()?,
+            },
         };
         let report = measure(&plan, tell)?;
         self.volume.print(&report, || report.text())

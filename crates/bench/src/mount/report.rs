@@ -6,42 +6,9 @@ use super::count::Compared;
 use super::sample::Sample;
 use super::stand::Subject;
 use super::{Plan, tables};
-use crate::beside::median;
+use crate::beside::{About, median};
 use crate::cpu::Cpu;
-use crate::machine::{Machine, seconds_since_1970};
 use crate::operation::Operation;
-
-/// What was measured, where and with what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
-    /// This machine and this program.
-    #[serde(flatten)]
-    pub machine: Machine,
-    /// When it ended, in seconds since 1970.
-    pub ended: u64,
-    /// Files of each client.
-    pub files: u64,
-    /// Rounds.
-    pub rounds: usize,
-    /// Mount options for LoamFS.
-    pub options: Option<String>,
-    /// What was left out, as this machine does not have it.
-    pub left_out: Vec<Subject>,
-}
-
-impl About {
-    /// Of a plan, now.
-    pub fn of(plan: &Plan) -> About {
-        About {
-            machine: Machine::here(),
-            ended: seconds_since_1970(),
-            files: plan.files,
-            rounds: plan.rounds,
-            options: plan.tools.options.clone(),
-            left_out: plan.left_out.clone(),
-        }
-    }
-}
 
 /// A step on a file system with so many clients, over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,13 +48,15 @@ pub struct Report {
 
 impl Report {
     /// Of samples.
-    pub fn new(about: About, requests: Vec<Compared>, samples: &[Sample], plan: &Plan) -> Report {
+    pub fn new(requests: Vec<Compared>, samples: &[Sample], plan: &Plan) -> Report {
+        let work = format!("{} files of 1 KiB a client", plan.files);
+        let about = About::of(&plan.rounds, work, "operations a second");
         let mut cells = Vec::new();
         for clients in &plan.clients {
             for step in Operation::timed() {
-                let at = |subject| Runs::find(samples, plan.rounds, subject, *clients, step);
+                let at = |subject| Runs::find(samples, about.rounds, subject, *clients, step);
                 let (ceiling, ext4) = (at(Subject::Ceiling), at(Subject::Ext4));
-                for subject in &plan.subjects {
+                for subject in &plan.rounds.subjects {
                     let runs = at(*subject);
                     cells.push(runs.cell(*clients, step, *subject, &ceiling, &ext4));
                 }
@@ -178,6 +147,7 @@ impl<'a> Runs<'a> {
 mod tests {
     use super::*;
     use crate::lab::Tools;
+    use crate::rounds::Rounds;
 
     fn sample(round: usize, subject: Subject, seconds: f64) -> Sample {
         Sample {
@@ -197,21 +167,23 @@ mod tests {
         }
     }
 
-    fn plan(rounds: usize) -> Plan {
+    fn plan(count: usize) -> Plan {
         Plan {
             files: 100,
-            rounds,
             clients: vec![1],
-            subjects: vec![Subject::LoamFs, Subject::Ceiling],
-            tools: Tools {
-                work: "/tmp".into(),
-                loamfs: "loamfs".into(),
-                options: None,
-                traces: None,
-                device: None,
+            rounds: Rounds {
+                count,
+                subjects: vec![Subject::LoamFs, Subject::Ceiling],
+                left_out: vec![Subject::Bindfs],
+                tools: Tools {
+                    work: "/tmp".into(),
+                    loamfs: "loamfs".into(),
+                    options: None,
+                    traces: None,
+                    device: None,
+                },
+                bench: "loamfs-bench".into(),
             },
-            bench: "loamfs-bench".into(),
-            left_out: vec![Subject::Bindfs],
         }
     }
 
@@ -228,7 +200,7 @@ mod tests {
         ];
         samples[4].disturbed = true;
         let plan = plan(3);
-        let report = Report::new(About::of(&plan), Vec::new(), &samples, &plan);
+        let report = Report::new(Vec::new(), &samples, &plan);
         let cell = &report.cells[0];
         assert_eq!(
             (cell.file_system, cell.operation),

@@ -11,15 +11,7 @@ const NONE: &str = "-";
 
 /// All tables, each under its title.
 pub fn text(report: &Report) -> String {
-    let about = &report.about;
-    let mut text = format!(
-        "{} files of 1 KiB a client, {} rounds, Linux {}, {} processors\n",
-        about.files, about.rounds, about.machine.kernel, about.machine.processors
-    );
-    if !about.left_out.is_empty() {
-        let names: Vec<&str> = about.left_out.iter().map(|left| left.name()).collect();
-        text += &format!("left out, not installed: {}\n", names.join(", "));
-    }
+    let mut text = report.about.text();
     if !report.requests.is_empty() {
         let rows = report.requests.iter().map(counted);
         let head = ["requests a file", "LoamFS", "ceiling", ""].map(str::to_owned);
