@@ -575,7 +575,7 @@ impl Filesystem for Adapter {
         let data = self.answer("read", ino, self.volume.read(ino, call.offset, size))?;
         self.accessed(ino, call);
         let len = data.len();
-        reply.append_object(Arc::new(data), 0..len);
+        reply.append_shared(Arc::new(data), 0..len);
         Ok(())
     }
 

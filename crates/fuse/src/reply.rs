@@ -33,8 +33,7 @@ impl<T: AsRef<[u8]> + Send + Sync> SharedBytes for T {}
 enum Segment {
     /// In `head`.
     Inline(Range<usize>),
-    Slice(Arc<[u8]>, Range<usize>),
-    Object(Arc<dyn SharedBytes>, Range<usize>),
+    Shared(Arc<dyn SharedBytes>, Range<usize>),
     Zeros(usize),
 }
 
@@ -140,21 +139,6 @@ impl Reply {
         self.head.resize(self.head.len() + count, 0);
     }
 
-    /// Makes room for `len` bytes and gives them out; `shrink_to` takes back
-    /// what was not filled.
-    pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
-        let start = self.head.len();
-        self.head.resize(start + len, 0);
-        &mut self.head[start..]
-    }
-
-    /// Cuts the body to its first `len` bytes; nothing may be shared yet
-    /// behind them.
-    pub(crate) fn take_back(&mut self, bytes: usize) {
-        let kept = self.head.len().saturating_sub(bytes);
-        self.head.truncate(kept.max(OUT_HEADER_LEN));
-    }
-
     /// Replaces the copied body by `value`.
     pub(crate) fn replace<T: IntoBytes + Immutable>(&mut self, value: &T) {
         self.head.truncate(OUT_HEADER_LEN);
@@ -214,10 +198,9 @@ impl Reply {
         for segment in &self.segments {
             match segment {
                 Segment::Inline(range) => take(&self.head[range.clone()]),
-                Segment::Slice(bytes, range) => take(&bytes[range.clone()]),
                 // A second call of as_ref could return something shorter than
                 // when the range was checked.
-                Segment::Object(bytes, range) => {
+                Segment::Shared(bytes, range) => {
                     take((**bytes).as_ref().get(range.clone()).unwrap_or(&[]));
                 }
                 Segment::Zeros(count) => {
@@ -261,10 +244,10 @@ mod tests {
 
     #[test]
     fn clearing_lets_go_of_shared_data() {
-        let data: Arc<[u8]> = vec![1; 100_000].into();
+        let data: Arc<dyn SharedBytes> = Arc::new(vec![1; 100_000]);
         let mut reply = Reply::new();
         reply.clear();
-        ReadReply::new(&mut reply, 100_000).append_shared(&data, 0..100_000);
+        ReadReply::new(&mut reply, 100_000).append_shared(Arc::clone(&data), 0..100_000);
         assert_eq!(Arc::strong_count(&data), 2);
         reply.clear();
         assert_eq!(Arc::strong_count(&data), 1);

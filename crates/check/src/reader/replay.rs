@@ -246,9 +246,10 @@ impl Segment<'_> {
         if !self.holds(extent) {
             return;
         }
-        let held = self.state.held.overlapping(extent);
-        let others = held.filter(|(_, known)| *known != wait).count();
-        if others > 0 {
+        let mut held = self.state.held.overlapping(extent);
+        let waits_otherwise = held.any(|(_, known)| known != wait);
+        drop(held);
+        if waits_otherwise {
             self.state.note(Problem::FreedTwice { extent });
         }
         for extent in self.state.allocated.gaps(extent) {

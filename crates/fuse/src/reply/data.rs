@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Reply, Segment, SharedBytes};
-use crate::Errno;
 
 /// Below this size a copy is cheaper than one more slice for the kernel to
 /// look up.
@@ -22,12 +21,6 @@ impl<'a> ReadReply<'a> {
         Self { reply, left: size }
     }
 
-    /// How many bytes are still wanted.
-    #[must_use]
-    pub fn remaining(&self) -> usize {
-        self.left
-    }
-
     /// Appends a copy of `bytes`.
     pub fn append(&mut self, bytes: &[u8]) {
         let taken = bytes.len().min(self.left);
@@ -36,22 +29,9 @@ impl<'a> ReadReply<'a> {
     }
 
     /// Appends `bytes[range]`, which the kernel copies straight from there. The
-    /// part of the range behind the end of `bytes` is ignored.
-    pub fn append_shared(&mut self, bytes: &Arc<[u8]>, range: Range<usize>) {
-        let range = self.clip(bytes.len(), range);
-        if range.len() <= COPY_MAX || !self.reply.can_share() {
-            self.append(&bytes[range]);
-            return;
-        }
-        let len = range.len();
-        self.left -= len;
-        self.reply
-            .share(Segment::Slice(Arc::clone(bytes), range), len);
-    }
-
-    /// As [`append_shared`](Self::append_shared), for any other holder of
-    /// bytes. It must return the same bytes until it is dropped.
-    pub fn append_object(&mut self, bytes: Arc<dyn SharedBytes>, range: Range<usize>) {
+    /// part of the range behind the end of `bytes` is ignored. Their holder
+    /// must return the same bytes until it is dropped.
+    pub fn append_shared(&mut self, bytes: Arc<dyn SharedBytes>, range: Range<usize>) {
         let held = (*bytes).as_ref();
         let range = self.clip(held.len(), range);
         if range.len() <= COPY_MAX || !self.reply.can_share() {
@@ -60,7 +40,7 @@ impl<'a> ReadReply<'a> {
         }
         let len = range.len();
         self.left -= len;
-        self.reply.share(Segment::Object(bytes, range), len);
+        self.reply.share(Segment::Shared(bytes, range), len);
     }
 
     /// Appends `count` zeros, for a hole.
@@ -72,25 +52,6 @@ impl<'a> ReadReply<'a> {
         } else {
             self.reply.share(Segment::Zeros(count), count);
         }
-    }
-
-    /// Lets `fill` write up to `len` bytes directly into the reply; it returns
-    /// how many it wrote.
-    ///
-    /// # Errors
-    ///
-    /// Whatever `fill` returns; nothing is appended then.
-    pub fn append_with(
-        &mut self,
-        len: usize,
-        fill: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
-    ) -> Result<usize, Errno> {
-        let len = len.min(self.left);
-        let filled = fill(self.reply.room(len));
-        let kept = filled.map_or(0, |filled| filled.min(len));
-        self.reply.take_back(len - kept);
-        self.left -= kept;
-        filled.map(|_| kept)
     }
 
     fn clip(&self, len: usize, range: Range<usize>) -> Range<usize> {
@@ -138,28 +99,20 @@ mod tests {
 
     #[test]
     fn pieces_keep_their_order() {
-        let shared: Arc<[u8]> = (0..10_000_u32).map(|i| i.to_le_bytes()[0]).collect();
-        let object: Arc<dyn SharedBytes> = Arc::new(vec![9_u8; 5_000]);
+        let bytes: Vec<u8> = (0..10_000_u32).map(|i| i.to_le_bytes()[0]).collect();
+        let shared: Arc<dyn SharedBytes> = Arc::new(bytes.clone());
         let got = reply_of(1 << 20, |read| {
             read.append(b"first");
-            read.append_shared(&shared, 1_000..9_000);
+            read.append_shared(Arc::clone(&shared), 1_000..9_000);
             read.append(b"second");
             read.append_zeros(200_000);
-            read.append_object(Arc::clone(&object), 0..4_000);
-            read.append_shared(&shared, 0..3);
-            assert_eq!(
-                read.append_with(10, |room| {
-                    room[..4].copy_from_slice(b"last");
-                    Ok(4)
-                }),
-                Ok(4)
-            );
+            read.append_shared(Arc::clone(&shared), 0..3);
+            read.append(b"last");
         });
         let mut want = b"first".to_vec();
-        want.extend_from_slice(&shared[1_000..9_000]);
+        want.extend_from_slice(&bytes[1_000..9_000]);
         want.extend_from_slice(b"second");
         want.resize(want.len() + 200_000, 0);
-        want.extend_from_slice(&[9; 4_000]);
         want.extend_from_slice(&[0, 1, 2]);
         want.extend_from_slice(b"last");
         assert!(got == want);
@@ -167,28 +120,27 @@ mod tests {
 
     #[test]
     fn nothing_exceeds_the_size_asked_for() {
-        let shared: Arc<[u8]> = vec![1; 10_000].into();
+        let shared: Arc<dyn SharedBytes> = Arc::new(vec![1; 10_000]);
         for size in [0, 1, 4_095, 4_096, 9_999] {
             let got = reply_of(size, |read| {
-                read.append_shared(&shared, 0..usize::MAX);
+                read.append_shared(Arc::clone(&shared), 0..usize::MAX);
                 read.append(&[2; 10]);
                 read.append_zeros(usize::MAX);
-                assert_eq!(read.remaining(), 0);
             });
             assert_eq!(got.len(), size);
         }
         let reversed = Range { start: 9, end: 3 };
-        assert!(reply_of(100, |read| read.append_shared(&shared, reversed)).is_empty());
+        assert!(reply_of(100, |read| read.append_shared(shared, reversed)).is_empty());
     }
 
     #[test]
     fn many_pieces_fall_back_to_copying() {
-        let shared: Arc<[u8]> = vec![3; 2_100].into();
+        let shared: Arc<dyn SharedBytes> = Arc::new(vec![3; 2_100]);
         let mut reply = Reply::new();
         reply.clear();
         let mut read = ReadReply::new(&mut reply, usize::MAX);
         for _ in 0..2_000 {
-            read.append_shared(&shared, 0..2_100);
+            read.append_shared(Arc::clone(&shared), 0..2_100);
         }
         reply.with_slices(|slices| {
             assert!(slices.len() <= 1024);
@@ -197,14 +149,5 @@ mod tests {
                 16 + 2_000 * 2_100
             );
         });
-    }
-
-    #[test]
-    fn a_failed_fill_leaves_nothing() {
-        let got = reply_of(100, |read| {
-            assert_eq!(read.append_with(50, |_| Err(Errno::IO)), Err(Errno::IO));
-            assert_eq!(read.remaining(), 100);
-        });
-        assert!(got.is_empty());
     }
 }

@@ -162,12 +162,12 @@ mod tests {
     #[test]
     fn an_answer_in_pieces_becomes_one() {
         let mut slot = Slot::new(0, 16384);
-        let shared: Arc<[u8]> = vec![7; 5000].into();
+        let shared = Arc::new(vec![7; 5000]);
         let mut reply = Reply::new();
         reply.clear();
         let mut data = ReadReply::new(&mut reply, 16000);
         data.append(b"start");
-        data.append_shared(&shared, 0..5000);
+        data.append_shared(shared, 0..5000);
         data.append(b"end");
         reply.finish(9);
         slot.answer(&reply);

@@ -439,7 +439,7 @@ impl Filesystem for MemFs {
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
         let data: Arc<dyn SharedBytes> = self.lock().get(node.0)?.data.clone();
-        reply.append_object(data, usize_of(call.offset)..usize::MAX);
+        reply.append_shared(data, usize_of(call.offset)..usize::MAX);
         Ok(())
     }
 
