@@ -301,6 +301,24 @@ fn replay_counts_a_held_range_that_is_allocated_again_once() {
 }
 
 #[test]
+fn nothing_is_held_back_in_a_free_group() {
+    let desc = GroupDesc {
+        role: Role::Log,
+        used: 10,
+        directories: 0,
+    };
+    let mut space = Space::open(geometry(), Vec::new(), vec![(GroupNo(5), desc)]);
+    let held = (extent(320, 10), Wait::Checkpoint(Ssn(3)));
+    space.replay().free(held.0, held.1).unwrap();
+    space.replay().role(GroupNo(5), Role::Free).unwrap();
+    // Its bitmap is not in memory: nothing else says that this cannot be.
+    assert!(matches!(
+        space.replay().free(held.0, held.1),
+        Err(SpaceError::NotInUse { .. })
+    ));
+}
+
+#[test]
 fn a_group_that_changed_its_role_held_nothing_back_any_more() {
     let desc = GroupDesc {
         role: Role::Log,

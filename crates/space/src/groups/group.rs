@@ -156,9 +156,11 @@ impl Group {
         }
     }
 
-    /// Checks that `bits`, the place of `extent` in the group, are set, as far as that is known.
+    /// Checks that `bits`, the place of `extent` in the group, are set, as far as that is known. A free group holds
+    /// nothing, whatever is known of its bitmap (rule 11).
     pub(super) fn check_set(&self, bits: Range<u64>, extent: Extent) -> Result<(), SpaceError> {
         match &self.state {
+            _ if self.role == Role::Free => Err(SpaceError::NotInUse { extent }),
             State::Loaded(map) if !map.is_aligned(&bits) => Err(SpaceError::Misaligned { extent }),
             State::Loaded(map) if !map.is_set(bits) => Err(SpaceError::NotInUse { extent }),
             State::Empty if self.is_current() => Err(SpaceError::NotInUse { extent }),
