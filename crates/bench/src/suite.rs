@@ -15,6 +15,8 @@ mod gitaging;
 mod history;
 mod largefile;
 mod mailspool;
+mod overwrite;
+mod pieces;
 mod postmark;
 pub(crate) mod random;
 mod remove;
@@ -50,6 +52,8 @@ pub enum Workload {
     Smallfile,
     /// A large file is written and read, in order and at random (LFS, Fig. 4).
     Largefile,
+    /// A large file is overwritten at random, synced now and then, and read (LFS, Fig. 4, as a database does it).
+    Overwrite,
     /// PostMark 1.5 (hFS, Table 2).
     Postmark,
     /// An archive is extracted, and all of it deleted (hFS, Table 3).
@@ -89,8 +93,8 @@ impl Suite {
     pub fn workloads(self) -> Vec<Workload> {
         let all = Workload::value_variants().iter().copied();
         let beside = |workload: &Workload| {
-            use Workload::{Compile, Full, GitAging, Mailspool};
-            matches!(workload, Compile | Mailspool | GitAging | Full)
+            use Workload::{Compile, Full, GitAging, Mailspool, Overwrite};
+            matches!(workload, Compile | Mailspool | GitAging | Full | Overwrite)
         };
         all.filter(|workload| self == Suite::Full || !beside(workload))
             .collect()
@@ -187,7 +191,7 @@ impl Workload {
             (Workload::Postmark, Scale::Paper) => several(&[50_000, 100_000, 150_000], 8),
             (Workload::Aging, Scale::Paper) => several(&[10_000, 20_000, 40_000], 16),
             (Workload::Smallfile, _) => one(scale.pick(300, 3_000, 10_000), 8),
-            (Workload::Largefile, _) => one(scale.pick(8, 25, 100), 8),
+            (Workload::Largefile | Workload::Overwrite, _) => one(scale.pick(8, 25, 100), 8),
             (Workload::Postmark, _) => one(scale.pick(1_000, 10_000, 0), 8),
             (Workload::Archive, _) => one(scale.pick(1, 1, 10), 8),
             (Workload::Aging, _) => one(scale.pick(1_000, 10_000, 0), 8),
@@ -279,6 +283,7 @@ impl Case {
         match self.workload {
             Workload::Smallfile => smallfile::run(stage, self.count),
             Workload::Largefile => largefile::run(stage, self.count, settings.seed),
+            Workload::Overwrite => overwrite::run(stage, self.count, settings.seed),
             Workload::Postmark => {
                 let transactions = settings.scale.pick(self.count, self.count, 500);
                 postmark::mail(self.count, transactions).run(stage, settings.seed)
