@@ -69,7 +69,7 @@ impl<'v> Groups<'v> {
     pub(crate) fn finish(&mut self, report: &mut Report) {
         self.count(report);
         let groups = u64::from(self.volume.geometry().groups());
-        while let Some((group, desc)) = self.next_desc(u64::MAX, report) {
+        while let Some((group, desc)) = self.next_desc(None, report) {
             if group >= groups {
                 report.add(Problem::GroupOutside { group });
             } else {
@@ -80,19 +80,19 @@ impl<'v> Groups<'v> {
 
     fn count(&mut self, report: &mut Report) {
         let (group, set) = self.current;
-        while let Some((before, desc)) = self.next_desc(group, report) {
+        while let Some((before, desc)) = self.next_desc(Some(group), report) {
             compare(before, &desc, 0, report);
         }
-        let desc = self.next_desc(group.saturating_add(1), report);
+        let desc = self.next_desc(Some(group.saturating_add(1)), report);
         let desc = desc.map_or_else(GroupDesc::default, |(_, desc)| desc);
         compare(group, &desc, set, report);
     }
 
-    /// The next descriptor of a group before `end`.
-    fn next_desc(&mut self, end: u64, report: &mut Report) -> Option<(u64, GroupDesc)> {
+    /// The next descriptor, of a group before `end`.
+    fn next_desc(&mut self, end: Option<u64>, report: &mut Report) -> Option<(u64, GroupDesc)> {
         loop {
             match self.descs.peek()? {
-                Ok(entry) if entry.key() >= end => return None,
+                Ok(entry) if end.is_some_and(|end| entry.key() >= end) => return None,
                 _ => {}
             }
             // Nodes that cannot be used were named when the maps were walked.

@@ -60,7 +60,7 @@ pub struct Builder {
     pub owners: BTreeMap<u64, OwnerRecord>,
     pub ifile: BTreeMap<u64, IfileEntry>,
     pub lazy: BTreeMap<u64, LazyEntry>,
-    pub groups: BTreeMap<u32, GroupDesc>,
+    pub groups: BTreeMap<u64, GroupDesc>,
     pub held: Vec<(Extent, Wait)>,
     pub inodes: BTreeMap<Ino, Inode>,
     pub dirs: BTreeMap<Ino, Entries>,
@@ -73,7 +73,7 @@ pub struct Builder {
     pub log_at: u64,
     pub data_at: u64,
     /// A group whose descriptor counts one fragment too many.
-    pub wrong_used: Option<u32>,
+    pub wrong_used: Option<u64>,
     /// Whether inner nodes of the IFILE count an orphan too many.
     pub wrong_aggregate: bool,
     /// Chooses blocks of metadata, and bits in them, that are flipped before they get their checksum.
@@ -699,8 +699,9 @@ impl Builder {
         last(&mut self);
         self.mark(extent(CHECKPOINT, UNIT_FRAGS));
         for (number, desc) in &mut self.groups {
-            let start = u64::from(*number) * GROUP;
-            desc.used = self.bits.range(start..start + GROUP).count() as u64;
+            let start = number.saturating_mul(GROUP);
+            let here = start..start.saturating_add(GROUP);
+            desc.used = self.bits.range(here).count() as u64;
             desc.used += u64::from(self.wrong_used == Some(*number));
         }
         self.checkpoint();
@@ -737,7 +738,7 @@ impl Builder {
         let groups = self
             .groups
             .iter()
-            .map(|(key, desc)| (u64::from(*key), desc.encode().to_vec()))
+            .map(|(key, desc)| (*key, desc.encode().to_vec()))
             .collect();
         let mut records: Vec<Record> = [
             (BlockKind::IfileNode, ifile),

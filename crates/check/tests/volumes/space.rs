@@ -167,6 +167,11 @@ fn groups_count_and_hold_what_they_may() {
         ["GroupOutside"]
     );
     assert_eq!(
+        changed(|b| b.groups.extend([(u64::MAX, GroupDesc::default())])),
+        ["GroupOutside"],
+        "the last number is none that ends a range"
+    );
+    assert_eq!(
         said(|_| vec![Record::Role(GroupNo(1), Role::Data)]),
         ["GroupRole"][..0]
     );
