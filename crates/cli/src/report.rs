@@ -258,11 +258,12 @@ impl Report {
                 number("/groups/free"),
             ),
             format!(
-                "log       segment {}, durable up to {}, checkpoint {}; {} images to settle, {} held back",
+                "log       segment {}, durable up to {}, checkpoint {}; {} images to settle in {} ms, {} held back",
                 number("/log/last_segment"),
                 number("/log/durable_segment"),
                 number("/log/checkpoint"),
                 number("/log/unsettled_images"),
+                number("/log/settle_milliseconds"),
                 size("/log/held_bytes"),
             ),
             format!(
@@ -368,6 +369,7 @@ fn info_json(volume: &Volume) -> Value {
             "durable_segment": info.durable.get(),
             "checkpoint": info.checkpoint.get(),
             "unsettled_images": info.images,
+            "settle_milliseconds": info.settle_time.as_millis() as u64,
             "cleaned_frags": info.cleaned_frags,
             "cleaned_live_frags": info.cleaned_live_frags,
             "held_bytes": bytes(info.held_frags),

@@ -190,6 +190,11 @@ impl Blocks {
         self.caches.held_bytes()
     }
 
+    /// Bytes of clean content that are kept at most, as things are.
+    pub fn contents_max(&self) -> u64 {
+        self.caches.contents_max()
+    }
+
     /// Blocks that operations under way fetched.
     pub fn pinned_count(&self) -> usize {
         self.pinned.len()

@@ -66,6 +66,11 @@ pub(crate) fn wait() -> Result<(), Error> {
     Err(Error::WouldWait)
 }
 
+/// Whether waiting is allowed.
+pub(crate) fn is_endless() -> bool {
+    PATIENCE.get() == Patience::Endless
+}
+
 /// Before a call.
 ///
 /// # Errors

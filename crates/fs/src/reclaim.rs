@@ -3,9 +3,11 @@
 
 mod cleaner;
 mod mover;
+mod settler;
 mod state;
 
 pub(crate) use cleaner::{BATCH_MAX, CostLimit, Elsewhere, Goal, IDLE_ROUNDS, outlook, pays};
+pub(crate) use settler::Estimate;
 pub(crate) use state::{Fight, Reclaim};
 
 #[cfg(test)]

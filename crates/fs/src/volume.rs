@@ -40,6 +40,7 @@ use flight::Flight;
 use latch::Latch;
 use loamfs_device::Device;
 use loamfs_log::loss::Loss;
+use std::sync::atomic::AtomicU64;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -80,6 +81,8 @@ pub(crate) struct Engine {
     reader: Reader,
     flight: Flight,
     flights: usize,
+    /// What the device was asked for when that was last looked at.
+    requests: AtomicU64,
     shares: Shares,
     law: Law<dyn Rules>,
 }

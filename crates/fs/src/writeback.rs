@@ -15,12 +15,14 @@
 
 mod homed;
 mod homes;
+mod readers;
 mod rounds;
 mod settle;
 mod show;
 mod start;
 
 pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes, unit_of};
+pub(crate) use readers::Readers;
 pub(crate) use rounds::NotHome;
 pub(crate) use start::runs_of;
 
@@ -49,6 +51,8 @@ pub(crate) struct Writeback {
     settling: BTreeSet<FragAddr>,
     /// Homes whose images failed to settle; they are left alone until the next mount.
     unsettled: BTreeSet<FragAddr>,
+    /// Who reads what has not settled.
+    readers: Readers,
     /// Most bytes that may wait.
     bytes_max: u64,
 }
@@ -66,6 +70,7 @@ impl Writeback {
             batches: 0,
             settling: BTreeSet::new(),
             unsettled: BTreeSet::new(),
+            readers: Readers::default(),
             bytes_max,
         }
     }
@@ -120,6 +125,11 @@ impl Writeback {
     /// A segment was sealed.
     pub fn clear_barrier(&mut self) {
         self.barrier.clear();
+    }
+
+    /// Who reads what has not settled.
+    pub fn readers(&mut self) -> &mut Readers {
+        &mut self.readers
     }
 
     /// Whether an image is on its way to a home in a range.

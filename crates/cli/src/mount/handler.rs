@@ -14,8 +14,8 @@ use super::spec::Spec;
 use super::transport::{Choice, Transport};
 use crate::report::{Identity, Report, piece_json};
 
-/// Images that are settled at once.
-const SETTLE_STEP: usize = 1024;
+/// Images that are settled before progress is told.
+const SETTLE_STEP: usize = 16_384;
 
 /// Answers other commands. Holds the volume weakly: it must be gone when the daemon says `done`.
 pub struct ControlHandler {

@@ -79,6 +79,11 @@ impl Caches {
         self.metadata.weight() + self.contents.weight()
     }
 
+    /// Bytes of content that they keep at most, as things are.
+    pub fn contents_max(&self) -> u64 {
+        self.contents.capacity()
+    }
+
     /// A block that one of them holds.
     pub fn get(&self, key: &Key) -> Option<&Block> {
         self.metadata.get(key).or_else(|| self.contents.get(key))

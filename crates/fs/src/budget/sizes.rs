@@ -44,9 +44,10 @@ impl<'c> Sizes<'c> {
         self.geometry.group_frags * u64::from(self.geometry.fragment_size)
     }
 
-    /// Images beyond which settling starts by itself: the log is no place for them to stay.
+    /// Images beyond which settling starts by itself, whether it pays or not: a sixteenth of the volume, and no more than a
+    /// mount reads in a moment.
     pub fn images_max(self) -> usize {
-        (self.volume_bytes() >> 20).clamp(4, 4096) as usize
+        (self.volume_bytes() >> 16).clamp(4, 65_536) as usize
     }
 
     /// Bytes beyond which the next segment takes nothing more.

@@ -1,8 +1,10 @@
 //! The lazy map (Z1, rule 7): which homed units have their newest content in an image, and where that is.
 
 use crate::doubt::Doubt;
+use crate::region::Region;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::{Extent, FragAddr};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The lazy map, as a whole in memory: settling keeps it small.
@@ -10,6 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct LazyMap {
     /// By home.
     entries: BTreeMap<FragAddr, LazyEntry>,
+    /// Units and homes of the same, by region: what settles together is looked for at each tick.
+    regions: BTreeMap<Region, BTreeSet<(u64, FragAddr)>>,
     /// Homes whose entries changed since the last checkpoint.
     changed: BTreeSet<FragAddr>,
     /// What of it could not be read.
@@ -19,10 +23,11 @@ pub(crate) struct LazyMap {
 impl LazyMap {
     /// The map as the last checkpoint has it.
     pub fn of(entries: impl Iterator<Item = (FragAddr, LazyEntry)>) -> LazyMap {
-        LazyMap {
-            entries: entries.collect(),
-            ..LazyMap::default()
+        let mut map = LazyMap::default();
+        for (home, entry) in entries {
+            map.enter(home, entry);
         }
+        map
     }
 
     /// Where the image of a home's unit is, if it has one.
@@ -40,6 +45,18 @@ impl LazyMap {
         self.entries.range(range.start..range.end())
     }
 
+    /// Regions with images, and how many each has.
+    pub fn regions(&self) -> impl Iterator<Item = (Region, usize)> {
+        let regions = self.regions.iter();
+        regions.map(|(region, units)| (*region, units.len()))
+    }
+
+    /// The images of a region, in the order of its units.
+    pub fn of_region(&self, region: Region) -> impl Iterator<Item = (FragAddr, LazyEntry)> {
+        let units = self.regions.get(&region).into_iter().flatten();
+        units.filter_map(|(_, home)| Some((*home, *self.entries.get(home)?)))
+    }
+
     /// How many images there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -48,19 +65,41 @@ impl LazyMap {
     /// A unit has a new image. Returns the one before.
     pub fn insert(&mut self, home: FragAddr, entry: LazyEntry) -> Option<LazyEntry> {
         self.changed.insert(home);
-        self.entries.insert(home, entry)
+        self.enter(home, entry)
+    }
+
+    fn enter(&mut self, home: FragAddr, entry: LazyEntry) -> Option<LazyEntry> {
+        let old = self.leave(home);
+        let region = Region::of(entry.ino, entry.unit);
+        let units = self.regions.entry(region).or_default();
+        units.insert((entry.unit, home));
+        self.entries.insert(home, entry);
+        old
+    }
+
+    fn leave(&mut self, home: FragAddr) -> Option<LazyEntry> {
+        let old = self.entries.remove(&home)?;
+        if let Entry::Occupied(mut region) = self.regions.entry(Region::of(old.ino, old.unit)) {
+            region.get_mut().remove(&(old.unit, home));
+            if region.get().is_empty() {
+                region.remove();
+            }
+        }
+        Some(old)
     }
 
     /// An entry of which the checkpoint tells nothing, unless a segment since then does.
     pub fn fill_in(&mut self, home: FragAddr, entry: LazyEntry) {
         self.changed.insert(home);
-        self.entries.entry(home).or_insert(entry);
+        if !self.entries.contains_key(&home) {
+            self.enter(home, entry);
+        }
     }
 
     /// A unit has its newest content at home.
     pub fn remove(&mut self, home: FragAddr) {
         self.changed.insert(home);
-        self.entries.remove(&home);
+        self.leave(home);
     }
 
     /// Forgets the images of the units whose homes are in a range (rule 7); returns where they are.

@@ -8,10 +8,12 @@ use crate::error::Error;
 use crate::operations::drain::Drain;
 use crate::operations::evict::Evict;
 use crate::patience;
+use loamfs_device::Counters;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
+use std::sync::atomic::Ordering;
 
-/// Images that one step settles.
+/// Images that one step settles where that does not pay.
 const SETTLE_STEP: usize = 1024;
 /// Freed ranges that one step has the device discard.
 const DISCARD_STEP: usize = 1024;
@@ -30,7 +32,7 @@ impl Volume {
         self.find_leftovers();
         self.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();
-        let (old, unrecorded, images, images_max) = {
+        let (old, unrecorded) = {
             let core = self.core();
             let now = core.env.elapsed();
             let old = core
@@ -39,12 +41,7 @@ impl Volume {
                 .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
             let unrecorded =
                 core.space.held().frags() > 0 && core.log.recorded() < core.log.durable();
-            (
-                old,
-                unrecorded,
-                core.maps.lazy_map().len(),
-                core.sizes().images_max(),
-            )
+            (old, unrecorded)
         };
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.
@@ -52,9 +49,7 @@ impl Volume {
         } else if unrecorded && self.core().pending.since().is_none() {
             self.engine.sealer().say_durable()?;
         }
-        if images > images_max {
-            self.settle(SETTLE_STEP)?;
-        }
+        self.engine.settle_in_time()?;
         let sealer = self.engine.sealer();
         sealer.keep_reserve()?;
         self.engine.discard_freed(DISCARD_STEP);
@@ -106,6 +101,33 @@ impl Volume {
 }
 
 impl Engine {
+    /// Settles what is worth it when the device was asked for nothing since the last time, or else what has to leave the log.
+    fn settle_in_time(&self) -> Result<(), Error> {
+        let requests = |counters: Counters| counters.total().reads + counters.total().writes;
+        let before = self.requests.load(Ordering::Relaxed);
+        let is_idle = requests(self.device.counters()) == before;
+        let pressed = self.core().settler().pressed();
+        let one_sweep = self.settle_buffer();
+        let (regions, max) = match pressed {
+            Some((region, true)) => (vec![region], one_sweep),
+            Some((region, false)) => (vec![region], SETTLE_STEP),
+            None if is_idle => (self.core().settler().idle(), one_sweep),
+            None => (Vec::new(), 0),
+        };
+        self.settle_regions(&regions, max)?;
+        let now = requests(self.device.counters());
+        self.requests.store(now, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Settles what is worth it before the volume is closed, within a bound.
+    pub(super) fn settle_at_last(&self) {
+        let regions = self.core().settler().closing();
+        if let Err(error) = self.settle_regions(&regions, usize::MAX) {
+            tracing::warn!(%error, "images stay in the log");
+        }
+    }
+
     /// Looks after up to `max` orphans and pending truncates. One that is damaged is named in the log and left as it is:
     /// it is nobody's error who happens to be there.
     ///

@@ -11,6 +11,7 @@ use loamfs_format::group::Role;
 use loamfs_format::ifile::INO_MAX;
 use loamfs_format::{GroupNo, Ino, Ssn};
 use loamfs_log::loss::Loss;
+use std::time::Duration;
 
 /// Longest label, in bytes.
 const LABEL_MAX: usize = 64;
@@ -46,6 +47,8 @@ pub struct Info {
     pub inodes: u64,
     /// Images that have not settled.
     pub images: u64,
+    /// What settling them would take a disk, as estimated.
+    pub settle_time: Duration,
     /// Fragments of the ranges that were cleaned since the volume was opened, and what of them was in use.
     pub cleaned_frags: u64,
     /// See above.
@@ -153,6 +156,7 @@ impl Volume {
             checkpoint: core.checkpoints.last().ssn,
             inodes: core.inodes.live(),
             images: core.maps.lazy_map().len() as u64,
+            settle_time: core.settler().all(),
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
             cache_bytes: self.engine.shares.bytes as u64,

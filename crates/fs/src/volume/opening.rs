@@ -13,6 +13,7 @@ use crate::shares::Shares;
 use crate::types::AtimeRule;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
@@ -98,6 +99,7 @@ impl Volume {
                 device,
                 reader,
                 flights: options.flights,
+                requests: AtomicU64::new(0),
                 shares,
                 law: env.law,
             },
@@ -131,6 +133,7 @@ impl Volume {
         self.find_leftovers();
         self.tidy_after(usize::MAX);
         let unwritten = self.engine.write_out(Durability::Durable)?;
+        self.engine.settle_at_last();
         self.reserve_places();
         let sealer = self.engine.sealer();
         let end = match unwritten.is_empty() {

@@ -3,6 +3,7 @@
 use super::Volume;
 use super::background::LEFTOVERS_STEP;
 use crate::blocks::{Missed, Stop};
+use crate::core::Core;
 use crate::error::Error;
 use crate::operations::acl::SetAcl;
 use crate::operations::attributes::{DropPrivileges, SetAttributes};
@@ -317,7 +318,24 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-        self.run(|core| core.reading().read(ino, offset, len))
+        let read = |core: &mut Core| core.reading().read(ino, offset, len);
+        let first = self.run(|core| match read(core) {
+            Err(Stop::Missing) if patience::is_endless() => {
+                let regions = core.settler().before_read(ino, offset, len as u64);
+                match regions.is_empty() {
+                    true => Err(Stop::Missing),
+                    false => Ok(Err(regions)),
+                }
+            }
+            result => result.map(Ok),
+        })?;
+        match first {
+            Ok(bytes) => Ok(bytes),
+            Err(regions) => {
+                self.engine.settle_for_reader(&regions)?;
+                self.run(read)
+            }
+        }
     }
 
     /// Writes all of `data`.

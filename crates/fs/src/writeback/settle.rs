@@ -9,6 +9,8 @@ use crate::extents::{self, CrcChange};
 use crate::law::{Law, Rules};
 use crate::maps::Maps;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use crate::patience;
+use crate::region::Region;
 use crate::volume::Engine;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;
@@ -16,12 +18,13 @@ use loamfs_format::summary::Record;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
 use loamfs_log::writer::LogWriter;
 
-/// Images to be written to their homes.
-#[derive(Debug, Default)]
-pub(crate) struct SettleWrite {
-    /// In the order of homes.
-    pub units: Vec<ImageUnit>,
-}
+/// Images that are read together: what lies between them may be read along.
+const READ_TOGETHER: usize = 256;
+/// Images that are written before a flush: 4 MiB, which is the longest that a flush of somebody else's waits for them.
+const FLUSHED_TOGETHER: usize = (4 << 20) / UNIT as usize;
+
+/// An image that may settle, by its home.
+type Image = (FragAddr, LazyEntry);
 
 /// A home, its image, and what that holds.
 type ImageUnit = (FragAddr, FragAddr, UnitBytes);
@@ -37,21 +40,45 @@ pub(crate) struct Settling<'c> {
 }
 
 impl Settling<'_> {
-    /// Images that may go home now: durable ones whose homes nobody is writing, at most `max`, in the order of their homes.
-    pub fn due(&self, max: usize) -> Vec<(FragAddr, LazyEntry)> {
-        let durable = self.log.durable();
-        let due = |(home, entry): &(&FragAddr, &LazyEntry)| {
-            self.law
-                .may_settle(entry.ssn, durable, self.writeback.settling.contains(home))
-                && !self.writeback.unsettled.contains(home)
-        };
-        let all = self.maps.lazy_map().iter().filter(due);
-        all.take(max).map(|(home, entry)| (*home, *entry)).collect()
+    /// Images that may go home now, at most `max`, in the order of their homes.
+    fn due(&self, max: usize) -> Vec<Image> {
+        let all = self.maps.lazy_map().iter();
+        let all = all.map(|(home, entry)| (*home, *entry));
+        all.filter(|image| self.may_settle(image))
+            .take(max)
+            .collect()
+    }
+
+    /// Those of some regions, one region after the other.
+    fn due_in(&self, regions: &[Region], max: usize) -> Vec<Image> {
+        let map = self.maps.lazy_map();
+        let all = regions.iter().flat_map(|region| map.of_region(*region));
+        let mut due: Vec<Image> = all
+            .filter(|image| self.may_settle(image))
+            .take(max)
+            .collect();
+        due.sort_unstable_by_key(|(home, _)| *home);
+        due
+    }
+
+    /// Whether an image is durable and nobody is writing its home.
+    fn may_settle(&self, (home, entry): &Image) -> bool {
+        let busy = self.writeback.settling.contains(home);
+        self.law.may_settle(entry.ssn, self.log.durable(), busy)
+            && !self.writeback.unsettled.contains(home)
     }
 
     /// Reads images that are then on their way home until [`Settling::end`]; those that were overtaken meanwhile are
     /// left out.
-    pub fn start(&mut self, images: &[(FragAddr, LazyEntry)]) -> Result<Vec<ImageUnit>, Stop> {
+    fn start(&mut self, images: &[Image]) -> Result<Vec<ImageUnit>, Stop> {
+        let units = self.read(images)?;
+        let homes = units.iter().map(|(home, ..)| *home);
+        self.writeback.settling.extend(homes);
+        Ok(units)
+    }
+
+    /// Reads images; those that were overtaken are left out.
+    fn read(&mut self, images: &[Image]) -> Result<Vec<ImageUnit>, Stop> {
         let (mut units, mut missed) = (Vec::new(), Missed::default());
         for (home, entry) in images {
             if self.maps.lazy_map().get(home) != Some(entry) {
@@ -71,14 +98,12 @@ impl Settling<'_> {
             }
         }
         missed.nothing()?;
-        let homes = units.iter().map(|(home, ..)| *home);
-        self.writeback.settling.extend(homes);
         Ok(units)
     }
 
     /// The writes of images to their homes are over.
-    pub fn end(&mut self, due: &SettleWrite) {
-        for (home, ..) in &due.units {
+    fn end(&mut self, units: &[ImageUnit]) {
+        for (home, ..) in units {
             self.writeback.settling.remove(home);
         }
     }
@@ -158,11 +183,75 @@ impl Change for Settled {
 impl Engine {
     /// As [`Volume::settle`](crate::Volume::settle).
     pub(crate) fn settle(&self, max: usize) -> Result<(), Error> {
-        let _homes = self.homes_shared();
+        self.settle_chosen(max, |settling, max| settling.due(max))
+    }
+
+    /// Settles up to `max` images of some regions.
+    pub(crate) fn settle_regions(&self, regions: &[Region], max: usize) -> Result<(), Error> {
+        self.settle_chosen(max, |settling, max| settling.due_in(regions, max))
+    }
+
+    /// Settles up to `max` of those images that `choose` names, as many at a time as there is memory for. Those that fail are
+    /// not named again.
+    fn settle_chosen(
+        &self,
+        max: usize,
+        choose: impl Fn(&Settling<'_>, usize) -> Vec<Image>,
+    ) -> Result<(), Error> {
+        patience::wait()?;
+        // Those that others make meanwhile are none of its business.
+        let mut left = max.min(self.core().maps.lazy_map().len());
+        while left > 0 {
+            let _homes = self.homes_shared();
+            if !self.core().access.is_writable() {
+                break;
+            }
+            let most = left.min(self.settle_buffer());
+            let images = choose(&self.core().settling(), most);
+            if images.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(images.len());
+            Settler(self).sweep(images)?;
+        }
+        Ok(())
+    }
+
+    /// Settles regions before somebody reads them. A volume that is not written has their images in memory then.
+    pub(crate) fn settle_for_reader(&self, regions: &[Region]) -> Result<(), Error> {
+        patience::wait()?;
         if !self.core().access.is_writable() {
+            self.read_images(regions);
             return Ok(());
         }
-        Settler(self).settle(max)
+        // Whoever reads is told what cannot be read, and nothing else.
+        if let Err(error) = self.settle_regions(regions, usize::MAX) {
+            tracing::warn!(%error, "images stay in the log");
+        }
+        Ok(())
+    }
+
+    /// Brings the images of regions into memory, as many as there is room for, in the order of the log.
+    fn read_images(&self, regions: &[Region]) {
+        let most = self.settle_buffer();
+        let mut images: Vec<Image> = {
+            let core = self.core();
+            let map = core.maps.lazy_map();
+            let all = regions.iter().flat_map(|region| map.of_region(*region));
+            all.take(most).collect()
+        };
+        images.sort_unstable_by_key(|(_, entry)| entry.image);
+        for images in images.chunks(READ_TOGETHER) {
+            // Whoever reads it is told what cannot be read.
+            let _ = self.step(|core| core.settling().read(images));
+        }
+    }
+
+    /// Images that are in memory together on their way home, at most: half of what the cache keeps of contents, to which
+    /// they belong.
+    pub(crate) fn settle_buffer(&self) -> usize {
+        let bytes = self.core().blocks.contents_max() / 2;
+        (bytes / UNIT).max(1) as usize
     }
 }
 
@@ -170,27 +259,34 @@ impl Engine {
 struct Settler<'v>(&'v Engine);
 
 impl Settler<'_> {
-    fn settle(&self, max: usize) -> Result<(), Error> {
-        let due = self.start(max);
-        if due.units.is_empty() {
-            return Ok(());
+    /// One sweep: images are read in the order of the log, and written in that of their homes.
+    fn sweep(&self, mut images: Vec<Image>) -> Result<(), Error> {
+        images.sort_unstable_by_key(|(_, entry)| entry.image);
+        let mut units = Vec::with_capacity(images.len());
+        for images in images.chunks(READ_TOGETHER) {
+            units.append(&mut self.start(images));
         }
-        let result = self.write(&due);
-        self.0.core().settling().end(&due);
+        units.sort_unstable_by_key(|(home, ..)| *home);
+        let mut result = Ok(());
+        for units in units.chunks(FLUSHED_TOGETHER) {
+            if result.is_ok() {
+                result = self.write(units);
+            }
+            self.0.core().settling().end(units);
+        }
         result
     }
 
     /// Writes images to their homes, flushes, and lets the next segment say so.
-    fn write(&self, due: &SettleWrite) -> Result<(), Error> {
+    fn write(&self, units: &[ImageUnit]) -> Result<(), Error> {
         let geometry = self.0.core().geometry;
-        let requests: Vec<Write<'_>> = due
-            .units
+        let requests: Vec<Write<'_>> = units
             .iter()
             .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
             .collect();
         let results = self.0.device().write(&requests);
         self.0.flush_device()?;
-        for ((home, image, _), result) in due.units.iter().zip(results) {
+        for ((home, image, _), result) in units.iter().zip(results) {
             let result = match result {
                 Err(error) => Err(error.into()),
                 Ok(()) => {
@@ -205,23 +301,21 @@ impl Settler<'_> {
         Ok(())
     }
 
-    /// Reads up to `max` images that may settle, past those that cannot be read.
-    fn start(&self, max: usize) -> SettleWrite {
-        let images = self.0.core().settling().due(max);
-        let mut due = SettleWrite::default();
+    /// Reads images, past those that cannot be read.
+    fn start(&self, images: &[Image]) -> Vec<ImageUnit> {
         // All at once; one at a time if that fails, to find out which are damaged.
-        match self.0.step(|core| core.settling().start(&images)) {
-            Ok(mut units) => due.units.append(&mut units),
-            Err(_) => {
-                for image in images {
-                    match self.0.step(|core| core.settling().start(&[image])) {
-                        Ok(mut units) => due.units.append(&mut units),
-                        Err(error) => self.leave(image.0, &error),
-                    }
-                }
+        if let Ok(units) = self.0.step(|core| core.settling().start(images)) {
+            return units;
+        }
+        let mut units = Vec::new();
+        for image in images {
+            let image = std::slice::from_ref(image);
+            match self.0.step(|core| core.settling().start(image)) {
+                Ok(mut read) => units.append(&mut read),
+                Err(error) => image.iter().for_each(|(home, _)| self.leave(*home, &error)),
             }
         }
-        due
+        units
     }
 
     fn leave(&self, home: FragAddr, error: &Error) {

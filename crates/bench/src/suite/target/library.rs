@@ -17,9 +17,6 @@ use crate::suite::clock::micros;
 use crate::suite::files::{Files, LibraryFiles};
 use crate::trace::Trace;
 
-/// Images that one step settles.
-const SETTLE: usize = 1024;
-
 /// A new volume, on a new device.
 pub struct InLibrary {
     device: Arc<TracingDevice<Arc<dyn Device>>>,
@@ -152,7 +149,7 @@ impl Target for InLibrary {
                     return volume.sync();
                 }
                 before = images;
-                volume.settle(SETTLE)?;
+                volume.settle(usize::MAX)?;
             }
         };
         settle().map_err(volume_failed("settling"))

@@ -1,0 +1,103 @@
+//! What a disk's time costs, as far as where things lie decides it: a seek curve, half a turn, and a rate.
+//!
+//! The curve is that of Ruemmler and Wilkes, "An Introduction to Disk Drive Modeling" (IEEE Computer, March 1994), below
+//! a third of the stroke: the shortest seek, and from there with the root of the distance.
+
+/// Figures of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Disk {
+    /// Bytes of the whole stroke.
+    stroke: u64,
+    /// Shortest seek, in microseconds.
+    shortest: u64,
+    /// Seek over a third of the stroke, in microseconds.
+    average: u64,
+    /// A turn, in microseconds.
+    turn: u64,
+    /// Bytes that pass in a microsecond.
+    rate: u64,
+}
+
+/// Where pieces lie that are read or written together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scatter {
+    /// Pieces, each without a gap.
+    pub pieces: u64,
+    /// Bytes of all pieces.
+    pub bytes: u64,
+    /// Bytes from the start of the first piece to the end of the last.
+    pub span: u64,
+}
+
+impl Disk {
+    /// A disk of so many bytes: of 7,200 turns a minute if it turns, else one that seeks in no time to speak of.
+    pub const fn of(stroke: u64, rotational: bool) -> Disk {
+        match rotational {
+            true => Disk {
+                stroke,
+                shortest: 800,
+                average: 8_500,
+                turn: 8_333,
+                rate: 180,
+            },
+            false => Disk {
+                stroke,
+                shortest: 50,
+                average: 50,
+                turn: 0,
+                rate: 500,
+            },
+        }
+    }
+
+    /// Microseconds until what lies `gap` bytes ahead can be read or written: what is between may pass below the arm, if
+    /// that is quicker than to go there and wait for it.
+    pub fn step(&self, gap: u64) -> u64 {
+        let part = gap.saturating_mul(3_000_000) / self.stroke.max(1);
+        let curve = (self.average - self.shortest) * part.min(1_000_000).isqrt() / 1_000;
+        (gap / self.rate).min(self.shortest + curve + self.turn / 2)
+    }
+
+    /// Microseconds of one pass over pieces, in the order of their addresses, from anywhere.
+    pub fn sweep(&self, scatter: Scatter) -> u64 {
+        let Scatter { pieces, bytes, .. } = scatter;
+        let gaps = pieces.saturating_sub(1);
+        let gap = scatter.span.saturating_sub(bytes) / gaps.max(1);
+        self.average + self.turn / 2 + gaps * self.step(gap) + bytes / self.rate
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_passes_below_the_arm_where_that_is_quicker() {
+        let disk = Disk::of(1 << 40, true);
+        assert_eq!(disk.step(0), 0);
+        assert_eq!(disk.step(180_000), 1_000);
+        let far = disk.step(1 << 39);
+        assert_eq!(far, 8_500 + 8_333 / 2);
+        assert!(disk.step(100 << 20) < far && disk.step(100 << 20) > 800 + 8_333 / 2);
+    }
+
+    #[test]
+    fn many_pieces_cost_what_passes_below_them_and_few_cost_a_seek_each() {
+        let disk = Disk::of(8 << 30, true);
+        let span = 64 << 20;
+        let of = |pieces: u64| {
+            disk.sweep(Scatter {
+                pieces,
+                bytes: pieces * 4096,
+                span,
+            })
+        };
+        let whole = disk.sweep(Scatter {
+            pieces: 1,
+            bytes: span,
+            span,
+        });
+        assert!(of(8_000) <= whole + 1_000);
+        assert!(of(10) > 10 * 4_000 && of(10) < whole);
+    }
+}

@@ -1,0 +1,97 @@
+//! Who reads regions that have images: in order, or at random, and what that has cost them.
+
+use crate::reclaim::Estimate;
+use crate::region::Region;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Bytes after which whoever reads on is taken to read in order.
+const IN_ORDER: u64 = 128 << 10;
+/// Reads may come so many bytes before or behind their turn: the kernel has several under way.
+const OUT_OF_TURN: u64 = 256 << 10;
+/// Regions that are remembered at most.
+const REGIONS_MAX: usize = 256;
+
+/// How a region is read.
+#[derive(Clone, Debug, Default)]
+struct Reads {
+    /// The last read.
+    last: Range<u64>,
+    /// Bytes that were read in order, up to there.
+    in_order: u64,
+    /// Microseconds that were lost by reading at random what has not settled.
+    paid: u64,
+    /// What settling would take and save, when that was last looked at.
+    estimate: Estimate,
+    /// Whether settling was found not to pay for who reads in order just now.
+    passed: bool,
+}
+
+/// How regions are read.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    regions: BTreeMap<Region, Reads>,
+}
+
+impl Readers {
+    /// Whether a region was read before.
+    pub fn knows(&self, region: Region) -> bool {
+        self.regions.contains_key(&region)
+    }
+
+    /// A region is read for the first time.
+    pub fn meet(&mut self, region: Region, estimate: Estimate) {
+        if self.regions.len() >= REGIONS_MAX {
+            self.regions.clear();
+        }
+        let reads = Reads {
+            estimate,
+            ..Reads::default()
+        };
+        self.regions.insert(region, reads);
+    }
+
+    /// Bytes of a region are read. Whether it is time to ask if it should settle.
+    pub fn read(&mut self, region: Region, bytes: Range<u64>) -> bool {
+        let Some(reads) = self.regions.get_mut(&region) else {
+            return false;
+        };
+        if reads.last == bytes {
+            return false;
+        }
+        let turn =
+            reads.last.end.saturating_sub(OUT_OF_TURN)..=reads.last.end.saturating_add(OUT_OF_TURN);
+        if turn.contains(&bytes.start) && reads.last.end > 0 {
+            reads.in_order = reads.in_order.saturating_add(bytes.end - bytes.start);
+        } else {
+            (reads.in_order, reads.passed) = (0, false);
+            reads.paid = reads.paid.saturating_add(reads.estimate.at_random);
+        }
+        reads.last = bytes;
+        reads.reads_in_order() || reads.has_paid()
+    }
+
+    /// Whether a region should settle, by what that takes now; if not, it is not asked again for a while.
+    pub fn decide(&mut self, region: Region, estimate: Estimate) -> bool {
+        let Some(reads) = self.regions.get_mut(&region) else {
+            return false;
+        };
+        reads.estimate = estimate;
+        let settles = (reads.reads_in_order() && estimate.pays()) || reads.has_paid();
+        reads.passed |= reads.reads_in_order();
+        if settles {
+            self.regions.remove(&region);
+        }
+        settles
+    }
+}
+
+impl Reads {
+    fn reads_in_order(&self) -> bool {
+        self.in_order >= IN_ORDER && !self.passed
+    }
+
+    fn has_paid(&self) -> bool {
+        self.paid > 0 && self.paid >= self.estimate.cost
+    }
+}

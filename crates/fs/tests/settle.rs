@@ -1,0 +1,152 @@
+//! What was overwritten goes home when that pays, and not before.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::open;
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::Ino;
+use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use std::sync::Arc;
+
+const PIECE: usize = 8 << 10;
+const SIZE: usize = 8 << 20;
+const PIECES: usize = SIZE / PIECE;
+
+/// A volume on a disk whose seeks are dear.
+fn made() -> Arc<dyn Device> {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20).with_rotational(true));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    device
+}
+
+fn piece(number: usize, salt: u8) -> Vec<u8> {
+    vec![salt ^ number as u8; PIECE]
+}
+
+/// A file whose pieces were overwritten that come, synced every 16; and its content.
+fn overwritten(volume: &Volume, pieces: impl Iterator<Item = usize>) -> (Ino, Vec<u8>) {
+    let ino = volume.create(ROOT_INO, b"large", &NewInode::of_mode(0o644));
+    let ino = ino.unwrap().ino;
+    let mut content: Vec<u8> = (0..PIECES).flat_map(|number| piece(number, 0)).collect();
+    volume.write(ino, 0, &content).unwrap();
+    volume.sync().unwrap();
+    for (count, number) in pieces.enumerate() {
+        let (at, bytes) = (number * PIECE, piece(number, 0x80));
+        volume.write(ino, at as u64, &bytes).unwrap();
+        content[at..at + PIECE].copy_from_slice(&bytes);
+        if count % 16 == 15 {
+            volume.fsync(ino, true).unwrap();
+        }
+    }
+    volume.fsync(ino, true).unwrap();
+    (ino, content)
+}
+
+/// Every second piece, in an order that jumps about.
+fn scattered() -> impl Iterator<Item = usize> {
+    (0..PIECES / 2).map(|number| number * 197 % (PIECES / 2) * 2)
+}
+
+fn read_in_order(volume: &Volume, ino: Ino, content: &[u8]) {
+    for (number, expected) in content.chunks(64 << 10).enumerate() {
+        let at = (number * (64 << 10)) as u64;
+        assert_eq!(volume.read(ino, at, 64 << 10).unwrap(), expected);
+    }
+}
+
+#[test]
+fn what_is_read_in_order_settles_before() {
+    let volume = open(&made());
+    let (ino, content) = overwritten(&volume, scattered());
+    let images = volume.info().images;
+    assert_eq!(images, PIECES as u64);
+    volume.drop_caches().unwrap();
+    let before = volume.info().device.total().reads;
+    read_in_order(&volume, ino, &content);
+    assert_eq!(volume.info().images, 0);
+    let reads = volume.info().device.total().reads - before;
+    assert!(reads < images / 4, "{reads} reads of {images} images");
+    volume.drop_caches().unwrap();
+    read_in_order(&volume, ino, &content);
+    volume.close().unwrap();
+}
+
+#[test]
+fn a_few_overwrites_stay_where_they_are() {
+    let volume = open(&made());
+    let (ino, content) = overwritten(&volume, [3, 500, 900].into_iter());
+    volume.drop_caches().unwrap();
+    read_in_order(&volume, ino, &content);
+    volume.tick().unwrap();
+    volume.tick().unwrap();
+    assert_eq!(volume.info().images, 6, "two units each");
+    volume.close().unwrap();
+}
+
+#[test]
+fn what_is_read_at_random_settles_once_it_has_paid_for_it() {
+    let volume = open(&made());
+    let (ino, content) = overwritten(&volume, scattered());
+    let read = |count: usize| {
+        for number in (0..count).map(|turn| turn * 389 % PIECES) {
+            volume.drop_caches().unwrap();
+            let at = number * PIECE;
+            let read = volume.read(ino, at as u64, PIECE).unwrap();
+            assert_eq!(read, content[at..at + PIECE]);
+        }
+    };
+    read(3);
+    assert_eq!(volume.info().images, PIECES as u64, "too early");
+    read(2_000);
+    assert_eq!(volume.info().images, 0);
+    volume.close().unwrap();
+}
+
+#[test]
+fn what_pays_settles_when_nobody_asks_for_anything() {
+    let device = made();
+    let volume = open(&device);
+    let (ino, content) = overwritten(&volume, scattered());
+    assert!(volume.info().settle_time.as_millis() > 0);
+    volume.tick().unwrap();
+    assert_eq!(volume.info().images, PIECES as u64, "there were requests");
+    volume.tick().unwrap();
+    assert_eq!(volume.info().images, 0);
+    assert!(volume.info().settle_time.is_zero());
+    volume.close().unwrap();
+    let volume = open(&device);
+    read_in_order(&volume, ino, &content);
+}
+
+#[test]
+fn a_volume_that_is_closed_leaves_little_behind() {
+    let device = made();
+    let volume = open(&device);
+    let (ino, content) = overwritten(&volume, scattered());
+    volume.close().unwrap();
+    let volume = open(&device);
+    assert_eq!(volume.info().images, 0);
+    read_in_order(&volume, ino, &content);
+}
+
+#[test]
+fn who_may_not_write_reads_images_in_the_order_of_the_log() {
+    let device = made();
+    let volume = open(&device);
+    let (ino, content) = overwritten(&volume, scattered());
+    let images = volume.info().images;
+    drop(volume);
+    let written = device.counters().total().writes;
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+    let reads = volume.info().device.total().reads;
+    read_in_order(&volume, ino, &content);
+    let reads = volume.info().device.total().reads - reads;
+    assert!(reads < images / 4, "{reads} reads of {images} images");
+    assert_eq!(volume.info().images, images);
+    assert_eq!(device.counters().total().writes, written);
+}
