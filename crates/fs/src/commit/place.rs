@@ -67,7 +67,7 @@ impl Commit<'_> {
             }
             Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
             Err(PlaceError::Full) => {
-                if self.core.budget().note_lost(Fight::Place) {
+                if self.core.fights().note_lost(Fight::Place) {
                     tracing::error!(
                         blocks = contents.frags.len(),
                         frags = contents.frags.iter().sum::<u32>(),
