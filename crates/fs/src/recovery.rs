@@ -108,7 +108,7 @@ pub(crate) fn open(
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
-    core.space.rewrite(found_groups);
+    core.space.repair().rewrite(found_groups);
     let mut replay = Replay::of(&mut core, &reader);
     for group in &settings.recount {
         replay.recount(*group);
@@ -284,7 +284,7 @@ impl Core {
             sb,
         };
         let keep = core.sizes().groups_kept_from_data();
-        core.space.keep_for_log(keep);
+        core.space.placement().keep_for_log(keep);
         core
     }
 }

@@ -48,7 +48,7 @@ impl Commit<'_> {
         } else {
             waiting
         };
-        self.core.space.keep_for_data(kept);
+        self.core.space.placement().keep_for_data(kept);
         let result = place(
             &mut self.core.space,
             &self.core.geometry,

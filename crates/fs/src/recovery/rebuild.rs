@@ -181,6 +181,6 @@ impl Replay<'_> {
             .map(|(of, _)| cells(of))
             .collect();
         used.extend(space.held().iter().map(|(extent, _)| extent));
-        Ok(self.space.rebuild(group, &used)?)
+        Ok(self.space.repair().rebuild(group, &used)?)
     }
 }

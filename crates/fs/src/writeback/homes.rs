@@ -78,7 +78,7 @@ impl Homes<'_> {
         let block_frags = self.geometry.block_frags();
         let want = (blocks.end - blocks.start).min(HOME_FRAGS_MAX / block_frags);
         let (goal, anchor) = self.goal(ino, blocks.start, homes)?;
-        let extent = match self.space.find_data(want, goal, anchor) {
+        let extent = match self.space.placement().find_data(want, goal, anchor) {
             FoundSpace::Run(extent) => extent,
             FoundSpace::Load(groups) => return Err(Stop::Load(groups)),
             FoundSpace::Full => return Err(Stop::Full),
@@ -163,7 +163,9 @@ impl Homes<'_> {
     pub fn count_unwritten(&mut self, count: Unwritten) {
         self.inodes.set_unwritten(count);
         let sizes = Sizes::new(self.geometry, self.law, count);
-        self.space.keep_for_log(sizes.groups_kept_from_data());
+        self.space
+            .placement()
+            .keep_for_log(sizes.groups_kept_from_data());
     }
 
     /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until

@@ -33,7 +33,7 @@ impl<'a> SpaceReplay<'a> {
         }
         let fresh = space.held.gaps(range.clone());
         for range in &fresh {
-            space.groups.check_clear(range.clone(), extent)?;
+            space.groups.ranges().check_clear(range.clone(), extent)?;
         }
         if space.law.allocation_ends_pending() {
             space.held.cut(range, |_| ());
