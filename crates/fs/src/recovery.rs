@@ -154,7 +154,7 @@ fn adopt(
 /// The maps that a checkpoint's summary names.
 fn maps_of(checkpoint: &Link) -> Maps {
     let mut maps = Maps::default();
-    for kind in MAPS.map(|tree| tree.kind) {
+    for kind in MAPS.map(|tree| tree.kind()) {
         let root = checkpoint.records.iter().find_map(|record| match record {
             Record::Root(of, root) if of == kind => Some(root),
             _ => None,

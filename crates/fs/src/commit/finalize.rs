@@ -187,7 +187,7 @@ impl Finalizing<'_> {
         let note = |node| sealed.push(node);
         let root = tree.finalize(&root, self.blocks, self.uuid, assign, note)?;
         for node in sealed {
-            for copy in node.pointer.copies(tree.kind, self.geometry) {
+            for copy in node.pointer.copies(tree.kind(), self.geometry) {
                 self.seal.put(copy.start, node.page.as_bytes());
             }
             let block = Allocation::block(&node.pointer, &node.identity, version);
@@ -201,7 +201,7 @@ impl Finalizing<'_> {
         let found = match of {
             TreeOf::Map(kind) => {
                 let roots = self.maps.roots().into_iter();
-                let mut found = roots.filter(|(tree, _)| tree.kind == kind);
+                let mut found = roots.filter(|(tree, _)| tree.kind() == kind);
                 found.next().map(|(tree, root)| (tree, root, 0))
             }
             TreeOf::Inode(ino, kind) => {

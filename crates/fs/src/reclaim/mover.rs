@@ -205,7 +205,9 @@ impl Mover<'_> {
 
     fn move_map_node(&mut self, record: &Owner, at: FragAddr) -> Result<(), Stop> {
         let roots = self.core.maps.roots();
-        let Some((tree, root)) = roots.into_iter().find(|(tree, _)| tree.kind == record.kind)
+        let Some((tree, root)) = roots
+            .into_iter()
+            .find(|(tree, _)| tree.kind() == record.kind)
         else {
             return Ok(());
         };
