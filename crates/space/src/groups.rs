@@ -161,7 +161,7 @@ impl Groups {
 
     /// A checkpoint has all that was reported so far; changes that wait for a group to be loaded are not in it yet.
     pub(crate) fn checkpoint_done(&mut self) {
-        self.changes.written(self.indexes.pending());
+        self.changes.written(self.indexes.deferred());
     }
 
     /// Whether the counts are those of the bitmaps in memory, and the indexes those of the groups.

@@ -92,11 +92,11 @@ impl Space {
     /// Fragments that are not in use; those held back count as free.
     pub fn free_frags(&self) -> u64 {
         let layout = self.groups.layout();
-        layout.geometry().total_frags.saturating_sub(self.used())
+        layout.geometry().total_frags.saturating_sub(self.in_use())
     }
 
     /// Fragments in use, unshown and reserved ones included, held-back ones not.
-    pub fn used(&self) -> u64 {
+    pub fn in_use(&self) -> u64 {
         let used = self.groups.indexes().used();
         used.saturating_sub(self.held.frags())
     }

@@ -272,7 +272,7 @@ fn replay_counts_a_held_range_that_is_allocated_again_once() {
     assert_eq!(
         (
             space.groups().get(GroupNo(5)).unwrap().desc().used,
-            space.used()
+            space.in_use()
         ),
         (14, 10)
     );
@@ -442,7 +442,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
     let found = space.cleaning().compact_candidates(16);
     assert_eq!(found.len(), 1);
     assert_eq!(
-        (found[0].extent, found[0].used, found[0].scattered),
+        (found[0].extent, found[0].live, found[0].scattered),
         (extent(640, 64), 32, 32)
     );
     let cheapest = |hole_max| {
@@ -451,7 +451,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
             .cheapest_groups(Role::Log, hole_max, 16, &[]);
         found
             .iter()
-            .map(|c| (c.group, c.used, c.won, c.closed))
+            .map(|c| (c.group, c.live, c.won, c.closed))
             .collect::<Vec<_>>()
     };
     let all = [(GroupNo(11), 4, 60, 60), (GroupNo(10), 32, 32, 0)];
@@ -471,7 +471,7 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
         let found = space
             .cleaning()
             .cheapest_groups(Role::Log, u64::MAX, 16, fixed);
-        found.iter().map(|c| (c.group, c.used)).collect::<Vec<_>>()
+        found.iter().map(|c| (c.group, c.live)).collect::<Vec<_>>()
     };
     let (ten, eleven) = (GroupNo(10), GroupNo(11));
     assert_eq!(cheapest(&space, &[]), [(eleven, 4), (ten, 8)]);

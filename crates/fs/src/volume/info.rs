@@ -146,7 +146,7 @@ impl Volume {
             group_size: g.group_frags * u64::from(g.fragment_size),
             groups,
             total_frags: g.total_frags,
-            used_frags: core.space.used(),
+            used_frags: core.space.in_use(),
             held_frags: core.space.held().frags(),
             segment: core.log.tail().ssn,
             durable: core.log.durable(),
