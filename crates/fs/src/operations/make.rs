@@ -123,10 +123,10 @@ impl Change for Making {
         let now = node.inode.btime;
         node.dir_key = self.key;
         node.inode.size = self.target.len() as u64;
-        node.shown_size = node.inode.size;
+        node.show_all();
         if self.target.len() > TAIL {
             core.pending.add_content(self.target.len());
-            node.small = Some(self.target.into());
+            node.put_small(self.target.into());
         } else if !self.target.is_empty() {
             node.inode.body = Body::Inline(self.target);
         }

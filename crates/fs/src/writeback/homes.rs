@@ -173,7 +173,7 @@ impl Homes<'_> {
     pub fn leave_small(&mut self, ino: Ino, content: &[u8]) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
-        self.pending.drop_content(node.small.take().as_deref());
+        self.pending.drop_content(node.take_small().as_deref());
         node.change_homed(self.writeback, |homed| {
             for unit in 0..(content.len() as u64).div_ceil(UNIT) {
                 let bytes = unit_of(content, unit);
