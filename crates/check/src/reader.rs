@@ -12,6 +12,7 @@ mod inodes;
 mod io;
 mod look;
 mod maps;
+mod nodes;
 mod owners;
 mod pointers;
 mod replay;

@@ -106,7 +106,7 @@ impl Core {
         // Homes are whole blocks, of which perhaps only a part waits.
         let totals = node.homed().totals();
         let homed = (totals.units * UNIT).max(totals.blocks * block);
-        let waiting = homed + node.small.as_ref().map_or(0, |s| s.len() as u64);
+        let waiting = homed + node.small().map_or(0, |s| s.len() as u64);
         let content = match i.body {
             Body::DirTree(_) => i.size,
             _ => i.frags.saturating_mul(frag).max(waiting),

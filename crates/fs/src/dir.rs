@@ -5,7 +5,7 @@
 
 use crate::blocks::{Blocks, Stop};
 use crate::error::Corrupt;
-use crate::tree::{Aggregate, NodeStore, Tree};
+use crate::tree::{NodeStore, Tree};
 use loamfs_format::dirent::{
     DISCRIMINATORS, Dirent, FIRST_KEY, INLINE_OVERHEAD, InlineMap, KEYS_END, hash_key,
 };
@@ -25,12 +25,7 @@ pub(crate) struct FoundEntry {
 
 /// The tree of a directory's entries.
 pub(crate) fn tree(inode: &Inode) -> Tree {
-    Tree {
-        kind: BlockKind::DirNode,
-        ino: inode.ino,
-        generation: inode.generation,
-        aggregate: Aggregate::NONE,
-    }
+    Tree::of_inode(inode, BlockKind::DirNode)
 }
 
 fn inline(inode: &Inode) -> Result<InlineMap, Stop> {

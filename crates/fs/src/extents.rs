@@ -2,7 +2,7 @@
 
 use crate::blocks::{Blocks, Stop};
 use crate::error::Corrupt;
-use crate::tree::{Aggregate, Tree};
+use crate::tree::Tree;
 use loamfs_format::inode::{Body, FileExtent, INLINE_EXTENTS_MAX, Inode, TAIL};
 use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_format::node::TreeRoot;
@@ -18,23 +18,14 @@ pub(crate) const STEP_EXTENTS: usize = 256;
 /// Units whose checksums it looks at, or changes.
 pub(crate) const STEP_UNITS: u64 = 8192;
 
-fn tree_of(inode: &Inode, kind: BlockKind) -> Tree {
-    Tree {
-        kind,
-        ino: inode.ino,
-        generation: inode.generation,
-        aggregate: Aggregate::NONE,
-    }
-}
-
 /// The tree of a file's extents.
 pub(crate) fn tree(inode: &Inode) -> Tree {
-    tree_of(inode, BlockKind::ExtentNode)
+    Tree::of_inode(inode, BlockKind::ExtentNode)
 }
 
 /// The tree of a file's checksums.
 pub(crate) fn crc_tree(inode: &Inode) -> Tree {
-    tree_of(inode, BlockKind::ChecksumNode)
+    Tree::of_inode(inode, BlockKind::ChecksumNode)
 }
 
 /// Blocks of an extent.

@@ -19,7 +19,7 @@ impl Node {
     pub fn is_large(&self) -> bool {
         !self.homed().is_clean()
             || matches!(self.inode.body, Body::Extents(_) | Body::ExtentTree(_))
-            || self.small.is_none() && self.inode.size > 0 && self.inode.body == Body::Empty
+            || self.small().is_none() && self.inode.size > 0 && self.inode.body == Body::Empty
     }
 
     /// Whether the file is on its way home, while segments still show its small form.
@@ -32,7 +32,7 @@ impl Node {
         if self.is_moving() {
             0
         } else {
-            self.shown_size / UNIT
+            self.shown_size() / UNIT
         }
     }
 
@@ -55,7 +55,7 @@ pub(crate) fn at_home(node: &Node) -> bool {
         node.inode.body,
         Body::Empty | Body::Extents(_) | Body::ExtentTree(_)
     );
-    blocks && node.small.is_none()
+    blocks && node.small().is_none()
 }
 
 /// A node that is a regular file's.
@@ -100,13 +100,13 @@ impl Core {
         if content.len() <= node.inline_max() {
             node.may_go_home();
         }
-        self.pending.drop_content(node.small.take().as_deref());
+        self.pending.drop_content(node.take_small().as_deref());
         node.inode.size = content.len() as u64;
         if content.len() <= node.inline_max() {
             if let Body::Small(pointer) = node.inode.body {
                 freed = Some(pointer);
             }
-            node.shown_size = node.inode.size;
+            node.show_all();
             node.inode.frags = 0;
             node.inode.body = if content.is_empty() {
                 Body::Empty
@@ -115,7 +115,7 @@ impl Core {
             };
         } else {
             self.pending.add_content(content.len());
-            node.small = Some(content);
+            node.put_small(content);
         }
         if let Some(pointer) = freed {
             self.freeing().block(&pointer);

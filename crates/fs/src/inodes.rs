@@ -23,11 +23,11 @@ pub(crate) struct Node {
     /// Current form; of a large file, `body` holds only what segments may show.
     pub inode: Inode,
     /// Size that a segment may show; below `inode.size` while data that would fill it is on its way.
-    pub shown_size: u64,
+    shown_size: u64,
     /// Changed since the last segment.
     dirty: bool,
     /// Content of a small file that changed since the last segment.
-    pub small: Option<Arc<[u8]>>,
+    small: Option<Arc<[u8]>>,
     /// That content must be in a segment before the file may go home.
     seal_first: bool,
     /// Values of attributes too large for the tree, by key, not in the log yet.
@@ -73,6 +73,37 @@ impl Node {
         self.last = ssn;
         self.inode.ssn = ssn;
         !std::mem::replace(&mut self.dirty, true)
+    }
+
+    /// The size that a segment may show.
+    pub fn shown_size(&self) -> u64 {
+        self.shown_size
+    }
+
+    /// Segments may show this size from now on. It is above the file's own while a cut file moves home: they show the small
+    /// form.
+    pub fn show_size(&mut self, size: u64) {
+        self.shown_size = size;
+    }
+
+    /// Segments may show the size that it has.
+    pub fn show_all(&mut self) {
+        self.shown_size = self.inode.size;
+    }
+
+    /// Content of a small file that changed since the last segment.
+    pub fn small(&self) -> Option<&Arc<[u8]>> {
+        self.small.as_ref()
+    }
+
+    /// That is its content now.
+    pub fn put_small(&mut self, content: Arc<[u8]>) {
+        self.small = Some(content);
+    }
+
+    /// Its content is in a segment, or is none of its own any more.
+    pub fn take_small(&mut self) -> Option<Arc<[u8]>> {
+        self.small.take()
     }
 
     /// Whether its small content must be in a segment before the file may go home.

@@ -10,7 +10,7 @@ use crate::tree::{Aggregate, Tree};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS};
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::node::TreeRoot;
-use loamfs_format::{BlockKind, Geometry, GroupNo, Ino, InodeBlockNo};
+use loamfs_format::{BlockKind, Geometry, GroupNo, InodeBlockNo};
 use loamfs_space::{ChunkValue, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -21,17 +21,8 @@ pub(crate) mod owners;
 
 pub(crate) use lazy::LazyMap;
 
-const fn map_tree(kind: BlockKind, aggregate: Aggregate) -> Tree {
-    Tree {
-        kind,
-        ino: Ino(0),
-        generation: 0,
-        aggregate,
-    }
-}
-
 /// The tree of IFILE entries.
-pub(crate) const IFILE: Tree = map_tree(
+pub(crate) const IFILE: Tree = Tree::of_map(
     BlockKind::IfileNode,
     Aggregate {
         empty: [0; 3],
@@ -40,13 +31,13 @@ pub(crate) const IFILE: Tree = map_tree(
     },
 );
 /// The tree of bitmap chunks.
-pub(crate) const BITMAP: Tree = map_tree(BlockKind::BitmapNode, Aggregate::NONE);
+pub(crate) const BITMAP: Tree = Tree::of_map(BlockKind::BitmapNode, Aggregate::NONE);
 /// The tree of owner records.
-pub(crate) const OWNER: Tree = map_tree(BlockKind::OwnerNode, Aggregate::NONE);
+pub(crate) const OWNER: Tree = Tree::of_map(BlockKind::OwnerNode, Aggregate::NONE);
 /// The tree of group descriptors.
-pub(crate) const GROUP: Tree = map_tree(BlockKind::GroupNode, Aggregate::NONE);
+pub(crate) const GROUP: Tree = Tree::of_map(BlockKind::GroupNode, Aggregate::NONE);
 /// The tree of the lazy map.
-pub(crate) const LAZY: Tree = map_tree(BlockKind::LazyNode, Aggregate::NONE);
+pub(crate) const LAZY: Tree = Tree::of_map(BlockKind::LazyNode, Aggregate::NONE);
 
 /// All five.
 pub(crate) const MAPS: [Tree; 5] = [IFILE, BITMAP, OWNER, GROUP, LAZY];
@@ -92,7 +83,10 @@ impl Maps {
 
     /// The root of one of the maps' trees.
     pub fn root(&self, tree: &Tree) -> TreeRoot {
-        let found = self.roots().into_iter().find(|(t, _)| t.kind == tree.kind);
+        let found = self
+            .roots()
+            .into_iter()
+            .find(|(t, _)| t.kind() == tree.kind());
         found.map_or(TreeRoot::EMPTY, |(_, root)| root)
     }
 
@@ -174,7 +168,7 @@ impl Maps {
             missed.note(remove.map_err(|stop| stop.of(Needed::Bitmap)))?;
         }
         for (kind, key) in &self.moving {
-            let found = self.roots().into_iter().find(|(t, _)| t.kind == *kind);
+            let found = self.roots().into_iter().find(|(t, _)| t.kind() == *kind);
             if let Some((tree, root)) = found
                 && let Some(Some(entry)) = missed.note(tree.next(&root, blocks, *key))?
             {
@@ -200,7 +194,7 @@ impl Maps {
         geometry: &Geometry,
     ) -> Result<(), Stop> {
         for (kind, key) in std::mem::take(&mut self.moving) {
-            let found = self.roots().into_iter().find(|(t, _)| t.kind == kind);
+            let found = self.roots().into_iter().find(|(t, _)| t.kind() == kind);
             if let Some((tree, mut root)) = found
                 && let Some(entry) = tree.next(&root, blocks, key)?
             {

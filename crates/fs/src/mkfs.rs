@@ -237,7 +237,9 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     reserve(&mut space, sb)?;
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();
-    let found = space.find_log(window, unit, FragAddr(0), device.rotational());
+    let found = space
+        .placement()
+        .find_log(window, unit, FragAddr(0), device.rotational());
     let FoundSpace::Run(run) = found else {
         return Err(Error::NoSpace);
     };

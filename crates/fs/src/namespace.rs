@@ -170,7 +170,7 @@ impl Names<'_> {
     pub fn add(&mut self, dir: Ino, key: u64, child: Child, name: &[u8]) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
         dir::insert(&mut node.inode, blocks, key, &child.named(name))?;
-        node.shown_size = node.inode.size;
+        node.show_all();
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl Names<'_> {
     pub fn remove(&mut self, dir: Ino, found: &FoundEntry) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
         dir::remove(&mut node.inode, blocks, found)?;
-        node.shown_size = node.inode.size;
+        node.show_all();
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl Reading<'_> {
     /// The whole content of a small file, or of a symlink.
     pub fn small_content(&mut self, ino: Ino) -> Result<Arc<[u8]>, Stop> {
         let node = self.node(ino)?;
-        if let Some(bytes) = &node.small {
+        if let Some(bytes) = node.small() {
             return Ok(Arc::clone(bytes));
         }
         match &node.inode.body {

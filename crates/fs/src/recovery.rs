@@ -108,7 +108,7 @@ pub(crate) fn open(
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
-    core.space.rewrite(found_groups);
+    core.space.repair().rewrite(found_groups);
     let mut replay = Replay::of(&mut core, &reader);
     for group in &settings.recount {
         replay.recount(*group);
@@ -154,7 +154,7 @@ fn adopt(
 /// The maps that a checkpoint's summary names.
 fn maps_of(checkpoint: &Link) -> Maps {
     let mut maps = Maps::default();
-    for kind in MAPS.map(|tree| tree.kind) {
+    for kind in MAPS.map(|tree| tree.kind()) {
         let root = checkpoint.records.iter().find_map(|record| match record {
             Record::Root(of, root) if of == kind => Some(root),
             _ => None,
@@ -284,7 +284,7 @@ impl Core {
             sb,
         };
         let keep = core.sizes().groups_kept_from_data();
-        core.space.keep_for_log(keep);
+        core.space.placement().keep_for_log(keep);
         core
     }
 }
@@ -320,12 +320,12 @@ pub(crate) fn with_tree<T>(
 }
 
 /// What could be read of a map, and what could not: keys, and why.
-struct Found<T> {
+struct PartialMap<T> {
     entries: Vec<(u64, T)>,
     lost: Vec<(Range<u64>, Error)>,
 }
 
-impl<T> Found<T> {
+impl<T> PartialMap<T> {
     /// The entries, if these are all.
     fn whole(self) -> Result<Vec<(u64, T)>, Error> {
         match self.lost.into_iter().next() {
@@ -341,7 +341,7 @@ fn read_around<T>(
     blocks: &mut Blocks,
     (tree, root, map): (Tree, &TreeRoot, &'static str),
     decode: impl Fn(u64, &[u8]) -> Option<T>,
-) -> Result<Found<T>, Error> {
+) -> Result<PartialMap<T>, Error> {
     with_tree(reader, blocks, |blocks| {
         let (mut entries, mut bad, mut lost) = (Vec::new(), Vec::new(), Vec::new());
         let mut missing = false;
@@ -364,7 +364,7 @@ fn read_around<T>(
             return Err(Stop::Missing);
         }
         lost.append(&mut bad);
-        Ok(Found { entries, lost })
+        Ok(PartialMap { entries, lost })
     })
 }
 
@@ -429,7 +429,7 @@ fn read_lazy(
     };
     let decode = |home, value: &[u8]| LazyEntry::decode(value).filter(|entry| gives(home, entry));
     let found = read_around(reader, blocks, (LAZY, &maps.root(&LAZY), "lazy"), decode)?;
-    let Found { entries, lost } = found;
+    let PartialMap { entries, lost } = found;
     let entries = entries.into_iter();
     *maps.lazy_map_mut() = LazyMap::of(entries.map(|(home, entry)| (FragAddr(home), entry)));
     if lost.is_empty() {

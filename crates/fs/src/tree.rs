@@ -31,6 +31,7 @@
 //!
 //! Readers check 1 to 3 as they go, so a damaged tree is a [`Fault`], never a loop or a wrong answer.
 
+use loamfs_format::inode::Inode;
 use loamfs_format::node::{Page, TreeRoot, is_temporary};
 use loamfs_format::{BlockKind, Identity, Ino, Pointer};
 use std::sync::Arc;
@@ -78,13 +79,13 @@ impl Aggregate {
 #[derive(Clone, Copy, Debug)]
 pub struct Tree {
     /// Kind of its nodes.
-    pub kind: BlockKind,
+    kind: BlockKind,
     /// The inode that owns it; 0 for the maps.
-    pub ino: Ino,
+    ino: Ino,
     /// Generation of that inode; 0 for the maps.
-    pub generation: u32,
+    generation: u32,
     /// What parents know of subtrees.
-    pub aggregate: Aggregate,
+    aggregate: Aggregate,
 }
 
 /// A node as its parent describes it.
@@ -115,6 +116,31 @@ impl Place {
 }
 
 impl Tree {
+    /// A tree of the maps.
+    pub const fn of_map(kind: BlockKind, aggregate: Aggregate) -> Tree {
+        Tree {
+            kind,
+            ino: Ino(0),
+            generation: 0,
+            aggregate,
+        }
+    }
+
+    /// A tree of an inode.
+    pub fn of_inode(inode: &Inode, kind: BlockKind) -> Tree {
+        Tree {
+            kind,
+            ino: inode.ino,
+            generation: inode.generation,
+            aggregate: Aggregate::NONE,
+        }
+    }
+
+    /// The kind of its nodes.
+    pub const fn kind(&self) -> BlockKind {
+        self.kind
+    }
+
     /// The most nodes that one `put`, `remove` or `trim_step` adds to the dirty ones. It retires at most as
     /// many; a trim step retires the leaves and inner nodes that it removes besides.
     #[cfg(test)]

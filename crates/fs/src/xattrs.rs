@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::loader::Loader;
 use crate::permission::AclKind;
-use crate::tree::{Aggregate, Tree};
+use crate::tree::Tree;
 use crate::types::XattrMode;
 use loamfs_format::dirent::{DISCRIMINATORS, INLINE_OVERHEAD, InlineMap, NAME_MAX, hash_key};
 use loamfs_format::inode::{Inode, TAIL};
@@ -125,12 +125,7 @@ impl Take {
 }
 
 pub(crate) fn tree(inode: &Inode) -> Tree {
-    Tree {
-        kind: BlockKind::XattrNode,
-        ino: inode.ino,
-        generation: inode.generation,
-        aggregate: Aggregate::NONE,
-    }
+    Tree::of_inode(inode, BlockKind::XattrNode)
 }
 
 /// The number of a name's namespace, and the rest of it. Under `system.` there are the access lists alone: the kernel lets

@@ -299,7 +299,11 @@ impl Placer<'_> {
             true => (want, near),
             false => (least, FragAddr(0)),
         };
-        match self.space.find_log(want, least, near, self.rotational) {
+        match self
+            .space
+            .placement()
+            .find_log(want, least, near, self.rotational)
+        {
             FoundSpace::Run(extent) => Ok(extent),
             FoundSpace::Load(groups) => Err(PlaceError::Load(groups)),
             FoundSpace::Full => Err(PlaceError::Full),

@@ -63,7 +63,7 @@ impl<'a> Bitmaps<'a> {
     /// Free whole units of the log from `at` on, in fragments, at most `max`; across the borders of loaded log groups. 0
     /// when `at` is not the start of a unit.
     pub fn log_run(self, at: FragAddr, max: u64) -> u64 {
-        self.groups.run(Role::Log, at, max)
+        self.groups.ranges().run(Role::Log, at, max)
     }
 
     /// The free runs in a range that is widened to whole cells: 4 KiB units of log groups, blocks of data groups. What

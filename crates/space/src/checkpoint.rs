@@ -166,7 +166,7 @@ fn value_of(bits: &Bitmap) -> ChunkValue {
 /// See [`crate::Space::groups_to_load_for_checkpoint`].
 pub(crate) fn groups_to_load(groups: &mut Groups) -> Result<Vec<GroupNo>, SpaceError> {
     let mut absent = BTreeSet::new();
-    for number in groups.indexes().pending().clone() {
+    for number in groups.indexes().deferred().clone() {
         match groups.group(number as usize).state() {
             State::Empty => groups.load_empty(number as usize)?,
             State::Absent | State::Loaded(_) => _ = absent.insert(number),

@@ -16,7 +16,7 @@ pub struct Candidate {
     /// The range.
     pub extent: Extent,
     /// Fragments in use or held back: what moving has to read and write, at most.
-    pub used: u64,
+    pub live: u64,
     /// Free fragments in small holes: what it wins.
     pub scattered: u64,
 }
@@ -27,7 +27,7 @@ pub struct CleaningCost {
     /// The group.
     pub group: GroupNo,
     /// Fragments in use: what moving has to read and write, at most. What is held back comes by itself.
-    pub used: u64,
+    pub live: u64,
     /// Free fragments that serve nobody as they are: what it wins.
     pub won: u64,
     /// Free fragments that nobody can use while it is emptied.
@@ -75,7 +75,7 @@ impl<'a> Cleaning<'a> {
             .flat_map(|group| self.windows(*group as usize, hole_max.max(1), window))
             .collect();
         found.sort_by(|a, b| {
-            ratio(a.used, a.scattered, b.used, b.scattered).then(a.extent.cmp(&b.extent))
+            ratio(a.live, a.scattered, b.live, b.scattered).then(a.extent.cmp(&b.extent))
         });
         found
     }
@@ -97,13 +97,13 @@ impl<'a> Cleaning<'a> {
         }
         let candidate = |(at, large): (u64, u64)| {
             let (start, end) = (at * window, ((at + 1) * window).min(group.frags));
-            let used = map.used_in(start..end);
-            let scattered = (end - start).saturating_sub(used + large);
+            let live = map.used_in(start..end);
+            let scattered = (end - start).saturating_sub(live + large);
             let extent = Extent::new(FragAddr(group.start.0 + start), end - start);
-            let worth = scattered >= unit && scattered > large && used > 0;
+            let worth = scattered >= unit && scattered > large && live > 0;
             worth.then_some(Candidate {
                 extent,
-                used,
+                live,
                 scattered,
             })
         };
@@ -165,16 +165,16 @@ impl<'a> Cleaning<'a> {
             .filter(|(_, group)| role != Role::Log || group.map().is_some())
             .map(|(number, group)| CleaningCost {
                 group: GroupNo(number),
-                used: group.taken().saturating_sub(staying[number as usize]),
+                live: group.taken().saturating_sub(staying[number as usize]),
                 won: self
                     .groups
                     .unused(number as usize)
                     .saturating_sub(group.free_in_holes(hole_max)),
                 closed: group.free_in_holes(least),
             })
-            .filter(|cost| cost.won > 0 && cost.used > 0)
+            .filter(|cost| cost.won > 0 && cost.live > 0)
             .collect();
-        found.sort_by(|a, b| ratio(a.used, a.won, b.used, b.won).then(a.group.cmp(&b.group)));
+        found.sort_by(|a, b| ratio(a.live, a.won, b.live, b.won).then(a.group.cmp(&b.group)));
         found
     }
 
@@ -187,12 +187,12 @@ impl<'a> Cleaning<'a> {
         for (group, going) in self.groups.numbered().map(|(_, group)| group).zip(going) {
             match group.role() {
                 Role::Log => {
-                    let used = group.used().saturating_sub(going);
-                    let worth = used <= frags.saturating_sub(used).saturating_mul(dear);
+                    let live = group.used().saturating_sub(going);
+                    let worth = live <= frags.saturating_sub(live).saturating_mul(dear);
                     outlook.log_groups += 1;
                     outlook.log_used += match worth {
                         // Blocks do not fit the ends of holes.
-                        true => (used + used / 8).min(frags),
+                        true => (live + live / 8).min(frags),
                         false => frags,
                     };
                 }

@@ -7,16 +7,20 @@ mod group;
 mod index;
 mod load;
 mod mark;
+mod ranges;
+mod repair;
 mod roles;
 
 pub(crate) use changes::Changes;
 pub(crate) use group::{Group, State};
 pub use index::FreeIndex;
 pub(crate) use index::Indexes;
+pub(crate) use ranges::Ranges;
+pub use repair::SpaceRepair;
 
 use crate::layout::Layout;
+use loamfs_format::GroupNo;
 use loamfs_format::group::{GroupDesc, Role};
-use loamfs_format::{FragAddr, GroupNo};
 use std::collections::BTreeSet;
 
 /// All groups of a volume.
@@ -117,24 +121,9 @@ impl Groups {
         &self.changes
     }
 
-    /// Free whole cells from `at` on, in fragments, at most `max`, across the borders of loaded groups of one role. 0 when
-    /// `at` is not the start of a cell.
-    pub(crate) fn run(&self, role: Role, at: FragAddr, max: u64) -> u64 {
-        let mut found = 0;
-        while found < max && at.0.saturating_add(found) < self.layout.geometry().total_frags {
-            let here = at.0 + found;
-            let index = self.layout.index(here);
-            let group = &self.table[index];
-            let Some(map) = group.map().filter(|_| group.role() == role) else {
-                break;
-            };
-            let run = map.run(self.layout.position(here), max - found);
-            found += run;
-            if run == 0 || self.layout.index(here + run) == index {
-                break;
-            }
-        }
-        found
+    /// What bitmaps in memory say of ranges.
+    pub(crate) fn ranges(&self) -> Ranges<'_> {
+        Ranges::new(&self.layout, &self.table)
     }
 
     // ---- changes -----------------------------------------------------------------------------------------------
@@ -172,7 +161,7 @@ impl Groups {
 
     /// A checkpoint has all that was reported so far; changes that wait for a group to be loaded are not in it yet.
     pub(crate) fn checkpoint_done(&mut self) {
-        self.changes.written(self.indexes.pending());
+        self.changes.written(self.indexes.deferred());
     }
 
     /// Whether the counts are those of the bitmaps in memory, and the indexes those of the groups.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// The decisions.
 pub trait Rules: Debug + Send + Sync {
-    /// Rule 5: what was freed and is allocated again is no longer pending.
-    fn allocation_ends_pending(&self) -> bool {
+    /// Rule 5: what was freed and is allocated again is no longer held back.
+    fn allocation_ends_hold(&self) -> bool {
         true
     }
 

@@ -22,13 +22,13 @@
 //! | where groups and superblocks are | `Layout` |
 //! | descriptors and bitmaps of groups; what of them is dirty | `Groups`, `Group`, `Changes` |
 //! | the free-space index of a role: longest runs where bitmaps are in memory, upper bounds elsewhere | [`FreeIndex`] |
-//! | where segments, extents and directories go | `Placement` |
+//! | where segments, extents and directories go | `PlacementState`, and [`Placement`], which searches |
 //! | delayed deallocation | [`Held`] |
 //! | homes that no segment shows | `Unshown` |
 //! | owner records since the last checkpoint | [`Owners`] |
 //!
 //! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`SpaceReplay`] applies what
-//! summaries say.
+//! summaries say, [`SpaceRepair`] what repair knows.
 // How many lines: `clippy.toml`.
 #![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -59,10 +59,10 @@ pub use bitmaps::Bitmaps;
 pub use checkpoint::{Checkpoint, ChunkValue};
 pub use cleaning::{Candidate, Cleaning, CleaningCost, Outlook};
 pub use error::SpaceError;
-pub use groups::FreeIndex;
+pub use groups::{FreeIndex, SpaceRepair};
 pub use held::Held;
 pub use loamfs_format::summary::Wait;
 pub use owners::{Owner, Owners};
-pub use placement::FoundSpace;
+pub use placement::{FoundSpace, Placement};
 pub use space::{Space, SpaceReplay};
 pub use uneven::{Ragged, Uneven};

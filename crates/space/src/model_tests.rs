@@ -203,6 +203,7 @@ impl World {
         let run = loop {
             match self
                 .space
+                .placement()
                 .find_log(want, least, self.near, self.dice.0 & 1 == 0)
             {
                 FoundSpace::Run(run) => break run,
@@ -302,7 +303,7 @@ impl World {
         };
         let anchor = GroupNo(self.dice.roll(self.geometry.groups().into()) as u32);
         let run = loop {
-            match self.space.find_data(blocks, goal, anchor) {
+            match self.space.placement().find_data(blocks, goal, anchor) {
                 FoundSpace::Run(run) => break run,
                 FoundSpace::Load(groups) => {
                     assert!(!groups.is_empty());
@@ -422,7 +423,7 @@ impl World {
 
     fn anchor(&mut self) {
         let parent = GroupNo(self.dice.roll(self.geometry.groups().into()) as u32);
-        let group = self.space.choose_anchor(parent, 2048, 4);
+        let group = self.space.placement().choose_anchor(parent, 2048, 4);
         assert!(group.0 < self.geometry.groups());
         self.space.anchored(group, 1);
         self.disk.journal.push(Record::Anchored(group, 1));
@@ -575,7 +576,7 @@ impl World {
         let total = self.geometry.total_frags;
         assert_eq!(self.space.free_frags(), clear + held);
         assert_eq!(self.space.held().frags(), held);
-        assert_eq!(self.space.used(), total - clear - held);
+        assert_eq!(self.space.in_use(), total - clear - held);
         let mut seen = vec![None; self.frags.len()];
         for (extent, wait) in self.space.held().iter() {
             seen[extent.start.0 as usize..extent.end().0 as usize].fill(Some(wait));

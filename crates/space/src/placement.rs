@@ -1,6 +1,6 @@
 //! Where new things go: segments ([`log`]), blocks of large files ([`data`]), new directories ([`anchor`]).
 
-pub(crate) mod anchor;
+mod anchor;
 mod data;
 mod log;
 
@@ -23,7 +23,7 @@ pub enum FoundSpace {
 
 /// What searches keep in mind.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Placement {
+pub(crate) struct PlacementState {
     /// Free groups that data never takes.
     kept_for_log: u64,
     /// Free groups that the log takes last: data that wait were admitted for them.
@@ -32,44 +32,92 @@ pub(crate) struct Placement {
     data_ends: BTreeMap<GroupNo, FragAddr>,
 }
 
-impl Placement {
-    /// The last `groups` free groups are left to the log.
-    pub(crate) fn keep_for_log(&mut self, groups: u64) {
-        self.kept_for_log = groups;
+/// Looks for places.
+#[derive(Debug)]
+pub struct Placement<'a> {
+    groups: &'a mut Groups,
+    state: &'a mut PlacementState,
+    law: &'a Law<dyn Rules>,
+}
+
+impl<'a> Placement<'a> {
+    pub(crate) fn new(
+        groups: &'a mut Groups,
+        state: &'a mut PlacementState,
+        law: &'a Law<dyn Rules>,
+    ) -> Placement<'a> {
+        Placement { groups, state, law }
     }
 
-    /// The last `groups` free groups are left to data, unless the log finds nothing else.
-    pub(crate) fn keep_for_data(&mut self, groups: u64) {
-        self.kept_for_data = groups;
+    /// From now on the last `groups` free groups are left to the log: [`Placement::find_data`] does not take them.
+    pub fn keep_for_log(&mut self, groups: u64) {
+        self.state.kept_for_log = groups;
     }
 
-    /// See [`crate::Space::find_log`].
-    pub(crate) fn find_log(
-        &self,
-        groups: &mut Groups,
-        law: &Law<dyn Rules>,
+    /// Until the next call the last `groups` free groups are left to data: [`Placement::find_log`] takes them when there
+    /// is nothing else.
+    pub fn keep_for_data(&mut self, groups: u64) {
+        self.state.kept_for_data = groups;
+    }
+
+    /// From now on nothing new is placed in `groups`, which are being emptied, and in no other such groups.
+    pub fn close_groups(&mut self, groups: &[GroupNo]) {
+        self.groups.close(groups);
+    }
+
+    /// Looks for a free run of `want` fragments in the log, in whole units, and claims a free group for the log if
+    /// it has to. Nothing else is claimed: the caller allocates what it uses.
+    ///
+    /// In this order:
+    /// - the run that continues at `near`,
+    /// - the first one behind it, and around the end of the volume, in a log group,
+    /// - a free group that is not kept for data: the nearest to the log groups there are, so that metadata stay together
+    ///   (Z7); the first one in the middle of a `rotational` device,
+    /// - the largest hole of at least `least` fragments; smaller ones are left to compaction,
+    /// - a kept group.
+    ///
+    /// The run found is at most `want` long.
+    pub fn find_log(
+        &mut self,
         want: u64,
         least: u64,
         near: FragAddr,
         rotational: bool,
     ) -> FoundSpace {
-        log::Search::new(groups, law, want, least, near, rotational).find(self.kept_for_data)
+        log::Search::new(self.groups, self.law, want, least, near, rotational)
+            .find(self.state.kept_for_data)
     }
 
-    /// See [`crate::Space::find_data`].
-    pub(crate) fn find_data(
-        &mut self,
-        groups: &mut Groups,
-        blocks: u64,
-        goal: FragAddr,
-        anchor: GroupNo,
-    ) -> FoundSpace {
-        let begun = self.data_ends.get(&anchor).copied();
-        let found = data::Search::new(groups, self.kept_for_log, blocks, goal, anchor).find(begun);
+    /// Looks for one free extent of at most `blocks` blocks, as long as possible; the caller allocates it and comes
+    /// back for the rest, with `goal` behind it. Free groups that the extent reaches into become data groups: a
+    /// group's size limits no extent.
+    ///
+    /// In this order:
+    /// - on from `goal`, where the file's last extent ends (address 0: nowhere), however short,
+    /// - while half of the groups are free, on from where the last extent near this `anchor` ends, if all of it fits,
+    /// - the group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte while
+    ///   half of the groups are free,
+    /// - the largest run.
+    pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> FoundSpace {
+        let begun = self.state.data_ends.get(&anchor).copied();
+        let kept = self.state.kept_for_log;
+        let found = data::Search::new(self.groups, kept, blocks, goal, anchor).find(begun);
         if let FoundSpace::Run(extent) = &found {
-            self.data_ends.insert(anchor, extent.end());
+            self.state.data_ends.insert(anchor, extent.end());
         }
         found
+    }
+
+    /// Chooses the group near which a new directory's large files will stand, and promises it what directories there
+    /// take so far, at most `avg_file_size` bytes x `files_per_dir`. `parent` is the anchor of the parent. The
+    /// directory counts once [`Space::anchored`](crate::Space::anchored) says so.
+    pub fn choose_anchor(
+        &mut self,
+        parent: GroupNo,
+        avg_file_size: u32,
+        files_per_dir: u32,
+    ) -> GroupNo {
+        anchor::choose(self.groups, parent, avg_file_size, files_per_dir)
     }
 }
 

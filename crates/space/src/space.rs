@@ -9,16 +9,16 @@ use crate::bitmaps::Bitmaps;
 use crate::checkpoint::{self, Checkpoint};
 use crate::cleaning::Cleaning;
 use crate::error::SpaceError;
-use crate::groups::{FreeIndex, Groups};
+use crate::groups::{FreeIndex, Groups, SpaceRepair};
 use crate::held::Held;
 use crate::law::{Law, Rules};
 use crate::layout::Layout;
 use crate::owners::Owners;
-use crate::placement::{FoundSpace, Placement, anchor};
+use crate::placement::{Placement, PlacementState};
 use crate::uneven::Uneven;
 use crate::unshown::Unshown;
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
-use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
+use loamfs_format::{Extent, Geometry, GroupNo};
 
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Space {
     unshown: Unshown,
     held: Held,
     owners: Owners,
-    placement: Placement,
+    placement: PlacementState,
     law: Law<dyn Rules>,
 }
 
@@ -57,7 +57,7 @@ impl Space {
             unshown: Unshown::default(),
             held: Held::default(),
             owners: Owners::default(),
-            placement: Placement::default(),
+            placement: PlacementState::default(),
             law: Law::default(),
         }
     }
@@ -92,11 +92,11 @@ impl Space {
     /// Fragments that are not in use; those held back count as free.
     pub fn free_frags(&self) -> u64 {
         let layout = self.groups.layout();
-        layout.geometry().total_frags.saturating_sub(self.used())
+        layout.geometry().total_frags.saturating_sub(self.in_use())
     }
 
     /// Fragments in use, unshown and reserved ones included, held-back ones not.
-    pub fn used(&self) -> u64 {
+    pub fn in_use(&self) -> u64 {
         let used = self.groups.indexes().used();
         used.saturating_sub(self.held.frags())
     }
@@ -116,72 +116,11 @@ impl Space {
         Uneven::new(&self.groups)
     }
 
-    /// From now on the last `groups` free groups are left to the log: [`Space::find_data`] does not take them.
-    pub fn keep_for_log(&mut self, groups: u64) {
-        self.placement.keep_for_log(groups);
-    }
-
-    /// Until the next call the last `groups` free groups are left to data: [`Space::find_log`] takes them when there
-    /// is nothing else.
-    pub fn keep_for_data(&mut self, groups: u64) {
-        self.placement.keep_for_data(groups);
-    }
-
-    /// From now on nothing new is placed in `groups`, which are being emptied, and in no other such groups.
-    pub fn close_groups(&mut self, groups: &[GroupNo]) {
-        self.groups.close(groups);
-    }
-
     // ---- placement ---------------------------------------------------------------------------------------------
 
-    /// Looks for a free run of `want` fragments in the log, in whole units, and claims a free group for the log if
-    /// it has to. Nothing else is claimed: the caller allocates what it uses.
-    ///
-    /// In this order:
-    /// - the run that continues at `near`,
-    /// - the first one behind it, and around the end of the volume, in a log group,
-    /// - a free group that is not kept for data: the nearest to the log groups there are, so that metadata stay together
-    ///   (Z7); the first one in the middle of a `rotational` device,
-    /// - the largest hole of at least `least` fragments; smaller ones are left to compaction,
-    /// - a kept group.
-    ///
-    /// The run found is at most `want` long.
-    pub fn find_log(
-        &mut self,
-        want: u64,
-        least: u64,
-        near: FragAddr,
-        rotational: bool,
-    ) -> FoundSpace {
-        self.placement
-            .find_log(&mut self.groups, &self.law, want, least, near, rotational)
-    }
-
-    /// Looks for one free extent of at most `blocks` blocks, as long as possible; the caller allocates it and comes
-    /// back for the rest, with `goal` behind it. Free groups that the extent reaches into become data groups: a
-    /// group's size limits no extent.
-    ///
-    /// In this order:
-    /// - on from `goal`, where the file's last extent ends (address 0: nowhere), however short,
-    /// - while half of the groups are free, on from where the last extent near this `anchor` ends, if all of it fits,
-    /// - the group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte while
-    ///   half of the groups are free,
-    /// - the largest run.
-    pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> FoundSpace {
-        self.placement
-            .find_data(&mut self.groups, blocks, goal, anchor)
-    }
-
-    /// Chooses the group near which a new directory's large files will stand, and promises it what directories there
-    /// take so far, at most `avg_file_size` bytes x `files_per_dir`. `parent` is the anchor of the parent. The
-    /// directory counts once [`Space::anchored`] says so.
-    pub fn choose_anchor(
-        &mut self,
-        parent: GroupNo,
-        avg_file_size: u32,
-        files_per_dir: u32,
-    ) -> GroupNo {
-        anchor::choose(&mut self.groups, parent, avg_file_size, files_per_dir)
+    /// Where new things go.
+    pub fn placement(&mut self) -> Placement<'_> {
+        Placement::new(&mut self.groups, &mut self.placement, &self.law)
     }
 
     /// Directories came to be anchored in a group (positive) or left it; also for replay.
@@ -225,35 +164,15 @@ impl Space {
         self.groups.load(group, chunks)
     }
 
-    /// Believes a group's bitmap, as the last checkpoint has it, rather than what its descriptor counts, and has the
-    /// next checkpoint write the right count. For repair: at once after [`Space::open`], with the chunks that
-    /// [`Space::load`] wants.
-    pub fn recount(
-        &mut self,
-        group: GroupNo,
-        chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
-    ) {
-        self.groups.recount(group, chunks);
-    }
-
-    /// Makes these ranges, as far as they lie in the group, what is in use of it now, whatever its bitmap and its
-    /// descriptor say. For repair: at once after replay, without a bitmap in memory.
-    ///
-    /// # Errors
-    /// [`SpaceError`] when there is no such group, or ranges are no whole blocks of a data group.
-    pub fn rebuild(&mut self, group: GroupNo, used: &[Extent]) -> Result<(), SpaceError> {
-        self.groups.rebuild(group, used)
-    }
-
-    /// Has the next checkpoint write these groups' descriptors. For repair, when the map does not have them.
-    pub fn rewrite(&mut self, groups: impl IntoIterator<Item = GroupNo>) {
-        self.groups.rewrite(groups);
-    }
-
     /// Drops a group's bitmap from memory if a checkpoint has all of it, and tells whether it did. A free group's
     /// takes no memory.
     pub fn unload(&mut self, group: GroupNo) -> bool {
         self.groups.unload(group)
+    }
+
+    /// What repair knows better.
+    pub fn repair(&mut self) -> SpaceRepair<'_> {
+        SpaceRepair::new(&mut self.groups)
     }
 
     /// The bitmaps as they are in memory.
@@ -347,14 +266,16 @@ impl Space {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::FoundSpace;
     use crate::tests::geometry;
+    use loamfs_format::FragAddr;
     use loamfs_format::Ssn;
     use loamfs_format::summary::Wait;
 
     #[test]
     fn what_is_counted_wrongly_is_found() {
         let mut space = Space::new(geometry(), Vec::new());
-        let FoundSpace::Run(run) = space.find_log(8, 8, FragAddr(0), false) else {
+        let FoundSpace::Run(run) = space.placement().find_log(8, 8, FragAddr(0), false) else {
             panic!("no room");
         };
         space.allocate_unshown(run).unwrap();

@@ -49,21 +49,23 @@ fn run(found: FoundSpace) -> Extent {
 #[test]
 fn the_first_log_group_of_a_rotating_disk_is_in_the_middle_and_the_next_ones_adjoin() {
     let mut space = volume();
-    let first = run(space.find_log(64, 4, FragAddr(0), true));
+    let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
     assert_eq!(first, extent(32 * 64, 64));
     assert_eq!(space.take_role_changes(), [(GroupNo(32), Role::Log)]);
     space.allocate(first, small()).unwrap();
-    let second = run(space.find_log(64, 4, first.end(), true));
+    let second = run(space.placement().find_log(64, 4, first.end(), true));
     assert_eq!(second, extent(33 * 64, 64));
     space.allocate(second, small()).unwrap();
     // Data takes the group behind; the log goes on before.
     assert_eq!(
-        run(space.find_data(8, FragAddr(34 * 64), GroupNo(34)))
-            .start
-            .0,
+        run(space
+            .placement()
+            .find_data(8, FragAddr(34 * 64), GroupNo(34)))
+        .start
+        .0,
         34 * 64
     );
-    let third = run(space.find_log(64, 4, second.end(), true));
+    let third = run(space.placement().find_log(64, 4, second.end(), true));
     assert_eq!(third, extent(31 * 64, 64));
 }
 
@@ -71,7 +73,7 @@ fn the_first_log_group_of_a_rotating_disk_is_in_the_middle_and_the_next_ones_adj
 fn a_segment_longer_than_a_group_takes_adjacent_groups() {
     let mut space = volume();
     assert_eq!(
-        run(space.find_log(200, 4, FragAddr(640), false)),
+        run(space.placement().find_log(200, 4, FragAddr(640), false)),
         extent(640, 200)
     );
     assert_eq!(space.take_role_changes().len(), 4);
@@ -80,21 +82,21 @@ fn a_segment_longer_than_a_group_takes_adjacent_groups() {
 #[test]
 fn the_log_goes_on_at_its_head_and_then_plugs_the_next_hole_that_is_large_enough() {
     let mut space = volume();
-    run(space.find_log(64, 4, FragAddr(640), false));
+    run(space.placement().find_log(64, 4, FragAddr(640), false));
     space.allocate(extent(640, 20), small()).unwrap();
     space.allocate(extent(668, 4), small()).unwrap();
     space.allocate(extent(684, 1), small()).unwrap();
     // Free units: 660..668, 672..684, 688..704.
     assert_eq!(
-        run(space.find_log(8, 4, FragAddr(660), false)),
+        run(space.placement().find_log(8, 4, FragAddr(660), false)),
         extent(660, 8)
     );
     assert_eq!(
-        run(space.find_log(12, 4, FragAddr(660), false)),
+        run(space.placement().find_log(12, 4, FragAddr(660), false)),
         extent(672, 12)
     );
     assert_eq!(
-        run(space.find_log(12, 4, FragAddr(685), false)),
+        run(space.placement().find_log(12, 4, FragAddr(685), false)),
         extent(688, 12)
     );
     assert_eq!(space.bitmaps().log_run(FragAddr(684), 64), 0);
@@ -104,13 +106,13 @@ fn the_log_goes_on_at_its_head_and_then_plugs_the_next_hole_that_is_large_enough
 #[test]
 fn the_largest_hole_serves_when_nothing_else_is_left() {
     let mut space = volume();
-    while let FoundSpace::Run(run) = space.find_log(64, 4, FragAddr(640), false) {
+    while let FoundSpace::Run(run) = space.placement().find_log(64, 4, FragAddr(640), false) {
         space.allocate(run, small()).unwrap();
     }
     space.free(extent(704, 8), Ssn(2)).unwrap();
     space.free(extent(960, 13), Ssn(2)).unwrap();
     assert_eq!(
-        space.find_log(64, 4, FragAddr(640), false),
+        space.placement().find_log(64, 4, FragAddr(640), false),
         FoundSpace::Full
     );
     assert_eq!(
@@ -118,11 +120,11 @@ fn the_largest_hole_serves_when_nothing_else_is_left() {
         [extent(704, 8), extent(960, 13)]
     );
     assert_eq!(
-        run(space.find_log(64, 4, FragAddr(640), false)),
+        run(space.placement().find_log(64, 4, FragAddr(640), false)),
         extent(960, 12)
     );
     assert_eq!(
-        space.find_log(64, 16, FragAddr(640), false),
+        space.placement().find_log(64, 16, FragAddr(640), false),
         FoundSpace::Full
     );
 }
@@ -131,21 +133,22 @@ fn the_largest_hole_serves_when_nothing_else_is_left() {
 fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
     let mut space = volume();
     assert_eq!(
-        run(space.find_data(20, FragAddr(0), GroupNo(10))),
+        run(space.placement().find_data(20, FragAddr(0), GroupNo(10))),
         extent(640, 160)
     );
     assert_eq!(space.role(GroupNo(12)), Role::Data);
     space.allocate_unshown(extent(640, 160)).unwrap();
-    space.keep_for_log(space.free_groups());
+    let free = space.free_groups();
+    space.placement().keep_for_log(free);
     assert_eq!(
-        run(space.find_data(20, FragAddr(800), GroupNo(10))),
+        run(space.placement().find_data(20, FragAddr(800), GroupNo(10))),
         extent(800, 32)
     );
     space
         .allocate(extent(800, 32), owner(BlockKind::Homed, 20))
         .unwrap();
     assert_eq!(
-        space.find_data(1, FragAddr(832), GroupNo(10)),
+        space.placement().find_data(1, FragAddr(832), GroupNo(10)),
         FoundSpace::Full
     );
 }
@@ -161,7 +164,9 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken() {
     let mut space = Space::new(geometry, vec![extent(0, 8)]);
     let take = |space: &mut Space, group: u32| {
         let whole = extent(u64::from(group) * 1024, 1024);
-        let found = run(space.find_data(128, FragAddr(0), GroupNo(group)));
+        let found = run(space
+            .placement()
+            .find_data(128, FragAddr(0), GroupNo(group)));
         assert_eq!(found, whole);
         space
             .allocate(whole, owner(BlockKind::Homed, group.into()))
@@ -173,7 +178,7 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken() {
     space.free(extent(10 * 1024 + 64, 16), Ssn(1)).unwrap();
     space.free(extent(10 * 1024 + 512, 128), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
-    let found = |space: &mut Space| run(space.find_data(2, FragAddr(0), GroupNo(10)));
+    let found = |space: &mut Space| run(space.placement().find_data(2, FragAddr(0), GroupNo(10)));
     assert_eq!(found(&mut space), extent(10 * 1024 + 512, 16));
     // One that was begun is filled, though what is left of it would not be begun.
     space
@@ -191,7 +196,7 @@ fn data_groups_take_whole_blocks_and_never_those_that_a_superblock_cuts() {
     let mut space = volume();
     // Group 1 is reserved up to 68, in the middle of a block.
     assert_eq!(
-        run(space.find_data(20, FragAddr(0), GroupNo(1))).start,
+        run(space.placement().find_data(20, FragAddr(0), GroupNo(1))).start,
         FragAddr(72)
     );
     let odd = extent(72, 4);
@@ -216,7 +221,7 @@ fn data_groups_take_whole_blocks_and_never_those_that_a_superblock_cuts() {
 #[test]
 fn unshown_homes_are_not_in_a_checkpoint() {
     let mut space = volume();
-    let home = run(space.find_data(2, FragAddr(0), GroupNo(10)));
+    let home = run(space.placement().find_data(2, FragAddr(0), GroupNo(10)));
     space.checkpoint_done();
     space.allocate_unshown(home).unwrap();
     assert_eq!(space.checkpoint().dirty_chunks().count(), 0);
@@ -267,7 +272,7 @@ fn replay_counts_a_held_range_that_is_allocated_again_once() {
     assert_eq!(
         (
             space.groups().get(GroupNo(5)).unwrap().desc().used,
-            space.used()
+            space.in_use()
         ),
         (14, 10)
     );
@@ -357,7 +362,7 @@ fn a_group_that_changed_its_role_held_nothing_back_any_more() {
 #[test]
 fn owner_records_are_cut_by_later_ones_and_survive_frees() {
     let mut space = volume();
-    let home = run(space.find_data(4, FragAddr(0), GroupNo(10)));
+    let home = run(space.placement().find_data(4, FragAddr(0), GroupNo(10)));
     space.allocate(home, owner(BlockKind::Homed, 100)).unwrap();
     space.free(extent(648, 8), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
@@ -382,7 +387,7 @@ fn owner_records_are_cut_by_later_ones_and_survive_frees() {
 #[test]
 fn empty_groups_are_given_back_but_for_the_last_log_group_and_a_protected_one() {
     let mut space = volume();
-    let first = run(space.find_log(192, 4, FragAddr(640), false));
+    let first = run(space.placement().find_log(192, 4, FragAddr(640), false));
     space.allocate(extent(640, 4), small()).unwrap();
     assert_eq!(first.frags, 192);
     assert_eq!(space.give_back_empty(Some(GroupNo(11))), [GroupNo(12)]);
@@ -409,7 +414,7 @@ fn directories_stay_with_their_parent_while_there_is_room_and_then_move_on() {
     let mut space = volume();
     // A directory may take 16 of a group's 64 fragments, and is promised a block of 8 while none took more.
     let mut anchor = || {
-        let group = space.choose_anchor(GroupNo(20), 4096, 4);
+        let group = space.placement().choose_anchor(GroupNo(20), 4096, 4);
         space.anchored(group, 1);
         group.0
     };
@@ -420,13 +425,16 @@ fn directories_stay_with_their_parent_while_there_is_room_and_then_move_on() {
         7
     );
     space.anchored(GroupNo(20), -4);
-    assert_eq!(space.choose_anchor(GroupNo(20), 4096, 4), GroupNo(20));
+    assert_eq!(
+        space.placement().choose_anchor(GroupNo(20), 4096, 4),
+        GroupNo(20)
+    );
 }
 
 #[test]
 fn scattered_holes_are_candidates_and_large_ones_are_not() {
     let mut space = volume();
-    run(space.find_log(512, 4, FragAddr(640), false));
+    run(space.placement().find_log(512, 4, FragAddr(640), false));
     for unit in (640..704).step_by(8) {
         space.allocate(extent(unit, 4), small()).unwrap();
     }
@@ -434,7 +442,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
     let found = space.cleaning().compact_candidates(16);
     assert_eq!(found.len(), 1);
     assert_eq!(
-        (found[0].extent, found[0].used, found[0].scattered),
+        (found[0].extent, found[0].live, found[0].scattered),
         (extent(640, 64), 32, 32)
     );
     let cheapest = |hole_max| {
@@ -443,7 +451,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
             .cheapest_groups(Role::Log, hole_max, 16, &[]);
         found
             .iter()
-            .map(|c| (c.group, c.used, c.won, c.closed))
+            .map(|c| (c.group, c.live, c.won, c.closed))
             .collect::<Vec<_>>()
     };
     let all = [(GroupNo(11), 4, 60, 60), (GroupNo(10), 32, 32, 0)];
@@ -455,7 +463,7 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
 #[test]
 fn a_group_is_not_emptied_of_what_no_move_frees() {
     let mut space = volume();
-    run(space.find_log(512, 4, FragAddr(640), false));
+    run(space.placement().find_log(512, 4, FragAddr(640), false));
     for unit in [640, 648, 704] {
         space.allocate(extent(unit, 4), small()).unwrap();
     }
@@ -463,7 +471,7 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
         let found = space
             .cleaning()
             .cheapest_groups(Role::Log, u64::MAX, 16, fixed);
-        found.iter().map(|c| (c.group, c.used)).collect::<Vec<_>>()
+        found.iter().map(|c| (c.group, c.live)).collect::<Vec<_>>()
     };
     let (ten, eleven) = (GroupNo(10), GroupNo(11));
     assert_eq!(cheapest(&space, &[]), [(eleven, 4), (ten, 8)]);
@@ -495,7 +503,7 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
     space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
     assert_eq!(
-        space.find_data(64, FragAddr(0), GroupNo(9)),
+        space.placement().find_data(64, FragAddr(0), GroupNo(9)),
         FoundSpace::Load((9..13).map(GroupNo).collect())
     );
 }
@@ -503,7 +511,7 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
 #[test]
 fn free_runs_hold_nothing_that_a_crash_may_bring_back() {
     let mut space = volume();
-    let log = run(space.find_log(64, 4, FragAddr(0), true));
+    let log = run(space.placement().find_log(64, 4, FragAddr(0), true));
     space.allocate(extent(log.start.0, 20), small()).unwrap();
     // Two fragments of the unit 16..20 and the whole unit 8..12 are freed.
     space.free(extent(log.start.0 + 18, 2), Ssn(5)).unwrap();
@@ -535,7 +543,7 @@ fn free_runs_hold_nothing_that_a_crash_may_bring_back() {
 #[test]
 fn a_bitmap_that_is_not_in_memory_has_no_free_runs() {
     let mut space = volume();
-    let log = run(space.find_log(64, 4, FragAddr(0), true));
+    let log = run(space.placement().find_log(64, 4, FragAddr(0), true));
     space.allocate(extent(log.start.0, 4), small()).unwrap();
     space.checkpoint_done();
     assert!(space.unload(GroupNo(32)));

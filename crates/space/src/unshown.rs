@@ -33,7 +33,7 @@ impl Unshown {
         if inside.map(|part| part.end - part.start).sum::<u64>() != extent.frags {
             return Err(SpaceError::NotInUse { extent });
         }
-        groups.check_aligned(range.clone())?;
+        groups.ranges().check_aligned(range.clone())?;
         self.ranges.cut(range.clone(), |_, ()| ());
         Ok(range)
     }

@@ -66,7 +66,9 @@ impl Log {
         let (most, longest) = if short { (3, 200) } else { (8, 10) };
         let usual = unit * rng.between(1, most);
         while let FoundSpace::Run(run) =
-            space.find_log(geometry.group_frags, unit, FragAddr(0), false)
+            space
+                .placement()
+                .find_log(geometry.group_frags, unit, FragAddr(0), false)
         {
             let mut at = run.start.0;
             while at < run.end().0 {

@@ -86,7 +86,7 @@ impl<'w, 'v> Walker<'w, 'v> {
 
     /// Verifies both copies of nodes that are there twice.
     fn copies(&mut self, nodes: &mut Vec<(Pointer, Identity)>) {
-        for (pointer, identity) in self.volume.worn(nodes) {
+        for (pointer, identity) in self.volume.nodes().worn(nodes) {
             self.visitor.problem(Problem::MapCopy {
                 kind: identity.kind,
                 level: identity.level,
@@ -289,7 +289,7 @@ impl<'w, 'v> Walker<'w, 'v> {
             .iter()
             .flat_map(|(inode, _, _)| roots(inode))
             .collect();
-        self.volume.prefetch(&roots);
+        self.volume.nodes().prefetch(&roots);
         for (inode, orphan, ssn) in inodes.drain(..) {
             self.inode(&inode, orphan, ssn);
         }
@@ -317,7 +317,9 @@ impl<'w, 'v> Walker<'w, 'v> {
 
     fn read_batch(&mut self, batch: &[(Ino, BlockKind, Pointer)]) {
         let pointers: Vec<Pointer> = batch.iter().map(|(_, _, pointer)| *pointer).collect();
-        for ((ino, kind, pointer), bytes) in batch.iter().zip(self.volume.read_blocks(&pointers)) {
+        for ((ino, kind, pointer), bytes) in
+            batch.iter().zip(self.volume.io().read_blocks(&pointers))
+        {
             let verified = bytes.and_then(|bytes| {
                 let found = loamfs_format::pointer::data_checksum(&bytes);
                 let expected = pointer.checksum;

@@ -82,7 +82,7 @@ impl<'d> Volume<'d> {
             Body::Extents(extents) => Box::new(extents.clone().into_iter().map(Ok)),
             Body::ExtentTree(root) => {
                 let spec = tree_of(inode, BlockKind::ExtentNode, *root);
-                let first = self.floor_key(spec, block).unwrap_or(0);
+                let first = self.nodes().floor_key(spec, block).unwrap_or(0);
                 Box::new(Entries::new(self, spec, first).map(move |entry| {
                     let entry = entry?;
                     let fault = MapFault::Entry {

@@ -1,7 +1,8 @@
 //! Reading bytes at addresses of the volume.
 
+use crate::BlockFault;
 use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
-use loamfs_format::{Extent, FragAddr, Geometry};
+use loamfs_format::{Extent, FragAddr, Geometry, Pointer};
 
 /// A device, seen through a volume's geometry.
 #[derive(Clone, Copy)]
@@ -35,6 +36,16 @@ impl Io<'_> {
             .collect();
         self.device.read(&mut batch);
         batch.into_iter().map(Read::into_result).collect()
+    }
+
+    /// The data of several blocks in the log, unverified, with one batch of requests.
+    pub(crate) fn read_blocks(&self, pointers: &[Pointer]) -> Vec<Result<Buffer, BlockFault>> {
+        let ranges: Vec<_> = pointers
+            .iter()
+            .map(|p| (p.addr, p.stored as usize))
+            .collect();
+        let read = self.read_all(&ranges).into_iter();
+        read.map(|bytes| bytes.map_err(BlockFault::from)).collect()
     }
 
     /// Bytes of a range, or `None` when it leaves the volume.

@@ -27,6 +27,7 @@ impl<'v> Owners<'v> {
     pub(crate) fn new(volume: &'v Volume<'v>, from: FragAddr) -> Owners<'v> {
         // The last record that starts at `from` or before is found by descending to it.
         let first = volume
+            .nodes()
             .floor_key(volume.map(BlockKind::OwnerNode), from.0)
             .unwrap_or(from.0);
         let newer: Box<dyn Iterator<Item = Piece> + 'v> =

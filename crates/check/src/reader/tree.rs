@@ -125,7 +125,10 @@ impl<'v> TreeWalk<'v> {
     }
 
     fn load(&self, place: &Place) -> Result<Arc<Page>, BlockFault> {
-        let page = self.volume.node(&place.pointer, &self.identity(place))?;
+        let page = self
+            .volume
+            .nodes()
+            .get(&place.pointer, &self.identity(place))?;
         match (page.last_key(), place.end) {
             (Some(key), Some(end)) if key >= end => Err(BlockFault::Range { key, end }),
             _ => Ok(page),
@@ -156,7 +159,7 @@ impl<'v> TreeWalk<'v> {
             .iter()
             .map(|(place, _)| (place.pointer, self.identity(place)))
             .collect();
-        self.volume.prefetch(&wanted);
+        self.volume.nodes().prefetch(&wanted);
         self.stack.extend(places.into_iter().rev());
     }
 }

@@ -1,25 +1,20 @@
 //! An opened volume.
 
-use super::cache::Cache;
 use super::chain::{self, Chain, Link, LostSegments};
 use super::maps::{Ifile, Lazy};
+use super::nodes::Nodes;
 use super::owners::Owners;
 use super::superblocks::{self, Copies};
 use super::tree::{Entries, TreeSpec};
-use super::{Io, State, node_fault, replay};
-use crate::{BlockFault, CheckError, MapFault, PointerFault};
-use loamfs_device::{Buffer, Device};
+use super::{Io, State, replay};
+use crate::{CheckError, MapFault};
+use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::{INODE_BLOCKS_MAX, IfileEntry};
 use loamfs_format::maps::LazyEntry;
-use loamfs_format::node::{NODE_SIZE, Page};
-use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{Records, SegmentKind};
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{
-    BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
-};
-use std::sync::Arc;
+use loamfs_format::{BlockKind, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo, Ssn};
 
 /// Nodes that a volume keeps in memory unless told otherwise: 8 MiB.
 pub(crate) const CACHE_NODES: usize = 2048;
@@ -30,7 +25,7 @@ pub struct Volume<'d> {
     copies: Copies,
     chain: Chain,
     state: State,
-    cache: Cache,
+    nodes: Nodes<'d>,
 }
 
 impl std::fmt::Debug for Volume<'_> {
@@ -106,12 +101,13 @@ impl<'d> Volume<'d> {
         let geometry = copies.newest.geometry;
         let io = Io { device, geometry };
         let state = replay::replay(&io, &copies.newest, &chain)?;
+        let nodes = Nodes::new(io, copies.newest.uuid, state.last, nodes);
         Ok(Volume {
             io,
+            nodes,
             copies,
             chain,
             state,
-            cache: Cache::new(nodes),
         })
     }
 
@@ -289,156 +285,12 @@ impl<'d> Volume<'d> {
         }
     }
 
-    /// The greatest key of a tree that is not above `key`, as far as the nodes on the way to it can be used.
-    pub(crate) fn floor_key(&self, spec: TreeSpec, key: u64) -> Option<u64> {
-        let TreeSpec {
-            kind,
-            ino,
-            generation,
-            root,
-        } = spec;
-        let identity = root.identity(kind, ino, generation);
-        // The way down, and once to the left when the leaf has only greater keys; faults end it early.
-        let mut nodes = 3 * (usize::from(root.level) + 1);
-        if root.is_empty() {
-            None
-        } else {
-            self.floor_at(&root.pointer, &identity, key, &mut nodes)
-        }
-    }
-
-    fn floor_at(
-        &self,
-        pointer: &Pointer,
-        identity: &Identity,
-        key: u64,
-        nodes: &mut usize,
-    ) -> Option<u64> {
-        *nodes = nodes.checked_sub(1)?;
-        let page = self.node(pointer, identity).ok()?;
-        let last = page.floor(key)?;
-        let Some(level) = identity.level.checked_sub(1) else {
-            return page.key(last);
-        };
-        (0..=last).rev().find_map(|index| {
-            let child = Identity {
-                level,
-                logical: page.key(index)?,
-                ..*identity
-            };
-            self.floor_at(&page.child(index)?.pointer, &child, key, nodes)
-        })
-    }
-
-    /// A node, verified against its pointer and as what it should be.
-    ///
-    /// # Errors
-    /// What is wrong with the pointer or the node.
-    pub fn node(&self, pointer: &Pointer, identity: &Identity) -> Result<Arc<Page>, BlockFault> {
-        if let Some(page) = self.cache.get(pointer.addr, identity, pointer.checksum) {
-            return Ok(page);
-        }
-        self.check_node(pointer, identity.kind)?;
-        let mut first = None;
-        for copy in pointer.copies(identity.kind, &self.io.geometry) {
-            let node = match self.io.read(copy.start, NODE_SIZE) {
-                Ok(bytes) => self.accept(pointer, identity, &bytes),
-                Err(error) => Err(error.into()),
-            };
-            match node {
-                Ok(node) => return Ok(node),
-                Err(fault) => drop(first.get_or_insert(fault)),
-            }
-        }
-        Err(first.unwrap_or(PointerFault::None.into()))
-    }
-
-    /// Those of some nodes of which a copy cannot be used, though there is another one.
-    pub(crate) fn worn(&self, nodes: &[(Pointer, Identity)]) -> Vec<(Pointer, Identity)> {
-        let (mut whose, mut ranges) = (Vec::new(), Vec::new());
-        for (pointer, identity) in nodes {
-            let copies: Vec<Extent> = pointer.copies(identity.kind, &self.io.geometry).collect();
-            for copy in copies.iter().filter(|_| copies.len() > 1) {
-                whose.push((*pointer, *identity));
-                ranges.push((copy.start, NODE_SIZE));
-            }
-        }
-        let uuid = &self.copies.newest.uuid;
-        let read = whose.into_iter().zip(self.io.read_all(&ranges));
-        let bad = read.filter(|((pointer, identity), bytes)| {
-            !bytes
-                .as_ref()
-                .is_ok_and(|bytes| metadata_checksum(uuid, identity, bytes) == pointer.checksum)
-        });
-        bad.map(|(node, _)| node).collect()
-    }
-
-    /// Reads nodes into the cache with one batch of requests, by rising addresses. Those that cannot be used are left
-    /// for [`Volume::node`] to explain.
-    pub(crate) fn prefetch(&self, nodes: &[(Pointer, Identity)]) {
-        let mut wanted: Vec<&(Pointer, Identity)> = nodes
-            .iter()
-            .filter(|(pointer, identity)| {
-                self.check_node(pointer, identity.kind).is_ok()
-                    && self
-                        .cache
-                        .get(pointer.addr, identity, pointer.checksum)
-                        .is_none()
-            })
-            .collect();
-        wanted.sort_by_key(|(pointer, _)| pointer.addr);
-        wanted.truncate(self.cache.capacity() / 2);
-        if wanted.len() < 2 {
-            return;
-        }
-        let ranges: Vec<_> = wanted
-            .iter()
-            .map(|(pointer, _)| (pointer.addr, NODE_SIZE))
-            .collect();
-        for ((pointer, identity), bytes) in wanted.into_iter().zip(self.io.read_all(&ranges)) {
-            if let Ok(bytes) = bytes {
-                let _ = self.accept(pointer, identity, &bytes);
-            }
-        }
-    }
-
-    /// The data of several blocks in the log, unverified, with one batch of requests.
-    pub(crate) fn read_blocks(&self, pointers: &[Pointer]) -> Vec<Result<Buffer, BlockFault>> {
-        let ranges: Vec<_> = pointers
-            .iter()
-            .map(|p| (p.addr, p.stored as usize))
-            .collect();
-        self.io
-            .read_all(&ranges)
-            .into_iter()
-            .map(|bytes| bytes.map_err(BlockFault::from))
-            .collect()
+    /// The nodes of its trees.
+    pub(crate) fn nodes(&self) -> &Nodes<'d> {
+        &self.nodes
     }
 
     pub(crate) fn io(&self) -> &Io<'d> {
         &self.io
-    }
-
-    fn check_node(&self, pointer: &Pointer, kind: BlockKind) -> Result<(), BlockFault> {
-        let fault = node_fault(&self.io.geometry, self.state.last, pointer, kind);
-        fault.map_or(Ok(()), |fault| Err(fault.into()))
-    }
-
-    fn accept(
-        &self,
-        pointer: &Pointer,
-        identity: &Identity,
-        bytes: &[u8],
-    ) -> Result<Arc<Page>, BlockFault> {
-        let found = metadata_checksum(&self.copies.newest.uuid, identity, bytes);
-        if found != pointer.checksum {
-            return Err(BlockFault::Checksum {
-                expected: pointer.checksum,
-                found,
-            });
-        }
-        let page = Arc::new(Page::from_bytes(bytes, identity)?);
-        self.cache.put(pointer.addr, *identity, found, &page);
-        Ok(page)
     }
 }

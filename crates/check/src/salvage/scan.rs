@@ -113,7 +113,7 @@ impl Scan {
             };
             let root = volume.state().root(BlockKind::IfileNode);
             let identity = root.identity(BlockKind::IfileNode, Ino(0), 0);
-            let stands = root.is_empty() || volume.node(&root.pointer, &identity).is_ok();
+            let stands = root.is_empty() || volume.nodes().get(&root.pointer, &identity).is_ok();
             if stands {
                 return Some(volume);
             }

@@ -5,7 +5,7 @@
 
 use super::Budget;
 use super::reserve::REMOVAL_COST;
-use crate::reclaim::{self, Fight};
+use crate::reclaim;
 use crate::writeback::UNIT;
 use loamfs_format::Extent;
 use loamfs_format::group::Role;
@@ -18,8 +18,8 @@ const IN_MOTION: u64 = 4;
 const LEFT_BLOCKS: u64 = 5;
 
 impl Budget<'_> {
-    /// Bytes that a large file can take.
-    pub fn available_bytes(&mut self) -> u64 {
+    /// Bytes that a large file can take; `in_vain` says that the fight for such room was lost.
+    pub fn available_bytes(&mut self, in_vain: bool) -> u64 {
         let g = self.geometry;
         let frag = u64::from(g.fragment_size);
         let going: Vec<Extent> = self
@@ -34,7 +34,6 @@ impl Budget<'_> {
         let data = self.space.free_index(Role::Data).frags() + outlook.data_going;
         let data = data.saturating_sub(ragged.data + ragged.free);
         let claimable = self.space.free_groups() + outlook.log_groups;
-        let in_vain = self.is_lost(Fight::Room);
         let room = |metadata: u64| {
             let log = self.log_groups(&outlook, g.frags_for(metadata), in_vain);
             // Groups that are kept from data are won back from it.

@@ -1,14 +1,45 @@
 //! Fights for space that were lost: they are not fought again before something was freed.
 
-use super::Budget;
-use crate::reclaim::Fight;
-use loamfs_format::Extent;
+use crate::blocks::Blocks;
+use crate::checkpoints::Checkpoints;
+use crate::core::Core;
+use crate::inodes::Inodes;
+use crate::pending::Pending;
+use crate::reclaim::{Fight, Reclaim};
 use loamfs_format::node::NODE_SIZE;
+use loamfs_format::{Extent, Geometry};
+use loamfs_space::Space;
 
 /// Bytes freed after which a lost fight for space is worth another one, at most.
 const EXHAUSTED_WORTH: u64 = 1 << 20;
 
-impl Budget<'_> {
+/// The fights that were lost, and what tells whether another one is worth it.
+pub(crate) struct Fights<'c> {
+    geometry: &'c Geometry,
+    space: &'c Space,
+    blocks: &'c Blocks,
+    inodes: &'c Inodes,
+    pending: &'c Pending,
+    checkpoints: &'c Checkpoints,
+    reclaim: &'c mut Reclaim,
+}
+
+impl Core {
+    /// The fights for space that were lost.
+    pub fn fights(&mut self) -> Fights<'_> {
+        Fights {
+            geometry: &self.geometry,
+            space: &self.space,
+            blocks: &self.blocks,
+            inodes: &self.inodes,
+            pending: &self.pending,
+            checkpoints: &self.checkpoints,
+            reclaim: &mut self.reclaim,
+        }
+    }
+}
+
+impl Fights<'_> {
     /// Notes that a fight was lost; returns whether that is new.
     pub fn note_lost(&mut self, fight: Fight) -> bool {
         let new = !self.is_lost(fight);

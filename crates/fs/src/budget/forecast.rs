@@ -3,7 +3,9 @@
 use super::Budget;
 use super::reserve::{Burden, Changed, Keys, Room, Shapes};
 use crate::blocks::Blocks;
+use crate::checkpoints::Checkpoints;
 use crate::inodes::Inodes;
+use crate::law::{Law, Rules};
 use crate::maps::{Maps, OWNER};
 use loamfs_format::group::Role;
 use loamfs_format::{Geometry, Ssn};
@@ -36,17 +38,20 @@ struct Roomy {
     longest: u64,
 }
 
-/// What the maps are like, and what changed in them since the last checkpoint.
-struct Changes<'c> {
+/// What a checkpoint would write, and the room that the log has for it and for a segment before it: what the maps are like,
+/// what changed in them since the last one, and the holes.
+struct Forecast<'c> {
     geometry: &'c Geometry,
+    law: &'c Law<dyn Rules>,
     space: &'c Space,
     maps: &'c Maps,
     blocks: &'c mut Blocks,
     inodes: &'c Inodes,
+    checkpoints: &'c Checkpoints,
     known: &'c mut KnownRoom,
 }
 
-impl Changes<'_> {
+impl Forecast<'_> {
     /// The maps' trees, as far as the volume's sizes tell.
     fn shapes(&self) -> Shapes {
         let images = self.maps.lazy_map().len() + self.maps.lazy_map().changed().len();
@@ -98,41 +103,16 @@ impl Changes<'_> {
             ..self.changed_at_most()
         }
     }
-}
-
-impl Budget<'_> {
-    fn changes(&mut self) -> Changes<'_> {
-        Changes {
-            geometry: self.geometry,
-            space: self.space,
-            maps: self.maps,
-            blocks: self.blocks,
-            inodes: self.inodes,
-            known: self.reclaim.known(),
-        }
-    }
 
     /// Map nodes that a checkpoint taken now would write, at most; looks no closer where `enough` tells that already
     /// the rough number will do.
-    pub fn checkpoint_nodes(&mut self, enough: impl Fn(u64) -> bool) -> u64 {
-        let mut changes = self.changes();
-        let rough = changes.changed_at_most().nodes(&changes.shapes());
+    fn nodes(&mut self, enough: impl Fn(u64) -> bool) -> u64 {
+        let rough = self.changed_at_most().nodes(&self.shapes());
         if enough(rough) {
             return rough;
         }
-        let shapes = changes.shapes_as_they_are();
-        changes.changed().nodes(&shapes)
-    }
-
-    /// Whether a checkpoint is due (rule 9).
-    pub fn checkpoint_due(&mut self) -> bool {
-        if !self.law.takes_checkpoints() {
-            return false;
-        }
-        let g = self.geometry;
-        // Any checkpoint changes some nodes; on small volumes it would be due again at once.
-        let most = u64::from(g.checkpoint_nodes_max).max(64);
-        self.checkpoints.is_chain_long(g) || self.checkpoint_nodes(|nodes| nodes < most) >= most
+        let shapes = self.shapes_as_they_are();
+        self.changed().nodes(&shapes)
     }
 
     /// What must find a place when `dirty` bytes wait for the next segment.
@@ -148,6 +128,70 @@ impl Budget<'_> {
             changed,
             shapes,
         }
+    }
+
+    /// Whether so many dirty bytes, of blocks of at most so many fragments, and both checkpoints behind them find room in the
+    /// log's holes and in so many free groups; `None` where bitmaps that are not in memory may tell otherwise.
+    fn fits(&mut self, groups: u64, dirty: u64, longest: u64, cut: Cut) -> Option<bool> {
+        // Of groups that superblocks or the volume's end cut short the longest run counts.
+        let mut runs = self.space.uneven().free_runs();
+        let whole = groups.saturating_sub(runs.len() as u64);
+        let g = self.geometry;
+        let (changed, shapes) = (self.changed_at_most(), self.shapes());
+        let rough = self.burden(dirty, longest, changed, shapes);
+        let mut in_groups = Room::new(g, whole, []).with_law(self.law.clone());
+        if rough.fits(&mut in_groups, cut) {
+            return Some(true);
+        }
+        if groups < runs.len() as u64 {
+            runs.clear();
+        }
+        let mut room = self.holes().with_groups(whole);
+        runs.into_iter().for_each(|run| room.put(run));
+        let shapes = self.shapes_as_they_are();
+        let changed = self.changed();
+        let burden = self.burden(dirty, longest, changed, shapes);
+        match burden.fits(&mut room, cut) {
+            false if self.space.free_index(Role::Log).unknown() > 0 => None,
+            fits => Some(fits),
+        }
+    }
+
+    /// The log's holes, and no group.
+    fn holes(&mut self) -> Room {
+        let (space, geometry, law) = (self.space, self.geometry, self.law);
+        let known = self.known.holes.get_or_insert_with(|| {
+            let holes = space.cleaning().log_holes();
+            let lengths = holes.iter().map(|hole| hole.frags);
+            Room::new(geometry, 0, lengths).with_law(law.clone())
+        });
+        known.clone()
+    }
+}
+
+impl Budget<'_> {
+    fn forecast(&mut self) -> Forecast<'_> {
+        Forecast {
+            geometry: self.geometry,
+            law: self.law,
+            space: self.space,
+            maps: self.maps,
+            blocks: self.blocks,
+            inodes: self.inodes,
+            checkpoints: self.checkpoints,
+            known: self.reclaim.known(),
+        }
+    }
+
+    /// Whether a checkpoint is due (rule 9).
+    pub fn checkpoint_due(&mut self) -> bool {
+        if !self.law.takes_checkpoints() {
+            return false;
+        }
+        let g = self.geometry;
+        // Any checkpoint changes some nodes; on small volumes it would be due again at once.
+        let most = u64::from(g.checkpoint_nodes_max).max(64);
+        self.checkpoints.is_chain_long(g) || self.forecast().nodes(|nodes| nodes < most) >= most
     }
 
     /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log, cut in one way or the
@@ -212,7 +256,7 @@ impl Budget<'_> {
         // Looked at for a few operations together.
         let ahead = dirty.next_multiple_of(AHEAD);
         for dirty in [ahead, dirty] {
-            let fits = self.measure(groups, dirty, longest, cut);
+            let fits = self.forecast().fits(groups, dirty, longest, cut);
             if fits == Some(true) {
                 self.reclaim.known().roomy[cut as usize] = Some(Roomy {
                     groups,
@@ -238,36 +282,10 @@ impl Budget<'_> {
     /// find room all the same.
     pub fn cut(&mut self) -> Cut {
         let (groups, longest) = (self.groups_for_log(), self.longest_in_memory());
-        match self.measure(groups, self.segment_estimate(), longest, Cut::Smallest) {
+        let dirty = self.segment_estimate();
+        match self.forecast().fits(groups, dirty, longest, Cut::Smallest) {
             Some(true) => Cut::Smallest,
             _ => Cut::Longest,
-        }
-    }
-
-    fn measure(&mut self, groups: u64, dirty: u64, longest: u64, cut: Cut) -> Option<bool> {
-        // Of groups that superblocks or the volume's end cut short the longest run counts.
-        let mut runs = self.space.uneven().free_runs();
-        let whole = groups.saturating_sub(runs.len() as u64);
-        let g = self.geometry;
-        let changes = self.changes();
-        let (changed, shapes) = (changes.changed_at_most(), changes.shapes());
-        let rough = self.burden(dirty, longest, changed, shapes);
-        let mut in_groups = Room::new(g, whole, []).with_law(self.law.clone());
-        if rough.fits(&mut in_groups, cut) {
-            return Some(true);
-        }
-        if groups < runs.len() as u64 {
-            runs.clear();
-        }
-        let mut room = self.holes().with_groups(whole);
-        runs.into_iter().for_each(|run| room.put(run));
-        let mut changes = self.changes();
-        let shapes = changes.shapes_as_they_are();
-        let changed = changes.changed();
-        let burden = self.burden(dirty, longest, changed, shapes);
-        match burden.fits(&mut room, cut) {
-            false if self.space.free_index(Role::Log).unknown() > 0 => None,
-            fits => Some(fits),
         }
     }
 
@@ -286,16 +304,5 @@ impl Budget<'_> {
         let (dirty, longest) = (self.segment_estimate() + half, self.longest_of_any(0));
         self.space.free_groups() <= self.sizes.reserve_groups() + waiting
             && self.leaves_checkpoints_cut(dirty, longest, Cut::Longest) != Some(true)
-    }
-
-    /// The log's holes, and no group.
-    fn holes(&mut self) -> Room {
-        let (space, geometry, law) = (self.space, self.geometry, self.law);
-        let known = self.reclaim.known().holes.get_or_insert_with(|| {
-            let holes = space.cleaning().log_holes();
-            let lengths = holes.iter().map(|hole| hole.frags);
-            Room::new(geometry, 0, lengths).with_law(law.clone())
-        });
-        known.clone()
     }
 }

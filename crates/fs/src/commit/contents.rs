@@ -92,7 +92,7 @@ impl Contents {
     fn add_small(&mut self, g: &Geometry, changed: &[&Node]) {
         let mut small: Vec<(Ino, u64, Ino, u32)> = Vec::new();
         for node in changed {
-            if let Some(data) = &node.small {
+            if let Some(data) = node.small() {
                 let frags = g.frags_for(data.len() as u64) as u32;
                 small.push((node.inode.parent, node.dir_key, node.inode.ino, frags));
             }

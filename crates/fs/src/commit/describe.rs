@@ -61,7 +61,7 @@ impl Commit<'_> {
         let held = self.core.space.held().iter();
         seal.say_all(held.map(|(extent, wait)| Record::Held(extent, wait)));
         for (tree, root) in self.core.maps.roots() {
-            seal.say(Record::Root(tree.kind, root));
+            seal.say(Record::Root(tree.kind(), root));
         }
     }
 

@@ -88,11 +88,11 @@ impl Finalizing<'_> {
 
     fn finalize_small(&mut self, ino: Ino) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
-        let data = node.small.take().ok_or(VANISHED)?;
+        let data = node.take_small().ok_or(VANISHED)?;
         let id = who(BlockKind::SmallData, &node.inode, 0);
         let pointer = self.seal.put_data(self.geometry, &node.inode, id, &data);
         let old = std::mem::replace(&mut node.inode.body, Body::Small(pointer));
-        node.shown_size = node.inode.size;
+        node.show_all();
         node.may_go_home();
         node.inode.frags = pointer.frags.into();
         self.blocks.seal_content(&pointer, data);
@@ -187,7 +187,7 @@ impl Finalizing<'_> {
         let note = |node| sealed.push(node);
         let root = tree.finalize(&root, self.blocks, self.uuid, assign, note)?;
         for node in sealed {
-            for copy in node.pointer.copies(tree.kind, self.geometry) {
+            for copy in node.pointer.copies(tree.kind(), self.geometry) {
                 self.seal.put(copy.start, node.page.as_bytes());
             }
             let block = Allocation::block(&node.pointer, &node.identity, version);
@@ -201,7 +201,7 @@ impl Finalizing<'_> {
         let found = match of {
             TreeOf::Map(kind) => {
                 let roots = self.maps.roots().into_iter();
-                let mut found = roots.filter(|(tree, _)| tree.kind == kind);
+                let mut found = roots.filter(|(tree, _)| tree.kind() == kind);
                 found.next().map(|(tree, root)| (tree, root, 0))
             }
             TreeOf::Inode(ino, kind) => {
@@ -236,10 +236,10 @@ impl Finalizing<'_> {
         }
         // While a file moves home, segments show the small form.
         if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
-            return node.shown_size;
+            return node.shown_size();
         }
-        match node.homed().unshown_end(node.shown_size / UNIT) {
-            Some(end) => end.max(node.shown_size).min(node.inode.size),
+        match node.homed().unshown_end(node.shown_size() / UNIT) {
+            Some(end) => end.max(node.shown_size()).min(node.inode.size),
             None => node.inode.size,
         }
     }
@@ -249,14 +249,14 @@ impl Finalizing<'_> {
         for ino in inos {
             let shown = self.shown_size(ino);
             if let Some(node) = self.inodes.get_mut(ino) {
-                node.shown_size = shown;
+                node.show_size(shown);
             }
         }
         let b = self.inodes.block(block).ok_or(VANISHED)?;
         let current = |ino: Ino| {
             let node = self.inodes.get(ino).filter(|node| node.is_dirty())?;
             Some(Inode {
-                size: node.shown_size,
+                size: node.shown_size(),
                 ..node.inode.clone()
             })
         };

@@ -48,7 +48,7 @@ impl Commit<'_> {
         } else {
             waiting
         };
-        self.core.space.keep_for_data(kept);
+        self.core.space.placement().keep_for_data(kept);
         let result = place(
             &mut self.core.space,
             &self.core.geometry,
@@ -67,7 +67,7 @@ impl Commit<'_> {
             }
             Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
             Err(PlaceError::Full) => {
-                if self.core.budget().note_lost(Fight::Place) {
+                if self.core.fights().note_lost(Fight::Place) {
                     tracing::error!(
                         blocks = contents.frags.len(),
                         frags = contents.frags.iter().sum::<u32>(),

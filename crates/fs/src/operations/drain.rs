@@ -215,7 +215,7 @@ impl ReturnToLog {
             core.homes().change(ino, &self.change)?;
             let node = core.inodes.prepared(ino)?;
             node.inode.frags = 0;
-            node.shown_size = 0;
+            node.show_size(0);
         }
         for home in self.change.freed {
             core.freeing().home(home);

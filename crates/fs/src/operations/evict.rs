@@ -96,7 +96,7 @@ fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
         core.atime_file().drop_block(ino)?;
     }
     let node = core.inodes.prepared(ino)?;
-    core.pending.drop_content(node.small.take().as_deref());
+    core.pending.drop_content(node.take_small().as_deref());
     if let Body::Small(pointer) = node.inode.body {
         core.freeing().block(&pointer);
     }

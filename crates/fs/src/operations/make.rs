@@ -123,10 +123,10 @@ impl Change for Making {
         let now = node.inode.btime;
         node.dir_key = self.key;
         node.inode.size = self.target.len() as u64;
-        node.shown_size = node.inode.size;
+        node.show_all();
         if self.target.len() > TAIL {
             core.pending.add_content(self.target.len());
-            node.small = Some(self.target.into());
+            node.put_small(self.target.into());
         } else if !self.target.is_empty() {
             node.inode.body = Body::Inline(self.target);
         }
@@ -218,7 +218,7 @@ pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &N
 fn choose_anchor(core: &mut Core, dir: Ino) -> GroupNo {
     let parent = core.inodes.anchor_of(dir);
     let (size, files) = (core.sb.avg_file_size, core.sb.files_per_dir);
-    let group = core.space.choose_anchor(parent, size, files);
+    let group = core.space.placement().choose_anchor(parent, size, files);
     core.space.anchored(group, 1);
     core.pending.say(Record::Anchored(group, 1));
     group

@@ -199,7 +199,7 @@ fn cut(core: &mut Core, ino: Ino, size: u64) -> Result<(), Stop> {
     if moving {
         // The small form that segments show goes with the move to home or back to small.
     } else {
-        node.shown_size = node.shown_size.min(size);
+        node.show_size(node.shown_size().min(size));
         if !matches!(node.inode.body, Body::Empty) {
             node.inode.truncating = size;
         }

@@ -35,13 +35,13 @@ pub(crate) enum CostLimit {
 }
 
 impl CostLimit {
-    /// Whether moving `used` fragments is worth it where that wins `won`.
-    fn allows(self, used: u64, won: u64) -> bool {
+    /// Whether moving `live` fragments is worth it where that wins `won`.
+    fn allows(self, live: u64, won: u64) -> bool {
         let (most, least) = match self {
             CostLimit::Low => (5, 3),
             CostLimit::High | CostLimit::Any => (COST_MAX, 1),
         };
-        used * least <= won * most
+        live * least <= won * most
     }
 }
 
@@ -172,7 +172,7 @@ impl Cleaner<'_> {
         let mut won = 0;
         let mut ranges = Vec::new();
         for candidate in candidates {
-            if won >= frags || candidate.used > candidate.scattered.saturating_mul(most) {
+            if won >= frags || candidate.live > candidate.scattered.saturating_mul(most) {
                 break;
             }
             won += candidate.scattered;
@@ -194,8 +194,8 @@ impl Cleaner<'_> {
     ) -> Vec<GroupNo> {
         let log = self.cheapest_of(Role::Log, limit, frags, but, elsewhere);
         let data = self.cheapest_of(Role::Data, limit, frags, but, elsewhere);
-        let used = |groups: &[CleaningCost]| groups.first().map_or(u64::MAX, |cheap| cheap.used);
-        let found = if used(&log) <= used(&data) { log } else { data };
+        let live = |groups: &[CleaningCost]| groups.first().map_or(u64::MAX, |cheap| cheap.live);
+        let found = if live(&log) <= live(&data) { log } else { data };
         let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
         groups.sort_unstable();
         groups
@@ -249,12 +249,12 @@ impl Cleaner<'_> {
                 won += cheap.won;
                 // Homes are of whole blocks: all that is free in a data group serves until it is emptied.
                 taken += match role {
-                    Role::Data => cheap.used + cheap.won,
-                    Role::Log => cheap.used + cheap.used / 4 + cheap.closed,
+                    Role::Data => cheap.live + cheap.won,
+                    Role::Log => cheap.live + cheap.live / 4 + cheap.closed,
                     // Nothing moves these.
                     Role::Free | Role::Track | Role::Section => return false,
                 };
-                !enough && limit.allows(cheap.used, cheap.won) && taken <= room
+                !enough && limit.allows(cheap.live, cheap.won) && taken <= room
             })
             .take(BATCH_MAX)
             .collect()

@@ -35,7 +35,7 @@ impl Mover<'_> {
     pub fn close_groups_of(&mut self, ranges: &[Extent]) {
         let group_of = |range: &Extent| self.core.geometry.group_of(range.start);
         let groups: Vec<GroupNo> = ranges.iter().map(group_of).collect();
-        self.core.space.close_groups(&groups);
+        self.core.space.placement().close_groups(&groups);
         self.core.reclaim.forget_room();
         let mut budget = self.core.budget();
         let dirty = budget.segment_estimate() + REMOVAL_COST;
@@ -46,7 +46,7 @@ impl Mover<'_> {
 
     /// All groups are open again.
     pub fn open_groups(&mut self) {
-        self.core.space.close_groups(&[]);
+        self.core.space.placement().close_groups(&[]);
         self.core.reclaim.forget_room();
     }
 
@@ -205,7 +205,9 @@ impl Mover<'_> {
 
     fn move_map_node(&mut self, record: &Owner, at: FragAddr) -> Result<(), Stop> {
         let roots = self.core.maps.roots();
-        let Some((tree, root)) = roots.into_iter().find(|(tree, _)| tree.kind == record.kind)
+        let Some((tree, root)) = roots
+            .into_iter()
+            .find(|(tree, _)| tree.kind() == record.kind)
         else {
             return Ok(());
         };

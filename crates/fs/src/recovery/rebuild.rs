@@ -47,7 +47,7 @@ pub(crate) fn take_out(
 ) -> Result<Lost, Error> {
     let mut lost = Lost::default();
     for (kind, level, low) in nodes {
-        let tree = MAPS.iter().find(|tree| tree.kind == *kind);
+        let tree = MAPS.iter().find(|tree| tree.kind() == *kind);
         let Some((tree, root)) = tree.zip(maps.root_mut(*kind)) else {
             continue;
         };
@@ -181,6 +181,6 @@ impl Replay<'_> {
             .map(|(of, _)| cells(of))
             .collect();
         used.extend(space.held().iter().map(|(extent, _)| extent));
-        Ok(self.space.rebuild(group, &used)?)
+        Ok(self.space.repair().rebuild(group, &used)?)
     }
 }

@@ -45,7 +45,7 @@ impl<'c> Replay<'c> {
             maps.group_chunks(blocks, &geometry, group)
         });
         match chunks {
-            Ok(chunks) => self.space.recount(group, chunks),
+            Ok(chunks) => self.space.repair().recount(group, chunks),
             Err(error) => tracing::error!(%error, group = group.0, "cannot count a group anew"),
         }
     }

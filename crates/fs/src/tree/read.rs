@@ -166,36 +166,7 @@ impl Tree {
         mut lost: impl FnMut(Range<u64>, R::Stop),
     ) {
         if let Some(place) = Place::root(root) {
-            self.around(store, &place, &mut visit, &mut lost);
-        }
-    }
-
-    fn around<R: NodeReader>(
-        &self,
-        store: &mut R,
-        place: &Place,
-        visit: &mut impl FnMut(u64, &[u8]),
-        lost: &mut impl FnMut(Range<u64>, R::Stop),
-    ) {
-        let page = match self.load(store, place) {
-            Ok(page) => page,
-            // No map has the highest key of all.
-            Err(stop) => return lost(place.low..place.end.unwrap_or(u64::MAX), stop),
-        };
-        if place.level == 0 {
-            page.iter().for_each(|(key, value)| visit(key, value));
-            return;
-        }
-        for index in 0..page.count() {
-            match self.child(store, place, &page, index) {
-                Ok(child) => self.around(store, &child, visit, lost),
-                Err(stop) => {
-                    let key = |index| page.key(index);
-                    let low = key(index).unwrap_or(place.low);
-                    let end = key(index + 1).or(place.end).unwrap_or(u64::MAX);
-                    lost(low..end, stop);
-                }
-            }
+            self.walking(store).around(&place, &mut visit, &mut lost);
         }
     }
 
@@ -214,36 +185,9 @@ impl Tree {
         wanted: impl Fn(&[u64; 3]) -> bool,
     ) -> Result<Option<Leaf>, R::Stop> {
         match Place::root(root) {
-            Some(place) => self.descend_at(store, &place, from, &wanted),
+            Some(place) => self.walking(store).descend(&place, from, &wanted),
             None => Ok(None),
         }
-    }
-
-    fn descend_at<R: NodeReader>(
-        &self,
-        store: &mut R,
-        place: &Place,
-        from: u64,
-        wanted: &impl Fn(&[u64; 3]) -> bool,
-    ) -> Result<Option<Leaf>, R::Stop> {
-        let page = self.load(store, place)?;
-        if place.level == 0 {
-            return Ok(wanted(&(self.aggregate.leaf)(&page)).then_some(Leaf {
-                page,
-                end: place.end,
-            }));
-        }
-        for index in page.floor(from).unwrap_or(0)..page.count() {
-            let child = self.child(store, place, &page, index)?;
-            let known = page.child(index).filter(|_| !child.is_dirty());
-            if known.is_some_and(|child| !wanted(&child.aggregate)) {
-                continue;
-            }
-            if let Some(leaf) = self.descend_at(store, &child, from, wanted)? {
-                return Ok(Some(leaf));
-            }
-        }
-        Ok(None)
     }
 
     /// Visits all nodes, parents before their children, by rising keys, until `visit` breaks.
@@ -258,30 +202,9 @@ impl Tree {
         mut visit: impl FnMut(&Pointer, &Identity, &Page) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
         match Place::root(root) {
-            Some(place) => self.walk_at(store, &place, &mut visit),
+            Some(place) => self.walking(store).walk(&place, &mut visit),
             None => Ok(ON),
         }
-    }
-
-    #[cfg(test)]
-    fn walk_at<R: NodeReader>(
-        &self,
-        store: &mut R,
-        place: &Place,
-        visit: &mut impl FnMut(&Pointer, &Identity, &Page) -> ControlFlow<()>,
-    ) -> Flow<R::Stop> {
-        let page = self.load(store, place)?;
-        if visit(&place.pointer, &self.identity_of(place), &page).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-        let children = if place.level == 0 { 0 } else { page.count() };
-        for index in 0..children {
-            let child = self.child(store, place, &page, index)?;
-            if self.walk_at(store, &child, visit)?.is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
-        Ok(ON)
     }
 
     fn forward<R: NodeReader>(
@@ -292,36 +215,9 @@ impl Tree {
         visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
         match Place::root(root) {
-            Some(place) => self.forward_at(store, &place, from, visit),
+            Some(place) => self.walking(store).forward(&place, from, visit),
             None => Ok(ON),
         }
-    }
-
-    fn forward_at<R: NodeReader>(
-        &self,
-        store: &mut R,
-        place: &Place,
-        from: u64,
-        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
-    ) -> Flow<R::Stop> {
-        let page = self.load(store, place)?;
-        let first = if place.level == 0 {
-            page.ceiling(from)
-        } else {
-            page.floor(from).unwrap_or(0)
-        };
-        for index in first..page.count() {
-            let flow = if place.level == 0 {
-                visit(&page, index)
-            } else {
-                let child = self.child(store, place, &page, index)?;
-                self.forward_at(store, &child, from, visit)?
-            };
-            if flow.is_break() {
-                return Ok(flow);
-            }
-        }
-        Ok(ON)
     }
 
     fn backward<R: NodeReader>(
@@ -332,26 +228,137 @@ impl Tree {
         visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
         match Place::root(root) {
-            Some(place) => self.backward_at(store, &place, from, visit),
+            Some(place) => self.walking(store).backward(&place, from, visit),
             None => Ok(ON),
         }
     }
 
-    fn backward_at<R: NodeReader>(
-        &self,
-        store: &mut R,
+    fn walking<'t, R>(&'t self, store: &'t mut R) -> Walk<'t, R> {
+        Walk { tree: self, store }
+    }
+}
+
+/// A walk through a tree, down from any of its nodes.
+struct Walk<'t, R> {
+    tree: &'t Tree,
+    store: &'t mut R,
+}
+
+impl<R: NodeReader> Walk<'_, R> {
+    fn around(
+        &mut self,
+        place: &Place,
+        visit: &mut impl FnMut(u64, &[u8]),
+        lost: &mut impl FnMut(Range<u64>, R::Stop),
+    ) {
+        let page = match self.tree.load(self.store, place) {
+            Ok(page) => page,
+            // No map has the highest key of all.
+            Err(stop) => return lost(place.low..place.end.unwrap_or(u64::MAX), stop),
+        };
+        if place.level == 0 {
+            page.iter().for_each(|(key, value)| visit(key, value));
+            return;
+        }
+        for index in 0..page.count() {
+            match self.tree.child(self.store, place, &page, index) {
+                Ok(child) => self.around(&child, visit, lost),
+                Err(stop) => {
+                    let key = |index| page.key(index);
+                    let low = key(index).unwrap_or(place.low);
+                    let end = key(index + 1).or(place.end).unwrap_or(u64::MAX);
+                    lost(low..end, stop);
+                }
+            }
+        }
+    }
+
+    fn descend(
+        &mut self,
+        place: &Place,
+        from: u64,
+        wanted: &impl Fn(&[u64; 3]) -> bool,
+    ) -> Result<Option<Leaf>, R::Stop> {
+        let page = self.tree.load(self.store, place)?;
+        if place.level == 0 {
+            return Ok(wanted(&(self.tree.aggregate.leaf)(&page)).then_some(Leaf {
+                page,
+                end: place.end,
+            }));
+        }
+        for index in page.floor(from).unwrap_or(0)..page.count() {
+            let child = self.tree.child(self.store, place, &page, index)?;
+            let known = page.child(index).filter(|_| !child.is_dirty());
+            if known.is_some_and(|child| !wanted(&child.aggregate)) {
+                continue;
+            }
+            if let Some(leaf) = self.descend(&child, from, wanted)? {
+                return Ok(Some(leaf));
+            }
+        }
+        Ok(None)
+    }
+
+    #[cfg(test)]
+    fn walk(
+        &mut self,
+        place: &Place,
+        visit: &mut impl FnMut(&Pointer, &Identity, &Page) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        let page = self.tree.load(self.store, place)?;
+        if visit(&place.pointer, &self.tree.identity_of(place), &page).is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
+        let children = if place.level == 0 { 0 } else { page.count() };
+        for index in 0..children {
+            let child = self.tree.child(self.store, place, &page, index)?;
+            if self.walk(&child, visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ON)
+    }
+
+    fn forward(
+        &mut self,
         place: &Place,
         from: u64,
         visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
-        let page = self.load(store, place)?;
+        let page = self.tree.load(self.store, place)?;
+        let first = if place.level == 0 {
+            page.ceiling(from)
+        } else {
+            page.floor(from).unwrap_or(0)
+        };
+        for index in first..page.count() {
+            let flow = if place.level == 0 {
+                visit(&page, index)
+            } else {
+                let child = self.tree.child(self.store, place, &page, index)?;
+                self.forward(&child, from, visit)?
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
+        }
+        Ok(ON)
+    }
+
+    fn backward(
+        &mut self,
+        place: &Place,
+        from: u64,
+        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
+    ) -> Flow<R::Stop> {
+        let page = self.tree.load(self.store, place)?;
         let count = page.floor(from).map_or(0, |last| last + 1);
         for index in (0..count).rev() {
             let flow = if place.level == 0 {
                 visit(&page, index)
             } else {
-                let child = self.child(store, place, &page, index)?;
-                self.backward_at(store, &child, from, visit)?
+                let child = self.tree.child(self.store, place, &page, index)?;
+                self.backward(&child, from, visit)?
             };
             if flow.is_break() {
                 return Ok(flow);

@@ -180,7 +180,7 @@ impl Engine {
             Ok(value) => {
                 core.blocks.unpin(std::mem::take(&mut course.pins));
                 let pressed = course.may_commit && core.pending.take_pressed();
-                if pressed && self.flights > 0 && !core.budget().is_lost(Fight::Place) {
+                if pressed && self.flights > 0 && !core.fights().is_lost(Fight::Place) {
                     drop(core);
                     self.flight.press();
                 }
@@ -283,14 +283,14 @@ impl Engine {
     /// # Errors
     /// [`Error::NoSpace`] when that is, or was before, in vain.
     fn fight(&self, course: &mut Course) -> Result<(), Error> {
-        if self.core().budget().is_lost(Fight::Room) {
+        if self.core().fights().is_lost(Fight::Room) {
             return Err(Error::NoSpace);
         }
         if course.tries < TRIES {
             course.tries += 1;
             return self.win_space(course.tries);
         }
-        self.core().budget().note_lost(Fight::Room);
+        self.core().fights().note_lost(Fight::Room);
         Err(Error::NoSpace)
     }
 

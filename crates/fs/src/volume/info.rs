@@ -5,6 +5,7 @@ use super::commit::End;
 use crate::access::Access;
 use crate::error::Error;
 use crate::reading::Piece;
+use crate::reclaim::Fight;
 use crate::types::StatFs;
 use loamfs_device::Counters;
 use loamfs_format::group::Role;
@@ -111,13 +112,12 @@ impl Volume {
     /// Figures for statfs(2), from memory.
     pub fn statfs(&self) -> StatFs {
         let mut core = self.core();
-        let available = core.budget().available_bytes();
+        let in_vain = core.fights().is_lost(Fight::Room);
+        let available = core.budget().available_bytes(in_vain);
         let g = core.geometry;
         let frag = u64::from(g.fragment_size);
-        let free = core
-            .budget()
-            .clear_frags()
-            .saturating_sub(core.budget().waiting().blocks / frag);
+        let waiting = core.budget().waiting().blocks / frag;
+        let free = core.fights().clear_frags().saturating_sub(waiting);
         StatFs {
             fragment_size: g.fragment_size,
             block_size: g.block_size,
@@ -149,7 +149,7 @@ impl Volume {
             group_size: g.group_frags * u64::from(g.fragment_size),
             groups,
             total_frags: g.total_frags,
-            used_frags: core.space.used(),
+            used_frags: core.space.in_use(),
             held_frags: core.space.held().frags(),
             segment: core.log.tail().ssn,
             durable: core.log.durable(),

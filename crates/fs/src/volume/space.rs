@@ -76,7 +76,7 @@ impl Sealer<'_> {
                 let (now, all_moved) = usable_and_moved(&mut core);
                 // Whoever comes next would move as much again, for as little.
                 if !reclaim::pays(now.saturating_sub(usable), all_moved - moved) {
-                    core.budget().note_lost(Fight::Room);
+                    core.fights().note_lost(Fight::Room);
                 }
             }
         }
@@ -142,7 +142,7 @@ impl Sealer<'_> {
     pub(super) fn keep_reserve(&self) -> Result<(), Error> {
         {
             let mut core = self.core();
-            if core.budget().has_reserve() || core.budget().is_lost(Fight::Reserve) {
+            if core.budget().has_reserve() || core.fights().is_lost(Fight::Reserve) {
                 return Ok(());
             }
         }
@@ -151,7 +151,7 @@ impl Sealer<'_> {
         self.replenish(Goal::Segments(0))?;
         let mut core = self.core();
         if !core.budget().has_reserve() {
-            core.budget().note_lost(Fight::Reserve);
+            core.fights().note_lost(Fight::Reserve);
         }
         Ok(())
     }
@@ -213,7 +213,7 @@ impl Sealer<'_> {
             let elsewhere = core.budget().elsewhere();
             let (groups, ranges) = core.cleaner().choose(limit, last, &elsewhere);
             if !groups.is_empty() {
-                core.space.close_groups(&groups);
+                core.space.placement().close_groups(&groups);
             }
             (groups, ranges)
         };
@@ -226,7 +226,7 @@ impl Sealer<'_> {
             .and_then(|()| self.commit_all(Durability::Durable));
         {
             let mut core = self.core();
-            core.space.close_groups(&[]);
+            core.space.placement().close_groups(&[]);
             core.mover().leave_unmoved();
         }
         *last = groups;

@@ -78,7 +78,7 @@ impl Homes<'_> {
         let block_frags = self.geometry.block_frags();
         let want = (blocks.end - blocks.start).min(HOME_FRAGS_MAX / block_frags);
         let (goal, anchor) = self.goal(ino, blocks.start, homes)?;
-        let extent = match self.space.find_data(want, goal, anchor) {
+        let extent = match self.space.placement().find_data(want, goal, anchor) {
             FoundSpace::Run(extent) => extent,
             FoundSpace::Load(groups) => return Err(Stop::Load(groups)),
             FoundSpace::Full => return Err(Stop::Full),
@@ -163,7 +163,9 @@ impl Homes<'_> {
     pub fn count_unwritten(&mut self, count: Unwritten) {
         self.inodes.set_unwritten(count);
         let sizes = Sizes::new(self.geometry, self.law, count);
-        self.space.keep_for_log(sizes.groups_kept_from_data());
+        self.space
+            .placement()
+            .keep_for_log(sizes.groups_kept_from_data());
     }
 
     /// Moves the content of a small file among the units of a large one (H8). What segments show of it stays until
@@ -171,7 +173,7 @@ impl Homes<'_> {
     pub fn leave_small(&mut self, ino: Ino, content: &[u8]) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
-        self.pending.drop_content(node.small.take().as_deref());
+        self.pending.drop_content(node.take_small().as_deref());
         node.change_homed(self.writeback, |homed| {
             for unit in 0..(content.len() as u64).div_ceil(UNIT) {
                 let bytes = unit_of(content, unit);

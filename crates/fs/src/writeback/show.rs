@@ -104,7 +104,8 @@ impl Change for Showing {
             node.inode.frags = 0;
         }
         // What was written since the batch was gathered hides nothing of it.
-        node.shown_size = node.shown_size.max(batch.shown).min(node.inode.size);
+        let shown = node.shown_size().max(batch.shown);
+        node.show_size(shown.min(node.inode.size));
         core.homes().change(ino, &self.change)?;
         let node = core.inodes.prepared(ino)?;
         node.inode.frags += self

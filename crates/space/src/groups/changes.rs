@@ -65,10 +65,10 @@ impl Changes {
         std::mem::take(&mut self.roles).into_iter().collect()
     }
 
-    /// A checkpoint has all of it, but for what changed in the `pending` groups.
-    pub(super) fn written(&mut self, pending: &BTreeSet<u32>) {
+    /// A checkpoint has all of it, but for what changed in the `deferred` groups.
+    pub(super) fn written(&mut self, deferred: &BTreeSet<u32>) {
         self.chunks.clear();
         self.last = None;
-        self.descs.clone_from(pending);
+        self.descs.clone_from(deferred);
     }
 }

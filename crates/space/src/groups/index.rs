@@ -34,7 +34,7 @@ struct Share {
     /// Whether the group could lose its role.
     idle: bool,
     /// Whether something happened to it that its bitmap does not have.
-    pending: bool,
+    deferred: bool,
 }
 
 impl Share {
@@ -63,7 +63,7 @@ impl Share {
             used: group.used(),
             bytes: group.map().map_or(0, |map| map.bytes()),
             idle: gives && group.is_empty(),
-            pending: !group.is_current(),
+            deferred: !group.is_current(),
         }
     }
 }
@@ -168,7 +168,7 @@ pub(crate) struct Indexes {
     /// By number of the role.
     roles: [FreeIndex; Role::ALL.len()],
     idle: BTreeSet<u32>,
-    pending: BTreeSet<u32>,
+    deferred: BTreeSet<u32>,
     rooms: MaxTree,
     rooms_sum: u64,
     used: u64,
@@ -186,7 +186,7 @@ impl Indexes {
             shares: vec![Share::default(); count],
             roles: Role::ALL.map(index),
             idle: BTreeSet::new(),
-            pending: BTreeSet::new(),
+            deferred: BTreeSet::new(),
             rooms: MaxTree::new(vec![0; count]),
             rooms_sum: 0,
             used: 0,
@@ -206,7 +206,7 @@ impl Indexes {
         self.rooms_sum = self.rooms_sum - u64::from(old.room) + u64::from(new.room);
         self.rooms.set(index, new.room);
         set_member(&mut self.idle, index, old.idle, new.idle);
-        set_member(&mut self.pending, index, old.pending, new.pending);
+        set_member(&mut self.deferred, index, old.deferred, new.deferred);
         let place = |share: &Share| (share.role, share.listed, share.known);
         if place(&old) == place(&new) {
             self.roles[new.role as usize].put(index, &new, old.free);
@@ -239,8 +239,8 @@ impl Indexes {
     }
 
     /// Groups to which something happened that their bitmaps do not have.
-    pub(crate) fn pending(&self) -> &BTreeSet<u32> {
-        &self.pending
+    pub(crate) fn deferred(&self) -> &BTreeSet<u32> {
+        &self.deferred
     }
 
     /// Free and unpromised fragments of each data or free group.

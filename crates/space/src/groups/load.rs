@@ -25,56 +25,6 @@ impl Groups {
         self.materialise(index, self.layout.pristine_bits(index))
     }
 
-    /// Believes a group's bitmap as the last checkpoint has it.
-    pub(crate) fn recount(
-        &mut self,
-        group: GroupNo,
-        chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
-    ) {
-        if self.get(group).is_none() {
-            return;
-        }
-        let index = group.0 as usize;
-        let used = self.bits_on_disk(group, chunks).ones();
-        self.table[index].recount(used);
-        self.changes.mark_desc(index);
-        // A bitmap without content cannot contradict anything.
-        let _ = self.enter(index);
-    }
-
-    /// Makes these ranges, as far as they lie in the group, its bitmap in memory.
-    pub(crate) fn rebuild(&mut self, group: GroupNo, used: &[Extent]) -> Result<(), SpaceError> {
-        let known = self.get(group).ok_or(SpaceError::Group { group })?;
-        let index = group.0 as usize;
-        let extent = self.layout.extent(index);
-        let all = extent.start.0..extent.end().0;
-        // Of an empty group it is known: only superblocks have bits there.
-        if !matches!(known.state(), State::Absent) {
-            if known.used() > 0 {
-                self.changes.mark(all, &self.layout);
-            }
-            return Ok(());
-        }
-        let mut bits = self.layout.pristine_bits(index);
-        for range in used {
-            set_within(&mut bits, extent, range.start.0..range.end().0);
-        }
-        self.table[index].recount(bits.ones());
-        let map = self.layout.map_for(index, self.table[index].role(), bits)?;
-        // What happened to it since the checkpoint is in there.
-        drop(self.table[index].load(map));
-        self.changes.mark(all, &self.layout);
-        self.refresh(index);
-        Ok(())
-    }
-
-    /// Has the next checkpoint write these descriptors.
-    pub(crate) fn rewrite(&mut self, groups: impl IntoIterator<Item = GroupNo>) {
-        for group in groups {
-            self.changes.mark_desc(group.0 as usize);
-        }
-    }
-
     /// Drops a group's bitmap from memory if a checkpoint has all of it, and tells whether it did.
     pub(crate) fn unload(&mut self, group: GroupNo) -> bool {
         let known = self.get(group);
@@ -124,7 +74,7 @@ impl Groups {
     }
 
     /// The bits of a group that the chunks of the bitmap have.
-    fn bits_on_disk(
+    pub(super) fn bits_on_disk(
         &self,
         group: GroupNo,
         chunks: impl IntoIterator<Item = (u64, Option<[u8; CHUNK_BYTES]>)>,
@@ -159,7 +109,7 @@ fn set_chunk(bits: &mut Bitmap, group: Extent, first: u64, value: &[u8; CHUNK_BY
 }
 
 /// Sets the bits of a range as far as it lies in a group.
-fn set_within(bits: &mut Bitmap, group: Extent, range: std::ops::Range<u64>) {
+pub(super) fn set_within(bits: &mut Bitmap, group: Extent, range: std::ops::Range<u64>) {
     if range.start.max(group.start.0) < range.end.min(group.end().0) {
         bits.set(range.start.saturating_sub(group.start.0)..range.end - group.start.0);
     }

@@ -2,52 +2,10 @@
 
 use super::{Groups, State};
 use crate::error::SpaceError;
-use loamfs_format::group::Role;
-use loamfs_format::{Extent, GroupNo};
+use loamfs_format::Extent;
 use std::ops::Range;
 
 impl Groups {
-    /// Checks that a range is wholly free, in groups that are loaded and have a role.
-    pub(crate) fn check_free(&self, extent: Extent) -> Result<Range<u64>, SpaceError> {
-        let range = self.layout.on_volume(extent)?;
-        for (index, bits, _) in self.layout.parts(range.clone()) {
-            let (known, group) = (&self.table[index], GroupNo(index as u32));
-            let role = known.role();
-            if role == Role::Free {
-                return Err(SpaceError::Role { group, role });
-            }
-            if known.map().is_none() {
-                return Err(SpaceError::NotLoaded { group });
-            }
-            known.check_clear(bits, extent)?;
-        }
-        Ok(range)
-    }
-
-    /// Checks that a range is free, as far as bitmaps are in memory.
-    pub(crate) fn check_clear(&self, range: Range<u64>, extent: Extent) -> Result<(), SpaceError> {
-        let mut parts = self.layout.parts(range);
-        parts.try_for_each(|(index, bits, _)| self.table[index].check_clear(bits, extent))
-    }
-
-    /// Checks that a range is in use or held back, as far as bitmaps are in memory.
-    pub(crate) fn check_set(&self, range: Range<u64>, extent: Extent) -> Result<(), SpaceError> {
-        let mut parts = self.layout.parts(range);
-        parts.try_for_each(|(index, bits, _)| self.table[index].check_set(bits, extent))
-    }
-
-    /// Checks that a range could be marked, whatever is there.
-    pub(crate) fn check_aligned(&self, range: Range<u64>) -> Result<(), SpaceError> {
-        let mut parts = self.layout.parts(range);
-        let misfit = parts.find(|(index, bits, _)| {
-            let map = self.table[*index].map();
-            map.is_some_and(|map| !map.is_aligned(bits))
-        });
-        misfit.map_or(Ok(()), |(_, _, extent)| {
-            Err(SpaceError::Misaligned { extent })
-        })
-    }
-
     /// Sets the bits of a free range.
     pub(crate) fn set(&mut self, range: Range<u64>) {
         for (index, bits, extent) in self.layout.parts(range) {

@@ -14,7 +14,7 @@ use loamfs_format::group::Role;
 /// Groups looked at before the roomiest one is taken.
 const TRIES: usize = 8;
 
-/// See [`crate::Space::choose_anchor`].
+/// See [`super::Placement::choose_anchor`].
 pub(crate) fn choose(
     groups: &mut Groups,
     parent: GroupNo,

@@ -19,7 +19,7 @@ enum Source {
     Free,
 }
 
-/// A search for a run of free blocks; see [`crate::Space::find_data`].
+/// A search for a run of free blocks; see [`super::Placement::find_data`].
 pub(super) struct Search<'a> {
     groups: &'a mut Groups,
     /// Free groups that are left to the log.
@@ -165,7 +165,10 @@ impl<'a> Search<'a> {
         let mut found = 0;
         loop {
             let here = FragAddr(at.0 + found);
-            found += self.groups.run(Role::Data, here, self.want - found);
+            found += self
+                .groups
+                .ranges()
+                .run(Role::Data, here, self.want - found);
             if found >= self.want || !self.claim_at(at.0 + found) {
                 return found;
             }

@@ -6,7 +6,7 @@ use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr};
 
-/// A search for a run of free units; see [`crate::Space::find_log`].
+/// A search for a run of free units; see [`super::Placement::find_log`].
 pub(super) struct Search<'a> {
     groups: &'a mut Groups,
     law: &'a Law<dyn Rules>,
@@ -47,7 +47,7 @@ impl<'a> Search<'a> {
 
     /// Looks for a run, while `kept` free groups are taken last.
     pub(super) fn find(&mut self, kept: u64) -> FoundSpace {
-        if self.groups.run(Role::Log, self.near, self.want) >= self.want {
+        if self.groups.ranges().run(Role::Log, self.near, self.want) >= self.want {
             return FoundSpace::Run(Extent::new(self.near, self.want));
         }
         if let Some(found) = self.next_fit() {
@@ -127,7 +127,10 @@ impl<'a> Search<'a> {
             return None;
         }
         let at = FragAddr(self.groups.layout().start(index) + map.find(from, least)?);
-        Some(Extent::new(at, self.groups.run(Role::Log, at, self.want)))
+        Some(Extent::new(
+            at,
+            self.groups.ranges().run(Role::Log, at, self.want),
+        ))
     }
 
     /// Claims the free groups behind a run until it is as long as wanted, or `kept` are left.
@@ -143,7 +146,7 @@ impl<'a> Search<'a> {
             {
                 return run;
             }
-            let longer = self.groups.run(Role::Log, run.start, self.want);
+            let longer = self.groups.ranges().run(Role::Log, run.start, self.want);
             if longer == run.frags {
                 return run;
             }

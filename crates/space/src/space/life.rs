@@ -13,7 +13,7 @@ impl Space {
     /// # Errors
     /// [`SpaceError`] when the range is not wholly free, or in groups that are not loaded or have no role.
     pub fn allocate(&mut self, extent: Extent, owner: Owner) -> Result<(), SpaceError> {
-        let range = self.groups.check_free(extent)?;
+        let range = self.groups.ranges().check_free(extent)?;
         self.groups.set(range);
         self.correct_owner(extent, owner);
         Ok(())
@@ -25,7 +25,7 @@ impl Space {
     /// # Errors
     /// As [`Space::allocate`].
     pub fn allocate_unshown(&mut self, extent: Extent) -> Result<(), SpaceError> {
-        let range = self.groups.check_free(extent)?;
+        let range = self.groups.ranges().check_free(extent)?;
         self.groups.set_unshown(range.clone());
         self.unshown.insert(range);
         Ok(())
@@ -92,7 +92,7 @@ impl Space {
         if layout.is_reserved(extent) || !self.unshown.is_free(&range) {
             return Err(SpaceError::NotInUse { extent });
         }
-        self.groups.check_set(range.clone(), extent)?;
+        self.groups.ranges().check_set(range.clone(), extent)?;
         Ok(range)
     }
 

@@ -20,7 +20,7 @@ impl<'a> SpaceReplay<'a> {
         SpaceReplay { space }
     }
 
-    /// A segment allocated a range. What of it was held back is no longer pending (rule 5); its bits were set all
+    /// A segment allocated a range. What of it was held back no longer is (rule 5); its bits were set all
     /// along.
     ///
     /// # Errors
@@ -33,9 +33,9 @@ impl<'a> SpaceReplay<'a> {
         }
         let fresh = space.held.gaps(range.clone());
         for range in &fresh {
-            space.groups.check_clear(range.clone(), extent)?;
+            space.groups.ranges().check_clear(range.clone(), extent)?;
         }
-        if space.law.allocation_ends_pending() {
+        if space.law.allocation_ends_hold() {
             space.held.cut(range, |_| ());
         }
         for range in fresh {
@@ -64,7 +64,7 @@ impl<'a> SpaceReplay<'a> {
     }
 
     /// A segment gave a group a role. A group changes its role only when nothing in it is in use or held back, so
-    /// what is still pending there was released before.
+    /// what is still held back there was released before.
     ///
     /// # Errors
     /// [`SpaceError`] when there is no such group, or its contents do not fit the role.

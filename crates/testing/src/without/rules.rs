@@ -25,7 +25,7 @@ impl Broken {
 }
 
 impl space::Rules for Broken {
-    fn allocation_ends_pending(&self) -> bool {
+    fn allocation_ends_hold(&self) -> bool {
         self.without.only_with("replay-keeps-free", true)
     }
 

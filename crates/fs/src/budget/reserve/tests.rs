@@ -5,16 +5,11 @@ use super::*;
 use crate::tree::Aggregate;
 use crate::tree::Tree;
 use crate::tree::testing::MemoryStore;
+use loamfs_format::BlockKind;
 use loamfs_format::node::TreeRoot;
-use loamfs_format::{BlockKind, Ino};
 use std::collections::BTreeSet;
 
-const TREE: Tree = Tree {
-    kind: BlockKind::OwnerNode,
-    ino: Ino(0),
-    generation: 0,
-    aggregate: Aggregate::NONE,
-};
+const TREE: Tree = Tree::of_map(BlockKind::OwnerNode, Aggregate::NONE);
 
 /// SplitMix64.
 struct Random(u64);

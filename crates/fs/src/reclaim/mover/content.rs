@@ -31,7 +31,7 @@ impl Operation for MoveSmall {
         let (ino, at) = (self.ino, self.at);
         let node = core.node(ino)?;
         let here = matches!(node.inode.body, Body::Small(pointer) if pointer.addr == at);
-        if !here || node.small.is_some() || node.is_large() {
+        if !here || node.small().is_some() || node.is_large() {
             return Ok(Plan::Done(()));
         }
         let content = core.reading().small_content(ino)?;
@@ -49,7 +49,7 @@ impl Change for MovingSmall {
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         core.pending.add_content(self.content.len());
-        core.inodes.prepared(self.ino)?.small = Some(self.content);
+        core.inodes.prepared(self.ino)?.put_small(self.content);
         Ok(core.touch(self.ino)?)
     }
 }
