@@ -36,11 +36,11 @@ use crate::error::Error;
 use crate::law::{Law, Rules};
 use crate::reader::Reader;
 use crate::shares::Shares;
+use background::Quiet;
 use flight::Flight;
 use latch::Latch;
 use loamfs_device::Device;
 use loamfs_log::loss::Loss;
-use std::sync::atomic::AtomicU64;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -81,8 +81,8 @@ pub(crate) struct Engine {
     reader: Reader,
     flight: Flight,
     flights: usize,
-    /// What the device was asked for when that was last looked at.
-    requests: AtomicU64,
+    /// Whether nobody asks the device for anything.
+    quiet: Mutex<Quiet>,
     shares: Shares,
     law: Law<dyn Rules>,
 }

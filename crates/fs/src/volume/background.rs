@@ -8,10 +8,9 @@ use crate::error::Error;
 use crate::operations::drain::Drain;
 use crate::operations::evict::Evict;
 use crate::patience;
-use loamfs_device::Counters;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
-use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 /// Images that one step settles where that does not pay.
 const SETTLE_STEP: usize = 1024;
@@ -19,6 +18,30 @@ const SETTLE_STEP: usize = 1024;
 const DISCARD_STEP: usize = 1024;
 /// Inodes whose leftovers one step looks at.
 pub(super) const LEFTOVERS_STEP: usize = 64;
+
+/// Whether nobody asks the device for anything.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// Its requests when that was last looked at.
+    requests: u64,
+    /// Whether nothing was found to settle since then.
+    nothing: bool,
+}
+
+impl Quiet {
+    /// Whether it was asked for nothing since the last time, and there may be something to settle.
+    fn begins(&mut self, requests: u64) -> bool {
+        let is_quiet = requests == self.requests;
+        self.requests = requests;
+        self.nothing &= is_quiet;
+        is_quiet && !self.nothing
+    }
+
+    /// What settled made requests too.
+    fn looked(&mut self, requests: u64, nothing: bool) {
+        *self = Quiet { requests, nothing };
+    }
+}
 
 impl Volume {
     /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints.
@@ -101,23 +124,32 @@ impl Volume {
 }
 
 impl Engine {
-    /// Settles what is worth it when the device was asked for nothing since the last time, or else what has to leave the log.
+    /// Settles what has to leave the log, or else what is worth it when the device was asked for nothing since the last time.
     fn settle_in_time(&self) -> Result<(), Error> {
-        let requests = |counters: Counters| counters.total().reads + counters.total().writes;
-        let before = self.requests.load(Ordering::Relaxed);
-        let is_idle = requests(self.device.counters()) == before;
-        let pressed = self.core().settler().pressed();
         let one_sweep = self.settle_buffer();
-        let (regions, max) = match pressed {
-            Some((region, true)) => (vec![region], one_sweep),
-            Some((region, false)) => (vec![region], SETTLE_STEP),
-            None if is_idle => (self.core().settler().idle(), one_sweep),
-            None => (Vec::new(), 0),
-        };
-        self.settle_regions(&regions, max)?;
-        let now = requests(self.device.counters());
-        self.requests.store(now, Ordering::Relaxed);
+        let pressed = self.core().settler().pressed();
+        if let Some((region, pays)) = pressed {
+            let max = if pays { one_sweep } else { SETTLE_STEP };
+            return self.settle_regions(&[region], max);
+        }
+        if !self.quiet().begins(self.requests()) {
+            return Ok(());
+        }
+        let regions = self.core().settler().idle();
+        self.settle_regions(&regions, one_sweep)?;
+        let requests = self.requests();
+        self.quiet().looked(requests, regions.is_empty());
         Ok(())
+    }
+
+    /// Requests of the device so far.
+    fn requests(&self) -> u64 {
+        let total = self.device.counters().total();
+        total.reads + total.writes
+    }
+
+    fn quiet(&self) -> MutexGuard<'_, Quiet> {
+        self.quiet.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Settles what is worth it before the volume is closed, within a bound.

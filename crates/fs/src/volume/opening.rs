@@ -13,7 +13,6 @@ use crate::shares::Shares;
 use crate::types::AtimeRule;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
@@ -99,7 +98,7 @@ impl Volume {
                 device,
                 reader,
                 flights: options.flights,
-                requests: AtomicU64::new(0),
+                quiet: Mutex::default(),
                 shares,
                 law: env.law,
             },
