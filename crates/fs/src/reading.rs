@@ -143,15 +143,23 @@ impl Reading<'_> {
 
     /// Where the units `first .. end` of a large file are; holes may be left out.
     fn sources(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, Source)>, Stop> {
+        let homed = self.node(ino)?.homed();
+        let waiting = (first..end).filter_map(|unit| {
+            let bytes = homed.get(unit)?;
+            Some((unit, Source::Memory(Arc::clone(bytes))))
+        });
+        let mut found: Vec<(u64, Source)> = waiting.collect();
+        // Where it would stand on the device does not matter to what is in memory.
+        if found.len() as u64 == end - first {
+            return Ok(found);
+        }
         let homes: BTreeMap<u64, FragAddr> = self.homes(ino, first, end)?.into_iter().collect();
         let homed = self.inodes.prepared(ino)?.homed();
-        let mut found: Vec<(u64, Source)> = Vec::new();
         let mut wanted = Vec::new();
-        for unit in first..end {
-            match (homed.get(unit), homes.get(&unit)) {
-                (Some(bytes), _) => found.push((unit, Source::Memory(Arc::clone(bytes)))),
-                (None, Some(home)) => wanted.push((unit, *home)),
-                (None, None) => found.push((unit, Source::Hole)),
+        for unit in (first..end).filter(|unit| homed.get(*unit).is_none()) {
+            match homes.get(&unit) {
+                Some(home) => wanted.push((unit, *home)),
+                None => found.push((unit, Source::Hole)),
             }
         }
         let mut runs = Runs::default();
