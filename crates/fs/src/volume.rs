@@ -36,6 +36,7 @@ use crate::error::Error;
 use crate::law::{Law, Rules};
 use crate::reader::Reader;
 use crate::shares::Shares;
+use crate::writeback::Spare;
 use flight::Flight;
 use latch::Latch;
 use loamfs_device::Device;
@@ -83,6 +84,8 @@ pub(crate) struct Engine {
     flights: usize,
     /// What the device was asked for when that was last looked at.
     requests: AtomicU64,
+    /// Where new homes are put together.
+    pub(crate) spare: Spare,
     shares: Shares,
     law: Law<dyn Rules>,
 }

@@ -19,11 +19,13 @@ mod readers;
 mod rounds;
 mod settle;
 mod show;
+mod spare;
 mod start;
 
 pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes, unit_of};
 pub(crate) use readers::Readers;
 pub(crate) use rounds::NotHome;
+pub(crate) use spare::Spare;
 pub(crate) use start::runs_of;
 
 use crate::inodes::Inodes;

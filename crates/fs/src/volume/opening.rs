@@ -11,6 +11,7 @@ use crate::ownership::Ownership;
 use crate::recovery::{self, Rebuild, Settings};
 use crate::shares::Shares;
 use crate::types::AtimeRule;
+use crate::writeback::Spare;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
 use std::sync::atomic::AtomicU64;
@@ -100,6 +101,7 @@ impl Volume {
                 reader,
                 flights: options.flights,
                 requests: AtomicU64::new(0),
+                spare: Spare::default(),
                 shares,
                 law: env.law,
             },
