@@ -39,6 +39,8 @@ pub(crate) struct Writeback {
     /// Files with data that segments do not show yet, and how much that is.
     files: BTreeSet<Ino>,
     totals: Totals,
+    /// Files that are being written from front to back, a batch of which waits.
+    streams: BTreeSet<Ino>,
     /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
     /// (rule 3), and small files that spilled (H18).
     barrier: BTreeMap<Ino, u64>,
@@ -65,6 +67,7 @@ impl Writeback {
         Writeback {
             files: BTreeSet::new(),
             totals: Totals::default(),
+            streams: BTreeSet::new(),
             barrier: BTreeMap::new(),
             arriving: BTreeMap::new(),
             failed: Vec::new(),
@@ -86,6 +89,16 @@ impl Writeback {
         } else {
             self.files.insert(ino);
         }
+    }
+
+    /// Whether files are being written from front to back, a batch of which waits.
+    pub fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    /// These files, which somebody writes out now.
+    pub fn take_streams(&mut self) -> Vec<Ino> {
+        std::mem::take(&mut self.streams).into_iter().collect()
     }
 
     /// Files with data that segments do not show yet.

@@ -152,6 +152,8 @@ pub(crate) struct Homed {
     puts: u64,
     /// How often in a row what was on its way was given up.
     given_up: u32,
+    /// The units that were put one behind the other last, as far as nobody was told that they make a stream.
+    stream: Range<u64>,
 }
 
 impl Homed {
@@ -305,6 +307,25 @@ impl Homed {
         Some((home, image.bytes))
     }
 
+    /// Whether a whole batch was put one unit behind the other since this was last so: what is written from front to back
+    /// at such length is seldom written again, and need not wait for more.
+    pub fn take_stream(&mut self) -> bool {
+        let is_long = self.stream.end - self.stream.start >= BATCH_UNITS_MAX as u64;
+        if is_long {
+            self.stream.start = self.stream.end;
+        }
+        is_long
+    }
+
+    /// The unit behind those of a stream lengthens it, and the last one may be put in parts; any other begins a new one.
+    fn lengthen_stream(&mut self, unit: u64) {
+        if unit == self.stream.end {
+            self.stream.end += 1;
+        } else if unit + 1 != self.stream.end {
+            self.stream = unit..unit + 1;
+        }
+    }
+
     /// Takes in newly written units, of blocks of `per_block`. `what` tells of each what it hides, and whether its home is
     /// reserved: see [`Unit::hides`] and [`Unit::reserved`].
     pub fn put(
@@ -316,6 +337,7 @@ impl Homed {
         let range = range_of(units.keys().copied());
         let first = self.puts;
         self.puts += units.len() as u64;
+        units.keys().for_each(|unit| self.lengthen_stream(*unit));
         self.change_dirty(range, per_block, |dirty| {
             for ((unit, bytes), since) in units.into_iter().zip(first..) {
                 let (hides, reserved) = what(unit);
@@ -500,5 +522,21 @@ mod tests {
         step(&|homed| homed.leave_unmoved(PER_BLOCK));
         step(&|homed| homed.drop_units(0..u64::MAX, PER_BLOCK));
         assert_eq!(homed.totals(), Totals::default());
+    }
+
+    #[test]
+    fn a_stream_is_a_batch_written_from_front_to_back() {
+        let batch = BATCH_UNITS_MAX as u64;
+        let mut homed = Homed::default();
+        // Two writes share each unit in which one ends within it.
+        for unit in (10..10 + batch - 1).step_by(3) {
+            put(&mut homed, unit..unit + 4, false);
+            assert_eq!(homed.take_stream(), unit + 4 >= 10 + batch, "unit {unit}");
+        }
+        put(&mut homed, 10 + batch..10 + 2 * batch - 8, false);
+        assert!(!homed.take_stream(), "another one is not that long yet");
+        put(&mut homed, 0..1, false);
+        put(&mut homed, 10 + 2 * batch - 8..10 + 2 * batch, false);
+        assert!(!homed.take_stream(), "it was broken off");
     }
 }

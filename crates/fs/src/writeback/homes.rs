@@ -195,14 +195,18 @@ impl Homes<'_> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
         let old = std::mem::replace(&mut node.inode.size, size);
-        node.change_homed(self.writeback, |homed| {
+        let streams = node.change_homed(self.writeback, |homed| {
             let what = |unit: u64| {
                 let hides = size > old && (unit + 1) * UNIT > old;
                 let hides = hides.then(|| old.max(unit * UNIT));
                 (hides, reserved.contains(&unit))
             };
             homed.put(units, what, per_block);
+            homed.take_stream()
         });
+        if streams {
+            self.writeback.streams.insert(ino);
+        }
         Ok(())
     }
 
