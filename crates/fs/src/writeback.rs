@@ -29,9 +29,13 @@ pub(crate) use spare::Spare;
 pub(crate) use start::runs_of;
 
 use crate::inodes::Inodes;
+use homed::BATCH_UNITS_MAX;
 use loamfs_format::{Extent, FragAddr, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+/// Units of a file that is written from front to back which are written out as soon as they wait.
+const STREAM_UNITS: u64 = (4 << 20) / UNIT;
 
 /// What waits of all large files. What waits of each is with its inode.
 #[derive(Debug)]
@@ -39,8 +43,10 @@ pub(crate) struct Writeback {
     /// Files with data that segments do not show yet, and how much that is.
     files: BTreeSet<Ino>,
     totals: Totals,
-    /// Files that are being written from front to back, a batch of which waits.
+    /// Files that are being written from front to back, of which enough waits to be written out.
     streams: BTreeSet<Ino>,
+    /// Units that are.
+    stream: u64,
     /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
     /// (rule 3), and small files that spilled (H18).
     barrier: BTreeMap<Ino, u64>,
@@ -68,6 +74,7 @@ impl Writeback {
             files: BTreeSet::new(),
             totals: Totals::default(),
             streams: BTreeSet::new(),
+            stream: STREAM_UNITS,
             barrier: BTreeMap::new(),
             arriving: BTreeMap::new(),
             failed: Vec::new(),
@@ -91,7 +98,13 @@ impl Writeback {
         }
     }
 
-    /// Whether files are being written from front to back, a batch of which waits.
+    /// Of files that are written from front to back a whole batch is to wait: each costs a flush, which takes a disk that
+    /// turns about as long as to write 2 MiB.
+    pub fn stream_in_batches(&mut self) {
+        self.stream = BATCH_UNITS_MAX as u64;
+    }
+
+    /// Whether files are being written from front to back, of which enough waits.
     pub fn has_streams(&self) -> bool {
         !self.streams.is_empty()
     }

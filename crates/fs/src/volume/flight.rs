@@ -31,7 +31,7 @@ struct Queue {
     writing: usize,
     /// Much is dirty.
     pressed: bool,
-    /// Files are being written from front to back, a batch of which waits.
+    /// Files are being written from front to back, of which enough waits.
     streams: bool,
     /// Somebody writes such files out. One does: the others keep to what more wait for.
     streaming: bool,
@@ -322,13 +322,13 @@ mod tests {
         let waiting = || volume.core().writeback.totals().units;
         let told = || volume.engine.flight.queue().streams;
         let piece = vec![1; 1 << 20];
-        for mib in 0..15 {
+        for mib in 0..3 {
             volume.write(ino, mib << 20, &piece).unwrap();
         }
         assert!(!told());
-        volume.write(ino, 15 << 20, &piece).unwrap();
+        volume.write(ino, 3 << 20, &piece).unwrap();
         assert!(told());
-        assert_eq!(waiting(), 4096);
+        assert_eq!(waiting(), 1024);
         volume.engine.write_streams().unwrap();
         assert_eq!(waiting(), 0);
         assert!(!volume.core().writeback.has_streams());

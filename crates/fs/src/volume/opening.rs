@@ -110,6 +110,9 @@ impl Volume {
             loss,
         };
         volume.core().env.config.owner = options.owner;
+        if volume.engine.device.rotational() {
+            volume.core().writeback.stream_in_batches();
+        }
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
             volume.core().leftovers.tell_freed(options.discard);

@@ -307,10 +307,10 @@ impl Homed {
         Some((home, image.bytes))
     }
 
-    /// Whether a whole batch was put one unit behind the other since this was last so: what is written from front to back
-    /// at such length is seldom written again, and need not wait for more.
-    pub fn take_stream(&mut self) -> bool {
-        let is_long = self.stream.end - self.stream.start >= BATCH_UNITS_MAX as u64;
+    /// Whether so many units were put one behind the other since this was last so: what is written from front to back at
+    /// such length is seldom written again, and need not wait for more.
+    pub fn take_stream(&mut self, units: u64) -> bool {
+        let is_long = self.stream.end - self.stream.start >= units;
         if is_long {
             self.stream.start = self.stream.end;
         }
@@ -525,18 +525,22 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_a_batch_written_from_front_to_back() {
-        let batch = BATCH_UNITS_MAX as u64;
+    fn a_stream_is_what_is_written_from_front_to_back() {
+        let long = 100;
         let mut homed = Homed::default();
         // Two writes share each unit in which one ends within it.
-        for unit in (10..10 + batch - 1).step_by(3) {
+        for unit in (10..10 + long - 1).step_by(3) {
             put(&mut homed, unit..unit + 4, false);
-            assert_eq!(homed.take_stream(), unit + 4 >= 10 + batch, "unit {unit}");
+            assert_eq!(
+                homed.take_stream(long),
+                unit + 4 >= 10 + long,
+                "unit {unit}"
+            );
         }
-        put(&mut homed, 10 + batch..10 + 2 * batch - 8, false);
-        assert!(!homed.take_stream(), "another one is not that long yet");
+        put(&mut homed, 10 + long..10 + 2 * long - 8, false);
+        assert!(!homed.take_stream(long), "another one is not that long yet");
         put(&mut homed, 0..1, false);
-        put(&mut homed, 10 + 2 * batch - 8..10 + 2 * batch, false);
-        assert!(!homed.take_stream(), "it was broken off");
+        put(&mut homed, 10 + 2 * long - 8..10 + 2 * long, false);
+        assert!(!homed.take_stream(long), "it was broken off");
     }
 }

@@ -195,6 +195,7 @@ impl Homes<'_> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
         let old = std::mem::replace(&mut node.inode.size, size);
+        let stream = self.writeback.stream;
         let streams = node.change_homed(self.writeback, |homed| {
             let what = |unit: u64| {
                 let hides = size > old && (unit + 1) * UNIT > old;
@@ -202,7 +203,7 @@ impl Homes<'_> {
                 (hides, reserved.contains(&unit))
             };
             homed.put(units, what, per_block);
-            homed.take_stream()
+            homed.take_stream(stream)
         });
         if streams {
             self.writeback.streams.insert(ino);
