@@ -572,10 +572,12 @@ impl Filesystem for Adapter {
     ) -> Result<(), Errno> {
         let ino = ino_of(node);
         let size = usize::try_from(call.size).unwrap_or(usize::MAX);
-        let data = self.answer("read", ino, self.volume.read(ino, call.offset, size))?;
+        let data = self.volume.read_shared(ino, call.offset, size);
+        let data = self.answer("read", ino, data)?;
         self.accessed(ino, call);
-        let len = data.len();
-        reply.append_shared(Arc::new(data), 0..len);
+        for piece in data {
+            reply.append_shared(Arc::clone(piece.holder()), piece.range());
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use loamfs_format::node::{Page, is_temporary, temporary};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::superblock::BLOCK_SIZE_MAX;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ino, Pointer, Ssn};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// Why an operation did not end.
@@ -150,6 +150,8 @@ pub(crate) struct Blocks {
     next_temporary: u64,
     /// What operations found missing.
     wanted: Vec<Fetch>,
+    /// The same: most are asked for again and again, as neighbours of others.
+    wanted_keys: HashSet<Key>,
     /// What the operation that runs asked for before, and did not get.
     damaged: Vec<Damage>,
     /// What the next segment frees.
@@ -178,6 +180,7 @@ impl Blocks {
             dirty: BTreeMap::new(),
             next_temporary: 1,
             wanted: Vec::new(),
+            wanted_keys: HashSet::new(),
             damaged: Vec::new(),
             frees: Vec::new(),
             worn: BTreeSet::new(),
@@ -266,11 +269,13 @@ impl Blocks {
 
     /// What operations found missing since it was last asked.
     pub fn take_wanted(&mut self) -> Vec<Fetch> {
+        self.wanted_keys.clear();
         std::mem::take(&mut self.wanted)
     }
 
     /// That is missing still.
     pub fn want_still(&mut self, wanted: Vec<Fetch>) {
+        self.wanted_keys = wanted.iter().map(Fetch::key).collect();
         self.wanted = wanted;
     }
 
@@ -296,7 +301,7 @@ impl Blocks {
         if let Some(damage) = self.damaged.iter().find(|d| d.fetch == fetch) {
             return Stop::Failed(damage.error.clone());
         }
-        if !self.wanted.contains(&fetch) {
+        if self.wanted_keys.insert(fetch.key()) {
             self.wanted.push(fetch);
         }
         Stop::Missing
@@ -564,5 +569,43 @@ impl NodeStore for Blocks {
 
     fn sealed(&mut self, node: &SealedNode) {
         self.seal_block(&node.pointer, Block::Node(Arc::clone(&node.page)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neighbours of an inode block are wanted with each of its inodes.
+    #[test]
+    fn what_is_wanted_many_times_is_read_once() {
+        let geometry = Geometry {
+            fragment_size: 1024,
+            block_size: 16 << 10,
+            group_frags: 8 << 10,
+            total_frags: 64 << 10,
+            segment_max: 1 << 20,
+            checkpoint_segments_max: 64,
+            checkpoint_summary_max: 1 << 20,
+            checkpoint_nodes_max: 2048,
+        };
+        let mut blocks = Blocks::new([0; 16], &geometry, Vec::new(), 1 << 20);
+        let pointer = |number: u64| Pointer {
+            addr: FragAddr(number * 4),
+            frags: 4,
+            stored: 4096,
+            checksum: number,
+            ..Pointer::NONE
+        };
+        for _ in 0..3 {
+            (1..=100).for_each(|number| blocks.want_too(&pointer(number), What::Data(Ino(7))));
+        }
+        let wanted = blocks.take_wanted();
+        assert_eq!(wanted.len(), 100);
+        blocks.want_still(wanted);
+        blocks.want_too(&pointer(1), What::Data(Ino(7)));
+        assert_eq!(blocks.take_wanted().len(), 100);
+        blocks.want_too(&pointer(1), What::Data(Ino(7)));
+        assert_eq!(blocks.take_wanted().len(), 1, "it is wanted anew");
     }
 }

@@ -62,7 +62,7 @@ pub use loamfs_log::{LogError, superblocks};
 pub use mkfs::{MkfsOptions, VOLUME_MIN, mkfs};
 pub use ownership::Ownership;
 pub use patience::{WouldWait, without_waiting};
-pub use reading::{Piece, Place};
+pub use reading::{Piece, Place, Shared};
 pub use recovery::Rebuild;
 pub use repair::Repairs;
 pub use types::*;

@@ -32,7 +32,24 @@ pub(crate) struct Reader {
 }
 
 /// The bytes of a fetched block's whole fragments.
-pub(crate) type Bytes = Result<Vec<u8>, DeviceError>;
+pub(crate) enum Slice {
+    /// Its own.
+    Own(Vec<u8>),
+    /// Among those that were read with it.
+    Part(Arc<Buffer>, Range<usize>),
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Slice::Own(bytes) => bytes,
+            Slice::Part(buffer, range) => buffer.get(range.clone()).unwrap_or_default(),
+        }
+    }
+}
+
+/// What reading a block gave.
+pub(crate) type Bytes = Result<Slice, DeviceError>;
 
 impl Reader {
     /// A reader that keeps up to `bytes` bytes of windows.
@@ -130,13 +147,12 @@ impl Reader {
             .map(|(span, blocks)| (span.clone(), kind(&wanted[blocks[0]])));
         let read = self.requests(requests);
         for ((span, blocks), read) in spans.into_iter().zip(read) {
+            let read = read.map(Arc::new);
             for i in blocks {
                 let range = self.range(&wanted[i]);
                 let within = (range.start - span.start) as usize..(range.end - span.start) as usize;
-                results[i] = match &read {
-                    Ok(bytes) => bytes.get(within).map(|part| Ok(part.to_vec())),
-                    Err(error) => Some(Err(error.clone())),
-                };
+                let piece = |buffer: &Arc<Buffer>| Slice::Part(Arc::clone(buffer), within);
+                results[i] = Some(read.as_ref().map(piece).map_err(Clone::clone));
             }
         }
     }
@@ -219,7 +235,7 @@ impl Reader {
                 .find(|(span, _)| span.start < range.end && range.start < span.end);
             results[i] = match error {
                 Some((_, error)) => Some(Err(error.clone())),
-                None => assemble(&held, range).map(Ok),
+                None => assemble(&held, range).map(|bytes| Ok(Slice::Own(bytes))),
             };
         }
     }
@@ -365,7 +381,7 @@ pub(crate) fn fetch_into(
     wanted: &[Fetch],
     mut take: impl FnMut(&Fetch, &[u8]) -> Result<(), Corrupt>,
 ) -> Vec<(Fetch, Error)> {
-    let mut take = |fetch: &Fetch, bytes: Bytes| Ok::<(), Error>(take(fetch, &bytes?)?);
+    let mut take = |fetch: &Fetch, bytes: Bytes| Ok::<(), Error>(take(fetch, bytes?.as_ref())?);
     let mut failed = Vec::new();
     for (fetch, bytes) in wanted.iter().zip(reader.read(wanted, false)) {
         if take(fetch, bytes).is_ok() {
@@ -376,7 +392,7 @@ pub(crate) fn fetch_into(
         for bytes in reader.read(std::slice::from_ref(fetch), true) {
             let again = take(
                 fetch,
-                bytes.or_else(|error| reader.copies(fetch).ok_or(error)),
+                bytes.or_else(|error| reader.copies(fetch).map(Slice::Own).ok_or(error)),
             );
             failed.extend(again.err().map(|error| (*fetch, error)));
         }

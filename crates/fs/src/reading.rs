@@ -25,10 +25,53 @@ use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 /// What a hole, or what lies behind a file's end, reads as.
 static ZEROS: LazyLock<UnitBytes> = LazyLock::new(|| [0; UNIT as usize].into());
+
+/// Bytes of a file, where they are in memory.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    bytes: Arc<[u8]>,
+    range: Range<usize>,
+}
+
+impl Shared {
+    /// These of some bytes, if they are there.
+    fn part(bytes: Arc<[u8]>, range: Range<usize>) -> Option<Shared> {
+        bytes.get(range.clone())?;
+        Some(Shared { bytes, range })
+    }
+
+    /// What holds them.
+    #[must_use]
+    pub fn holder(&self) -> &Arc<[u8]> {
+        &self.bytes
+    }
+
+    /// Where they are in that.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        self.range.clone()
+    }
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+/// All bytes of some pieces.
+pub(crate) fn joined(pieces: &[Shared]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(pieces.iter().map(|piece| piece.range.len()).sum());
+    for piece in pieces {
+        bytes.extend_from_slice(piece.as_ref());
+    }
+    bytes
+}
 
 /// Where the bytes of a unit of homed data are.
 #[derive(Debug, Clone)]
@@ -102,8 +145,8 @@ impl Reading<'_> {
         Ok(self.small_content(ino)?.to_vec())
     }
 
-    /// Reads up to `len` bytes from `offset` on; fewer at the file's end.
-    pub fn read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Stop> {
+    /// Up to `len` bytes from `offset` on, in pieces that follow each other; fewer at the file's end.
+    pub fn read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Shared>, Stop> {
         let node = self.file(ino)?;
         let size = node.inode.size;
         let end = offset.saturating_add(len as u64).min(size);
@@ -112,15 +155,15 @@ impl Reading<'_> {
         }
         if !node.is_large() {
             let content = self.small_content(ino)?;
-            let part = content.get(offset as usize..end as usize);
-            return Ok(part.ok_or(Corrupt::Missing { ino, what: "data" })?.to_vec());
+            let piece = Shared::part(content, offset as usize..end as usize);
+            return Ok(vec![piece.ok_or(Corrupt::Missing { ino, what: "data" })?]);
         }
         let (first, last) = (offset / UNIT, (end - 1) / UNIT);
-        let mut bytes = vec![0u8; (end - offset) as usize];
+        let mut pieces = Vec::with_capacity((last + 1 - first) as usize);
         let mut missed = Missed::default();
         for (unit, source) in self.sources(ino, first, last + 1)? {
             let content = match source {
-                Source::Hole => continue,
+                Source::Hole => Arc::clone(&ZEROS),
                 Source::Memory(content) => content,
                 Source::Device(pointer) => {
                     let found = self.blocks.bytes(&pointer, What::Unit { ino, unit });
@@ -130,34 +173,35 @@ impl Reading<'_> {
                     }
                 }
             };
-            let from = (unit * UNIT).max(offset);
-            let to = ((unit + 1) * UNIT).min(end);
-            let within = (from - unit * UNIT) as usize..(to - unit * UNIT) as usize;
-            if let Some(part) = content.get(within) {
-                bytes[(from - offset) as usize..(to - offset) as usize].copy_from_slice(part);
-            }
+            let from = (unit * UNIT).max(offset) - unit * UNIT;
+            let to = UNIT.min(end - unit * UNIT);
+            let piece = Shared::part(content, from as usize..to as usize);
+            pieces.push(piece.ok_or(Corrupt::Missing { ino, what: "data" })?);
         }
         missed.nothing()?;
-        Ok(bytes)
+        Ok(pieces)
     }
 
-    /// Where the units `first .. end` of a large file are; holes may be left out.
+    /// Where the units `first .. end` of a large file are, in order.
     fn sources(&mut self, ino: Ino, first: u64, end: u64) -> Result<Vec<(u64, Source)>, Stop> {
-        let homes: BTreeMap<u64, FragAddr> = self.homes(ino, first, end)?.into_iter().collect();
-        let homed = self.inodes.prepared(ino)?.homed();
-        let mut found: Vec<(u64, Source)> = Vec::new();
-        let mut wanted = Vec::new();
-        for unit in first..end {
-            match (homed.get(unit), homes.get(&unit)) {
-                (Some(bytes), _) => found.push((unit, Source::Memory(Arc::clone(bytes)))),
-                (None, Some(home)) => wanted.push((unit, *home)),
-                (None, None) => found.push((unit, Source::Hole)),
-            }
+        let homed = self.node(ino)?.homed();
+        let waiting = |unit| match homed.get(unit) {
+            Some(bytes) => (unit, Source::Memory(Arc::clone(bytes))),
+            None => (unit, Source::Hole),
+        };
+        let mut found: Vec<(u64, Source)> = (first..end).map(waiting).collect();
+        // Where it would stand on the device does not matter to what is in memory.
+        if found
+            .iter()
+            .all(|(_, source)| matches!(source, Source::Memory(_)))
+        {
+            return Ok(found);
         }
         let mut runs = Runs::default();
-        for (unit, home) in wanted {
-            let pointer = self.stored(ino, unit, home, &mut runs)?;
-            found.push((unit, Source::Device(pointer)));
+        for (unit, home) in self.homes(ino, first, end)? {
+            if let Some((_, source @ Source::Hole)) = found.get_mut((unit - first) as usize) {
+                *source = Source::Device(self.stored(ino, unit, home, &mut runs)?);
+            }
         }
         Ok(found)
     }

@@ -36,6 +36,7 @@ use crate::error::Error;
 use crate::law::{Law, Rules};
 use crate::reader::Reader;
 use crate::shares::Shares;
+use crate::writeback::Spare;
 use background::Quiet;
 use flight::Flight;
 use latch::Latch;
@@ -83,6 +84,8 @@ pub(crate) struct Engine {
     flights: usize,
     /// Whether nobody asks the device for anything.
     quiet: Mutex<Quiet>,
+    /// Where new homes are put together.
+    spare: Spare,
     shares: Shares,
     law: Law<dyn Rules>,
 }
@@ -135,6 +138,11 @@ impl Engine {
     /// Bytes of large files' data that are written to their homes together, at most.
     pub(crate) fn round_bytes(&self) -> usize {
         self.shares.round()
+    }
+
+    /// Where new homes are put together.
+    pub(crate) fn spare(&self) -> &Spare {
+        &self.spare
     }
 
     /// Writes of homes are over.

@@ -19,17 +19,23 @@ mod readers;
 mod rounds;
 mod settle;
 mod show;
+mod spare;
 mod start;
 
 pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes, unit_of};
 pub(crate) use readers::Readers;
 pub(crate) use rounds::NotHome;
+pub(crate) use spare::Spare;
 pub(crate) use start::runs_of;
 
 use crate::inodes::Inodes;
+use homed::BATCH_UNITS_MAX;
 use loamfs_format::{Extent, FragAddr, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+/// Units of a file that is written from front to back which are written out as soon as they wait.
+const STREAM_UNITS: u64 = (4 << 20) / UNIT;
 
 /// What waits of all large files. What waits of each is with its inode.
 #[derive(Debug)]
@@ -37,6 +43,10 @@ pub(crate) struct Writeback {
     /// Files with data that segments do not show yet, and how much that is.
     files: BTreeSet<Ino>,
     totals: Totals,
+    /// Files that are being written from front to back, of which enough waits to be written out.
+    streams: BTreeSet<Ino>,
+    /// Units that are.
+    stream: u64,
     /// Files whose data must be on the device before the next segment is sealed, and up to which put: those of renames
     /// (rule 3), and small files that spilled (H18).
     barrier: BTreeMap<Ino, u64>,
@@ -63,6 +73,8 @@ impl Writeback {
         Writeback {
             files: BTreeSet::new(),
             totals: Totals::default(),
+            streams: BTreeSet::new(),
+            stream: STREAM_UNITS,
             barrier: BTreeMap::new(),
             arriving: BTreeMap::new(),
             failed: Vec::new(),
@@ -84,6 +96,22 @@ impl Writeback {
         } else {
             self.files.insert(ino);
         }
+    }
+
+    /// Of files that are written from front to back a whole batch is to wait: each costs a flush, which takes a disk that
+    /// turns about as long as to write 2 MiB.
+    pub fn stream_in_batches(&mut self) {
+        self.stream = BATCH_UNITS_MAX as u64;
+    }
+
+    /// Whether files are being written from front to back, of which enough waits.
+    pub fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
+    }
+
+    /// These files, which somebody writes out now.
+    pub fn take_streams(&mut self) -> Vec<Ino> {
+        std::mem::take(&mut self.streams).into_iter().collect()
     }
 
     /// Files with data that segments do not show yet.

@@ -6,7 +6,7 @@ mod common;
 use common::{made, open};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, Op, Rule};
 use loamfs_fs::{
-    Env, Error, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume,
+    Env, Error, ManualClock, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Shared, Volume,
     XattrMode,
 };
 use std::sync::Arc;
@@ -314,4 +314,36 @@ fn a_label_that_could_not_be_written_is_not_shown() {
     assert_eq!(volume.info().label, b"old");
     drop(volume);
     assert_eq!(open(&device).info().label, b"old");
+}
+
+#[test]
+fn pieces_of_a_file_are_what_is_read_of_it_and_no_copies() {
+    let device = made(64 << 20);
+    let volume = open(&device);
+    let small = volume.create(ROOT_INO, b"small", &NEW).unwrap().ino;
+    let large = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
+    volume.write(small, 0, &pattern(3000, 1)).unwrap();
+    volume.write(large, 0, &pattern(100_000, 2)).unwrap();
+    volume.write(large, 300_000, &pattern(50_001, 3)).unwrap();
+    volume.close().unwrap();
+    let volume = open(&device);
+    // Beside holes and what is on the device some of it waits.
+    volume.write(large, 40_000, &pattern(9000, 4)).unwrap();
+    for ino in [small, large] {
+        for (offset, len) in [(0, 1 << 20), (1, 2998), (39_999, 1), (99_000, 5000)] {
+            let pieces = volume.read_shared(ino, offset, len).unwrap();
+            let joined: Vec<u8> = pieces.iter().flat_map(|it| it.as_ref().to_vec()).collect();
+            assert_eq!(joined, volume.read(ino, offset, len).unwrap());
+            let again = volume.read_shared(ino, offset, len).unwrap();
+            assert_eq!(pieces.len(), again.len());
+            let same = |(a, b): (&Shared, &Shared)| Arc::ptr_eq(a.holder(), b.holder());
+            assert!(pieces.iter().zip(&again).all(same));
+        }
+    }
+    let read = volume.read(large, 0, 1 << 20).unwrap();
+    let mut expected = pattern(100_000, 2);
+    expected[40_000..49_000].copy_from_slice(&pattern(9000, 4));
+    expected.resize(300_000, 0);
+    expected.extend(pattern(50_001, 3));
+    assert!(read == expected);
 }

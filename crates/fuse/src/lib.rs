@@ -54,7 +54,7 @@ pub use mount::{
     mount_again, mounts, remount, unmount,
 };
 pub use notify::Notifier;
-pub use reply::{ByteSink, DirEntry, DirPlusSink, DirSink, ReadReply, Reply, SharedBytes};
+pub use reply::{ByteSink, DirEntry, DirPlusSink, DirSink, ReadReply, Reply};
 pub use request::{NotARequest, RawRequest};
 /// The error number that answers a request.
 pub use rustix::io::Errno;

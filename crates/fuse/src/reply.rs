@@ -24,16 +24,11 @@ use crate::wire::header::{OUT_HEADER_LEN, OutHeader};
 pub use data::{ByteSink, ReadReply};
 pub use dir::{DirEntry, DirPlusSink, DirSink};
 
-/// Something that holds bytes and can be kept until the kernel has them.
-pub trait SharedBytes: AsRef<[u8]> + Send + Sync {}
-
-impl<T: AsRef<[u8]> + Send + Sync> SharedBytes for T {}
-
 /// Where a stretch of the reply's data lies.
 enum Segment {
     /// In `head`.
     Inline(Range<usize>),
-    Shared(Arc<dyn SharedBytes>, Range<usize>),
+    Shared(Arc<[u8]>, Range<usize>),
     Zeros(usize),
 }
 
@@ -198,11 +193,7 @@ impl Reply {
         for segment in &self.segments {
             match segment {
                 Segment::Inline(range) => take(&self.head[range.clone()]),
-                // A second call of as_ref could return something shorter than
-                // when the range was checked.
-                Segment::Shared(bytes, range) => {
-                    take((**bytes).as_ref().get(range.clone()).unwrap_or(&[]));
-                }
+                Segment::Shared(bytes, range) => take(&bytes[range.clone()]),
                 Segment::Zeros(count) => {
                     let mut left = *count;
                     while left > 0 {
@@ -244,7 +235,7 @@ mod tests {
 
     #[test]
     fn clearing_lets_go_of_shared_data() {
-        let data: Arc<dyn SharedBytes> = Arc::new(vec![1; 100_000]);
+        let data: Arc<[u8]> = vec![1; 100_000].into();
         let mut reply = Reply::new();
         reply.clear();
         ReadReply::new(&mut reply, 100_000).append_shared(Arc::clone(&data), 0..100_000);

@@ -6,7 +6,6 @@ use super::start::HomeWrite;
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::extents;
-use loamfs_format::maps::unit_crc;
 use loamfs_format::summary::{Record, SegmentKind};
 use loamfs_format::{Extent, FragAddr, Ino, Ssn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,16 +38,17 @@ impl Core {
         let id = self.writeback.new_batch();
         let node = self.inodes.get_mut(ino)?;
         let (mut units, mut crcs, mut runs) = (BTreeMap::new(), Vec::new(), Vec::new());
+        let (per_block, shown) = (self.geometry.block_units(), node.inode.size);
         for (unit, home) in images {
-            let waiting =
-                node.change_homed(&mut self.writeback, |homed| homed.dirty.remove(unit))?;
-            runs.push((*home, vec![waiting.bytes.clone()]));
-            crcs.push((*unit, unit_crc(&waiting.bytes)));
+            let taken = node.change_homed(&mut self.writeback, |homed| {
+                homed.take_units(std::iter::once(*unit), per_block)
+            });
+            let (_, waiting) = taken.into_iter().next()?;
+            runs.push((*home, vec![(*unit, waiting.bytes.clone())]));
+            crcs.push((*unit, 0));
             units.insert(*unit, waiting);
         }
-        let (per_block, shown) = (self.geometry.block_units(), node.inode.size);
         node.change_homed(&mut self.writeback, |homed| {
-            homed.recount(per_block);
             homed.batch = Some(Batch {
                 id,
                 shown,
@@ -62,6 +62,7 @@ impl Core {
             ino,
             batch: id,
             runs,
+            still: BTreeSet::new(),
         })
     }
 

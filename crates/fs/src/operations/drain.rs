@@ -6,6 +6,7 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::extents::{self, STEP_EXTENTS};
+use crate::reading::joined;
 use crate::tree::Tree;
 use loamfs_format::Ino;
 use loamfs_format::inode::{Body, FileExtent};
@@ -181,7 +182,7 @@ impl ReturnToLog {
         let content = if size == 0 {
             Arc::default()
         } else {
-            core.reading().read(ino, 0, size)?.into()
+            joined(&core.reading().read(ino, 0, size)?).into()
         };
         let geometry = core.geometry;
         let inode = &core.inodes.prepared(ino)?.inode;

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::file::{SIZE_MAX, filled};
 use crate::flags::flags_of;
 use crate::permission;
+use crate::reading::joined;
 use crate::writeback::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use loamfs_format::inode::Body;
@@ -144,7 +145,7 @@ impl How {
             })
         } else if size <= small_max && moving {
             // On its way home the file has become small again: what segments show is still the small form.
-            let content = core.reading().read(ino, 0, size as usize)?;
+            let content = joined(&core.reading().read(ino, 0, size as usize)?);
             Ok(How::Return(content.into()))
         } else {
             Ok(How::Cut)

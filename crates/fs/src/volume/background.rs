@@ -52,6 +52,7 @@ impl Volume {
         if !self.core().access.is_writable() {
             return Ok(());
         }
+        self.engine.spare().free();
         self.find_leftovers();
         self.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();

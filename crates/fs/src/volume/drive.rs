@@ -9,6 +9,7 @@ use crate::patience;
 use crate::reader::fetch_into;
 use crate::reclaim::Fight;
 use loamfs_format::{GroupNo, Ssn};
+use std::sync::MutexGuard;
 
 /// How often an operation may be sent back.
 const ROUNDS_MAX: u32 = 100_000;
@@ -179,10 +180,8 @@ impl Engine {
         match result {
             Ok(value) => {
                 core.blocks.unpin(std::mem::take(&mut course.pins));
-                let pressed = course.may_commit && core.pending.take_pressed();
-                if pressed && self.flights > 0 && !core.fights().is_lost(Fight::Place) {
-                    drop(core);
-                    self.flight.press();
+                if course.may_commit && self.flights > 0 {
+                    self.tell_writers(core);
                 }
                 Ok(value)
             }
@@ -197,6 +196,19 @@ impl Engine {
                     settled: core.budget().is_settled(),
                 })
             }
+        }
+    }
+
+    /// Tells the threads that write behind what an operation that is over has left them to do.
+    fn tell_writers(&self, mut core: MutexGuard<'_, Core>) {
+        let pressed = core.pending.take_pressed() && !core.fights().is_lost(Fight::Place);
+        let streams = core.writeback.has_streams();
+        drop(core);
+        if pressed {
+            self.flight.press();
+        }
+        if streams {
+            self.flight.stream();
         }
     }
 

@@ -31,6 +31,10 @@ struct Queue {
     writing: usize,
     /// Much is dirty.
     pressed: bool,
+    /// Files are being written from front to back, of which enough waits.
+    streams: bool,
+    /// Somebody writes such files out. One does: the others keep to what more wait for.
+    streaming: bool,
     /// The volume is closed: writing threads end.
     closed: bool,
 }
@@ -39,6 +43,7 @@ struct Queue {
 enum Work {
     Write(Segment),
     Commit,
+    Stream,
 }
 
 impl Flight {
@@ -108,6 +113,10 @@ impl Flight {
             if std::mem::take(&mut queue.pressed) {
                 return Some(Work::Commit);
             }
+            if queue.streams && !queue.streaming {
+                (queue.streams, queue.streaming) = (false, true);
+                return Some(Work::Stream);
+            }
             queue = self.wait(queue);
         }
     }
@@ -117,6 +126,26 @@ impl Flight {
         let mut queue = self.queue();
         if !queue.pressed {
             queue.pressed = true;
+            drop(queue);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Tells a writing thread that files which are being written from front to back can go home.
+    pub(super) fn stream(&self) {
+        let mut queue = self.queue();
+        if !queue.streams {
+            queue.streams = true;
+            drop(queue);
+            self.changed.notify_one();
+        }
+    }
+
+    /// Nobody writes them out any more.
+    fn streamed(&self) {
+        let mut queue = self.queue();
+        queue.streaming = false;
+        if queue.streams {
             drop(queue);
             self.changed.notify_one();
         }
@@ -137,6 +166,7 @@ impl Volume {
             let done = match work {
                 Work::Write(segment) => self.engine.bring(&segment),
                 Work::Commit => self.engine.relieve().map(|_| ()),
+                Work::Stream => self.engine.write_streams(),
             };
             if let Err(error) = done {
                 tracing::debug!(%error, "writing behind failed; whoever waits for it is told");
@@ -151,6 +181,15 @@ impl Volume {
 }
 
 impl Engine {
+    /// Writes out what waits of files that are being written from front to back. So the device works while they are
+    /// written, and who syncs them waits for the rest only.
+    fn write_streams(&self) -> Result<(), Error> {
+        let _streaming = Streaming(&self.flight);
+        let files = self.core().writeback.take_streams();
+        // What could not be written waits on, and is the next fsync's error.
+        self.write_homes(&files, None).map(|_| ())
+    }
+
     /// Returns when every segment that was sealed before is written.
     ///
     /// # Errors
@@ -228,6 +267,15 @@ impl Drop for Landing<'_> {
     }
 }
 
+/// Whoever writes streams out: another one may when it is dropped, after a panic too.
+struct Streaming<'a>(&'a Flight);
+
+impl Drop for Streaming<'_> {
+    fn drop(&mut self) {
+        self.0.streamed();
+    }
+}
+
 /// Writes a segment and waits for it.
 pub(crate) fn write_segment(
     device: &dyn Device,
@@ -248,4 +296,41 @@ pub(crate) fn write_segment(
         .into_iter()
         .collect::<Result<(), _>>()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, mkfs};
+    use loamfs_device::MemoryDevice;
+    use std::sync::Arc;
+
+    /// Nothing of a file went home before three quarters of what may wait did, and the device had nothing to do.
+    #[test]
+    fn a_file_that_is_written_from_front_to_back_goes_home_meanwhile() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(512 << 20));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let options = OpenOptions {
+            cache_bytes: 1 << 30,
+            flights: 1,
+            ..OpenOptions::default()
+        };
+        let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
+        let new = NewInode::of_mode(0o644);
+        let ino = volume.create(ROOT_INO, b"stream", &new).unwrap().ino;
+        let waiting = || volume.core().writeback.totals().units;
+        let told = || volume.engine.flight.queue().streams;
+        let piece = vec![1; 1 << 20];
+        for mib in 0..3 {
+            volume.write(ino, mib << 20, &piece).unwrap();
+        }
+        assert!(!told());
+        volume.write(ino, 3 << 20, &piece).unwrap();
+        assert!(told());
+        assert_eq!(waiting(), 1024);
+        volume.engine.write_streams().unwrap();
+        assert_eq!(waiting(), 0);
+        assert!(!volume.core().writeback.has_streams());
+    }
 }

@@ -11,6 +11,7 @@ use crate::ownership::Ownership;
 use crate::recovery::{self, Rebuild, Settings};
 use crate::shares::Shares;
 use crate::types::AtimeRule;
+use crate::writeback::Spare;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
@@ -99,6 +100,7 @@ impl Volume {
                 reader,
                 flights: options.flights,
                 quiet: Mutex::default(),
+                spare: Spare::default(),
                 shares,
                 law: env.law,
             },
@@ -107,6 +109,9 @@ impl Volume {
             loss,
         };
         volume.core().env.config.owner = options.owner;
+        if volume.engine.device.rotational() {
+            volume.core().writeback.stream_in_batches();
+        }
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
             volume.core().leftovers.tell_freed(options.discard);

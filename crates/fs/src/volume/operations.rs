@@ -17,6 +17,7 @@ use crate::operations::xattr::{RemoveXattr, SetXattr};
 use crate::operations::{Change, Operation};
 use crate::patience;
 use crate::permission::AclKind;
+use crate::reading::{Shared, joined};
 use crate::types::{
     Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode,
 };
@@ -318,6 +319,14 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn read(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+        Ok(joined(&self.read_shared(ino, offset, len)?))
+    }
+
+    /// As [`Volume::read`], without a copy: in pieces that follow each other.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn read_shared(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Shared>, Error> {
         let read = |core: &mut Core| core.reading().read(ino, offset, len);
         let first = self.run(|core| match read(core) {
             Err(Stop::Missing) if patience::is_endless() => {

@@ -4,6 +4,7 @@ use crate::file::filled;
 use loamfs_format::maps::CRC_UNITS;
 use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::{AddAssign, Range, SubAssign};
 use std::sync::Arc;
 
@@ -83,7 +84,8 @@ pub(crate) struct Batch {
     pub units: BTreeMap<u64, Unit>,
     /// New homes, by first block.
     pub homes: Vec<(u64, Extent)>,
-    /// Checksums of what is written to those homes, and of first writes in place, in the order of units.
+    /// The units that are written, to those homes and in place, in order, with their checksums, which are 0 until they
+    /// landed.
     pub crcs: Vec<(u64, u32)>,
     /// Bytes of the file that segments show with them: up to what was hidden when they were gathered.
     pub shown: u64,
@@ -150,6 +152,8 @@ pub(crate) struct Homed {
     puts: u64,
     /// How often in a row what was on its way was given up.
     given_up: u32,
+    /// The units that were put one behind the other last, as far as nobody was told that they make a stream.
+    stream: Range<u64>,
 }
 
 impl Homed {
@@ -259,9 +263,10 @@ impl Homed {
 
     /// Drops the units of a range that wait and are not on their way.
     pub fn drop_units(&mut self, range: Range<u64>, per_block: u64) {
-        self.dirty.retain(|unit, _| !range.contains(unit));
         self.images.retain(|unit, _| !range.contains(unit));
-        self.recount(per_block);
+        self.change_dirty(range.clone(), per_block, |dirty| {
+            dirty.retain(|unit, _| !range.contains(unit));
+        });
     }
 
     /// Nothing on its way shows more than `size` bytes of the file.
@@ -278,10 +283,22 @@ impl Homed {
 
     /// Units that the mover takes along to new homes.
     pub fn move_units(&mut self, units: Vec<(u64, UnitBytes)>, per_block: u64) {
+        let range = range_of(units.iter().map(|(unit, _)| *unit));
         let moved = units.into_iter();
-        self.dirty
-            .extend(moved.map(|(unit, bytes)| (unit, Unit::moved(bytes))));
-        self.recount(per_block);
+        let moved = moved.map(|(unit, bytes)| (unit, Unit::moved(bytes)));
+        self.change_dirty(range, per_block, |dirty| dirty.extend(moved));
+    }
+
+    /// Takes units that go home, or into the next segment, as far as they wait.
+    pub fn take_units(
+        &mut self,
+        units: impl Iterator<Item = u64> + Clone,
+        per_block: u64,
+    ) -> Vec<(u64, Unit)> {
+        self.change_dirty(range_of(units.clone()), per_block, |dirty| {
+            let taken = units.filter_map(|unit| Some((unit, dirty.remove(&unit)?)));
+            taken.collect()
+        })
     }
 
     /// An image is in a segment; its home and bytes.
@@ -290,56 +307,84 @@ impl Homed {
         Some((home, image.bytes))
     }
 
-    /// Takes in a newly written unit, of blocks of `per_block` units; see [`Unit::hides`] and [`Unit::reserved`].
+    /// Whether so many units were put one behind the other since this was last so: what is written from front to back at
+    /// such length is seldom written again, and need not wait for more.
+    pub fn take_stream(&mut self, units: u64) -> bool {
+        let is_long = self.stream.end - self.stream.start >= units;
+        if is_long {
+            self.stream.start = self.stream.end;
+        }
+        is_long
+    }
+
+    /// The unit behind those of a stream lengthens it, and the last one may be put in parts; any other begins a new one.
+    fn lengthen_stream(&mut self, unit: u64) {
+        if unit == self.stream.end {
+            self.stream.end += 1;
+        } else if unit + 1 != self.stream.end {
+            self.stream = unit..unit + 1;
+        }
+    }
+
+    /// Takes in newly written units, of blocks of `per_block`. `what` tells of each what it hides, and whether its home is
+    /// reserved: see [`Unit::hides`] and [`Unit::reserved`].
     pub fn put(
         &mut self,
-        unit: u64,
-        bytes: UnitBytes,
-        (hides, reserved): (Option<u64>, bool),
+        units: BTreeMap<u64, UnitBytes>,
+        what: impl Fn(u64) -> (Option<u64>, bool),
         per_block: u64,
     ) {
-        let since = self.puts;
-        self.puts += 1;
-        let mut new = Unit {
-            bytes,
-            since,
-            hides,
-            reserved,
-            moves: false,
-        };
-        if let Some(older) = self.dirty.get(&unit) {
-            new.replaces(older);
-        }
-        let (blocks, runs) = self.counts_around(unit, per_block);
-        self.dirty.insert(unit, new);
-        let (blocks_now, runs_now) = self.counts_around(unit, per_block);
+        let range = range_of(units.keys().copied());
+        let first = self.puts;
+        self.puts += units.len() as u64;
+        units.keys().for_each(|unit| self.lengthen_stream(*unit));
+        self.change_dirty(range, per_block, |dirty| {
+            for ((unit, bytes), since) in units.into_iter().zip(first..) {
+                let (hides, reserved) = what(unit);
+                let new = Unit {
+                    bytes,
+                    since,
+                    hides,
+                    reserved,
+                    moves: false,
+                };
+                match dirty.entry(unit) {
+                    Entry::Vacant(entry) => drop(entry.insert(new)),
+                    Entry::Occupied(mut entry) => {
+                        let older = entry.insert(new);
+                        entry.get_mut().replaces(&older);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Changes the dirty units of a range, and counts what that changes.
+    fn change_dirty<T>(
+        &mut self,
+        range: Range<u64>,
+        per_block: u64,
+        change: impl FnOnce(&mut BTreeMap<u64, Unit>) -> T,
+    ) -> T {
+        let (blocks, runs) = self.counts_in(&range, per_block);
+        let done = change(&mut self.dirty);
+        let (blocks_now, runs_now) = self.counts_in(&range, per_block);
         self.dirty_blocks = self.dirty_blocks + blocks_now - blocks;
         self.dirty_runs = self.dirty_runs + runs_now - runs;
+        done
     }
 
-    /// What the block of a unit and its run of checksums count for.
-    fn counts_around(&self, unit: u64, per_block: u64) -> (u64, u64) {
-        let around = |len: u64| self.dirty.range(unit / len * len..(unit / len + 1) * len);
-        let mut block = around(per_block);
-        let mut run = around(CRC_UNITS);
-        (
-            block.any(|(_, unit)| !unit.reserved).into(),
-            run.any(|(_, unit)| unit.reserved).into(),
-        )
-    }
-
-    /// Counts the dirty blocks and runs anew after units left.
-    pub fn recount(&mut self, per_block: u64) {
+    /// The dirty blocks and runs of checksums that the units of a range belong to.
+    fn counts_in(&self, range: &Range<u64>, per_block: u64) -> (u64, u64) {
         let count = |len: u64, reserved: bool| {
-            let counted = self
-                .dirty
-                .iter()
-                .filter(|(_, unit)| unit.reserved == reserved);
+            let whole = range.start / len * len..range.end.div_ceil(len).saturating_mul(len);
+            let counted = self.dirty.range(whole);
+            let counted = counted.filter(|(_, unit)| unit.reserved == reserved);
             let mut last = None;
             let new = |(unit, _): &(&u64, &Unit)| last.replace(*unit / len) != Some(*unit / len);
             counted.filter(new).count() as u64
         };
-        (self.dirty_blocks, self.dirty_runs) = (count(per_block, false), count(CRC_UNITS, true));
+        (count(per_block, false), count(CRC_UNITS, true))
     }
 
     /// Whether a dirty unit must have another home than it has.
@@ -352,13 +397,6 @@ impl Homed {
         self.batch
             .as_ref()
             .is_some_and(|batch| batch.units.contains_key(&unit))
-    }
-
-    /// Puts what a batch was to write back among the dirty units, where nothing newer is there.
-    fn take_back(&mut self, units: BTreeMap<u64, Unit>) {
-        for (unit, older) in units {
-            self.make_dirty(unit, older);
-        }
     }
 
     /// What is on its way, to be shown.
@@ -380,23 +418,17 @@ impl Homed {
     pub(super) fn give_up_batch(&mut self, per_block: u64) -> Option<Batch> {
         let mut batch = self.batch.take()?;
         self.given_up += 1;
-        self.take_back(std::mem::take(&mut batch.units));
-        self.recount(per_block);
+        let units = std::mem::take(&mut batch.units);
+        let range = range_of(units.keys().copied());
+        self.change_dirty(range, per_block, |dirty| take_back(dirty, units));
         Some(batch)
     }
 
     /// Drops what nobody wrote: it is where segments show it, and was to be moved.
     pub fn leave_unmoved(&mut self, per_block: u64) {
-        self.dirty.retain(|_, waiting| waiting.since != Unit::MOVED);
-        self.recount(per_block);
-    }
-
-    /// A unit waits again, under what was put over it.
-    fn make_dirty(&mut self, unit: u64, older: Unit) {
-        match self.dirty.get_mut(&unit) {
-            Some(newer) => newer.replaces(&older),
-            None => drop(self.dirty.insert(unit, older)),
-        }
+        self.change_dirty(0..u64::MAX, per_block, |dirty| {
+            dirty.retain(|_, waiting| waiting.since != Unit::MOVED);
+        });
     }
 
     /// Drops images of units in blocks that have new homes: these hold what is newest of them.
@@ -405,7 +437,110 @@ impl Homed {
     }
 }
 
+/// Puts what a batch was to write back among the dirty units, under what was put over it.
+fn take_back(dirty: &mut BTreeMap<u64, Unit>, units: BTreeMap<u64, Unit>) {
+    for (unit, older) in units {
+        match dirty.entry(unit) {
+            Entry::Vacant(entry) => drop(entry.insert(older)),
+            Entry::Occupied(mut newer) => newer.get_mut().replaces(&older),
+        }
+    }
+}
+
+/// The least range that holds all of some units.
+fn range_of(units: impl Iterator<Item = u64>) -> Range<u64> {
+    let range = units.map(|unit| unit..unit + 1);
+    let both = |a: Range<u64>, b: Range<u64>| a.start.min(b.start)..a.end.max(b.end);
+    range.reduce(both).unwrap_or_default()
+}
+
 /// The least that units from `from` on let segments show.
 fn hidden_end(units: &BTreeMap<u64, Unit>, from: u64) -> Option<u64> {
     units.range(from..).find_map(|(_, unit)| unit.hides)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use loamfs_format::maps::CRC_UNITS;
+
+    /// Units of a block.
+    const PER_BLOCK: u64 = 4;
+
+    fn put(homed: &mut Homed, units: Range<u64>, reserved: bool) {
+        let bytes: UnitBytes = vec![7; UNIT as usize].into();
+        let units = units.map(|unit| (unit, UnitBytes::clone(&bytes)));
+        homed.put(units.collect(), |_| (None, reserved), PER_BLOCK);
+    }
+
+    /// Blocks and runs, each unit looked at.
+    fn counted(homed: &Homed) -> (u64, u64) {
+        let of = |len: u64, reserved: bool| {
+            let units = homed.dirty.iter();
+            let units = units.filter(|(_, unit)| unit.reserved == reserved);
+            let parts: std::collections::BTreeSet<u64> =
+                units.map(|(unit, _)| unit / len).collect();
+            parts.len() as u64
+        };
+        (of(PER_BLOCK, false), of(CRC_UNITS, true))
+    }
+
+    #[test]
+    fn dirty_blocks_and_runs_are_counted_as_they_come_and_go() {
+        let mut homed = Homed::default();
+        let mut step = |change: &dyn Fn(&mut Homed)| {
+            change(&mut homed);
+            let totals = homed.totals();
+            assert_eq!((totals.blocks, totals.runs), counted(&homed));
+        };
+        step(&|homed| put(homed, 1..10, false));
+        step(&|homed| put(homed, 200..331, true));
+        step(&|homed| put(homed, 9..14, true));
+        step(&|homed| put(homed, 210..220, false));
+        step(&|homed| {
+            let taken = homed.take_units([3, 4, 5, 6, 7, 100, 200].into_iter(), PER_BLOCK);
+            assert_eq!(taken.len(), 6);
+        });
+        step(&|homed| homed.drop_units(256..u64::MAX, PER_BLOCK));
+        step(&|homed| {
+            let bytes: UnitBytes = vec![1; UNIT as usize].into();
+            homed.move_units(vec![(90, bytes.clone()), (20, bytes)], PER_BLOCK);
+        });
+        step(&|homed| {
+            let units = homed.take_units(201..230, PER_BLOCK).into_iter().collect();
+            homed.batch = Some(Batch {
+                id: 1,
+                units,
+                homes: Vec::new(),
+                crcs: Vec::new(),
+                shown: 0,
+                landed: false,
+            });
+        });
+        step(&|homed| drop(homed.give_up_batch(PER_BLOCK).unwrap()));
+        step(&|homed| homed.leave_unmoved(PER_BLOCK));
+        step(&|homed| homed.drop_units(0..u64::MAX, PER_BLOCK));
+        assert_eq!(homed.totals(), Totals::default());
+    }
+
+    #[test]
+    fn a_stream_is_what_is_written_from_front_to_back() {
+        let long = 100;
+        let mut homed = Homed::default();
+        // Two writes share each unit in which one ends within it.
+        for unit in (10..10 + long - 1).step_by(3) {
+            put(&mut homed, unit..unit + 4, false);
+            assert_eq!(
+                homed.take_stream(long),
+                unit + 4 >= 10 + long,
+                "unit {unit}"
+            );
+        }
+        put(&mut homed, 10 + long..10 + 2 * long - 8, false);
+        assert!(!homed.take_stream(long), "another one is not that long yet");
+        put(&mut homed, 0..1, false);
+        put(&mut homed, 10 + 2 * long - 8..10 + 2 * long, false);
+        assert!(!homed.take_stream(long), "it was broken off");
+    }
 }

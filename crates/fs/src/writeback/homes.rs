@@ -2,6 +2,7 @@
 
 use super::Writeback;
 use super::homed::{Batch, Homed, UNIT, UnitBytes, unit_of};
+use super::start::Crcs;
 use crate::blocks::{Blocks, Stop};
 use crate::budget::Sizes;
 use crate::core::Core;
@@ -174,11 +175,10 @@ impl Homes<'_> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
         self.pending.drop_content(node.take_small().as_deref());
+        let units = 0..(content.len() as u64).div_ceil(UNIT);
+        let units = units.map(|unit| (unit, unit_of(content, unit))).collect();
         node.change_homed(self.writeback, |homed| {
-            for unit in 0..(content.len() as u64).div_ceil(UNIT) {
-                let bytes = unit_of(content, unit);
-                homed.put(unit, bytes, (Some(unit * UNIT), false), per_block);
-            }
+            homed.put(units, |unit| (Some(unit * UNIT), false), per_block);
         });
         Ok(())
     }
@@ -195,20 +195,26 @@ impl Homes<'_> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
         let old = std::mem::replace(&mut node.inode.size, size);
-        node.change_homed(self.writeback, |homed| {
-            for (unit, bytes) in units {
+        let stream = self.writeback.stream;
+        let streams = node.change_homed(self.writeback, |homed| {
+            let what = |unit: u64| {
                 let hides = size > old && (unit + 1) * UNIT > old;
                 let hides = hides.then(|| old.max(unit * UNIT));
-                let reserved = reserved.contains(&unit);
-                homed.put(unit, bytes, (hides, reserved), per_block);
-            }
+                (hides, reserved.contains(&unit))
+            };
+            homed.put(units, what, per_block);
+            homed.take_stream(stream)
         });
+        if streams {
+            self.writeback.streams.insert(ino);
+        }
         Ok(())
     }
 
-    /// The writes of a batch are over and, if they succeeded, flushed. Returns whether the file has something to show.
-    pub fn landed(&mut self, ino: Ino, id: u64, written: bool) -> bool {
-        self.writeback.arrived(id, written);
+    /// The writes of a batch are over and, if they succeeded, flushed: what was `written` has these checksums. Returns
+    /// whether the file has something to show.
+    pub(super) fn landed(&mut self, ino: Ino, id: u64, written: Option<Crcs>) -> bool {
+        self.writeback.arrived(id, written.is_some());
         if let Some(homes) = self.writeback.abandoned.remove(&id) {
             self.release(&homes);
             return false;
@@ -222,11 +228,13 @@ impl Homes<'_> {
                 return false;
             };
             batch.landed = true;
-            if !written {
+            let Some(crcs) = written else {
                 // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
                 homed.give_up_batch(per_block);
-            }
-            written
+                return false;
+            };
+            batch.crcs = crcs;
+            true
         })
     }
 

@@ -1,7 +1,7 @@
 //! Writing the data of large files to their homes, in rounds that share a flush.
 
 use super::show::Show;
-use super::start::{HomeWrite, Start, Started};
+use super::start::{Crcs, HomeWrite, Start, Started};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Failed;
@@ -59,6 +59,13 @@ struct Round {
     rest: Vec<Sweep>,
     /// Files of which others are writing something.
     busy: Vec<Sweep>,
+}
+
+impl Round {
+    /// Bytes that are written.
+    fn bytes(&self) -> usize {
+        self.writes.iter().map(HomeWrite::bytes).sum()
+    }
 }
 
 fn lacks_space((_, error): &(Ino, Error)) -> bool {
@@ -229,9 +236,14 @@ impl<'v> WriteOut<'v> {
             return Ok(round);
         }
         let geometry = self.engine.core().geometry;
-        let mut gathered = Vec::new();
+        let mut buffer = self.engine.spare().take(round.bytes());
+        let (mut gathered, mut checksums, mut rest) = (Vec::new(), Vec::new(), &mut buffer[..]);
         for (i, home) in round.writes.iter().enumerate() {
-            gathered.extend(home.writes().map(|(at, bytes)| (at, i, bytes)));
+            let (room, others) = rest.split_at_mut(home.bytes());
+            rest = others;
+            let (writes, crcs) = home.put_together(room);
+            gathered.extend(writes.into_iter().map(|(at, bytes)| (at, i, bytes)));
+            checksums.push(crcs);
         }
         gathered.sort_by_key(|(at, ..)| *at);
         let requests = gathered.iter().map(|(at, i, bytes)| {
@@ -243,10 +255,11 @@ impl<'v> WriteOut<'v> {
         for (i, result) in owners.into_iter().zip(self.engine.device().write(&writes)) {
             results[i] = results[i].clone().and(result);
         }
+        self.engine.spare().keep(buffer);
         let flushed = self.engine.flush_device();
-        for (home, result) in round.writes.iter().zip(results) {
+        for ((home, crcs), result) in round.writes.iter().zip(checksums).zip(results) {
             let result = result.map_err(Error::from).and(flushed.clone());
-            if let Err(error) = self.end_batch(home, result) {
+            if let Err(error) = self.end_batch(home, result.map(|()| crcs)) {
                 self.failed.push((home.ino, error));
             }
         }
@@ -255,14 +268,19 @@ impl<'v> WriteOut<'v> {
     }
 
     /// The writes of a file's new homes are over. Unless the file shows them now, its data wait again.
-    fn end_batch(&self, home: &HomeWrite, written: Result<(), Error>) -> Result<(), Error> {
-        let good = written.is_ok();
+    fn end_batch(&self, home: &HomeWrite, written: Result<Crcs, Error>) -> Result<(), Error> {
+        let (crcs, failed) = match written {
+            Ok(crcs) => (Some(crcs), None),
+            Err(error) => (None, Some(error)),
+        };
         let shows = self
             .engine
             .core()
             .homes()
-            .landed(home.ino, home.batch, good);
-        written?;
+            .landed(home.ino, home.batch, crcs);
+        if let Some(error) = failed {
+            return Err(error);
+        }
         if shows
             && let Err(error) = self
                 .engine

@@ -4,11 +4,14 @@ use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT, UnitBytes};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
-use loamfs_device::Buffer;
 use loamfs_format::maps::unit_crc;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::Arc;
+
+/// Units and their checksums.
+pub(super) type Crcs = Vec<(u64, u32)>;
 
 /// Homed data to be written.
 #[derive(Debug)]
@@ -16,7 +19,9 @@ pub(crate) struct HomeWrite {
     pub ino: Ino,
     pub batch: u64,
     /// Where units go that follow each other.
-    pub(super) runs: Vec<(FragAddr, Vec<UnitBytes>)>,
+    pub(super) runs: Vec<(FragAddr, Vec<(u64, UnitBytes)>)>,
+    /// Those of them that stay unwritten, and get no checksum.
+    pub(super) still: BTreeSet<u64>,
 }
 
 /// What became of the wish to bring a file's data home.
@@ -37,15 +42,30 @@ impl HomeWrite {
         units * UNIT as usize
     }
 
-    /// What is written where. The bytes are put together here, for which nobody needs to wait.
-    pub fn writes(&self) -> impl Iterator<Item = (FragAddr, Buffer)> {
-        self.runs.iter().map(|(home, units)| {
-            let mut buffer = Buffer::zeroed(units.len() * UNIT as usize);
-            for (room, bytes) in buffer.chunks_mut(UNIT as usize).zip(units) {
+    /// The units that are written, in order.
+    fn units(&self) -> impl Iterator<Item = u64> + use<> {
+        let units = self.runs.iter().flat_map(|(_, units)| units);
+        let units: BTreeSet<u64> = units.map(|(unit, _)| *unit).collect();
+        (&units - &self.still).into_iter()
+    }
+
+    /// Puts the bytes together in `room`, which is as long as they are. Returns what of it is written where, and the
+    /// checksums of the units, in order. Nobody needs to wait for that.
+    pub fn put_together<'r>(&self, mut room: &'r mut [u8]) -> (Vec<(FragAddr, &'r [u8])>, Crcs) {
+        let (mut writes, mut crcs) = (Vec::with_capacity(self.runs.len()), Crcs::new());
+        for (home, units) in &self.runs {
+            let (run, rest) = room.split_at_mut(units.len() * UNIT as usize);
+            room = rest;
+            for (room, (unit, bytes)) in run.chunks_mut(UNIT as usize).zip(units) {
                 room.copy_from_slice(bytes);
+                if !self.still.contains(unit) {
+                    crcs.push((*unit, unit_crc(room)));
+                }
             }
-            (*home, buffer)
-        })
+            writes.push((*home, &*run));
+        }
+        crcs.sort_unstable();
+        (writes, crcs)
     }
 }
 
@@ -272,7 +292,13 @@ fn gather_blocks(core: &mut Core, ino: Ino, units: &BTreeSet<u64>) -> Result<Blo
     for block in wanted {
         let mut content = Vec::with_capacity(per_block as usize);
         for unit in block * per_block..(block + 1) * per_block {
-            content.extend(missed.note(core.reading().unit_content(ino, unit))?);
+            let node = core.inodes.loaded(ino)?;
+            let is_whole = (unit + 1) * UNIT <= node.inode.size;
+            match node.homed().get(unit).filter(|_| is_whole) {
+                // As nearly all of it is.
+                Some(waiting) => content.push(Arc::clone(waiting)),
+                None => content.extend(missed.note(core.reading().unit_content(ino, unit))?),
+            }
         }
         blocks.insert(block, content);
     }
@@ -287,12 +313,10 @@ fn make_images(core: &mut Core, ino: Ino, images: &[(u64, FragAddr)]) -> Result<
     let node = core.inodes.prepared(ino)?;
     let per_block = core.geometry.block_units();
     node.change_homed(&mut core.writeback, |homed| {
-        for (unit, home) in images {
-            if let Some(waiting) = homed.dirty.remove(unit) {
-                homed.images.insert(*unit, (*home, waiting));
-            }
+        let homes: BTreeMap<u64, FragAddr> = images.iter().copied().collect();
+        for (unit, waiting) in homed.take_units(homes.keys().copied(), per_block) {
+            homed.images.insert(unit, (homes[&unit], waiting));
         }
-        homed.recount(per_block);
     });
     core.touch(ino)
 }
@@ -312,12 +336,7 @@ fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite
         return Ok(None);
     }
     let id = core.writeback.new_batch();
-    let mut crcs = checksums(&blocks, &still, per_block);
-    for (unit, _, bytes) in &firsts {
-        crcs.push((*unit, unit_crc(bytes)));
-        units.insert(*unit);
-    }
-    crcs.sort_unstable();
+    units.extend(firsts.iter().map(|(unit, ..)| *unit));
     let in_place = joined(firsts, &core.geometry);
     let arriving: Vec<Extent> = in_place
         .iter()
@@ -328,17 +347,20 @@ fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite
         .map(|(first, extent)| home_write(&core.geometry, &blocks, *first, *extent))
         .chain(in_place)
         .collect();
+    let write = HomeWrite {
+        ino,
+        batch: id,
+        runs,
+        still,
+    };
+    let crcs = write.units().map(|unit| (unit, 0)).collect();
     let (size, from) = (node.inode.size, node.hidden_from());
     node.change_homed(&mut core.writeback, |homed| {
-        let taken = units
-            .iter()
-            .filter_map(|unit| Some((*unit, homed.dirty.remove(unit)?)))
-            .collect();
-        homed.recount(per_block);
+        let taken = homed.take_units(units.iter().copied(), per_block);
         let hidden = homed.hidden_end(from);
         homed.batch = Some(Batch {
             id,
-            units: taken,
+            units: taken.into_iter().collect(),
             homes,
             crcs,
             shown: hidden.map_or(size, |end| size.min(end)),
@@ -348,22 +370,7 @@ fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite
     if !arriving.is_empty() {
         core.writeback.arriving.insert(id, (ino, arriving));
     }
-    Ok(Some(HomeWrite {
-        ino,
-        batch: id,
-        runs,
-    }))
-}
-
-/// The checksums of the units of blocks that are written, but for those that were never written.
-fn checksums(blocks: &Blocks, still: &BTreeSet<u64>, per_block: u64) -> Vec<(u64, u32)> {
-    let mut crcs = Vec::new();
-    for (block, content) in blocks {
-        let units = content.iter().zip(block * per_block..);
-        let written = units.filter(|(_, unit)| !still.contains(unit));
-        crcs.extend(written.map(|(bytes, unit)| (unit, unit_crc(bytes))));
-    }
-    crcs
+    Ok(Some(write))
 }
 
 /// The units of the blocks from `first` on, which go to their home.
@@ -372,11 +379,14 @@ fn home_write(
     blocks: &Blocks,
     first: u64,
     home: Extent,
-) -> (FragAddr, Vec<UnitBytes>) {
+) -> (FragAddr, Vec<(u64, UnitBytes)>) {
     let count = home.frags / geometry.block_frags();
-    let blocks = blocks.range(first..first + count);
-    let units = blocks.flat_map(|(_, units)| units).cloned();
-    (home.start, units.collect())
+    let units = blocks
+        .range(first..first + count)
+        .flat_map(|(_, units)| units)
+        .cloned();
+    let numbers = first * geometry.block_units()..;
+    (home.start, numbers.zip(units).collect())
 }
 
 /// The runs among some blocks.
@@ -392,12 +402,12 @@ pub(crate) fn runs_of(blocks: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
 }
 
 /// Units that go to their homes, in as few runs as there can be.
-fn joined(units: Vec<First>, geometry: &Geometry) -> Vec<(FragAddr, Vec<UnitBytes>)> {
+fn joined(units: Vec<First>, geometry: &Geometry) -> Vec<(FragAddr, Vec<(u64, UnitBytes)>)> {
     let unit_frags = geometry.unit_frags();
     let behind = |(_, home, _): &First, next: &First| home.0 + unit_frags == next.1.0;
     let runs = units.chunk_by(behind);
     let of_run = |run: &[First]| {
-        let units = run.iter().map(|(_, _, bytes)| bytes.clone());
+        let units = run.iter().map(|(unit, _, bytes)| (*unit, bytes.clone()));
         Some((run.first()?.1, units.collect()))
     };
     runs.filter_map(of_run).collect()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Reply, Segment, SharedBytes};
+use super::{Reply, Segment};
 
 /// Below this size a copy is cheaper than one more slice for the kernel to
 /// look up.
@@ -29,13 +29,11 @@ impl<'a> ReadReply<'a> {
     }
 
     /// Appends `bytes[range]`, which the kernel copies straight from there. The
-    /// part of the range behind the end of `bytes` is ignored. Their holder
-    /// must return the same bytes until it is dropped.
-    pub fn append_shared(&mut self, bytes: Arc<dyn SharedBytes>, range: Range<usize>) {
-        let held = (*bytes).as_ref();
-        let range = self.clip(held.len(), range);
+    /// part of the range behind the end of `bytes` is ignored.
+    pub fn append_shared(&mut self, bytes: Arc<[u8]>, range: Range<usize>) {
+        let range = self.clip(bytes.len(), range);
         if range.len() <= COPY_MAX || !self.reply.can_share() {
-            self.append(&held[range]);
+            self.append(&bytes[range]);
             return;
         }
         let len = range.len();
@@ -100,7 +98,7 @@ mod tests {
     #[test]
     fn pieces_keep_their_order() {
         let bytes: Vec<u8> = (0..10_000_u32).map(|i| i.to_le_bytes()[0]).collect();
-        let shared: Arc<dyn SharedBytes> = Arc::new(bytes.clone());
+        let shared: Arc<[u8]> = bytes.clone().into();
         let got = reply_of(1 << 20, |read| {
             read.append(b"first");
             read.append_shared(Arc::clone(&shared), 1_000..9_000);
@@ -120,7 +118,7 @@ mod tests {
 
     #[test]
     fn nothing_exceeds_the_size_asked_for() {
-        let shared: Arc<dyn SharedBytes> = Arc::new(vec![1; 10_000]);
+        let shared: Arc<[u8]> = vec![1; 10_000].into();
         for size in [0, 1, 4_095, 4_096, 9_999] {
             let got = reply_of(size, |read| {
                 read.append_shared(Arc::clone(&shared), 0..usize::MAX);
@@ -135,7 +133,7 @@ mod tests {
 
     #[test]
     fn many_pieces_fall_back_to_copying() {
-        let shared: Arc<dyn SharedBytes> = Arc::new(vec![3; 2_100]);
+        let shared: Arc<[u8]> = vec![3; 2_100].into();
         let mut reply = Reply::new();
         reply.clear();
         let mut read = ReadReply::new(&mut reply, usize::MAX);

@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn an_answer_in_pieces_becomes_one() {
         let mut slot = Slot::new(0, 16384);
-        let shared = Arc::new(vec![7; 5000]);
+        let shared: Arc<[u8]> = vec![7; 5000].into();
         let mut reply = Reply::new();
         reply.clear();
         let mut data = ReadReply::new(&mut reply, 16000);

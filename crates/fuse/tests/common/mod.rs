@@ -14,7 +14,7 @@ use loamfs_fuse::{
     AttrReply, ByteSink, Caller, Config, DirEntry, DirPlusSink, DirSink, EntryReply, Errno, Error,
     FileAttr, FileKind, Filesystem, MountOptions, NewNode, NodeId, OpenFlags, OpenReply,
     OpenReplyFlags, ReadCall, ReadReply, RenameFlags, Session, SetAttr, SetXattrFlags,
-    SetXattrMode, SharedBytes, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
+    SetXattrMode, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
 };
 
 const TTL: Duration = Duration::from_secs(3600);
@@ -438,7 +438,7 @@ impl Filesystem for MemFs {
         call: ReadCall,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
-        let data: Arc<dyn SharedBytes> = self.lock().get(node.0)?.data.clone();
+        let data: Arc<[u8]> = self.lock().get(node.0)?.data[..].into();
         reply.append_shared(data, usize_of(call.offset)..usize::MAX);
         Ok(())
     }
