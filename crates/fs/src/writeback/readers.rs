@@ -23,7 +23,7 @@ struct Reads {
     paid: u64,
     /// What settling would take and save, when that was last looked at.
     estimate: Estimate,
-    /// Whether settling was found not to pay for who reads in order just now.
+    /// Whether it was decided for who reads in order just now.
     passed: bool,
 }
 
@@ -71,17 +71,17 @@ impl Readers {
         reads.reads_in_order() || reads.has_paid()
     }
 
-    /// Whether a region should settle, by what that takes now; if not, it is not asked again for a while.
+    /// Whether a region should settle, by what that takes now. Either way it is not asked again for a while.
     pub fn decide(&mut self, region: Region, estimate: Estimate) -> bool {
         let Some(reads) = self.regions.get_mut(&region) else {
             return false;
         };
         reads.estimate = estimate;
         let settles = (reads.reads_in_order() && estimate.pays()) || reads.has_paid();
-        reads.passed |= reads.reads_in_order();
         if settles {
-            self.regions.remove(&region);
+            reads.paid = 0;
         }
+        reads.passed |= reads.reads_in_order();
         settles
     }
 }

@@ -231,15 +231,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Brings the images of regions into memory, as many as there is room for, in the order of the log.
+    /// Brings the images of regions into memory, in the order of the log, if they have room there.
     fn read_images(&self, regions: &[Region]) {
         let most = self.settle_buffer();
-        let mut images: Vec<Image> = {
+        let mut images: Vec<Image> = Vec::new();
+        for region in regions {
             let core = self.core();
-            let map = core.maps.lazy_map();
-            let all = regions.iter().flat_map(|region| map.of_region(*region));
-            all.take(most).collect()
-        };
+            let more = core.maps.lazy_map().of_region(*region);
+            let more: Vec<Image> = more.take(most + 1).collect();
+            if images.len() + more.len() > most {
+                break;
+            }
+            images.extend(more);
+        }
         images.sort_unstable_by_key(|(_, entry)| entry.image);
         for images in images.chunks(READ_TOGETHER) {
             // Whoever reads it is told what cannot be read.
