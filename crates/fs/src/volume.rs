@@ -1,7 +1,7 @@
 //! A volume in use: [`Volume`] is what callers ask, and [`Engine`] what works below: the state behind one lock, the device
 //! beside it, and the steps that bring changes to it.
 //!
-//! Lock order: `moving`, `sweeping`, `sealing`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
+//! Lock order: `moving`, `sweeping`, `settling`, `sealing`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
 //! `core`, reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it
 //! runs again. Whoever seals a segment holds `sealing` ([`Sealer`]); sealed segments are written without a lock ([`flight`]). Whoever
 //! writes large files' data to their homes shares `homes`, and needs `sealing` only to make room in the next segment: so
@@ -44,6 +44,7 @@ use loamfs_device::Device;
 use loamfs_log::loss::Loss;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
 };
 use std::time::Duration;
 
@@ -76,6 +77,8 @@ pub(crate) struct Engine {
     homes: RwLock<()>,
     /// Held by whoever writes all homes out.
     sweeping: Mutex<()>,
+    /// Held by whoever settles for a reader, or by the clock.
+    settling: Mutex<()>,
     /// Told, with `core`, whenever writes of homes are over.
     landed: Condvar,
     device: Arc<dyn Device>,
@@ -143,6 +146,15 @@ impl Engine {
     /// Where new homes are put together.
     pub(crate) fn spare(&self) -> &Spare {
         &self.spare
+    }
+
+    /// The right to a sweep that nobody needs; `None` while somebody else has it: memory is for one at a time.
+    pub(crate) fn may_sweep(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.settling.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Writes of homes are over.

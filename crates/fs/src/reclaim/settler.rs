@@ -18,6 +18,8 @@ const CLOSELY: usize = 8;
 const READ_AHEAD: u64 = 1 << 20;
 /// Bytes of data that may wait for each image that the map in memory may name: it takes less than a fifth of that.
 const BYTES_BESIDE: u64 = 1 << 10;
+/// What settling may take between two ticks, which commit what is old, in microseconds of a disk.
+const IDLE_MAX: u64 = 1_000_000;
 /// What closing a volume may take longer, so that less is left to settle, in microseconds of a disk.
 const CLOSING_MAX: u64 = 500_000;
 
@@ -83,12 +85,24 @@ impl Settler<'_> {
         }
     }
 
-    /// The regions that are worth settling while nobody asks the disk for anything, those with most images first.
+    /// The regions that are worth settling now, those with most images first, as long as a sweep of so many microseconds takes;
+    /// `or_one` of them may take longer.
+    fn within(&self, mut left: u64, or_one: bool) -> Vec<Region> {
+        let mut chosen = Vec::new();
+        for (region, _) in self.largest() {
+            let estimate = self.estimate(region);
+            let fits = estimate.cost <= left || or_one && chosen.is_empty();
+            if estimate.pays() && fits {
+                left = left.saturating_sub(estimate.cost);
+                chosen.push(region);
+            }
+        }
+        chosen
+    }
+
+    /// The regions that are worth settling while nobody asks the disk for anything, as far as the clock can wait for it.
     pub fn idle(&self) -> Vec<Region> {
-        let largest = self.largest().into_iter().map(|(region, _)| region);
-        largest
-            .filter(|region| self.estimate(*region).pays())
-            .collect()
+        self.within(IDLE_MAX, true)
     }
 
     /// When there are more images than the log should hold, the region where settling takes least for each, and whether it
@@ -111,16 +125,7 @@ impl Settler<'_> {
 
     /// The regions that are worth settling before the volume is closed, as long as that takes.
     pub fn closing(&self) -> Vec<Region> {
-        let mut left = CLOSING_MAX;
-        let mut chosen = Vec::new();
-        for (region, _) in self.largest() {
-            let estimate = self.estimate(region);
-            if estimate.pays() && estimate.cost <= left {
-                left -= estimate.cost;
-                chosen.push(region);
-            }
-        }
-        chosen
+        self.within(CLOSING_MAX, false)
     }
 
     /// Somebody reads bytes of a file that are not in memory. The regions that are to settle before, if that pays: whoever
@@ -173,7 +178,8 @@ impl Settler<'_> {
     fn in_order(&self, images: &[(FragAddr, LazyEntry)]) -> u64 {
         let unit_frags = self.geometry.unit_frags();
         let follows = |(_, a): &(FragAddr, LazyEntry), (_, b): &(FragAddr, LazyEntry)| {
-            a.unit + 1 == b.unit && a.image.0.checked_add(unit_frags) == Some(b.image.0)
+            a.unit.checked_add(1) == Some(b.unit)
+                && a.image.0.checked_add(unit_frags) == Some(b.image.0)
         };
         images.chunk_by(follows).count() as u64
     }

@@ -127,6 +127,9 @@ impl Volume {
 impl Engine {
     /// Settles what has to leave the log, or else what is worth it when the device was asked for nothing since the last time.
     fn settle_in_time(&self) -> Result<(), Error> {
+        let Some(_turn) = self.may_sweep() else {
+            return Ok(());
+        };
         let one_sweep = self.settle_buffer();
         let pressed = self.core().settler().pressed();
         if let Some((region, pays)) = pressed {

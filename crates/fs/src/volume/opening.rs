@@ -94,6 +94,7 @@ impl Volume {
                 sealing: Mutex::new(()),
                 homes: RwLock::new(()),
                 sweeping: Mutex::new(()),
+                settling: Mutex::new(()),
                 landed: Condvar::new(),
                 flight: Flight::new(device.rotational()),
                 device,

@@ -27,7 +27,7 @@ const FLUSHED_TOGETHER: usize = (4 << 20) / UNIT as usize;
 type Image = (FragAddr, LazyEntry);
 
 /// A home, its image, and what that holds.
-type ImageUnit = (FragAddr, FragAddr, UnitBytes);
+type ImageUnit = (FragAddr, LazyEntry, UnitBytes);
 
 /// What is looked at, and noted, while images are on their way home.
 pub(crate) struct Settling<'c> {
@@ -69,9 +69,11 @@ impl Settling<'_> {
     }
 
     /// Reads images that are then on their way home until [`Settling::end`]; those that were overtaken meanwhile are
-    /// left out.
+    /// left out, and those that somebody else has on their way by now.
     fn start(&mut self, images: &[Image]) -> Result<Vec<ImageUnit>, Stop> {
-        let units = self.read(images)?;
+        let images = images.iter().copied();
+        let images: Vec<Image> = images.filter(|image| self.may_settle(image)).collect();
+        let units = self.read(&images)?;
         let homes = units.iter().map(|(home, ..)| *home);
         self.writeback.settling.extend(homes);
         Ok(units)
@@ -94,7 +96,7 @@ impl Settling<'_> {
             let (ino, unit) = (entry.ino, entry.unit);
             let found = self.blocks.bytes(&pointer, What::Unit { ino, unit });
             if let Some(bytes) = missed.note(found)? {
-                units.push((*home, entry.image, bytes));
+                units.push((*home, *entry, bytes));
             }
         }
         missed.nothing()?;
@@ -126,7 +128,8 @@ impl Core {
 /// An image has reached its home for good: the next segment says so, frees it, and carries the home's checksum.
 struct Settle {
     home: FragAddr,
-    image: FragAddr,
+    /// As it was read: another one may stand in its place by now.
+    image: LazyEntry,
 }
 
 /// [`Settle`], prepared.
@@ -141,9 +144,9 @@ impl Operation for Settle {
     type Change = Settled;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Settled>, Stop> {
-        let (home, image) = (self.home, self.image);
+        let (home, image) = (self.home, self.image.image);
         let entry = core.maps.lazy_map().get(&home).copied();
-        let settles = |entry: &LazyEntry| core.env.law.settles(entry.image == image);
+        let settles = |entry: &LazyEntry| core.env.law.settles(*entry == self.image);
         let Some(entry) = entry.filter(settles) else {
             return Ok(Plan::Done(()));
         };
@@ -201,11 +204,7 @@ impl Engine {
         patience::wait()?;
         // Those that others make meanwhile are none of its business.
         let mut left = max.min(self.core().maps.lazy_map().len());
-        while left > 0 {
-            let _homes = self.homes_shared();
-            if !self.core().access.is_writable() {
-                break;
-            }
+        while left > 0 && self.core().access.is_writable() {
             let most = left.min(self.settle_buffer());
             let images = choose(&self.core().settling(), most);
             if images.is_empty() {
@@ -224,6 +223,10 @@ impl Engine {
             self.read_images(regions);
             return Ok(());
         }
+        // What somebody else settles just now is read meanwhile where it is.
+        let Some(_turn) = self.may_sweep() else {
+            return Ok(());
+        };
         // Whoever reads is told what cannot be read, and nothing else.
         if let Err(error) = self.settle_regions(regions, usize::MAX) {
             tracing::warn!(%error, "images stay in the log");
@@ -259,7 +262,7 @@ impl Engine {
     }
 }
 
-/// Whoever settles. Homes are shared, and the volume takes changes.
+/// Whoever settles.
 struct Settler<'v>(&'v Engine);
 
 impl Settler<'_> {
@@ -283,7 +286,15 @@ impl Settler<'_> {
 
     /// Writes images to their homes, flushes, and lets the next segment say so.
     fn write(&self, units: &[ImageUnit]) -> Result<(), Error> {
-        let geometry = self.0.core().geometry;
+        // Who lets nobody write homes waits for this part only, and may have ended all changes.
+        let _homes = self.0.homes_shared();
+        let geometry = {
+            let core = self.0.core();
+            if !core.access.is_writable() {
+                return Ok(());
+            }
+            core.geometry
+        };
         let requests: Vec<Write<'_>> = units
             .iter()
             .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
@@ -325,5 +336,33 @@ impl Settler<'_> {
     fn leave(&self, home: FragAddr, error: &Error) {
         tracing::error!(%error, home = home.0, "cannot settle an image; it stays where it is");
         self.0.core().writeback.unsettled.insert(home);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+    use loamfs_device::{Device, MemoryDevice};
+    use std::sync::Arc;
+
+    /// The later one would write to homes that are others' by then.
+    #[test]
+    fn two_sweeps_that_chose_the_same_do_not_both_write_it() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+        let new = NewInode::of_mode(0o644);
+        let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+        volume.write(ino, 0, &[1; 1 << 20]).unwrap();
+        volume.sync().unwrap();
+        volume.write(ino, 0, &[2; 8 << 10]).unwrap();
+        volume.fsync(ino, true).unwrap();
+        let chosen = [(); 2].map(|()| volume.core().settling().due(usize::MAX));
+        let start = |images| volume.run(|core| core.settling().start(images)).unwrap();
+        let units = start(&chosen[0]);
+        assert_eq!((units.len(), start(&chosen[1]).len()), (2, 0));
+        volume.core().settling().end(&units);
+        assert_eq!(start(&chosen[1]).len(), 2, "it was given up");
     }
 }
