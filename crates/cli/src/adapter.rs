@@ -342,10 +342,11 @@ impl Filesystem for Adapter {
     fn lookup(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<EntryReply, Errno> {
         let dir = ino_of(parent);
         if matches!(name, b"." | b"..") {
-            // Only who has a handle from before asks this way, and that may be of an inode whose
-            // number was given away since. `.` of a file is the file.
+            // Only who has a handle from before asks this way, for an inode that the kernel does not know any more. Its
+            // number may have been given away since; and without a name it is as good as gone, though its end may still
+            // be on its way through here. `.` of a file is the file.
             let attr = self.answer("lookup", dir, self.volume.getattr(dir))?;
-            if node_of(&attr) != parent {
+            if node_of(&attr) != parent || attr.nlink == 0 {
                 return Err(Errno::STALE);
             }
             if name == b"." {

@@ -176,6 +176,14 @@ def opened(handle):
         raise OSError(ctypes.get_errno(), "open_by_handle_at")
     return fd
 
+def stale(path):
+    try:
+        opened(handles[path][0])
+    except OSError as error:
+        assert error.errno == errno.ESTALE, error
+        return
+    raise SystemExit(f"{path} is there again")
+
 if when == "before":
     os.makedirs("handles/deep/below")
     for path in ("handles/deep/file", "handles/gone", "handles/late"):
@@ -197,16 +205,21 @@ assert os.stat("..", dir_fd=fd).st_ino == os.stat("handles/deep").st_ino
 assert os.readlink(f"/proc/self/fd/{fd}").endswith("handles/deep/below")
 assert "link" in os.listdir(opened(handles["handles"][0]))
 os.unlink("handles/late")
+# What has no name and no holder is gone, also while its end is still on its way through the daemon.
+for number in range(300):
+    path = f"handles/short{number}"
+    with open(path, "w"):
+        pass
+    handle = handle_of(path)
+    os.unlink(path)
+    handles[path] = handle, 0
+    stale(path)
 # Numbers are given out again; a handle is of one inode only.
 for number in range(2000):
     with open(f"handles/{number}", "w"):
         pass
 for path in ("handles/gone", "handles/late"):
-    try:
-        opened(handles[path][0])
-        raise SystemExit(f"{path} is there again")
-    except OSError as error:
-        assert error.errno == errno.ESTALE, error
+    stale(path)
 END
 }
 handles before
