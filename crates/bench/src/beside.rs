@@ -211,7 +211,6 @@ pub fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::Tools;
 
     #[test]
     fn figures_of_one_round_are_compared() {
@@ -229,19 +228,7 @@ mod tests {
             figure(1, Subject::Ext4, 8.0),
             figure(2, Subject::LoamFs, 4.0),
         ];
-        let rounds = Rounds {
-            count: 3,
-            subjects: vec![Subject::LoamFs, Subject::Ext4],
-            left_out: vec![Subject::Bindfs],
-            tools: Tools {
-                work: "/tmp".into(),
-                loamfs: "loamfs".into(),
-                options: None,
-                traces: None,
-                device: None,
-            },
-            bench: "loamfs-bench".into(),
-        };
+        let rounds = Rounds::for_tests(3, vec![Subject::LoamFs, Subject::Ext4]);
         let about = About::of(&rounds, "a tree".into(), "seconds");
         let report = Report::new(about, &rounds.subjects, &figures);
         assert_eq!(report.cells[0].median, Some(4.0));

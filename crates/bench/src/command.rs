@@ -13,6 +13,7 @@ mod plan;
 mod replay;
 mod report;
 mod requests;
+mod rounds;
 mod run;
 mod streams;
 mod volume;

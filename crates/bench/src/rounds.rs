@@ -43,6 +43,26 @@ impl Rounds {
     }
 }
 
+#[cfg(test)]
+impl Rounds {
+    /// Rounds that nobody runs; bindfs is left out.
+    pub fn for_tests(count: usize, subjects: Vec<Subject>) -> Rounds {
+        Rounds {
+            count,
+            subjects,
+            left_out: vec![Subject::Bindfs],
+            tools: Tools {
+                work: "/tmp".into(),
+                loamfs: "loamfs".into(),
+                options: None,
+                traces: None,
+                device: None,
+            },
+            bench: "loamfs-bench".into(),
+        }
+    }
+}
+
 /// [`Rounds`] with room for their images, which goes with this.
 pub struct InMemory<'a> {
     rounds: &'a Rounds,

@@ -4,13 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::mount::chosen;
+use super::rounds::rounds;
 use super::volume::VolumeArgs;
 use super::{need_root, tell};
 use crate::elapsed::{Plan, measure};
-use crate::lab::this_program;
 use crate::mount::Subject;
-use crate::rounds::Rounds;
 use crate::{Error, cleanup};
 
 /// What runs when nobody chooses.
@@ -44,19 +42,13 @@ impl ElapsedArgs {
     pub fn run(self) -> Result<(), Error> {
         need_root()?;
         cleanup::on_signals()?;
-        let (subjects, left_out) = match self.subjects.as_slice() {
-            [] => chosen(&USUAL)?,
-            named => chosen(named)?,
+        let subjects = match self.subjects.as_slice() {
+            [] => &USUAL,
+            named => named,
         };
         let plan = Plan {
             files: self.files,
-            rounds: Rounds {
-                count: self.rounds as usize,
-                subjects,
-                left_out,
-                tools: self.volume.tools(&self.work)?,
-                bench: this_program()?,
-            },
+            rounds: rounds(&self.volume, &self.work, self.rounds, subjects)?,
         };
         let report = measure(&plan, tell)?;
         self.volume.print(&report, || report.text())

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use super::rounds::{once, rounds};
 use super::volume::VolumeArgs;
 use super::{need_root, tell};
-use crate::lab::this_program;
 use crate::mount::{Plan, Subject, measure};
-use crate::rounds::Rounds;
 use crate::{Error, cleanup};
 
 /// Compare a mount with the most that its way through the kernel allows, and with file systems of the kernel (root).
@@ -59,17 +58,10 @@ impl MountArgs {
             bind(count as usize)?;
         }
         cleanup::on_signals()?;
-        let (subjects, left_out) = chosen(&self.subjects)?;
         let plan = Plan {
             files: self.files,
             clients: once(self.clients.iter().map(|count| *count as usize)),
-            rounds: Rounds {
-                count: self.rounds as usize,
-                subjects,
-                left_out,
-                tools: self.volume.tools(&self.work)?,
-                bench: this_program()?,
-            },
+            rounds: rounds(&self.volume, &self.work, self.rounds, &self.subjects)?,
         };
         let report = measure(&plan, tell)?;
         self.volume.print(&report, || report.text())?;
@@ -93,33 +85,4 @@ fn bind(count: usize) -> Result<(), Error> {
     let processors = (0..CpuSet::MAX_CPU).filter(|number| allowed.is_set(*number));
     processors.take(count).for_each(|number| chosen.set(number));
     sched_setaffinity(None, &chosen).map_err(failed)
-}
-
-/// What is measured, and what is left out as it is not installed. What was asked for by name is not left out.
-pub(super) fn chosen(named: &[Subject]) -> Result<(Vec<Subject>, Vec<Subject>), Error> {
-    let all = match named {
-        [] => &Subject::ALL[..],
-        named => named,
-    };
-    let (subjects, left_out) = once(all.iter().copied())
-        .into_iter()
-        .partition::<Vec<_>, _>(|subject| subject.is_installed());
-    match left_out.first().filter(|_| !named.is_empty()) {
-        Some(subject) => Err(Error::Lacking(format!(
-            "{} is not installed",
-            subject.name()
-        ))),
-        None => Ok((subjects, left_out)),
-    }
-}
-
-/// Each value where it stands first.
-pub(super) fn once<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut seen = Vec::new();
-    for value in values {
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
-    }
-    seen
 }

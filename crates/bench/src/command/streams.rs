@@ -4,12 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::mount::{chosen, once};
+use super::rounds::{once, rounds};
 use super::volume::VolumeArgs;
 use super::{need_root, tell};
-use crate::lab::this_program;
 use crate::mount::Subject;
-use crate::rounds::Rounds;
 use crate::streams::{Plan, measure};
 use crate::{Error, cleanup};
 
@@ -51,22 +49,16 @@ impl StreamsArgs {
     pub fn run(self) -> Result<(), Error> {
         need_root()?;
         cleanup::on_signals()?;
-        let (subjects, left_out) = match (self.subjects.as_slice(), self.throttle) {
-            ([], None) => chosen(&IN_MEMORY)?,
-            ([], Some(_)) => chosen(&THROTTLED)?,
-            (named, _) => chosen(named)?,
+        let subjects = match (self.subjects.as_slice(), self.throttle) {
+            ([], None) => &IN_MEMORY,
+            ([], Some(_)) => &THROTTLED[..],
+            (named, _) => named,
         };
         let plan = Plan {
             bytes: self.mib << 20,
             streams: once(self.streams.iter().map(|count| *count as usize)),
             throttle: self.throttle.map(|rate| rate * 1_000_000),
-            rounds: Rounds {
-                count: self.rounds as usize,
-                subjects,
-                left_out,
-                tools: self.volume.tools(&self.work)?,
-                bench: this_program()?,
-            },
+            rounds: rounds(&self.volume, &self.work, self.rounds, subjects)?,
         };
         let report = measure(&plan, tell)?;
         self.volume.print(&report, || report.text())

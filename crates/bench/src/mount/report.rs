@@ -146,7 +146,6 @@ impl<'a> Runs<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lab::Tools;
     use crate::rounds::Rounds;
 
     fn sample(round: usize, subject: Subject, seconds: f64) -> Sample {
@@ -171,19 +170,7 @@ mod tests {
         Plan {
             files: 100,
             clients: vec![1],
-            rounds: Rounds {
-                count,
-                subjects: vec![Subject::LoamFs, Subject::Ceiling],
-                left_out: vec![Subject::Bindfs],
-                tools: Tools {
-                    work: "/tmp".into(),
-                    loamfs: "loamfs".into(),
-                    options: None,
-                    traces: None,
-                    device: None,
-                },
-                bench: "loamfs-bench".into(),
-            },
+            rounds: Rounds::for_tests(count, vec![Subject::LoamFs, Subject::Ceiling]),
         }
     }
 

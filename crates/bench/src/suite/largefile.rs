@@ -12,18 +12,8 @@ pub fn run(stage: &mut Stage, megabytes: u64, seed: u64) -> Result<(), Error> {
     let mut random = generator(seed, "largefile");
     let mut pieces = Pieces::of(megabytes);
     let (count, in_order) = (pieces.count(), pieces.in_order());
-    stage.phase("write", End::Remount, |files, beat| {
-        let file = files.create(pieces.path(), &[])?;
-        for number in &in_order {
-            pieces.write(&*file, 0, *number)?;
-            beat.tick()?;
-        }
-        Ok(())
-    })?;
-    stage.phase("read", End::Remount, |files, beat| {
-        beat.add(count);
-        pieces.read(files, &in_order)
-    })?;
+    pieces.create_phase(stage, "write")?;
+    pieces.read_phase(stage, "read", &in_order)?;
     let order = shuffled(&mut random, count);
     stage.phase("write-random", End::Remount, |files, beat| {
         let file = files.open(pieces.path(), Access::Write)?;
@@ -34,17 +24,8 @@ pub fn run(stage: &mut Stage, megabytes: u64, seed: u64) -> Result<(), Error> {
         Ok(())
     })?;
     let order = shuffled(&mut random, count);
-    stage.phase("read-random", End::Remount, |files, beat| {
-        beat.add(count);
-        pieces.read(files, &order)
-    })?;
-    stage.phase("reread", End::Remount, |files, beat| {
-        beat.add(count);
-        pieces.read(files, &in_order)
-    })?;
+    pieces.read_phase(stage, "read-random", &order)?;
+    pieces.read_phase(stage, "reread", &in_order)?;
     stage.settle_phase()?;
-    stage.phase("reread-settled", End::Remount, |files, beat| {
-        beat.add(count);
-        pieces.read(files, &in_order)
-    })
+    pieces.read_phase(stage, "reread-settled", &in_order)
 }

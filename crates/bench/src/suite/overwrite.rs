@@ -15,32 +15,16 @@ pub fn run(stage: &mut Stage, megabytes: u64, seed: u64) -> Result<(), Error> {
     let mut random = generator(seed, "overwrite");
     let mut pieces = Pieces::of(megabytes);
     let (count, in_order) = (pieces.count(), pieces.in_order());
-    stage.phase("setup-write", End::Remount, |files, beat| {
-        let file = files.create(pieces.path(), &[])?;
-        for number in &in_order {
-            pieces.write(&*file, 0, *number)?;
-            beat.tick()?;
-        }
-        Ok(())
-    })?;
+    pieces.create_phase(stage, "setup-write")?;
     let order = shuffled(&mut random, count);
     overwrite(stage, &mut pieces, ("overwrite", 1), &order)?;
-    stage.phase("reread", End::Remount, |files, beat| {
-        beat.add(count);
-        pieces.read(files, &in_order)
-    })?;
+    pieces.read_phase(stage, "reread", &in_order)?;
     let order = shuffled(&mut random, count);
     overwrite(stage, &mut pieces, ("setup-again", 2), &order)?;
     let order = shuffled(&mut random, count);
-    stage.phase("read-random", End::Remount, |files, beat| {
-        beat.add(count);
-        pieces.read(files, &order)
-    })?;
+    pieces.read_phase(stage, "read-random", &order)?;
     stage.settle_phase()?;
-    stage.phase("reread-settled", End::Remount, |files, beat| {
-        beat.add(count);
-        pieces.read(files, &in_order)
-    })
+    pieces.read_phase(stage, "reread-settled", &in_order)
 }
 
 /// Writes the pieces of a phase, with another salt than those before.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::files::{Access, Files, OpenFile};
+use super::stage::{End, Stage};
 use crate::Error;
 use crate::workload::Content;
 
@@ -47,11 +48,33 @@ impl Pieces {
         file.write_at(bytes, number * PIECE as u64)
     }
 
-    /// Reads some.
+    /// A phase that makes the file, in order.
     ///
     /// # Errors
     /// As the file system says.
-    pub fn read(&self, files: &dyn Files, order: &[u64]) -> Result<(), Error> {
+    pub fn create_phase(&mut self, stage: &mut Stage, name: &str) -> Result<(), Error> {
+        stage.phase(name, End::Remount, |files, beat| {
+            let file = files.create(self.path(), &[])?;
+            for number in self.in_order() {
+                self.write(&*file, 0, number)?;
+                beat.tick()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// A phase that reads some.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn read_phase(&self, stage: &mut Stage, name: &str, order: &[u64]) -> Result<(), Error> {
+        stage.phase(name, End::Remount, |files, beat| {
+            beat.add(self.count);
+            self.read(files, order)
+        })
+    }
+
+    fn read(&self, files: &dyn Files, order: &[u64]) -> Result<(), Error> {
         let file = files.open(self.path(), Access::Read)?;
         let mut buffer = vec![0; PIECE];
         for number in order {

@@ -103,7 +103,7 @@ impl Tree {
         from: u64,
     ) -> Result<Option<Entry>, R::Stop> {
         let mut found = None;
-        let _ = self.forward(root, store, from, &mut |page, index| {
+        let _ = self.along(root, store, (Keys::Rising, from), &mut |page, index| {
             found = Some(Entry {
                 page: Arc::clone(page),
                 index,
@@ -124,7 +124,7 @@ impl Tree {
         from: u64,
     ) -> Result<Option<Entry>, R::Stop> {
         let mut found = None;
-        let _ = self.backward(root, store, from, &mut |page, index| {
+        let _ = self.along(root, store, (Keys::Falling, from), &mut |page, index| {
             found = Some(Entry {
                 page: Arc::clone(page),
                 index,
@@ -145,10 +145,10 @@ impl Tree {
         from: u64,
         mut visit: impl FnMut(u64, &[u8]) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
-        self.forward(
+        self.along(
             root,
             store,
-            from,
+            (Keys::Rising, from),
             &mut |page, index| match page.entry(index) {
                 Some((key, value)) => visit(key, value),
                 None => ON,
@@ -207,28 +207,15 @@ impl Tree {
         }
     }
 
-    fn forward<R: NodeReader>(
+    fn along<R: NodeReader>(
         &self,
         root: &TreeRoot,
         store: &mut R,
-        from: u64,
+        (keys, from): (Keys, u64),
         visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
         match Place::root(root) {
-            Some(place) => self.walking(store).forward(&place, from, visit),
-            None => Ok(ON),
-        }
-    }
-
-    fn backward<R: NodeReader>(
-        &self,
-        root: &TreeRoot,
-        store: &mut R,
-        from: u64,
-        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
-    ) -> Flow<R::Stop> {
-        match Place::root(root) {
-            Some(place) => self.walking(store).backward(&place, from, visit),
+            Some(place) => self.walking(store).along(&place, (keys, from), visit),
             None => Ok(ON),
         }
     }
@@ -319,24 +306,20 @@ impl<R: NodeReader> Walk<'_, R> {
         Ok(ON)
     }
 
-    fn forward(
+    /// Visits the entries from `from` on, in the order of `keys`, until `visit` breaks.
+    fn along(
         &mut self,
         place: &Place,
-        from: u64,
+        (keys, from): (Keys, u64),
         visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
     ) -> Flow<R::Stop> {
         let page = self.tree.load(self.store, place)?;
-        let first = if place.level == 0 {
-            page.ceiling(from)
-        } else {
-            page.floor(from).unwrap_or(0)
-        };
-        for index in first..page.count() {
+        for index in keys.indices(&page, place.level == 0, from) {
             let flow = if place.level == 0 {
                 visit(&page, index)
             } else {
                 let child = self.tree.child(self.store, place, &page, index)?;
-                self.forward(&child, from, visit)?
+                self.along(&child, (keys, from), visit)?
             };
             if flow.is_break() {
                 return Ok(flow);
@@ -344,26 +327,27 @@ impl<R: NodeReader> Walk<'_, R> {
         }
         Ok(ON)
     }
+}
 
-    fn backward(
-        &mut self,
-        place: &Place,
-        from: u64,
-        visit: &mut impl FnMut(&Arc<Page>, usize) -> ControlFlow<()>,
-    ) -> Flow<R::Stop> {
-        let page = self.tree.load(self.store, place)?;
-        let count = page.floor(from).map_or(0, |last| last + 1);
-        for index in (0..count).rev() {
-            let flow = if place.level == 0 {
-                visit(&page, index)
-            } else {
-                let child = self.tree.child(self.store, place, &page, index)?;
-                self.backward(&child, from, visit)?
-            };
-            if flow.is_break() {
-                return Ok(flow);
-            }
-        }
-        Ok(ON)
+/// The order in which entries are visited.
+#[derive(Clone, Copy)]
+enum Keys {
+    Rising,
+    Falling,
+}
+
+impl Keys {
+    /// Where a page has what may hold keys from `from` on.
+    fn indices(self, page: &Page, is_leaf: bool, from: u64) -> impl Iterator<Item = usize> + use<> {
+        let floor = page.floor(from);
+        let range = match self {
+            Keys::Rising if is_leaf => page.ceiling(from)..page.count(),
+            Keys::Rising => floor.unwrap_or(0)..page.count(),
+            Keys::Falling => 0..floor.map_or(0, |last| last + 1),
+        };
+        range.clone().map(move |index| match self {
+            Keys::Rising => index,
+            Keys::Falling => range.end - 1 - index,
+        })
     }
 }
