@@ -140,6 +140,20 @@ fn a_file_that_claims_endless_space_has_attributes() {
 }
 
 #[test]
+fn a_file_that_claims_endless_space_grows() {
+    let mut structures = structures("sound");
+    let ino = change_inode(&mut structures, "files/of-100000", FRAGS, &[0xff; 8]);
+    let volume = open(&structures.sealed().unwrap(), false).unwrap();
+    let bytes = vec![3; 1 << 20];
+    volume.write(ino, 0, &bytes).unwrap();
+    volume.fsync(ino, false).unwrap();
+    volume.write(ino, 1 << 20, &bytes).unwrap();
+    volume.allocate(ino, 2 << 20, 1 << 20, true).unwrap();
+    volume.fsync(ino, false).unwrap();
+    assert_eq!(volume.read(ino, 0, 1 << 20).unwrap(), bytes);
+}
+
+#[test]
 fn an_extent_that_cannot_be_is_an_error_of_its_file_only() {
     // The block's number in the file, then the address of its home.
     for at in [BODY, BODY + 8] {

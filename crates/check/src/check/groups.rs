@@ -13,8 +13,8 @@ pub(crate) struct Groups<'v> {
     descs: Entries<'v>,
     /// The group that is being counted, and its set bits.
     current: (u64, u64),
-    /// The group whose role was looked up last.
-    role: Option<(u64, Option<Role>)>,
+    /// The group whose roles were looked up last: in the checkpoint, and now.
+    roles: Option<(u64, Option<(Role, Role)>)>,
     /// The last group with contents that its role does not allow.
     wrong: Option<u64>,
 }
@@ -26,7 +26,7 @@ impl<'v> Groups<'v> {
             volume,
             descs,
             current: (0, 0),
-            role: None,
+            roles: None,
             wrong: None,
         }
     }
@@ -49,7 +49,7 @@ impl<'v> Groups<'v> {
         };
         for extent in self.parts(extent) {
             let group = self.group_of(extent.start);
-            let Some(role) = self.role(group) else {
+            let Some((_, role)) = self.roles(group) else {
                 continue;
             };
             if role != needed && self.wrong != Some(group) {
@@ -61,6 +61,17 @@ impl<'v> Groups<'v> {
                     extent,
                     kind,
                 });
+            }
+        }
+    }
+
+    /// Checks that what the checkpoint's bitmap has, and was freed since, could be there: a group that was free then had
+    /// nothing to free, whatever the bitmap says (rule 11).
+    pub(crate) fn freed(&mut self, extent: Extent, report: &mut Report) {
+        for extent in self.parts(extent) {
+            let roles = self.roles(self.group_of(extent.start));
+            if roles.is_some_and(|(then, _)| then == Role::Free) {
+                report.add(Problem::FreedTwice { extent });
             }
         }
     }
@@ -114,19 +125,16 @@ impl<'v> Groups<'v> {
         }
     }
 
-    fn role(&mut self, group: u64) -> Option<Role> {
-        if let Some((known, role)) = self.role
+    fn roles(&mut self, group: u64) -> Option<(Role, Role)> {
+        if let Some((known, roles)) = self.roles
             && known == group
         {
-            return role;
+            return roles;
         }
-        let role = self
-            .volume
-            .group(GroupNo(group as u32))
-            .ok()
-            .map(|(_, role)| role);
-        self.role = Some((group, role));
-        role
+        let found = self.volume.group(GroupNo(group as u32));
+        let roles = found.ok().map(|(desc, now)| (desc.role, now));
+        self.roles = Some((group, roles));
+        roles
     }
 
     fn group_of(&self, at: FragAddr) -> u64 {

@@ -34,7 +34,7 @@ pub(crate) fn check(
             groups.window(&window, report);
         }
         log_and_held(volume, &window, report);
-        changes(volume, &window, report);
+        changes(volume, &window, groups.as_mut(), report);
         pieces(&window, &mut sums, groups.as_mut(), report);
     }
     scan.problems
@@ -93,7 +93,12 @@ fn log_and_held(volume: &Volume<'_>, window: &Window, report: &mut Report) {
 }
 
 /// What was allocated was free, and what was freed was in use.
-fn changes(volume: &Volume<'_>, window: &Window, report: &mut Report) {
+fn changes(
+    volume: &Volume<'_>,
+    window: &Window,
+    groups: Option<&mut Groups<'_>>,
+    report: &mut Report,
+) {
     let (extent, base) = (window.extent, &window.base);
     let bits = |map: &RangeMap<()>| {
         let mut bits = window.empty();
@@ -105,9 +110,15 @@ fn changes(volume: &Volume<'_>, window: &Window, report: &mut Report) {
     for run in Bits::runs(extent, &[&bits(&state.fresh), base], &[]) {
         report.add(Problem::AllocatedTwice { extent: run });
     }
+    let old = bits(&state.old);
     // What has no bit now either is named as held.
-    for run in Bits::runs(extent, &[&bits(&state.old), &window.set], &[base]) {
+    for run in Bits::runs(extent, &[&old, &window.set], &[base]) {
         report.add(Problem::FreedTwice { extent: run });
+    }
+    if let Some(groups) = groups {
+        for run in Bits::runs(extent, &[&old, base], &[]) {
+            groups.freed(run, report);
+        }
     }
 }
 

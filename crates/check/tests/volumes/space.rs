@@ -238,6 +238,15 @@ fn what_is_not_in_use_is_not_freed() {
     assert!(said(twice).contains(&"FreedTwice"));
     let repeated = |b: &Builder| vec![Record::Free(small(b)), Record::Free(small(b))];
     assert_eq!(said(repeated), ["HeldInUse"]);
+    let of_group = |role| {
+        changed(|b| {
+            b.groups.get_mut(&1).unwrap().role = role;
+            b.mark(extent(700, 2));
+            b.after = vec![Record::Free(extent(700, 2))];
+        })
+    };
+    assert_eq!(of_group(Role::Log), [""; 0]);
+    assert_eq!(of_group(Role::Free), ["FreedTwice"]);
 }
 
 #[test]

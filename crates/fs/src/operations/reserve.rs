@@ -198,8 +198,10 @@ impl Change for NewHomes {
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let (ino, homes) = (self.ino, self.homes);
         core.homes().change(ino, &self.change)?;
-        core.inodes.prepared(ino)?.inode.frags +=
-            homes.iter().map(|(_, extent)| extent.frags).sum::<u64>();
+        let inode = &mut core.inodes.prepared(ino)?.inode;
+        let frags = homes.iter().map(|(_, extent)| extent.frags);
+        // What the inode counts is taken as it stands.
+        inode.frags = inode.frags.saturating_add(frags.sum());
         core.freeing().homes_of(ino, self.change.freed)?;
         for (block, extent) in homes {
             core.homes().show(ino, block, extent)?;

@@ -106,7 +106,8 @@ impl Change for Adopting {
         core.names()
             .add(parent, self.key, child, self.name.as_bytes())?;
         let above = core.inodes.prepared(parent)?;
-        above.inode.nlink += u32::from(file_type == mode::DIRECTORY);
+        let is_dir = u32::from(file_type == mode::DIRECTORY);
+        above.inode.nlink = above.inode.nlink.saturating_add(is_dir);
         above.inode.mtime = now;
         above.inode.ctime = now;
         core.leftovers.remove(ino);

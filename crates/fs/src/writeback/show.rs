@@ -108,11 +108,9 @@ impl Change for Showing {
         node.show_size(shown.min(node.inode.size));
         core.homes().change(ino, &self.change)?;
         let node = core.inodes.prepared(ino)?;
-        node.inode.frags += self
-            .fresh
-            .iter()
-            .map(|e| u64::from(e.pointer.frags))
-            .sum::<u64>();
+        let fresh = self.fresh.iter().map(|e| u64::from(e.pointer.frags));
+        // What the inode counts is taken as it stands.
+        node.inode.frags = node.inode.frags.saturating_add(fresh.sum());
         let freed = self.change.freed;
         extents::apply_crcs(&mut node.inode, &mut core.blocks, &self.crcs)?;
         node.inode.frags -= freed
