@@ -1,4 +1,4 @@
-//! Group descriptors and bitmap chunks: the BFILE's fixed-size values.
+//! Group descriptors and bitmap chunks, values of the BFILE (H4). LFS has a segment usage array instead (L6).
 
 use crate::types::FragAddr;
 use zerocopy::little_endian::{U32, U64};
@@ -32,15 +32,8 @@ impl Role {
     ];
 
     /// The role with this number on disk.
-    pub const fn from_u8(raw: u8) -> Option<Role> {
-        match raw {
-            0 => Some(Role::Free),
-            1 => Some(Role::Log),
-            2 => Some(Role::Data),
-            3 => Some(Role::Track),
-            4 => Some(Role::Section),
-            _ => None,
-        }
+    pub fn from_u8(raw: u8) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| *role as u8 == raw)
     }
 }
 

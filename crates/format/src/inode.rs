@@ -1,4 +1,4 @@
-//! The inode: 512 bytes, half fixed fields, half what the fields say it is (H6, H22).
+//! The inode: 512 bytes, 272 of fixed fields, 240 of what the fields say it is (H6, H22).
 
 use crate::node::TreeRoot;
 use crate::pointer::{Pointer, RawPointer};

@@ -1,4 +1,4 @@
-//! Values of the other maps: owner records (BFILE) and the lazy map (MFILE).
+//! Values of the other maps: owner records (BFILE) and the lazy map (MFILE); and of the checksums of large files.
 
 use crate::pointer::BlockKind;
 use crate::types::{FragAddr, Ino, Ssn};

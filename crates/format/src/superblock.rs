@@ -1,6 +1,6 @@
 //! The superblock: who the volume is, its geometry, and where its last checkpoint's summary is.
 //!
-//! Two copies stand on every device, written alternately (FORMAT.md, "Superblock"; rule 5).
+//! Two copies stand on the device, written alternately (FORMAT.md, "Superblock"; rule 5).
 
 use crate::pointer::BlockKind;
 use crate::types::{Extent, FragAddr, Ssn, Token};

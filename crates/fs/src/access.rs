@@ -5,6 +5,7 @@
 //! Writable <----------> Frozen       Writable, Frozen ------------------> LogFailed
 //!             thaw                   anything ---------------------------> Broken
 //! ```
+//! A volume that is opened read-only, or closed, is `ReadOnly` from then on.
 //! Nothing is sealed, counted as durable or said in a superblock unless the volume is writable.
 
 use crate::error::Error;

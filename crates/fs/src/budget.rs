@@ -1,6 +1,7 @@
 //! The budget of space: what operations, segments and checkpoints may take of memory and of the volume (rules 1 and 10).
 //!
-//! [`Budget`] is a view of the state: it borrows what decides of that, and changes nothing but what it finds out.
+//! [`Budget`] is a view of the state: it borrows what decides of that, and changes nothing but what it finds out and whom
+//! it presses.
 //! [`Sizes`] is what follows from the volume's sizes alone. [`reserve`] is the arithmetic, which knows of no state.
 
 mod admission;

@@ -1,5 +1,7 @@
 //! Sealing a segment: everything dirty is placed, given checksums from the leaves up, and described in the
 //! summary (H11, H12; rules 2 to 5).
+//!
+//! There is no directory operation log as LFS has it: all that a rename or a link changes is in one segment, or none of it.
 
 mod contents;
 mod describe;

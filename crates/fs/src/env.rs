@@ -1,4 +1,4 @@
-//! Time and randomness come from outside, so that the same seed gives the same bytes on disk.
+//! Time, randomness and the law come from outside, so that the same seed gives the same bytes on disk.
 
 use crate::config::Config;
 use crate::law::{Law, Rules};

@@ -1,5 +1,5 @@
-//! IFILE (the inode map, L2), BFILE and MFILE (the lazy map): trees as the last checkpoint wrote them, under overlays of
-//! what changed since.
+//! IFILE (the inode map, L2), BFILE and MFILE (the lazy map): trees as the last checkpoint wrote them, those of the
+//! IFILE and the MFILE under overlays of what changed since. What changed of the BFILE is in `space`.
 //!
 //! The overlays are exactly what the summaries since that checkpoint say, so recovery rebuilds them record by record,
 //! and only a checkpoint changes the trees.

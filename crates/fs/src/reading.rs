@@ -1,4 +1,4 @@
-//! Reading files' contents: where they are, and what stands there.
+//! Reading files' contents: where they are, and what stands there. Homes are read through the lazy map (Z2).
 
 mod map;
 mod seek;

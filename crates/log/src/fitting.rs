@@ -1,4 +1,4 @@
-//! Which holes a segment is cut into where space is scarce (H10). Placing asks, and whoever foresees whether a segment will
+//! Which holes a segment is cut into where space is scarce (H10): the log is threaded through them, and plugs them. Placing asks, and whoever foresees whether a segment will
 //! have a place.
 
 use loamfs_format::{FragAddr, Geometry};

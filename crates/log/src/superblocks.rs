@@ -1,4 +1,4 @@
-//! Finding, choosing and alternating the superblock copies (H15; rule 5).
+//! Finding, choosing and alternating the superblock copies (H15; rule 5): LFS has a checkpoint region for each (L8).
 
 use crate::error::LogError;
 use crate::law::Rules;

@@ -1,4 +1,4 @@
-//! The table of groups: descriptors, bitmaps as far as they are in memory, and the indexes that follow from both.
+//! The table of groups (H4): descriptors, bitmaps as far as they are in memory, and the indexes that follow from both.
 //!
 //! Whoever changes a group does it here, so that no index is ever behind.
 

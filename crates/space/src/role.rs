@@ -1,4 +1,4 @@
-//! What a role means for the space of its groups. A new role is an entry here.
+//! What a role means for the space of its groups (H1, H2).
 
 use loamfs_format::group::Role;
 

@@ -6,10 +6,13 @@
 //! - [`runner`]: runs them on both sides, [`shrink`]: cuts failing runs down,
 //! - [`campaign`]: whole runs of the model test,
 //! - [`explore`]: the crash explorer,
-//! - [`subject`]: what can be tested; [`loam`] is the real thing,
+//! - [`subject`]: what can be tested; [`loam`] is the real thing, [`left_out`] and [`without`] are wrong ones,
+//! - [`golden`]: volumes that stay as they are, [`hostile`]: volumes that somebody forged, [`rot`]: volumes of which bits
+//!   flipped,
+//! - [`brim`]: volumes that are filled until nothing fits, and emptied,
 //! - [`fsx`]: files on a real mount beside shadow copies, with kills between.
 //!
-//! Everything follows from a seed. A failure prints the seed, the command that
+//! Everything but when a mount is killed follows from a seed. A failure prints the seed, the command that
 //! runs it again, and the shortest list of operations that was found to fail.
 
 // Unit tests may fail loudly; the library itself reports problems as values.

@@ -1,4 +1,4 @@
-//! The budget of a full volume (rule 10), in one place: what the next segment, and the two checkpoints behind it, take
+//! The arithmetic of a full volume (rule 10): what the next segment, and the two checkpoints behind it, take
 //! at most. Whoever gives space back is admitted as long as the log has that much room; everybody else leaves more.
 //!
 //! A checkpoint writes the map nodes that changed since the one before. How many these are follows from the keys that

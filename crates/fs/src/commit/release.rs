@@ -1,4 +1,4 @@
-//! Space that comes back once what freed it is durable (H14, rule 5).
+//! Space that comes back once what freed it is durable (H14, Z4, rule 5).
 
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;

@@ -1,4 +1,4 @@
-//! The owner records of MFILE: what was written where, and for whom.
+//! The owner records of BFILE: what was written where, and for whom.
 
 use super::{Maps, OWNER};
 use crate::blocks::{Blocks, Missed, Stop};

@@ -1,4 +1,4 @@
-//! The one mover: what lives in a range is made dirty, so that the next segment carries it elsewhere.
+//! The one mover (L5): what lives in a range is made dirty, so that the next segment carries it elsewhere.
 
 mod content;
 mod home;
