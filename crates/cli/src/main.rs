@@ -8,6 +8,7 @@ mod adapter;
 mod attributes;
 mod commands;
 mod descent;
+mod disk;
 mod dry;
 mod failure;
 mod helpers;

@@ -209,6 +209,52 @@ pub struct DeviceEntry {
     pub offset: u64,
 }
 
+/// What the time of a volume's disk costs: by these figures is decided what is worth settling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskFigures {
+    /// Shortest seek, in microseconds.
+    pub shortest_seek: u32,
+    /// Seek over a third of the stroke, in microseconds; at most a second.
+    pub average_seek: u32,
+    /// A turn, in microseconds, at most a second; 0 for what does not turn.
+    pub turn: u32,
+    /// Bytes that pass in a microsecond, 1 to 1,000,000.
+    pub rate: u32,
+}
+
+impl DiskFigures {
+    /// Those of a disk of 7,200 turns a minute.
+    pub const TURNING: DiskFigures = DiskFigures {
+        shortest_seek: 800,
+        average_seek: 8_500,
+        turn: 8_333,
+        rate: 180,
+    };
+    /// Those of a disk that seeks in no time to speak of.
+    pub const SOLID: DiskFigures = DiskFigures {
+        shortest_seek: 50,
+        average_seek: 50,
+        turn: 0,
+        rate: 500,
+    };
+
+    /// Those of most disks that turn, or do not.
+    pub const fn usual(rotational: bool) -> DiskFigures {
+        match rotational {
+            true => DiskFigures::TURNING,
+            false => DiskFigures::SOLID,
+        }
+    }
+
+    /// Whether a disk can be like that.
+    pub fn is_possible(&self) -> bool {
+        self.shortest_seek <= self.average_seek
+            && self.average_seek <= 1_000_000
+            && self.turn <= 1_000_000
+            && (1..=1_000_000).contains(&self.rate)
+    }
+}
+
 /// Where the last checkpoint's summary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointRef {
@@ -255,6 +301,8 @@ pub struct Superblock {
     pub files_per_dir: u32,
     /// Name of the profile that preset the switches, for display only.
     pub profile: Vec<u8>,
+    /// What the disk's time costs, as far as anybody said so.
+    pub disk: Option<DiskFigures>,
     /// Key of the codes in summaries. Nobody knows it who cannot read the device.
     pub log_key: [u8; 16],
     /// Highest segment known durable when this copy was written (rule 4).
@@ -271,6 +319,27 @@ struct RawDevice {
     offset: U64,
     device: U32,
     reserved: U32,
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawDisk {
+    shortest_seek: U32,
+    average_seek: U32,
+    turn: U32,
+    rate: U32,
+}
+
+impl RawDisk {
+    fn decode(&self) -> Option<DiskFigures> {
+        let figures = DiskFigures {
+            shortest_seek: self.shortest_seek.get(),
+            average_seek: self.average_seek.get(),
+            turn: self.turn.get(),
+            rate: self.rate.get(),
+        };
+        Some(figures).filter(DiskFigures::is_possible)
+    }
 }
 
 /// The form on disk.
@@ -310,14 +379,17 @@ struct RawSuperblock {
     label: [u8; 64],
     profile: [u8; 16],
     devices: [RawDevice; DEVICES_MAX],
-    reserved2: [u8; LOG_KEY_AT - 256 - 32 * DEVICES_MAX],
+    disk: RawDisk,
+    reserved2: [u8; LOG_KEY_AT - DISK_AT - size_of::<RawDisk>()],
     log_key: [u8; 16],
     durable: U64,
     clean: u8,
     reserved3: [u8; 7],
 }
 
-/// Where `log_key` stands: the last fields are at the end, so that the device table can grow.
+/// Where `disk` stands, behind the device table.
+const DISK_AT: usize = 256 + 32 * DEVICES_MAX;
+/// Where `log_key` stands: the last fields are at the end.
 const LOG_KEY_AT: usize = SIZE - 32;
 
 const _: () = assert!(size_of::<RawSuperblock>() == SIZE);
@@ -495,6 +567,12 @@ impl Superblock {
             slot.offset = U64::new(entry.offset);
             slot.device = U32::new(entry.device);
         }
+        if let Some(disk) = &self.disk {
+            raw.disk.shortest_seek = U32::new(disk.shortest_seek);
+            raw.disk.average_seek = U32::new(disk.average_seek);
+            raw.disk.turn = U32::new(disk.turn);
+            raw.disk.rate = U32::new(disk.rate);
+        }
         raw.log_key = self.log_key;
         raw.durable = U64::new(self.durable.0);
         raw.clean = u8::from(self.clean);
@@ -555,6 +633,7 @@ impl Superblock {
                 .copied()
                 .take(raw.profile_len.into())
                 .collect(),
+            disk: raw.disk.decode(),
             log_key: raw.log_key,
             durable: Ssn(raw.durable.get()),
             clean: raw.clean & 1 != 0,
@@ -665,6 +744,7 @@ mod tests {
             avg_file_size: 16_384,
             files_per_dir: 64,
             profile: b"hfs".to_vec(),
+            disk: None,
             log_key: [9; 16],
             durable: Ssn(7),
             clean: true,
@@ -675,6 +755,28 @@ mod tests {
     fn a_superblock_survives_the_round_trip() {
         let sb = sample();
         assert_eq!(Superblock::decode(&sb.encode()[..]), Ok(sb));
+    }
+
+    #[test]
+    fn figures_that_no_disk_has_were_not_said() {
+        let with = |disk| {
+            let sb = Superblock {
+                disk: Some(disk),
+                ..sample()
+            };
+            Superblock::decode(&sb.encode()[..]).map(|sb| sb.disk)
+        };
+        let turning = DiskFigures::TURNING;
+        assert_eq!(with(turning), Ok(Some(turning)));
+        assert_eq!(with(DiskFigures { rate: 0, ..turning }), Ok(None));
+        let shortest_seek = turning.average_seek + 1;
+        let longer = DiskFigures {
+            shortest_seek,
+            ..turning
+        };
+        assert_eq!(with(longer), Ok(None));
+        let turn = u32::MAX;
+        assert_eq!(with(DiskFigures { turn, ..turning }), Ok(None));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{
     Allocation, Dynamic, HEADER_SIZE, Header, Record, Records, SegmentKind, Unwritten, Wait,
 };
-use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, Superblock};
+use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, DiskFigures, Superblock};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
     BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
@@ -129,6 +129,12 @@ fn superblock() {
         avg_file_size: 0x6666,
         files_per_dir: 0x7777,
         profile: b"hfs".to_vec(),
+        disk: Some(DiskFigures {
+            shortest_seek: 0x0000_0102,
+            average_seek: 0x0000_0304,
+            turn: 0x0000_0506,
+            rate: 0x0000_0708,
+        }),
         log_key: *b"abcdefghijklmnop",
         durable: Ssn(0x8888),
         clean: true,
@@ -137,7 +143,7 @@ fn superblock() {
         superblock::SIZE,
         &[
             (0, "4c6f616d4653011a"),
-            (8, "87b223d94fbe1f67"),
+            (8, "99447b759c94071d"),
             (16, "01000000"),
             (20, "03000000"),
             (24, UUID_HEX),
@@ -168,6 +174,7 @@ fn superblock() {
             (288, "0080"),
             (296, "0010"),
             (304, "66 00000000000000 04"),
+            (768, "0201 0000 0403 0000 0605 0000 0807"),
             (4064, "6162636465666768696a6b6c6d6e6f70"),
             (4080, "8888000000000000 01"),
         ],

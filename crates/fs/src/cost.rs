@@ -3,7 +3,9 @@
 //! The curve is that of Ruemmler and Wilkes, "An Introduction to Disk Drive Modeling" (IEEE Computer, March 1994), below
 //! a third of the stroke: the shortest seek, and from there with the root of the distance.
 
-/// Figures of a disk.
+use loamfs_format::superblock::DiskFigures;
+
+/// A disk: its figures, and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Disk {
     /// Bytes of the whole stroke.
@@ -30,23 +32,15 @@ pub(crate) struct Scatter {
 }
 
 impl Disk {
-    /// A disk of so many bytes: of 7,200 turns a minute if it turns, else one that seeks in no time to speak of.
-    pub const fn of(stroke: u64, rotational: bool) -> Disk {
-        match rotational {
-            true => Disk {
-                stroke,
-                shortest: 800,
-                average: 8_500,
-                turn: 8_333,
-                rate: 180,
-            },
-            false => Disk {
-                stroke,
-                shortest: 50,
-                average: 50,
-                turn: 0,
-                rate: 500,
-            },
+    /// A disk of so many bytes, and of the figures that the volume says; else it is like most that turn, or do not.
+    pub fn of(stroke: u64, said: Option<DiskFigures>, rotational: bool) -> Disk {
+        let figures = said.unwrap_or(DiskFigures::usual(rotational));
+        Disk {
+            stroke,
+            shortest: figures.shortest_seek.into(),
+            average: figures.average_seek.into(),
+            turn: figures.turn.into(),
+            rate: u64::from(figures.rate).max(1),
         }
     }
 
@@ -54,7 +48,8 @@ impl Disk {
     /// that is quicker than to go there and wait for it.
     pub fn step(&self, gap: u64) -> u64 {
         let part = gap.saturating_mul(3_000_000) / self.stroke.max(1);
-        let curve = (self.average - self.shortest) * part.min(1_000_000).isqrt() / 1_000;
+        let curve =
+            self.average.saturating_sub(self.shortest) * part.min(1_000_000).isqrt() / 1_000;
         (gap / self.rate).min(self.shortest + curve + self.turn / 2)
     }
 
@@ -73,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_gap_passes_below_the_arm_where_that_is_quicker() {
-        let disk = Disk::of(1 << 40, true);
+        let disk = Disk::of(1 << 40, None, true);
         assert_eq!(disk.step(0), 0);
         assert_eq!(disk.step(180_000), 1_000);
         let far = disk.step(1 << 39);
@@ -83,7 +78,7 @@ mod tests {
 
     #[test]
     fn many_pieces_cost_what_passes_below_them_and_few_cost_a_seek_each() {
-        let disk = Disk::of(8 << 30, true);
+        let disk = Disk::of(8 << 30, None, true);
         let span = 64 << 20;
         let of = |pieces: u64| {
             disk.sweep(Scatter {

@@ -12,7 +12,7 @@ use loamfs_device::Device;
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
-    CheckpointRef, DeviceEntry, Geometry, PROBES, RO_COMPATIBLE_PLACES,
+    CheckpointRef, DeviceEntry, DiskFigures, Geometry, PROBES, RO_COMPATIBLE_PLACES,
     RO_COMPATIBLE_SECOND_COPIES, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
@@ -46,6 +46,8 @@ pub struct MkfsOptions {
     pub avg_file_size: u32,
     /// Expected files a directory (H9).
     pub files_per_dir: u32,
+    /// What the disk's time costs. Without it each mount goes by whether the device turns.
+    pub disk: Option<DiskFigures>,
     /// Identity; random without it.
     pub uuid: Option<[u8; 16]>,
 }
@@ -64,6 +66,7 @@ impl Default for MkfsOptions {
             checkpoint_nodes_max: None,
             avg_file_size: 16 << 10,
             files_per_dir: 64,
+            disk: None,
             uuid: None,
         }
     }
@@ -201,6 +204,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         avg_file_size: o.avg_file_size,
         files_per_dir: o.files_per_dir,
         profile: o.profile.clone().into_bytes(),
+        disk: o.disk,
         log_key: env.secret,
         durable: Ssn(0),
         clean: true,

@@ -270,6 +270,7 @@ mod tests {
             avg_file_size: 1,
             files_per_dir: 1,
             profile: Vec::new(),
+            disk: None,
             log_key: [0; 16],
             durable: Ssn(1),
             clean: false,

@@ -12,6 +12,7 @@ mod listing;
 mod placed;
 mod read;
 mod sound;
+mod timed;
 mod twice;
 mod unwritten;
 mod wide;
@@ -34,7 +35,7 @@ pub struct Golden {
 }
 
 /// The golden volumes.
-pub const ALL: [Golden; 8] = [
+pub const ALL: [Golden; 9] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -74,5 +75,10 @@ pub const ALL: [Golden; 8] = [
     Golden {
         name: "twice",
         make: twice::make,
+    },
+    // What the disk's time costs.
+    Golden {
+        name: "timed",
+        make: timed::make,
     },
 ];

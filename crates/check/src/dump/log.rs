@@ -24,7 +24,7 @@ pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
          segments up to {segment_max} bytes; \
          a checkpoint after {checkpoint_segments_max} segments, \
          {checkpoint_summary_max} bytes of summaries or {checkpoint_nodes_max} nodes\n\
-         {devices}{checkpoint}\n{copies}",
+         {devices}{disk}{checkpoint}\n{copies}",
         uuid = hex(&sb.uuid),
         label = text(&sb.label),
         profile = text(&sb.profile),
@@ -53,6 +53,14 @@ pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
             fragments = device.frags,
             from = device.addr.0,
             offset = device.offset,
+        ))),
+        disk = lines(sb.disk.iter().map(|disk| view!(
+            "disk: seeks of {shortest_seek} us at least and {average_seek} us on average, \
+             {turn} us a turn, {rate} bytes a us",
+            shortest_seek = disk.shortest_seek,
+            average_seek = disk.average_seek,
+            turn = disk.turn,
+            rate = disk.rate,
         ))),
         checkpoint = view!(
             "checkpoint {segment} at {at}, token {token}",

@@ -368,6 +368,7 @@ fn superblock(
         avg_file_size: 0,
         files_per_dir: 0,
         profile: Vec::new(),
+        disk: None,
         log_key: [0; 16],
         durable: Ssn(0),
         clean: false,

@@ -176,6 +176,7 @@ impl Builder {
             avg_file_size: 16_384,
             files_per_dir: 64,
             profile: b"hfs".to_vec(),
+            disk: None,
             log_key: [0; 16],
             durable: Ssn(0),
             clean: false,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::Args;
 use loamfs_console::size::{parse, parse_u32, parse_units};
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
-use loamfs_format::superblock::UNIT_SIZE;
+use loamfs_format::superblock::{DiskFigures, UNIT_SIZE};
 use loamfs_fs::types::SetAttr;
 use loamfs_fs::{Env, Error, MkfsOptions, OpenOptions, ROOT_INO, Volume};
 use rustix::process::{getegid, geteuid};
@@ -54,6 +54,11 @@ pub struct MkfsArgs {
     /// Average number of files in the directories to come.
     #[arg(long)]
     files_per_dir: Option<u32>,
+    /// What the disk's time costs, by which is decided what is worth settling: `turning`, `solid`, or its shortest and its
+    /// average seek in ms, its turns a minute and its MB/s, such as 0.8,8.5,7200,180. Default: `turning` or `solid`, as the
+    /// device says.
+    #[arg(long, value_name = "FIGURES", value_parser = crate::disk::parse)]
+    disk: Option<DiskFigures>,
     /// Identity of the volume. Default: a random one.
     #[arg(long)]
     uuid: Option<uuid::Uuid>,
@@ -104,6 +109,7 @@ impl MkfsArgs {
             group_size: self.group_size,
             avg_file_size: self.avg_file_size.unwrap_or(default.avg_file_size),
             files_per_dir: self.files_per_dir.unwrap_or(default.files_per_dir),
+            disk: self.disk,
             uuid: self.uuid.map(uuid::Uuid::into_bytes),
             ..default
         })
@@ -112,6 +118,11 @@ impl MkfsArgs {
     fn make(&self, options: &MkfsOptions, before: &Before) -> Result<(), Failure> {
         let shown = shown_path(&self.device);
         let device: Arc<dyn Device> = Arc::new(self.open(before)?);
+        let usual = DiskFigures::usual(device.rotational());
+        let options = &MkfsOptions {
+            disk: options.disk.or(Some(usual)),
+            ..options.clone()
+        };
         let failed = |error| Failure::device(&self.device, &error);
         if let Some(size) = self.size
             && size > device.size()

@@ -59,7 +59,7 @@ impl Core {
         let images_max = most.min(in_memory as usize);
         Settler {
             geometry: self.geometry,
-            disk: Disk::of(stroke, self.env.config.rotational),
+            disk: Disk::of(stroke, self.sb.disk, self.env.config.rotational),
             images_max,
             map: self.maps.lazy_map(),
             readers: self.writeback.readers(),

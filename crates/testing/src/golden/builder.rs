@@ -43,11 +43,21 @@ pub(super) struct Builder {
 impl Builder {
     /// Makes an empty volume.
     pub fn new(geometry: &Geometry, label: &str, seed: u64) -> Made<Self> {
+        Self::with_options(geometry, geometry.mkfs_options(), label, seed)
+    }
+
+    /// The same, of other options than those of its geometry.
+    pub fn with_options(
+        geometry: &Geometry,
+        options: MkfsOptions,
+        label: &str,
+        seed: u64,
+    ) -> Made<Self> {
         let memory = MemoryDevice::new(geometry.size).with_sector_size(geometry.sector);
         let device = Arc::new(RecordingDevice::new(memory));
         let options = MkfsOptions {
             label: label.to_owned(),
-            ..geometry.mkfs_options()
+            ..options
         };
         let clock = Arc::new(Stopped(AtomicI64::new(EPOCH)));
         let shared: Arc<dyn Device> = device.clone();
