@@ -19,7 +19,7 @@ mod ifile;
 mod lazy;
 pub(crate) mod owners;
 
-pub(crate) use lazy::LazyMap;
+pub(crate) use lazy::{Image, LazyMap, UnitHome};
 
 /// The tree of IFILE entries.
 pub(crate) const IFILE: Tree = Tree::of_map(

@@ -21,6 +21,7 @@ mod operations;
 mod places;
 mod ranges;
 mod sealer;
+mod settling;
 mod space;
 mod sync;
 
@@ -37,11 +38,11 @@ use crate::law::{Law, Rules};
 use crate::reader::Reader;
 use crate::shares::Shares;
 use crate::writeback::Spare;
-use background::Quiet;
 use flight::Flight;
 use latch::Latch;
 use loamfs_device::Device;
 use loamfs_log::loss::Loss;
+use settling::Quiet;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
     TryLockError,

@@ -6,6 +6,13 @@ use loamfs_format::maps::LazyEntry;
 use loamfs_format::{Extent, FragAddr};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+/// An image, by its home.
+pub(crate) type Image = (FragAddr, LazyEntry);
+
+/// A unit of a file, and its home.
+pub(crate) type UnitHome = (u64, FragAddr);
 
 /// The lazy map, as a whole in memory: settling keeps it small.
 #[derive(Debug, Default)]
@@ -13,7 +20,7 @@ pub(crate) struct LazyMap {
     /// By home.
     entries: BTreeMap<FragAddr, LazyEntry>,
     /// Units and homes of the same, by region: what settles together is looked for at each tick.
-    regions: BTreeMap<Region, BTreeSet<(u64, FragAddr)>>,
+    regions: BTreeMap<Region, BTreeSet<UnitHome>>,
     /// Homes whose entries changed since the last checkpoint.
     changed: BTreeSet<FragAddr>,
     /// What of it could not be read.
@@ -52,8 +59,19 @@ impl LazyMap {
     }
 
     /// The images of a region, in the order of its units.
-    pub fn of_region(&self, region: Region) -> impl Iterator<Item = (FragAddr, LazyEntry)> {
-        let units = self.regions.get(&region).into_iter().flatten();
+    pub fn of_region(&self, region: Region) -> impl Iterator<Item = Image> {
+        self.of_region_from(region, None)
+    }
+
+    /// The same behind `after`.
+    pub fn of_region_from(
+        &self,
+        region: Region,
+        after: Option<UnitHome>,
+    ) -> impl Iterator<Item = Image> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let units = self.regions.get(&region).into_iter();
+        let units = units.flat_map(move |units| units.range((from, Bound::Unbounded)));
         units.filter_map(|(_, home)| Some((*home, *self.entries.get(home)?)))
     }
 

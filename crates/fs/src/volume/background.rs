@@ -10,38 +10,11 @@ use crate::operations::evict::Evict;
 use crate::patience;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
-use std::sync::{MutexGuard, PoisonError};
 
-/// Images that one step settles where that does not pay.
-const SETTLE_STEP: usize = 1024;
 /// Freed ranges that one step has the device discard.
 const DISCARD_STEP: usize = 1024;
 /// Inodes whose leftovers one step looks at.
 pub(super) const LEFTOVERS_STEP: usize = 64;
-
-/// Whether nobody asks the device for anything.
-#[derive(Debug, Default)]
-pub(super) struct Quiet {
-    /// Its requests when that was last looked at.
-    requests: u64,
-    /// Whether nothing was found to settle since then.
-    nothing: bool,
-}
-
-impl Quiet {
-    /// Whether it was asked for nothing since the last time, and there may be something to settle.
-    fn begins(&mut self, requests: u64) -> bool {
-        let is_quiet = requests == self.requests;
-        self.requests = requests;
-        self.nothing &= is_quiet;
-        is_quiet && !self.nothing
-    }
-
-    /// What settled made requests too.
-    fn looked(&mut self, requests: u64, nothing: bool) {
-        *self = Quiet { requests, nothing };
-    }
-}
 
 impl Volume {
     /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints.
@@ -125,45 +98,6 @@ impl Volume {
 }
 
 impl Engine {
-    /// Settles what has to leave the log, or else what is worth it when the device was asked for nothing since the last time.
-    fn settle_in_time(&self) -> Result<(), Error> {
-        let Some(_turn) = self.may_sweep() else {
-            return Ok(());
-        };
-        let one_sweep = self.settle_buffer();
-        let pressed = self.core().settler().pressed();
-        if let Some((region, pays)) = pressed {
-            let max = if pays { one_sweep } else { SETTLE_STEP };
-            return self.settle_regions(&[region], max);
-        }
-        if !self.quiet().begins(self.requests()) {
-            return Ok(());
-        }
-        let regions = self.core().settler().idle();
-        self.settle_regions(&regions, one_sweep)?;
-        let requests = self.requests();
-        self.quiet().looked(requests, regions.is_empty());
-        Ok(())
-    }
-
-    /// Requests of the device so far.
-    fn requests(&self) -> u64 {
-        let total = self.device.counters().total();
-        total.reads + total.writes
-    }
-
-    fn quiet(&self) -> MutexGuard<'_, Quiet> {
-        self.quiet.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Settles what is worth it before the volume is closed, within a bound.
-    pub(super) fn settle_at_last(&self) {
-        let regions = self.core().settler().closing();
-        if let Err(error) = self.settle_regions(&regions, usize::MAX) {
-            tracing::warn!(%error, "images stay in the log");
-        }
-    }
-
     /// Looks after up to `max` orphans and pending truncates. One that is damaged is named in the log and left as it is:
     /// it is nobody's error who happens to be there.
     ///

@@ -131,6 +131,7 @@ impl Volume {
 
     /// Figures of the volume.
     pub fn info(&self) -> Info {
+        let settle_time = self.engine.settle_time();
         let mut core = self.core();
         let g = core.geometry;
         let mut groups = [0; 3];
@@ -156,7 +157,7 @@ impl Volume {
             checkpoint: core.checkpoints.last().ssn,
             inodes: core.inodes.live(),
             images: core.maps.lazy_map().len() as u64,
-            settle_time: core.settler().all(),
+            settle_time,
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
             cache_bytes: self.engine.shares.bytes as u64,

@@ -18,9 +18,11 @@ use crate::operations::{Change, Operation};
 use crate::patience;
 use crate::permission::AclKind;
 use crate::reading::{Shared, joined};
+use crate::region::Region;
 use crate::types::{
     Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode,
 };
+use crate::writeback::UNIT;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use std::sync::PoisonError;
@@ -328,23 +330,24 @@ impl Volume {
     /// [`Error`].
     pub fn read_shared(&self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Shared>, Error> {
         let read = |core: &mut Core| core.reading().read(ino, offset, len);
+        let range = offset..offset.saturating_add(len as u64);
+        let region = Region::of(ino, offset / UNIT);
         let first = self.run(|core| match read(core) {
-            Err(Stop::Missing) if patience::is_endless() => {
-                let regions = core.settler().before_read(ino, offset, len as u64);
-                match regions.is_empty() {
-                    true => Err(Stop::Missing),
-                    false => Ok(Err(regions)),
-                }
+            Err(Stop::Missing)
+                if patience::is_endless() && core.settler().asks(region, range.clone()) =>
+            {
+                Ok(None)
             }
-            result => result.map(Ok),
+            result => result.map(Some),
         })?;
-        match first {
-            Ok(bytes) => Ok(bytes),
-            Err(regions) => {
-                self.engine.settle_for_reader(&regions)?;
-                self.run(read)
-            }
+        if let Some(bytes) = first {
+            return Ok(bytes);
         }
+        let regions = self.engine.due_before_read(ino, range);
+        if !regions.is_empty() {
+            self.engine.settle_for_reader(&regions)?;
+        }
+        self.run(read)
     }
 
     /// Writes all of `data`.

@@ -7,7 +7,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::extents::{self, CrcChange};
 use crate::law::{Law, Rules};
-use crate::maps::Maps;
+use crate::maps::{Image, Maps};
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::patience;
 use crate::region::Region;
@@ -22,9 +22,6 @@ use loamfs_log::writer::LogWriter;
 const READ_TOGETHER: usize = 256;
 /// Images that are written before a flush: 4 MiB, which is the longest that a flush of somebody else's waits for them.
 const FLUSHED_TOGETHER: usize = (4 << 20) / UNIT as usize;
-
-/// An image that may settle, by its home.
-type Image = (FragAddr, LazyEntry);
 
 /// A home, its image, and what that holds.
 type ImageUnit = (FragAddr, LazyEntry, UnitBytes);

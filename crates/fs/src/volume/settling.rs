@@ -1,0 +1,153 @@
+//! When images settle: by the clock, before somebody reads them, and before the volume is closed. Regions are weighed a
+//! piece at a time, so that nobody waits long for the state meanwhile.
+
+use super::Engine;
+use crate::error::Error;
+use crate::reclaim::{self, Weighed};
+use crate::region::Region;
+use crate::writeback::UNIT;
+use loamfs_format::Ino;
+use std::ops::Range;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Images that one step settles where that does not pay.
+const SETTLE_STEP: usize = 1024;
+/// Regions that are looked at closely at a time: those with most images.
+const CLOSELY: usize = 8;
+/// Images that are looked at in one hold of the state.
+const LOOKED_AT: usize = 1024;
+
+/// Whether nobody asks the device for anything.
+#[derive(Debug, Default)]
+pub(super) struct Quiet {
+    /// Its requests when that was last looked at.
+    requests: u64,
+    /// Whether nothing was found to settle since then.
+    nothing: bool,
+}
+
+impl Quiet {
+    /// Whether it was asked for nothing since the last time, and there may be something to settle.
+    fn begins(&mut self, requests: u64) -> bool {
+        let is_quiet = requests == self.requests;
+        self.requests = requests;
+        self.nothing &= is_quiet;
+        is_quiet && !self.nothing
+    }
+
+    /// What settled made requests too.
+    fn looked(&mut self, requests: u64, nothing: bool) {
+        *self = Quiet { requests, nothing };
+    }
+}
+
+impl Engine {
+    /// Settles what has to leave the log, or else what is worth it when the device was asked for nothing since the last time.
+    pub(super) fn settle_in_time(&self) -> Result<(), Error> {
+        let Some(_turn) = self.may_sweep() else {
+            return Ok(());
+        };
+        let one_sweep = self.settle_buffer();
+        if self.core().settler().is_pressed() {
+            let Some(Weighed {
+                region, estimate, ..
+            }) = reclaim::cheapest(&self.largest())
+            else {
+                return Ok(());
+            };
+            let max = if estimate.pays() {
+                one_sweep
+            } else {
+                SETTLE_STEP
+            };
+            return self.settle_regions(&[region], max);
+        }
+        if !self.quiet().begins(self.requests()) {
+            return Ok(());
+        }
+        let regions = reclaim::idle(&self.largest());
+        self.settle_regions(&regions, one_sweep)?;
+        let requests = self.requests();
+        self.quiet().looked(requests, regions.is_empty());
+        Ok(())
+    }
+
+    /// Requests of the device so far.
+    fn requests(&self) -> u64 {
+        let total = self.device.counters().total();
+        total.reads + total.writes
+    }
+
+    fn quiet(&self) -> MutexGuard<'_, Quiet> {
+        self.quiet.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Settles what is worth it before the volume is closed, within a bound.
+    pub(super) fn settle_at_last(&self) {
+        let regions = reclaim::closing(&self.largest());
+        if let Err(error) = self.settle_regions(&regions, usize::MAX) {
+            tracing::warn!(%error, "images stay in the log");
+        }
+    }
+
+    /// Somebody reads bytes of a file that are not in memory, and it is time to ask what should settle before
+    /// ([`crate::core::Core::settler`]). The regions that do, if that pays: whoever reads in order will read the rest of it, and
+    /// what is behind, whose images are passed in the log by the same sweep; whoever reads at random has paid as much for it
+    /// as settling takes.
+    pub(super) fn due_before_read(&self, ino: Ino, read: Range<u64>) -> Vec<Region> {
+        let region = Region::of(ino, read.start / UNIT);
+        let estimate = self.weigh(region).estimate;
+        let settles = {
+            let mut core = self.core();
+            let readers = core.writeback.readers();
+            let asks = readers.knows(region) || {
+                readers.meet(region, estimate);
+                readers.read(region, read)
+            };
+            asks && readers.decide(region, estimate)
+        };
+        if !settles {
+            return Vec::new();
+        }
+        let regions = std::iter::successors(Some(region), |region| Some(region.next()));
+        let behind = regions.skip(1).take(CLOSELY);
+        let pays = |region: &Region| self.weigh(*region).estimate.pays();
+        std::iter::once(region)
+            .chain(behind.take_while(pays))
+            .collect()
+    }
+
+    /// What settling everything would take.
+    pub(super) fn settle_time(&self) -> Duration {
+        let regions = self.core().settler().regions();
+        let costs = regions
+            .into_iter()
+            .map(|(region, _)| self.weigh(region).estimate.cost);
+        Duration::from_micros(costs.sum())
+    }
+
+    /// The regions with most images.
+    fn largest(&self) -> Vec<Weighed> {
+        let regions = self.core().settler().regions().into_iter().take(CLOSELY);
+        regions.map(|(region, _)| self.weigh(region)).collect()
+    }
+
+    fn weigh(&self, region: Region) -> Weighed {
+        let (mut images, mut from) = (Vec::new(), None);
+        let prices = loop {
+            let mut core = self.core();
+            let (mut some, next) = core.settler().images(region, from, LOOKED_AT);
+            images.append(&mut some);
+            if next.is_none() {
+                break core.prices();
+            }
+            from = next;
+        };
+        Weighed {
+            region,
+            images: images.len(),
+            estimate: prices.estimate(&images),
+        }
+    }
+}
