@@ -29,8 +29,10 @@ pub(crate) use spare::Spare;
 pub(crate) use start::runs_of;
 
 use crate::inodes::Inodes;
+use crate::law::{Law, Rules};
+use crate::maps::Image;
 use homed::BATCH_UNITS_MAX;
-use loamfs_format::{Extent, FragAddr, Ino};
+use loamfs_format::{Extent, FragAddr, Ino, Ssn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -158,6 +160,12 @@ impl Writeback {
     /// Who reads what has not settled.
     pub fn readers(&mut self) -> &mut Readers {
         &mut self.readers
+    }
+
+    /// Whether an image is durable, and nobody writes its home or found that it cannot be written.
+    pub fn may_settle(&self, law: &Law<dyn Rules>, durable: Ssn, (home, entry): &Image) -> bool {
+        let busy = self.settling.contains(home);
+        law.may_settle(entry.ssn, durable, busy) && !self.unsettled.contains(home)
     }
 
     /// Whether an image is on its way to a home in a range.

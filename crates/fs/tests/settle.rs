@@ -4,7 +4,7 @@
 mod common;
 
 use common::open;
-use loamfs_device::{Device, MemoryDevice};
+use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
 use loamfs_format::Ino;
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
@@ -26,9 +26,19 @@ fn piece(number: usize, salt: u8) -> Vec<u8> {
 
 /// A file whose pieces were overwritten that come, synced every 16; and its content.
 fn overwritten(volume: &Volume, pieces: impl Iterator<Item = usize>) -> (Ino, Vec<u8>) {
-    let ino = volume.create(ROOT_INO, b"large", &NewInode::of_mode(0o644));
+    overwritten_as(volume, b"large", PIECES, pieces)
+}
+
+/// The same, of a file of that name and so many pieces.
+fn overwritten_as(
+    volume: &Volume,
+    name: &[u8],
+    count: usize,
+    pieces: impl Iterator<Item = usize>,
+) -> (Ino, Vec<u8>) {
+    let ino = volume.create(ROOT_INO, name, &NewInode::of_mode(0o644));
     let ino = ino.unwrap().ino;
-    let mut content: Vec<u8> = (0..PIECES).flat_map(|number| piece(number, 0)).collect();
+    let mut content: Vec<u8> = (0..count).flat_map(|number| piece(number, 0)).collect();
     volume.write(ino, 0, &content).unwrap();
     volume.sync().unwrap();
     for (count, number) in pieces.enumerate() {
@@ -163,4 +173,40 @@ fn who_may_not_write_reads_images_in_the_order_of_the_log() {
 fn where_they_find_no_room_images_are_not_read_in_vain() {
     let (_, bytes) = read_only(8 << 20);
     assert!(bytes < 2 * SIZE as u64, "{bytes} bytes");
+}
+
+/// Files of which nothing can settle since their homes cannot be written, on a volume of so many bytes; and a smaller one.
+fn beside_what_cannot_settle(bytes: u64) {
+    let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes).with_rotational(true));
+    let device = Arc::new(FaultyDevice::new(disk));
+    let shared: Arc<dyn Device> = device.clone();
+    mkfs(&shared, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = open(&shared);
+    let scattered = |count: usize| (0..count).map(move |number| number * 197 % count * 2);
+    for name in [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"] {
+        overwritten_as(&volume, name, 1100, scattered(550));
+    }
+    device.set_rules(vec![
+        Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Settle),
+    ]);
+    volume.settle(usize::MAX).unwrap();
+    let stuck = volume.info().images;
+    assert_eq!(stuck, 8 * 1100);
+    device.set_rules(Vec::new());
+    overwritten_as(&volume, b"small", 1000, scattered(500));
+    volume.tick().unwrap();
+    volume.tick().unwrap();
+    assert_eq!(volume.info().images, stuck);
+    assert!(volume.info().settle_time.is_zero());
+    volume.close().unwrap();
+}
+
+#[test]
+fn what_cannot_settle_stands_in_nobodys_way() {
+    beside_what_cannot_settle(1 << 30);
+}
+
+#[test]
+fn what_cannot_settle_stands_in_nobodys_way_when_there_is_too_much() {
+    beside_what_cannot_settle(512 << 20);
 }

@@ -3,10 +3,11 @@
 
 use crate::core::Core;
 use crate::cost::{Disk, Scatter};
+use crate::law::{Law, Rules};
 use crate::maps::{Image, LazyMap, UnitHome};
 use crate::region::Region;
-use crate::writeback::{Readers, UNIT};
-use loamfs_format::{FragAddr, Geometry};
+use crate::writeback::{UNIT, Writeback};
+use loamfs_format::{FragAddr, Geometry, Ssn};
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -41,6 +42,7 @@ impl Estimate {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weighed {
     pub region: Region,
+    /// Those of its images that may settle.
     pub images: usize,
     pub estimate: Estimate,
 }
@@ -48,8 +50,10 @@ pub(crate) struct Weighed {
 /// What is looked at to choose what settles.
 pub(crate) struct Settler<'c> {
     images_max: usize,
+    law: &'c Law<dyn Rules>,
+    durable: Ssn,
     map: &'c LazyMap,
-    readers: &'c mut Readers,
+    writeback: &'c mut Writeback,
 }
 
 impl Core {
@@ -59,8 +63,10 @@ impl Core {
         let in_memory = self.writeback.bytes_max() / BYTES_BESIDE;
         Settler {
             images_max: most.min(in_memory as usize),
+            law: &self.env.law,
+            durable: self.log.durable(),
             map: self.maps.lazy_map(),
-            readers: self.writeback.readers(),
+            writeback: &mut self.writeback,
         }
     }
 
@@ -75,17 +81,23 @@ impl Core {
 }
 
 impl Settler<'_> {
-    /// At most `max` images of a region, in the order of its units, behind `after`; and where to go on, if there are more.
+    /// Of at most `max` images of a region, in the order of its units, behind `after`, those that may settle; and where to go
+    /// on, if there are more.
     pub fn images(
         &self,
         region: Region,
         after: Option<UnitHome>,
         max: usize,
     ) -> (Vec<Image>, Option<UnitHome>) {
-        let images: Vec<Image> = self.map.of_region_from(region, after).take(max).collect();
+        let mut images: Vec<Image> = self.map.of_region_from(region, after).take(max).collect();
         let last = images.last().filter(|_| images.len() == max);
         let next = last.map(|(home, entry)| (entry.unit, *home));
+        images.retain(|image| self.may_settle(image));
         (images, next)
+    }
+
+    fn may_settle(&self, image: &Image) -> bool {
+        self.writeback.may_settle(self.law, self.durable, image)
     }
 
     /// The regions that have images, those with most first, and how many these are.
@@ -102,8 +114,10 @@ impl Settler<'_> {
 
     /// Somebody reads bytes that are not in memory. Whether it is time to ask if their region should settle before.
     pub fn asks(&mut self, region: Region, read: Range<u64>) -> bool {
-        let has_images = self.map.of_region(region).next().is_some();
-        has_images && (!self.readers.knows(region) || self.readers.read(region, read))
+        let mut images = self.map.of_region(region);
+        let may_settle = images.any(|image| self.may_settle(&image));
+        let readers = self.writeback.readers();
+        may_settle && (!readers.knows(region) || readers.read(region, read))
     }
 }
 
@@ -134,10 +148,10 @@ pub(crate) fn closing(weighed: &[Weighed]) -> Vec<Region> {
     within(weighed, CLOSING_MAX, false)
 }
 
-/// The one where settling takes least for each image.
-pub(crate) fn cheapest(weighed: &[Weighed]) -> Option<Weighed> {
-    let each = |it: &&Weighed| (it.estimate.cost / it.images.max(1) as u64, it.region);
-    weighed.iter().min_by_key(each).copied()
+/// Those first where settling takes least for each image.
+pub(crate) fn cheapest_first(weighed: &mut [Weighed]) {
+    let each = |it: &Weighed| (it.estimate.cost / it.images.max(1) as u64, it.region);
+    weighed.sort_unstable_by_key(each);
 }
 
 /// What settling is priced by.

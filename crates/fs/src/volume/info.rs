@@ -48,7 +48,7 @@ pub struct Info {
     pub inodes: u64,
     /// Images that have not settled.
     pub images: u64,
-    /// What settling them would take a disk, as estimated.
+    /// What settling those of them that can settle now would take a disk, as estimated.
     pub settle_time: Duration,
     /// Fragments of the ranges that were cleaned since the volume was opened, and what of them was in use.
     pub cleaned_frags: u64,

@@ -7,6 +7,7 @@ use crate::reclaim::{self, Weighed};
 use crate::region::Region;
 use crate::writeback::UNIT;
 use loamfs_format::Ino;
+use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,26 +51,35 @@ impl Engine {
         };
         let one_sweep = self.settle_buffer();
         if self.core().settler().is_pressed() {
-            let Some(Weighed {
-                region, estimate, ..
-            }) = reclaim::cheapest(&self.largest())
-            else {
-                return Ok(());
-            };
-            let max = if estimate.pays() {
-                one_sweep
-            } else {
-                SETTLE_STEP
-            };
-            return self.settle_regions(&[region], max);
+            return self.settle_pressed(one_sweep);
         }
         if !self.quiet().begins(self.requests()) {
             return Ok(());
         }
         let regions = reclaim::idle(&self.largest());
-        self.settle_regions(&regions, one_sweep)?;
+        let settled = self.settle_regions(&regions, one_sweep)?;
         let requests = self.requests();
-        self.quiet().looked(requests, regions.is_empty());
+        self.quiet().looked(requests, settled == 0);
+        Ok(())
+    }
+
+    /// Settles the region where a sweep takes least for each image, or the next one if nothing of that can go home.
+    fn settle_pressed(&self, one_sweep: usize) -> Result<(), Error> {
+        let mut weighed = self.largest();
+        reclaim::cheapest_first(&mut weighed);
+        for Weighed {
+            region, estimate, ..
+        } in weighed
+        {
+            let max = if estimate.pays() {
+                one_sweep
+            } else {
+                SETTLE_STEP
+            };
+            if self.settle_regions(&[region], max)? > 0 {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -118,7 +128,7 @@ impl Engine {
             .collect()
     }
 
-    /// What settling everything would take.
+    /// What settling everything that may settle now would take.
     pub(super) fn settle_time(&self) -> Duration {
         let regions = self.core().settler().regions();
         let costs = regions
@@ -127,10 +137,20 @@ impl Engine {
         Duration::from_micros(costs.sum())
     }
 
-    /// The regions with most images.
+    /// The regions with most images that may settle, those with most first.
     fn largest(&self) -> Vec<Weighed> {
-        let regions = self.core().settler().regions().into_iter().take(CLOSELY);
-        regions.map(|(region, _)| self.weigh(region)).collect()
+        let regions = self.core().settler().regions();
+        let mut weighed: Vec<Weighed> = Vec::new();
+        for (region, most) in regions {
+            if weighed.iter().filter(|it| it.images >= most).count() >= CLOSELY {
+                break;
+            }
+            weighed.push(self.weigh(region));
+        }
+        weighed.retain(|it| it.images > 0);
+        weighed.sort_unstable_by_key(|it| (Reverse(it.images), it.region));
+        weighed.truncate(CLOSELY);
+        weighed
     }
 
     fn weigh(&self, region: Region) -> Weighed {

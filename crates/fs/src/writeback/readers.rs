@@ -92,6 +92,6 @@ impl Reads {
     }
 
     fn has_paid(&self) -> bool {
-        self.paid > 0 && self.paid >= self.estimate.cost
+        self.paid > 0 && self.paid >= self.estimate.cost && self.estimate.cost > 0
     }
 }

@@ -58,11 +58,9 @@ impl Settling<'_> {
         due
     }
 
-    /// Whether an image is durable and nobody is writing its home.
-    fn may_settle(&self, (home, entry): &Image) -> bool {
-        let busy = self.writeback.settling.contains(home);
-        self.law.may_settle(entry.ssn, self.log.durable(), busy)
-            && !self.writeback.unsettled.contains(home)
+    fn may_settle(&self, image: &Image) -> bool {
+        let durable = self.log.durable();
+        self.writeback.may_settle(self.law, durable, image)
     }
 
     /// Reads images that are then on their way home until [`Settling::end`]; those that were overtaken meanwhile are
@@ -145,7 +143,7 @@ impl Operation for Settle {
         let entry = core.maps.lazy_map().get(&home).copied();
         let settles = |entry: &LazyEntry| core.env.law.settles(*entry == self.image);
         let Some(entry) = entry.filter(settles) else {
-            return Ok(Plan::Done(()));
+            return Ok(Plan::Done(false));
         };
         let ino = entry.ino;
         core.prepare_dirty(ino)?;
@@ -161,13 +159,14 @@ impl Operation for Settle {
 }
 
 impl Change for Settled {
-    type Done = ();
+    /// Whether it was still the newest.
+    type Done = bool;
 
     fn claim(&self) -> Claim {
         Claim::Nothing
     }
 
-    fn apply(self, core: &mut Core) -> Result<(), Broken> {
+    fn apply(self, core: &mut Core) -> Result<bool, Broken> {
         let (ino, home, image) = (self.ino, self.home, self.image);
         let inode = &mut core.inodes.prepared(ino)?.inode;
         extents::apply_crcs(inode, &mut core.blocks, &self.crcs)?;
@@ -176,29 +175,32 @@ impl Change for Settled {
         core.blocks.move_content(image, home);
         let image = Extent::new(image, core.geometry.unit_frags());
         core.freeing().run(image);
-        Ok(core.touch(ino)?)
+        core.touch(ino)?;
+        Ok(true)
     }
 }
 
 impl Engine {
     /// As [`Volume::settle`](crate::Volume::settle).
     pub(crate) fn settle(&self, max: usize) -> Result<(), Error> {
-        self.settle_chosen(max, |settling, max| settling.due(max))
+        let settled = self.settle_chosen(max, |settling, max| settling.due(max));
+        settled.map(|_| ())
     }
 
-    /// Settles up to `max` images of some regions.
-    pub(crate) fn settle_regions(&self, regions: &[Region], max: usize) -> Result<(), Error> {
+    /// Settles up to `max` images of some regions. Returns how many it was.
+    pub(crate) fn settle_regions(&self, regions: &[Region], max: usize) -> Result<usize, Error> {
         self.settle_chosen(max, |settling, max| settling.due_in(regions, max))
     }
 
-    /// Settles up to `max` of those images that `choose` names, as many at a time as there is memory for. Those that fail are
-    /// not named again.
+    /// Settles up to `max` of those images that `choose` names, as many at a time as there is memory for, as long as any of
+    /// them can be settled. Returns how many were.
     fn settle_chosen(
         &self,
         max: usize,
         choose: impl Fn(&Settling<'_>, usize) -> Vec<Image>,
-    ) -> Result<(), Error> {
+    ) -> Result<usize, Error> {
         patience::wait()?;
+        let mut settled = 0;
         // Those that others make meanwhile are none of its business.
         let mut left = max.min(self.core().maps.lazy_map().len());
         while left > 0 && self.core().access.is_writable() {
@@ -208,9 +210,13 @@ impl Engine {
                 break;
             }
             left = left.saturating_sub(images.len());
-            Settler(self).sweep(images)?;
+            let count = Settler(self).sweep(images)?;
+            if count == 0 {
+                break;
+            }
+            settled += count;
         }
-        Ok(())
+        Ok(settled)
     }
 
     /// Settles regions before somebody reads them. A volume that is not written has their images in memory then.
@@ -263,32 +269,32 @@ impl Engine {
 struct Settler<'v>(&'v Engine);
 
 impl Settler<'_> {
-    /// One sweep: images are read in the order of the log, and written in that of their homes.
-    fn sweep(&self, mut images: Vec<Image>) -> Result<(), Error> {
+    /// One sweep: images are read in the order of the log, and written in that of their homes. Returns how many settled.
+    fn sweep(&self, mut images: Vec<Image>) -> Result<usize, Error> {
         images.sort_unstable_by_key(|(_, entry)| entry.image);
         let mut units = Vec::with_capacity(images.len());
         for images in images.chunks(READ_TOGETHER) {
             units.append(&mut self.start(images));
         }
         units.sort_unstable_by_key(|(home, ..)| *home);
-        let mut result = Ok(());
+        let mut result = Ok(0);
         for units in units.chunks(FLUSHED_TOGETHER) {
-            if result.is_ok() {
-                result = self.write(units);
+            if let Ok(settled) = result {
+                result = self.write(units).map(|more| settled + more);
             }
             self.0.core().settling().end(units);
         }
         result
     }
 
-    /// Writes images to their homes, flushes, and lets the next segment say so.
-    fn write(&self, units: &[ImageUnit]) -> Result<(), Error> {
+    /// Writes images to their homes, flushes, and lets the next segment say so. Returns how many settled.
+    fn write(&self, units: &[ImageUnit]) -> Result<usize, Error> {
         // Who lets nobody write homes waits for this part only, and may have ended all changes.
         let _homes = self.0.homes_shared();
         let geometry = {
             let core = self.0.core();
             if !core.access.is_writable() {
-                return Ok(());
+                return Ok(0);
             }
             core.geometry
         };
@@ -298,6 +304,7 @@ impl Settler<'_> {
             .collect();
         let results = self.0.device().write(&requests);
         self.0.flush_device()?;
+        let mut settled = 0;
         for ((home, image, _), result) in units.iter().zip(results) {
             let result = match result {
                 Err(error) => Err(error.into()),
@@ -306,11 +313,12 @@ impl Settler<'_> {
                     self.0.step(|core| core.perform(&Settle { home, image }))
                 }
             };
-            if let Err(error) = result {
-                self.leave(*home, &error);
+            match result {
+                Ok(newest) => settled += usize::from(newest),
+                Err(error) => self.leave(*home, &error),
             }
         }
-        Ok(())
+        Ok(settled)
     }
 
     /// Reads images, past those that cannot be read.
