@@ -175,6 +175,25 @@ fn where_they_find_no_room_images_are_not_read_in_vain() {
     assert!(bytes < 2 * SIZE as u64, "{bytes} bytes");
 }
 
+#[test]
+fn what_settled_does_not_wait_in_a_segment_that_is_full() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    let options = MkfsOptions {
+        segment_max: Some(64 << 10),
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
+    let volume = open(&device);
+    let (ino, content) = overwritten(&volume, scattered());
+    let before = volume.info().segment;
+    volume.settle(usize::MAX).unwrap();
+    let info = volume.info();
+    assert_eq!(info.images, 0);
+    assert!(info.segment > before);
+    read_in_order(&volume, ino, &content);
+    volume.close().unwrap();
+}
+
 /// Files of which nothing can settle since their homes cannot be written, on a volume of so many bytes; and a smaller one.
 fn beside_what_cannot_settle(bytes: u64) {
     let disk: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes).with_rotational(true));

@@ -113,6 +113,23 @@ impl Engine {
         write_out().sweep(&Vec::from_iter(files))
     }
 
+    /// Whether images, and what settled, must wait for another segment. While files must be written out before the next is
+    /// sealed (rule 3) it takes them all.
+    fn is_segment_full(&self) -> bool {
+        let mut core = self.core();
+        core.budget().segment_estimate() > core.sizes().segment_full()
+            && core.writeback.held_up(&core.inodes).is_empty()
+    }
+
+    /// Makes room in the next segment, if that is full. Whoever lets nobody else seal brings the right to it.
+    pub(super) fn seal_if_full(&self, sealer: Option<&Sealer<'_>>) -> Result<(), Error> {
+        match sealer {
+            _ if !self.is_segment_full() => Ok(()),
+            Some(sealer) => sealer.seal_early(),
+            None => self.sealer().seal_early(),
+        }
+    }
+
     /// Returns when nobody is writing new homes of a file.
     pub(crate) fn wait_for_batch(&self, ino: Ino) {
         let mut core = self.core();
@@ -156,12 +173,7 @@ impl<'v> WriteOut<'v> {
         };
         while !waiting.is_empty() {
             let mut round = self.write_round(waiting)?;
-            if self.is_segment_full() {
-                match self.sealer {
-                    Some(sealer) => sealer.seal_early()?,
-                    None => self.engine.sealer().seal_early()?,
-                }
-            }
+            self.engine.seal_if_full(self.sealer)?;
             if let ([], Some(sweep)) = (&round.rest[..], round.busy.first()) {
                 self.engine.wait_for_batch(sweep.ino);
             }
@@ -192,7 +204,7 @@ impl<'v> WriteOut<'v> {
     fn start_round(&mut self, waiting: Vec<Sweep>) -> Round {
         let (mut round, mut bytes) = (Round::default(), 0);
         for mut sweep in waiting {
-            if bytes >= self.engine.round_bytes() || self.is_segment_full() {
+            if bytes >= self.engine.round_bytes() || self.engine.is_segment_full() {
                 round.rest.push(sweep);
                 continue;
             }
@@ -218,14 +230,6 @@ impl<'v> WriteOut<'v> {
             }
         }
         round
-    }
-
-    /// Whether images must wait for another segment. While files must be written out before the next is sealed (rule 3)
-    /// it takes them all.
-    fn is_segment_full(&self) -> bool {
-        let mut core = self.engine.core();
-        core.budget().segment_estimate() > core.sizes().segment_full()
-            && core.writeback.held_up(&core.inodes).is_empty()
     }
 
     /// Starts a round, writes its new homes in the order of their addresses, flushes once, and shows them.

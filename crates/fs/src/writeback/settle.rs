@@ -283,6 +283,11 @@ impl Settler<'_> {
                 result = self.write(units).map(|more| settled + more);
             }
             self.0.core().settling().end(units);
+            if result.is_ok()
+                && let Err(error) = self.0.seal_if_full(None)
+            {
+                result = Err(error);
+            }
         }
         result
     }
