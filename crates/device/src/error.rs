@@ -121,6 +121,20 @@ impl DeviceError {
         }
     }
 
+    /// Whether the same may well succeed later: nothing is wrong with the medium.
+    pub fn is_passing(&self) -> bool {
+        const PASSING: [Errno; 6] = [
+            Errno::AGAIN,
+            Errno::INTR,
+            Errno::NOMEM,
+            Errno::BUSY,
+            Errno::NOSPC,
+            Errno::DQUOT,
+        ];
+        let is = |passing: &Errno| passing.raw_os_error() == self.errno();
+        PASSING.iter().any(is)
+    }
+
     pub(crate) fn open(path: &Path, errno: Errno) -> Self {
         let errno = errno.raw_os_error();
         Self::Open {
@@ -203,6 +217,8 @@ mod tests {
             "{text}"
         );
         assert_eq!(error.errno(), 5);
+        assert!(!error.is_passing());
+        assert!(DeviceError::io(Op::Write, 0, 512, Errno::NOSPC.raw_os_error()).is_passing());
         assert_eq!(DeviceError::ReadOnly.errno(), 30);
     }
 }

@@ -289,4 +289,13 @@ impl Error {
             | Error::Superblock(_) => 5,
         }
     }
+
+    /// Whether the same may well succeed later: nothing is damaged.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Error::NoSpace | Error::ReadOnly | Error::WouldWait => true,
+            Error::Device(error) => error.is_passing(),
+            _ => false,
+        }
+    }
 }

@@ -61,7 +61,7 @@ pub(crate) struct Writeback {
     batches: u64,
     /// Homes to which images are on their way.
     settling: BTreeSet<FragAddr>,
-    /// Homes whose images failed to settle; they are left alone until the next mount.
+    /// Homes whose images cannot be settled; they are left alone until the next mount.
     unsettled: BTreeSet<FragAddr>,
     /// Who reads what has not settled.
     readers: Readers,

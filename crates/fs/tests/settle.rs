@@ -176,6 +176,29 @@ fn where_they_find_no_room_images_are_not_read_in_vain() {
 }
 
 #[test]
+fn what_fails_to_settle_is_tried_again_if_that_may_pass() {
+    let device = Arc::new(FaultyDevice::new(made()));
+    let shared: Arc<dyn Device> = device.clone();
+    let volume = open(&shared);
+    let (ino, content) = overwritten(&volume, scattered());
+    let images = volume.info().images;
+    const NO_SPACE: i32 = 28;
+    for rule in [
+        Rule::on(Op::Write, Effect::FailWith(NO_SPACE)).of_kind(IoKind::Settle),
+        Rule::on(Op::Read, Effect::FailWith(NO_SPACE)).of_kind(IoKind::Homed),
+    ] {
+        volume.drop_caches().unwrap();
+        device.set_rules(vec![rule]);
+        volume.settle(usize::MAX).unwrap();
+        assert_eq!(volume.info().images, images);
+    }
+    device.set_rules(Vec::new());
+    volume.settle(usize::MAX).unwrap();
+    assert_eq!(volume.info().images, 0);
+    read_in_order(&volume, ino, &content);
+}
+
+#[test]
 fn what_settled_does_not_wait_in_a_segment_that_is_full() {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
     let options = MkfsOptions {

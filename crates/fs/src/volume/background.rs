@@ -54,7 +54,8 @@ impl Volume {
     }
 
     /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
-    /// image (rule 12), and is not tried again before the next mount. Others commit meanwhile; an fsync never waits for it.
+    /// image (rule 12), and is not tried again before the next mount, unless that may pass, as a lack of memory does. Others
+    /// commit meanwhile.
     ///
     /// # Errors
     /// [`Error`].

@@ -212,6 +212,7 @@ impl Engine {
             left = left.saturating_sub(images.len());
             let count = Settler(self).sweep(images)?;
             if count == 0 {
+                tracing::warn!("none of the images that were chosen could be settled");
                 break;
             }
             settled += count;
@@ -343,7 +344,12 @@ impl Settler<'_> {
         units
     }
 
+    /// An image stays where it is; until the next mount, unless that may pass.
     fn leave(&self, home: FragAddr, error: &Error) {
+        if error.is_passing() {
+            tracing::debug!(%error, home = home.0, "cannot settle an image just now");
+            return;
+        }
         tracing::error!(%error, home = home.0, "cannot settle an image; it stays where it is");
         self.0.core().writeback.unsettled.insert(home);
     }
