@@ -21,6 +21,8 @@ pub mod env;
 pub mod error;
 mod extents;
 mod file;
+#[cfg(test)]
+mod fixture;
 mod flags;
 mod freeing;
 mod grow;

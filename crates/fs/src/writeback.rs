@@ -95,6 +95,8 @@ impl Writeback {
         self.totals += homed.totals();
         if homed.is_clean() {
             self.files.remove(&ino);
+            // Without threads that write behind nobody else takes it out.
+            self.streams.remove(&ino);
         } else {
             self.files.insert(ino);
         }

@@ -1,8 +1,9 @@
 use crate::core::Core;
+use crate::fixture::{file, volume};
 use crate::operations::attributes::SetAttributes;
 use crate::operations::drain::Drain;
 use crate::volume::Durability;
-use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
+use crate::{Env, MkfsOptions, OpenOptions, SetAttr, Volume, mkfs};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
 use loamfs_space::Owner;
@@ -21,11 +22,8 @@ fn home(volume: &Volume, ino: Ino) -> FragAddr {
 /// Earlier programs left owner records that name too low a block.
 #[test]
 fn blocks_behind_those_that_their_record_names_are_moved() {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
-    let new = NewInode::of_mode(0o644);
-    let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+    let volume = volume(32 << 20, &OpenOptions::default());
+    let ino = file(&volume, b"large");
     let content: Vec<u8> = (0..8 * BLOCK).map(|at| (at >> 9) as u8).collect();
     volume.write(ino, 64 * BLOCK, &content).unwrap();
     volume.sync().unwrap();
@@ -60,11 +58,8 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
 /// The mover may meet what a truncate has cut off and no step has freed yet: an image, and blocks at home.
 #[test]
 fn what_is_moved_behind_a_pending_truncate_gets_no_new_home() {
-    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(32 << 20));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
-    let new = NewInode::of_mode(0o644);
-    let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+    let volume = volume(32 << 20, &OpenOptions::default());
+    let ino = file(&volume, b"large");
     volume.write(ino, 0, &vec![1; 8 * BLOCK as usize]).unwrap();
     volume.sync().unwrap();
     volume.write(ino, 6 * BLOCK, &[2; 4096]).unwrap();
@@ -103,8 +98,7 @@ fn blocks_leave_a_range_whose_first_new_homes_cannot_be_written() {
     mkfs(&plain, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
     let faulty = Arc::new(FaultyDevice::new(plain));
     let volume = Volume::open(faulty.clone(), &OpenOptions::default(), Env::fixed(2)).unwrap();
-    let new = NewInode::of_mode(0o644);
-    let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+    let ino = file(&volume, b"large");
     let mut content: Vec<u8> = (0..8 * BLOCK).map(|at| (at >> 9) as u8).collect();
     volume.write(ino, 0, &content).unwrap();
     volume.sync().unwrap();

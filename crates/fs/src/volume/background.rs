@@ -22,10 +22,10 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn tick(&self) -> Result<(), Error> {
+        self.engine.spare().free();
         if !self.core().access.is_writable() {
             return Ok(());
         }
-        self.engine.spare().free();
         self.find_leftovers();
         self.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();
@@ -205,4 +205,23 @@ fn finish(engine: &Engine, ino: Ino) -> Result<(), Error> {
     while !engine.run_removal(|core| core.perform(&Evict { ino }))? {}
     while !engine.run_removal(|core| core.perform(&Drain { ino }))? {}
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::OpenOptions;
+    use crate::fixture::volume;
+    use loamfs_device::Buffer;
+
+    #[test]
+    fn memory_goes_back_when_nothing_is_written_any_more() {
+        let volume = volume(64 << 20, &OpenOptions::default());
+        let mut buffer = Buffer::zeroed(4096);
+        buffer[0] = 7;
+        volume.engine.spare().keep(buffer);
+        volume.core().access.end();
+        volume.tick().unwrap();
+        assert_eq!(volume.engine.spare().take(4096)[0], 0);
+    }
 }

@@ -301,24 +301,19 @@ pub(crate) fn write_segment(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, mkfs};
-    use loamfs_device::MemoryDevice;
-    use std::sync::Arc;
+    use crate::OpenOptions;
+    use crate::fixture::{file, volume};
 
     /// Nothing of a file went home before three quarters of what may wait did, and the device had nothing to do.
     #[test]
     fn a_file_that_is_written_from_front_to_back_goes_home_meanwhile() {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(512 << 20));
-        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
         let options = OpenOptions {
             cache_bytes: 1 << 30,
             flights: 1,
             ..OpenOptions::default()
         };
-        let volume = Volume::open(device, &options, Env::fixed(2)).unwrap();
-        let new = NewInode::of_mode(0o644);
-        let ino = volume.create(ROOT_INO, b"stream", &new).unwrap().ino;
+        let volume = volume(512 << 20, &options);
+        let ino = file(&volume, b"stream");
         let waiting = || volume.core().writeback.totals().units;
         let told = || volume.engine.flight.queue().streams;
         let piece = vec![1; 1 << 20];
@@ -331,6 +326,17 @@ mod tests {
         assert_eq!(waiting(), 1024);
         volume.engine.write_streams().unwrap();
         assert_eq!(waiting(), 0);
+        assert!(!volume.core().writeback.has_streams());
+    }
+
+    /// Nobody takes them there, and each was remembered until the volume was closed.
+    #[test]
+    fn a_file_that_went_home_is_no_stream_any_more_without_threads() {
+        let volume = volume(512 << 20, &OpenOptions::default());
+        let ino = file(&volume, b"stream");
+        volume.write(ino, 0, &vec![1; 8 << 20]).unwrap();
+        assert!(volume.core().writeback.has_streams());
+        volume.fsync(ino, true).unwrap();
         assert!(!volume.core().writeback.has_streams());
     }
 }

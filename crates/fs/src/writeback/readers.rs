@@ -25,12 +25,16 @@ struct Reads {
     estimate: Estimate,
     /// Whether it was decided for who reads in order just now.
     passed: bool,
+    /// When it was read last, in reads of all.
+    at: u64,
 }
 
 /// How regions are read.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     regions: BTreeMap<Region, Reads>,
+    /// Reads so far.
+    reads: u64,
 }
 
 impl Readers {
@@ -39,13 +43,16 @@ impl Readers {
         self.regions.contains_key(&region)
     }
 
-    /// A region is read for the first time.
+    /// A region is read for the first time. The one that nobody read for longest is forgotten for it, if need be.
     pub fn meet(&mut self, region: Region, estimate: Estimate) {
         if self.regions.len() >= REGIONS_MAX {
-            self.regions.clear();
+            let oldest = self.regions.iter().min_by_key(|(_, reads)| reads.at);
+            let oldest = oldest.map(|(region, _)| *region);
+            oldest.and_then(|region| self.regions.remove(&region));
         }
         let reads = Reads {
             estimate,
+            at: self.reads,
             ..Reads::default()
         };
         self.regions.insert(region, reads);
@@ -56,6 +63,8 @@ impl Readers {
         let Some(reads) = self.regions.get_mut(&region) else {
             return false;
         };
+        self.reads += 1;
+        reads.at = self.reads;
         if reads.last == bytes {
             return false;
         }
@@ -93,5 +102,33 @@ impl Reads {
 
     fn has_paid(&self) -> bool {
         self.paid > 0 && self.paid >= self.estimate.cost && self.estimate.cost > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loamfs_format::Ino;
+
+    /// Many regions that are read once each took from one that is read on and on what it had paid.
+    #[test]
+    fn who_reads_on_is_not_forgotten_for_many_who_read_once() {
+        let (mut readers, mut due) = (Readers::default(), false);
+        let dear = Estimate {
+            cost: 10_000,
+            at_random: 10,
+            ..Estimate::default()
+        };
+        let region = Region::of(Ino(1), 0);
+        readers.meet(region, dear);
+        for turn in 1..=1000 {
+            let at = (turn % 2) << 25;
+            due = readers.read(region, at..at + turn);
+            let other = Region::of(Ino(1 + turn), 0);
+            readers.meet(other, dear);
+            readers.read(other, 0..4096);
+        }
+        assert!(due);
+        assert!(readers.regions.len() <= REGIONS_MAX);
     }
 }

@@ -358,18 +358,14 @@ impl Settler<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use crate::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
-    use loamfs_device::{Device, MemoryDevice};
-    use std::sync::Arc;
+    use crate::OpenOptions;
+    use crate::fixture::{file, volume};
 
     /// The later one would write to homes that are others' by then.
     #[test]
     fn two_sweeps_that_chose_the_same_do_not_both_write_it() {
-        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(64 << 20));
-        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
-        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
-        let new = NewInode::of_mode(0o644);
-        let ino = volume.create(ROOT_INO, b"large", &new).unwrap().ino;
+        let volume = volume(64 << 20, &OpenOptions::default());
+        let ino = file(&volume, b"large");
         volume.write(ino, 0, &[1; 1 << 20]).unwrap();
         volume.sync().unwrap();
         volume.write(ino, 0, &[2; 8 << 10]).unwrap();
