@@ -37,9 +37,14 @@ impl Quiet {
         is_quiet && !self.nothing
     }
 
-    /// What settled made requests too.
-    fn looked(&mut self, requests: u64, nothing: bool) {
-        *self = Quiet { requests, nothing };
+    /// Nothing was found to settle. Requests that were made meanwhile were somebody else's.
+    fn found_nothing(&mut self) {
+        self.nothing = true;
+    }
+
+    /// What settled made requests too, as many as there are by now.
+    fn settled(&mut self, requests: u64) {
+        self.requests = requests;
     }
 }
 
@@ -59,7 +64,10 @@ impl Engine {
         let regions = reclaim::idle(&self.largest());
         let settled = self.settle_regions(&regions, one_sweep)?;
         let requests = self.requests();
-        self.quiet().looked(requests, settled == 0);
+        match settled {
+            0 => self.quiet().found_nothing(),
+            _ => self.quiet().settled(requests),
+        }
         Ok(())
     }
 
@@ -169,5 +177,22 @@ impl Engine {
             images: images.len(),
             estimate: prices.estimate(&images),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// They were taken for those of a sweep that there was not, and what they brought never settled.
+    #[test]
+    fn requests_while_nothing_was_found_are_somebody_elses() {
+        let mut quiet = Quiet::default();
+        assert!(!quiet.begins(5) && quiet.begins(5));
+        quiet.found_nothing();
+        assert!(!quiet.begins(5) && !quiet.begins(7));
+        assert!(quiet.begins(7));
+        quiet.settled(9);
+        assert!(quiet.begins(9));
     }
 }
