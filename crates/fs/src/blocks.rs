@@ -327,6 +327,11 @@ impl Blocks {
         }
     }
 
+    /// Whether memory has the bytes that stand there under this checksum.
+    pub fn holds(&self, addr: FragAddr, checksum: u64) -> bool {
+        self.find(&Key { addr, checksum }).is_some()
+    }
+
     /// Wants a block too if it is not in memory, along with others that are read anyway.
     pub fn want_too(&mut self, pointer: &Pointer, what: What) {
         let key = Key::of(pointer);

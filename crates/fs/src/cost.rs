@@ -53,9 +53,12 @@ impl Disk {
         (gap / self.rate).min(self.shortest + curve + self.turn / 2)
     }
 
-    /// Microseconds of one pass over pieces, in the order of their addresses, from anywhere.
+    /// Microseconds of one pass over pieces, in the order of their addresses, from anywhere; none if there are none.
     pub fn sweep(&self, scatter: Scatter) -> u64 {
         let Scatter { pieces, bytes, .. } = scatter;
+        if pieces == 0 {
+            return 0;
+        }
         let gaps = pieces.saturating_sub(1);
         let gap = scatter.span.saturating_sub(bytes) / gaps.max(1);
         self.average + self.turn / 2 + gaps * self.step(gap) + bytes / self.rate

@@ -176,6 +176,21 @@ fn where_they_find_no_room_images_are_not_read_in_vain() {
 }
 
 #[test]
+fn what_is_in_memory_still_is_not_read_to_settle_and_costs_less() {
+    let volume = open(&made());
+    overwritten(&volume, scattered());
+    let held = volume.info().settle_time;
+    let reads = |volume: &Volume| volume.info().device.kind(IoKind::Homed).reads;
+    let before = reads(&volume);
+    volume.settle(usize::MAX).unwrap();
+    assert_eq!((volume.info().images, reads(&volume)), (0, before));
+    let volume = open(&made());
+    overwritten(&volume, scattered());
+    volume.drop_caches().unwrap();
+    assert!(held < volume.info().settle_time);
+}
+
+#[test]
 fn what_fails_to_settle_is_tried_again_if_that_may_pass() {
     let device = Arc::new(FaultyDevice::new(made()));
     let shared: Arc<dyn Device> = device.clone();

@@ -162,17 +162,19 @@ pub(crate) struct Prices {
 }
 
 impl Prices {
-    /// What settling a region with these images takes, and saves. Nothing of it counts as being in memory.
-    pub fn estimate(&self, images: &[Image]) -> Estimate {
+    /// What settling a region with these images takes, and saves, where those at `absent` must be read. What it saves is what
+    /// it does once memory has let go of the others.
+    pub fn estimate(&self, images: &[Image], absent: &[FragAddr]) -> Estimate {
         if images.is_empty() {
             return Estimate::default();
         }
         let runs = self.in_order(images);
         let homes = self.scatter(images.iter().map(|(home, _)| *home));
         let log = self.scatter(images.iter().map(|(_, entry)| entry.image));
+        let read = self.scatter(absent.iter().copied());
         let per_read = (runs.saturating_mul(READ_AHEAD) / homes.span.max(READ_AHEAD)).max(1);
         Estimate {
-            cost: self.disk.sweep(log) + self.disk.sweep(homes),
+            cost: self.disk.sweep(read) + self.disk.sweep(homes),
             in_order: runs * self.disk.step(log.span / per_read),
             at_random: self.detour(images, homes),
         }

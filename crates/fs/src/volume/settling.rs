@@ -162,10 +162,13 @@ impl Engine {
     }
 
     fn weigh(&self, region: Region) -> Weighed {
-        let (mut images, mut from) = (Vec::new(), None);
+        let (mut images, mut absent, mut from) = (Vec::new(), Vec::new(), None);
         let prices = loop {
             let mut core = self.core();
             let (mut some, next) = core.settler().images(region, from, LOOKED_AT);
+            let read = some.iter().map(|(_, entry)| entry);
+            let read = read.filter(|entry| !core.blocks.holds(entry.image, entry.crc.into()));
+            absent.extend(read.map(|entry| entry.image));
             images.append(&mut some);
             if next.is_none() {
                 break core.prices();
@@ -175,7 +178,7 @@ impl Engine {
         Weighed {
             region,
             images: images.len(),
-            estimate: prices.estimate(&images),
+            estimate: prices.estimate(&images, &absent),
         }
     }
 }
