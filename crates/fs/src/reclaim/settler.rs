@@ -25,6 +25,8 @@ const CLOSING_MAX: u64 = 500_000;
 pub(crate) struct Estimate {
     /// One sweep.
     pub cost: u64,
+    /// The same when memory has let go of all images.
+    pub cold: u64,
     /// What reading the region in order takes longer until then.
     pub in_order: u64,
     /// What reading anything of it at random takes longer until then.
@@ -121,17 +123,22 @@ impl Settler<'_> {
     }
 }
 
-/// The regions that are worth settling, in the order in which they were weighed, as long as a sweep of so many microseconds
-/// takes; `or_one` of them may take longer.
-fn within(weighed: &[Weighed], mut left: u64, or_one: bool) -> Vec<Region> {
+/// The regions that are worth settling, in the order in which they were weighed, as long as sweeps of so many microseconds
+/// take, by what `takes` says; `or_one` of them may take longer.
+fn within(
+    weighed: &[Weighed],
+    mut left: u64,
+    takes: fn(&Estimate) -> u64,
+    or_one: bool,
+) -> Vec<Region> {
     let mut chosen = Vec::new();
     for Weighed {
         region, estimate, ..
     } in weighed
     {
-        let fits = estimate.cost <= left || or_one && chosen.is_empty();
+        let fits = takes(estimate) <= left || or_one && chosen.is_empty();
         if estimate.pays() && fits {
-            left = left.saturating_sub(estimate.cost);
+            left = left.saturating_sub(takes(estimate));
             chosen.push(*region);
         }
     }
@@ -140,12 +147,13 @@ fn within(weighed: &[Weighed], mut left: u64, or_one: bool) -> Vec<Region> {
 
 /// The regions that are worth settling while nobody asks the disk for anything, as far as the clock can wait for it.
 pub(crate) fn idle(weighed: &[Weighed]) -> Vec<Region> {
-    within(weighed, IDLE_MAX, true)
+    within(weighed, IDLE_MAX, |estimate| estimate.cost, true)
 }
 
-/// The regions that are worth settling before the volume is closed, as long as that takes.
+/// The regions that are worth settling before the volume is closed, as long as that takes. What is in memory counts like all
+/// else: the sweep of who reads a region first would leave it in memory, where it serves him.
 pub(crate) fn closing(weighed: &[Weighed]) -> Vec<Region> {
-    within(weighed, CLOSING_MAX, false)
+    within(weighed, CLOSING_MAX, |estimate| estimate.cold, false)
 }
 
 /// Those first where settling takes least for each image.
@@ -175,6 +183,7 @@ impl Prices {
         let per_read = (runs.saturating_mul(READ_AHEAD) / homes.span.max(READ_AHEAD)).max(1);
         Estimate {
             cost: self.disk.sweep(read) + self.disk.sweep(homes),
+            cold: self.disk.sweep(log) + self.disk.sweep(homes),
             in_order: runs * self.disk.step(log.span / per_read),
             at_random: self.detour(images, homes),
         }
@@ -220,5 +229,30 @@ impl Prices {
         self.disk
             .step(there)
             .saturating_sub(self.disk.step(homes.span / 3))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loamfs_format::Ino;
+
+    /// It settled when the volume was closed, and whoever read it next at random found nothing of it in memory.
+    #[test]
+    fn what_is_in_memory_is_left_to_who_reads_it_first_when_a_volume_is_closed() {
+        let estimate = Estimate {
+            cost: 1,
+            cold: CLOSING_MAX + 1,
+            in_order: 1 << 40,
+            ..Estimate::default()
+        };
+        let region = Region::of(Ino(1), 0);
+        let weighed = [Weighed {
+            region,
+            images: 1,
+            estimate,
+        }];
+        assert_eq!(idle(&weighed), [region]);
+        assert!(closing(&weighed).is_empty());
     }
 }
