@@ -86,6 +86,8 @@ pub(crate) struct Engine {
     reader: Reader,
     flight: Flight,
     flights: usize,
+    /// Bytes of images that are in memory together on their way home, if that was said.
+    settle_bytes: Option<usize>,
     /// Whether nobody asks the device for anything.
     quiet: Mutex<Quiet>,
     /// Where new homes are put together.
@@ -147,6 +149,15 @@ impl Engine {
     /// Where new homes are put together.
     pub(crate) fn spare(&self) -> &Spare {
         &self.spare
+    }
+
+    /// Bytes of images that are in memory together on their way home, at most: what was said, up to half of the cache, or half
+    /// of what the cache keeps of contents. They belong to it.
+    pub(crate) fn settle_bytes(&self) -> u64 {
+        match self.settle_bytes {
+            Some(bytes) => bytes.min(self.shares.bytes / 2) as u64,
+            None => self.core().blocks.contents_max() / 2,
+        }
     }
 
     /// The right to a sweep that nobody needs; `None` while somebody else has it: memory is for one at a time.

@@ -56,6 +56,8 @@ pub struct Info {
     pub cleaned_live_frags: u64,
     /// Bytes for caches and dirty data together ([`OpenOptions::cache_bytes`](super::OpenOptions::cache_bytes)).
     pub cache_bytes: u64,
+    /// Bytes of images that settle together at most ([`OpenOptions::settle_bytes`](super::OpenOptions::settle_bytes)).
+    pub settle_bytes: u64,
     /// Bytes in the block cache.
     pub cached_bytes: u64,
     /// Blocks that were fetched for operations under way, and stay until these end.
@@ -132,6 +134,7 @@ impl Volume {
     /// Figures of the volume.
     pub fn info(&self) -> Info {
         let settle_time = self.engine.settle_time();
+        let settle_bytes = self.engine.settle_bytes();
         let mut core = self.core();
         let g = core.geometry;
         let mut groups = [0; 3];
@@ -161,6 +164,7 @@ impl Volume {
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
             cache_bytes: self.engine.shares.bytes as u64,
+            settle_bytes,
             cached_bytes: core.blocks.cached_bytes(),
             pinned_blocks: core.blocks.pinned_count() as u64,
             dirty_log_bytes: core.budget().segment_estimate(),

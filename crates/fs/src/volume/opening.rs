@@ -28,6 +28,9 @@ pub struct OpenOptions {
     pub commit_age_ms: u64,
     /// Bytes of large files' data that may wait; without it a quarter of the cache, and an eighth of the volume at most.
     pub dirty_max: Option<usize>,
+    /// Bytes of images that are in memory together on their way home; without it half of what the cache keeps of contents, and
+    /// half of the cache at most.
+    pub settle_bytes: Option<usize>,
     /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
@@ -54,6 +57,7 @@ impl Default for OpenOptions {
             cache_bytes: 256 << 20,
             commit_age_ms: 5_000,
             dirty_max: None,
+            settle_bytes: None,
             flights: 0,
             owner: Ownership::default(),
             atime: AtimeRule::default(),
@@ -100,6 +104,7 @@ impl Volume {
                 device,
                 reader,
                 flights: options.flights,
+                settle_bytes: options.settle_bytes,
                 quiet: Mutex::default(),
                 spare: Spare::default(),
                 shares,

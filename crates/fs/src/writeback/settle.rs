@@ -258,11 +258,9 @@ impl Engine {
         }
     }
 
-    /// Images that are in memory together on their way home, at most: half of what the cache keeps of contents, to which
-    /// they belong.
+    /// Images that are in memory together on their way home, at most.
     pub(crate) fn settle_buffer(&self) -> usize {
-        let bytes = self.core().blocks.contents_max() / 2;
-        (bytes / UNIT).max(1) as usize
+        (self.settle_bytes() / UNIT).max(1) as usize
     }
 }
 
