@@ -267,9 +267,10 @@ impl Report {
                 size("/log/held_bytes"),
             ),
             format!(
-                "memory    {} cached of cache={}, and {} inodes; {} dirty for the log, {} for homes, {} of bitmaps",
+                "memory    {} cached of cache={}, settle={}, and {} inodes; {} dirty for the log, {} for homes, {} of bitmaps",
                 size("/memory/cached_bytes"),
                 size("/memory/cache_bytes"),
+                size("/memory/settle_bytes"),
                 number("/memory/cached_inodes"),
                 size("/memory/dirty_log_bytes"),
                 size("/memory/dirty_home_bytes"),
@@ -376,6 +377,7 @@ fn info_json(volume: &Volume) -> Value {
         },
         "memory": {
             "cache_bytes": info.cache_bytes,
+            "settle_bytes": info.settle_bytes,
             "cached_bytes": info.cached_bytes,
             "pinned_blocks": info.pinned_blocks,
             "cached_inodes": info.cached_inodes,

@@ -32,7 +32,7 @@ use crate::text::shown_path;
 /// and nosymfollow are each one's own. The first mount's other options count for all, as do later remounts.
 ///
 /// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing
-/// anyway), accept-loss (write to a volume of whose log rot took what was durable, and give that up), cache=SIZE (a sixteenth of memory, 256M to 2G), commit=SECONDS (5), discard (tell the device what was freed),
+/// anyway), accept-loss (write to a volume of whose log rot took what was durable, and give that up), cache=SIZE (a sixteenth of memory, 256M to 2G), settle=SIZE (what of overwritten large files settles in one sweep: 1M to half of the cache; a twelfth to a quarter of it), commit=SECONDS (5), discard (tell the device what was freed),
 /// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER, transport=auto, uring or dev (see below),
 /// log=/FILE, allow_other (always on for root), plain (no fuseblk), noacl, noxattr, unconfined (see below), nosuid, nodev, noexec, nosymfollow
 /// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing

@@ -159,6 +159,7 @@ fn open(spec: &Spec, source: &Source, buffers: usize) -> Result<(Spec, Arc<Volum
 fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, Error> {
     let mut options = OpenOptions {
         cache_bytes: spec.options.cache_bytes().saturating_sub(buffers),
+        settle_bytes: spec.options.settle,
         read_only: spec.options.read_only,
         accept_loss: spec.options.accept_loss,
         flights: writers::COUNT,

@@ -91,11 +91,12 @@ impl ControlHandler {
     /// What was given at the mount, and else the defaults.
     fn fixed(&self, volume: &Volume) -> Result<String, String> {
         let defaults = OpenOptions::default();
-        let given = &self.spec.options;
+        let (given, info) = (&self.spec.options, volume.info());
         let options = Options {
-            cache: usize::try_from(volume.info().cache_bytes)
+            cache: usize::try_from(info.cache_bytes)
                 .ok()
                 .map(|bytes| bytes + self.transport.memory()),
+            settle: given.settle.or(usize::try_from(info.settle_bytes).ok()),
             transport: given.transport.or(Some(Choice::default())),
             commit_seconds: given
                 .commit_seconds

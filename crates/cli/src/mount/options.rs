@@ -9,6 +9,9 @@ use super::cache;
 use super::transport::Choice;
 use crate::failure::Failure;
 
+/// Fewest bytes that may settle together: less takes a seek for each.
+const SETTLE_MIN: u64 = 1 << 20;
+
 /// Longest time between commits that may be asked for.
 const COMMIT_SECONDS_MAX: u64 = 3_600;
 
@@ -60,6 +63,8 @@ pub struct Options {
     pub atime: Option<AtimeRule>,
     /// Bytes of cache, if any are asked for.
     pub cache: Option<usize>,
+    /// Bytes of images that settle together, if any are asked for.
+    pub settle: Option<usize>,
     /// Most seconds between commits.
     pub commit_seconds: Option<u64>,
     /// Threads that serve requests.
@@ -86,6 +91,7 @@ impl Options {
                 "the mount option `norecovery` needs `ro`: a volume is recovered before it is written to",
             ));
         }
+        options.check_settle()?;
         Ok(options)
     }
 
@@ -112,6 +118,7 @@ impl Options {
         let log = |path: &PathBuf| path.to_string_lossy().into_owned();
         [
             ("cache", self.cache.map(|bytes| bytes.to_string())),
+            ("settle", self.settle.map(|bytes| bytes.to_string())),
             ("commit", self.commit_seconds.map(|time| time.to_string())),
             ("threads", self.threads.map(|count| count.to_string())),
             (
@@ -183,6 +190,7 @@ impl Options {
             ("uid", Some(value)) => self.uid = Some(number_of(value, "uid")?),
             ("gid", Some(value)) => self.gid = Some(number_of(value, "gid")?),
             ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
+            ("settle", Some(value)) => self.settle = Some(settle_of(value)?),
             ("commit", Some(value)) => self.commit_seconds = Some(commit(value)?),
             ("threads", Some(value)) => self.threads = Some(threads(value)?),
             ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
@@ -191,6 +199,20 @@ impl Options {
             (name, _) => return Err(unknown(word, name)),
         }
         Ok(())
+    }
+
+    /// What settles together belongs to the cache.
+    fn check_settle(&self) -> Result<(), Failure> {
+        let most = self.cache_bytes() / 2;
+        match self.settle {
+            Some(bytes) if bytes > most => Err(Failure::usage(format!(
+                "settle={} is out of range; give {} to {}, which is half of the cache",
+                size::human(bytes as u64),
+                size::human(SETTLE_MIN),
+                size::human(most as u64)
+            ))),
+            _ => Ok(()),
+        }
     }
 
     fn atime(&mut self) -> &mut AtimeRule {
@@ -205,8 +227,8 @@ fn unknown(word: &str, name: &str) -> Failure {
         "context" | "fscontext" | "defcontext" | "rootcontext" => {
             format!("LoamFS has no SELinux labels; leave `{word}` out")
         }
-        "cache" | "commit" | "threads" | "transport" | "log" | "uid" | "gid" => format!(
-            "the mount option `{word}` needs a value: cache=SIZE, commit=SECONDS, \
+        "cache" | "settle" | "commit" | "threads" | "transport" | "log" | "uid" | "gid" => format!(
+            "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, commit=SECONDS, \
              threads=NUMBER, transport=NAME, log=/PATH, uid=NUMBER, gid=NUMBER"
         ),
         _ => format!(
@@ -271,6 +293,17 @@ fn cache_of(value: &str) -> Result<usize, Failure> {
             "cache={value} is out of range; give {} to {}, which is this machine's memory",
             size::human(cache::MIN),
             size::human(memory)
+        ))),
+    }
+}
+
+fn settle_of(value: &str) -> Result<usize, Failure> {
+    let bytes = size::parse(value).map_err(Failure::usage)?;
+    match usize::try_from(bytes) {
+        Ok(count) if bytes >= SETTLE_MIN => Ok(count),
+        _ => Err(Failure::usage(format!(
+            "settle={value} is out of range; give {} to half of the cache",
+            size::human(SETTLE_MIN)
         ))),
     }
 }
@@ -377,6 +410,7 @@ mod tests {
     #[test]
     fn values_are_checked() {
         assert_eq!(parsed("cache=64M").cache, Some(64 << 20));
+        assert_eq!(parsed("settle=32M,cache=64M").settle, Some(32 << 20));
         assert_eq!(parsed("commit=30").commit_seconds, Some(30));
         assert_eq!(parsed("transport=uring").transport, Some(Choice::Uring));
         let owned = parsed("uid=1000,gid=0,discard");
@@ -388,6 +422,9 @@ mod tests {
             "cache=1",
             "cache=x",
             "cache=99999T",
+            "settle",
+            "settle=64K",
+            "settle=33M,cache=64M",
             "commit=0",
             "commit=-1",
             "threads=0",
