@@ -224,6 +224,8 @@ pub struct Settings {
     pub directory: Option<PathBuf>,
     /// A file to make the device in, instead of in memory; for [`Kind::Library`].
     pub image: Option<PathBuf>,
+    /// Bytes of images that settle together, for the same.
+    pub settle: Option<u64>,
 }
 
 /// What a run came to.
@@ -264,7 +266,8 @@ impl Case {
         let mut stage = match (kind, &settings.directory) {
             (Kind::Library, _) => {
                 let image = settings.image.as_deref();
-                Stage::new(InLibrary::new(self.device, image, settings.seed)?)?
+                let target = InLibrary::new(self.device, image, settings.seed)?;
+                Stage::new(target.settling(settings.settle)?)?
             }
             (Kind::Directory, Some(directory)) => {
                 Stage::new(InDirectory::new(directory, &settings.tools.loamfs)?)?

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::size;
 
 use super::plan::{Plan, go_on};
 use super::{loamfs, need_root, tell};
@@ -48,6 +49,9 @@ pub struct RunArgs {
     /// The library's device is a file, made here for each workload and removed afterwards.
     #[arg(long, value_name = "FILE", requires = "library")]
     image: Option<PathBuf>,
+    /// Bytes of images that the library settles together, as the mount option of that name.
+    #[arg(long, value_name = "SIZE", requires = "library", value_parser = size::parse)]
+    settle: Option<u64>,
 }
 
 /// How often a run is repeated that somebody disturbed.
@@ -106,8 +110,9 @@ impl RunArgs {
     /// Those to add to.
     fn results(&self, place: Option<Place>) -> Result<Results, Error> {
         let earlier = self.plan.earlier()?;
+        let settle = self.settle.map(|bytes| format!("settle={bytes}"));
         let mut about = About {
-            options: self.options.clone(),
+            options: self.options.clone().or(settle),
             repository: self.repo.as_ref().map(|path| path.display().to_string()),
             place,
             ..self.plan.about()
@@ -117,8 +122,10 @@ impl RunArgs {
         };
         // What ran in an emulated machine stays, and beside the library what was mounted.
         about.emulated.clone_from(&earlier.about.emulated);
-        if self.library {
+        if self.library && self.settle.is_none() {
             about.options.clone_from(&earlier.about.options);
+        }
+        if self.library {
             about.repository.clone_from(&earlier.about.repository);
         }
         go_on(earlier, &about, &self.plan.out)
@@ -174,6 +181,7 @@ impl RunArgs {
             repository,
             directory: self.directory.clone(),
             image: self.image.clone(),
+            settle: self.settle,
         };
         Ok((settings, made))
     }

@@ -101,6 +101,7 @@ fn work() -> Result<Outcome, Error> {
         repository: PathBuf::new(),
         directory: None,
         image: None,
+        settle: None,
     };
     pose_as_disk(Path::new(DISK))?;
     job.case.run(&settings, job.kind)

@@ -26,6 +26,8 @@ pub struct InLibrary {
     env: Env,
     /// Bytes of cache; the library's own choice without it.
     cache: Option<usize>,
+    /// Bytes of images that settle together, likewise.
+    settle: Option<usize>,
     _image: Option<Guard>,
 }
 
@@ -50,16 +52,29 @@ impl InLibrary {
         InLibrary::on(device, env, guard)
     }
 
+    /// It settles so many bytes of images together from here on.
+    ///
+    /// # Errors
+    /// The volume's.
+    pub fn settling(mut self, bytes: Option<u64>) -> Result<InLibrary, Error> {
+        if let Some(bytes) = bytes {
+            self.settle = Some(bytes as usize);
+            self.remount()?;
+        }
+        Ok(self)
+    }
+
     /// On a volume that is made already.
     fn on(device: Arc<dyn Device>, mut env: Env, image: Option<Guard>) -> Result<InLibrary, Error> {
         let device = Arc::new(TracingDevice::traced(device, micros));
-        let volume = open(&device, &mut env, None)?;
+        let volume = open(&device, &mut env, None, None)?;
         Ok(InLibrary {
             device,
             files: LibraryFiles::new(volume),
             open: true,
             env,
             cache: None,
+            settle: None,
             _image: image,
         })
     }
@@ -85,6 +100,7 @@ fn open(
     device: &Arc<TracingDevice<Arc<dyn Device>>>,
     env: &mut Env,
     cache: Option<usize>,
+    settle_bytes: Option<usize>,
 ) -> Result<Volume, Error> {
     let mut options = OpenOptions {
         // As the others are mounted.
@@ -92,6 +108,7 @@ fn open(
             when: AtimeWhen::Never,
             ..AtimeRule::default()
         },
+        settle_bytes,
         ..OpenOptions::default()
     };
     options.cache_bytes = cache.unwrap_or(options.cache_bytes);
@@ -119,7 +136,7 @@ impl Target for InLibrary {
 
     fn remount(&mut self) -> Result<(), Error> {
         self.unmount()?;
-        let volume = open(&self.device, &mut self.env, self.cache)?;
+        let volume = open(&self.device, &mut self.env, self.cache, self.settle)?;
         self.files = LibraryFiles::new(volume);
         self.open = true;
         Ok(())
