@@ -14,7 +14,7 @@ pub(crate) type Image = (FragAddr, LazyEntry);
 /// A unit of a file, and its home.
 pub(crate) type UnitHome = (u64, FragAddr);
 
-/// The lazy map, as a whole in memory: settling keeps it small.
+/// The lazy map, as a whole in memory. Settling begins where it grows large, but nothing bounds it: what cannot settle stays.
 #[derive(Debug, Default)]
 pub(crate) struct LazyMap {
     /// By home.

@@ -20,7 +20,8 @@ use loamfs_log::writer::LogWriter;
 
 /// Images that are read together: what lies between them may be read along.
 const READ_TOGETHER: usize = 256;
-/// Images that are written before a flush: 4 MiB, which is the longest that a flush of somebody else's waits for them.
+/// Images that are written before a flush: 4 MiB. No more of one sweep is in the device's way when somebody else flushes, and who
+/// wants `homes` alone waits for no more.
 const FLUSHED_TOGETHER: usize = (4 << 20) / UNIT as usize;
 
 /// A home, its image, and what that holds.
