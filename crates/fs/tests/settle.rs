@@ -6,6 +6,7 @@ mod common;
 use common::open;
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
 use loamfs_format::Ino;
+use loamfs_format::superblock::DiskFigures;
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
 
@@ -15,8 +16,17 @@ const PIECES: usize = SIZE / PIECE;
 
 /// A volume on a disk whose seeks are dear.
 fn made() -> Arc<dyn Device> {
+    made_for(None)
+}
+
+/// A volume on a disk that turns, made for a disk of such figures.
+fn made_for(disk: Option<DiskFigures>) -> Arc<dyn Device> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20).with_rotational(true));
-    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let options = MkfsOptions {
+        disk,
+        ..MkfsOptions::default()
+    };
+    mkfs(&device, &options, &Env::fixed(1)).unwrap();
     device
 }
 
@@ -63,6 +73,25 @@ fn read_in_order(volume: &Volume, ino: Ino, content: &[u8]) {
         let at = (number * (64 << 10)) as u64;
         assert_eq!(volume.read(ino, at, 64 << 10).unwrap(), expected);
     }
+}
+
+#[test]
+fn what_pays_on_the_disk_that_the_volume_was_made_for_is_settled() {
+    let left = |disk| {
+        let device = made_for(Some(disk));
+        let (ino, content) = overwritten(&open(&device), scattered());
+        let volume = open(&device);
+        read_in_order(&volume, ino, &content);
+        volume.info().images
+    };
+    assert_eq!(left(DiskFigures::TURNING), 0);
+    let without_seeks = DiskFigures {
+        shortest_seek: 0,
+        average_seek: 0,
+        turn: 0,
+        rate: 1_000,
+    };
+    assert_eq!(left(without_seeks), PIECES as u64);
 }
 
 #[test]
