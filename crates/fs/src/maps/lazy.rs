@@ -1,4 +1,5 @@
-//! The lazy map (Z1, rule 7): which homed units have their newest content in an image, and where that is.
+//! The lazy map (Z1, rule 7), which ext4-lazy has for blocks of its journal: which homed units have their newest content
+//! in an image in the log, and where that is.
 
 use crate::doubt::Doubt;
 use crate::region::Region;

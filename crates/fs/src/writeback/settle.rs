@@ -1,4 +1,4 @@
-//! Settling: images are written to their homes (rule 7).
+//! Settling, the lazy write-back: images are written from the log to their homes (Z3, Z4; rule 7).
 
 use super::Writeback;
 use super::homed::{UNIT, UnitBytes};
