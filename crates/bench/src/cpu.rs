@@ -5,8 +5,11 @@ use std::fs;
 use std::ops::{AddAssign, Sub};
 use std::path::Path;
 
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::time::{ClockId, clock_getcpuclockid};
+use nix::unistd::Pid;
 use rustix::param::clock_ticks_per_second;
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::Error;
 
@@ -22,20 +25,20 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// That of a process so far, those of its threads included that live.
+    /// That of a process so far, with all of its threads.
     ///
     /// # Errors
     /// If there is no such process, or the kernel does not tell.
     pub fn of(process: u32) -> Result<Cpu, Error> {
-        let directory = Path::new("/proc").join(process.to_string());
-        let path = directory.join("stat");
+        let path = Path::new("/proc").join(process.to_string()).join("stat");
         let text = fs::read_to_string(&path).map_err(Error::at("reading", &path))?;
-        let (user, system) = ticks(&text, OWN).ok_or_else(|| Error::Data {
+        let (user, system) = ticks(&text).ok_or_else(|| Error::Data {
             path: path.display().to_string(),
             what: "account of a process",
             why: text.trim().to_owned(),
         })?;
-        let all = scheduled(&directory.join("task"))?.unwrap_or(user + system);
+        let all = clock_getcpuclockid(Pid::from_raw(process.cast_signed())).and_then(of_clock);
+        let all = all.map_err(|errno| Error::at("timing", &path)(errno.into()))?;
         Ok(Cpu { all, user, system })
     }
 
@@ -68,27 +71,25 @@ impl AddAssign for Cpu {
 
 /// CPU time of the calling thread so far, in nanoseconds.
 pub fn of_this_thread() -> u64 {
-    of_clock(ClockId::ThreadCPUTime)
+    of_clock(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
 /// CPU time of this process so far, in nanoseconds.
 pub fn of_this_process() -> u64 {
-    of_clock(ClockId::ProcessCPUTime)
+    of_clock(ClockId::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0)
 }
 
-fn of_clock(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+fn of_clock(clock: ClockId) -> nix::Result<u64> {
+    let time = clock.now()?;
+    Ok(time.tv_sec().cast_unsigned() * 1_000_000_000 + time.tv_nsec().cast_unsigned())
 }
 
-/// CPU time of programs that this process ran and that ended, in nanoseconds, in steps of the kernel's clock.
-///
-/// # Errors
-/// If the kernel does not tell.
-pub fn of_children() -> Result<u64, Error> {
-    let path = Path::new("/proc/self/stat");
-    let text = fs::read_to_string(path).map_err(Error::at("reading", path))?;
-    Ok(ticks(&text, CHILDREN).map_or(0, |(user, system)| user + system))
+/// CPU time of programs that this process ran and that ended, in nanoseconds, exact to a microsecond each.
+pub fn of_children() -> u64 {
+    let micros = |time: TimeVal| time.num_microseconds().cast_unsigned();
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0, |usage| {
+        (micros(usage.user_time()) + micros(usage.system_time())) * 1_000
+    })
 }
 
 /// CPU time of each thread of the kernel so far, in nanoseconds, by its number. One that ends meanwhile is left out.
@@ -107,7 +108,6 @@ pub fn of_the_kernel() -> BTreeMap<String, u64> {
 /// Fields of `/proc/PID/stat`, counted from the one behind the name, which may have spaces and parentheses.
 const PARENT: usize = 1;
 const OWN: usize = 11;
-const CHILDREN: usize = 13;
 
 /// The process whose children the kernel's threads are.
 const THREADS: u64 = 2;
@@ -118,19 +118,9 @@ fn field(stat: &str, place: usize) -> Option<u64> {
 }
 
 /// User and system time in nanoseconds, which stand one behind the other.
-fn ticks(stat: &str, place: usize) -> Option<(u64, u64)> {
+fn ticks(stat: &str) -> Option<(u64, u64)> {
     let tick = 1_000_000_000 / clock_ticks_per_second().max(1);
-    Some((field(stat, place)? * tick, field(stat, place + 1)? * tick))
-}
-
-/// What all threads of a process have run, in nanoseconds; `None` where the kernel does not count it.
-fn scheduled(tasks: &Path) -> Result<Option<u64>, Error> {
-    let mut all = 0;
-    for task in fs::read_dir(tasks).map_err(Error::at("reading", tasks))? {
-        let task = task.map_err(Error::at("reading", tasks))?;
-        all += ran(&task.path()).unwrap_or(0);
-    }
-    Ok((all > 0).then_some(all))
+    Some((field(stat, OWN)? * tick, field(stat, OWN + 1)? * tick))
 }
 
 /// What a thread has run, in nanoseconds. One that ended meanwhile tells nothing.
@@ -147,10 +137,9 @@ mod tests {
     fn times_stand_behind_the_name() {
         let text = "77 (a b) c) S 2 2 3 4 5 6 7 8 9 10 30 40 50 60 20";
         let tick = 1_000_000_000 / clock_ticks_per_second();
-        assert_eq!(ticks(text, OWN), Some((30 * tick, 40 * tick)));
-        assert_eq!(ticks(text, CHILDREN), Some((50 * tick, 60 * tick)));
+        assert_eq!(ticks(text), Some((30 * tick, 40 * tick)));
         assert_eq!(field(text, PARENT), Some(THREADS));
-        assert_eq!(ticks("77 (a", OWN), None);
+        assert_eq!(ticks("77 (a"), None);
     }
 
     #[test]
@@ -162,6 +151,13 @@ mod tests {
         }
         let after = Cpu::of(std::process::id()).unwrap();
         assert!((after - before).all >= 10_000_000);
+    }
+
+    #[test]
+    fn a_child_of_less_than_a_tick_counts() {
+        let before = of_children();
+        std::process::Command::new("true").status().unwrap();
+        assert!(of_children() > before);
     }
 
     #[test]

@@ -108,10 +108,10 @@ impl Target for OnDevice {
         let Some(mounted) = self.mounted.take() else {
             return Ok(());
         };
-        let (has_daemon, before) = (mounted.daemon().is_some(), children()?);
+        let (has_daemon, before) = (mounted.daemon().is_some(), children());
         mounted.unmount()?;
         if has_daemon {
-            self.ended += children()? - before;
+            self.ended += children() - before;
         }
         Ok(())
     }
