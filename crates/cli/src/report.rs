@@ -355,7 +355,7 @@ impl Report {
 fn info_json(volume: &Volume) -> Value {
     let info = volume.info();
     let bytes = |frags: u64| frags.saturating_mul(u64::from(info.fragment_size));
-    let [free, log, data] = info.groups;
+    let [free, log, data, ..] = info.groups;
     json!({
         "read_only": !info.access.is_writable(),
         "broken": info.access.broken(),

@@ -3,6 +3,7 @@
 
 use crate::groups::{FreeIndex, Groups};
 use crate::held::Held;
+use crate::role::Cells;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::cmp::{Ordering, Reverse};
@@ -30,8 +31,8 @@ pub struct CleaningCost {
     pub live: u64,
     /// Free fragments that serve nobody as they are: what it wins.
     pub won: u64,
-    /// Free fragments that nobody can use while it is emptied.
-    pub closed: u64,
+    /// Fragments that must be free in groups of its role, for what it holds and for what nobody can use while it is emptied.
+    pub room: u64,
 }
 
 /// What is in use once nothing is held back.
@@ -157,20 +158,28 @@ impl<'a> Cleaning<'a> {
         least: u64,
         fixed: &[Extent],
     ) -> Vec<CleaningCost> {
+        let cells = Cells::of(role);
         let staying = self.staying(fixed);
         let mut found: Vec<CleaningCost> = self
             .groups
             .numbered()
             .filter(|(_, group)| group.role() == role && !group.is_empty())
-            .filter(|(_, group)| role != Role::Log || group.map().is_some())
-            .map(|(number, group)| CleaningCost {
-                group: GroupNo(number),
-                live: group.taken().saturating_sub(staying[number as usize]),
-                won: self
-                    .groups
-                    .unused(number as usize)
-                    .saturating_sub(group.free_in_holes(hole_max)),
-                closed: group.free_in_holes(least),
+            .filter(|(_, group)| cells != Cells::Units || group.map().is_some())
+            .map(|(number, group)| {
+                let live = group.taken().saturating_sub(staying[number as usize]);
+                let unused = self.groups.unused(number as usize);
+                let won = unused.saturating_sub(group.free_in_holes(hole_max));
+                CleaningCost {
+                    group: GroupNo(number),
+                    live,
+                    won,
+                    room: match cells {
+                        // Any free block serves until the group is emptied.
+                        Cells::Blocks | Cells::None => live + won,
+                        // Blocks do not fit the ends of holes.
+                        Cells::Units => live + live / 4 + group.free_in_holes(least),
+                    },
+                }
             })
             .filter(|cost| cost.won > 0 && cost.live > 0)
             .collect();
@@ -185,8 +194,8 @@ impl<'a> Cleaning<'a> {
         let frags = self.groups.layout().geometry().group_frags;
         let mut outlook = Outlook::default();
         for (group, going) in self.groups.numbered().map(|(_, group)| group).zip(going) {
-            match group.role() {
-                Role::Log => {
+            match Cells::of(group.role()) {
+                Cells::Units => {
                     let live = group.used().saturating_sub(going);
                     let worth = live <= frags.saturating_sub(live).saturating_mul(dear);
                     outlook.log_groups += 1;
@@ -196,8 +205,8 @@ impl<'a> Cleaning<'a> {
                         false => frags,
                     };
                 }
-                Role::Data => outlook.data_going += going,
-                Role::Free | Role::Track | Role::Section => {}
+                Cells::Blocks => outlook.data_going += going,
+                Cells::None => {}
             }
         }
         outlook

@@ -64,5 +64,6 @@ pub use held::Held;
 pub use loamfs_format::summary::Wait;
 pub use owners::{Owner, Owners};
 pub use placement::{FoundSpace, Placement};
+pub use role::Cells;
 pub use space::{Space, SpaceReplay};
 pub use uneven::{Ragged, Uneven};

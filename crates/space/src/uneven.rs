@@ -1,6 +1,7 @@
 //! Groups that have less room than others: superblocks or the volume's end cut them short.
 
 use crate::groups::Groups;
+use crate::role::Cells;
 use loamfs_format::group::Role;
 
 /// Free space that no block of data fits into; see [`Uneven::ragged`].
@@ -33,11 +34,11 @@ impl<'a> Uneven<'a> {
             // At the end of the group, and of each part that is reserved.
             let cuts = 1 + layout.reserved_in(index).len() as u64;
             let ends = cuts * geometry.block_frags();
-            match group.role() {
-                Role::Data => ragged.data += ends,
-                // It becomes a data group.
-                Role::Free => ragged.free += geometry.group_frags - group.pristine_run() + ends,
-                Role::Log | Role::Track | Role::Section => {}
+            if Cells::of(group.role()) == Cells::Blocks {
+                ragged.data += ends;
+            } else if group.role() == Role::Free {
+                // It becomes one of blocks.
+                ragged.free += geometry.group_frags - group.pristine_run() + ends;
             }
         }
         ragged

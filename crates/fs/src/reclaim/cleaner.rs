@@ -8,7 +8,7 @@ use crate::core::Core;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use loamfs_log::writer::LogWriter;
-use loamfs_space::{Candidate, CleaningCost, Outlook, Space};
+use loamfs_space::{Candidate, Cells, CleaningCost, Outlook, Space};
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
@@ -210,14 +210,11 @@ impl Cleaner<'_> {
         let log = usable.saturating_sub(g.frags_for(self.sizes.reserve_bytes() / 2));
         // Data that wait were given room before.
         let given = elsewhere.waiting_bytes / u64::from(g.fragment_size);
-        match role {
-            Role::Log => log,
-            Role::Data if log > 0 => self
-                .space
-                .free_index(Role::Data)
-                .frags()
-                .saturating_sub(given),
-            Role::Data | Role::Free | Role::Track | Role::Section => 0,
+        match Cells::of(role) {
+            Cells::Units => log,
+            // What moves homes is written to the log.
+            Cells::Blocks if log > 0 => self.space.free_index(role).frags().saturating_sub(given),
+            Cells::Blocks | Cells::None => 0,
         }
     }
 
@@ -234,7 +231,9 @@ impl Cleaner<'_> {
         let room = self.room_for(role, elsewhere);
         // Data that wait need whole groups, a segment only holes that are long enough.
         let hole_max = match elsewhere.groups_awaited {
-            0 if role == Role::Log && limit != CostLimit::Any => g.frags_for(HOLE_MIN),
+            0 if Cells::of(role) == Cells::Units && limit != CostLimit::Any => {
+                g.frags_for(HOLE_MIN)
+            }
             _ => u64::MAX,
         };
         let least_hole = self.sizes.hole_least();
@@ -247,13 +246,7 @@ impl Cleaner<'_> {
             .take_while(|cheap| {
                 let enough = won >= frags;
                 won += cheap.won;
-                // Homes are of whole blocks: all that is free in a data group serves until it is emptied.
-                taken += match role {
-                    Role::Data => cheap.live + cheap.won,
-                    Role::Log => cheap.live + cheap.live / 4 + cheap.closed,
-                    // Nothing moves these.
-                    Role::Free | Role::Track | Role::Section => return false,
-                };
+                taken += cheap.room;
                 !enough && limit.allows(cheap.live, cheap.won) && taken <= room
             })
             .take(BATCH_MAX)

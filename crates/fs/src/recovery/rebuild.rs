@@ -14,6 +14,7 @@ use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, InodeBlockNo};
+use loamfs_space::Cells;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -164,10 +165,7 @@ impl Replay<'_> {
         let owners = with_tree(self.reader, self.blocks, |blocks| {
             maps.owners_now(blocks, space, geometry, extent)
         })?;
-        let cell = match role {
-            Role::Data => self.sb.geometry.block_frags(),
-            Role::Free | Role::Log | Role::Track | Role::Section => 1,
-        };
+        let cell = Cells::of(role).finest(&self.sb.geometry);
         // Data groups have whole blocks alone.
         let cells = |of: Extent| {
             let start = of.start.max(extent.start).0 / cell * cell;

@@ -30,8 +30,8 @@ pub struct Info {
     pub block_size: u32,
     /// Bytes of a group.
     pub group_size: u64,
-    /// Groups by role: free, log, data.
-    pub groups: [u64; 3],
+    /// Groups of each role, in the order of [`Role::ALL`]: free, log, data first.
+    pub groups: [u64; Role::ALL.len()],
     /// Fragments of the volume, in use or held back, and held back.
     pub total_frags: u64,
     /// See above.
@@ -137,13 +137,9 @@ impl Volume {
         let settle_bytes = self.engine.settle_bytes();
         let mut core = self.core();
         let g = core.geometry;
-        let mut groups = [0; 3];
+        let mut groups = [0; Role::ALL.len()];
         for group in 0..g.groups() {
-            match core.space.role(GroupNo(group)) {
-                Role::Free => groups[0] += 1,
-                Role::Log => groups[1] += 1,
-                Role::Data | Role::Track | Role::Section => groups[2] += 1,
-            }
+            groups[core.space.role(GroupNo(group)) as usize] += 1;
         }
         Info {
             uuid: core.sb.uuid,

@@ -4,6 +4,7 @@ use crate::bitmap::Bitmap;
 use crate::bitmap::group_map::GroupMap;
 use crate::error::SpaceError;
 use crate::layout::Layout;
+use crate::role::Cells;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::{Extent, GroupNo};
 use std::ops::Range;
@@ -173,7 +174,7 @@ impl Group {
     /// Sets the bits of an extent that is free, now, or when the bitmap is loaded; tells whether now.
     pub(super) fn set(&mut self, bits: Range<u64>, extent: Extent) -> bool {
         self.used = self.used.saturating_add(extent.frags);
-        if self.role == Role::Data {
+        if Cells::of(self.role) == Cells::Blocks {
             self.promised = self.promised.saturating_sub(extent.frags);
         }
         let State::Loaded(map) = &mut self.state else {

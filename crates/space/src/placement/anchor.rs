@@ -8,6 +8,7 @@
 //! count nowhere here.
 
 use crate::groups::Groups;
+use crate::role::Cells;
 use loamfs_format::GroupNo;
 use loamfs_format::group::Role;
 
@@ -42,7 +43,7 @@ pub(crate) fn choose(
 /// Fragments that a directory of the group takes on average.
 fn observed(groups: &Groups, index: usize) -> u64 {
     let group = groups.group(index);
-    if group.role() != Role::Data {
+    if Cells::of(group.role()) != Cells::Blocks {
         return 0;
     }
     let directories = group.directories().into();
