@@ -101,6 +101,11 @@ impl Groups {
         &self.uneven
     }
 
+    /// Whether there are groups in which nothing new is placed.
+    pub(crate) fn has_closed(&self) -> bool {
+        !self.closed.is_empty()
+    }
+
     /// Whether the group is being emptied.
     pub(crate) fn is_closed(&self, index: usize) -> bool {
         self.closed.contains(&index)

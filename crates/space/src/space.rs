@@ -101,6 +101,11 @@ impl Space {
         used.saturating_sub(self.held.frags())
     }
 
+    /// Whether groups are being emptied.
+    pub fn is_emptying(&self) -> bool {
+        self.groups.has_closed()
+    }
+
     /// Groups that have no role and can take one.
     pub fn free_groups(&self) -> u64 {
         self.groups.of(Role::Free).groups().len() as u64

@@ -279,14 +279,23 @@ impl Budget<'_> {
     }
 
     /// How the next segment is cut when the log is tight: into the smallest holes, as long as both checkpoints behind it
-    /// find room all the same.
+    /// find room all the same. While groups are emptied it is rather into the longest: more of these come with each group,
+    /// and a hundred extents cost a hundred seeks.
     pub fn cut(&mut self) -> Cut {
         let (groups, longest) = (self.groups_for_log(), self.longest_in_memory());
         let dirty = self.segment_estimate();
-        match self.forecast().fits(groups, dirty, longest, Cut::Smallest) {
-            Some(true) => Cut::Smallest,
-            _ => Cut::Longest,
-        }
+        let emptying = self.space.is_emptying();
+        let mut forecast = self.forecast();
+        let mut fits = |cut: &Cut| forecast.fits(groups, dirty, longest, *cut) == Some(true);
+        let rather = if emptying {
+            [Cut::Longest, Cut::Smallest]
+        } else {
+            [Cut::Smallest, Cut::Longest]
+        };
+        rather
+            .into_iter()
+            .find(|cut| fits(cut))
+            .unwrap_or(Cut::Longest)
     }
 
     /// Whether both checkpoints were just taken, and nothing changed since: there is nothing that they could give back.
