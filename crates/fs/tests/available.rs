@@ -225,3 +225,43 @@ fn what_removed_files_had_is_shown_at_once() {
     );
     volume.close().unwrap();
 }
+
+/// After files are removed their space comes back by the clock alone, and with it that of the maps which held them.
+#[test]
+fn space_of_removed_files_comes_back_in_idle_time() {
+    let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+    mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+    let volume = open(&device);
+    let fresh = volume.statfs().free;
+    let mut made = 0;
+    loop {
+        let file = match volume.create(ROOT_INO, &name(made), &NEW) {
+            Ok(file) => file.ino,
+            Err(Error::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        };
+        made += 1;
+        match volume.write(file, 0, &[7; 1000]) {
+            Ok(_) => {}
+            Err(Error::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for i in 0..made {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    volume.sync().unwrap();
+    for _ in 0..5 {
+        volume.tick().unwrap();
+    }
+    let (free, segment) = (volume.statfs().free, volume.info().segment);
+    assert!(free >= fresh - fresh / 64, "{free} of {fresh} are free");
+    for _ in 0..5 {
+        volume.tick().unwrap();
+    }
+    assert_eq!(
+        volume.info().segment,
+        segment,
+        "an idle volume goes on writing"
+    );
+}

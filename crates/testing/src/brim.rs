@@ -23,7 +23,7 @@ const LISTED: usize = 1000;
 /// Sizes of volumes, each twice the one before.
 const SIZES: u64 = 8;
 /// Of what a volume had to give when it was new, the part that may be missing when it is empty again. The maps have
-/// grown, and keep leaves with owner records of what is free (DESIGN.md, "Owner records"): of 2 MiB a few are much.
+/// grown, and keep leaves with owner records of what is free: of 2 MiB a few are much.
 const MISSING: u64 = 20;
 
 /// What the files are like.

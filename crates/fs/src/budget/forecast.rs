@@ -194,6 +194,13 @@ impl Budget<'_> {
         self.checkpoints.is_chain_long(g) || self.forecast().nodes(|nodes| nodes < most) >= most
     }
 
+    /// Whether so much is held back that checkpoints are worth it which nothing else asks for: a 128th of the volume, and
+    /// more than they replace themselves.
+    pub fn holds_back_much(&mut self) -> bool {
+        let least = (self.geometry.total_frags / 128).max(self.geometry.frags_for(1 << 20));
+        self.law.takes_checkpoints() && self.space.held().frags() >= least
+    }
+
     /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log, cut in one way or the
     /// other; `None` where that shows only in bitmaps that are not in memory. Where no hole is left that a full inode block
     /// fits into, those count that are in memory: what is about to be changed was brought there.

@@ -1,5 +1,6 @@
 //! What is done by the clock, and what an earlier operation or mount has left to do.
 
+use super::commit::End;
 use super::drive::{Lack, Ways};
 use super::{Durability, Engine, Sealer, Volume};
 use crate::blocks::Stop;
@@ -13,6 +14,8 @@ use loamfs_format::{Ino, InodeBlockNo};
 
 /// Freed ranges that one step has the device discard.
 const DISCARD_STEP: usize = 1024;
+/// Checkpoints in a row that give space back.
+const GIVE_BACK_ROUNDS: usize = 6;
 /// Inodes whose leftovers one step looks at.
 pub(super) const LEFTOVERS_STEP: usize = 64;
 
@@ -50,7 +53,8 @@ impl Volume {
         let sealer = self.engine.sealer();
         sealer.keep_reserve()?;
         self.engine.discard_freed(DISCARD_STEP);
-        sealer.checkpoint_if_due()
+        sealer.checkpoint_if_due()?;
+        sealer.give_back()
     }
 
     /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its
@@ -194,6 +198,26 @@ impl Sealer<'_> {
         };
         if frees_wait {
             self.commit_shown(true, Durability::Durable)?;
+        }
+        Ok(())
+    }
+
+    /// In idle times checkpoints give back what waits for them, if it is much: after many files were removed it is a large
+    /// part of the maps. The first lets go of it, the second makes it free, and so it is with what these two left behind.
+    fn give_back(&self) -> Result<(), Error> {
+        if self.core().budget().is_settled() {
+            return Ok(());
+        }
+        for _ in 0..GIVE_BACK_ROUNDS {
+            let due = {
+                let mut core = self.core();
+                let idle = core.pending.since().is_none() && !core.is_dirty();
+                idle && core.budget().holds_back_much()
+            };
+            if !due {
+                break;
+            }
+            self.checkpoint(End::Open)?;
         }
         Ok(())
     }
