@@ -16,6 +16,8 @@ use loamfs_space::Space;
 const AHEAD: u64 = 64 << 10;
 /// Level of the highest root whose leaves are counted: a deeper tree has more of them than a few segments change.
 const COUNTED_LEVEL: u8 = 2;
+/// Bytes of a segment that would take many of the smallest holes.
+const SCATTERS: u64 = 1 << 20;
 
 /// What was found out about the log's room: it holds until a segment is placed or something is released.
 #[derive(Debug, Default)]
@@ -286,15 +288,15 @@ impl Budget<'_> {
     }
 
     /// How the next segment is cut when the log is tight: into the smallest holes, as long as both checkpoints behind it
-    /// find room all the same. While groups are emptied it is rather into the longest: more of these come with each group,
-    /// and a hundred extents cost a hundred seeks.
+    /// find room all the same. While groups are emptied a large one is rather cut into the longest: more of these come with
+    /// each group, and a hundred extents cost a hundred seeks.
     pub fn cut(&mut self) -> Cut {
         let (groups, longest) = (self.groups_for_log(), self.longest_in_memory());
         let dirty = self.segment_estimate();
-        let emptying = self.space.is_emptying();
+        let scatters = self.space.is_emptying() && dirty >= SCATTERS;
         let mut forecast = self.forecast();
         let mut fits = |cut: &Cut| forecast.fits(groups, dirty, longest, *cut) == Some(true);
-        let rather = if emptying {
+        let rather = if scatters {
             [Cut::Longest, Cut::Smallest]
         } else {
             [Cut::Smallest, Cut::Longest]
