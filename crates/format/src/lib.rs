@@ -16,6 +16,7 @@ pub mod pointer;
 pub mod summary;
 pub mod superblock;
 pub mod text;
+pub mod track;
 pub mod types;
 pub mod xattr;
 

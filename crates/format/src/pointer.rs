@@ -142,13 +142,31 @@ pub struct Identity {
 
 /// The checksum of a metadata block: XXH3-64 seeded with the volume's UUID and the block's identity.
 pub fn metadata_checksum(uuid: &[u8; 16], identity: &Identity, bytes: &[u8]) -> u64 {
+    seeded_checksum(
+        uuid,
+        [identity.kind as u8, identity.level],
+        identity.generation,
+        identity.ino,
+        identity.logical,
+        bytes,
+    )
+}
+
+/// [`metadata_checksum`] of kinds, too, that no [`BlockKind`] stands for.
+pub(crate) fn seeded_checksum(
+    uuid: &[u8; 16],
+    kind_and_level: [u8; 2],
+    generation: u32,
+    ino: Ino,
+    logical: u64,
+    bytes: &[u8],
+) -> u64 {
     let mut seed = [0u8; 40];
     seed[..16].copy_from_slice(uuid);
-    seed[16] = identity.kind as u8;
-    seed[17] = identity.level;
-    seed[20..24].copy_from_slice(&identity.generation.to_le_bytes());
-    seed[24..32].copy_from_slice(&identity.ino.0.to_le_bytes());
-    seed[32..].copy_from_slice(&identity.logical.to_le_bytes());
+    seed[16..18].copy_from_slice(&kind_and_level);
+    seed[20..24].copy_from_slice(&generation.to_le_bytes());
+    seed[24..32].copy_from_slice(&ino.0.to_le_bytes());
+    seed[32..].copy_from_slice(&logical.to_le_bytes());
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, xxhash_rust::xxh3::xxh3_64(&seed))
 }
 

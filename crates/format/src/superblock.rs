@@ -30,6 +30,8 @@ pub const DEVICES_MAX: usize = 16;
 
 /// Compatible feature: access times are kept in the atime file ([`crate::atime`]).
 pub const COMPATIBLE_ATIME: u64 = 1;
+/// Incompatible feature: directories may have tracks ([`crate::track`]). Not known yet, so that volumes with it are refused.
+pub const INCOMPATIBLE_TRACKS: u64 = 1;
 /// Incompatible feature: extents may have units that were never written ([`crate::Pointer::unwritten`]).
 pub const INCOMPATIBLE_UNWRITTEN: u64 = 2;
 /// Incompatible features that this code knows.
@@ -824,13 +826,15 @@ mod tests {
 
     #[test]
     fn an_unknown_incompatible_feature_is_refused_by_name() {
-        let sb = Superblock {
-            incompatible: 1 << 40,
-            ..sample()
-        };
-        assert_eq!(
-            Superblock::decode(&sb.encode()[..]),
-            Err(SuperblockError::Incompatible { unknown: 1 << 40 })
-        );
+        for unknown in [1 << 40, INCOMPATIBLE_TRACKS] {
+            let sb = Superblock {
+                incompatible: unknown,
+                ..sample()
+            };
+            assert_eq!(
+                Superblock::decode(&sb.encode()[..]),
+                Err(SuperblockError::Incompatible { unknown })
+            );
+        }
     }
 }
