@@ -129,8 +129,19 @@ impl Settler<'_> {
         }
         let mut images = self.map.of_region(region);
         let may_settle = images.any(|image| self.may_settle(&image));
-        let readers = self.writeback.readers();
-        may_settle && (!readers.knows(region) || readers.read(region, read))
+        if !may_settle || !self.writeback.readers().knows(region) {
+            return may_settle;
+        }
+        let has_image = self.has_image(region, &read);
+        self.writeback.readers().read(region, read, has_image)
+    }
+
+    /// Whether any of a region's bytes has an image.
+    pub fn has_image(&self, region: Region, bytes: &Range<u64>) -> bool {
+        let before = (bytes.start / UNIT).checked_sub(1);
+        let after = before.map(|unit| (unit, FragAddr(u64::MAX)));
+        let next = self.map.of_region_from(region, after).next();
+        next.is_some_and(|(_, entry)| entry.unit < bytes.end.div_ceil(UNIT))
     }
 }
 

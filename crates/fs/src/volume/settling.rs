@@ -121,10 +121,11 @@ impl Engine {
         let estimate = self.weigh(region).estimate;
         let settles = {
             let mut core = self.core();
+            let has_image = core.settler().has_image(region, &read);
             let readers = core.writeback.readers();
             let asks = readers.knows(region) || {
                 readers.meet(region, estimate);
-                readers.read(region, read)
+                readers.read(region, read, has_image)
             };
             asks && readers.decide(region, estimate)
         };
