@@ -15,6 +15,7 @@ mod report;
 mod requests;
 mod rounds;
 mod run;
+mod settler;
 mod streams;
 mod volume;
 
@@ -52,6 +53,7 @@ enum Bench {
     Elapsed(elapsed::ElapsedArgs),
     Streams(streams::StreamsArgs),
     Hash(hash::HashArgs),
+    Settler(settler::SettlerArgs),
     #[command(hide = true)]
     Ceiling(ceiling::CeilingArgs),
     #[command(hide = true)]
@@ -78,6 +80,7 @@ impl Bench {
             Bench::Elapsed(args) => args.run().map(|()| true),
             Bench::Streams(args) => args.run().map(|()| true),
             Bench::Hash(args) => args.run().map(|()| true),
+            Bench::Settler(args) => args.run(),
             Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),

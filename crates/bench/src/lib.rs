@@ -6,6 +6,7 @@
 //! - [`workload`]: trees of small files, made, looked at and read;
 //! - [`disk`]: disks of a model, which price a trace;
 //! - [`hash`]: what it costs to compute where a small file lies;
+//! - [`settler`]: when what was overwritten should settle, policies side by side;
 //! - [`suite`]: the papers' workloads, run on each file system;
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
 //! - [`requests`]: what a FUSE mount is asked for each operation, counted by the kernel;
@@ -42,6 +43,7 @@ pub mod report;
 pub mod requests;
 pub mod results;
 pub mod rounds;
+pub mod settler;
 pub mod streams;
 pub mod suite;
 pub mod table;

@@ -9,7 +9,7 @@ mod archive;
 mod clock;
 mod coldread;
 mod compile;
-mod files;
+pub(crate) mod files;
 mod full;
 mod gitaging;
 mod history;

@@ -164,7 +164,22 @@ END_OF_CHECK
     ok "programs and streams, beside a server that does no other work and ext4"
 }
 
+# At this size a policy gains or loses nothing worth a bound; that all were tried does.
+policies() {
+    "$loamfs" bench settler --only backup --only write-only --size 8 --json >"$work/out" 2>"$work/err" || [ $? -eq 1 ] ||
+        { cat "$work/err" >&2; fail "bench settler does not end well"; }
+    python3 - "$work/out" <<'END_OF_CHECK' || fail "policies were not compared"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+lack = [r for r in rows if r["to_best"] <= 0 or {t["policy"] for t in r["taken"]} != {"weighed", "never", "always", "unmount"}]
+print(rows, lack)
+sys.exit(len(rows) != 4 or bool(lack))
+END_OF_CHECK
+    ok "policies of settling, on disks of a model"
+}
+
 in_the_library
+policies
 in_memory
 in_a_directory
 on_a_disk

@@ -1,6 +1,7 @@
 //! What a volume is told when it is opened.
 
 use crate::ownership::Ownership;
+use crate::types::SettleWhen;
 
 /// What stays as it was told until the volume is closed.
 #[derive(Clone, Copy, Debug)]
@@ -11,4 +12,6 @@ pub(crate) struct Config {
     pub links_max: u32,
     /// Whether a seek is dear.
     pub rotational: bool,
+    /// When images settle.
+    pub settles: SettleWhen,
 }

@@ -24,6 +24,7 @@ use crate::reader::{Reader, fetch_into};
 use crate::reclaim::Reclaim;
 use crate::shares::Shares;
 use crate::tree::Tree;
+use crate::types::SettleWhen;
 use crate::writeback::Writeback;
 use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
@@ -265,6 +266,7 @@ impl Core {
             owner: Ownership::default(),
             links_max: LINKS_MAX,
             rotational: device.rotational(),
+            settles: SettleWhen::default(),
         };
         let mut core = Core {
             geometry: sb.geometry,

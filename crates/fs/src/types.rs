@@ -65,6 +65,16 @@ pub enum AtimeWhen {
     Never,
 }
 
+/// When images settle. Too many of them settle in any case, and whoever calls `Volume::settle` settles all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SettleWhen {
+    /// Once that pays.
+    #[default]
+    Pays,
+    /// Only when asked for.
+    Asked,
+}
+
 /// Who and what a new inode is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewInode {

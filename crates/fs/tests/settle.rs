@@ -7,7 +7,7 @@ use common::open;
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
 use loamfs_format::Ino;
 use loamfs_format::superblock::DiskFigures;
-use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, SettleWhen, Volume, mkfs};
 use std::sync::Arc;
 
 const PIECE: usize = 8 << 10;
@@ -165,6 +165,32 @@ fn a_volume_that_is_closed_leaves_little_behind() {
     let (ino, content) = overwritten(&volume, scattered());
     volume.close().unwrap();
     let volume = open(&device);
+    assert_eq!(volume.info().images, 0);
+    read_in_order(&volume, ino, &content);
+}
+
+/// Policies are compared by what a disk is asked for, so this one must ask for nothing of its own.
+#[test]
+fn images_that_settle_only_when_asked_for_stay_for_readers_the_clock_and_closing() {
+    let device = made();
+    let options = OpenOptions {
+        settles: SettleWhen::Asked,
+        ..OpenOptions::default()
+    };
+    let open = || Volume::open(Arc::clone(&device), &options, Env::fixed(2)).unwrap();
+    let volume = open();
+    let (ino, content) = overwritten(&volume, scattered());
+    let images = volume.info().images;
+    assert!(images > 0);
+    for _ in 0..4 {
+        volume.tick().unwrap();
+    }
+    volume.drop_caches().unwrap();
+    read_in_order(&volume, ino, &content);
+    volume.close().unwrap();
+    let volume = open();
+    assert_eq!(volume.info().images, images);
+    volume.settle(usize::MAX).unwrap();
     assert_eq!(volume.info().images, 0);
     read_in_order(&volume, ino, &content);
 }

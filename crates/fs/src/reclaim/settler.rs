@@ -6,6 +6,7 @@ use crate::cost::{Disk, Scatter};
 use crate::law::{Law, Rules};
 use crate::maps::{Image, LazyMap, UnitHome};
 use crate::region::Region;
+use crate::types::SettleWhen;
 use crate::writeback::{UNIT, Writeback};
 use loamfs_format::{FragAddr, Geometry, Ssn};
 use std::cmp::Reverse;
@@ -52,6 +53,7 @@ pub(crate) struct Weighed {
 /// What is looked at to choose what settles.
 pub(crate) struct Settler<'c> {
     images_max: usize,
+    when: SettleWhen,
     law: &'c Law<dyn Rules>,
     durable: Ssn,
     map: &'c LazyMap,
@@ -65,6 +67,7 @@ impl Core {
         let in_memory = self.writeback.bytes_max() / BYTES_BESIDE;
         Settler {
             images_max: most.min(in_memory as usize),
+            when: self.env.config.settles,
             law: &self.env.law,
             durable: self.log.durable(),
             map: self.maps.lazy_map(),
@@ -109,6 +112,11 @@ impl Settler<'_> {
         regions
     }
 
+    /// Whether what pays settles without being asked for.
+    pub fn chooses(&self) -> bool {
+        self.when == SettleWhen::Pays
+    }
+
     /// Whether there are more images than the log should hold.
     pub fn is_pressed(&self) -> bool {
         self.map.len() > self.images_max
@@ -116,10 +124,24 @@ impl Settler<'_> {
 
     /// Somebody reads bytes that are not in memory. Whether it is time to ask if their region should settle before.
     pub fn asks(&mut self, region: Region, read: Range<u64>) -> bool {
+        if !self.chooses() {
+            return false;
+        }
         let mut images = self.map.of_region(region);
         let may_settle = images.any(|image| self.may_settle(&image));
-        let readers = self.writeback.readers();
-        may_settle && (!readers.knows(region) || readers.read(region, read))
+        if !may_settle || !self.writeback.readers().knows(region) {
+            return may_settle;
+        }
+        let has_image = self.has_image(region, &read);
+        self.writeback.readers().read(region, read, has_image)
+    }
+
+    /// Whether any of a region's bytes has an image.
+    pub fn has_image(&self, region: Region, bytes: &Range<u64>) -> bool {
+        let before = (bytes.start / UNIT).checked_sub(1);
+        let after = before.map(|unit| (unit, FragAddr(u64::MAX)));
+        let next = self.map.of_region_from(region, after).next();
+        next.is_some_and(|(_, entry)| entry.unit < bytes.end.div_ceil(UNIT))
     }
 }
 

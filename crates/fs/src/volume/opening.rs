@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::ownership::Ownership;
 use crate::recovery::{self, Rebuild, Settings};
 use crate::shares::Shares;
-use crate::types::AtimeRule;
+use crate::types::{AtimeRule, SettleWhen};
 use crate::writeback::Spare;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
@@ -31,6 +31,8 @@ pub struct OpenOptions {
     /// Bytes of images that are in memory together on their way home; without it half of what the cache keeps of contents, and
     /// half of the cache at most.
     pub settle_bytes: Option<usize>,
+    /// When images settle.
+    pub settles: SettleWhen,
     /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
@@ -58,6 +60,7 @@ impl Default for OpenOptions {
             commit_age_ms: 5_000,
             dirty_max: None,
             settle_bytes: None,
+            settles: SettleWhen::default(),
             flights: 0,
             owner: Ownership::default(),
             atime: AtimeRule::default(),
@@ -115,6 +118,7 @@ impl Volume {
             loss,
         };
         volume.core().env.config.owner = options.owner;
+        volume.core().env.config.settles = options.settles;
         if volume.engine.device.rotational() {
             volume.core().writeback.stream_in_batches();
         }

@@ -58,7 +58,7 @@ impl Engine {
         if self.core().settler().is_pressed() {
             return self.settle_pressed(one_sweep);
         }
-        if !self.quiet().begins(self.requests()) {
+        if !self.core().settler().chooses() || !self.quiet().begins(self.requests()) {
             return Ok(());
         }
         let regions = reclaim::idle(&self.largest());
@@ -103,6 +103,9 @@ impl Engine {
 
     /// Settles what is worth it before the volume is closed, within a bound.
     pub(super) fn settle_at_last(&self) {
+        if !self.core().settler().chooses() {
+            return;
+        }
         let regions = reclaim::closing(&self.largest());
         if let Err(error) = self.settle_regions(&regions, usize::MAX) {
             tracing::warn!(%error, "images stay in the log");
@@ -118,10 +121,11 @@ impl Engine {
         let estimate = self.weigh(region).estimate;
         let settles = {
             let mut core = self.core();
+            let has_image = core.settler().has_image(region, &read);
             let readers = core.writeback.readers();
             let asks = readers.knows(region) || {
                 readers.meet(region, estimate);
-                readers.read(region, read)
+                readers.read(region, read, has_image)
             };
             asks && readers.decide(region, estimate)
         };

@@ -58,8 +58,8 @@ impl Readers {
         self.regions.insert(region, reads);
     }
 
-    /// Bytes of a region are read. Whether it is time to ask if it should settle.
-    pub fn read(&mut self, region: Region, bytes: Range<u64>) -> bool {
+    /// Bytes of a region are read, images among them or not. Whether it is time to ask if it should settle.
+    pub fn read(&mut self, region: Region, bytes: Range<u64>, has_image: bool) -> bool {
         let Some(reads) = self.regions.get_mut(&region) else {
             return false;
         };
@@ -74,7 +74,9 @@ impl Readers {
             reads.in_order = reads.in_order.saturating_add(bytes.end - bytes.start);
         } else {
             (reads.in_order, reads.passed) = (0, false);
-            reads.paid = reads.paid.saturating_add(reads.estimate.at_random);
+            if has_image {
+                reads.paid = reads.paid.saturating_add(reads.estimate.at_random);
+            }
         }
         reads.last = bytes;
         reads.reads_in_order() || reads.has_paid()
@@ -123,12 +125,31 @@ mod tests {
         readers.meet(region, dear);
         for turn in 1..=1000 {
             let at = (turn % 2) << 25;
-            due = readers.read(region, at..at + turn);
+            due = readers.read(region, at..at + turn, true);
             let other = Region::of(Ino(1 + turn), 0);
             readers.meet(other, dear);
-            readers.read(other, 0..4096);
+            readers.read(other, 0..4096, true);
         }
         assert!(due);
         assert!(readers.regions.len() <= REGIONS_MAX);
+    }
+
+    /// What stood at home was charged as if its image were far away: a region was swept that cost its readers nothing.
+    #[test]
+    fn who_reads_at_random_what_is_at_home_pays_nothing() {
+        let mut readers = Readers::default();
+        let region = Region::of(Ino(1), 0);
+        let estimate = Estimate {
+            cost: 100,
+            at_random: 10,
+            ..Estimate::default()
+        };
+        readers.meet(region, estimate);
+        let mut read = |turn: u64, has_image| {
+            let at = (turn % 2) << 25;
+            readers.read(region, at..at + 4096, has_image)
+        };
+        assert!((0..1000).all(|turn| !read(turn, false)));
+        assert!((0..10).any(|turn| read(turn, true)));
     }
 }

@@ -1,0 +1,158 @@
+//! A volume on a priced disk in memory, and what a policy does on it.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_fs::{AtimeRule, AtimeWhen, Env, MkfsOptions, OpenOptions, SettleWhen, Volume, mkfs};
+
+use super::{Estimate, Policy, Taken};
+use crate::Error;
+use crate::disk::{Preset, PricedDevice, VirtualDisk};
+use crate::suite::files::LibraryFiles;
+
+/// Bytes of the volume.
+const VOLUME: u64 = 2 << 30;
+/// Looks of the clock that find nobody asking for anything.
+const IDLE_TICKS: usize = 10;
+
+/// A volume in use.
+pub(super) struct Stand {
+    policy: Policy,
+    device: Arc<PricedDevice<MemoryDevice>>,
+    env: Env,
+    files: LibraryFiles,
+    estimate: RefCell<Option<Estimate>>,
+}
+
+impl Stand {
+    pub fn new(policy: Policy, preset: Preset, seed: u64) -> Result<Stand, Error> {
+        let memory = MemoryDevice::new(VOLUME).with_rotational(true);
+        let disk = VirtualDisk::new(preset, VOLUME);
+        let device = Arc::new(PricedDevice::new(memory, disk));
+        device.observer().begin("setup");
+        let mut env = Env::fixed(seed);
+        let shared: Arc<dyn Device> = Arc::clone(&device) as _;
+        mkfs(&shared, &MkfsOptions::default(), &env).map_err(failed("making"))?;
+        let files = open(policy, &device, &mut env)?;
+        Ok(Stand {
+            policy,
+            device,
+            env,
+            files,
+            estimate: RefCell::default(),
+        })
+    }
+
+    pub fn files(&self) -> &LibraryFiles {
+        &self.files
+    }
+
+    /// What was made so far does not count; nothing of it is in memory.
+    pub fn is_made(&mut self) -> Result<(), Error> {
+        self.remount()?;
+        self.device.observer().begin("work");
+        Ok(())
+    }
+
+    /// A second passes in which there was work.
+    pub fn passes(&self) -> Result<(), Error> {
+        if self.policy == Policy::Always {
+            self.settle()?;
+        }
+        self.volume().tick().map_err(failed("looking after"))
+    }
+
+    /// Seconds pass in which nobody asks for anything.
+    pub fn rests(&self) -> Result<(), Error> {
+        (0..IDLE_TICKS).try_for_each(|_| self.passes())
+    }
+
+    /// The volume is closed and opened.
+    pub fn remount(&mut self) -> Result<(), Error> {
+        self.close()?;
+        self.files = open(self.policy, &self.device, &mut self.env)?;
+        Ok(())
+    }
+
+    /// The volume is closed for good: what it took.
+    pub fn finish(self) -> Result<Taken, Error> {
+        self.close()?;
+        let images = self.volume().info().images;
+        self.device.observer().end(0);
+        let total = self.device.observer().priced().total;
+        Ok(Taken {
+            policy: self.policy,
+            seconds: total.seconds,
+            owed: total.owed_seconds,
+            images,
+            estimate: self.estimate.into_inner(),
+        })
+    }
+
+    fn close(&self) -> Result<(), Error> {
+        if matches!(self.policy, Policy::Always | Policy::Unmount) {
+            self.settle()?;
+        }
+        self.volume().close().map_err(failed("closing"))
+    }
+
+    fn volume(&self) -> &Volume {
+        self.files.volume()
+    }
+
+    /// Settles all there is, and compares what that takes with what it was said to take.
+    fn settle(&self) -> Result<(), Error> {
+        let volume = self.volume();
+        volume.sync().map_err(failed("syncing"))?;
+        let info = volume.info();
+        if info.images == 0 {
+            return Ok(());
+        }
+        let disk = self.device.observer();
+        // What waits in the disk's queue is not part of it.
+        disk.end(0);
+        let before = disk.seconds();
+        volume.settle(usize::MAX).map_err(failed("settling"))?;
+        disk.end(0);
+        let estimate = Estimate {
+            images: info.images,
+            said: info.settle_time.as_secs_f64(),
+            took: disk.seconds() - before,
+        };
+        let mut largest = self.estimate.borrow_mut();
+        if largest.is_none_or(|it| it.images < estimate.images) {
+            *largest = Some(estimate);
+        }
+        Ok(())
+    }
+}
+
+fn open(
+    policy: Policy,
+    device: &Arc<PricedDevice<MemoryDevice>>,
+    env: &mut Env,
+) -> Result<LibraryFiles, Error> {
+    let options = OpenOptions {
+        atime: AtimeRule {
+            when: AtimeWhen::Never,
+            ..AtimeRule::default()
+        },
+        settles: match policy {
+            Policy::Weighed => SettleWhen::Pays,
+            Policy::Never | Policy::Always | Policy::Unmount => SettleWhen::Asked,
+        },
+        ..OpenOptions::default()
+    };
+    // No two openings have the same tokens.
+    env.seed = env.seed.wrapping_add(1);
+    let volume = Volume::open(Arc::clone(device) as _, &options, env.clone());
+    Ok(LibraryFiles::new(volume.map_err(failed("opening"))?))
+}
+
+fn failed(verb: &'static str) -> impl Fn(loamfs_fs::Error) -> Error {
+    move |error| Error::Io {
+        what: format!("{verb} the volume"),
+        source: std::io::Error::other(error),
+    }
+}
