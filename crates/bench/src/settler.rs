@@ -1,8 +1,8 @@
 //! When what was overwritten should settle: LoamFS's own choice beside policies that do not choose, by what a disk of the
 //! model takes for all of a workload. In the library, on a device in memory; nothing of it takes part in a mount.
 //!
-//! - [`workload`]: what is written and read, and when nobody asks for anything;
-//! - [`stand`]: a volume on a priced disk, and what a policy does on it.
+//! - `workload`: what is written and read, and when nobody asks for anything;
+//! - `stand`: a volume on a priced disk, and what a policy does on it.
 
 mod stand;
 mod workload;

@@ -24,8 +24,8 @@ const LISTED: usize = 1000;
 const SIZES: u64 = 8;
 /// Of what a volume had to give when it was new, the part that may be missing when it is empty again. The maps have
 /// grown. They keep each leaf with owner records of what is free, as long as anything lives near what it tells of; also
-/// another such leaf. Files of one fragment that were removed in random order leave a nineteenth so.
-const MISSING: u64 = 16;
+/// another such leaf. Files of one fragment that were removed in random order leave up to a fifteenth so.
+const MISSING: u64 = 12;
 
 /// What the files are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

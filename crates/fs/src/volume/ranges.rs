@@ -41,7 +41,7 @@ impl Volume {
     /// are in the log, only grow.
     ///
     /// # Errors
-    /// [`Error`]; holes may have space in part then, but the file has the size that it had.
+    /// [`Error`]; holes may have space in part then, and the file another mtime, but the size that it had.
     pub fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
         let end = end_of(offset, len)?;
         if self.perform(&GrowSmall { ino, end, grow })? {

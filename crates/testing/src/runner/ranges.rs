@@ -68,6 +68,8 @@ impl Runner<'_> {
                 // How far it came is left open, but for what stands beside the range.
                 self.adopt_range(id, offset, len)?;
             }
+            // Holes may have got space in part.
+            self.model.forget_mtime(id);
             self.check_around(id, offset, len)?;
             return self.refused_for_space(true, &[id]);
         }
