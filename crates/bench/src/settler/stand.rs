@@ -92,9 +92,18 @@ impl Stand {
 
     fn close(&self) -> Result<(), Error> {
         if matches!(self.policy, Policy::Always | Policy::Unmount) {
+            // As closing does first.
+            self.volume().sync().map_err(failed("syncing"))?;
             self.settle()?;
         }
         self.volume().close().map_err(failed("closing"))
+    }
+
+    /// Seconds of the disk so far, with cleaning that it owes, once nothing waits in its queue.
+    fn spent(&self) -> f64 {
+        self.device.observer().end(0);
+        let total = self.device.observer().priced().total;
+        total.seconds + total.owed_seconds
     }
 
     fn volume(&self) -> &Volume {
@@ -104,21 +113,16 @@ impl Stand {
     /// Settles all there is, and compares what that takes with what it was said to take.
     fn settle(&self) -> Result<(), Error> {
         let volume = self.volume();
-        volume.sync().map_err(failed("syncing"))?;
         let info = volume.info();
         if info.images == 0 {
             return Ok(());
         }
-        let disk = self.device.observer();
-        // What waits in the disk's queue is not part of it.
-        disk.end(0);
-        let before = disk.seconds();
+        let before = self.spent();
         volume.settle(usize::MAX).map_err(failed("settling"))?;
-        disk.end(0);
         let estimate = Estimate {
             images: info.images,
             said: info.settle_time.as_secs_f64(),
-            took: disk.seconds() - before,
+            took: self.spent() - before,
         };
         let mut largest = self.estimate.borrow_mut();
         if largest.is_none_or(|it| it.images < estimate.images) {
