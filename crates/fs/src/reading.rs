@@ -6,9 +6,7 @@ mod written;
 
 pub use map::{Piece, Place};
 pub(crate) use seek::Search;
-pub(crate) use written::Housed;
-
-use written::Runs;
+pub(crate) use written::{Housed, Runs};
 
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Missed, Stop, What};
@@ -207,7 +205,7 @@ impl Reading<'_> {
     }
 
     /// Where on the device the content of a unit is that has this home: there, or in an image.
-    fn stored(
+    pub fn stored(
         &mut self,
         ino: Ino,
         unit: u64,
