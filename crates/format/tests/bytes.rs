@@ -13,7 +13,9 @@ use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{
     Allocation, Dynamic, HEADER_SIZE, Header, Record, Records, SegmentKind, Unwritten, Wait,
 };
-use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, DiskFigures, ScrubMark, Superblock};
+use loamfs_format::superblock::{
+    self, CheckpointRef, DeviceEntry, DiskFigures, ScrubMark, Superblock,
+};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
     BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,

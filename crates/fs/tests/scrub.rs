@@ -10,6 +10,7 @@ use loamfs_format::superblock;
 use loamfs_fs::{Damaged, Ino, NewInode, Place, ROOT_INO, Volume, XattrMode, superblocks};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const LARGE: usize = 1 << 20;
 
@@ -182,4 +183,47 @@ fn a_scrub_goes_on_where_it_was_kept() {
     assert_eq!(volume.scrub().mark(), mark);
     volume.scrub().begin(true);
     assert_eq!(volume.scrub().mark().next.0, 1);
+}
+
+/// What is freed and used again while it is read is not damaged (rule 13).
+#[test]
+fn nothing_is_damaged_that_others_change_meanwhile() {
+    let device = made(64 << 20);
+    let volume = full(&device);
+    let stop = AtomicBool::new(false);
+    let work = |worker: u32| {
+        let name = format!("large {worker}");
+        let large = file(&volume, ROOT_INO, name.as_bytes(), &vec![1; LARGE]);
+        for round in 0u64.. {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            for number in 0..20 {
+                let name = format!("{worker}, {number}");
+                let _ = volume.unlink(ROOT_INO, name.as_bytes());
+                file(&volume, ROOT_INO, name.as_bytes(), &vec![round as u8; 3000]);
+            }
+            let at = round * 7919 % (LARGE as u64 / 4096) * 4096;
+            volume.write(large, at, &[round as u8; 8192]).unwrap();
+            volume.fsync(large, true).unwrap();
+            if round % 16 == 0 {
+                volume.settle(1000).unwrap();
+                volume.checkpoint().unwrap();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..2).for_each(|worker| {
+            drop(scope.spawn({
+                let work = &work;
+                move || work(worker)
+            }))
+        });
+        for _ in 0..30 {
+            let (damaged, _) = scrubbed(&volume);
+            stop.store(!damaged.is_empty(), Ordering::Relaxed);
+            assert!(damaged.is_empty(), "{damaged:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
 }
