@@ -21,7 +21,7 @@ use crate::maps::Maps;
 use crate::writeback::{UNIT, UnitBytes, unit_of};
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
+use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer, Ssn};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -212,12 +212,12 @@ impl Reading<'_> {
         home: FragAddr,
         runs: &mut Runs,
     ) -> Result<Pointer, Stop> {
-        let (addr, crc) = match self.maps.lazy_map().get(&home) {
-            Some(entry) => (entry.image, entry.crc),
+        let (addr, crc, birth) = match self.maps.lazy_map().get(&home) {
+            Some(entry) => (entry.image, entry.crc, entry.ssn),
             None if self.maps.lazy_map().doubt().covers(home, ino, unit) => {
                 return Err(Corrupt::Doubtful { ino, unit }.into());
             }
-            None => (home, runs.of(self, ino, unit)?),
+            None => (home, runs.of(self, ino, unit)?, Ssn(0)),
         };
         if crc == 0 {
             return Err(Corrupt::Data { ino, unit, addr }.into());
@@ -226,6 +226,7 @@ impl Reading<'_> {
             addr,
             frags: self.geometry.unit_frags() as u32,
             stored: UNIT as u32,
+            birth,
             checksum: crc.into(),
             ..Pointer::NONE
         })

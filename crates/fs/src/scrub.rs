@@ -68,7 +68,8 @@ impl Standing {
 }
 
 impl Core {
-    /// What stands in a range, by address. What begins before it and is no home belongs to the range where it begins.
+    /// What stands in a range, by address. What begins before it and is no home belongs to the range where it begins. A block
+    /// of a segment that is not known durable may not be there yet.
     pub fn standing_in(&mut self, range: Extent) -> Result<Listing, Stop> {
         let (mut listing, mut missed) = (Listing::default(), Missed::default());
         for (extent, owner) in self.mover().live_in(range)? {
@@ -91,6 +92,10 @@ impl Core {
             listing.blocks.extend(fetches.into_iter().map(standing));
         }
         missed.nothing()?;
+        let durable = self.log.durable();
+        listing
+            .blocks
+            .retain(|it| it.fetch.pointer.birth <= durable);
         Ok(listing)
     }
 
