@@ -80,6 +80,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/brim.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/available.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/rot.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/scrub.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/copies.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/salvage.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/others.sh $(LOAMFS)

@@ -17,6 +17,7 @@ pub mod mount;
 pub mod probe;
 pub mod put;
 pub mod salvage;
+pub mod scrub;
 pub mod settle;
 pub mod stat;
 pub mod tree;
@@ -61,6 +62,7 @@ pub enum Command {
     Get(get::GetArgs),
     Salvage(salvage::SalvageArgs),
     Settle(settle::SettleArgs),
+    Scrub(scrub::ScrubArgs),
     DropCaches(drop_caches::DropCachesArgs),
     Bench(bench::BenchArgs),
     #[command(hide = true)]
@@ -107,6 +109,7 @@ impl Command {
             Self::Get(args) => args.run(),
             Self::Salvage(args) => args.run(),
             Self::Settle(args) => args.run(),
+            Self::Scrub(args) => args.run(),
             Self::DropCaches(args) => args.run(),
             Self::Bench(args) => args.run(),
             Self::GenerateMan(args) => args.run(),

@@ -15,6 +15,7 @@ mod memory;
 mod old_loop;
 pub mod options;
 pub mod promise;
+pub mod scrubber;
 mod source;
 pub mod spawn;
 pub mod spec;

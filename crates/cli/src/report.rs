@@ -13,6 +13,7 @@ use loamfs_fs::types::{Attr, StatFs};
 use loamfs_fs::{Error, Piece, Place, Volume, superblocks};
 use serde_json::{Value, json};
 
+use crate::mount::scrubber::mark_json;
 use crate::text;
 
 /// Who a volume is, from its newest superblock.
@@ -228,11 +229,18 @@ impl Report {
         if self.value("/lost_segments/reason").is_string() {
             lines.push(format!("lost      {}", self.words("/lost_segments/reason")));
         }
+        let (damaged, healed) = (self.number("/scrub/damaged"), self.number("/scrub/healed"));
+        if damaged > healed {
+            lines.push(format!(
+                "damaged   {} blocks, as the scrub found; `loamfs scrub status` and the log name the files",
+                damaged - healed
+            ));
+        }
         lines
     }
 
     /// What the volume is, and what it holds on the device and in memory.
-    fn volume_lines(&self) -> [String; 6] {
+    fn volume_lines(&self) -> [String; 7] {
         let (size, number) = (|path| self.size(path), |path| self.number(path));
         [
             format!(
@@ -276,6 +284,7 @@ impl Report {
                 size("/memory/dirty_home_bytes"),
                 size("/memory/bitmap_bytes"),
             ),
+            self.scrub_line(),
             format!(
                 "requests  {} flushes, {} discards of {}",
                 number("/requests/flushes"),
@@ -283,6 +292,20 @@ impl Report {
                 size("/requests/discard_bytes"),
             ),
         ]
+    }
+
+    /// How far the scrub is, or when there was one.
+    fn scrub_line(&self) -> String {
+        let moment = |path| self.value(path).as_i64().map(time::short);
+        match (moment("/scrub/began"), moment("/scrub/ended")) {
+            (Some(began), _) if self.value("/scrub/under_way") == true => format!(
+                "scrub     begun {began} UTC, {} of {} passed",
+                self.size("/scrub/passed_bytes"),
+                self.size("/scrub/volume_bytes"),
+            ),
+            (_, Some(ended)) => format!("scrub     ended {ended} UTC"),
+            _ => "scrub     none yet".to_owned(),
+        }
     }
 
     /// How requests reach the daemon; nothing of an older one.
@@ -385,6 +408,7 @@ fn info_json(volume: &Volume) -> Value {
             "dirty_home_bytes": info.dirty_home_bytes,
             "bitmap_bytes": info.bitmap_bytes,
         },
+        "scrub": mark_json(volume),
         "requests": requests_json(&info.device),
     })
 }

@@ -257,6 +257,21 @@ impl DiskFigures {
     }
 }
 
+/// How far a scrub is, or what the last one found. Who loses this loses nothing but time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubMark {
+    /// Where the one that is under way goes on; none is at address 0.
+    pub next: FragAddr,
+    /// When it began, seconds since 1970.
+    pub since: i64,
+    /// When the last one ended that came to the end of the volume, seconds since 1970; 0 if none did.
+    pub until: i64,
+    /// Blocks that it found damaged.
+    pub damaged: u64,
+    /// Those of them that it wrote anew, from a second copy.
+    pub healed: u64,
+}
+
 /// Where the last checkpoint's summary is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointRef {
@@ -305,6 +320,8 @@ pub struct Superblock {
     pub profile: Vec<u8>,
     /// What the disk's time costs, as far as anybody said so.
     pub disk: Option<DiskFigures>,
+    /// How far scrubs are.
+    pub scrub: ScrubMark,
     /// Key of the codes in summaries. Nobody knows it who cannot read the device.
     pub log_key: [u8; 16],
     /// Highest segment known durable when this copy was written (rule 4).
@@ -341,6 +358,38 @@ impl RawDisk {
             rate: self.rate.get(),
         };
         Some(figures).filter(DiskFigures::is_possible)
+    }
+}
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawScrub {
+    next: U64,
+    since: U64,
+    until: U64,
+    damaged: U64,
+    healed: U64,
+}
+
+impl RawScrub {
+    fn new(mark: &ScrubMark) -> RawScrub {
+        RawScrub {
+            next: U64::new(mark.next.0),
+            since: U64::new(mark.since.cast_unsigned()),
+            until: U64::new(mark.until.cast_unsigned()),
+            damaged: U64::new(mark.damaged),
+            healed: U64::new(mark.healed),
+        }
+    }
+
+    fn decode(&self) -> ScrubMark {
+        ScrubMark {
+            next: FragAddr(self.next.get()),
+            since: self.since.get().cast_signed(),
+            until: self.until.get().cast_signed(),
+            damaged: self.damaged.get(),
+            healed: self.healed.get(),
+        }
     }
 }
 
@@ -382,7 +431,8 @@ struct RawSuperblock {
     profile: [u8; 16],
     devices: [RawDevice; DEVICES_MAX],
     disk: RawDisk,
-    reserved2: [u8; LOG_KEY_AT - DISK_AT - size_of::<RawDisk>()],
+    scrub: RawScrub,
+    reserved2: [u8; LOG_KEY_AT - DISK_AT - size_of::<RawDisk>() - size_of::<RawScrub>()],
     log_key: [u8; 16],
     durable: U64,
     clean: u8,
@@ -575,6 +625,7 @@ impl Superblock {
             raw.disk.turn = U32::new(disk.turn);
             raw.disk.rate = U32::new(disk.rate);
         }
+        raw.scrub = RawScrub::new(&self.scrub);
         raw.log_key = self.log_key;
         raw.durable = U64::new(self.durable.0);
         raw.clean = u8::from(self.clean);
@@ -636,6 +687,7 @@ impl Superblock {
                 .take(raw.profile_len.into())
                 .collect(),
             disk: raw.disk.decode(),
+            scrub: raw.scrub.decode(),
             log_key: raw.log_key,
             durable: Ssn(raw.durable.get()),
             clean: raw.clean & 1 != 0,
@@ -747,6 +799,7 @@ mod tests {
             files_per_dir: 64,
             profile: b"hfs".to_vec(),
             disk: None,
+            scrub: ScrubMark::default(),
             log_key: [9; 16],
             durable: Ssn(7),
             clean: true,

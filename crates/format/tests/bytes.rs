@@ -13,7 +13,9 @@ use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{
     Allocation, Dynamic, HEADER_SIZE, Header, Record, Records, SegmentKind, Unwritten, Wait,
 };
-use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, DiskFigures, Superblock};
+use loamfs_format::superblock::{
+    self, CheckpointRef, DeviceEntry, DiskFigures, ScrubMark, Superblock,
+};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
     BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn,
@@ -135,6 +137,13 @@ fn superblock() {
             turn: 0x0000_0506,
             rate: 0x0000_0708,
         }),
+        scrub: ScrubMark {
+            next: FragAddr(0x0102),
+            since: -3,
+            until: 0x0304,
+            damaged: 0x0506,
+            healed: 0x0708,
+        },
         log_key: *b"abcdefghijklmnop",
         durable: Ssn(0x8888),
         clean: true,
@@ -143,7 +152,7 @@ fn superblock() {
         superblock::SIZE,
         &[
             (0, "4c6f616d4653011a"),
-            (8, "99447b759c94071d"),
+            (8, "3bc75e6463eb397d"),
             (16, "01000000"),
             (20, "03000000"),
             (24, UUID_HEX),
@@ -175,6 +184,8 @@ fn superblock() {
             (296, "0010"),
             (304, "66 00000000000000 04"),
             (768, "0201 0000 0403 0000 0605 0000 0807"),
+            (784, "0201 000000000000 fdff ffffffffffff"),
+            (800, "0403 000000000000 0605 000000000000 0807"),
             (4064, "6162636465666768696a6b6c6d6e6f70"),
             (4080, "8888000000000000 01"),
         ],

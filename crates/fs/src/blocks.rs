@@ -107,6 +107,14 @@ impl Fetch {
         }
     }
 
+    /// Verifies bytes from where the pointer leads.
+    ///
+    /// # Errors
+    /// Why they are not what it names.
+    pub fn verify(&self, uuid: &[u8; 16], bytes: &[u8]) -> Result<(), Corrupt> {
+        verify(uuid, self, bytes).map(drop)
+    }
+
     fn key(&self) -> Key {
         Key::of(&self.pointer)
     }

@@ -13,7 +13,7 @@ use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, DiskFigures, Geometry, PROBES, RO_COMPATIBLE_PLACES,
-    RO_COMPATIBLE_SECOND_COPIES, Superblock, UNIT_SIZE,
+    RO_COMPATIBLE_SECOND_COPIES, ScrubMark, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::superblocks;
@@ -205,6 +205,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         files_per_dir: o.files_per_dir,
         profile: o.profile.clone().into_bytes(),
         disk: o.disk,
+        scrub: ScrubMark::default(),
         log_key: env.secret,
         durable: Ssn(0),
         clean: true,

@@ -159,7 +159,7 @@ impl Reader {
 
     /// The copies of a node of a map, read one by one, with zeros for those that cannot be read; `None` if there are no
     /// two, or none can be read.
-    fn copies(&self, fetch: &Fetch) -> Option<Vec<u8>> {
+    pub fn copies(&self, fetch: &Fetch) -> Option<Vec<u8>> {
         let What::Node(id) = fetch.what else {
             return None;
         };

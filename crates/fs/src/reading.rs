@@ -6,9 +6,7 @@ mod written;
 
 pub use map::{Piece, Place};
 pub(crate) use seek::Search;
-pub(crate) use written::Housed;
-
-use written::Runs;
+pub(crate) use written::{Housed, Runs};
 
 use crate::atime::waiting::Atimes;
 use crate::blocks::{Blocks, Missed, Stop, What};
@@ -23,7 +21,7 @@ use crate::maps::Maps;
 use crate::writeback::{UNIT, UnitBytes, unit_of};
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
-use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
+use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer, Ssn};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
@@ -207,19 +205,19 @@ impl Reading<'_> {
     }
 
     /// Where on the device the content of a unit is that has this home: there, or in an image.
-    fn stored(
+    pub fn stored(
         &mut self,
         ino: Ino,
         unit: u64,
         home: FragAddr,
         runs: &mut Runs,
     ) -> Result<Pointer, Stop> {
-        let (addr, crc) = match self.maps.lazy_map().get(&home) {
-            Some(entry) => (entry.image, entry.crc),
+        let (addr, crc, birth) = match self.maps.lazy_map().get(&home) {
+            Some(entry) => (entry.image, entry.crc, entry.ssn),
             None if self.maps.lazy_map().doubt().covers(home, ino, unit) => {
                 return Err(Corrupt::Doubtful { ino, unit }.into());
             }
-            None => (home, runs.of(self, ino, unit)?),
+            None => (home, runs.of(self, ino, unit)?, Ssn(0)),
         };
         if crc == 0 {
             return Err(Corrupt::Data { ino, unit, addr }.into());
@@ -228,6 +226,7 @@ impl Reading<'_> {
             addr,
             frags: self.geometry.unit_frags() as u32,
             stored: UNIT as u32,
+            birth,
             checksum: crc.into(),
             ..Pointer::NONE
         })

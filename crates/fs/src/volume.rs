@@ -20,6 +20,7 @@ mod opening;
 mod operations;
 mod places;
 mod ranges;
+mod scrub;
 mod sealer;
 mod settling;
 mod space;
@@ -29,6 +30,7 @@ pub(crate) use drive::{TRIES, load_groups};
 pub(crate) use flight::write_segment;
 pub use info::Info;
 pub use opening::OpenOptions;
+pub use scrub::{Damaged, Scrub, Scrubbed};
 pub(crate) use sealer::Sealer;
 
 use crate::blocks::Stop;

@@ -72,6 +72,14 @@ pub enum LogError {
         /// Place.
         addr: FragAddr,
     },
+    /// A summary cannot be read any more.
+    #[error("the summary at fragment {addr} is damaged: {cause}")]
+    Summary {
+        /// Place.
+        addr: FragAddr,
+        /// What is wrong.
+        cause: SummaryError,
+    },
     /// Part of the log rotted.
     #[error(transparent)]
     Lost(#[from] Loss),

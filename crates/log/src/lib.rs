@@ -12,7 +12,7 @@ pub mod law;
 mod look;
 pub mod loss;
 pub mod segment;
-mod summary;
+pub mod summary;
 pub mod superblocks;
 pub mod writer;
 

@@ -6,14 +6,33 @@ use crate::law::Rules;
 use loamfs_device::{Buffer, Device, IoKind, Read};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SummaryError};
-use loamfs_format::superblock::{BLOCK_SIZE_MAX, Superblock};
-use loamfs_format::{BlockKind, Extent, FragAddr, Identity};
+use loamfs_format::superblock::{BLOCK_SIZE_MAX, CheckpointRef, Superblock};
+use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ssn};
 use loamfs_space::law::Law;
 
 /// Bytes read at once from where a summary is expected.
 const SUMMARY_READ: u64 = 128 << 10;
 /// Bytes read at once from a body that is verified.
 const BODY_READ: u64 = 1 << 20;
+
+/// Reads the summaries of a chain again, from a checkpoint's to that of segment `last`.
+///
+/// # Errors
+/// The first one that cannot be read, and why.
+pub fn verify_chain(
+    device: &dyn Device,
+    sb: &Superblock,
+    law: &Law<dyn Rules>,
+    checkpoint: &CheckpointRef,
+    last: Ssn,
+) -> Result<(), (FragAddr, SummaryError)> {
+    let reader = SummaryReader { device, sb, law };
+    let mut at = checkpoint.addr;
+    for _ in checkpoint.ssn.0..=last.0 {
+        at = reader.link(at).map_err(|error| (at, error))?.header.next;
+    }
+    Ok(())
+}
 
 /// A device, and the superblock that says how to read it.
 #[derive(Clone, Copy)]

@@ -271,6 +271,7 @@ mod tests {
             files_per_dir: 1,
             profile: Vec::new(),
             disk: None,
+            scrub: superblock::ScrubMark::default(),
             log_key: [0; 16],
             durable: Ssn(1),
             clean: false,

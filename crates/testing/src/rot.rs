@@ -4,6 +4,8 @@
 //! are durable. Then bits of summaries, superblocks and the maps' roots are flipped, or single writes are left out or go
 //! elsewhere, as disks do. The driver must keep every promise or refuse to write, and `check` must say the same.
 
+pub mod scrub;
+
 use std::sync::Arc;
 
 use loamfs_check::{Options, Volume as Reader, check};

@@ -12,7 +12,7 @@ use loamfs_format::summary::Header;
 use loamfs_format::superblock::{self, Superblock, UNIT_SIZE, offsets};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, mkfs, superblocks};
 use loamfs_testing::left_out::{self, unmissed};
-use loamfs_testing::rot::{Case, Harm, LARGE, Met, cases, harm};
+use loamfs_testing::rot::{Case, Harm, LARGE, Met, cases, harm, scrub};
 
 /// Does the harm, and expects the volume to be met well.
 fn exercise(case: &Case, harm: &Harm) -> Met {
@@ -73,6 +73,17 @@ fn a_seeded_slice_of_harm_is_met() {
         let which = seed as usize % cases.len();
         exercise(&cases[which], &harm(&cases[which], &sites[which], seed));
     }
+}
+
+#[test]
+fn a_seeded_slice_of_bits_is_found_by_a_scrub() {
+    let image = scrub::volume().unwrap();
+    let met: Vec<scrub::Met> = (0..200)
+        .map(|seed| scrub::exercise(&image, seed).unwrap_or_else(|error| panic!("{seed}: {error}")))
+        .collect();
+    let healed = met.iter().filter(|met| **met == scrub::Met::Healed).count();
+    println!("{healed} of {} healed", met.len());
+    assert!(0 < healed && healed < met.len());
 }
 
 /// A volume was closed and opened again, and a crash tore the copy that said so, and the header behind the checkpoint.

@@ -11,7 +11,7 @@ use loamfs_format::node::{NODE_SIZE, Page};
 use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{COPY_AT, Header, Record, SegmentKind};
 use loamfs_format::superblock::{
-    BLOCK_SIZE_MAX, CheckpointRef, Geometry, Superblock, SuperblockError, UNIT_SIZE,
+    BLOCK_SIZE_MAX, CheckpointRef, Geometry, ScrubMark, Superblock, SuperblockError, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token};
 use std::cmp::Reverse;
@@ -369,6 +369,7 @@ fn superblock(
         files_per_dir: 0,
         profile: Vec::new(),
         disk: None,
+        scrub: ScrubMark::default(),
         log_key: [0; 16],
         durable: Ssn(0),
         clean: false,

@@ -12,7 +12,9 @@ use loamfs_format::maps::{CRC_UNITS, CrcRun, LazyEntry, OwnerRecord, unit_crc};
 use loamfs_format::node::{Child, NODE_SIZE, Page, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, Dynamic, HEADER_SIZE, Header, Record, SegmentKind, Wait};
-use loamfs_format::superblock::{self, CheckpointRef, DeviceEntry, Geometry, Superblock};
+use loamfs_format::superblock::{
+    self, CheckpointRef, DeviceEntry, Geometry, ScrubMark, Superblock,
+};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
     BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token,
@@ -177,6 +179,7 @@ impl Builder {
             files_per_dir: 64,
             profile: b"hfs".to_vec(),
             disk: None,
+            scrub: ScrubMark::default(),
             log_key: [0; 16],
             durable: Ssn(0),
             clean: false,

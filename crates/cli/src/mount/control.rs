@@ -9,6 +9,8 @@
 //! - `drop`: `done` when everything is durable, and forgotten that was read;
 //! - `settle`: `progress DONE TOTAL` now and then; `done`, the number of images that were settled and of those that are
 //!   left when what waited in the log is at home, and durable;
+//! - `scrub start RATE WORD`, a rate of 0 for none, `anew` or `on`; `scrub stop`; `scrub status`: how far a scrub is then, and
+//!   what it found, as JSON;
 //! - `trim START LENGTH LEAST`, in bytes: `progress DONE TOTAL` now and then; `done` and how many bytes the device was
 //!   told to forget;
 //! - `label TEXT`: `done` when the volume has that label;
@@ -32,6 +34,7 @@ use loamfs_fuse::MountEntry;
 use rustix::process::geteuid;
 
 use super::promise::Promise;
+use super::scrubber::Pace;
 use crate::failure::{Failure, Kind};
 use crate::progress::StepProgress;
 use crate::text::shown_path;
@@ -60,6 +63,12 @@ pub enum Request {
     Drop,
     /// Bring parts of large files that wait in the log to their homes.
     Settle,
+    /// Scrub, or go on with it.
+    ScrubStart(Pace),
+    /// Stop a scrub.
+    ScrubStop,
+    /// How far a scrub is.
+    ScrubStatus,
     /// Tell the device what is free: first byte, length, least run.
     Trim([u64; 3]),
     /// Give the volume another label.
@@ -91,6 +100,12 @@ impl Request {
             Self::Sync => "sync".to_owned(),
             Self::Drop => "drop".to_owned(),
             Self::Settle => "settle".to_owned(),
+            Self::ScrubStart(pace) => {
+                let word = if pace.anew { "anew" } else { "on" };
+                format!("scrub start {} {word}", pace.rate.unwrap_or(0))
+            }
+            Self::ScrubStop => "scrub stop".to_owned(),
+            Self::ScrubStatus => "scrub status".to_owned(),
             Self::Trim([start, len, least]) => format!("trim {start} {len} {least}"),
             Self::Label(label) => format!("label {label}"),
             Self::Freeze => "freeze".to_owned(),
@@ -108,6 +123,26 @@ impl Request {
         }
     }
 
+    fn parse_scrub(rest: &str) -> Option<Self> {
+        Some(match rest.split_once(' ').unwrap_or((rest, "")) {
+            ("stop", "") => Self::ScrubStop,
+            ("status", "") => Self::ScrubStatus,
+            ("start", pace) => {
+                let (rate, word) = pace.split_once(' ')?;
+                let rate: u64 = rate.parse().ok()?;
+                Self::ScrubStart(Pace {
+                    rate: Some(rate).filter(|rate| *rate > 0),
+                    anew: match word {
+                        "anew" => true,
+                        "on" => false,
+                        _ => return None,
+                    },
+                })
+            }
+            _ => return None,
+        })
+    }
+
     fn parse(line: &str) -> Option<Self> {
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         let mut numbers = rest.split(' ').map(|number| number.parse().ok());
@@ -118,6 +153,7 @@ impl Request {
             "sync" => Self::Sync,
             "drop" => Self::Drop,
             "settle" => Self::Settle,
+            "scrub" => Self::parse_scrub(rest)?,
             "trim" => Self::Trim([numbers.next()??, numbers.next()??, numbers.next()??]),
             "label" => Self::Label(rest.to_owned()),
             "freeze" => Self::Freeze,
@@ -479,6 +515,16 @@ mod tests {
             Request::Sync,
             Request::Drop,
             Request::Settle,
+            Request::ScrubStop,
+            Request::ScrubStatus,
+            Request::ScrubStart(Pace {
+                rate: Some(1 << 20),
+                anew: false,
+            }),
+            Request::ScrubStart(Pace {
+                rate: None,
+                anew: true,
+            }),
             Request::Trim([0, u64::MAX, 4096]),
             Request::Label("two words".to_owned()),
             Request::Label(String::new()),
@@ -497,7 +543,15 @@ mod tests {
         assert_eq!(progress_of("done 3 12"), None);
         assert_eq!(figures("done 3 12\n").unwrap(), [3, 12]);
         assert!(figures::<2>("done 3\n").is_err() && figures::<1>("done\n").is_err());
-        for line in ["", "map", "map x", "trim 1 2", "frobnicate"] {
+        for line in [
+            "",
+            "map",
+            "map x",
+            "scrub",
+            "scrub start 5",
+            "trim 1 2",
+            "frobnicate",
+        ] {
             assert_eq!(Request::parse(line), None, "{line}");
         }
     }

@@ -18,6 +18,7 @@ use super::greeting::Greeting;
 use super::handler::ControlHandler;
 use super::log::Log;
 use super::promise::{Promise, Standing};
+use super::scrubber::Scrubber;
 use super::source::Source;
 use super::spec::Spec;
 use super::ticker::Ticker;
@@ -38,6 +39,7 @@ const READ_AHEAD: u32 = 1 << 20;
 /// What the threads of a daemon share.
 struct State {
     ticker: Ticker,
+    scrubber: Scrubber,
     log: Log,
     foreground: bool,
     /// What to say when the mount is ready; taken then.
@@ -69,6 +71,7 @@ impl Events for State {
     }
 
     fn closing(&self) {
+        self.scrubber.end();
         self.ticker.stop();
     }
 
@@ -333,13 +336,14 @@ impl Serving<'_> {
     }
 
     /// Answers other commands from now on. A mount that cannot is served all the same.
-    fn control(&self, promise: &Arc<Standing>) -> Option<Server> {
+    fn control(&self, promise: &Arc<Standing>, scrubber: &Scrubber) -> Option<Server> {
         let handler = Arc::new(ControlHandler {
             volume: Arc::downgrade(&self.volume),
             identity: self.opened.identity.clone(),
             spec: self.spec.clone(),
             promise: Arc::clone(promise),
             confinement: Arc::clone(&self.confinement),
+            scrubber: scrubber.clone(),
             transport: Arc::clone(&self.transport),
         });
         let started = Server::start(self.attached.entry.as_ref()?, handler);
@@ -373,6 +377,7 @@ impl Serving<'_> {
         // The session owns the adapter, and that the volume: both are gone when it returns.
         let served = session.run(Arc::new(adapter), self.attached.mounted);
         writers.stop();
+        state.scrubber.end();
         state.ticker.stop();
         Ok((served, self.source))
     }
@@ -384,13 +389,14 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
     let spec = serving.spec;
     let state = Arc::new(State {
         ticker: Ticker::start(Arc::downgrade(&serving.volume))?,
+        scrubber: Scrubber::new(Arc::downgrade(&serving.volume)),
         log: serving.log.clone(),
         foreground: spec.foreground,
         ready: Mutex::new(Some(serving.ready())),
         closed: Mutex::new(None),
     });
     let promise = Arc::new(Standing::new(Promise::of(&spec.options)));
-    let server = serving.control(&promise);
+    let server = serving.control(&promise, &state.scrubber);
     stop::on_signal(
         Arc::clone(&serving.unmounter),
         serving.attached.device(),

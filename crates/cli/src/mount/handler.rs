@@ -10,6 +10,7 @@ use super::confine::Confinement;
 use super::control::{Answers, Request, tell_progress};
 use super::options::Options;
 use super::promise::Standing;
+use super::scrubber::Scrubber;
 use super::spec::Spec;
 use super::transport::{Choice, Transport};
 use crate::report::{Identity, Report, piece_json};
@@ -29,6 +30,8 @@ pub struct ControlHandler {
     pub promise: Arc<Standing>,
     /// What the daemon has given up.
     pub confinement: Arc<Confinement>,
+    /// What scrubs it.
+    pub scrubber: Scrubber,
     /// How requests travel.
     pub transport: Arc<Transport>,
 }
@@ -55,6 +58,15 @@ impl Answers for ControlHandler {
                 let (settled, left) = settled.map_err(|error| sentence(&error))?;
                 format!("done {settled} {left}")
             }
+            Request::ScrubStart(pace) => {
+                self.scrubber.start(*pace)?;
+                self.scrubber.to_json(&volume).to_string()
+            }
+            Request::ScrubStop => {
+                self.scrubber.stop()?;
+                self.scrubber.to_json(&volume).to_string()
+            }
+            Request::ScrubStatus => self.scrubber.to_json(&volume).to_string(),
             Request::Trim([start, len, least]) => {
                 let told = volume.trim_telling(*start, *len, *least, &mut |done, total| {
                     tell_progress(out, done, total)

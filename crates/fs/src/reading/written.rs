@@ -20,7 +20,7 @@ pub(crate) struct Housed {
 
 /// The checksums of a file, as somebody goes over them.
 #[derive(Default)]
-pub(super) struct Runs {
+pub(crate) struct Runs {
     last: Option<(u64, CrcRun)>,
 }
 

@@ -8,6 +8,7 @@ use crate::blocks::{Missed, Stop};
 use crate::budget::reserve::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
+use crate::reading::Housed;
 use crate::writeback::Homed;
 use content::{MoveImage, MoveSmall, MoveValue};
 use home::MoveHome;
@@ -136,6 +137,32 @@ impl Mover<'_> {
         }
     }
 
+    /// The units whose homes are in `range`, of those that a record says have them in `extent`.
+    pub fn units_in(
+        &mut self,
+        extent: Extent,
+        record: &Owner,
+        range: Extent,
+    ) -> Result<Vec<Housed>, Stop> {
+        MoveHome {
+            ino: record.ino,
+            extent,
+            first: record.logical,
+            range,
+        }
+        .units(self.core)
+    }
+
+    /// Moves what a scrub found damaged, of which there is a sound copy in memory or beside it.
+    ///
+    /// # Errors
+    /// What is wrong with it, if there is none.
+    pub fn rescue(&mut self, extent: Extent, record: &Owner, range: Extent) -> Result<(), Stop> {
+        self.core.budget().admit_removal()?;
+        self.meet(record)?;
+        self.move_block(extent, record, range)
+    }
+
     /// Brings the inode block into memory that moving a block changes.
     fn meet(&mut self, record: &Owner) -> Result<(), Stop> {
         let core = &mut *self.core;
@@ -147,7 +174,7 @@ impl Mover<'_> {
     }
 
     /// The blocks of a range that are in use, with their owners.
-    fn live_in(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
+    pub fn live_in(&mut self, range: Extent) -> Result<Vec<(Extent, Owner)>, Stop> {
         let core = &mut *self.core;
         let mut owners =
             core.maps

@@ -247,7 +247,9 @@ impl Sealer<'_> {
                 if sb.clean {
                     core.access.end();
                 }
-                core.sb = sb;
+                // What a scrub noted meanwhile stands in the next one.
+                let scrub = core.sb.scrub;
+                core.sb = Superblock { scrub, ..sb };
                 core.releasing().after(Step::Named);
                 Ok(())
             }

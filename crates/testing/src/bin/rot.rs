@@ -4,12 +4,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
-use loamfs_testing::rot::{Case, Harm, LARGE, Met, SMALL, Site, cases, harm};
+use loamfs_testing::rot::{Case, Harm, LARGE, Met, SMALL, Site, cases, harm, scrub};
 
 const USAGE: &str = "rot [--seed N] [--cases K] [--seconds T]
+rot --scrub [--seed N] [--cases K] [--seconds T]
 rot --every-bit [--from N] [--cases K] [--seconds T]
 
   Does the harm of seeds N, N + 1 and so on, K times at most, for at most T seconds.
+  --scrub flips a bit below a volume in use instead, and expects its scrub to find it.
   --every-bit flips every bit of all structures instead, from the Nth on, and says where it came to.
   It is four times as quick where freed memory is kept:
   GLIBC_TUNABLES=glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=67108864";
@@ -20,7 +22,11 @@ fn run() -> Result<u8, String> {
     let first: u64 = args.or(if every_bit { "from" } else { "seed" }, 0)?;
     let most: u64 = args.or("cases", u64::MAX)?;
     let time = Duration::from_secs(args.or("seconds", 3600)?);
+    let scrub: bool = args.or("scrub", false)?;
     args.finish()?;
+    if scrub {
+        return scrubs(first, most, time);
+    }
     let cases = cases(if every_bit { SMALL } else { LARGE }).map_err(|error| error.to_string())?;
     let sites: Result<Vec<_>, String> = cases.iter().map(Case::sites).collect();
     let sites = sites?;
@@ -53,6 +59,27 @@ fn run() -> Result<u8, String> {
     if every_bit {
         println!("bits {first} to {next} of {all}");
     }
+    Ok(u8::from(bad > 0))
+}
+
+/// Flips bits below volumes that are scrubbed then.
+fn scrubs(first: u64, most: u64, time: Duration) -> Result<u8, String> {
+    let image = scrub::volume().map_err(|error| error.to_string())?;
+    let (began, mut met, mut bad) = (Instant::now(), [0u64; 2], 0);
+    for seed in first..first.saturating_add(most) {
+        if began.elapsed() >= time {
+            break;
+        }
+        match scrub::exercise(&image, seed) {
+            Ok(outcome) => met[outcome as usize] += 1,
+            Err(error) => {
+                println!("{seed}: {error}");
+                bad += 1;
+            }
+        }
+    }
+    let [healed, found] = met;
+    println!("{healed} healed, {found} found, {bad} failed");
     Ok(u8::from(bad > 0))
 }
 

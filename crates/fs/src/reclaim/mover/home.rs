@@ -37,11 +37,12 @@ impl MoveHome {
         (piece, self.first.saturating_add(ahead))
     }
 
-    /// The units whose homes are in `piece`, of which its owner record says that it begins with block `first`.
+    /// The units whose homes are in the part that is to be emptied.
     /// Earlier programs cut records inside a block and then counted too few, so what is not found there is looked for
     /// behind it.
-    fn units_at(&self, core: &mut Core, piece: Extent, first: u64) -> Result<Vec<Housed>, Stop> {
+    pub fn units(&self, core: &mut Core) -> Result<Vec<Housed>, Stop> {
         let (ino, geometry) = (self.ino, core.geometry);
+        let (piece, first) = self.piece(geometry.block_frags());
         let per_block = geometry.block_units();
         let count = piece.frags.div_ceil(geometry.block_frags());
         let end = first.saturating_add(count);
@@ -68,9 +69,8 @@ impl Operation for MoveHome {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<MovingHome>, Stop> {
         let ino = self.ino;
-        let (piece, first) = self.piece(core.geometry.block_frags());
         let (mut units, mut missed) = (Vec::new(), Missed::default());
-        let housed = self.units_at(core, piece, first)?;
+        let housed = self.units(core)?;
         for Housed { unit, .. } in housed.iter().filter(|it| it.written) {
             if core.node(ino)?.homed().get(*unit).is_some() {
                 continue;
