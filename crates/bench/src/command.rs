@@ -2,6 +2,7 @@
 
 mod ceiling;
 mod claims;
+mod clean;
 mod elapsed;
 mod emulate;
 mod fill;
@@ -54,6 +55,7 @@ enum Bench {
     Streams(streams::StreamsArgs),
     Hash(hash::HashArgs),
     Settler(settler::SettlerArgs),
+    Clean(clean::CleanArgs),
     #[command(hide = true)]
     Ceiling(ceiling::CeilingArgs),
     #[command(hide = true)]
@@ -81,6 +83,7 @@ impl Bench {
             Bench::Streams(args) => args.run().map(|()| true),
             Bench::Hash(args) => args.run().map(|()| true),
             Bench::Settler(args) => args.run(),
+            Bench::Clean(args) => args.run().map(|()| true),
             Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),

@@ -6,6 +6,7 @@
 //! - [`workload`]: trees of small files, made, looked at and read;
 //! - [`disk`]: disks of a model, which price a trace;
 //! - [`hash`]: what it costs to compute where a small file lies;
+//! - [`clean`]: what cleaning a log costs, policies side by side;
 //! - [`settler`]: when what was overwritten should settle, policies side by side;
 //! - [`suite`]: the papers' workloads, run on each file system;
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
@@ -27,6 +28,7 @@ pub mod beside;
 pub mod capture;
 pub mod ceiling;
 pub mod claims;
+pub mod clean;
 pub mod cleanup;
 pub mod command;
 mod cpu;
