@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 pub mod atime;
+pub mod checksum;
 pub mod dirent;
 pub mod group;
 pub mod ifile;

@@ -3,11 +3,12 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use loamfs_format::checksum::{CrcRun, unit_crc};
 use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{Body, FileExtent, Inode, Timestamp};
-use loamfs_format::maps::{CrcRun, LazyEntry, OwnerRecord, unit_crc};
+use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{Child, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{

@@ -3,10 +3,10 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use loamfs_format::checksum::unit_crc;
 use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
 use loamfs_format::inode::{self, Body, Inode, ROOT_INO};
-use loamfs_format::maps::unit_crc;
 use loamfs_format::node::{NODE_SIZE, Page, TreeRoot};
 use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{HEADER_SIZE, Header};

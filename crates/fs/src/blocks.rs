@@ -480,7 +480,7 @@ fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Block, Corrupt
     let checksum = match fetch.what {
         What::Node(identity) | What::Meta(identity) => metadata_checksum(uuid, &identity, stored),
         What::Data(_) => data_checksum(stored),
-        What::Unit { .. } => loamfs_format::maps::unit_crc(stored).into(),
+        What::Unit { .. } => loamfs_format::checksum::unit_crc(stored).into(),
     };
     if checksum != pointer.checksum {
         return match fetch.what {

@@ -8,9 +8,9 @@ mod admission;
 mod available;
 mod fights;
 mod forecast;
-pub mod reserve;
 mod room;
 mod sizes;
+pub mod worst_case;
 
 pub(crate) use admission::NODES_COST;
 pub(crate) use forecast::KnownRoom;

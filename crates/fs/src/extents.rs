@@ -3,8 +3,8 @@
 use crate::blocks::{Blocks, Stop};
 use crate::error::Corrupt;
 use crate::tree::Tree;
+use loamfs_format::checksum::{CRC_UNITS, CrcRun};
 use loamfs_format::inode::{Body, FileExtent, INLINE_EXTENTS_MAX, Inode, TAIL};
-use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
 use loamfs_format::summary::Unwritten;

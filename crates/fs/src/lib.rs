@@ -54,7 +54,7 @@ mod writeback;
 mod xattrs;
 
 pub use access::Access;
-pub use budget::reserve;
+pub use budget::worst_case;
 pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
 pub use grow::grow;

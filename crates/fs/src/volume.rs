@@ -9,6 +9,7 @@
 
 mod atime;
 mod background;
+mod cleaning;
 mod commit;
 mod discard;
 mod drive;
@@ -23,7 +24,6 @@ mod ranges;
 mod scrub;
 mod sealer;
 mod settling;
-mod space;
 mod sync;
 
 pub(crate) use drive::{TRIES, load_groups};
@@ -47,7 +47,6 @@ use loamfs_log::loss::Loss;
 use settling::Quiet;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    TryLockError,
 };
 use std::time::Duration;
 
@@ -60,7 +59,7 @@ pub enum Durability {
     Durable,
 }
 
-/// A volume in use. Dropping it without [`Volume::close`] is a crash.
+/// A volume in use: a method for each thing that a caller may ask for. Dropping it without [`Volume::close`] is a crash.
 pub struct Volume {
     engine: Engine,
     /// Held by whoever moves a directory to another one.
@@ -151,24 +150,6 @@ impl Engine {
     /// Where new homes are put together.
     pub(crate) fn spare(&self) -> &Spare {
         &self.spare
-    }
-
-    /// Bytes of images that are in memory together on their way home, at most: what was said, up to half of the cache, or half
-    /// of what the cache keeps of contents. They belong to it.
-    pub(crate) fn settle_bytes(&self) -> u64 {
-        match self.settle_bytes {
-            Some(bytes) => bytes.min(self.shares.bytes / 2) as u64,
-            None => self.core().blocks.contents_max() / 2,
-        }
-    }
-
-    /// The right to a sweep that nobody needs; `None` while somebody else has it: memory is for one at a time.
-    pub(crate) fn may_sweep(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.settling.try_lock() {
-            Ok(turn) => Some(turn),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
     }
 
     /// Writes of homes are over.

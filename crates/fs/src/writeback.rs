@@ -25,6 +25,7 @@ mod start;
 pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes, unit_of};
 pub(crate) use readers::Readers;
 pub(crate) use rounds::NotHome;
+pub(crate) use settle::Sweeper;
 pub(crate) use spare::Spare;
 pub(crate) use start::runs_of;
 

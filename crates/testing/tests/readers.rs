@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use loamfs_check::{Options, Report, check};
 use loamfs_device::{Device, Image, MemoryDevice};
+use loamfs_format::checksum::CrcRun;
 use loamfs_format::group::Role;
 use loamfs_format::inode::{self, Inode, ROOT_INO};
-use loamfs_format::maps::CrcRun;
 use loamfs_format::summary::{HEADER_SIZE, Record};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, Repairs, SetAttr, Volume, mkfs};

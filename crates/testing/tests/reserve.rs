@@ -10,7 +10,7 @@ use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{ALLOCATE_SIZE, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, summary_len};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
-use loamfs_fs::reserve::{Burden, Changed, Keys, Parts, REMOVAL_COST, Room, Shapes};
+use loamfs_fs::worst_case::{Burden, Changed, Keys, Parts, REMOVAL_COST, Room, Shapes};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
 use loamfs_log::fitting::Cut;
 use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};

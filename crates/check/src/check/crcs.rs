@@ -3,8 +3,8 @@
 use super::walk::Walker;
 use crate::Problem;
 use crate::reader::{TreeSpec, TreeWalk};
+use loamfs_format::checksum::{CRC_UNITS, CrcRun};
 use loamfs_format::inode::Inode;
-use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_format::node::Page;
 use loamfs_format::{BlockKind, Ino};
 use std::sync::Arc;

@@ -6,11 +6,12 @@ use super::view::{
 use crate::Volume;
 use crate::reader::TreeSpec;
 use loamfs_format::atime::{ATIME_INO, AtimeRun};
+use loamfs_format::checksum::CrcRun;
 use loamfs_format::dirent::Dirent;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
 use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::inode::Timestamp;
-use loamfs_format::maps::{CrcRun, LazyEntry, OwnerRecord};
+use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
 use loamfs_format::xattr::{Value, Xattr};

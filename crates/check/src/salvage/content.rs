@@ -3,8 +3,9 @@
 use super::Salvage;
 use crate::reader::{TreeSpec, homed_fault};
 use crate::{BlockFault, CheckError, MapFault};
+use loamfs_format::checksum::{CRC_UNITS, CrcRun, unit_crc};
 use loamfs_format::inode::{Body, FileExtent, Inode};
-use loamfs_format::maps::{CRC_UNITS, CrcRun, LazyEntry, unit_crc};
+use loamfs_format::maps::LazyEntry;
 use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_format::{BlockKind, Extent, FragAddr};
 use std::collections::BTreeMap;

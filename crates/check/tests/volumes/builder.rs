@@ -4,11 +4,12 @@
 //! wrong, and gets a device whose checksums are all right, or damages bytes of a device that is.
 
 use loamfs_device::MemoryDevice;
+use loamfs_format::checksum::{CRC_UNITS, CrcRun, unit_crc};
 use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
 use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
 use loamfs_format::inode::{Body, FileExtent, Inode, ROOT_INO, Timestamp, mode};
-use loamfs_format::maps::{CRC_UNITS, CrcRun, LazyEntry, OwnerRecord, unit_crc};
+use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{Child, NODE_SIZE, Page, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, Dynamic, HEADER_SIZE, Header, Record, SegmentKind, Wait};

@@ -3,9 +3,10 @@
 use crate::builder::*;
 use crate::{kinds, report};
 use loamfs_check::Problem;
+use loamfs_format::checksum::unit_crc;
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::inode::{Body, ROOT_INO, mode};
-use loamfs_format::maps::{LazyEntry, unit_crc};
+use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::{Allocation, Record, Wait};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, Ssn};
 

@@ -1,6 +1,6 @@
 //! What an operation may still take of memory and of the volume before it starts (H17; rules 1 and 10).
 
-use super::reserve::REMOVAL_COST;
+use super::worst_case::REMOVAL_COST;
 use super::{Budget, Waiting};
 use crate::blocks::Stop;
 use loamfs_format::group::Role;

@@ -4,12 +4,12 @@
 //! changes it. What was promised to data that waits, and what is reserved, is not in it.
 
 use super::Budget;
-use super::reserve::REMOVAL_COST;
+use super::worst_case::REMOVAL_COST;
 use crate::reclaim;
 use crate::writeback::UNIT;
 use loamfs_format::Extent;
+use loamfs_format::checksum::{CRC_UNITS, CrcRun};
 use loamfs_format::group::Role;
-use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_space::Outlook;
 
 /// Groups that are partly empty while the log is packed.

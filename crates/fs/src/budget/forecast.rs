@@ -1,7 +1,7 @@
 //! What the next segment and the checkpoints behind it take, and whether the log has that much room.
 
 use super::Budget;
-use super::reserve::{Burden, Changed, Keys, Room, Shapes};
+use super::worst_case::{Burden, Changed, Keys, Room, Shapes};
 use crate::blocks::Blocks;
 use crate::checkpoints::Checkpoints;
 use crate::inodes::Inodes;

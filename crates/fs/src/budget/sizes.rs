@@ -1,6 +1,6 @@
 //! What follows from a volume's sizes: limits, the reserve, and what is promised to first writes of reserved space.
 
-use super::reserve::REMOVAL_COST;
+use super::worst_case::REMOVAL_COST;
 use crate::law::{Law, Rules};
 use loamfs_format::Geometry;
 use loamfs_format::node::NODE_SIZE;

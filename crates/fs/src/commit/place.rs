@@ -3,7 +3,7 @@
 use super::Commit;
 use super::contents::Contents;
 use crate::blocks::Stop;
-use crate::budget::reserve::RecordCounts;
+use crate::budget::worst_case::RecordCounts;
 use crate::reclaim::Fight;
 use loamfs_format::group::Role;
 use loamfs_format::summary::SegmentKind;

@@ -10,7 +10,7 @@ use crate::flags::flags_of;
 use crate::permission;
 use crate::writeback::{UNIT, UnitBytes, unit_of};
 use loamfs_format::Ino;
-use loamfs_format::maps::CRC_UNITS;
+use loamfs_format::checksum::CRC_UNITS;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::Reading;
 use crate::blocks::{Missed, Stop};
 use crate::extents;
+use loamfs_format::checksum::{CRC_UNITS, CrcRun};
 use loamfs_format::inode::FileExtent;
-use loamfs_format::maps::{CRC_UNITS, CrcRun};
 use loamfs_format::{FragAddr, Ino};
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! The cleaning policy: which groups and ranges are worth moving, when, and how long, by cost and benefit, what moving takes
 //! against what it wins (L4, L6; LFS, section 4.3.4; no age is known). What each would cost, and win, `space::cleaning` tells, the
-//! cheapest first. `volume::space` carries it out.
+//! cheapest first. `volume::cleaning` carries it out.
 
 use crate::budget::Sizes;
 use crate::checkpoints::Checkpoints;

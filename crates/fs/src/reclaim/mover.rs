@@ -5,7 +5,7 @@ mod home;
 mod node;
 
 use crate::blocks::{Missed, Stop};
-use crate::budget::reserve::REMOVAL_COST;
+use crate::budget::worst_case::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::reading::Housed;

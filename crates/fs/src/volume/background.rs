@@ -49,7 +49,7 @@ impl Volume {
         } else if unrecorded && self.core().pending.since().is_none() {
             self.engine.sealer().say_durable()?;
         }
-        self.engine.settle_in_time()?;
+        self.engine.sweeper().settle_in_time()?;
         let sealer = self.engine.sealer();
         sealer.keep_reserve()?;
         self.engine.discard_freed(DISCARD_STEP);
@@ -64,7 +64,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn settle(&self, max: usize) -> Result<(), Error> {
-        self.engine.settle(max)
+        self.engine.sweeper().settle(max)
     }
 
     /// Orphans and pending truncates that wait for [`Volume::tick`], which looks after some of them at a time.

@@ -78,9 +78,9 @@ impl Ways {
     }
 }
 
-/// How an operation fared that was sent back.
-#[derive(Default)]
-struct Course {
+/// An operation's way to its end, and how it fared.
+struct Course<'e> {
+    engine: &'e Engine,
     may_commit: bool,
     rounds: u32,
     /// How often space was fought for.
@@ -107,12 +107,12 @@ struct Halt {
 impl Engine {
     /// Runs an operation until it ends, reading what it misses and making room where it needs some.
     pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
-        self.drive(op, true)
+        Course::new(self, true).run(op)
     }
 
     /// Runs a step of a commit, which cannot wait for one.
     pub(crate) fn step<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
-        self.drive(op, false)
+        Course::new(self, false).run(op)
     }
 
     /// As [`Engine::step`]; what room it lacks when there is none for it.
@@ -129,58 +129,81 @@ impl Engine {
         })
     }
 
-    fn drive<T>(
-        &self,
-        mut op: impl FnMut(&mut Core) -> Result<T, Stop>,
-        may_commit: bool,
-    ) -> Result<T, Error> {
-        let mut course = Course {
+    /// Gives windows what blocks leave them.
+    pub(super) fn share_cache(&self, core: &Core) {
+        let blocks = core.blocks.cached_bytes();
+        self.reader.resize(self.shares.windows(blocks));
+    }
+
+    pub(super) fn load(&self, groups: &[GroupNo]) -> Result<(), Error> {
+        for group in groups {
+            self.step(|core| {
+                let chunks = core
+                    .maps
+                    .group_chunks(&mut core.blocks, &core.geometry, *group)
+                    .map_err(|stop| stop.of(Needed::Bitmap))?;
+                core.reclaim.forget_room();
+                Ok(core.space.load(*group, chunks)?)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl<'e> Course<'e> {
+    fn new(engine: &'e Engine, may_commit: bool) -> Course<'e> {
+        Course {
+            engine,
             may_commit,
-            ..Course::default()
-        };
+            rounds: 0,
+            tries: 0,
+            ways: Ways::default(),
+            stuck: None,
+            damaged: Vec::new(),
+            pins: Pins::default(),
+        }
+    }
+
+    fn run<T>(mut self, mut op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
         patience::go_on()?;
         let result = loop {
-            match self.attempt(&mut op, &mut course) {
+            match self.attempt(&mut op) {
                 Ok(value) => break Ok(value),
-                Err(halt) => match self.help(halt, &mut course) {
+                Err(halt) => match self.help(halt) {
                     Ok(()) => {}
                     Err(error) => break Err(error),
                 },
             }
         };
-        if !course.pins.is_empty() {
-            self.core().blocks.unpin(course.pins);
+        if !self.pins.is_empty() {
+            self.engine.core().blocks.unpin(self.pins);
         }
         result
     }
 
     /// Runs an operation once, under the lock of the state.
-    fn attempt<T>(
-        &self,
-        op: &mut impl FnMut(&mut Core) -> Result<T, Stop>,
-        course: &mut Course,
-    ) -> Result<T, Halt> {
-        course.rounds += 1;
-        let mut core = self.core();
+    fn attempt<T>(&mut self, op: &mut impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Halt> {
+        self.rounds += 1;
+        let mut core = self.engine.core();
         core.inodes.shrink();
         // A block that may have been freed and its place reused while it was read is read again, if the operation
         // asks for it again; any other that it asks for again is damaged (rule 13).
         let recorded = core.log.recorded();
-        let damaged = &mut course.damaged;
-        damaged.retain(|damage| self.law.is_damaged(recorded, damage.asked));
+        let damaged = &mut self.damaged;
+        damaged.retain(|damage| self.engine.law.is_damaged(recorded, damage.asked));
         core.blocks.know_damaged(damaged.drain(..));
         let result = loop {
             match op(&mut core) {
-                Err(Stop::Missing) if self.take_at_hand(&mut core, course) => course.rounds += 1,
+                Err(Stop::Missing) if self.take_at_hand(&mut core) => self.rounds += 1,
                 result => break result,
             }
         };
-        course.damaged = core.blocks.take_damaged();
+        self.damaged = core.blocks.take_damaged();
         let wanted = core.blocks.take_wanted();
         match result {
             Ok(value) => {
-                core.blocks.unpin(std::mem::take(&mut course.pins));
-                if course.may_commit && self.flights > 0 {
+                core.blocks.unpin(std::mem::take(&mut self.pins));
+                if self.may_commit && self.engine.flights > 0 {
                     self.tell_writers(core);
                 }
                 Ok(value)
@@ -205,25 +228,25 @@ impl Engine {
         let streams = core.writeback.has_streams();
         drop(core);
         if pressed {
-            self.flight.press();
+            self.engine.flight.press();
         }
         if streams {
-            self.flight.stream();
+            self.engine.flight.stream();
         }
     }
 
     /// Takes in the blocks that the operation which runs misses, if all of them were read around others before; `false` if a
     /// device has to be asked. Who does not wait for that goes on, and the lock is not given back for nothing.
-    fn take_at_hand(&self, core: &mut Core, course: &mut Course) -> bool {
-        if course.rounds >= ROUNDS_MAX {
+    fn take_at_hand(&mut self, core: &mut Core) -> bool {
+        if self.rounds >= ROUNDS_MAX {
             return false;
         }
         let wanted = core.blocks.take_wanted();
-        self.share_cache(core);
-        let taken = self.reader.at_hand(&wanted).is_some_and(|found| {
+        self.engine.share_cache(core);
+        let taken = self.engine.reader.at_hand(&wanted).is_some_and(|found| {
             let mut pairs = wanted.iter().zip(found);
             pairs.all(|(fetch, bytes)| {
-                let taken = core.blocks.fetched(fetch, &bytes, &mut course.pins);
+                let taken = core.blocks.fetched(fetch, &bytes, &mut self.pins);
                 taken.is_ok()
             })
         });
@@ -237,37 +260,39 @@ impl Engine {
     ///
     /// # Errors
     /// Why it ends here.
-    fn help(&self, halt: Halt, course: &mut Course) -> Result<(), Error> {
+    fn help(&mut self, halt: Halt) -> Result<(), Error> {
         match halt.stop {
             Stop::Failed(error @ Error::Broken(_)) => Err(error),
             // Each round reads or commits something; an operation that needs more is a defect, not bad luck.
-            _ if course.rounds > ROUNDS_MAX => {
+            _ if self.rounds > ROUNDS_MAX => {
                 Err(Error::Invalid("the operation does not come to an end"))
             }
             Stop::Failed(error) => {
-                if !course.damaged.is_empty() {
+                if !self.damaged.is_empty() {
                     tracing::error!(%error, "cannot read a block");
                 }
                 Err(error)
             }
             // Bitmaps are loaded by steps of their own.
-            Stop::Load(groups) => self.load(&groups),
+            Stop::Load(groups) => self.engine.load(&groups),
             Stop::Missing => {
                 patience::wait()?;
-                let failed = self.fetch(&halt.wanted, halt.asked, &mut course.pins);
-                course.damaged.extend(failed);
-                match course.damaged.first() {
-                    Some(damage) if !self.law.questions_mismatch() => Err(damage.error.clone()),
+                let failed = self.fetch(&halt.wanted, halt.asked);
+                self.damaged.extend(failed);
+                match self.damaged.first() {
+                    Some(damage) if !self.engine.law.questions_mismatch() => {
+                        Err(damage.error.clone())
+                    }
                     _ => Ok(()),
                 }
             }
             Stop::Flying(ino) => {
                 patience::wait()?;
-                self.wait_for_batch(ino);
+                self.engine.wait_for_batch(ino);
                 Ok(())
             }
-            Stop::Full | Stop::Crowded | Stop::Tight if !course.may_commit => Err(Error::NoSpace),
-            Stop::Full | Stop::Crowded | Stop::Tight => self.make_room(halt, course),
+            Stop::Full | Stop::Crowded | Stop::Tight if !self.may_commit => Err(Error::NoSpace),
+            Stop::Full | Stop::Crowded | Stop::Tight => self.make_room(halt),
         }
     }
 
@@ -275,18 +300,18 @@ impl Engine {
     ///
     /// # Errors
     /// Why there is none.
-    fn make_room(&self, halt: Halt, course: &mut Course) -> Result<(), Error> {
+    fn make_room(&mut self, halt: Halt) -> Result<(), Error> {
         patience::wait()?;
         match halt.stop {
-            Stop::Crowded => match course.stuck.take() {
+            Stop::Crowded => match self.stuck.take() {
                 Some(error) => Err(error),
-                None => self.relieve().map(|error| course.stuck = error),
+                None => self.engine.relieve().map(|error| self.stuck = error),
             },
             Stop::Tight => {
-                course.ways.count(halt.settled)?;
-                self.make_way(halt.settled)
+                self.ways.count(halt.settled)?;
+                self.engine.make_way(halt.settled)
             }
-            _ => self.fight(course),
+            _ => self.fight(),
         }
     }
 
@@ -294,48 +319,30 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::NoSpace`] when that is, or was before, in vain.
-    fn fight(&self, course: &mut Course) -> Result<(), Error> {
-        if self.core().fights().is_lost(Fight::Room) {
+    fn fight(&mut self) -> Result<(), Error> {
+        if self.engine.core().fights().is_lost(Fight::Room) {
             return Err(Error::NoSpace);
         }
-        if course.tries < TRIES {
-            course.tries += 1;
-            return self.win_space(course.tries);
+        if self.tries < TRIES {
+            self.tries += 1;
+            return self.engine.win_space(self.tries);
         }
-        self.core().fights().note_lost(Fight::Room);
+        self.engine.core().fights().note_lost(Fight::Room);
         Err(Error::NoSpace)
     }
 
     /// Reads blocks that an operation asked for while segment `asked` was open; returns what cannot be had.
-    fn fetch(&self, wanted: &[Fetch], asked: Ssn, pins: &mut Pins) -> Vec<Damage> {
-        self.share_cache(&self.core());
-        let take = |fetch: &Fetch, bytes: &[u8]| self.core().blocks.fetched(fetch, bytes, pins);
-        let failed = fetch_into(&self.reader, wanted, take).into_iter();
+    fn fetch(&mut self, wanted: &[Fetch], asked: Ssn) -> Vec<Damage> {
+        self.engine.share_cache(&self.engine.core());
+        let pins = &mut self.pins;
+        let take =
+            |fetch: &Fetch, bytes: &[u8]| self.engine.core().blocks.fetched(fetch, bytes, pins);
+        let failed = fetch_into(&self.engine.reader, wanted, take).into_iter();
         let damage = |(fetch, error)| Damage {
             fetch,
             error,
             asked,
         };
         failed.map(damage).collect()
-    }
-
-    /// Gives windows what blocks leave them.
-    pub(super) fn share_cache(&self, core: &Core) {
-        let blocks = core.blocks.cached_bytes();
-        self.reader.resize(self.shares.windows(blocks));
-    }
-
-    pub(super) fn load(&self, groups: &[GroupNo]) -> Result<(), Error> {
-        for group in groups {
-            self.step(|core| {
-                let chunks = core
-                    .maps
-                    .group_chunks(&mut core.blocks, &core.geometry, *group)
-                    .map_err(|stop| stop.of(Needed::Bitmap))?;
-                core.reclaim.forget_room();
-                Ok(core.space.load(*group, chunks)?)
-            })?;
-        }
-        Ok(())
     }
 }

@@ -133,8 +133,8 @@ impl Volume {
 
     /// Figures of the volume.
     pub fn info(&self) -> Info {
-        let settle_time = self.engine.settle_time();
-        let settle_bytes = self.engine.settle_bytes();
+        let settle_time = self.engine.sweeper().settle_time();
+        let settle_bytes = self.engine.sweeper().settle_bytes();
         let mut core = self.core();
         let g = core.geometry;
         let mut groups = [0; Role::ALL.len()];

@@ -147,7 +147,7 @@ impl Volume {
         self.find_leftovers();
         self.tidy_after(usize::MAX);
         let unwritten = self.engine.write_out(Durability::Durable)?;
-        self.engine.settle_at_last();
+        self.engine.sweeper().settle_at_last();
         self.reserve_places();
         let sealer = self.engine.sealer();
         let end = match unwritten.is_empty() {

@@ -343,9 +343,9 @@ impl Volume {
         if let Some(bytes) = first {
             return Ok(bytes);
         }
-        let regions = self.engine.due_before_read(ino, range);
+        let regions = self.engine.sweeper().due_before_read(ino, range);
         if !regions.is_empty() {
-            self.engine.settle_for_reader(&regions)?;
+            self.engine.sweeper().settle_for_reader(&regions)?;
         }
         self.run(read)
     }

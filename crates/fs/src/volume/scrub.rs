@@ -143,7 +143,6 @@ impl Scrub<'_> {
     /// # Errors
     /// [`Error`]. The scrub is where it was then.
     pub fn step(&self) -> Result<Scrubbed, Error> {
-        let engine = &self.volume.engine;
         let from = self.mark().next;
         if from == FragAddr(0) {
             return Ok(Scrubbed {
@@ -153,16 +152,16 @@ impl Scrub<'_> {
         }
         let mut done = Scrubbed::default();
         if from == BEGIN {
-            done = engine.scrub_log()?;
+            done = self.scrub_log()?;
         }
         let mut at = from;
         for _ in 0..EMPTY_MAX {
-            let Some(range) = engine.range_from(at) else {
+            let Some(range) = self.range_from(at) else {
                 done.ended = true;
                 break;
             };
             at = range.end();
-            engine.scrub_range(range, &mut done)?;
+            self.scrub_range(range, &mut done)?;
             if done.bytes > 0 {
                 break;
             }
@@ -190,16 +189,20 @@ impl Scrub<'_> {
     /// # Errors
     /// [`Error`]; [`Error::ReadOnly`] on a volume that is.
     pub fn keep(&self) -> Result<(), Error> {
-        let sealer = self.volume.engine.sealer();
+        let sealer = self.engine().sealer();
         sealer.checkpoint(End::Open)?;
         sealer.checkpoint(End::Open)
     }
 }
 
-impl Engine {
+impl Scrub<'_> {
+    fn engine(&self) -> &Engine {
+        &self.volume.engine
+    }
+
     /// The addresses of the step at `at`, which lie in one group; `None` behind the end.
     fn range_from(&self, at: FragAddr) -> Option<Extent> {
-        let geometry = self.core().geometry;
+        let geometry = self.volume.core().geometry;
         let frags = STEP / u64::from(geometry.fragment_size);
         let group = geometry.group_extent(geometry.group_of(at));
         let end = group.end().min(FragAddr(at.0.saturating_add(frags)));
@@ -208,9 +211,9 @@ impl Engine {
 
     /// Scrubs what stands in a range.
     fn scrub_range(&self, range: Extent, done: &mut Scrubbed) -> Result<(), Error> {
-        let group = self.core().geometry.group_of(range.start);
-        let was_loaded = self.core().space.bitmaps().is_loaded(group);
-        let listed = self.run(|core| {
+        let group = self.volume.core().geometry.group_of(range.start);
+        let was_loaded = self.volume.core().space.bitmaps().is_loaded(group);
+        let listed = self.volume.run(|core| {
             load(core, group)?;
             match core.space.bitmaps().live_frags(range) {
                 0 => Ok(Listing::default()),
@@ -218,7 +221,7 @@ impl Engine {
             }
         });
         if !was_loaded {
-            self.core().space.unload(group);
+            self.volume.core().space.unload(group);
         }
         let listing = match listed {
             // What stands here cannot be told; the rest can.
@@ -239,7 +242,7 @@ impl Engine {
             suspects = self.confirm(range, suspects)?;
         }
         for (standing, error) in suspects {
-            let healed = self.run(|core| core.rescue(&standing)).is_ok();
+            let healed = self.volume.run(|core| core.rescue(&standing)).is_ok();
             done.damaged.push(Damaged {
                 addr: standing.fetch.pointer.addr,
                 ino: (standing.owner.ino != Ino(0)).then_some(standing.owner.ino),
@@ -253,15 +256,15 @@ impl Engine {
     /// Reads blocks, each of them `alone` or neighbours together, and returns those that are not sound.
     fn verify(&self, blocks: Vec<Standing>, alone: bool) -> Vec<(Standing, Error)> {
         let (uuid, geometry) = {
-            let core = self.core();
+            let core = self.volume.core();
             (core.sb.uuid, core.geometry)
         };
         let fetches: Vec<_> = blocks.iter().map(|it| it.fetch).collect();
         let read = match alone {
-            false => self.reader.read(&fetches, true),
+            false => self.engine().reader.read(&fetches, true),
             true => fetches
                 .iter()
-                .flat_map(|fetch| self.reader.read(std::slice::from_ref(fetch), true))
+                .flat_map(|fetch| self.engine().reader.read(std::slice::from_ref(fetch), true))
                 .collect(),
         };
         let verdict = |(standing, bytes): (Standing, crate::reader::Bytes)| {
@@ -283,7 +286,7 @@ impl Engine {
         mut suspects: Vec<(Standing, Error)>,
     ) -> Result<Vec<(Standing, Error)>, Error> {
         for _ in 0..TRIES {
-            let (listing, asked) = self.run(|core| {
+            let (listing, asked) = self.volume.run(|core| {
                 load(core, core.geometry.group_of(range.start))?;
                 Ok((core.standing_in(range)?, core.open_ssn()))
             })?;
@@ -294,8 +297,8 @@ impl Engine {
                     .any(|(suspect, _)| suspect.fetch == it.fetch)
             });
             suspects = self.verify(again, true);
-            let recorded = self.core().log.recorded();
-            if suspects.is_empty() || self.law.is_damaged(recorded, asked) {
+            let recorded = self.volume.core().log.recorded();
+            if suspects.is_empty() || self.engine().law.is_damaged(recorded, asked) {
                 return Ok(suspects);
             }
         }
@@ -306,21 +309,22 @@ impl Engine {
     /// Scrubs the superblock copies and the summaries since the last checkpoint. Two checkpoints write all of that anew.
     fn scrub_log(&self) -> Result<Scrubbed, Error> {
         let mut done = Scrubbed::default();
-        let sealer = self.sealer();
+        let sealer = self.engine().sealer();
         let (sb, last) = {
-            let core = self.core();
+            let core = self.volume.core();
             (core.sb.clone(), core.log.durable())
         };
         for at in superblock::offsets(sb.volume_bytes()) {
             done.bytes += superblock::SIZE as u64;
-            if let Err(error) = read_copy(self.device(), at) {
+            if let Err(error) = read_copy(self.engine().device(), at) {
                 let addr = FragAddr(at / u64::from(sb.geometry.fragment_size));
                 done.damaged.push(lost(addr, error));
             }
         }
-        let checkpoint = self.core().checkpoints.last();
-        let law = law::of_log(&self.law);
-        let chain = loamfs_log::summary::verify_chain(self.device(), &sb, &law, &checkpoint, last);
+        let checkpoint = self.volume.core().checkpoints.last();
+        let law = law::of_log(&self.engine().law);
+        let chain =
+            loamfs_log::summary::verify_chain(self.engine().device(), &sb, &law, &checkpoint, last);
         if let Err((addr, cause)) = chain {
             let error = LogError::Summary { addr, cause };
             done.damaged.push(lost(addr, error.into()));

@@ -1,15 +1,14 @@
 //! When images settle: by the clock, before somebody reads them, and before the volume is closed. Regions are weighed a
 //! piece at a time, so that nobody waits long for the state meanwhile.
 
-use super::Engine;
 use crate::error::Error;
 use crate::reclaim::{self, Weighed};
 use crate::region::Region;
-use crate::writeback::UNIT;
+use crate::writeback::{Sweeper, UNIT};
 use loamfs_format::Ino;
 use std::cmp::Reverse;
 use std::ops::Range;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 /// Images that one step settles where that does not pay.
@@ -48,7 +47,7 @@ impl Quiet {
     }
 }
 
-impl Engine {
+impl Sweeper<'_> {
     /// Settles what has to leave the log, or else what is worth it when the device was asked for nothing since the last time.
     pub(super) fn settle_in_time(&self) -> Result<(), Error> {
         let Some(_turn) = self.may_sweep() else {
@@ -89,6 +88,24 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Bytes of images that are in memory together on their way home, at most: what was said, up to half of the cache, or half
+    /// of what the cache keeps of contents. They belong to it.
+    pub(crate) fn settle_bytes(&self) -> u64 {
+        match self.settle_bytes {
+            Some(bytes) => bytes.min(self.shares.bytes / 2) as u64,
+            None => self.core().blocks.contents_max() / 2,
+        }
+    }
+
+    /// The right to a sweep that nobody needs; `None` while somebody else has it: memory is for one at a time.
+    pub(crate) fn may_sweep(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.settling.try_lock() {
+            Ok(turn) => Some(turn),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Requests of the device so far.

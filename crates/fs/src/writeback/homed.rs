@@ -1,7 +1,7 @@
 //! What waits of one large file: units of 4 KiB in memory, from a write to where segments show them.
 
 use crate::file::filled;
-use loamfs_format::maps::CRC_UNITS;
+use loamfs_format::checksum::CRC_UNITS;
 use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -463,7 +463,7 @@ fn hidden_end(units: &BTreeMap<u64, Unit>, from: u64) -> Option<u64> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use loamfs_format::maps::CRC_UNITS;
+    use loamfs_format::checksum::CRC_UNITS;
 
     /// Units of a block.
     const PER_BLOCK: u64 = 4;

@@ -10,7 +10,7 @@ use crate::extents;
 use crate::inodes::Inodes;
 use crate::law::{Law, Rules};
 use crate::pending::Pending;
-use loamfs_format::maps::unit_crc;
+use loamfs_format::checksum::unit_crc;
 use loamfs_format::summary::{Allocation, Record, Unwritten};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino};
 use loamfs_space::{FoundSpace, Owner, Space};

@@ -17,6 +17,7 @@ use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::Record;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer};
 use loamfs_log::writer::LogWriter;
+use std::ops::Deref;
 
 /// Images that are read together: what lies between them may be read along.
 const READ_TOGETHER: usize = 256;
@@ -181,7 +182,27 @@ impl Change for Settled {
     }
 }
 
+/// Brings images home, of its own accord or for others: a view of the engine, as [`Sealer`](crate::volume::Sealer) is. It holds no lock.
+pub(crate) struct Sweeper<'e> {
+    engine: &'e Engine,
+}
+
+impl Deref for Sweeper<'_> {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        self.engine
+    }
+}
+
 impl Engine {
+    /// Who brings images home.
+    pub(crate) fn sweeper(&self) -> Sweeper<'_> {
+        Sweeper { engine: self }
+    }
+}
+
+impl Sweeper<'_> {
     /// As [`Volume::settle`](crate::Volume::settle).
     pub(crate) fn settle(&self, max: usize) -> Result<(), Error> {
         let settled = self.settle_chosen(max, |settling, max| settling.due(max));
@@ -211,7 +232,7 @@ impl Engine {
                 break;
             }
             left = left.saturating_sub(images.len());
-            let count = Settler(self).sweep(images)?;
+            let count = self.sweep(images)?;
             if count == 0 {
                 tracing::warn!("none of the images that were chosen could be settled");
                 break;
@@ -263,12 +284,7 @@ impl Engine {
     pub(crate) fn settle_buffer(&self) -> usize {
         (self.settle_bytes() / UNIT).max(1) as usize
     }
-}
 
-/// Whoever settles.
-struct Settler<'v>(&'v Engine);
-
-impl Settler<'_> {
     /// One sweep: images are read in the order of the log, and written in that of their homes. Returns how many settled.
     fn sweep(&self, mut images: Vec<Image>) -> Result<usize, Error> {
         images.sort_unstable_by_key(|(_, entry)| entry.image);
@@ -282,9 +298,9 @@ impl Settler<'_> {
             if let Ok(settled) = result {
                 result = self.write(units).map(|more| settled + more);
             }
-            self.0.core().settling().end(units);
+            self.core().settling().end(units);
             if result.is_ok()
-                && let Err(error) = self.0.seal_if_full(None)
+                && let Err(error) = self.seal_if_full(None)
             {
                 result = Err(error);
             }
@@ -295,9 +311,9 @@ impl Settler<'_> {
     /// Writes images to their homes, flushes, and lets the next segment say so. Returns how many settled.
     fn write(&self, units: &[ImageUnit]) -> Result<usize, Error> {
         // Who lets nobody write homes waits for this part only, and may have ended all changes.
-        let _homes = self.0.homes_shared();
+        let _homes = self.homes_shared();
         let geometry = {
-            let core = self.0.core();
+            let core = self.core();
             if !core.access.is_writable() {
                 return Ok(0);
             }
@@ -307,15 +323,15 @@ impl Settler<'_> {
             .iter()
             .map(|(home, _, bytes)| Write::new(geometry.byte_offset(*home), bytes, IoKind::Settle))
             .collect();
-        let results = self.0.device().write(&requests);
-        self.0.flush_device()?;
+        let results = self.device().write(&requests);
+        self.flush_device()?;
         let mut settled = 0;
         for ((home, image, _), result) in units.iter().zip(results) {
             let result = match result {
                 Err(error) => Err(error.into()),
                 Ok(()) => {
                     let (home, image) = (*home, *image);
-                    self.0.step(|core| core.perform(&Settle { home, image }))
+                    self.step(|core| core.perform(&Settle { home, image }))
                 }
             };
             match result {
@@ -329,13 +345,13 @@ impl Settler<'_> {
     /// Reads images, past those that cannot be read.
     fn start(&self, images: &[Image]) -> Vec<ImageUnit> {
         // All at once; one at a time if that fails, to find out which are damaged.
-        if let Ok(units) = self.0.step(|core| core.settling().start(images)) {
+        if let Ok(units) = self.step(|core| core.settling().start(images)) {
             return units;
         }
         let mut units = Vec::new();
         for image in images {
             let image = std::slice::from_ref(image);
-            match self.0.step(|core| core.settling().start(image)) {
+            match self.step(|core| core.settling().start(image)) {
                 Ok(mut read) => units.append(&mut read),
                 Err(error) => image.iter().for_each(|(home, _)| self.leave(*home, &error)),
             }
@@ -350,7 +366,7 @@ impl Settler<'_> {
             return;
         }
         tracing::error!(%error, home = home.0, "cannot settle an image; it stays where it is");
-        self.0.core().writeback.unsettled.insert(home);
+        self.core().writeback.unsettled.insert(home);
     }
 }
 

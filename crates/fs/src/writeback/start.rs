@@ -4,7 +4,7 @@ use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT, UnitBytes};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
-use loamfs_format::maps::unit_crc;
+use loamfs_format::checksum::unit_crc;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

@@ -3,7 +3,7 @@
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::extents;
-use crate::operations::reserve::NewHomes;
+use crate::operations::preallocate::NewHomes;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::reading::Housed;
 use crate::writeback::{Homed, UnitBytes};
