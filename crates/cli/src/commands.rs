@@ -32,7 +32,7 @@ use crate::failure::{Failure, Front};
 
 /// A file system for very many small files, on disks where a seek is dear.
 ///
-/// Sizes are whole numbers with an optional K, M, G or T (powers of 1,024).
+/// Sizes are numbers with an optional K, M, G or T (powers of 1,024), such as 8G or 1.5T.
 #[derive(Debug, Parser)]
 #[command(name = "loamfs", version, disable_help_subcommand = true)]
 pub struct Cli {
@@ -121,8 +121,8 @@ impl Command {
 /// Whose exit codes apply to a command line that could not be understood.
 pub fn front_of(arguments: &[OsString]) -> Front {
     match arguments.get(1).and_then(|word| word.to_str()) {
-        Some("mount" | "unmount") => Front::Mount,
-        Some("check") => Front::Check,
+        Some("mount" | "unmount" | "umount") => Front::Mount,
+        Some("check" | "fsck") => Front::Check,
         _ => Front::General,
     }
 }
@@ -147,6 +147,8 @@ mod tests {
             "mount --json vol.img /mnt",
             "unmount /mnt",
             "unmount --json /mnt",
+            "umount vol.img",
+            "fsck vol.img",
             "check --repair --json vol.img",
             "info --json /mnt",
             "dump vol.img superblock",

@@ -376,6 +376,19 @@ fn names_that_are_not_on_the_volume() {
 }
 
 #[test]
+fn a_slip_is_told_what_was_meant() {
+    let place = Place::blank(0);
+    place.refuses("moutn IMAGE DIR", USAGE, &["did you mean `mount`?"]);
+    place.refuses("chekc IMAGE", USAGE, &["did you mean `check`?"]);
+    place.refuses("mkfs --sise 1G IMAGE", USAGE, &["did you mean `--size`?"]);
+    place.refuses(
+        "mkfs --size 1TB IMAGE",
+        USAGE,
+        &["powers of 1,000", "write 1T"],
+    );
+}
+
+#[test]
 fn where_nothing_is_mounted() {
     let place = Place::blank(0);
     let words = ["no LoamFS is mounted on", "name the directory"];
@@ -383,6 +396,7 @@ fn where_nothing_is_mounted() {
         place.refuses(command, NO_INPUT, &words);
     }
     place.refuses("unmount DIR", 1, &words);
+    place.refuses("umount IMAGE", 1, &words);
     place.refuses("unmount DIR/none", 1, &["does not exist", "check the path"]);
     if rustix::process::geteuid().is_root() {
         place.refuses(

@@ -63,7 +63,7 @@ grep -q '"durable_segment"' "$work/info.json" || fail "no report"
 "$loamfs" drop-caches "$mnt" || fail "drop-caches failed"
 diff -r --no-dereference "$tree" "$mnt"
 ok "equal when settled, and read again from the device"
-unmount_it
+"$loamfs" umount "$image"
 check_clean
 mount_it
 diff -r --no-dereference "$tree" "$mnt"

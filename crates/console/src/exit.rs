@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::json;
 
 /// The kinds of failure that exit codes tell apart.
@@ -92,17 +92,35 @@ pub fn complaint(error: &clap::Error) -> Option<String> {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
             Some("a command is missing; see --help".to_owned())
         }
-        _ => Some(sentence(&error.to_string())),
+        _ => Some(sentence(&error.to_string(), meant(error).as_deref())),
     }
 }
 
 /// The first paragraph of a complaint, without the word "error"; what is behind it explains the usage.
-fn sentence(complaint: &str) -> String {
+fn sentence(complaint: &str, meant: Option<&str>) -> String {
     let lines = complaint.lines().take_while(|line| !line.is_empty());
     let words: Vec<&str> = lines.map(str::trim).collect();
     let words = words.join(" ");
     let words = words.strip_prefix("error: ").unwrap_or(&words);
-    format!("{words}; see --help")
+    match meant {
+        Some(meant) => format!("{words}; did you mean `{meant}`?"),
+        None => format!("{words}; see --help"),
+    }
+}
+
+/// The word that was probably meant.
+fn meant(error: &clap::Error) -> Option<String> {
+    let kinds = [
+        ContextKind::SuggestedSubcommand,
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedValue,
+    ];
+    kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(word) => Some(word.clone()),
+        // The likeliest is the last.
+        ContextValue::Strings(words) => words.last().cloned(),
+        _ => None,
+    })
 }
 
 #[cfg(test)]
@@ -127,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_complaint_is_one_sentence() {
-        let said = sentence("error: no such thing\n  'x'\n\nUsage: loamfs\n");
+        let said = sentence("error: no such thing\n  'x'\n\nUsage: loamfs\n", None);
         assert_eq!(said, "no such thing 'x'; see --help");
     }
 }

@@ -31,6 +31,7 @@ const ROUNDS_MAX: usize = 8;
 /// those of fsck(8):
 /// 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong call.
 #[derive(Debug, Args)]
+#[command(visible_alias = "fsck")]
 pub struct CheckArgs {
     /// Repair what can be repaired.
     #[arg(long)]

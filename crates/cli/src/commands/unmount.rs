@@ -19,9 +19,11 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Unmount a volume; returns when all is on the device, unless it is mounted elsewhere too.
 #[derive(Debug, Args)]
+#[command(visible_alias = "umount")]
 pub struct UnmountArgs {
-    /// Where it is mounted.
-    mountpoint: PathBuf,
+    /// Where it is mounted, or its device or image file.
+    #[arg(value_name = "MOUNTPOINT")]
+    volume: PathBuf,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -34,11 +36,11 @@ impl UnmountArgs {
     ///
     /// If it is in use, or could not be written out.
     pub fn run(self) -> Result<u8, Failure> {
-        let shown = shown_path(&self.mountpoint);
-        let found = find_mount(&self.mountpoint, SUBTYPE.as_ref())
-            .map_err(|error| Failure::usage(cannot_find(&self.mountpoint, &error)))?;
+        let shown = shown_path(&self.volume);
+        let found = find_mount(&self.volume, SUBTYPE.as_ref())
+            .map_err(|error| Failure::usage(cannot_find(&self.volume, &error)))?;
         let start = Instant::now();
-        let Some(entry) = found else {
+        let Some(entry) = found.or_else(|| mounts::find_source(&self.volume)) else {
             return Err(Failure::usage(format!(
                 "no LoamFS is mounted on {shown}; name the directory that it is mounted on"
             )));
@@ -52,7 +54,7 @@ impl UnmountArgs {
         }
         // Before, because afterwards the daemon may be gone too soon.
         let waiter = Waiter::new(&entry);
-        unmount(&entry.path).map_err(|error| refused(&self.mountpoint, &error))?;
+        unmount(&entry.path).map_err(|error| refused(&entry.path, &error))?;
         if mounts::ours()
             .iter()
             .any(|other| other.device == entry.device)
