@@ -2,7 +2,7 @@
 //!
 //! [`Budget`] is a view of the state: it borrows what decides of that, and changes nothing but what it finds out and whom
 //! it presses.
-//! [`Sizes`] is what follows from the volume's sizes alone. [`reserve`] is the arithmetic, which knows of no state.
+//! [`Sizes`] is what follows from the volume's sizes alone. [`worst_case`] is the arithmetic, which knows of no state.
 
 mod admission;
 mod available;
