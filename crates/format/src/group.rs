@@ -15,7 +15,7 @@ pub enum Role {
     Log = 1,
     /// Blocks of large files.
     Data = 2,
-    /// Hash-placed small files. Reserved.
+    /// Tracks: small files of a directory, with their attributes ([`crate::track`]).
     Track = 3,
     /// Copies of hot files on a fast device. Reserved.
     Section = 4,

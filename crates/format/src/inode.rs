@@ -2,6 +2,7 @@
 
 use crate::node::TreeRoot;
 use crate::pointer::{Pointer, RawPointer};
+use crate::track::SLOTS_MAX;
 use crate::types::{GroupNo, Ino, Ssn};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -77,7 +78,43 @@ pub enum Body {
     ExtentTree(TreeRoot),
     /// A directory with a tree of entries: one node, a leaf level under one node, or more (H7).
     DirTree(TreeRoot),
+    /// A small file that a track holds, and whose slot there is valid.
+    Settled(Settled),
 }
+
+/// Where a settled file is in its track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// The data, in the track's run; [`Pointer::NONE`] of an empty file.
+    pub pointer: Pointer,
+    /// Number of its slot.
+    pub slot: u8,
+    /// Key of its name in the directory.
+    pub key: u64,
+}
+
+/// The form of a [`Settled`] in an inode's tail, 48 bytes; the slot's number is in the fixed part.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawSettled {
+    pointer: RawPointer,
+    key: U64,
+}
+
+/// Where a directory keeps its table of tracks ([`crate::track`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Table {
+    /// It has no track.
+    #[default]
+    None,
+    /// In the inode, as [`crate::track::encode_inline`] makes it.
+    Inline(Vec<u8>),
+    /// A tree of nodes of [`crate::BlockKind::TrackNode`].
+    Tree(TreeRoot),
+}
+
+/// Bit of a table's length in the inode: it is a tree root.
+const TABLE_TREE: u16 = 1 << 15;
 
 /// A run of blocks of a large file. In the extent tree the key is `block`, the value a [`RawPointer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +187,8 @@ pub struct Inode {
     pub inline_xattrs: Vec<u8>,
     /// Content.
     pub body: Body,
+    /// Of a directory: its tracks.
+    pub table: Table,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -174,10 +213,10 @@ struct RawInode {
     truncating: U64,
     frags: U64,
     body: u8,
-    reserved: u8,
+    slot: u8,
     body_len: U16,
     xattr_len: U16,
-    reserved2: U16,
+    table: U16,
     checksums: [u8; TreeRoot::SIZE],
     xattrs: [u8; TreeRoot::SIZE],
     tail: [u8; TAIL],
@@ -217,6 +256,7 @@ impl Inode {
             xattrs: TreeRoot::EMPTY,
             inline_xattrs: Vec::new(),
             body: Body::Empty,
+            table: Table::None,
         }
     }
 
@@ -235,11 +275,31 @@ impl Inode {
         self.file_type() == mode::REGULAR
     }
 
-    /// The bytes on disk. Body and attributes have [`TAIL`] bytes; what does not fit is cut.
+    /// Bytes of the tail that body, table and attributes leave.
+    pub fn room(&self) -> usize {
+        TAIL.saturating_sub(self.body.len() + self.table.len() + self.inline_xattrs.len())
+    }
+
+    /// The bytes on disk. Body, table and attributes have [`TAIL`] bytes; what does not fit is cut.
     pub fn encode(&self) -> [u8; SIZE] {
-        let times = [self.atime, self.mtime, self.ctime, self.btime];
-        let body = self.body.encode();
         let mut raw = RawInode::new_zeroed();
+        self.encode_fixed(&mut raw);
+        let body = self.body.encode();
+        let table = self.table.encode();
+        let body_len = body.len().min(TAIL);
+        let table_len = table.len().min(TAIL - body_len);
+        let xattr_len = self.inline_xattrs.len().min(TAIL - body_len - table_len);
+        raw.body_len = U16::new(body_len as u16);
+        raw.xattr_len = U16::new(xattr_len as u16);
+        raw.table = U16::new(table_len as u16 | self.table.mark());
+        raw.tail[..body_len].copy_from_slice(&body[..body_len]);
+        raw.tail[body_len..][..table_len].copy_from_slice(&table[..table_len]);
+        raw.tail[TAIL - xattr_len..].copy_from_slice(&self.inline_xattrs[..xattr_len]);
+        zerocopy::transmute!(raw)
+    }
+
+    fn encode_fixed(&self, raw: &mut RawInode) {
+        let times = [self.atime, self.mtime, self.ctime, self.btime];
         raw.ino = U64::new(self.ino.0);
         raw.mode = U32::new(self.mode);
         raw.nlink = U32::new(self.nlink);
@@ -259,15 +319,12 @@ impl Inode {
         raw.truncating = U64::new(self.truncating);
         raw.frags = U64::new(self.frags);
         raw.body = self.body.number();
+        raw.slot = match &self.body {
+            Body::Settled(settled) => settled.slot,
+            _ => 0,
+        };
         raw.checksums = self.checksums.encode();
         raw.xattrs = self.xattrs.encode();
-        let body_len = body.len().min(TAIL);
-        let xattr_len = self.inline_xattrs.len().min(TAIL - body_len);
-        raw.body_len = U16::new(body_len as u16);
-        raw.xattr_len = U16::new(xattr_len as u16);
-        raw.tail[..body_len].copy_from_slice(&body[..body_len]);
-        raw.tail[TAIL - xattr_len..].copy_from_slice(&self.inline_xattrs[..xattr_len]);
-        zerocopy::transmute!(raw)
     }
 
     /// Reads an inode.
@@ -289,7 +346,10 @@ impl Inode {
         };
         let body_len = usize::from(raw.body_len.get());
         let xattr_len = usize::from(raw.xattr_len.get());
-        if body_len + xattr_len > TAIL {
+        let is_dir = raw.mode.get() & mode::TYPE == mode::DIRECTORY;
+        let table = if is_dir { raw.table.get() } else { 0 };
+        let table_len = usize::from(table & !TABLE_TREE);
+        if body_len + table_len + xattr_len > TAIL {
             return Err(InodeError::Tail);
         }
         let root = |bytes: &[u8]| TreeRoot::decode(bytes).ok_or(InodeError::Root);
@@ -317,7 +377,8 @@ impl Inode {
             checksums: root(&raw.checksums)?,
             xattrs: root(&raw.xattrs)?,
             inline_xattrs: raw.tail[TAIL - xattr_len..].to_vec(),
-            body: Body::decode(raw.body, &raw.tail[..body_len])?,
+            body: Body::decode(raw.body, raw.slot, &raw.tail[..body_len])?,
+            table: Table::decode(table, &raw.tail[body_len..][..table_len])?,
         };
         inode.verify()
     }
@@ -333,6 +394,10 @@ impl Inode {
                 p.is_some() && u64::from(p.stored) == self.size
             }
             (Body::Extents(_) | Body::ExtentTree(_), mode::REGULAR) => true,
+            (Body::Settled(settled), mode::REGULAR) => {
+                let p = settled.pointer;
+                p.is_some() == (self.size > 0) && u64::from(p.stored) == self.size
+            }
             _ => false,
         };
         if !fits {
@@ -360,6 +425,16 @@ impl Body {
             Body::Extents(_) => 4,
             Body::ExtentTree(_) => 5,
             Body::DirTree(_) => 6,
+            Body::Settled(_) => 7,
+        }
+    }
+
+    /// Where the whole data are of a small file that are not in its inode: in the log, or in a track.
+    pub fn small(&self) -> Option<Pointer> {
+        match self {
+            Body::Small(pointer) => Some(*pointer),
+            Body::Settled(settled) => Some(settled.pointer).filter(Pointer::is_some),
+            _ => None,
         }
     }
 
@@ -371,6 +446,7 @@ impl Body {
             Body::Small(_) => size_of::<RawPointer>(),
             Body::Extents(extents) => extents.len() * size_of::<RawFileExtent>(),
             Body::ExtentTree(_) | Body::DirTree(_) => TreeRoot::SIZE,
+            Body::Settled(_) => size_of::<RawSettled>(),
         }
     }
 
@@ -386,10 +462,11 @@ impl Body {
             Body::Small(pointer) => pointer.encode().as_bytes().to_vec(),
             Body::Extents(extents) => extents.iter().flat_map(FileExtent::encode).collect(),
             Body::ExtentTree(root) | Body::DirTree(root) => root.encode().to_vec(),
+            Body::Settled(settled) => settled.encode().as_bytes().to_vec(),
         }
     }
 
-    fn decode(number: u8, bytes: &[u8]) -> Result<Body, InodeError> {
+    fn decode(number: u8, slot: u8, bytes: &[u8]) -> Result<Body, InodeError> {
         let root = || TreeRoot::decode(bytes).ok_or(InodeError::Root);
         Ok(match number {
             0 if bytes.is_empty() => Body::Empty,
@@ -401,7 +478,70 @@ impl Body {
             4 => Body::Extents(FileExtent::decode_all(bytes)?),
             5 => Body::ExtentTree(root()?),
             6 => Body::DirTree(root()?),
+            7 => Body::Settled(Settled::decode(slot, bytes)?),
             _ => return Err(InodeError::Body),
+        })
+    }
+}
+
+impl Settled {
+    fn encode(&self) -> RawSettled {
+        RawSettled {
+            pointer: self.pointer.encode(),
+            key: U64::new(self.key),
+        }
+    }
+
+    fn decode(slot: u8, bytes: &[u8]) -> Result<Settled, InodeError> {
+        let raw = RawSettled::ref_from_bytes(bytes).map_err(|_| InodeError::Body)?;
+        if usize::from(slot) >= SLOTS_MAX {
+            return Err(InodeError::Body);
+        }
+        Ok(Settled {
+            pointer: Pointer::decode(&raw.pointer),
+            slot,
+            key: raw.key.get(),
+        })
+    }
+}
+
+impl Table {
+    /// Bytes that the table takes in the tail.
+    pub fn len(&self) -> usize {
+        match self {
+            Table::None => 0,
+            Table::Inline(bytes) => bytes.len(),
+            Table::Tree(_) => TreeRoot::SIZE,
+        }
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        matches!(self, Table::None)
+    }
+
+    const fn mark(&self) -> u16 {
+        match self {
+            Table::None | Table::Inline(_) => 0,
+            Table::Tree(_) => TABLE_TREE,
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        match self {
+            Table::None => Vec::new(),
+            Table::Inline(bytes) => bytes.clone(),
+            Table::Tree(root) => root.encode().to_vec(),
+        }
+    }
+
+    fn decode(field: u16, bytes: &[u8]) -> Result<Table, InodeError> {
+        Ok(match field {
+            0 => Table::None,
+            _ if field & TABLE_TREE != 0 => {
+                Table::Tree(TreeRoot::decode(bytes).ok_or(InodeError::Root)?)
+            }
+            _ => Table::Inline(bytes.to_vec()),
         })
     }
 }

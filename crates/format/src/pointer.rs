@@ -46,11 +46,15 @@ pub enum BlockKind {
     Homed = 15,
     /// A superblock copy, allocated for good.
     Superblock = 16,
+    /// The head of a track ([`crate::track`]); `logical` is the lowest key of its range.
+    TrackHead = 17,
+    /// A node of a directory's table of tracks.
+    TrackNode = 18,
 }
 
 impl BlockKind {
     /// Every kind, in the order of their numbers.
-    pub const ALL: [BlockKind; 16] = [
+    pub const ALL: [BlockKind; 18] = [
         BlockKind::Summary,
         BlockKind::InodeBlock,
         BlockKind::DirNode,
@@ -67,13 +71,18 @@ impl BlockKind {
         BlockKind::LazyNode,
         BlockKind::Homed,
         BlockKind::Superblock,
+        BlockKind::TrackHead,
+        BlockKind::TrackNode,
     ];
 
-    /// The role of groups that hold blocks of this kind; none for superblocks, which may be anywhere.
-    pub const fn role(self) -> Option<Role> {
+    /// The roles of groups that may hold blocks of this kind, first the one that most are in; none for superblocks, which
+    /// may be anywhere.
+    pub const fn roles(self) -> &'static [Role] {
         match self {
-            BlockKind::Superblock => None,
-            BlockKind::Homed => Some(Role::Data),
+            BlockKind::Superblock => &[],
+            BlockKind::Homed => &[Role::Data],
+            BlockKind::TrackHead => &[Role::Track],
+            BlockKind::SmallData => &[Role::Log, Role::Track],
             BlockKind::Summary
             | BlockKind::InodeBlock
             | BlockKind::DirNode
@@ -81,13 +90,13 @@ impl BlockKind {
             | BlockKind::ChecksumNode
             | BlockKind::XattrNode
             | BlockKind::XattrValue
-            | BlockKind::SmallData
             | BlockKind::Image
             | BlockKind::IfileNode
             | BlockKind::BitmapNode
             | BlockKind::OwnerNode
             | BlockKind::GroupNode
-            | BlockKind::LazyNode => Some(Role::Log),
+            | BlockKind::LazyNode
+            | BlockKind::TrackNode => &[Role::Log],
         }
     }
 
@@ -109,6 +118,7 @@ impl BlockKind {
                 | BlockKind::OwnerNode
                 | BlockKind::GroupNode
                 | BlockKind::LazyNode
+                | BlockKind::TrackNode
         )
     }
 
@@ -142,31 +152,12 @@ pub struct Identity {
 
 /// The checksum of a metadata block: XXH3-64 seeded with the volume's UUID and the block's identity.
 pub fn metadata_checksum(uuid: &[u8; 16], identity: &Identity, bytes: &[u8]) -> u64 {
-    seeded_checksum(
-        uuid,
-        [identity.kind as u8, identity.level],
-        identity.generation,
-        identity.ino,
-        identity.logical,
-        bytes,
-    )
-}
-
-/// [`metadata_checksum`] of kinds, too, that no [`BlockKind`] stands for.
-pub(crate) fn seeded_checksum(
-    uuid: &[u8; 16],
-    kind_and_level: [u8; 2],
-    generation: u32,
-    ino: Ino,
-    logical: u64,
-    bytes: &[u8],
-) -> u64 {
     let mut seed = [0u8; 40];
     seed[..16].copy_from_slice(uuid);
-    seed[16..18].copy_from_slice(&kind_and_level);
-    seed[20..24].copy_from_slice(&generation.to_le_bytes());
-    seed[24..32].copy_from_slice(&ino.0.to_le_bytes());
-    seed[32..].copy_from_slice(&logical.to_le_bytes());
+    seed[16..18].copy_from_slice(&[identity.kind as u8, identity.level]);
+    seed[20..24].copy_from_slice(&identity.generation.to_le_bytes());
+    seed[24..32].copy_from_slice(&identity.ino.0.to_le_bytes());
+    seed[32..].copy_from_slice(&identity.logical.to_le_bytes());
     xxhash_rust::xxh3::xxh3_64_with_seed(bytes, xxhash_rust::xxh3::xxh3_64(&seed))
 }
 

@@ -8,7 +8,7 @@
 
 use crate::dirent::{FIRST_KEY, KEYS_END};
 use crate::inode::{Timestamp, flag, mode};
-use crate::pointer::seeded_checksum;
+use crate::pointer::{BlockKind, Identity, metadata_checksum};
 use crate::types::{FragAddr, Ino, Ssn};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
@@ -25,10 +25,6 @@ pub use table::{Answer, TableEntry, decode_inline, encode_inline};
 pub const MAGIC: u32 = u32::from_le_bytes(*b"LTRK");
 /// Version of the layout.
 pub const VERSION: u16 = 1;
-/// Kind of a track's head, in seeds of checksums and in owner records.
-pub const KIND: u8 = 17;
-/// Kind of the nodes of a directory's table of tracks.
-pub const TABLE_KIND: u8 = 18;
 /// Most files of a track: a mask has a bit for each.
 pub const SLOTS_MAX: usize = 64;
 /// Longest run of a track, bytes.
@@ -49,7 +45,7 @@ const fn is_low(key: u64) -> bool {
 }
 
 /// Bytes of a head with `slots` slots.
-const fn head_bytes(slots: usize) -> usize {
+pub const fn head_bytes(slots: usize) -> usize {
     size_of::<RawHeader>() + slots * size_of::<RawSlot>()
 }
 
@@ -60,14 +56,14 @@ struct RawHeader {
     version: U16,
     count: u8,
     reserved: u8,
-    checksum: U64,
+    reserved2: U64,
     directory: U64,
     generation: U32,
     frags: U32,
     low: U64,
     ssn: U64,
     addr: U64,
-    reserved2: [u8; 72],
+    reserved3: [u8; 72],
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -228,9 +224,7 @@ impl Head {
         for slot in &self.slots {
             bytes.extend_from_slice(slot.encode().as_bytes());
         }
-        let checksum = id.checksum(uuid, &bytes);
-        header.checksum = U64::new(checksum);
-        bytes[..size_of::<RawHeader>()].copy_from_slice(header.as_bytes());
+        let checksum = metadata_checksum(uuid, &id.block(), &bytes);
         Ok((bytes, checksum))
     }
 
@@ -253,9 +247,8 @@ impl Head {
         }
         let (slots, _) =
             <[RawSlot]>::ref_from_prefix_with_elems(rest, count).map_err(|_| TrackError::Short)?;
-        let mut plain = bytes[..head_bytes(count)].to_vec();
-        plain[8..16].fill(0);
-        if raw.checksum.get() != checksum || identity.checksum(uuid, &plain) != checksum {
+        let plain = &bytes[..head_bytes(count)];
+        if metadata_checksum(uuid, &identity.block(), plain) != checksum {
             return Err(TrackError::Checksum);
         }
         let same = raw.directory.get() == identity.directory.0
@@ -311,15 +304,15 @@ impl Head {
 }
 
 impl TrackIdentity {
-    fn checksum(&self, uuid: &[u8; 16], bytes: &[u8]) -> u64 {
-        seeded_checksum(
-            uuid,
-            [KIND, 0],
-            self.generation,
-            self.directory,
-            self.low,
-            bytes,
-        )
+    /// The head, as a block of the log's: what seeds its checksum.
+    pub const fn block(&self) -> Identity {
+        Identity {
+            kind: BlockKind::TrackHead,
+            level: 0,
+            ino: self.directory,
+            generation: self.generation,
+            logical: self.low,
+        }
     }
 }
 

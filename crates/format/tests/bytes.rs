@@ -7,7 +7,9 @@ use loamfs_format::checksum::{CrcRun, unit_crc};
 use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
-use loamfs_format::inode::{Body, FileExtent, Inode, Timestamp};
+use loamfs_format::inode::{
+    Body, FileExtent, Inode, InodeError, Settled, TAIL, Table, Timestamp, mode,
+};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{Child, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
@@ -504,6 +506,7 @@ fn inode(body: Body) -> Inode {
         xattrs: TreeRoot { level: 6, ..root() },
         inline_xattrs: b"zz".to_vec(),
         body,
+        table: Table::None,
     }
 }
 
@@ -553,7 +556,7 @@ fn inodes() {
     let small_hex =
         "0102030405060708 11121314 03000000 2122232425262728 0000000000000000 3132333435363738";
     let (file, directory) = ("a4810000", "ed410000");
-    let table: [(Body, &str, &Pieces); 7] = [
+    let table: [(Body, &str, &Pieces); 8] = [
         (Body::Empty, file, &[]),
         (
             Body::Inline(b"abc".to_vec()),
@@ -592,6 +595,21 @@ fn inodes() {
             directory,
             &[(136, "06"), (138, "40"), (272, ROOT_HEX)],
         ),
+        (
+            Body::Settled(Settled {
+                pointer: small,
+                slot: 0x3f,
+                key: 0x0304,
+            }),
+            file,
+            &[
+                (136, "07"),
+                (137, "3f"),
+                (138, "30"),
+                (272, small_hex),
+                (312, "0403"),
+            ],
+        ),
     ];
     for (body, mode, pieces) in table {
         let mut inode = inode(body);
@@ -611,6 +629,65 @@ fn inodes() {
         same(&format!("{:?}", inode.body), &inode.encode(), &expected);
         assert_eq!(Inode::decode(&expected), Ok(inode));
     }
+}
+
+#[test]
+fn a_directory_has_its_table_behind_its_body() {
+    let root_table = (Table::Tree(root()), "4080", ROOT_HEX);
+    let inline = (Table::Inline(vec![1, 2, 3]), "0300", "010203");
+    for (table, mark, shown) in [root_table, inline] {
+        let inode = Inode {
+            truncating: u64::MAX,
+            table,
+            ..Inode::new(Ino(0x0102), mode::DIRECTORY, 1, Timestamp::default())
+        };
+        let inode = Inode {
+            body: Body::InlineDir(b"ab".to_vec()),
+            inline_xattrs: b"zz".to_vec(),
+            ..inode
+        };
+        let encoded = inode.encode();
+        assert_eq!(encoded[142..144], bytes(2, &[(0, mark)]));
+        let len = inode.table.len();
+        assert_eq!(encoded[274..274 + len], bytes(len, &[(0, shown)]));
+        assert_eq!(inode.room(), TAIL - 4 - len);
+        assert_eq!(Inode::decode(&encoded), Ok(inode));
+    }
+}
+
+#[test]
+fn what_no_inode_may_say_of_tracks_is_refused() {
+    let put = |inode: &Inode, at: usize, value: &[u8]| {
+        let mut bytes = inode.encode();
+        bytes[at..at + value.len()].copy_from_slice(value);
+        Inode::decode(&bytes).map(drop)
+    };
+    let new = |mode| Inode::new(Ino(32), mode, 1, Timestamp::default());
+    let dir = Inode {
+        table: Table::Inline(vec![7; 48]),
+        ..new(mode::DIRECTORY)
+    };
+    assert_eq!(put(&dir, 142, &[241, 0]), Err(InodeError::Tail));
+    assert_eq!(put(&dir, 142, &[48, 0x80]), Err(InodeError::Root));
+    // Of what is no directory the field says nothing.
+    assert_eq!(put(&new(mode::REGULAR), 142, &[241, 0]), Ok(()));
+    let settled = Inode {
+        size: 3,
+        body: Body::Settled(Settled {
+            pointer: Pointer {
+                stored: 3,
+                ..POINTER
+            },
+            slot: 63,
+            key: 512,
+        }),
+        ..new(mode::REGULAR)
+    };
+    assert_eq!(put(&settled, 0, &[32]), Ok(()));
+    assert_eq!(put(&settled, 137, &[64]), Err(InodeError::Body));
+    assert_eq!(put(&settled, 138, &[47]), Err(InodeError::Body));
+    assert_eq!(put(&settled, 40, &[4]), Err(InodeError::Body));
+    assert_eq!(put(&settled, 8, &[0, 0, 0xa0, 0]), Err(InodeError::Body));
 }
 
 #[test]
@@ -671,7 +748,7 @@ fn checksums_and_hashes() {
         logical: 0x0607,
     };
     let kinds: Vec<u8> = BlockKind::ALL.iter().map(|kind| *kind as u8).collect();
-    assert_eq!(kinds, (1..=16).collect::<Vec<u8>>());
+    assert_eq!(kinds, (1..=18).collect::<Vec<u8>>());
     for (what, found, expected) in [
         ("data", data_checksum(b"loam"), 0x80a4_366e_1b15_72a4),
         (

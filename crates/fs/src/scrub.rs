@@ -123,6 +123,8 @@ impl Core {
         let (ino, at) = (owner.ino, extent.start);
         let found = match owner.kind {
             BlockKind::Summary | BlockKind::Superblock => None,
+            // No volume that this program opens has tracks.
+            BlockKind::TrackHead | BlockKind::TrackNode => None,
             BlockKind::InodeBlock => {
                 let block = InodeBlockNo(owner.logical);
                 let entry = self.maps.ifile_entry(&mut self.blocks, block)?;

@@ -44,15 +44,16 @@ impl<'v> Groups<'v> {
 
     /// Checks that a piece may be where it is.
     pub(crate) fn piece(&mut self, extent: Extent, owner: &Owner, report: &mut Report) {
-        let Some(needed) = owner.kind.role() else {
+        let allowed = owner.kind.roles();
+        if allowed.is_empty() {
             return;
-        };
+        }
         for extent in self.parts(extent) {
             let group = self.group_of(extent.start);
             let Some((_, role)) = self.roles(group) else {
                 continue;
             };
-            if role != needed && self.wrong != Some(group) {
+            if !allowed.contains(&role) && self.wrong != Some(group) {
                 self.wrong = Some(group);
                 let (group, kind) = (GroupNo(group as u32), owner.kind);
                 report.add(Problem::GroupRole {

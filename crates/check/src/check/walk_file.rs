@@ -60,9 +60,11 @@ impl<'v> Walker<'_, 'v> {
             whole: true,
         };
         match &inode.body {
-            Body::Small(pointer) => {
-                self.data_block(inode.ino, BlockKind::SmallData, pointer);
-                file.frags = pointer.frags.into();
+            Body::Small(_) | Body::Settled(_) => {
+                if let Some(pointer) = inode.body.small() {
+                    self.data_block(inode.ino, BlockKind::SmallData, &pointer);
+                    file.frags = pointer.frags.into();
+                }
             }
             Body::Extents(extents) => {
                 for extent in extents {

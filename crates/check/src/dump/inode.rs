@@ -80,6 +80,11 @@ fn content(body: &Body) -> Box<dyn View> {
             "directory {directory_tree}",
             directory_tree = tree_root(BlockKind::DirNode, tree),
         ),
+        Body::Settled(settled) => view!(
+            "data in a track at {settled}, slot {slot}",
+            settled = pointer(&settled.pointer),
+            slot = settled.slot,
+        ),
     }
 }
 

@@ -28,11 +28,16 @@ impl<'d> Volume<'d> {
         match &inode.body {
             Body::Empty => {}
             Body::Inline(data) => copy(data, 0, offset, out),
-            Body::Small(pointer) => {
-                let bytes = self.data_block(pointer).map_err(|fault| CheckError::Data {
-                    ino: inode.ino,
-                    fault,
-                })?;
+            Body::Small(_) | Body::Settled(_) => {
+                let Some(pointer) = inode.body.small() else {
+                    return Ok(len);
+                };
+                let bytes = self
+                    .data_block(&pointer)
+                    .map_err(|fault| CheckError::Data {
+                        ino: inode.ino,
+                        fault,
+                    })?;
                 copy(&bytes, 0, offset, out);
             }
             Body::Extents(_) | Body::ExtentTree(_) => self.read_homed(inode, offset, out)?,

@@ -65,10 +65,13 @@ impl Salvage<'_> {
         let (mut damage, ino) = (Damage::default(), inode.ino);
         match &inode.body {
             Body::Inline(data) => put(0, data)?,
-            Body::Small(pointer) => match self.volume.data_block(pointer) {
-                Ok(data) => put(0, &data)?,
-                Err(fault) => damage.add(0, inode.size, CheckError::Data { ino, fault }),
-            },
+            Body::Small(_) | Body::Settled(_) => {
+                match inode.body.small().map(|at| self.volume.data_block(&at)) {
+                    Some(Ok(data)) => put(0, &data)?,
+                    Some(Err(fault)) => damage.add(0, inode.size, CheckError::Data { ino, fault }),
+                    None => {}
+                }
+            }
             Body::Extents(_) | Body::ExtentTree(_) => self.homed(inode, &mut damage, put)?,
             Body::Empty | Body::InlineDir(_) | Body::DirTree(_) => {}
         }

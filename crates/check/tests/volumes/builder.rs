@@ -8,7 +8,7 @@ use loamfs_format::checksum::{CRC_UNITS, CrcRun, unit_crc};
 use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc, Role};
 use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
-use loamfs_format::inode::{Body, FileExtent, Inode, ROOT_INO, Timestamp, mode};
+use loamfs_format::inode::{Body, FileExtent, Inode, ROOT_INO, Table, Timestamp, mode};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{Child, NODE_SIZE, Page, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
@@ -363,14 +363,10 @@ impl Builder {
     pub fn add(&mut self, ino: Ino, mode: u32, parent: Ino, body: Body) {
         let size = match &body {
             Body::Inline(data) => data.len() as u64,
-            Body::Small(pointer) => pointer.stored.into(),
+            Body::Small(_) | Body::Settled(_) => body.small().map_or(0, |p| p.stored.into()),
             _ => 0,
         };
-        let frags = if let Body::Small(pointer) = &body {
-            pointer.frags.into()
-        } else {
-            0
-        };
+        let frags = body.small().map_or(0, |pointer| pointer.frags.into());
         let inode = Inode {
             ino,
             mode,
@@ -396,6 +392,7 @@ impl Builder {
             xattrs: TreeRoot::EMPTY,
             inline_xattrs: Vec::new(),
             body,
+            table: Table::None,
         };
         self.inodes.insert(ino, inode);
     }

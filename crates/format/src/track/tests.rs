@@ -41,9 +41,7 @@ fn track(sizes: &[u32]) -> Head {
 fn forged(head: &Head, change: impl FnOnce(&mut [u8])) -> (Vec<u8>, u64) {
     let (mut bytes, _) = head.encode(&UUID, FRAGMENT).unwrap();
     change(&mut bytes);
-    bytes[8..16].fill(0);
-    let checksum = head.identity.checksum(&UUID, &bytes);
-    bytes[8..16].copy_from_slice(&checksum.to_le_bytes());
+    let checksum = metadata_checksum(&UUID, &head.identity.block(), &bytes);
     (bytes, checksum)
 }
 

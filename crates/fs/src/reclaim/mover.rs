@@ -188,6 +188,8 @@ impl Mover<'_> {
         let (ino, at) = (record.ino, extent.start);
         match record.kind {
             BlockKind::Summary | BlockKind::Superblock => Ok(()),
+            // No volume that this program opens has tracks.
+            BlockKind::TrackHead | BlockKind::TrackNode => Ok(()),
             BlockKind::InodeBlock => self.move_inodes(InodeBlockNo(record.logical), at),
             BlockKind::DirNode
             | BlockKind::ExtentNode

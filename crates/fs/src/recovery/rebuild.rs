@@ -10,7 +10,7 @@ use crate::blocks::Blocks;
 use crate::error::Error;
 use crate::maps::{Chunk, MAPS, Maps};
 use crate::reader::Reader;
-use loamfs_format::group::{CHUNK_FRAGS, GroupDesc, Role};
+use loamfs_format::group::{CHUNK_FRAGS, GroupDesc};
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, InodeBlockNo};
@@ -93,7 +93,8 @@ pub(crate) fn groups(
         return Ok(Vec::new());
     }
     each_owner(reader, blocks, maps, geometry, |owned, record| {
-        let Some(role) = record.kind.role() else {
+        let allowed = record.kind.roles();
+        let Some(role) = allowed.first() else {
             return;
         };
         let last = geometry.group_of(FragAddr(owned.end().0 - 1));
@@ -101,8 +102,8 @@ pub(crate) fn groups(
             let extent = geometry.group_extent(*group);
             let mut range = owned.start.0.max(extent.start.0)..owned.end().0.min(extent.end().0);
             // What a record says of fragments without a bit means nothing.
-            if lost.desc.role == Role::Free && range.any(|at| lost.is_set(at)) {
-                lost.desc.role = role;
+            if !allowed.contains(&lost.desc.role) && range.any(|at| lost.is_set(at)) {
+                lost.desc.role = *role;
             }
         }
     })?;
@@ -175,7 +176,7 @@ impl Replay<'_> {
         };
         let mut used: Vec<Extent> = owners
             .into_iter()
-            .filter(|(_, owner)| owner.kind.role() == Some(role))
+            .filter(|(_, owner)| owner.kind.roles().contains(&role))
             .map(|(of, _)| cells(of))
             .collect();
         used.extend(space.held().iter().map(|(extent, _)| extent));

@@ -210,11 +210,11 @@ impl Change for RecordHome {
 fn claims_of(core: &Core, owners: &[(Extent, Owner)]) -> Option<BTreeMap<GroupNo, Role>> {
     let mut claims = BTreeMap::new();
     for (part, owner) in owners {
-        let wanted = owner.kind.role()?;
+        let (allowed, wanted) = (owner.kind.roles(), *owner.kind.roles().first()?);
         for group in groups_of(core, *part) {
             match core.space.role(group) {
-                Role::Free if *claims.entry(group).or_insert(wanted) == wanted => {}
-                found if found == wanted => {}
+                Role::Free if allowed.contains(claims.entry(group).or_insert(wanted)) => {}
+                found if allowed.contains(&found) => {}
                 _ => return None,
             }
         }
