@@ -630,13 +630,15 @@ impl Filesystem for Adapter {
             } => return Err(Errno::OPNOTSUPP),
             FallocateMode {
                 punch_hole: true, ..
-            } => self.volume.punch(ino, offset, len),
+            } => self.volume.ranges(ino).punch(offset, len),
             FallocateMode {
                 zero_range: true,
                 keep_size,
                 ..
-            } => self.volume.zero(ino, offset, len, !keep_size),
-            FallocateMode { keep_size, .. } => self.volume.allocate(ino, offset, len, !keep_size),
+            } => self.volume.ranges(ino).zero(offset, len, !keep_size),
+            FallocateMode { keep_size, .. } => {
+                self.volume.ranges(ino).allocate(offset, len, !keep_size)
+            }
         };
         self.changed("fallocate", ino, done)
     }
@@ -651,8 +653,8 @@ impl Filesystem for Adapter {
     ) -> Result<u64, Errno> {
         let ino = ino_of(node);
         let found = match whence {
-            SeekWhence::Data => self.volume.seek_data(ino, offset),
-            SeekWhence::Hole => self.volume.seek_hole(ino, offset),
+            SeekWhence::Data => self.volume.ranges(ino).seek_data(offset),
+            SeekWhence::Hole => self.volume.ranges(ino).seek_hole(offset),
         };
         self.answer("lseek", ino, found)
     }
@@ -805,9 +807,9 @@ impl Filesystem for Adapter {
             SetXattrMode::Replace => XattrMode::Replace,
         };
         let set = if flags.clear_sgid {
-            self.volume.setxattr_of_stranger(ino, name, value, how)
+            self.volume.xattrs(ino).set_by_stranger(name, value, how)
         } else {
-            self.volume.setxattr(ino, name, value, how)
+            self.volume.xattrs(ino).set(name, value, how)
         };
         self.changed("setxattr", ino, set)
     }
@@ -821,7 +823,7 @@ impl Filesystem for Adapter {
     ) -> Result<(), Errno> {
         self.attributes.check(name)?;
         let ino = ino_of(node);
-        value.put(&self.answer("getxattr", ino, self.volume.getxattr(ino, name))?);
+        value.put(&self.answer("getxattr", ino, self.volume.xattrs(ino).get(name))?);
         Ok(())
     }
 
@@ -833,7 +835,7 @@ impl Filesystem for Adapter {
     ) -> Result<(), Errno> {
         let ino = ino_of(node);
         self.attributes.check(b"")?;
-        let mut found = self.answer("listxattr", ino, self.volume.listxattr(ino))?;
+        let mut found = self.answer("listxattr", ino, self.volume.xattrs(ino).list())?;
         found.retain(|name| self.attributes.check(name).is_ok());
         trusted::hide(&mut found, caller);
         found.iter().for_each(|name| names.put_name(name));
@@ -843,6 +845,6 @@ impl Filesystem for Adapter {
     fn removexattr(&self, _: Caller, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         self.attributes.check(name)?;
         let ino = ino_of(node);
-        self.changed("removexattr", ino, self.volume.removexattr(ino, name))
+        self.changed("removexattr", ino, self.volume.xattrs(ino).remove(name))
     }
 }

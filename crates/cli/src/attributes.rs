@@ -31,7 +31,7 @@ pub fn put(
         let Some(value) = node.attribute(name)? else {
             continue;
         };
-        match volume.setxattr(ino, name, &value, XattrMode::Any) {
+        match volume.xattrs(ino).set(name, &value, XattrMode::Any) {
             // What only the file system that it comes from has.
             Ok(()) | Err(Error::Unsupported) => {}
             Err(error) => troubles.push(does_not_fit(name, &value, &error)),

@@ -19,8 +19,8 @@ pub fn data_ranges(volume: &Volume, ino: Ino) -> impl Iterator<Item = Result<Ran
 }
 
 fn next_range(volume: &Volume, ino: Ino, from: u64) -> Result<Option<Range<u64>>, Error> {
-    match volume.seek_data(ino, from) {
-        Ok(start) => Ok(Some(start..volume.seek_hole(ino, start)?)),
+    match volume.ranges(ino).seek_data(from) {
+        Ok(start) => Ok(Some(start..volume.ranges(ino).seek_hole(start)?)),
         Err(Error::NoData) => Ok(None),
         Err(error) => Err(error),
     }

@@ -70,4 +70,6 @@ pub use reading::{Piece, Place, Shared};
 pub use recovery::Rebuild;
 pub use repair::Repairs;
 pub use types::*;
-pub use volume::{Damaged, Durability, Info, OpenOptions, Scrub, Scrubbed, Volume};
+pub use volume::{
+    Damaged, Durability, Info, OpenOptions, Ranges, Scrub, Scrubbed, Upkeep, Volume, Xattrs,
+};

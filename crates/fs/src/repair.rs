@@ -58,7 +58,7 @@ impl Volume {
     /// out and named in the log.
     ///
     /// The repairs must be those of exactly the segment behind which this volume was opened: nothing may have been
-    /// done with it since, not even [`Volume::tick`]. Groups that count wrongly are named when it is opened
+    /// done with it since, not even [`tick`](crate::Upkeep::tick). Groups that count wrongly are named when it is opened
     /// ([`crate::OpenOptions::recount`]), since they could not be used.
     ///
     /// # Errors
@@ -101,9 +101,9 @@ impl Volume {
         if let Some(count) = repairs.unwritten {
             self.core().homes().count_unwritten(count);
         }
-        self.commit(Durability::Durable)?;
+        self.upkeep().commit(Durability::Durable)?;
         // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.
-        self.checkpoint()
+        self.upkeep().checkpoint()
     }
 }
 

@@ -65,7 +65,7 @@ pub enum AtimeWhen {
     Never,
 }
 
-/// When images settle. Too many of them settle in any case, and whoever calls `Volume::settle` settles all.
+/// When images settle. Too many of them settle in any case, and whoever calls `Upkeep::settle` settles all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SettleWhen {
     /// Once that pays.

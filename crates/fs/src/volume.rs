@@ -1,5 +1,5 @@
-//! A volume in use: [`Volume`] is what callers ask, and [`Engine`] what works below: the state behind one lock, the device
-//! beside it, and the steps that bring changes to it.
+//! A volume in use: [`Volume`] and its views are what callers ask, and [`Engine`] what works below: the state behind one lock,
+//! the device beside it, and the steps that bring changes to it.
 //!
 //! Lock order: `moving`, `sweeping`, `settling`, `sealing`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
 //! `core`, reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it
@@ -25,13 +25,18 @@ mod scrub;
 mod sealer;
 mod settling;
 mod sync;
+mod upkeep;
+mod xattrs;
 
 pub(crate) use drive::{TRIES, load_groups};
 pub(crate) use flight::write_segment;
 pub use info::Info;
 pub use opening::OpenOptions;
+pub use ranges::Ranges;
 pub use scrub::{Damaged, Scrub, Scrubbed};
 pub(crate) use sealer::Sealer;
+pub use upkeep::Upkeep;
+pub use xattrs::Xattrs;
 
 use crate::blocks::Stop;
 use crate::core::Core;
@@ -59,12 +64,12 @@ pub enum Durability {
     Durable,
 }
 
-/// A volume in use: a method for each thing that a caller may ask for. Dropping it without [`Volume::close`] is a crash.
+/// A volume in use: a method for each thing that may be asked of names and contents. What concerns it as a whole is asked of
+/// [`Volume::upkeep`] and [`Volume::scrub`]. Dropping it without [`Volume::close`] is a crash.
 pub struct Volume {
     engine: Engine,
     /// Held by whoever moves a directory to another one.
     moving: Mutex<()>,
-    commit_age: Duration,
     /// What rot took from the log; whoever may write has accepted it.
     loss: Option<Loss>,
 }
@@ -94,6 +99,8 @@ pub(crate) struct Engine {
     /// Where new homes are put together.
     spare: Spare,
     shares: Shares,
+    /// How old changes become before they are committed.
+    commit_age: Duration,
     law: Law<dyn Rules>,
 }
 
@@ -115,11 +122,6 @@ impl Volume {
     /// As [`Engine::run`].
     pub(crate) fn run<T>(&self, op: impl FnMut(&mut Core) -> Result<T, Stop>) -> Result<T, Error> {
         self.engine.run(op)
-    }
-
-    /// As [`Engine::tidy_after`].
-    fn tidy_after(&self, max: usize) {
-        self.engine.tidy_after(max);
     }
 }
 

@@ -36,7 +36,7 @@ fn acl(users: u32, [owner, group, mask, other]: [u16; 4]) -> Vec<u8> {
 }
 
 fn set(volume: &Volume, ino: Ino, name: &[u8], value: &[u8]) -> Result<(), Error> {
-    volume.setxattr(ino, name, value, XattrMode::Any)
+    volume.xattrs(ino).set(name, value, XattrMode::Any)
 }
 
 fn permissions(volume: &Volume, ino: Ino) -> u32 {
@@ -59,23 +59,28 @@ fn mode_and_list_follow_each_other() {
     set(&volume, file, ACCESS, &acl(1, [6, 5, 3, 1])).unwrap();
     assert_eq!(permissions(&volume, file), 0o631);
     chmod(&volume, file, 0o2754);
-    assert_eq!(volume.getxattr(file, ACCESS).unwrap(), acl(1, [7, 5, 5, 4]));
+    assert_eq!(
+        volume.xattrs(file).get(ACCESS).unwrap(),
+        acl(1, [7, 5, 5, 4])
+    );
     let same = acl(1, [7, 5, 5, 4]);
     let any = XattrMode::Any;
     volume
-        .setxattr_of_stranger(file, ACCESS, &same, any)
+        .xattrs(file)
+        .set_by_stranger(ACCESS, &same, any)
         .unwrap();
     assert_eq!(permissions(&volume, file), 0o754);
     let dir = volume.mkdir(ROOT_INO, b"d", &NEW).unwrap().ino;
     chmod(&volume, dir, 0o2777);
     volume
-        .setxattr_of_stranger(dir, DEFAULT, &same, any)
+        .xattrs(dir)
+        .set_by_stranger(DEFAULT, &same, any)
         .unwrap();
     assert_eq!(permissions(&volume, dir), 0o2777);
     // A list that says no more than a mode is none.
     set(&volume, file, ACCESS, &acl(0, [6, 4, 0, 0])).unwrap();
     assert_eq!(permissions(&volume, file), 0o640);
-    assert!(volume.listxattr(file).unwrap().is_empty());
+    assert!(volume.xattrs(file).list().unwrap().is_empty());
 }
 
 #[test]
@@ -86,7 +91,7 @@ fn what_is_no_list_is_refused() {
     assert!(matches!(refused, Err(Error::Invalid(_))), "{refused:?}");
     let refused = set(&volume, file, DEFAULT, &acl(1, [7, 5, 5, 0]));
     assert!(matches!(refused, Err(Error::Denied)), "{refused:?}");
-    assert!(volume.listxattr(file).unwrap().is_empty());
+    assert!(volume.xattrs(file).list().unwrap().is_empty());
     assert_eq!(permissions(&volume, file), 0o644);
 }
 
@@ -111,7 +116,7 @@ fn default_lists_of_any_length_are_inherited() {
         assert_eq!(permissions(&volume, dir), 0o760);
         for list in [ACCESS, DEFAULT] {
             assert_eq!(
-                volume.getxattr(dir, list).unwrap(),
+                volume.xattrs(dir).get(list).unwrap(),
                 acl(users, [7, 5, 6, 0])
             );
         }
@@ -119,17 +124,17 @@ fn default_lists_of_any_length_are_inherited() {
             let file = find(dir, name);
             assert_eq!(permissions(&volume, file), 0o660, "{users} {name}");
             assert_eq!(
-                volume.getxattr(file, ACCESS).unwrap(),
+                volume.xattrs(file).get(ACCESS).unwrap(),
                 acl(users, [6, 5, 6, 0])
             );
-            assert_eq!(volume.listxattr(file).unwrap().len(), 1);
+            assert_eq!(volume.xattrs(file).list().unwrap().len(), 1);
             chmod(&volume, file, 0o604);
             assert_eq!(
-                volume.getxattr(file, ACCESS).unwrap(),
+                volume.xattrs(file).get(ACCESS).unwrap(),
                 acl(users, [6, 5, 0, 4])
             );
         }
-        assert!(volume.listxattr(find(dir, "link")).unwrap().is_empty());
+        assert!(volume.xattrs(find(dir, "link")).list().unwrap().is_empty());
         volume.close().unwrap();
     }
 }
@@ -142,7 +147,10 @@ fn a_small_file_keeps_its_inherited_list_when_it_is_written() {
     volume.write(file, 0, &[b'x'; 150]).unwrap();
     volume.close().unwrap();
     let volume = open(&device);
-    assert_eq!(volume.getxattr(file, ACCESS).unwrap(), acl(5, [6, 4, 4, 0]));
+    assert_eq!(
+        volume.xattrs(file).get(ACCESS).unwrap(),
+        acl(5, [6, 4, 4, 0])
+    );
     assert_eq!(volume.read(file, 0, 200).unwrap(), [b'x'; 150]);
 }
 
@@ -176,16 +184,16 @@ fn nothing_but_access_lists_is_under_system() {
     ] {
         let refused = [
             set(&volume, file, name, b"value"),
-            volume.getxattr(file, name).map(drop),
-            volume.removexattr(file, name),
+            volume.xattrs(file).get(name).map(drop),
+            volume.xattrs(file).remove(name),
         ];
         for result in refused {
             assert!(matches!(result, Err(Error::Unsupported)), "{result:?}");
         }
     }
-    let empty = volume.getxattr(file, b"user.");
+    let empty = volume.xattrs(file).get(b"user.");
     assert!(matches!(empty, Err(Error::Invalid(_))), "{empty:?}");
-    let missing = volume.getxattr(file, b"user.name");
+    let missing = volume.xattrs(file).get(b"user.name");
     assert!(matches!(missing, Err(Error::NoAttribute)), "{missing:?}");
-    assert!(volume.listxattr(file).unwrap().is_empty());
+    assert!(volume.xattrs(file).list().unwrap().is_empty());
 }

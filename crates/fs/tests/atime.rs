@@ -171,12 +171,12 @@ fn other_rules_do_what_they_say() {
         shop.atime(ROOT_INO) > before
     };
     assert!(moves_dir(&shop));
-    shop.volume.set_atime_rule(AtimeRule {
+    shop.volume.upkeep().set_atime_rule(AtimeRule {
         directories: false,
         ..ALWAYS
     });
     assert!(!moves_dir(&shop) && shop.moves(ino, SECOND));
-    shop.volume.set_atime_rule(AtimeRule {
+    shop.volume.upkeep().set_atime_rule(AtimeRule {
         when: AtimeWhen::Never,
         ..ALWAYS
     });
@@ -236,7 +236,7 @@ fn unmounting_keeps_what_waits() {
     let time = shop.atime(ino);
     let shop = shop.remount(rule(RELATIVE));
     assert_eq!(shop.atime(ino), time);
-    shop.volume.drop_caches().unwrap();
+    shop.volume.upkeep().drop_caches().unwrap();
     assert_eq!(shop.atime(ino), time);
     shop.assert_sound();
 }
@@ -330,9 +330,9 @@ fn nothing_is_kept_where_nothing_may_be_written() {
     let shop = shop.remount(options);
     assert!(!shop.moves(ino, DAY));
     let shop = shop.remount(rule(ALWAYS));
-    shop.volume.freeze().unwrap();
+    shop.volume.upkeep().freeze().unwrap();
     assert!(!shop.moves(ino, DAY));
-    shop.volume.thaw().unwrap();
+    shop.volume.upkeep().thaw().unwrap();
     assert!(shop.moves(ino, DAY));
 }
 
@@ -356,7 +356,7 @@ fn on_a_full_volume_times_are_dropped_and_reads_go_on() {
     shop.clock.advance(SECOND);
     inos.iter().for_each(|ino| shop.read(*ino));
     shop.volume.sync().unwrap();
-    shop.volume.commit(Durability::Durable).unwrap();
+    shop.volume.upkeep().commit(Durability::Durable).unwrap();
     inos.iter().for_each(|ino| shop.read(*ino));
     let shop = shop.remount(rule(RELATIVE));
     inos.iter().for_each(|ino| shop.read(*ino));
@@ -377,7 +377,7 @@ fn ten_thousand_files_read_twice_write_one_small_segment() {
         for ino in &inos {
             shop.read(*ino);
         }
-        shop.volume.tick().unwrap();
+        shop.volume.upkeep().tick().unwrap();
     }
     let cost = shop.volume.info().device - before;
     assert_eq!(cost.total().writes, 0, "reading writes nothing: {cost}");
@@ -403,7 +403,7 @@ fn an_fsync_takes_no_times_along() {
     // What is committed by age does.
     shop.volume.write(inos[0], 0, b"newer").unwrap();
     shop.clock.advance(10 * SECOND);
-    shop.volume.tick().unwrap();
+    shop.volume.upkeep().tick().unwrap();
     assert!(shop.kept().lines().count() >= 500 / 32);
 }
 
@@ -423,7 +423,7 @@ fn what_waits_in_memory_is_bounded_and_goes_by_age() {
     }
     let before = shop.volume.info().device;
     shop.clock.advance(6 * SECOND);
-    shop.volume.tick().unwrap();
+    shop.volume.upkeep().tick().unwrap();
     assert!(
         (shop.volume.info().device - before).total().writes > 0,
         "more than half waited"
@@ -555,7 +555,7 @@ fn a_crash_at_any_write_leaves_times_that_were() {
                 see(&mut seen, false);
                 match round % 4 {
                     1 => shop.volume.sync().unwrap(),
-                    _ => shop.volume.checkpoint().unwrap(),
+                    _ => shop.volume.upkeep().checkpoint().unwrap(),
                 }
             }
         }

@@ -154,7 +154,7 @@ fn what_is_shown_can_be_allocated() {
         let before = shown(&volume);
         let allocate = |name: &[u8], bytes| {
             let ino = volume.create(ROOT_INO, name, &NEW).unwrap().ino;
-            volume.allocate(ino, 0, bytes, true)
+            volume.ranges(ino).allocate(0, bytes, true)
         };
         let part = before / 10 * 7;
         allocate(b"part", part).unwrap_or_else(|error| panic!("{mib} MiB, {part}: {error}"));
@@ -252,12 +252,12 @@ fn space_of_removed_files_comes_back_in_idle_time() {
     }
     volume.sync().unwrap();
     for _ in 0..5 {
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
     }
     let (free, segment) = (volume.statfs().free, volume.info().segment);
     assert!(free >= fresh - fresh / 64, "{free} of {fresh} are free");
     for _ in 0..5 {
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
     }
     assert_eq!(
         volume.info().segment,

@@ -146,7 +146,7 @@ fn overwrites_go_through_the_log_and_settle() {
     );
     assert!(volume.info().images > 0);
     assert_eq!(volume.read(ino, 0, 4 << 20).unwrap(), content);
-    volume.settle(1000).unwrap();
+    volume.upkeep().settle(1000).unwrap();
     assert_eq!(volume.info().images, 0);
     assert_eq!(volume.read(ino, 0, 4 << 20).unwrap(), content);
     volume.close().unwrap();
@@ -181,7 +181,7 @@ fn deleting_everything_gives_all_space_back() {
     }
     // The summaries before a checkpoint go once both superblock copies name it or a later one.
     for _ in 0..3 {
-        volume.checkpoint().unwrap();
+        volume.upkeep().checkpoint().unwrap();
     }
     volume.sync().unwrap();
     let after = volume.statfs().free;
@@ -201,10 +201,12 @@ fn names_attributes_and_truncates() {
         .unwrap();
     assert_eq!(volume.getattr(a).unwrap().nlink, 2);
     volume
-        .setxattr(a, b"user.small", b"value", XattrMode::Any)
+        .xattrs(a)
+        .set(b"user.small", b"value", XattrMode::Any)
         .unwrap();
     volume
-        .setxattr(a, b"user.large", &pattern(50_000, 9), XattrMode::Any)
+        .xattrs(a)
+        .set(b"user.large", &pattern(50_000, 9), XattrMode::Any)
         .unwrap();
     volume.write(a, 0, &pattern(100_000, 2)).unwrap();
     volume.sync().unwrap();
@@ -233,10 +235,10 @@ fn names_attributes_and_truncates() {
     let volume = open(&device);
     assert_eq!(volume.read(a, 0, 1 << 20).unwrap(), expected);
     assert_eq!(
-        volume.getxattr(a, b"user.large").unwrap(),
+        volume.xattrs(a).get(b"user.large").unwrap(),
         pattern(50_000, 9)
     );
-    assert_eq!(volume.listxattr(a).unwrap().len(), 2);
+    assert_eq!(volume.xattrs(a).list().unwrap().len(), 2);
     let s = volume.lookup(ROOT_INO, b"s").unwrap().ino;
     assert_eq!(volume.readlink(s).unwrap(), [b'x'; 1000]);
 }
@@ -256,14 +258,14 @@ fn a_clock_that_is_set_delays_no_commit() {
         let before = volume.info().segment;
         clock.set_back(set_back);
         clock.advance(1_000_000_000);
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         assert_eq!(
             volume.info().segment,
             before,
             "young, set back by {set_back}"
         );
         clock.advance(5_000_000_000);
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         assert_eq!(
             volume.info().segment,
             before.next(),
@@ -282,23 +284,23 @@ fn a_file_has_as_many_attributes_as_can_be_listed() {
     let device = made(64 << 20);
     let volume = open(&device);
     let a = volume.create(ROOT_INO, b"a", &NEW).unwrap().ino;
-    let set = |volume: &Volume, number| volume.setxattr(a, &name(number), b"v", XattrMode::Any);
+    let set = |volume: &Volume, number| volume.xattrs(a).set(&name(number), b"v", XattrMode::Any);
     for number in 0..most {
         set(&volume, number).unwrap();
     }
     assert!(matches!(set(&volume, most), Err(Error::NoSpace)));
     // One that is there takes no more; one that goes makes room.
     set(&volume, 7).unwrap();
-    volume.removexattr(a, &name(8)).unwrap();
+    volume.xattrs(a).remove(&name(8)).unwrap();
     set(&volume, most).unwrap();
     assert!(matches!(set(&volume, 8), Err(Error::NoSpace)));
     volume.close().unwrap();
     let volume = open(&device);
     assert!(matches!(set(&volume, 8), Err(Error::NoSpace)));
-    assert_eq!(volume.listxattr(a).unwrap().len(), most);
-    volume.removexattr(a, &name(most)).unwrap();
+    assert_eq!(volume.xattrs(a).list().unwrap().len(), most);
+    volume.xattrs(a).remove(&name(most)).unwrap();
     set(&volume, 8).unwrap();
-    assert_eq!(volume.getxattr(a, &name(8)).unwrap(), b"v");
+    assert_eq!(volume.xattrs(a).get(&name(8)).unwrap(), b"v");
     volume.close().unwrap();
 }
 
@@ -307,10 +309,10 @@ fn a_label_that_could_not_be_written_is_not_shown() {
     let faulty = Arc::new(FaultyDevice::new(made(32 << 20)));
     let device: Arc<dyn Device> = faulty.clone();
     let volume = open(&device);
-    volume.set_label(b"old").unwrap();
+    volume.upkeep().set_label(b"old").unwrap();
     let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Superblock);
     faulty.set_rules(vec![rule.times(1)]);
-    volume.set_label(b"new").unwrap_err();
+    volume.upkeep().set_label(b"new").unwrap_err();
     assert_eq!(volume.info().label, b"old");
     drop(volume);
     assert_eq!(open(&device).info().label, b"old");

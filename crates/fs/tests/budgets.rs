@@ -179,7 +179,7 @@ fn dropped_caches_are_read_again_from_the_device() {
     let device = made(256 << 20);
     let volume = open(&device);
     populate(&volume, 100, 1000);
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     let before = volume.info().device;
     let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
     for i in 0..100 {
@@ -208,7 +208,7 @@ fn an_append_does_not_read_back_what_was_written_before() {
     volume.sync().unwrap();
     let cost = since(&volume, before).total();
     assert_eq!(cost.reads, 0, "{cost:?}");
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     for ino in &files {
         let end = volume.read(*ino, 99_000, 3_000).unwrap();
         assert_eq!(end, [[1; 1_000], [2; 1_000]].concat());
@@ -295,7 +295,7 @@ fn ends_of_files_that_are_gone_do_not_displace_those_that_are_appended_to() {
         }
         reads += since(&volume, before).kind(IoKind::Homed).reads;
         volume.sync().unwrap();
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
     }
     assert_eq!(reads, 0, "of {} appends", files * rounds * 3 / 4);
 }
@@ -364,16 +364,16 @@ fn removing_small_files_that_are_held_reads_no_data() {
     volume.sync().unwrap();
     let files: Vec<_> = (0..).map_while(|i| make(&name(i), 9000).ok()).collect();
     volume.sync().unwrap();
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     let before = volume.info().device;
     for (i, ino) in files.iter().enumerate() {
         volume.open_file(*ino).unwrap();
         volume.unlink(ROOT_INO, &name(i)).unwrap();
         if i % 50 == 0 {
-            volume.tick().unwrap();
+            volume.upkeep().tick().unwrap();
         }
     }
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     let cost = since(&volume, before);
     assert_eq!(cost.kind(IoKind::Homed).reads, 0, "{cost}");
 }
@@ -402,9 +402,9 @@ fn a_gigabyte_is_reserved_with_a_few_requests() {
     let volume = open(&device);
     let ino = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
     // Once in a volume's life both superblock copies announce that there is such space.
-    volume.allocate(ino, 0, 1 << 20, true).unwrap();
+    volume.ranges(ino).allocate(0, 1 << 20, true).unwrap();
     let before = volume.info().device;
-    volume.allocate(ino, 0, 1 << 30, true).unwrap();
+    volume.ranges(ino).allocate(0, 1 << 30, true).unwrap();
     volume.fsync(ino, false).unwrap();
     let cost = since(&volume, before);
     assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
@@ -428,7 +428,7 @@ fn a_gigabyte_is_reserved_with_a_few_requests() {
 fn a_first_write_of_reserved_space_is_two_writes() {
     let volume = open(&made(256 << 20));
     let ino = volume.create(ROOT_INO, b"large", &NEW).unwrap().ino;
-    volume.allocate(ino, 0, 64 << 20, true).unwrap();
+    volume.ranges(ino).allocate(0, 64 << 20, true).unwrap();
     volume.sync().unwrap();
     volume.write(ino, 10 << 20, &[1; 8192]).unwrap();
     let before = volume.info().device;

@@ -45,12 +45,15 @@ fn tries_on_file(volume: &Volume, file: Ino) -> Vec<(&'static str, bool)> {
     let none = RenameFlags::default();
     vec![
         ("append", allowed(volume.write(file, 40_000, b"x"))),
-        ("allocate", allowed(volume.allocate(file, 0, 50_000, true))),
+        (
+            "allocate",
+            allowed(volume.ranges(file).allocate(0, 50_000, true)),
+        ),
         ("touch", allowed(volume.setattr(file, &now))),
         ("read", allowed(volume.read(file, 0, 10))),
         ("write", allowed(volume.write(file, 10, b"x"))),
-        ("punch", allowed(volume.punch(file, 10, 20_000))),
-        ("zero", allowed(volume.zero(file, 10, 20_000, false))),
+        ("punch", allowed(volume.ranges(file).punch(10, 20_000))),
+        ("zero", allowed(volume.ranges(file).zero(10, 20_000, false))),
         (
             "copy",
             allowed(volume.copy_range((file, 0), (file, 100), 5)),
@@ -59,9 +62,9 @@ fn tries_on_file(volume: &Volume, file: Ino) -> Vec<(&'static str, bool)> {
         ("chmod", allowed(volume.setattr(file, &mode))),
         (
             "set",
-            allowed(volume.setxattr(file, b"user.b", b"v", XattrMode::Any)),
+            allowed(volume.xattrs(file).set(b"user.b", b"v", XattrMode::Any)),
         ),
-        ("remove", allowed(volume.removexattr(file, b"user.a"))),
+        ("remove", allowed(volume.xattrs(file).remove(b"user.a"))),
         ("link", allowed(volume.link(file, ROOT_INO, b"more"))),
         (
             "move",
@@ -75,7 +78,8 @@ fn file(volume: &Volume) -> Ino {
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     volume.write(file, 0, &[1; 40_000]).unwrap();
     volume
-        .setxattr(file, b"user.a", b"v", XattrMode::Any)
+        .xattrs(file)
+        .set(b"user.a", b"v", XattrMode::Any)
         .unwrap();
     file
 }
@@ -109,7 +113,7 @@ fn space_that_an_append_only_file_does_not_get_leaves_its_size() {
     let (_, volume) = mounted(64 << 20);
     let file = file(&volume);
     set(&volume, file, flag::APPEND);
-    let refused = volume.allocate(file, 0, 1 << 30, true);
+    let refused = volume.ranges(file).allocate(0, 1 << 30, true);
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     assert_eq!(volume.getattr(file).unwrap().size, 40_000);
 }
@@ -190,9 +194,9 @@ fn an_immutable_file_keeps_what_is_reserved_for_it() {
     let (_, volume) = mounted(64 << 20);
     let file = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     volume.write(file, 0, &[7; 100_000]).unwrap();
-    volume.allocate(file, 0, 1 << 20, false).unwrap();
+    volume.ranges(file).allocate(0, 1 << 20, false).unwrap();
     let blocks = volume.getattr(file).unwrap().blocks;
     set(&volume, file, flag::IMMUTABLE);
-    assert!(!allowed(volume.allocate(file, 0, 2 << 20, true)));
+    assert!(!allowed(volume.ranges(file).allocate(0, 2 << 20, true)));
     assert_eq!(volume.getattr(file).unwrap().blocks, blocks);
 }

@@ -34,23 +34,29 @@ fn a_frozen_volume_is_not_written_and_holds_all_that_was_done() {
     volume.unlink(ROOT_INO, b"unlinked").unwrap();
     let ino = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
     volume.write(ino, 0, &[7; 100_000]).unwrap();
-    volume.freeze().unwrap();
+    volume.upkeep().freeze().unwrap();
     let before = memory.counters();
     assert!(!volume.info().access.is_writable());
-    volume.freeze().unwrap();
+    volume.upkeep().freeze().unwrap();
     // The last user of a file without a name goes, the clock ticks, and somebody asks for what writes.
     volume.release_file(unlinked).unwrap();
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     volume.sync().unwrap();
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     let made = volume.create(ROOT_INO, b"late", &NEW);
     assert!(matches!(made, Err(Error::ReadOnly)));
     assert!(matches!(
         volume.write(ino, 0, b"late"),
         Err(Error::ReadOnly)
     ));
-    assert!(matches!(volume.trim(0, u64::MAX, 0), Err(Error::ReadOnly)));
-    assert!(matches!(volume.set_label(b"late"), Err(Error::ReadOnly)));
+    assert!(matches!(
+        volume.upkeep().trim(0, u64::MAX, 0),
+        Err(Error::ReadOnly)
+    ));
+    assert!(matches!(
+        volume.upkeep().set_label(b"late"),
+        Err(Error::ReadOnly)
+    ));
     let now = memory.counters();
     assert_eq!(now.total().writes, before.total().writes);
     assert_eq!(
@@ -62,12 +68,12 @@ fn a_frozen_volume_is_not_written_and_holds_all_that_was_done() {
     let read = open(&copy, true).read(ino, 0, 200_000).unwrap();
     assert_eq!(read, [7; 100_000]);
 
-    volume.thaw().unwrap();
+    volume.upkeep().thaw().unwrap();
     volume.write(ino, 0, b"again").unwrap();
     volume.close().unwrap();
     let volume = open(&memory, false);
     assert_eq!(volume.read(ino, 0, 6).unwrap(), b"again\x07");
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     assert!(matches!(volume.getattr(unlinked), Err(Error::Stale(_))));
 }
 
@@ -76,7 +82,7 @@ fn a_volume_that_is_frozen_when_it_is_closed_is_whole() {
     let memory = made();
     let volume = open(&memory, false);
     volume.create(ROOT_INO, b"f", &NEW).unwrap();
-    volume.freeze().unwrap();
+    volume.upkeep().freeze().unwrap();
     volume.close().unwrap();
     open(&memory, true).lookup(ROOT_INO, b"f").unwrap();
 }
@@ -85,8 +91,8 @@ fn a_volume_that_is_frozen_when_it_is_closed_is_whole() {
 fn what_was_opened_for_reading_only_stays_so() {
     let memory = made();
     let volume = open(&memory, true);
-    volume.freeze().unwrap();
-    assert!(matches!(volume.thaw(), Err(Error::ReadOnly)));
+    volume.upkeep().freeze().unwrap();
+    assert!(matches!(volume.upkeep().thaw(), Err(Error::ReadOnly)));
     let made = volume.create(ROOT_INO, b"f", &NEW);
     assert!(matches!(made, Err(Error::ReadOnly)));
 }

@@ -225,7 +225,7 @@ fn a_full_volume_mounts_after_any_number_of_crashes() {
             volume.unlink(ROOT_INO, &name(i)).unwrap();
         }
         if round % 3 == 0 {
-            volume.commit(Durability::Written).unwrap();
+            volume.upkeep().commit(Durability::Written).unwrap();
         }
     }
     let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(9)).unwrap();
@@ -251,11 +251,11 @@ fn a_full_volume_that_nobody_uses_is_left_alone() {
         volume.sync().unwrap();
         // What removals and the fill have left to do is done by then.
         for _ in 0..8 {
-            volume.tick().unwrap();
+            volume.upkeep().tick().unwrap();
         }
         let before = device.counters();
         for _ in 0..50 {
-            volume.tick().unwrap();
+            volume.upkeep().tick().unwrap();
         }
         let after = device.counters();
         assert_eq!(after.total(), before.total(), "files of {size} bytes");
@@ -268,7 +268,7 @@ fn a_small_file_becomes_zeros_whole_or_not_at_all() {
     let file = volume.create(ROOT_INO, b"empty", &NEW).unwrap().ino;
     fill(&volume, 0, 1000);
     let before = volume.getattr(file).unwrap();
-    let zeroed = volume.zero(file, 0, 12_000, true);
+    let zeroed = volume.ranges(file).zero(0, 12_000, true);
     let after = volume.getattr(file).unwrap();
     match zeroed {
         Ok(()) => assert_eq!(after.size, 12_000),
@@ -353,7 +353,7 @@ fn what_was_accepted_is_written_however_much_waits() {
     }
     assert!(used(&volume) > 0.83, "full at {:.2}", used(&volume));
     volume.sync().unwrap();
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     for (ino, i, len) in accepted {
         let read = volume.read(ino, 0, 1 << 20).unwrap();
         assert!(read == vec![i as u8; len], "{ino:?}");
@@ -371,7 +371,7 @@ fn several_at_once_empty_a_full_volume() {
         for _ in 0..20 {
             let _ = volume.unlink(ROOT_INO, &name(count));
             volume.sync().unwrap();
-            volume.tick().unwrap();
+            volume.upkeep().tick().unwrap();
             count = fill(&volume, count, 1000);
         }
         let _ = volume.unlink(ROOT_INO, &name(count));
@@ -390,7 +390,7 @@ fn several_at_once_empty_a_full_volume() {
             };
             let removers: Vec<_> = (0..at_once).map(remover).collect();
             while removers.iter().any(|remover| !remover.is_finished()) {
-                volume.tick().unwrap();
+                volume.upkeep().tick().unwrap();
                 std::thread::yield_now();
             }
         });
@@ -455,7 +455,7 @@ fn large_and_small_files_by_chance(bytes: u64, seeds: std::ops::Range<u64>) {
             }
             match below(4) {
                 0 => volume.sync().unwrap(),
-                1 => volume.tick().unwrap(),
+                1 => volume.upkeep().tick().unwrap(),
                 _ => {}
             }
             if below(12) == 0 {

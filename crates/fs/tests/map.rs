@@ -35,7 +35,7 @@ fn content(len: u64) -> Vec<u8> {
 fn map(volume: &Volume, ino: Ino) -> Vec<Piece> {
     let (mut pieces, mut from) = (Vec::new(), Some(0));
     while let Some(at) = from {
-        let (mut more, next) = volume.map(ino, at).unwrap();
+        let (mut more, next) = volume.ranges(ino).map(at).unwrap();
         pieces.append(&mut more);
         from = next;
     }
@@ -96,7 +96,10 @@ fn a_file_is_in_memory_until_it_is_committed() {
     }
     let nothing = put(&volume, "nothing", b"");
     assert_eq!(places(&volume, nothing), []);
-    assert!(matches!(volume.map(ROOT_INO, 0), Err(Error::IsDirectory)));
+    assert!(matches!(
+        volume.ranges(ROOT_INO).map(0),
+        Err(Error::IsDirectory)
+    ));
 }
 
 #[test]
@@ -105,9 +108,9 @@ fn holes_and_images_are_told_apart_from_homes() {
     let ino = put(&volume, "f", &content(8 * BLOCK));
     volume.write(ino, 20 * BLOCK, &content(BLOCK)).unwrap();
     volume.sync().unwrap();
-    volume.punch(ino, 2 * BLOCK, BLOCK).unwrap();
+    volume.ranges(ino).punch(2 * BLOCK, BLOCK).unwrap();
     volume.write(ino, 5 * UNIT, &content(UNIT)).unwrap();
-    volume.commit(Durability::Durable).unwrap();
+    volume.upkeep().commit(Durability::Durable).unwrap();
     volume.write(ino, 21 * BLOCK - 3, b"new").unwrap();
     let last = 20 * BLOCK + 3 * UNIT;
     let expected = [
@@ -123,7 +126,7 @@ fn holes_and_images_are_told_apart_from_homes() {
     assert_eq!(places(&volume, ino), expected);
     is_true(device.as_ref(), &volume, ino);
     volume.sync().unwrap();
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     volume.sync().unwrap();
     assert!(
         places(&volume, ino)
@@ -141,11 +144,11 @@ fn a_file_of_many_extents_is_mapped_in_steps() {
         volume.write(ino, 2 * i * BLOCK, &content(BLOCK)).unwrap();
     }
     volume.sync().unwrap();
-    assert!(volume.map(ino, 0).unwrap().1.is_some());
+    assert!(volume.ranges(ino).map(0).unwrap().1.is_some());
     assert_eq!(map(&volume, ino).len(), 2 * 700 - 1);
     is_true(device.as_ref(), &volume, ino);
     // From the middle of a piece on.
-    let (pieces, _) = volume.map(ino, 4 * BLOCK + 5).unwrap();
+    let (pieces, _) = volume.ranges(ino).map(4 * BLOCK + 5).unwrap();
     assert_eq!(
         (pieces[0].offset, pieces[0].len),
         (4 * BLOCK + 5, BLOCK - 5)

@@ -65,7 +65,7 @@ fn a_file_without_a_name_gets_one_though_it_left_memory() {
     let unlinked = volume.create(ROOT_INO, b"gone", &NEW).unwrap().ino;
     volume.open_file(unlinked).unwrap();
     volume.unlink(ROOT_INO, b"gone").unwrap();
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     assert!(volume.link(unlinked, ROOT_INO, b"back").is_err());
     volume.link(ino, ROOT_INO, b"named").unwrap();
     volume.release_file(ino).unwrap();

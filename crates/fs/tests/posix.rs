@@ -58,10 +58,10 @@ fn a_file_without_a_name_does_not_outlive_a_crash() {
     let before = volume.statfs().inodes;
     let file = volume.create_unnamed(ROOT_INO, &NEW).unwrap().ino;
     volume.write(file, 0, &[7; 100_000]).unwrap();
-    volume.commit(Durability::Durable).unwrap();
+    volume.upkeep().commit(Durability::Durable).unwrap();
     drop(volume);
     let volume = open(&device);
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     assert_eq!(volume.statfs().inodes, before);
     assert!(volume.getattr(file).is_err());
 }

@@ -50,16 +50,16 @@ fn a_freed_range_reads_as_zeros_whatever_its_form() {
             for commits in 0..3 {
                 let (device, volume, ino) = with_file(len);
                 if commits > 0 {
-                    volume.commit(Durability::Durable).unwrap();
+                    volume.upkeep().commit(Durability::Durable).unwrap();
                 }
                 if commits > 1 {
                     // Images, and a batch that was shown.
                     volume.write(ino, 50, &[7; 40]).unwrap();
-                    volume.commit(Durability::Durable).unwrap();
+                    volume.upkeep().commit(Durability::Durable).unwrap();
                     volume.write(ino, 60, &[7; 40]).unwrap();
                 }
                 let (start, count) = (range.start as u64, range.len() as u64);
-                volume.punch(ino, start, count).unwrap();
+                volume.ranges(ino).punch(start, count).unwrap();
                 let zeros = range.start.min(len)..range.end.min(len);
                 expect_zeros(&volume, ino, len, zeros.clone());
                 volume.close().unwrap();
@@ -75,7 +75,10 @@ fn freeing_gives_space_back() {
     let (_, volume, ino) = with_file(100 * BLOCK);
     volume.sync().unwrap();
     assert_eq!(blocks(&volume, ino), 100 * BLOCK as u64);
-    volume.punch(ino, BLOCK as u64, 98 * BLOCK as u64).unwrap();
+    volume
+        .ranges(ino)
+        .punch(BLOCK as u64, 98 * BLOCK as u64)
+        .unwrap();
     volume.sync().unwrap();
     assert_eq!(blocks(&volume, ino), 2 * BLOCK as u64);
     assert_eq!(volume.getattr(ino).unwrap().size, 100 * BLOCK as u64);
@@ -92,16 +95,16 @@ fn many_extents_are_freed_in_steps() {
     volume.sync().unwrap();
     let end = 2000 * BLOCK as u64;
     volume.setattr(ino, &size(end)).unwrap();
-    volume.punch(ino, 10, end).unwrap();
+    volume.ranges(ino).punch(10, end).unwrap();
     volume.sync().unwrap();
     assert_eq!(
         volume.read(ino, 0, 20).unwrap(),
         b"every othe\0\0\0\0\0\0\0\0\0\0"
     );
     assert_eq!(blocks(&volume, ino), BLOCK as u64);
-    assert_eq!(volume.seek_hole(ino, 0).unwrap(), BLOCK as u64);
+    assert_eq!(volume.ranges(ino).seek_hole(0).unwrap(), BLOCK as u64);
     assert!(matches!(
-        volume.seek_data(ino, BLOCK as u64),
+        volume.ranges(ino).seek_data(BLOCK as u64),
         Err(Error::NoData)
     ));
     volume.close().unwrap();
@@ -120,11 +123,14 @@ fn size(size: u64) -> loamfs_fs::SetAttr {
 fn holes_get_space_and_data_stay() {
     let (device, volume, ino) = with_file(100);
     volume.write(ino, 10 * BLOCK as u64, b"far").unwrap();
-    volume.allocate(ino, 0, 20 * BLOCK as u64, true).unwrap();
+    volume
+        .ranges(ino)
+        .allocate(0, 20 * BLOCK as u64, true)
+        .unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 20 * BLOCK as u64);
-    assert_eq!(volume.seek_hole(ino, 0).unwrap(), BLOCK as u64);
+    assert_eq!(volume.ranges(ino).seek_hole(0).unwrap(), BLOCK as u64);
     assert_eq!(
-        volume.seek_data(ino, BLOCK as u64).unwrap(),
+        volume.ranges(ino).seek_data(BLOCK as u64).unwrap(),
         10 * BLOCK as u64
     );
     assert_eq!(blocks(&volume, ino), 20 * BLOCK as u64);
@@ -140,7 +146,7 @@ fn holes_get_space_and_data_stay() {
 #[test]
 fn a_file_that_may_not_grow_keeps_its_size() {
     let (_, volume, ino) = with_file(3 * BLOCK);
-    volume.allocate(ino, 0, 1 << 20, false).unwrap();
+    volume.ranges(ino).allocate(0, 1 << 20, false).unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 3 * BLOCK as u64);
     expect_zeros(&volume, ino, 3 * BLOCK, 0..0);
 }
@@ -148,9 +154,12 @@ fn a_file_that_may_not_grow_keeps_its_size() {
 #[test]
 fn a_zeroed_range_has_space() {
     let (_, volume, ino) = with_file(5 * BLOCK);
-    volume.zero(ino, 100, 6 * BLOCK as u64, true).unwrap();
+    volume
+        .ranges(ino)
+        .zero(100, 6 * BLOCK as u64, true)
+        .unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 6 * BLOCK as u64 + 100);
-    assert_eq!(volume.seek_hole(ino, 0).unwrap(), BLOCK as u64);
+    assert_eq!(volume.ranges(ino).seek_hole(0).unwrap(), BLOCK as u64);
     assert_eq!(blocks(&volume, ino), 7 * BLOCK as u64);
     assert_eq!(volume.read(ino, 0, 101).unwrap()[99..], [7, 0]);
 }
@@ -158,12 +167,12 @@ fn a_zeroed_range_has_space() {
 #[test]
 fn space_that_is_not_there_is_refused() {
     let (_, volume, ino) = with_file(100);
-    let refused = volume.allocate(ino, 0, 1 << 30, true);
+    let refused = volume.ranges(ino).allocate(0, 1 << 30, true);
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     assert_eq!(volume.getattr(ino).unwrap().size, 100);
     // What had been filled is free again.
     volume.sync().unwrap();
-    volume.allocate(ino, 0, 10 << 20, true).unwrap();
+    volume.ranges(ino).allocate(0, 10 << 20, true).unwrap();
     assert_eq!(volume.read(ino, 0, 100).unwrap(), [7; 100]);
     volume.sync().unwrap();
 }
@@ -171,21 +180,30 @@ fn space_that_is_not_there_is_refused() {
 #[test]
 fn ranges_that_make_no_sense_are_refused() {
     let (_, volume, ino) = with_file(100);
-    assert!(matches!(volume.punch(ino, 0, 0), Err(Error::Invalid(_))));
     assert!(matches!(
-        volume.punch(ino, u64::MAX, 2),
+        volume.ranges(ino).punch(0, 0),
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        volume.ranges(ino).punch(u64::MAX, 2),
         Err(Error::TooLarge)
     ));
     assert!(matches!(
-        volume.allocate(ino, i64::MAX as u64, 1, true),
+        volume.ranges(ino).allocate(i64::MAX as u64, 1, true),
         Err(Error::TooLarge)
     ));
     assert!(matches!(
-        volume.punch(ROOT_INO, 0, 1),
+        volume.ranges(ROOT_INO).punch(0, 1),
         Err(Error::IsDirectory)
     ));
-    assert!(matches!(volume.seek_data(ino, 100), Err(Error::NoData)));
-    assert!(matches!(volume.seek_hole(ino, 100), Err(Error::NoData)));
+    assert!(matches!(
+        volume.ranges(ino).seek_data(100),
+        Err(Error::NoData)
+    ));
+    assert!(matches!(
+        volume.ranges(ino).seek_hole(100),
+        Err(Error::NoData)
+    ));
     assert!(matches!(
         volume.copy_range((ino, 0), (ino, 50), 51),
         Err(Error::Invalid(_))
@@ -202,12 +220,15 @@ fn data_and_holes_are_found() {
         if committed {
             volume.sync().unwrap();
         }
-        assert_eq!(volume.seek_hole(ino, 0).unwrap(), 0);
-        assert_eq!(volume.seek_data(ino, 0).unwrap(), far);
-        assert_eq!(volume.seek_data(ino, far + 7).unwrap(), far + 7);
-        assert_eq!(volume.seek_hole(ino, far + 7).unwrap(), far + BLOCK as u64);
+        assert_eq!(volume.ranges(ino).seek_hole(0).unwrap(), 0);
+        assert_eq!(volume.ranges(ino).seek_data(0).unwrap(), far);
+        assert_eq!(volume.ranges(ino).seek_data(far + 7).unwrap(), far + 7);
+        assert_eq!(
+            volume.ranges(ino).seek_hole(far + 7).unwrap(),
+            far + BLOCK as u64
+        );
         assert!(matches!(
-            volume.seek_data(ino, far + BLOCK as u64),
+            volume.ranges(ino).seek_data(far + BLOCK as u64),
             Err(Error::NoData)
         ));
     }
@@ -222,21 +243,21 @@ fn what_changes_nothing_is_a_change_all_the_same() {
     };
     let changed = || volume.getattr(ino).unwrap().mtime != loamfs_fs::Timestamp::default();
     volume.setattr(ino, &long_ago).unwrap();
-    volume.allocate(ino, 0, 50, true).unwrap();
+    volume.ranges(ino).allocate(0, 50, true).unwrap();
     assert!(changed());
     volume.setattr(ino, &long_ago).unwrap();
-    volume.allocate(ino, 1000, 50, false).unwrap();
+    volume.ranges(ino).allocate(1000, 50, false).unwrap();
     assert!(changed());
     volume.setattr(ino, &long_ago).unwrap();
-    volume.punch(ino, 1000, 50).unwrap();
+    volume.ranges(ino).punch(1000, 50).unwrap();
     assert!(changed());
 }
 
 #[test]
 fn a_small_file_is_data_to_its_end() {
     let (_, volume, ino) = with_file(100);
-    assert_eq!(volume.seek_data(ino, 99).unwrap(), 99);
-    assert_eq!(volume.seek_hole(ino, 0).unwrap(), 100);
+    assert_eq!(volume.ranges(ino).seek_data(99).unwrap(), 99);
+    assert_eq!(volume.ranges(ino).seek_hole(0).unwrap(), 100);
 }
 
 #[test]
@@ -263,7 +284,7 @@ fn copies_are_equal_and_end_with_their_source() {
 fn what_was_freed_stays_freed_after_a_crash() {
     let (device, volume, ino) = with_file(50 * BLOCK);
     volume.sync().unwrap();
-    volume.punch(ino, 0, 40 * BLOCK as u64 + 5).unwrap();
+    volume.ranges(ino).punch(0, 40 * BLOCK as u64 + 5).unwrap();
     volume.fsync(ino, false).unwrap();
     drop(volume);
     let volume = open(&device);
@@ -280,8 +301,8 @@ fn a_file_can_be_cut_within_any_hole_when_nothing_of_it_is_in_memory() {
     for first in (1..RUNS - 4).rev() {
         let ino = volume.create(ROOT_INO, b"f", &NEW).unwrap().ino;
         volume.write(ino, 0, &content).unwrap();
-        volume.commit(Durability::Durable).unwrap();
-        volume.punch(ino, first * RUN, 3 * RUN).unwrap();
+        volume.upkeep().commit(Durability::Durable).unwrap();
+        volume.ranges(ino).punch(first * RUN, 3 * RUN).unwrap();
         volume.close().unwrap();
         volume = open(&device);
         let size = (first + 1) * RUN + BLOCK as u64;
@@ -325,7 +346,7 @@ fn what_others_write_while_a_reservation_fails_stays() {
         let (other, at) = (Arc::clone(&volume), 5 * BLOCK as u64);
         let act = move || assert_eq!(other.write(ino, at, b"late").unwrap(), 4);
         *device.observer().0.lock().unwrap() = Some(Box::new(act));
-        let refused = volume.allocate(ino, 0, 1 << 30, true);
+        let refused = volume.ranges(ino).allocate(0, 1 << 30, true);
         assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
         assert_eq!(volume.getattr(ino).unwrap().size, at + 4);
         assert_eq!(volume.read(ino, at, 9).unwrap(), b"late");

@@ -47,7 +47,8 @@ fn full(device: &Arc<dyn Device>) -> Volume {
         let ino = file(&volume, dir, name.as_bytes(), &content);
         if number % 50 == 0 {
             volume
-                .setxattr(ino, b"user.long", &vec![7; 3000], XattrMode::Any)
+                .xattrs(ino)
+                .set(b"user.long", &vec![7; 3000], XattrMode::Any)
                 .unwrap();
         }
     }
@@ -97,7 +98,7 @@ fn what_is_damaged_is_found_and_named() {
     let small = volume.lookup(dir, small).unwrap().ino;
     let mut damaged_at = BTreeSet::new();
     for ino in [large, small] {
-        let (pieces, _) = volume.map(ino, 0).unwrap();
+        let (pieces, _) = volume.ranges(ino).map(0).unwrap();
         for piece in pieces {
             let (Place::Home(at) | Place::Log(at) | Place::Image { image: at, .. }) = piece.place
             else {
@@ -109,7 +110,7 @@ fn what_is_damaged_is_found_and_named() {
     }
     assert!(damaged_at.len() > 8, "{damaged_at:?}");
     // Nothing of it is in memory any more.
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     let (damaged, _) = scrubbed(&volume);
     let found = damaged.iter().map(|it| (it.ino.unwrap(), it.addr.0));
     assert_eq!(found.collect::<BTreeSet<_>>(), damaged_at);
@@ -126,9 +127,9 @@ fn what_memory_still_has_is_written_anew() {
     let dir = volume.lookup(ROOT_INO, b"dir").unwrap().ino;
     let small = b"a file with a name that is not short, 499";
     let small = volume.lookup(dir, small).unwrap().ino;
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     let content = volume.read(small, 0, 5000).unwrap();
-    let (pieces, _) = volume.map(small, 0).unwrap();
+    let (pieces, _) = volume.ranges(small).map(0).unwrap();
     let [Place::Log(at)] = pieces.iter().map(|piece| piece.place).collect::<Vec<_>>()[..] else {
         panic!("{pieces:?}");
     };
@@ -137,7 +138,7 @@ fn what_memory_still_has_is_written_anew() {
     assert_eq!(damaged.len(), 1, "{damaged:?}");
     assert!(damaged[0].healed);
     volume.scrub().keep().unwrap();
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     assert_eq!(volume.read(small, 0, 5000).unwrap(), content);
     assert!(scrubbed(&volume).0.is_empty());
 }
@@ -207,8 +208,8 @@ fn nothing_is_damaged_that_others_change_meanwhile() {
             volume.write(large, at, &[round as u8; 8192]).unwrap();
             volume.fsync(large, true).unwrap();
             if round % 16 == 0 {
-                volume.settle(1000).unwrap();
-                volume.checkpoint().unwrap();
+                volume.upkeep().settle(1000).unwrap();
+                volume.upkeep().checkpoint().unwrap();
             }
         }
     };

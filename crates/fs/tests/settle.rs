@@ -100,13 +100,13 @@ fn what_is_read_in_order_settles_before() {
     let (ino, content) = overwritten(&volume, scattered());
     let images = volume.info().images;
     assert_eq!(images, PIECES as u64);
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     let before = volume.info().device.total().reads;
     read_in_order(&volume, ino, &content);
     assert_eq!(volume.info().images, 0);
     let reads = volume.info().device.total().reads - before;
     assert!(reads < images / 4, "{reads} reads of {images} images");
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     read_in_order(&volume, ino, &content);
     volume.close().unwrap();
 }
@@ -115,10 +115,10 @@ fn what_is_read_in_order_settles_before() {
 fn a_few_overwrites_stay_where_they_are() {
     let volume = open(&made());
     let (ino, content) = overwritten(&volume, [3, 500, 900].into_iter());
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     read_in_order(&volume, ino, &content);
-    volume.tick().unwrap();
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
+    volume.upkeep().tick().unwrap();
     assert_eq!(volume.info().images, 6, "two units each");
     volume.close().unwrap();
 }
@@ -129,7 +129,7 @@ fn what_is_read_at_random_settles_once_it_has_paid_for_it() {
     let (ino, content) = overwritten(&volume, scattered());
     let read = |count: usize| {
         for number in (0..count).map(|turn| turn * 389 % PIECES) {
-            volume.drop_caches().unwrap();
+            volume.upkeep().drop_caches().unwrap();
             let at = number * PIECE;
             let read = volume.read(ino, at as u64, PIECE).unwrap();
             assert_eq!(read, content[at..at + PIECE]);
@@ -148,9 +148,9 @@ fn what_pays_settles_when_nobody_asks_for_anything() {
     let volume = open(&device);
     let (ino, content) = overwritten(&volume, scattered());
     assert!(volume.info().settle_time.as_millis() > 0);
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     assert_eq!(volume.info().images, PIECES as u64, "there were requests");
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     assert_eq!(volume.info().images, 0);
     assert!(volume.info().settle_time.is_zero());
     volume.close().unwrap();
@@ -183,14 +183,14 @@ fn images_that_settle_only_when_asked_for_stay_for_readers_the_clock_and_closing
     let images = volume.info().images;
     assert!(images > 0);
     for _ in 0..4 {
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
     }
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     read_in_order(&volume, ino, &content);
     volume.close().unwrap();
     let volume = open();
     assert_eq!(volume.info().images, images);
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     assert_eq!(volume.info().images, 0);
     read_in_order(&volume, ino, &content);
 }
@@ -237,11 +237,11 @@ fn what_is_in_memory_still_is_not_read_to_settle_and_costs_less() {
     let held = volume.info().settle_time;
     let reads = |volume: &Volume| volume.info().device.kind(IoKind::Homed).reads;
     let before = reads(&volume);
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     assert_eq!((volume.info().images, reads(&volume)), (0, before));
     let volume = open(&made());
     overwritten(&volume, scattered());
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     assert!(held < volume.info().settle_time);
 }
 
@@ -257,13 +257,13 @@ fn what_fails_to_settle_is_tried_again_if_that_may_pass() {
         Rule::on(Op::Write, Effect::FailWith(NO_SPACE)).of_kind(IoKind::Settle),
         Rule::on(Op::Read, Effect::FailWith(NO_SPACE)).of_kind(IoKind::Homed),
     ] {
-        volume.drop_caches().unwrap();
+        volume.upkeep().drop_caches().unwrap();
         device.set_rules(vec![rule]);
-        volume.settle(usize::MAX).unwrap();
+        volume.upkeep().settle(usize::MAX).unwrap();
         assert_eq!(volume.info().images, images);
     }
     device.set_rules(Vec::new());
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     assert_eq!(volume.info().images, 0);
     read_in_order(&volume, ino, &content);
 }
@@ -279,7 +279,7 @@ fn what_settled_does_not_wait_in_a_segment_that_is_full() {
     let volume = open(&device);
     let (ino, content) = overwritten(&volume, scattered());
     let before = volume.info().segment;
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     let info = volume.info();
     assert_eq!(info.images, 0);
     assert!(info.segment > before);
@@ -301,13 +301,13 @@ fn beside_what_cannot_settle(bytes: u64) {
     device.set_rules(vec![
         Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Settle),
     ]);
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     let stuck = volume.info().images;
     assert_eq!(stuck, 8 * 1100);
     device.set_rules(Vec::new());
     overwritten_as(&volume, b"small", 1000, scattered(500));
-    volume.tick().unwrap();
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
+    volume.upkeep().tick().unwrap();
     assert_eq!(volume.info().images, stuck);
     assert!(volume.info().settle_time.is_zero());
     volume.close().unwrap();

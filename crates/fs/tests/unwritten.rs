@@ -39,7 +39,7 @@ fn assert_sound(device: &Arc<dyn Device>) {
 fn places(volume: &Volume, ino: Ino) -> Vec<(u64, &'static str)> {
     let (mut found, mut at): (Vec<(u64, &str)>, _) = (Vec::new(), Some(0));
     while let Some(from) = at {
-        let (pieces, next) = volume.map(ino, from).unwrap();
+        let (pieces, next) = volume.ranges(ino).map(from).unwrap();
         for piece in pieces {
             let kind = match piece.place {
                 Place::Unwritten(_) => "unwritten",
@@ -87,10 +87,10 @@ fn what_stood_there_before_is_never_seen() {
     volume.unlink(ROOT_INO, b"old").unwrap();
     for _ in 0..3 {
         volume.sync().unwrap();
-        volume.checkpoint().unwrap();
+        volume.upkeep().checkpoint().unwrap();
     }
     let new = create(&volume, b"new");
-    volume.allocate(new, 0, 40 << 20, true).unwrap();
+    volume.ranges(new).allocate(0, 40 << 20, true).unwrap();
     volume.write(new, 10 * BLOCK + 100, b"written").unwrap();
     let expect = |volume: &Volume| {
         let content = volume.read(new, 0, 41 << 20).unwrap();
@@ -110,15 +110,18 @@ fn what_stood_there_before_is_never_seen() {
 fn only_what_was_written_is_data() {
     let (device, volume) = mounted(64 << 20);
     let ino = create(&volume, b"f");
-    volume.allocate(ino, 0, 100 * BLOCK, true).unwrap();
+    volume.ranges(ino).allocate(0, 100 * BLOCK, true).unwrap();
     volume
         .write(ino, 10 * BLOCK + UNIT, &[1; UNIT as usize])
         .unwrap();
     let expect = |volume: &Volume| {
-        assert_eq!(volume.seek_data(ino, 0).unwrap(), 10 * BLOCK);
-        assert_eq!(volume.seek_hole(ino, 0).unwrap(), 0);
-        assert_eq!(volume.seek_hole(ino, 10 * BLOCK).unwrap(), 11 * BLOCK);
-        let behind = volume.seek_data(ino, 11 * BLOCK);
+        assert_eq!(volume.ranges(ino).seek_data(0).unwrap(), 10 * BLOCK);
+        assert_eq!(volume.ranges(ino).seek_hole(0).unwrap(), 0);
+        assert_eq!(
+            volume.ranges(ino).seek_hole(10 * BLOCK).unwrap(),
+            11 * BLOCK
+        );
+        let behind = volume.ranges(ino).seek_data(11 * BLOCK);
         assert!(matches!(behind, Err(Error::NoData)), "{behind:?}");
         assert_eq!(bytes(volume, ino), 100 * BLOCK);
     };
@@ -141,7 +144,7 @@ fn only_what_was_written_is_data() {
     let volume = open(&device);
     expect(&volume);
     assert_eq!(volume.read(ino, 10 * BLOCK + UNIT, 1).unwrap(), [2]);
-    volume.settle(100).unwrap();
+    volume.upkeep().settle(100).unwrap();
     volume.close().unwrap();
     assert_sound(&device);
     let volume = open(&device);
@@ -153,7 +156,7 @@ fn space_behind_the_end_is_kept_until_the_file_is_cut() {
     let (device, volume) = mounted(64 << 20);
     let ino = create(&volume, b"f");
     volume.write(ino, 0, &[1; 100]).unwrap();
-    volume.allocate(ino, 0, 64 * BLOCK, false).unwrap();
+    volume.ranges(ino).allocate(0, 64 * BLOCK, false).unwrap();
     assert_eq!(volume.getattr(ino).unwrap().size, 100);
     assert_eq!(bytes(&volume, ino), 64 * BLOCK);
     assert_eq!(volume.read(ino, 0, 200).unwrap(), [1; 100]);
@@ -173,7 +176,7 @@ fn space_behind_the_end_is_kept_until_the_file_is_cut() {
             .all(|byte| *byte == 0)
     );
     resize(&volume, ino, 5 * BLOCK + 10);
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     volume.sync().unwrap();
     assert_eq!(bytes(&volume, ino), 6 * BLOCK);
     volume.close().unwrap();
@@ -185,12 +188,12 @@ fn space_of_a_file_without_a_byte_goes_with_it() {
     let (device, volume) = mounted(64 << 20);
     for committed in [false, true] {
         let ino = create(&volume, b"f");
-        volume.allocate(ino, 0, 8 * BLOCK, false).unwrap();
+        volume.ranges(ino).allocate(0, 8 * BLOCK, false).unwrap();
         if committed {
             volume.sync().unwrap();
         }
         volume.unlink(ROOT_INO, b"f").unwrap();
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
     }
     volume.close().unwrap();
     assert_sound(&device);
@@ -203,20 +206,20 @@ fn all_of_it_comes_back_when_it_is_freed() {
     let before = volume.statfs().available;
     for round in 0..4 {
         let ino = create(&volume, b"f");
-        volume.allocate(ino, 0, 30 << 20, true).unwrap();
+        volume.ranges(ino).allocate(0, 30 << 20, true).unwrap();
         volume.write(ino, 3 << 20, &[1; 100_000]).unwrap();
         volume.sync().unwrap();
         match round {
-            0 => volume.punch(ino, 0, 30 << 20).unwrap(),
+            0 => volume.ranges(ino).punch(0, 30 << 20).unwrap(),
             1 => resize(&volume, ino, 0),
-            2 => volume.zero(ino, 0, 30 << 20, false).unwrap(),
+            2 => volume.ranges(ino).zero(0, 30 << 20, false).unwrap(),
             _ => {}
         }
         volume.unlink(ROOT_INO, b"f").unwrap();
         for _ in 0..3 {
-            volume.tick().unwrap();
+            volume.upkeep().tick().unwrap();
             volume.sync().unwrap();
-            volume.checkpoint().unwrap();
+            volume.upkeep().checkpoint().unwrap();
         }
     }
     let after = volume.statfs().available;
@@ -230,7 +233,7 @@ fn all_of_it_comes_back_when_it_is_freed() {
 fn what_was_written_whole_is_not_reserved_any_more() {
     let (device, volume) = mounted(64 << 20);
     let ino = create(&volume, b"f");
-    volume.allocate(ino, 0, 8 << 20, true).unwrap();
+    volume.ranges(ino).allocate(0, 8 << 20, true).unwrap();
     for part in [1, 0, 3, 2] {
         volume
             .write(ino, part * (2 << 20), &vec![part as u8 + 1; 2 << 20])
@@ -242,7 +245,7 @@ fn what_was_written_whole_is_not_reserved_any_more() {
     let volume = open(&device);
     assert_eq!(places(&volume, ino), [(8 << 20, "home")]);
     // Freed in part nothing of it is reserved either: its checksums are gone, and no unit without one may stay.
-    volume.punch(ino, 1 << 20, 1 << 20).unwrap();
+    volume.ranges(ino).punch(1 << 20, 1 << 20).unwrap();
     volume.close().unwrap();
     assert_sound(&device);
 }
@@ -254,7 +257,7 @@ fn a_range_of_zeros_is_written_nowhere() {
     volume.write(ino, 0, &vec![7; 8 << 20]).unwrap();
     volume.sync().unwrap();
     let before = volume.info().device.total().write_bytes;
-    volume.zero(ino, 100, 6 << 20, false).unwrap();
+    volume.ranges(ino).zero(100, 6 << 20, false).unwrap();
     volume.sync().unwrap();
     let written = volume.info().device.total().write_bytes - before;
     assert!(written < 1 << 20, "{written}");
@@ -289,9 +292,9 @@ fn fill(volume: &Volume) {
 fn first_writes_have_a_place(size: u64, reserved: u64, step: u64, seed: u64) {
     let (device, mut volume) = mounted(size);
     let ino = create(&volume, b"reserved");
-    volume.allocate(ino, 0, reserved, true).unwrap();
+    volume.ranges(ino).allocate(0, reserved, true).unwrap();
     fill(&volume);
-    let refused = volume.allocate(ino, reserved, 1 << 20, true);
+    let refused = volume.ranges(ino).allocate(reserved, 1 << 20, true);
     assert!(matches!(refused, Err(Error::NoSpace)), "{refused:?}");
     let mut chance = Chance(seed);
     let content = |unit: u64| vec![1 + (unit % 250) as u8; UNIT as usize];
@@ -372,7 +375,7 @@ fn what_is_reserved_moves_and_stays_reserved() {
         volume.write(going, 0, &vec![5; 900_000]).unwrap();
         volume.sync().unwrap();
         let ino = create(&volume, format!("reserved {i}").as_bytes());
-        volume.allocate(ino, 0, 4 * BLOCK, true).unwrap();
+        volume.ranges(ino).allocate(0, 4 * BLOCK, true).unwrap();
         volume
             .write(ino, BLOCK, &[i as u8 + 1; UNIT as usize])
             .unwrap();
@@ -409,10 +412,10 @@ fn what_is_reserved_moves_and_stays_reserved() {
 fn a_crash_leaves_zeros_or_what_was_written() {
     let (device, volume) = mounted(64 << 20);
     let ino = create(&volume, b"f");
-    volume.allocate(ino, 0, 1 << 20, true).unwrap();
+    volume.ranges(ino).allocate(0, 1 << 20, true).unwrap();
     volume.fsync(ino, false).unwrap();
     volume.write(ino, 0, &[1; 10]).unwrap();
-    volume.commit(Durability::Written).unwrap();
+    volume.upkeep().commit(Durability::Written).unwrap();
     volume.write(ino, UNIT, &[2; 10]).unwrap();
     drop(volume);
     let volume = open(&device);
@@ -434,7 +437,7 @@ fn what_cannot_be_written_in_place_is_written_elsewhere() {
     let device: Arc<dyn Device> = faulty.clone();
     let volume = open(&device);
     let ino = create(&volume, b"f");
-    volume.allocate(ino, 0, 8 * BLOCK, true).unwrap();
+    volume.ranges(ino).allocate(0, 8 * BLOCK, true).unwrap();
     volume.write(ino, 2 * BLOCK, &[1; UNIT as usize]).unwrap();
     let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Homed);
     faulty.set_rules(vec![rule.times(1)]);

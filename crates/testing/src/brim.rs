@@ -259,7 +259,9 @@ impl Brim {
             for (i, most) in [30, 900, 6000].into_iter().enumerate() {
                 let value = vec![number as u8; self.rng.below(most) as usize];
                 let name = format!("user.attribute{i}");
-                volume.setxattr(ino, name.as_bytes(), &value, XattrMode::Any)?;
+                volume
+                    .xattrs(ino)
+                    .set(name.as_bytes(), &value, XattrMode::Any)?;
             }
         }
         if written < bytes.len() {
@@ -309,7 +311,7 @@ impl Brim {
             self.removed.push((dir, name));
             if self.rng.one_in(500) {
                 self.clock.advance(6_000_000_000);
-                must(self.volume()?.tick(), || "the clock".into())?;
+                must(self.volume()?.upkeep().tick(), || "the clock".into())?;
             }
             if self.rng.one_in(2000) {
                 self.sync()?;
@@ -395,8 +397,8 @@ impl Brim {
         }
         for _ in 0..3 {
             self.sync()?;
-            must(self.volume()?.checkpoint(), || "checkpoint".into())?;
-            must(self.volume()?.tick(), || "the clock".into())?;
+            must(self.volume()?.upkeep().checkpoint(), || "checkpoint".into())?;
+            must(self.volume()?.upkeep().tick(), || "the clock".into())?;
         }
         let statfs = self.volume()?.statfs();
         if statfs.free + fresh / MISSING < fresh {

@@ -222,15 +222,15 @@ impl Subject for Mounted {
     }
 
     fn punch(&self, ino: Ino, offset: u64, len: u64) -> Outcome<()> {
-        Ok(self.volume.punch(ino, offset, len)?)
+        Ok(self.volume.ranges(ino).punch(offset, len)?)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()> {
-        Ok(self.volume.allocate(ino, offset, len, grow)?)
+        Ok(self.volume.ranges(ino).allocate(offset, len, grow)?)
     }
 
     fn zero(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Outcome<()> {
-        Ok(self.volume.zero(ino, offset, len, grow)?)
+        Ok(self.volume.ranges(ino).zero(offset, len, grow)?)
     }
 
     fn copy_range(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Outcome<u64> {
@@ -238,11 +238,11 @@ impl Subject for Mounted {
     }
 
     fn seek_data(&self, ino: Ino, offset: u64) -> Outcome<u64> {
-        Ok(self.volume.seek_data(ino, offset)?)
+        Ok(self.volume.ranges(ino).seek_data(offset)?)
     }
 
     fn seek_hole(&self, ino: Ino, offset: u64) -> Outcome<u64> {
-        Ok(self.volume.seek_hole(ino, offset)?)
+        Ok(self.volume.ranges(ino).seek_hole(offset)?)
     }
 
     fn fsync(&self, ino: Ino, data_only: bool) -> Outcome<()> {
@@ -258,24 +258,24 @@ impl Subject for Mounted {
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Outcome<Vec<u8>> {
-        Ok(self.volume.getxattr(ino, name)?)
+        Ok(self.volume.xattrs(ino).get(name)?)
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Outcome<()> {
-        Ok(self.volume.setxattr(ino, name, value, mode)?)
+        Ok(self.volume.xattrs(ino).set(name, value, mode)?)
     }
 
     fn listxattr(&self, ino: Ino) -> Outcome<Vec<Vec<u8>>> {
-        Ok(self.volume.listxattr(ino)?)
+        Ok(self.volume.xattrs(ino).list()?)
     }
 
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Outcome<()> {
-        Ok(self.volume.removexattr(ino, name)?)
+        Ok(self.volume.xattrs(ino).remove(name)?)
     }
 
     fn tick(&self, millis: u64) -> Outcome<()> {
         self.clock.advance(millis * 1_000_000);
-        Ok(self.volume.tick()?)
+        Ok(self.volume.upkeep().tick()?)
     }
 
     fn commit(&self, how: Commit) -> Outcome<()> {
@@ -283,14 +283,14 @@ impl Subject for Mounted {
             Commit::Written => Durability::Written,
             Commit::Durable => Durability::Durable,
         };
-        Ok(self.volume.commit(wait)?)
+        Ok(self.volume.upkeep().commit(wait)?)
     }
 
     fn checkpoint(&self) -> Outcome<()> {
-        Ok(self.volume.checkpoint()?)
+        Ok(self.volume.upkeep().checkpoint()?)
     }
 
     fn settle(&self) -> Outcome<()> {
-        Ok(self.volume.settle(usize::MAX)?)
+        Ok(self.volume.upkeep().settle(usize::MAX)?)
     }
 }

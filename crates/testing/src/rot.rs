@@ -151,7 +151,7 @@ fn case(name: &'static str, scale: Scale) -> Result<Case, Error> {
             promised.retain(|(name, _)| *name != format!("file{}", index - 2));
         }
         volume.fsync(attr.ino, false)?;
-        volume.commit(Durability::Durable)?;
+        volume.upkeep().commit(Durability::Durable)?;
         promised.push((file, content(index)));
         if index == scale.files / 2 && name == "reopened" {
             volume.close()?;

@@ -108,11 +108,11 @@ fn what_is_overwritten_while_it_settles_is_not_lost() {
     let other = Arc::clone(&volume);
     let hook = move || overwrite(&other, file, 3);
     busy.at(Some(IoKind::Settle), 0, Box::new(hook));
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     assert!(!busy.idle());
     volume.sync().unwrap();
     is_overwritten(&read(&crashed(&busy), "f"), 3);
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     volume.sync().unwrap();
     is_overwritten(&read(&crashed(&busy), "f"), 3);
 }
@@ -147,11 +147,11 @@ fn a_home_is_settled_by_one_at_a_time() {
     let other = Arc::clone(&volume);
     let hook = move || {
         overwrite(&other, file, 3);
-        other.settle(usize::MAX).unwrap();
+        other.upkeep().settle(usize::MAX).unwrap();
         other.sync().unwrap();
     };
     busy.at(Some(IoKind::Settle), 0, Box::new(hook));
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     assert!(!busy.idle());
     volume.sync().unwrap();
     is_overwritten(&read(&crashed(&busy), "f"), 3);
@@ -198,7 +198,7 @@ fn nothing_settles_over_what_is_used_again() {
         said.send(fill(&other, 5)).unwrap();
     };
     busy.at(Some(IoKind::Settle), 0, Box::new(hook));
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     let names = names.recv().unwrap();
     volume.sync().unwrap();
     let after = crashed(&busy);
@@ -228,7 +228,7 @@ fn no_home_is_used_again_before_the_first_write_to_it_is_over() {
 fn reserved(volume: &Volume, units: u64) -> Ino {
     let file = create(volume, "f", b"");
     let len = units * UNIT as u64;
-    volume.allocate(file, 0, len, true).unwrap();
+    volume.ranges(file).allocate(0, len, true).unwrap();
     volume.sync().unwrap();
     file
 }
@@ -428,7 +428,7 @@ fn a_rename_brings_its_data_though_the_file_is_being_written() {
         rename(&other, "between", "old");
     };
     busy.at(Some(IoKind::Homed), 0, Box::new(hook));
-    volume.checkpoint().unwrap();
+    volume.upkeep().checkpoint().unwrap();
     assert!(!busy.idle());
     let content = read(&crashed(&busy), "old");
     assert_eq!(content.len(), 32 * UNIT);

@@ -91,13 +91,13 @@ fn assert_broken(memory: &Arc<MemoryDevice>, volume: &Volume, what: &str) {
     };
     refused(volume.create(ROOT_INO, b"new", &NEW).map(|_| ()));
     refused(volume.sync());
-    refused(volume.commit(loamfs_fs::Durability::Written));
-    refused(volume.freeze());
-    refused(volume.thaw());
-    refused(volume.set_label(b"label"));
-    refused(volume.trim(0, u64::MAX, 0).map(|_| ()));
-    volume.tick().unwrap();
-    volume.settle(usize::MAX).unwrap();
+    refused(volume.upkeep().commit(loamfs_fs::Durability::Written));
+    refused(volume.upkeep().freeze());
+    refused(volume.upkeep().thaw());
+    refused(volume.upkeep().set_label(b"label"));
+    refused(volume.upkeep().trim(0, u64::MAX, 0).map(|_| ()));
+    volume.upkeep().tick().unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     let large = volume.lookup(ROOT_INO, b"large").unwrap().ino;
     assert_eq!(volume.read(large, 0, 4).unwrap(), [3; 4], "{what}");
     refused(volume.close());
@@ -203,13 +203,13 @@ fn whoever_waits_for_a_write_that_panicked_is_told() {
         volume.write(small, 0, b"WHAT").unwrap();
         volume.write(large, 200_000, &[4; 200_000]).unwrap();
         std::thread::scope(|threads| {
-            let writer = threads.spawn(|| volume.write_behind());
+            let writer = threads.spawn(|| volume.upkeep().write_behind());
             let syncs = [(); 3].map(|()| threads.spawn(|| volume.sync()));
             // One of them may be the one that panicked; nobody is left waiting.
             let told = syncs.map(|sync| sync.join());
             let fine = told.iter().filter(|told| matches!(told, Ok(Ok(()))));
             assert_eq!(fine.count(), 0, "{kind:?}");
-            volume.end_write_behind();
+            volume.upkeep().end_write_behind();
             let _ = writer.join();
         });
         assert!(matches!(volume.info().access, Access::Broken(_)));

@@ -95,8 +95,8 @@ fn what_a_crash_brings_back_was_not_discarded() {
     }
     volume.unlink(ROOT_INO, b"large").unwrap();
     // The segment that frees them is written, and not durable.
-    volume.commit(Durability::Written).unwrap();
-    assert!(volume.trim(0, u64::MAX, 0).unwrap() > SIZE / 2);
+    volume.upkeep().commit(Durability::Written).unwrap();
+    assert!(volume.upkeep().trim(0, u64::MAX, 0).unwrap() > SIZE / 2);
     let device = Arc::new(MemoryDevice::from_image(worst(&recorder)));
     let crashed = open(device.clone(), false);
     assert_eq!(get(&crashed, "large").unwrap(), content(LARGE, 1));
@@ -116,8 +116,8 @@ fn trimming_tells_of_all_that_is_free_and_of_nothing_else() {
     volume.unlink(ROOT_INO, b"gone").unwrap();
     // What is freed is free when a durable segment says that its segment is.
     volume.sync().unwrap();
-    volume.tick().unwrap();
-    let told = volume.trim(0, u64::MAX, 0).unwrap();
+    volume.upkeep().tick().unwrap();
+    let told = volume.upkeep().trim(0, u64::MAX, 0).unwrap();
     assert_eq!(told, discarded(&recorder));
     let figures = volume.statfs();
     let (used, frag) = (
@@ -148,7 +148,7 @@ fn trimming_tells_of_all_that_is_free_and_of_nothing_else() {
 fn a_range_and_a_least_length_are_kept_to() {
     let (recorder, volume) = made(false);
     let from = (SIZE / 2) + 512;
-    let told = volume.trim(from, 8 << 20, 0).unwrap();
+    let told = volume.upkeep().trim(from, 8 << 20, 0).unwrap();
     assert!(told > 0 && told <= 8 << 20);
     for event in recorder.events() {
         if let Event::Discard { offset, len } = event {
@@ -162,13 +162,13 @@ fn a_range_and_a_least_length_are_kept_to() {
         (0, 511, 0),
     ];
     for (start, len, least) in refused {
-        let told = volume.trim(start, len, least);
+        let told = volume.upkeep().trim(start, len, least);
         assert!(
             matches!(told, Err(Error::Invalid(_))),
             "{start} {len} {least}: {told:?}"
         );
     }
-    assert_eq!(volume.trim(SIZE - 512, u64::MAX, 0).unwrap(), 0);
+    assert_eq!(volume.upkeep().trim(SIZE - 512, u64::MAX, 0).unwrap(), 0);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn with_the_option_a_deleted_file_is_discarded_by_itself() {
     volume.unlink(ROOT_INO, b"gone").unwrap();
     volume.sync().unwrap();
     for _ in 0..3 {
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
     }
     assert!(discarded(&recorder) >= LARGE as u64);
     assert_eq!(get(&volume, "kept").unwrap(), content(LARGE, 1));
@@ -202,9 +202,12 @@ fn a_device_that_cannot_discard_holds_nobody_up() {
     volume.unlink(ROOT_INO, b"gone").unwrap();
     volume.sync().unwrap();
     for _ in 0..3 {
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
     }
-    assert!(volume.trim(0, u64::MAX, 0).is_err(), "who asks is told");
+    assert!(
+        volume.upkeep().trim(0, u64::MAX, 0).is_err(),
+        "who asks is told"
+    );
     put(&volume, "new", &content(LARGE, 4));
     volume.close().unwrap();
     assert_eq!(get(&open(faulty, false), "new").unwrap(), content(LARGE, 4));
@@ -218,7 +221,7 @@ fn a_device_that_makes_no_use_of_it_is_told_from_one_that_does() {
     let deaf = Arc::new(FaultyDevice::new(memory));
     deaf.set_rules(vec![Rule::on(Op::Discard, Effect::Lost)]);
     let volume = open(deaf, false);
-    let told = volume.trim(0, u64::MAX, 0);
+    let told = volume.upkeep().trim(0, u64::MAX, 0);
     assert!(matches!(told, Err(Error::Unsupported)), "{told:?}");
 }
 

@@ -228,7 +228,7 @@ fn a_failed_flush_of_homes_makes_the_volume_read_only() {
     let rig = Rig::new();
     let (small, large) = (content(SMALL, 1), content(LARGE, 2));
     let first = rig.write("f", &small);
-    rig.volume.commit(Durability::Written).unwrap();
+    rig.volume.upkeep().commit(Durability::Written).unwrap();
     let second = rig.write("g", &large);
     rig.fail(Rule::on(Op::Flush, Effect::Fail).nth(0));
     assert_eq!(errno(rig.volume.fsync(second, false)), EIO);
@@ -259,11 +259,11 @@ fn a_failed_flush_of_a_segment_makes_the_volume_read_only() {
 fn a_failed_flush_of_settled_images_makes_the_volume_read_only() {
     let (rig, bytes) = overwritten();
     rig.fail(Rule::on(Op::Flush, Effect::Fail).nth(0));
-    assert_eq!(errno(rig.volume.settle(1000)), EIO);
+    assert_eq!(errno(rig.volume.upkeep().settle(1000)), EIO);
     rig.is_read_only(&[("f", &bytes)]);
     assert!(rig.volume.info().images > 0);
     let before = rig.recorder.event_count();
-    rig.volume.settle(1000).unwrap();
+    rig.volume.upkeep().settle(1000).unwrap();
     rig.volume.close().unwrap();
     assert_eq!(rig.recorder.event_count(), before, "nothing is written");
     rig.survives(&[("f", &bytes)]);
@@ -277,7 +277,7 @@ fn a_failed_flush_of_a_checkpoint_or_its_superblock_makes_the_volume_read_only()
         rig.write("f", &bytes);
         rig.volume.sync().unwrap();
         rig.fail(Rule::on(Op::Flush, Effect::Fail).nth(n));
-        assert_eq!(errno(rig.volume.checkpoint()), EIO);
+        assert_eq!(errno(rig.volume.upkeep().checkpoint()), EIO);
         rig.is_read_only(&[("f", &bytes)]);
         rig.survives(&[("f", &bytes)]);
     }
@@ -295,7 +295,7 @@ fn a_failed_superblock_write_makes_the_volume_read_only() {
                 .of_kind(IoKind::Superblock)
                 .nth(0),
         );
-        assert_eq!(errno(rig.volume.checkpoint()), EIO);
+        assert_eq!(errno(rig.volume.upkeep().checkpoint()), EIO);
         rig.is_read_only(&[("f", &bytes)]);
         rig.survives(&[("f", &bytes)]);
     }
@@ -325,13 +325,13 @@ fn a_settle_that_fails_keeps_its_image() {
             .of_kind(IoKind::Settle)
             .nth(0),
     );
-    rig.volume.settle(1000).unwrap();
+    rig.volume.upkeep().settle(1000).unwrap();
     assert!(rig.volume.info().images > 0);
     rig.volume.sync().unwrap();
     assert_eq!(read(&rig.volume, "f").unwrap(), bytes);
     rig.survives(&[("f", &bytes)]);
     let rig = rig.again();
-    rig.volume.settle(1000).unwrap();
+    rig.volume.upkeep().settle(1000).unwrap();
     assert_eq!(rig.volume.info().images, 0);
     rig.volume.sync().unwrap();
     rig.survives(&[("f", &bytes)]);

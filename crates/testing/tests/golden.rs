@@ -114,7 +114,7 @@ fn kept_volumes_can_be_written_to() {
         let device = device(image(&golden));
         let before = listed(device.image());
         let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(99)).unwrap();
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         volume.close().unwrap();
         assert_eq!(listed(device.image()), before, "{}", golden.name);
         assert_sound(golden.name, device.image());

@@ -171,8 +171,8 @@ fn every_crash_leaves_one_label_or_the_other() {
     let (memory, files) = full(OLD_SIZE, OLD_SIZE);
     let recorder = Arc::new(RecordingDevice::new(memory));
     let volume = open(recorder.clone(), 3);
-    volume.set_label(b"another").unwrap();
-    assert!(volume.set_label(&[b'x'; 65]).is_err());
+    volume.upkeep().set_label(b"another").unwrap();
+    assert!(volume.upkeep().set_label(&[b'x'; 65]).is_err());
     for count in 0..=recorder.event_count() {
         for image in crashes(&recorder, count).unwrap() {
             let volume = open(Arc::new(MemoryDevice::from_image(image)), 4);

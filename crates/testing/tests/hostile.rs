@@ -148,7 +148,7 @@ fn a_file_that_claims_endless_space_grows() {
     volume.write(ino, 0, &bytes).unwrap();
     volume.fsync(ino, false).unwrap();
     volume.write(ino, 1 << 20, &bytes).unwrap();
-    volume.allocate(ino, 2 << 20, 1 << 20, true).unwrap();
+    volume.ranges(ino).allocate(2 << 20, 1 << 20, true).unwrap();
     volume.fsync(ino, false).unwrap();
     assert_eq!(volume.read(ino, 0, 1 << 20).unwrap(), bytes);
 }
@@ -448,7 +448,7 @@ fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {
     assert_eq!(volume.info().access.broken(), None);
     let second = Page::from_bytes(&leaves[1].2, &leaves[1].0).unwrap();
     assert_eq!(count(&volume, big), Ok(2 + second.count()));
-    volume.commit(Durability::Durable).unwrap();
+    volume.upkeep().commit(Durability::Durable).unwrap();
 }
 
 /// Where the superblocks stand.
@@ -478,9 +478,9 @@ fn a_file_whose_home_is_a_superblock_is_damaged() {
         let other = find(&volume, "files/sparse");
         volume.write(other, 3 << 20, &unit).unwrap();
         volume.fsync(other, false).unwrap();
-        let all = volume.commit(Durability::Durable);
+        let all = volume.upkeep().commit(Durability::Durable);
         assert_eq!(all.unwrap_err().errno(), 5);
-        volume.settle(64).unwrap();
+        volume.upkeep().settle(64).unwrap();
         let mut there = [0; 4096];
         device.image().read(copy, &mut there).unwrap();
         assert!(there != unit, "the superblock at {copy} was written over");
@@ -495,10 +495,10 @@ fn content_that_is_nowhere_can_be_removed() {
         let ino = change_inode(&mut structures, "files/of-16384", BODY, &addr.to_le_bytes());
         let volume = open(&structures.sealed().unwrap(), false).unwrap();
         assert_eq!(volume.read(ino, 0, 10).unwrap_err().errno(), 5);
-        assert_eq!(volume.map(ino, 0).unwrap_err().errno(), 5);
+        assert_eq!(volume.ranges(ino).map(0).unwrap_err().errno(), 5);
         let files = find(&volume, "files");
         volume.unlink(files, b"of-16384").unwrap();
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         volume.close().unwrap();
     }
 }

@@ -73,7 +73,7 @@ fn a_pending_truncate_of_a_file_with_a_name_is_ended_after_a_crash() {
     let volume = open(recorder.clone());
     let before = recorder.event_count();
     cut(&volume, file, 100_000);
-    volume.checkpoint().unwrap();
+    volume.upkeep().checkpoint().unwrap();
     let mut pending = 0;
     for n in before..=recorder.event_count() {
         let crash = Arc::new(MemoryDevice::from_image(recorder.image_after(n).unwrap()));
@@ -81,7 +81,7 @@ fn a_pending_truncate_of_a_file_with_a_name_is_ended_after_a_crash() {
         let volume = open(crash.clone());
         volume.sync().unwrap();
         pending += u32::from(is_pending(&crash, file));
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         volume.close().unwrap();
         assert!(!is_pending(&crash, file), "after {n} events");
         is_sound(&crash);
@@ -116,10 +116,10 @@ fn a_damaged_orphan_is_nobodys_error() {
     damage(&device, file);
     for _ in 0..2 {
         let volume = open(device.clone());
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         volume.create(ROOT_INO, b"g", &NEW).unwrap();
         volume.unlink(ROOT_INO, b"g").unwrap();
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         volume.close().unwrap();
     }
     let report = check(device.as_ref(), &mut Options::default());
@@ -170,7 +170,7 @@ fn orphans_are_found_however_far_apart_they_are() {
     // A leaf has about 60 blocks.
     let early: Vec<usize> = (0..FILES - 32).step_by(32 * 40).collect();
     early.iter().for_each(|i| orphan(*i));
-    volume.checkpoint().unwrap();
+    volume.upkeep().checkpoint().unwrap();
     orphan(FILES - 1);
     volume.sync().unwrap();
     drop(volume);

@@ -264,7 +264,7 @@ fn images_and_homes_of_later_segments_can_be_read() {
     volume.write(fresh, 0, &content).unwrap();
     volume.fsync(fresh, false).unwrap();
     volume.fsync(sample.large, false).unwrap();
-    volume.commit(Durability::Durable).unwrap();
+    volume.upkeep().commit(Durability::Durable).unwrap();
     drop(volume);
     let mut nodes = sample.nodes(BlockKind::LazyNode, 0);
     for with_owners in [true, false] {
@@ -405,7 +405,7 @@ fn assert_used_as_before(sample: &Sample, device: &Arc<MemoryDevice>) {
         let name = format!("small{index}");
         volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
     }
-    volume.settle(usize::MAX).unwrap();
+    volume.upkeep().settle(usize::MAX).unwrap();
     volume.close().unwrap();
     let volume = Volume::open(device.clone(), &options(false), Env::fixed(7)).unwrap();
     assert!(volume.read(fresh, 0, content.len()).unwrap() == content);
@@ -577,7 +577,7 @@ fn what_the_log_says_behind_the_checkpoint_counts() {
             let name = format!("small{index}");
             volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
             if index % 20 == 0 {
-                volume.commit(Durability::Durable).unwrap();
+                volume.upkeep().commit(Durability::Durable).unwrap();
             }
         }
         let fresh = volume.create(ROOT_INO, b"newer", &NEW).unwrap().ino;

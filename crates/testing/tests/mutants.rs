@@ -244,7 +244,7 @@ fn mutant_unshown_in_bitmap_is_caught() {
             // Its home is beside the one that failed.
             volume.write(other, 0, &[2; 10 * UNIT]).unwrap();
             volume.fsync(other, false).unwrap();
-            volume.checkpoint().unwrap();
+            volume.upkeep().checkpoint().unwrap();
         })
     });
 }
@@ -267,7 +267,7 @@ fn after_the_last_durable_segment_rots(without: &Without) -> Result<(), String> 
     let file = volume.create(ROOT_INO, b"file", &NEW).unwrap().ino;
     for content in 1..=3 {
         volume.write(file, 0, &[content; 3000]).unwrap();
-        volume.commit(Durability::Written).unwrap();
+        volume.upkeep().commit(Durability::Written).unwrap();
     }
     drop(volume);
     let volume = without
@@ -278,7 +278,7 @@ fn after_the_last_durable_segment_rots(without: &Without) -> Result<(), String> 
         let other = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
         volume.write(other, 0, &[9; 3000]).unwrap();
     }
-    volume.commit(Durability::Written).unwrap();
+    volume.upkeep().commit(Durability::Written).unwrap();
     drop(volume);
     let reader = loamfs_check::Volume::open(&*device).unwrap();
     let frag = u64::from(reader.geometry().fragment_size);

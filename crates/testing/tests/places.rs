@@ -322,7 +322,7 @@ fn volumes_of_older_programs_reserve_the_places_where_there_is_room() {
         let (device, pages, files) = attacked(size);
         let volume = open(device.clone());
         make_room(&volume, files);
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         is_whole(&volume, &pages, files / 3..files);
         drop(volume);
         has_reserved(&device.image());
@@ -345,7 +345,7 @@ fn volumes_of_older_programs_reserve_the_places_where_there_is_room() {
 fn a_full_volume_of_an_older_program_loses_nothing() {
     let (device, pages, files) = attacked(40 << 20);
     let volume = open(device.clone());
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     is_whole(&volume, &pages, 0..files);
     volume.close().unwrap();
     is_true(&device.image());
@@ -371,7 +371,7 @@ fn every_crash_while_the_places_are_reserved_leaves_all_files() {
         drop(volume);
         let recorder = Arc::new(RecordingDevice::new(device.fork().with_rotational(true)));
         let volume = open(recorder.clone());
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         has_reserved(&recorder.image());
         drop(volume);
         let mut seen = [0, 0];

@@ -93,7 +93,7 @@ fn no_more_than_32_mib_are_ever_sealed_and_not_durable() {
         for j in 0..70u32 {
             make(&volume, format!("{i} {j}").as_bytes(), i as u8, 16_000);
         }
-        volume.commit(Durability::Written).unwrap();
+        volume.upkeep().commit(Durability::Written).unwrap();
     }
     let (mut undurable, mut most) = (0, 0);
     for event in recorder.events() {

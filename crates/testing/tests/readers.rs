@@ -369,7 +369,7 @@ fn what_the_log_has_replaced_does_not_count() {
     volume.fsync(file, false).unwrap();
     volume.write(file, 0, &[2; UNIT]).unwrap();
     volume.fsync(file, false).unwrap();
-    volume.checkpoint().unwrap();
+    volume.upkeep().checkpoint().unwrap();
     volume.write(file, 0, &[3; UNIT]).unwrap();
     volume.fsync(file, false).unwrap();
     drop(volume);

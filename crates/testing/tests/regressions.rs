@@ -139,7 +139,7 @@ fn an_inode_block_that_empties_is_sealed() {
     volume.unlink(ROOT_INO, b"n1").unwrap();
     volume.sync().unwrap();
     volume.release_file(file).unwrap();
-    volume.checkpoint().unwrap();
+    volume.upkeep().checkpoint().unwrap();
     volume.close().unwrap();
     let report = check(&device.fork(), &mut Options::default());
     assert!(report.is_clean(), "{report}");
@@ -232,7 +232,7 @@ fn punched_blocks_go_with_the_time_of_it() {
             let len = 8192.min(room - i * 8192);
             volume.write(other.unwrap().ino, 0, &vec![2; len]).unwrap();
         }
-        volume.punch(file, 0, 40_000).unwrap();
+        volume.ranges(file).punch(0, 40_000).unwrap();
         let crashed = open(Arc::new(device.fork()));
         let changed = crashed.getattr(file).unwrap().mtime != before;
         let punched = crashed.read(file, 0, 40_000).unwrap() == [0; 40_000];

@@ -315,7 +315,7 @@ fn an_orphan_with_a_name_lives_on() {
     });
     assert_eq!(sample.kinds(), ["OrphanNamed"]);
     let volume = sample.repair();
-    volume.tick().unwrap();
+    volume.upkeep().tick().unwrap();
     assert_eq!(volume.getattr(sample.small).unwrap().nlink, 1);
     sample.assert_files(&volume);
     sample.assert_removable(&volume);

@@ -108,7 +108,7 @@ fn write_out(volume: &Volume, inos: [Ino; 2], mut rng: Rng, end: &AtomicBool) {
     while !end.load(Ordering::Relaxed) {
         match rng.below(4) {
             0 => volume.sync().unwrap(),
-            1 => volume.settle(rng.below(100) as usize).unwrap(),
+            1 => volume.upkeep().settle(rng.below(100) as usize).unwrap(),
             _ => volume.fsync(inos[rng.index(2)], false).unwrap(),
         }
     }

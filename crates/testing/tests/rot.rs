@@ -96,7 +96,7 @@ fn a_clean_end_of_which_one_copy_alone_tells_is_not_believed() {
         mkfs(&device, &MkfsOptions::default(), &env()).unwrap();
         let open = || left_out::open(Arc::clone(&device), &OpenOptions::default(), env()).unwrap();
         let volume = open();
-        (0..checkpoints).for_each(|_| volume.checkpoint().unwrap());
+        (0..checkpoints).for_each(|_| volume.upkeep().checkpoint().unwrap());
         volume.close().unwrap();
         drop(volume);
         let volume = open();

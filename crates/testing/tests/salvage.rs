@@ -86,7 +86,8 @@ impl Sample {
             volume.write(ino, 0, &content).unwrap();
             if index == 0 {
                 volume
-                    .setxattr(ino, b"user.a", &bytes(number, 9, 3000), XattrMode::Any)
+                    .xattrs(ino)
+                    .set(b"user.a", &bytes(number, 9, 3000), XattrMode::Any)
                     .unwrap();
                 volume.symlink(dir, b"link", b"small0", &NEW).unwrap();
             }
@@ -447,7 +448,7 @@ fn a_number_that_was_used_again_brings_nothing_under_the_newer_name() {
     volume.write(secret, 0, &bytes(1, 0, 3000)).unwrap();
     let beside = volume.create(dir, b"beside", &NEW).unwrap().ino;
     volume.write(beside, 0, &bytes(2, 0, 3000)).unwrap();
-    volume.checkpoint().unwrap();
+    volume.upkeep().checkpoint().unwrap();
     volume.unlink(dir, b"secret").unwrap();
     let names = (0..64).map(|index| format!("public{index}"));
     let public = names.map(|name| {

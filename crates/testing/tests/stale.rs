@@ -111,7 +111,7 @@ fn churn(volume: &Volume, rng: &mut Rng) {
         }
         volume.sync().unwrap();
         if rng.index(3) == 0 {
-            volume.checkpoint().unwrap();
+            volume.upkeep().checkpoint().unwrap();
         }
     }
 }

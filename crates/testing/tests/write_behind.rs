@@ -145,7 +145,7 @@ fn at_once(
 ) {
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        let behind = [(); 2].map(|()| scope.spawn(|| volume.write_behind()));
+        let behind = [(); 2].map(|()| scope.spawn(|| volume.upkeep().write_behind()));
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| scope.spawn(move || work(writer)))
             .collect();
@@ -167,7 +167,7 @@ fn at_once(
             .collect();
         done.store(true, Ordering::Relaxed);
         let others = [cutter.join(), clock.join()];
-        volume.end_write_behind();
+        volume.upkeep().end_write_behind();
         behind.into_iter().for_each(|thread| thread.join().unwrap());
         let all = results.into_iter().chain(others);
         all.for_each(|result| result.unwrap());
@@ -354,8 +354,8 @@ fn files_keep_up(rotational: bool) {
         is_not_behind(cached.cut(&mut Rng::new(seed)), &known, seed);
     };
     let clock = || {
-        volume.tick().unwrap();
-        volume.settle(16).unwrap();
+        volume.upkeep().tick().unwrap();
+        volume.upkeep().settle(16).unwrap();
         thread::yield_now();
     };
     let churn = |writer| churn(&volume, writer, &floors);

@@ -60,7 +60,10 @@ impl Stand {
         if self.policy == Policy::Always {
             self.settle()?;
         }
-        self.volume().tick().map_err(failed("looking after"))
+        self.volume()
+            .upkeep()
+            .tick()
+            .map_err(failed("looking after"))
     }
 
     /// Seconds pass in which nobody asks for anything.
@@ -118,7 +121,10 @@ impl Stand {
             return Ok(());
         }
         let before = self.spent();
-        volume.settle(usize::MAX).map_err(failed("settling"))?;
+        volume
+            .upkeep()
+            .settle(usize::MAX)
+            .map_err(failed("settling"))?;
         let estimate = Estimate {
             images: info.images,
             said: info.settle_time.as_secs_f64(),

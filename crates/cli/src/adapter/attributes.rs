@@ -49,9 +49,9 @@ impl Attributes {
         if self != Self::None {
             return Ok(());
         }
-        match volume.getxattr(ino, CAPABILITY) {
+        match volume.xattrs(ino).get(CAPABILITY) {
             Err(Error::NoAttribute) => Ok(()),
-            _ => volume.removexattr(ino, CAPABILITY),
+            _ => volume.xattrs(ino).remove(CAPABILITY),
         }
     }
 }

@@ -27,7 +27,10 @@ impl Adapter {
             return Err(Errno::INVAL);
         };
         let number = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
-        let told = self.volume.trim(number(start), number(len), number(least));
+        let told = self
+            .volume
+            .upkeep()
+            .trim(number(start), number(len), number(least));
         let told = self.answer("trim", ROOT_INO, told)?;
         output.put(start);
         output.put(&told.to_ne_bytes());

@@ -150,9 +150,9 @@ impl Source for Whole<'_> {
         _troubles: &mut Vec<Trouble>,
     ) -> Result<(), Trouble> {
         let volume = &self.opened.volume;
-        let names = volume.listxattr(ino)?;
+        let names = volume.xattrs(ino).list()?;
         for name in names.iter().filter(|name| attributes::travels(name)) {
-            give(name, &volume.getxattr(ino, name)?);
+            give(name, &volume.xattrs(ino).get(name)?);
         }
         Ok(())
     }

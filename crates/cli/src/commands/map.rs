@@ -77,7 +77,8 @@ fn unmounted(device: &Path, path: &[u8]) -> Result<Vec<Value>, Failure> {
     while let Some(at) = from {
         let (found, next) = opened
             .volume
-            .map(attr.ino, at)
+            .ranges(attr.ino)
+            .map(at)
             .map_err(|error| opened.failed(path, &error))?;
         pieces.extend(found.iter().map(piece_json));
         from = next;

@@ -371,7 +371,7 @@ impl Put<'_> {
             return Ok(());
         }
         self.since_tick = 0;
-        let ticked = self.opened.volume.tick();
+        let ticked = self.opened.volume.upkeep().tick();
         Ok(ticked.map_err(|error| self.opened.failed(b"", &error))?)
     }
 }

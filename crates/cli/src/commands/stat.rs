@@ -42,7 +42,7 @@ impl StatArgs {
             let target = is_symlink(&attr)
                 .then(|| opened.volume.readlink(attr.ino).map_err(failed))
                 .transpose()?;
-            let xattrs = opened.volume.listxattr(attr.ino).map_err(failed)?;
+            let xattrs = opened.volume.xattrs(attr.ino).list().map_err(failed)?;
             let xattrs: Vec<_> = xattrs.iter().map(|name| shown(name)).collect();
             if self.json {
                 let mut value = crate::report::attr_json(&attr);

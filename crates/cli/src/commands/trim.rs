@@ -66,7 +66,10 @@ impl TrimArgs {
         let opened = Opened::open(&self.volume, Access::Write)?;
         let mut bar = StepProgress::new();
         let mut tell = |done, total| bar.step(1, NAME, done, total);
-        let told = opened.volume.trim_telling(start, len, least, &mut tell);
+        let told = opened
+            .volume
+            .upkeep()
+            .trim_telling(start, len, least, &mut tell);
         bar.finish();
         let told = told.map_err(|error| Failure::volume(&self.volume, &error))?;
         opened.finish()?;

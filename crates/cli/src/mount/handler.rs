@@ -52,7 +52,7 @@ impl Answers for ControlHandler {
                 "done".to_owned()
             }
             Request::Sync => done(volume.sync())?,
-            Request::Drop => done(volume.drop_caches())?,
+            Request::Drop => done(volume.upkeep().drop_caches())?,
             Request::Settle => {
                 let settled = settle(&volume, &mut |done, total| tell_progress(out, done, total));
                 let (settled, left) = settled.map_err(|error| sentence(&error))?;
@@ -68,16 +68,19 @@ impl Answers for ControlHandler {
             }
             Request::ScrubStatus => self.scrubber.to_json(&volume).to_string(),
             Request::Trim([start, len, least]) => {
-                let told = volume.trim_telling(*start, *len, *least, &mut |done, total| {
-                    tell_progress(out, done, total)
-                });
+                let told =
+                    volume
+                        .upkeep()
+                        .trim_telling(*start, *len, *least, &mut |done, total| {
+                            tell_progress(out, done, total)
+                        });
                 format!("done {}", told.map_err(|error| sentence(&error))?)
             }
-            Request::Label(label) => done(volume.set_label(label.as_bytes()))?,
-            Request::Freeze => done(volume.freeze())?,
-            Request::Thaw => done(volume.thaw())?,
+            Request::Label(label) => done(volume.upkeep().set_label(label.as_bytes()))?,
+            Request::Freeze => done(volume.upkeep().freeze())?,
+            Request::Thaw => done(volume.upkeep().thaw())?,
             Request::Atime(rule) => {
-                volume.set_atime_rule(*rule);
+                volume.upkeep().set_atime_rule(*rule);
                 "done".to_owned()
             }
             Request::Promise(promise) => {
@@ -144,7 +147,7 @@ fn settle(volume: &Volume, tell: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64),
         }
         tell(total.saturating_sub(images), total);
         before = images;
-        volume.settle(SETTLE_STEP)?;
+        volume.upkeep().settle(SETTLE_STEP)?;
     }
 }
 
@@ -152,7 +155,10 @@ fn settle(volume: &Volume, tell: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64),
 fn map(volume: &Volume, ino: Ino, out: &mut dyn Write) -> Result<(), String> {
     let mut from = Some(0);
     while let Some(at) = from {
-        let (pieces, next) = volume.map(ino, at).map_err(|error| error.to_string())?;
+        let (pieces, next) = volume
+            .ranges(ino)
+            .map(at)
+            .map_err(|error| error.to_string())?;
         for piece in &pieces {
             writeln!(out, "{}", piece_json(piece)).map_err(|error| error.to_string())?;
         }

@@ -23,7 +23,7 @@ impl Shared {
     }
 }
 
-/// Runs [`Volume::tick`] every half second.
+/// Runs `Upkeep::tick` every half second.
 pub struct Ticker {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -69,8 +69,8 @@ impl Ticker {
 fn catch_up(volume: &Volume) -> Result<(), loamfs_fs::Error> {
     let mut before = usize::MAX;
     loop {
-        volume.tick()?;
-        let left = volume.leftovers();
+        volume.upkeep().tick()?;
+        let left = volume.upkeep().leftovers();
         if left == 0 || left >= before {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use crate::failure::{Failure, Kind};
 /// One commits while the other writes what it sealed.
 pub const COUNT: usize = 2;
 
-/// Runs [`Volume::write_behind`] on a few threads.
+/// Runs `Upkeep::write_behind` on a few threads.
 pub struct Writers {
     volume: Weak<Volume>,
     threads: Vec<JoinHandle<()>>,
@@ -31,7 +31,7 @@ impl Writers {
             let volume = Arc::clone(volume);
             let thread = thread::Builder::new()
                 .name("writer".into())
-                .spawn(move || volume.write_behind());
+                .spawn(move || volume.upkeep().write_behind());
             match thread {
                 Ok(thread) => writers.threads.push(thread),
                 Err(error) => {
@@ -47,7 +47,7 @@ impl Writers {
     /// Ends the threads after what they are writing.
     pub fn stop(self) {
         if let Some(volume) = self.volume.upgrade() {
-            volume.end_write_behind();
+            volume.upkeep().end_write_behind();
         }
         for thread in self.threads {
             if thread.join().is_err() {

@@ -43,7 +43,7 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
         };
         volume.run(correct).unwrap();
         volume.run(|core| core.mover().evacuate(range)).unwrap();
-        volume.commit(Durability::Durable).unwrap();
+        volume.upkeep().commit(Durability::Durable).unwrap();
         let live = volume
             .run(|core| Ok(core.space.bitmaps().live_frags(range)))
             .unwrap();
@@ -110,7 +110,7 @@ fn blocks_leave_a_range_whose_first_new_homes_cannot_be_written() {
     volume.write(ino, 0, &[9; 4096]).unwrap();
     let rule = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Homed);
     faulty.set_rules(vec![rule.times(1)]);
-    volume.commit(Durability::Durable).unwrap();
+    volume.upkeep().commit(Durability::Durable).unwrap();
     let live = volume
         .run(|core| Ok(core.space.bitmaps().live_frags(range)))
         .unwrap();

@@ -1,7 +1,6 @@
 //! When inodes were read.
 
 use super::{Durability, Sealer, Volume};
-use crate::types::AtimeRule;
 use loamfs_format::{Ino, InodeBlockNo};
 
 impl Volume {
@@ -10,11 +9,6 @@ impl Volume {
     /// whether the inode's access time is another now.
     pub fn accessed(&self, ino: Ino) -> bool {
         self.core().atime_file().accessed(ino)
-    }
-
-    /// Sets which reads count from now on.
-    pub fn set_atime_rule(&self, rule: AtimeRule) {
-        self.core().atimes.set_rule(rule);
     }
 }
 

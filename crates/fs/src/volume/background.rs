@@ -2,7 +2,7 @@
 
 use super::commit::End;
 use super::drive::{Lack, Ways};
-use super::{Durability, Engine, Sealer, Volume};
+use super::{Durability, Engine, Sealer, Upkeep};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
@@ -19,18 +19,19 @@ const GIVE_BACK_ROUNDS: usize = 6;
 /// Inodes whose leftovers one step looks at.
 pub(super) const LEFTOVERS_STEP: usize = 64;
 
-impl Volume {
+impl Upkeep<'_> {
     /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints.
     ///
     /// # Errors
     /// [`Error`].
     pub fn tick(&self) -> Result<(), Error> {
-        self.engine.spare().free();
+        let engine = self.engine();
+        engine.spare().free();
         if !self.core().access.is_writable() {
             return Ok(());
         }
         self.find_leftovers();
-        self.tidy_after(LEFTOVERS_STEP);
+        engine.tidy_after(LEFTOVERS_STEP);
         self.reserve_places();
         let (old, unrecorded) = {
             let core = self.core();
@@ -38,21 +39,21 @@ impl Volume {
             let old = core
                 .pending
                 .since()
-                .is_some_and(|since| now.saturating_sub(since) >= self.commit_age);
+                .is_some_and(|since| now.saturating_sub(since) >= engine.commit_age);
             let unrecorded =
                 core.space.held().frags() > 0 && core.log.recorded() < core.log.durable();
             (old, unrecorded)
         };
         if old {
             // What of large files could not be written waits on, and is the next fsync's error.
-            self.engine.write_out(Durability::Durable)?;
+            engine.write_out(Durability::Durable)?;
         } else if unrecorded && self.core().pending.since().is_none() {
-            self.engine.sealer().say_durable()?;
+            engine.sealer().say_durable()?;
         }
-        self.engine.sweeper().settle_in_time()?;
-        let sealer = self.engine.sealer();
+        engine.sweeper().settle_in_time()?;
+        let sealer = engine.sealer();
         sealer.keep_reserve()?;
-        self.engine.discard_freed(DISCARD_STEP);
+        engine.discard_freed(DISCARD_STEP);
         sealer.checkpoint_if_due()?;
         sealer.give_back()
     }
@@ -64,10 +65,10 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn settle(&self, max: usize) -> Result<(), Error> {
-        self.engine.sweeper().settle(max)
+        self.engine().sweeper().settle(max)
     }
 
-    /// Orphans and pending truncates that wait for [`Volume::tick`], which looks after some of them at a time.
+    /// Orphans and pending truncates that wait for [`Upkeep::tick`], which looks after some of them at a time.
     pub fn leftovers(&self) -> usize {
         self.core().leftovers.waiting()
     }
@@ -80,7 +81,7 @@ impl Volume {
         let mut from = Some(InodeBlockNo(0));
         while let Some(at) = from {
             from = match self
-                .engine
+                .engine()
                 .step(|core| core.maps.orphans(&mut core.blocks, at))
             {
                 Ok((found, next)) => {
@@ -245,7 +246,7 @@ mod tests {
         buffer[0] = 7;
         volume.engine.spare().keep(buffer);
         volume.core().access.end();
-        volume.tick().unwrap();
+        volume.upkeep().tick().unwrap();
         assert_eq!(volume.engine.spare().take(4096)[0], 0);
     }
 }

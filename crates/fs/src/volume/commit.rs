@@ -2,11 +2,11 @@
 //!
 //! | what is called commit | what it does |
 //! |---|---|
-//! | [`Volume::commit`] | writes out all that waits, homes too, and takes a checkpoint if one is due |
+//! | [`Upkeep::commit`] | writes out all that waits, homes too, and takes a checkpoint if one is due |
 //! | [`Sealer::commit_all`], [`Sealer::commit_shown`] | the same without the checkpoint; a segment of what segments can show now |
 //! | `Core::commit`, the folder `commit` | puts one segment together, in memory |
 
-use super::{Durability, Engine, Sealer, Volume};
+use super::{Durability, Engine, Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::{self, Failed, Step};
@@ -32,23 +32,34 @@ pub(super) enum End {
     Closed,
 }
 
-impl Volume {
+impl Upkeep<'_> {
     /// Commits everything that waits.
     ///
     /// # Errors
     /// [`Error`]; a large file's, if its data could not be written, after all else was. On a volume that became
     /// read-only, that there is something which cannot be committed any more.
     pub fn commit(&self, durability: Durability) -> Result<(), Error> {
-        if !self.core().access.is_writable() {
-            return self.nothing_waits();
+        let engine = self.engine();
+        if !engine.core().access.is_writable() {
+            return engine.nothing_waits();
         }
-        let unwritten = self.engine.write_out(durability)?;
-        let sealer = self.engine.sealer();
+        let unwritten = engine.write_out(durability)?;
+        let sealer = engine.sealer();
         sealer.checkpoint_if_due()?;
         sealer.keep_reserve()?;
         all_written(unwritten)
     }
 
+    /// Takes a checkpoint.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn checkpoint(&self) -> Result<(), Error> {
+        self.engine().sealer().checkpoint(End::Open)
+    }
+}
+
+impl Engine {
     /// That a volume which takes no changes has none that are not durable.
     pub(super) fn nothing_waits(&self) -> Result<(), Error> {
         let core = self.core();
@@ -60,16 +71,6 @@ impl Volume {
         }
     }
 
-    /// Takes a checkpoint.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn checkpoint(&self) -> Result<(), Error> {
-        self.engine.sealer().checkpoint(End::Open)
-    }
-}
-
-impl Engine {
     /// Commits everything that waits. While large files' data are on their way home others commit what they wait for
     /// (rule 3): only the segment is sealed under the lock.
     pub(super) fn write_out(&self, durability: Durability) -> Result<NotHome, Error> {

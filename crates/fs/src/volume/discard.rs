@@ -3,16 +3,16 @@
 //! Only what may be written at once may be discarded. Space is given out under `sealing` or, to large files' data, under
 //! `homes`, so what is found free under both locks stays free until the device was told.
 
-use super::{Engine, Volume, Watch};
+use super::{Engine, Upkeep, Watch};
 use crate::blocks::Stop;
 use crate::error::Error;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::sync::RwLockWriteGuard;
 
-/// Freed ranges that are remembered for the device; of more only the oldest are, and [`Volume::trim`] finds the rest.
+/// Freed ranges that are remembered for the device; of more only the oldest are, and [`Upkeep::trim`] finds the rest.
 const FREED_MAX: usize = 1 << 16;
 
-impl Volume {
+impl Upkeep<'_> {
     /// Tells the device to forget the free runs of at least `least` bytes in the bytes `start .. start + len` of the
     /// volume; returns how many bytes that were. What was freed and is not durable yet is left out.
     ///
@@ -57,7 +57,7 @@ impl Volume {
             let to = group.end().0.min(end);
             if from < to {
                 let range = Extent::new(FragAddr(from), to - from);
-                told += self.engine.trim_in_group(range, least.div_ceil(size))?;
+                told += self.engine().trim_in_group(range, least.div_ceil(size))?;
             }
         }
         Ok(told)

@@ -1,12 +1,12 @@
 //! Segments on their way to the device, and the threads that bring them there (L7; rule 4: several may be in flight).
 //!
-//! Who seals a segment puts it into a queue. Threads of the front end take segments from it ([`Volume::write_behind`]);
+//! Who seals a segment puts it into a queue. Threads of the front end take segments from it ([`Upkeep::write_behind`]);
 //! when more than [`super::OpenOptions::flights`] wait, the one who seals writes the oldest, and a flush first writes
 //! or waits for all of them. So operations go on in memory while the device works. On a rotating device one is written at
 //! a time, in their order: two would have its head go back and forth. The same threads commit early, when much is dirty,
 //! so that hardly any operation has to.
 
-use super::{Engine, Sealer, Volume};
+use super::{Engine, Sealer, Upkeep};
 use crate::error::Error;
 use loamfs_device::{Device, IoKind, Write};
 use loamfs_format::Geometry;
@@ -158,15 +158,16 @@ impl Flight {
     }
 }
 
-impl Volume {
+impl Upkeep<'_> {
     /// Writes what others have sealed, and commits when much is dirty, until the volume is closed. A front end gives
     /// it a few threads; without any, whoever seals a segment writes it.
     pub fn write_behind(&self) {
-        while let Some(work) = self.engine.flight.next() {
+        let engine = self.engine();
+        while let Some(work) = engine.flight.next() {
             let done = match work {
-                Work::Write(segment) => self.engine.bring(&segment),
-                Work::Commit => self.engine.relieve().map(|_| ()),
-                Work::Stream => self.engine.write_streams(),
+                Work::Write(segment) => engine.bring(&segment),
+                Work::Commit => engine.relieve().map(|_| ()),
+                Work::Stream => engine.write_streams(),
             };
             if let Err(error) = done {
                 tracing::debug!(%error, "writing behind failed; whoever waits for it is told");
@@ -174,9 +175,9 @@ impl Volume {
         }
     }
 
-    /// Ends [`Volume::write_behind`] on all threads, after what has been sealed is written.
+    /// Ends [`Upkeep::write_behind`] on all threads, after what has been sealed is written.
     pub fn end_write_behind(&self) {
-        self.engine.flight.close();
+        self.engine().flight.close();
     }
 }
 

@@ -1,32 +1,33 @@
 //! Taking no changes for a while, because somebody asked for it.
 
 use super::commit::End;
-use super::{Durability, Volume, commit};
+use super::{Durability, Upkeep, commit};
 use crate::error::Error;
 
 /// How often the volume is committed until nothing came meanwhile.
 const ROUNDS_MAX: u32 = 100;
 
-impl Volume {
+impl Upkeep<'_> {
     /// Brings everything to the device, as closing does, and takes no changes from then on. Nothing is written any more
-    /// until [`Volume::thaw`].
+    /// until [`Upkeep::thaw`].
     ///
     /// # Errors
     /// [`Error`]; the volume takes changes as before then. On one that is read-only already, that there is something
     /// which cannot be committed.
     pub fn freeze(&self) -> Result<(), Error> {
+        let engine = self.engine();
         self.find_leftovers();
-        self.tidy_after(usize::MAX);
-        let sealer = self.engine.sealer();
+        engine.tidy_after(usize::MAX);
+        let sealer = engine.sealer();
         for _ in 0..ROUNDS_MAX {
             if !self.core().access.is_writable() {
-                return self.nothing_waits();
+                return engine.nothing_waits();
             }
             let unwritten = sealer.commit_all(Durability::Durable)?;
             sealer.checkpoint(End::Open)?;
-            self.engine.discard_freed(usize::MAX);
+            engine.discard_freed(usize::MAX);
             commit::all_written(unwritten)?;
-            let _homes = self.engine.homes_alone();
+            let _homes = engine.homes_alone();
             let mut core = self.core();
             let durable = core.log.durable() == core.log.tail().ssn;
             if durable && !core.is_dirty() && core.writeback.files().is_empty() {
@@ -37,7 +38,7 @@ impl Volume {
         Err(Error::Invalid("the volume does not come to rest"))
     }
 
-    /// Takes changes again after [`Volume::freeze`].
+    /// Takes changes again after [`Upkeep::freeze`].
     ///
     /// # Errors
     /// [`Error::ReadOnly`] when the volume is read-only for another reason.

@@ -1,21 +1,15 @@
 //! Figures of a volume in use.
 
 use super::Volume;
-use super::commit::End;
 use crate::access::Access;
-use crate::error::Error;
-use crate::reading::Piece;
 use crate::reclaim::Fight;
 use crate::types::StatFs;
 use loamfs_device::Counters;
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INO_MAX;
-use loamfs_format::{GroupNo, Ino, Ssn};
+use loamfs_format::{GroupNo, Ssn};
 use loamfs_log::loss::Loss;
 use std::time::Duration;
-
-/// Longest label, in bytes.
-const LABEL_MAX: usize = 64;
 
 /// Figures of a volume in use.
 #[derive(Debug, Clone)]
@@ -79,38 +73,6 @@ pub struct Info {
 }
 
 impl Volume {
-    /// Where a regular file's content is, from byte `from` on: pieces in order, without gaps, a bounded number; and
-    /// where to go on, `None` at the end of the file.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn map(&self, ino: Ino, from: u64) -> Result<(Vec<Piece>, Option<u64>), Error> {
-        self.run(|core| core.reading().map(ino, from))
-    }
-
-    /// Gives the volume another label, of at most 64 bytes; it is on the device in both superblock copies when this
-    /// returns.
-    ///
-    /// # Errors
-    /// [`Error::Options`] for a longer one; [`Error::ReadOnly`], the device's.
-    pub fn set_label(&self, label: &[u8]) -> Result<(), Error> {
-        if label.len() > LABEL_MAX {
-            let text = format!("the label has {} bytes, more than {LABEL_MAX}", label.len());
-            return Err(Error::Options(text));
-        }
-        let sealer = self.engine.sealer();
-        self.core().access.check()?;
-        let old = std::mem::replace(&mut self.core().sb.label, label.to_vec());
-        // Each names one copy anew, with all that stands in it.
-        let named = sealer
-            .checkpoint(End::Open)
-            .and_then(|()| sealer.checkpoint(End::Open));
-        if named.is_err() {
-            self.core().sb.label = old;
-        }
-        named
-    }
-
     /// Figures for statfs(2), from memory.
     pub fn statfs(&self) -> StatFs {
         let mut core = self.core();

@@ -3,7 +3,7 @@
 use super::commit::{self, End};
 use super::flight::Flight;
 use super::latch::Latch;
-use super::{Durability, Engine, Sealer, Volume};
+use super::{Durability, Engine, Sealer, Upkeep, Volume};
 use crate::atime::waiting::Atimes;
 use crate::env::Env;
 use crate::error::Error;
@@ -33,7 +33,7 @@ pub struct OpenOptions {
     pub settle_bytes: Option<usize>,
     /// When images settle.
     pub settles: SettleWhen,
-    /// Sealed segments that may wait for the threads of [`Volume::write_behind`]; 0 without such threads. They take
+    /// Sealed segments that may wait for the threads of [`Upkeep::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
     /// To whom everything belongs, whatever is stored.
@@ -111,10 +111,10 @@ impl Volume {
                 quiet: Mutex::default(),
                 spare: Spare::default(),
                 shares,
+                commit_age: Duration::from_millis(options.commit_age_ms),
                 law: env.law,
             },
             moving: Mutex::new(()),
-            commit_age: Duration::from_millis(options.commit_age_ms),
             loss,
         };
         volume.core().env.config.owner = options.owner;
@@ -135,27 +135,31 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn close(&self) -> Result<(), Error> {
-        let result = self.unmount();
-        self.end_write_behind();
+        let upkeep = self.upkeep();
+        let result = upkeep.unmount();
+        upkeep.end_write_behind();
         result
     }
+}
 
+impl Upkeep<'_> {
     fn unmount(&self) -> Result<(), Error> {
-        if !self.core().access.is_writable() {
-            return self.nothing_waits();
+        let engine = self.engine();
+        if !engine.core().access.is_writable() {
+            return engine.nothing_waits();
         }
         self.find_leftovers();
-        self.tidy_after(usize::MAX);
-        let unwritten = self.engine.write_out(Durability::Durable)?;
-        self.engine.sweeper().settle_at_last();
+        engine.tidy_after(usize::MAX);
+        let unwritten = engine.write_out(Durability::Durable)?;
+        engine.sweeper().settle_at_last();
         self.reserve_places();
-        let sealer = self.engine.sealer();
+        let sealer = engine.sealer();
         let end = match unwritten.is_empty() {
             true => End::Closed,
             false => End::Open,
         };
         sealer.checkpoint(end)?;
-        self.engine.discard_freed(usize::MAX);
+        engine.discard_freed(usize::MAX);
         commit::all_written(unwritten)
     }
 }

@@ -5,7 +5,6 @@ use super::background::LEFTOVERS_STEP;
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::error::Error;
-use crate::operations::acl::SetAcl;
 use crate::operations::attributes::{DropPrivileges, SetAttributes};
 use crate::operations::flags::SetFlags;
 use crate::operations::link::Link;
@@ -13,15 +12,11 @@ use crate::operations::make::{Make, MakeUnnamed};
 use crate::operations::rename::{Climb, Rename};
 use crate::operations::unlink::{Rmdir, Unlink};
 use crate::operations::write::Write;
-use crate::operations::xattr::{RemoveXattr, SetXattr};
 use crate::operations::{Change, Operation};
 use crate::patience;
-use crate::permission::AclKind;
 use crate::reading::{Shared, joined};
 use crate::region::Region;
-use crate::types::{
-    Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr, XattrMode,
-};
+use crate::types::{Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr};
 use crate::writeback::UNIT;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
@@ -84,7 +79,7 @@ impl Volume {
         let set = self.core().env.config.owner.kept(set)?;
         let attr = self.perform(&SetAttributes { ino, set })?;
         if set.size.is_some() {
-            self.tidy_after(LEFTOVERS_STEP);
+            self.engine.tidy_after(LEFTOVERS_STEP);
         }
         Ok(attr)
     }
@@ -192,7 +187,7 @@ impl Volume {
     pub fn unlink(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
         let name = name.to_vec();
         self.perform(&Unlink { dir, name })?;
-        self.tidy_after(1);
+        self.engine.tidy_after(1);
         Ok(())
     }
 
@@ -203,7 +198,7 @@ impl Volume {
     pub fn rmdir(&self, dir: Ino, name: &[u8]) -> Result<(), Error> {
         let name = name.to_vec();
         self.perform(&Rmdir { dir, name })?;
-        self.tidy_after(1);
+        self.engine.tidy_after(1);
         Ok(())
     }
 
@@ -236,7 +231,7 @@ impl Volume {
             self.climb(climb)?;
             rename.climbed.push(climb);
         }
-        self.tidy_after(1);
+        self.engine.tidy_after(1);
         Ok(())
     }
 
@@ -312,7 +307,7 @@ impl Volume {
     /// [`Error`].
     pub fn release_file(&self, ino: Ino) -> Result<(), Error> {
         self.core().leftovers.let_go(ino);
-        self.tidy_after(1);
+        self.engine.tidy_after(1);
         Ok(())
     }
 
@@ -370,94 +365,5 @@ impl Volume {
             }
         }
         Ok(done)
-    }
-
-    /// The value of an attribute.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
-        self.run(|core| core.attributes().get(ino, name))
-    }
-
-    /// Sets an attribute. The two POSIX access lists are checked, and the mode follows the one of them that says who may
-    /// do what; a list that the mode says all of is not kept, and an empty one is removed, whatever `how` says.
-    ///
-    /// # Errors
-    /// [`Error`]; [`Error::Invalid`] for what is no list, [`Error::Denied`] for a default list of what is no directory.
-    pub fn setxattr(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        how: XattrMode,
-    ) -> Result<(), Error> {
-        self.set_attribute(ino, name, value, how, false)
-    }
-
-    /// [`Volume::setxattr`] by somebody who is not in the inode's group: a list that says who may do what takes
-    /// set-group-id away.
-    ///
-    /// # Errors
-    /// Those of [`Volume::setxattr`].
-    pub fn setxattr_of_stranger(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        how: XattrMode,
-    ) -> Result<(), Error> {
-        self.set_attribute(ino, name, value, how, true)
-    }
-
-    fn set_attribute(
-        &self,
-        ino: Ino,
-        name: &[u8],
-        value: &[u8],
-        how: XattrMode,
-        stranger: bool,
-    ) -> Result<(), Error> {
-        match AclKind::of(name) {
-            Some(kind) => self.perform(&SetAcl {
-                ino,
-                kind,
-                value: value.to_vec(),
-                clear_sgid: stranger,
-            }),
-            None => self.perform(&SetXattr {
-                ino,
-                name: name.to_vec(),
-                value: value.to_vec(),
-                how,
-            }),
-        }
-    }
-
-    /// The names of all attributes.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>, Error> {
-        self.run(|core| core.attributes().list(ino))
-    }
-
-    /// Removes an attribute. An access list may be missing.
-    ///
-    /// # Errors
-    /// [`Error`].
-    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<(), Error> {
-        match AclKind::of(name) {
-            Some(kind) => self.perform(&SetAcl {
-                ino,
-                kind,
-                value: Vec::new(),
-                clear_sgid: false,
-            }),
-            None => self.perform(&RemoveXattr {
-                ino,
-                name: name.to_vec(),
-            }),
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! Places at which readers look for superblocks, of volumes that have none there: older programs gave them to files.
 
 use super::commit::End;
-use super::{Durability, Sealer, Volume};
+use super::{Durability, Sealer, Upkeep};
 use crate::error::Error;
 use loamfs_format::superblock::RO_COMPATIBLE_PLACES;
 use loamfs_format::{Extent, FragAddr};
@@ -10,7 +10,7 @@ use loamfs_log::superblocks;
 /// Rounds in which a place is emptied. One is enough unless summaries or maps are there, or data on their way.
 const ROUNDS: u32 = 4;
 
-impl Volume {
+impl Upkeep<'_> {
     /// Reserves these places on a volume that an older program made or wrote, once a mount and where there is room: what is
     /// there moves elsewhere, and both superblock copies come to say that nothing is. No failure is anybody's error: the
     /// volume stays as it was.
@@ -25,7 +25,7 @@ impl Volume {
             }
             core.leftovers.note_places_tried();
         }
-        let sealer = self.engine.sealer();
+        let sealer = self.engine().sealer();
         let reserved = sealer.reserve_all();
         {
             let mut core = self.core();

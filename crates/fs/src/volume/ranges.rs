@@ -8,7 +8,7 @@ use crate::file::SIZE_MAX;
 use crate::operations::preallocate::{Reserve, Reserved};
 use crate::operations::range::{GrowSmall, Punch, ZeroEdges, ZeroSmall};
 use crate::operations::resize::{CutBehind, Grow};
-use crate::reading::Search;
+use crate::reading::{Piece, Search};
 use loamfs_format::Ino;
 use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
 
@@ -17,21 +17,36 @@ const COPY_STEP: u64 = 256 << 10;
 /// How often a small file's content is brought home whose owner makes it small again meanwhile.
 const HOME_TRIES: u32 = 16;
 
+/// Ranges of a regular file's bytes: where it has data, where space, and where neither.
+#[derive(Debug, Clone, Copy)]
+pub struct Ranges<'v> {
+    volume: &'v Volume,
+    ino: Ino,
+}
+
 impl Volume {
+    /// Ranges of a file.
+    pub fn ranges(&self, ino: Ino) -> Ranges<'_> {
+        Ranges { volume: self, ino }
+    }
+}
+
+impl Ranges<'_> {
     /// Frees the bytes `offset .. offset + len` of a file as far as it has them; they read as zeros then, and its size
     /// stays. Parts of blocks at both ends are written with zeros.
     ///
     /// # Errors
     /// [`Error`]; [`Error::NoSpace`] for those parts only, before anything was changed.
-    pub fn punch(&self, ino: Ino, offset: u64, len: u64) -> Result<(), Error> {
+    pub fn punch(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let Ranges { volume, ino } = *self;
         let end = end_of(offset, len)?;
         let range = offset..end;
-        self.perform(&ZeroEdges { ino, range })?;
+        volume.perform(&ZeroEdges { ino, range })?;
         let mut at = Some(offset);
         while let Some(from) = at {
             let range = from..end;
             let step = Punch { ino, range };
-            at = self.engine.run_removal(|core| core.perform(&step))?;
+            at = volume.engine.run_removal(|core| core.perform(&step))?;
         }
         Ok(())
     }
@@ -42,34 +57,36 @@ impl Volume {
     ///
     /// # Errors
     /// [`Error`]; holes may have space in part then, and the file another mtime, but the size that it had.
-    pub fn allocate(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
+    pub fn allocate(&self, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
+        let Ranges { volume, ino } = *self;
         let end = end_of(offset, len)?;
-        if self.perform(&GrowSmall { ino, end, grow })? {
+        if volume.perform(&GrowSmall { ino, end, grow })? {
             return Ok(());
         }
-        let mut result = self.reserve(ino, offset, end);
+        let mut result = self.reserve(offset, end);
         if grow {
             // Others may have written behind the old end meanwhile, whose data stay: so it grows last.
-            result = result.and_then(|()| self.perform(&Grow { ino, size: end }));
+            result = result.and_then(|()| volume.perform(&Grow { ino, size: end }));
             if result.is_err() {
-                self.perform(&CutBehind { ino })?;
-                self.tidy_after(LEFTOVERS_STEP);
+                volume.perform(&CutBehind { ino })?;
+                volume.engine.tidy_after(LEFTOVERS_STEP);
             }
         }
         result
     }
 
-    fn reserve(&self, ino: Ino, offset: u64, end: u64) -> Result<(), Error> {
-        self.engine.announce_unwritten()?;
+    fn reserve(&self, offset: u64, end: u64) -> Result<(), Error> {
+        let Ranges { volume, ino } = *self;
+        volume.engine.announce_unwritten()?;
         let (mut from, mut tries) = (offset, 0);
         loop {
             let range = from..end;
-            match self.perform(&Reserve { ino, range })? {
+            match volume.perform(&Reserve { ino, range })? {
                 Reserved::All => return Ok(()),
                 Reserved::Until(at) => from = at,
                 Reserved::NotHome if tries < HOME_TRIES => {
                     tries += 1;
-                    all_written(self.engine.bring_home(&[ino])?)?;
+                    all_written(volume.engine.bring_home(&[ino])?)?;
                 }
                 Reserved::NotHome => return Err(Error::Unwritten(ino)),
             }
@@ -77,46 +94,60 @@ impl Volume {
     }
 
     /// Makes the bytes `offset .. offset + len` of a file zeros that have space, growing the file as
-    /// [`Volume::allocate`] does.
+    /// [`Ranges::allocate`] does.
     ///
     /// # Errors
     /// [`Error`]; part of the range of a large file may be zeros then.
-    pub fn zero(&self, ino: Ino, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
+    pub fn zero(&self, offset: u64, len: u64, grow: bool) -> Result<(), Error> {
+        let Ranges { volume, ino } = *self;
         let end = end_of(offset, len)?;
         let range = offset..end;
-        if self.perform(&ZeroSmall { ino, range, grow })? {
+        if volume.perform(&ZeroSmall { ino, range, grow })? {
             return Ok(());
         }
-        self.punch(ino, offset, len)?;
-        self.allocate(ino, offset, len, grow)
+        self.punch(offset, len)?;
+        self.allocate(offset, len, grow)
     }
 
     /// The first data at or behind `offset`. What is a hole is told by blocks.
     ///
     /// # Errors
     /// [`Error::NoData`] if there is none before the end of the file, and any other.
-    pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64, Error> {
-        self.seek(ino, offset, true)
+    pub fn seek_data(&self, offset: u64) -> Result<u64, Error> {
+        self.seek(offset, true)
     }
 
     /// The first hole at or behind `offset`, which is the end of the file at the latest.
     ///
     /// # Errors
     /// [`Error::NoData`] if the file ends before, and any other.
-    pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, Error> {
-        self.seek(ino, offset, false)
+    pub fn seek_hole(&self, offset: u64) -> Result<u64, Error> {
+        self.seek(offset, false)
     }
 
-    fn seek(&self, ino: Ino, offset: u64, data: bool) -> Result<u64, Error> {
+    fn seek(&self, offset: u64, data: bool) -> Result<u64, Error> {
+        let Ranges { volume, ino } = *self;
         let mut from = offset;
         loop {
-            match self.run(|core| core.reading().seek(ino, from, data))? {
+            match volume.run(|core| core.reading().seek(ino, from, data))? {
                 Search::At(at) => return Ok(at),
                 Search::From(at) => from = at,
             }
         }
     }
 
+    /// Where a regular file's content is, from byte `from` on: pieces in order, without gaps, a bounded number; and
+    /// where to go on, `None` at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub fn map(&self, from: u64) -> Result<(Vec<Piece>, Option<u64>), Error> {
+        let Ranges { volume, ino } = *self;
+        volume.run(|core| core.reading().map(ino, from))
+    }
+}
+
+impl Volume {
     /// Copies up to `len` bytes from one file, or place in a file, to another, as far as the source goes at the start;
     /// returns how many.
     ///
@@ -137,7 +168,7 @@ impl Volume {
         let mut done = 0;
         while done < len {
             let step = (len - done).min(COPY_STEP);
-            let copied = self.copy_step((from, offset + done), (to, to_offset + done), step);
+            let copied = copy_step(self, (from, offset + done), (to, to_offset + done), step);
             match copied {
                 Ok(0) => break,
                 Ok(copied) => done += copied,
@@ -146,16 +177,6 @@ impl Volume {
             }
         }
         Ok(done)
-    }
-
-    fn copy_step(&self, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64, Error> {
-        let (end, to_end) = (from.1.checked_add(len), to.1.checked_add(len));
-        end.and(to_end).ok_or(Error::TooLarge)?;
-        let data = self.read(from.0, from.1, len as usize)?;
-        if data.is_empty() {
-            return Ok(0);
-        }
-        Ok(self.write(to.0, to.1, &data)? as u64)
     }
 }
 
@@ -182,6 +203,16 @@ impl Engine {
         }
         named
     }
+}
+
+fn copy_step(volume: &Volume, from: (Ino, u64), to: (Ino, u64), len: u64) -> Result<u64, Error> {
+    let (end, to_end) = (from.1.checked_add(len), to.1.checked_add(len));
+    end.and(to_end).ok_or(Error::TooLarge)?;
+    let data = volume.read(from.0, from.1, len as usize)?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    Ok(volume.write(to.0, to.1, &data)? as u64)
 }
 
 /// The end of a range of `len` bytes from `offset` on.

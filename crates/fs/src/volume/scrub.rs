@@ -75,7 +75,7 @@ impl Volume {
         let mut at = ino;
         while at != crate::ROOT_INO {
             let parent = self.run(|core| Ok(core.visible(at)?.inode.parent))?;
-            let Some(name) = self.name_in(parent, at)? else {
+            let Some(name) = name_in(self, parent, at)? else {
                 return Ok(None);
             };
             names.push(name);
@@ -87,20 +87,20 @@ impl Volume {
         names.reverse();
         Ok(Some(names.join(&b'/')))
     }
+}
 
-    /// The name of an inode in a directory.
-    fn name_in(&self, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>, Error> {
-        // Behind `.` and `..`.
-        let mut from = 2;
-        loop {
-            let entries = self.run(|core| core.names().list(dir, from, ENTRIES))?;
-            let Some(last) = entries.last() else {
-                return Ok(None);
-            };
-            from = last.next;
-            if let Some(entry) = entries.into_iter().find(|entry| entry.ino == ino) {
-                return Ok(Some(entry.name));
-            }
+/// The name of an inode in a directory.
+fn name_in(volume: &Volume, dir: Ino, ino: Ino) -> Result<Option<Vec<u8>>, Error> {
+    // Behind `.` and `..`.
+    let mut from = 2;
+    loop {
+        let entries = volume.run(|core| core.names().list(dir, from, ENTRIES))?;
+        let Some(last) = entries.last() else {
+            return Ok(None);
+        };
+        from = last.next;
+        if let Some(entry) = entries.into_iter().find(|entry| entry.ino == ino) {
+            return Ok(Some(entry.name));
         }
     }
 }

@@ -79,26 +79,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes everything durable, and forgets what was read: blocks, inodes and windows of the log. Bitmaps stay.
-    ///
-    /// # Errors
-    /// As [`Volume::sync`]; nothing is forgotten then.
-    pub fn drop_caches(&self) -> Result<(), Error> {
-        self.sync()?;
-        {
-            let mut core = self.core();
-            core.inodes.forget();
-            core.blocks.forget_all();
-        }
-        self.engine.reader.forget();
-        Ok(())
-    }
-
     /// Returns when everything is on the device.
     ///
     /// # Errors
     /// [`Error`]; EIO when data could not be written anywhere, as [`Volume::fsync`].
     pub fn sync(&self) -> Result<(), Error> {
-        self.commit(Durability::Durable)
+        self.upkeep().commit(Durability::Durable)
     }
 }

@@ -203,7 +203,7 @@ impl Engine {
 }
 
 impl Sweeper<'_> {
-    /// As [`Volume::settle`](crate::Volume::settle).
+    /// As [`Upkeep::settle`](crate::Upkeep::settle).
     pub(crate) fn settle(&self, max: usize) -> Result<(), Error> {
         let settled = self.settle_chosen(max, |settling, max| settling.due(max));
         settled.map(|_| ())

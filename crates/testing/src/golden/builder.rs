@@ -128,7 +128,7 @@ impl Builder {
 
     pub fn attribute(&self, ino: Ino, name: &str, value: &[u8]) -> Made<()> {
         let name = name.as_bytes();
-        Ok(self.volume.setxattr(ino, name, value, XattrMode::Any)?)
+        Ok(self.volume.xattrs(ino).set(name, value, XattrMode::Any)?)
     }
 
     /// A file of every second block, `count` of them.

@@ -34,15 +34,15 @@ pub(super) fn make() -> Made<Image> {
     }
     builder.write(cut, 50_000, &text("overwritten", 5000))?;
     volume.fsync(cut, false)?;
-    volume.checkpoint()?;
-    volume.settle(4)?;
+    volume.upkeep().checkpoint()?;
+    volume.upkeep().settle(4)?;
     // The other file's images are revoked with their homes.
     builder.resize(cut, 10_000)?;
     volume.rename(dir, b"small 39", ROOT_INO, b"moved", Default::default())?;
     builder.dir(ROOT_INO, "another")?;
     volume.sync()?;
     builder.file(dir, "never durable", &text("never durable", 3000))?;
-    volume.commit(Durability::Written)?;
+    volume.upkeep().commit(Durability::Written)?;
     tear_last(builder.image())
 }
 

@@ -76,10 +76,10 @@ fn entry(volume: &Volume, attr: &Attr, path: &str, out: &mut String) -> Made<()>
         attr.btime.seconds,
         attr.btime.nanos
     )?;
-    let mut attributes = volume.listxattr(attr.ino)?;
+    let mut attributes = volume.xattrs(attr.ino).list()?;
     attributes.sort();
     for name in attributes {
-        let value = volume.getxattr(attr.ino, &name)?;
+        let value = volume.xattrs(attr.ino).get(&name)?;
         writeln!(
             out,
             "{path} {} {} bytes xxh3 {:016x}",

@@ -19,7 +19,7 @@ pub(super) fn make() -> Made<Image> {
         let name = format!("file {i}");
         builder.file(dir, &name, &text(&name, 50 * i))?;
     }
-    builder.volume.checkpoint()?;
+    builder.volume.upkeep().checkpoint()?;
     builder.file(ROOT_INO, "large", &text("large", 100_000))?;
     builder.volume.close()?;
     Ok(builder.image())

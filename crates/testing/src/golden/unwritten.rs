@@ -13,7 +13,7 @@ pub(super) fn make() -> Made<Image> {
     let volume = &made.volume;
     let block = u64::from(Geometry::SMALL.block);
     let part = made.file(ROOT_INO, "written in part", b"")?;
-    volume.allocate(part, 0, 20 * block, true)?;
+    volume.ranges(part).allocate(0, 20 * block, true)?;
     volume.sync()?;
     made.write(part, 3 * block, &text("first", 2 * block as usize))?;
     made.write(part, 17 * block + 100, b"a few bytes")?;
@@ -21,19 +21,19 @@ pub(super) fn make() -> Made<Image> {
     made.write(part, 3 * block, &text("second", 500))?;
     volume.fsync(part, false)?;
     let whole = made.file(ROOT_INO, "written whole", b"")?;
-    volume.allocate(whole, 0, 4 * block, true)?;
+    volume.ranges(whole).allocate(0, 4 * block, true)?;
     volume.sync()?;
     made.write(whole, 0, &text("whole", 4 * block as usize))?;
     let behind = made.file(ROOT_INO, "behind the end", b"small")?;
-    volume.allocate(behind, 0, 9 * block, false)?;
+    volume.ranges(behind).allocate(0, 9 * block, false)?;
     let tree = made.holed(ROOT_INO, "in a tree", block, 30)?;
     volume.sync()?;
-    volume.allocate(tree, 0, 60 * block, true)?;
+    volume.ranges(tree).allocate(0, 60 * block, true)?;
     let cut = made.file(ROOT_INO, "cut", b"")?;
-    volume.allocate(cut, 0, 8 * block, true)?;
+    volume.ranges(cut).allocate(0, 8 * block, true)?;
     volume.sync()?;
     made.resize(cut, 5 * block + 7)?;
-    volume.punch(cut, block, block)?;
+    volume.ranges(cut).punch(block, block)?;
     volume.sync()?;
     volume.close()?;
     Ok(made.image())

@@ -222,8 +222,8 @@ fn walk(volume: &Volume) -> Vec<(Ino, Vec<u8>, Ino)> {
 }
 
 fn look(volume: &Volume, ino: Ino) {
-    for name in volume.listxattr(ino).unwrap_or_default() {
-        let _ = volume.getxattr(ino, &name);
+    for name in volume.xattrs(ino).list().unwrap_or_default() {
+        let _ = volume.xattrs(ino).get(&name);
     }
     let Ok(attr) = volume.getattr(ino) else {
         return;
@@ -243,14 +243,18 @@ fn written(device: &Arc<dyn Device>) {
         return;
     };
     let found = walk(&volume);
-    let _ = volume.tick();
+    let _ = volume.upkeep().tick();
     let _ = fresh(&volume);
     for (index, (dir, name, ino)) in found.iter().enumerate().skip(1).take(300) {
         let (dir, ino) = (*dir, *ino);
         match index % 7 {
             0 => drop(volume.write(ino, 100, b"overwritten")),
             1 => drop(volume.write(ino, 30_000, &[7; 20_000])),
-            2 => drop(volume.setxattr(ino, b"user.new", &[8; 2000], XattrMode::Any)),
+            2 => drop(
+                volume
+                    .xattrs(ino)
+                    .set(b"user.new", &[8; 2000], XattrMode::Any),
+            ),
             3 => drop(resize(&volume, ino, 5000)),
             4 => drop(volume.rename(dir, name, ROOT_INO, name, RenameFlags::default())),
             5 => drop(volume.link(ino, dir, b"another name")),
@@ -260,14 +264,14 @@ fn written(device: &Arc<dyn Device>) {
             let _ = volume.sync();
         }
     }
-    let _ = volume.settle(64);
-    let _ = volume.checkpoint();
+    let _ = volume.upkeep().settle(64);
+    let _ = volume.upkeep().checkpoint();
     for (dir, name, ino) in found.iter().rev().take(300) {
         let _ = resize(&volume, *ino, 0);
         let _ = volume.unlink(*dir, name);
         let _ = volume.rmdir(*dir, name);
     }
-    let _ = volume.tick();
+    let _ = volume.upkeep().tick();
     close(&volume);
     drop(volume);
     // What it has become is another volume that may lie.
@@ -287,7 +291,7 @@ fn fresh(volume: &Volume) -> Result<(), loamfs_fs::Error> {
     }
     volume.symlink(dir, b"link", &[b'x'; 500], &NEW)?;
     volume.mknod(dir, b"fifo", mode::FIFO, &NEW)?;
-    volume.checkpoint()
+    volume.upkeep().checkpoint()
 }
 
 fn resize(volume: &Volume, ino: Ino, size: u64) -> Result<(), loamfs_fs::Error> {

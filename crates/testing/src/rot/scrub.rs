@@ -47,7 +47,9 @@ pub fn volume() -> Result<Image, Error> {
             .ino;
         volume.write(file, 0, &vec![number as u8; number * 37 % 9000])?;
         if number % 20 == 0 {
-            volume.setxattr(file, b"user.long", &[9; 3000], XattrMode::Any)?;
+            volume
+                .xattrs(file)
+                .set(b"user.long", &[9; 3000], XattrMode::Any)?;
         }
     }
     let large = volume.create(dir, b"large", &NewInode::of_mode(0o644))?.ino;
@@ -62,7 +64,7 @@ pub fn volume() -> Result<Image, Error> {
         let name = format!("one of the small files of this volume, {number}");
         volume.unlink(dir, name.as_bytes())?;
     }
-    volume.checkpoint()?;
+    volume.upkeep().checkpoint()?;
     volume.close()?;
     Ok(memory.image())
 }
@@ -76,7 +78,7 @@ pub fn exercise(image: &Image, seed: u64) -> Result<Met, String> {
     let memory = Arc::new(MemoryDevice::from_image(image.clone()));
     let device: Arc<dyn Device> = memory.clone();
     let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(seed)).map_err(say)?;
-    volume.drop_caches().map_err(say)?;
+    volume.upkeep().drop_caches().map_err(say)?;
     let at = flip_live(&memory, seed)?;
     let found = scrub(&volume).map_err(|error| format!("byte {at}: {error}"))?;
     if found.is_empty() {

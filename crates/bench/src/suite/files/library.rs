@@ -233,13 +233,17 @@ impl Files for LibraryFiles {
 
     /// What is due by the clock is done too: no thread does it meanwhile.
     fn sync(&self) -> Result<(), Error> {
-        let synced = self.volume.tick().and_then(|()| self.volume.sync());
+        let synced = self
+            .volume
+            .upkeep()
+            .tick()
+            .and_then(|()| self.volume.sync());
         synced.map_err(failed("syncing", Path::new("the volume")))
     }
 
     /// When what was deleted is free, which a thread sees to elsewhere.
     fn used(&self) -> Result<u64, Error> {
-        let done = self.volume.tick();
+        let done = self.volume.upkeep().tick();
         done.map_err(failed("looking at", Path::new("the volume")))?;
         let figures = self.volume.statfs();
         let used = figures.total.saturating_sub(figures.free);

@@ -150,7 +150,7 @@ impl Target for InLibrary {
     }
 
     fn drop_caches(&mut self) -> Result<(), Error> {
-        let dropped = self.files.volume().drop_caches();
+        let dropped = self.files.volume().upkeep().drop_caches();
         dropped.map_err(volume_failed("dropping the caches of"))
     }
 
@@ -166,7 +166,7 @@ impl Target for InLibrary {
                     return volume.sync();
                 }
                 before = images;
-                volume.settle(usize::MAX)?;
+                volume.upkeep().settle(usize::MAX)?;
             }
         };
         settle().map_err(volume_failed("settling"))

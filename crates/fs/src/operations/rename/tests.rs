@@ -29,7 +29,7 @@ fn volume() -> Volume {
 fn a_way_up_is_gone_once() {
     let volume = volume();
     let dirs = chain(&volume);
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     let mut at = *dirs.last().unwrap();
     let (mut left, mut rounds) = (LEVELS, 0);
     let place = |ino: Ino| dirs.iter().position(|dir| *dir == ino).unwrap();
@@ -60,7 +60,7 @@ fn directories_move_below_none_of_their_own_however_deep() {
     let new = NewInode::of_mode(0o755);
     let (bottom, flags) = (*dirs.last().unwrap(), RenameFlags::default());
     let other = volume.mkdir(ROOT_INO, b"other", &new).unwrap().ino;
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     for (dir, name) in [(ROOT_INO, &b"d"[..]), (dirs[LEVELS / 2], b"d")] {
         let moved = volume.rename(dir, name, bottom, b"moved", flags);
         assert!(matches!(moved, Err(Error::Invalid(_))), "{moved:?}");
@@ -79,7 +79,7 @@ fn directories_move_below_none_of_their_own_however_deep() {
         let swapped = volume.rename(a.0, a.1, b.0, b.1, swap);
         assert!(matches!(swapped, Err(Error::Invalid(_))), "{swapped:?}");
     }
-    volume.drop_caches().unwrap();
+    volume.upkeep().drop_caches().unwrap();
     volume
         .rename(ROOT_INO, b"other", bottom, b"other", flags)
         .unwrap();

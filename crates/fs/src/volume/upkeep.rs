@@ -1,0 +1,79 @@
+//! What is done for a volume as a whole, by the clock or because its owner asks for it.
+
+use super::commit::End;
+use super::{Durability, Engine, Volume};
+use crate::core::Core;
+use crate::error::Error;
+use crate::types::AtimeRule;
+use std::sync::MutexGuard;
+
+/// Longest label, in bytes.
+const LABEL_MAX: usize = 64;
+
+/// Keeps a volume in order: commits and checkpoints, what is due by the clock, and what concerns the volume as a whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Upkeep<'v> {
+    volume: &'v Volume,
+}
+
+impl Volume {
+    /// What keeps it in order.
+    pub fn upkeep(&self) -> Upkeep<'_> {
+        Upkeep { volume: self }
+    }
+}
+
+impl<'v> Upkeep<'v> {
+    pub(super) fn engine(self) -> &'v Engine {
+        &self.volume.engine
+    }
+
+    pub(super) fn core(self) -> MutexGuard<'v, Core> {
+        self.volume.core()
+    }
+}
+
+impl Upkeep<'_> {
+    /// Gives the volume another label, of at most 64 bytes; it is on the device in both superblock copies when this
+    /// returns.
+    ///
+    /// # Errors
+    /// [`Error::Options`] for a longer one; [`Error::ReadOnly`], the device's.
+    pub fn set_label(&self, label: &[u8]) -> Result<(), Error> {
+        if label.len() > LABEL_MAX {
+            let text = format!("the label has {} bytes, more than {LABEL_MAX}", label.len());
+            return Err(Error::Options(text));
+        }
+        let sealer = self.engine().sealer();
+        self.core().access.check()?;
+        let old = std::mem::replace(&mut self.core().sb.label, label.to_vec());
+        // Each names one copy anew, with all that stands in it.
+        let named = sealer
+            .checkpoint(End::Open)
+            .and_then(|()| sealer.checkpoint(End::Open));
+        if named.is_err() {
+            self.core().sb.label = old;
+        }
+        named
+    }
+
+    /// Sets which reads count from now on.
+    pub fn set_atime_rule(&self, rule: AtimeRule) {
+        self.core().atimes.set_rule(rule);
+    }
+
+    /// Makes everything durable, and forgets what was read: blocks, inodes and windows of the log. Bitmaps stay.
+    ///
+    /// # Errors
+    /// As [`Volume::sync`]; nothing is forgotten then.
+    pub fn drop_caches(&self) -> Result<(), Error> {
+        self.commit(Durability::Durable)?;
+        {
+            let mut core = self.core();
+            core.inodes.forget();
+            core.blocks.forget_all();
+        }
+        self.engine().reader.forget();
+        Ok(())
+    }
+}
