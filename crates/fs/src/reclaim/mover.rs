@@ -36,8 +36,7 @@ impl Mover<'_> {
     pub fn close_groups_of(&mut self, ranges: &[Extent]) {
         let group_of = |range: &Extent| self.core.geometry.group_of(range.start);
         let groups: Vec<GroupNo> = ranges.iter().map(group_of).collect();
-        self.core.space.placement().close_groups(&groups);
-        self.core.reclaim.forget_room();
+        self.close_groups(&groups);
         let mut budget = self.core.budget();
         let dirty = budget.segment_estimate() + REMOVAL_COST;
         if budget.leaves_checkpoints(dirty) != Some(true) {
@@ -45,10 +44,15 @@ impl Mover<'_> {
         }
     }
 
+    /// Nothing is placed in these groups while they are emptied. Their holes are no room for segments then.
+    pub fn close_groups(&mut self, groups: &[GroupNo]) {
+        self.core.space.placement().close_groups(groups);
+        self.core.reclaim.forget_room();
+    }
+
     /// All groups are open again.
     pub fn open_groups(&mut self) {
-        self.core.space.placement().close_groups(&[]);
-        self.core.reclaim.forget_room();
+        self.close_groups(&[]);
     }
 
     /// Brings the inodes into memory whose blocks live in `ranges`, all of them at once, so that [`Mover::evacuate`]

@@ -3,9 +3,9 @@ use crate::fixture::{file, volume};
 use crate::operations::attributes::SetAttributes;
 use crate::operations::drain::Drain;
 use crate::volume::Durability;
-use crate::{Env, MkfsOptions, OpenOptions, SetAttr, Volume, mkfs};
+use crate::{Env, MkfsOptions, OpenOptions, ROOT_INO, SetAttr, Volume, mkfs};
 use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule};
-use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
+use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
 use loamfs_space::Owner;
 use std::sync::Arc;
 
@@ -116,4 +116,48 @@ fn blocks_leave_a_range_whose_first_new_homes_cannot_be_written() {
         .unwrap();
     assert_eq!(live, 0);
     assert_eq!(volume.read(ino, 0, content.len()).unwrap(), content);
+}
+
+/// What was found out about the log's room holds no more once groups are closed or opened.
+#[test]
+fn holes_of_groups_that_are_emptied_are_no_room_for_segments() {
+    let volume = volume(32 << 20, &OpenOptions::default());
+    for name in 0..200u32 {
+        let ino = file(&volume, name.to_string().as_bytes());
+        volume.write(ino, 0, &[1; 6000]).unwrap();
+    }
+    volume.sync().unwrap();
+    for name in (0..200u32).step_by(2) {
+        volume
+            .unlink(ROOT_INO, name.to_string().as_bytes())
+            .unwrap();
+    }
+    for _ in 0..3 {
+        volume.checkpoint().unwrap();
+    }
+    let mut noticed = 0;
+    for mib in 1..32 {
+        let fits = |core: &mut Core| core.budget().leaves_checkpoints_for_any(mib << 20);
+        let (open, closed, anew) = volume
+            .run(|core| {
+                let open = fits(core);
+                let groups: Vec<GroupNo> = core
+                    .space
+                    .cleaning()
+                    .log_holes()
+                    .iter()
+                    .map(|hole| core.geometry.group_of(hole.start))
+                    .collect();
+                core.mover().close_groups(&groups);
+                let closed = fits(core);
+                core.reclaim.forget_room();
+                let anew = fits(core);
+                core.mover().open_groups();
+                Ok((open, closed, anew))
+            })
+            .unwrap();
+        assert_eq!(closed, anew, "{mib} MiB");
+        noticed += u32::from(open != closed);
+    }
+    assert!(noticed > 0, "closing groups changes nothing here");
 }

@@ -213,7 +213,7 @@ impl Sealer<'_> {
             let elsewhere = core.budget().elsewhere();
             let (groups, ranges) = core.cleaner().choose(limit, last, &elsewhere);
             if !groups.is_empty() {
-                core.space.placement().close_groups(&groups);
+                core.mover().close_groups(&groups);
             }
             (groups, ranges)
         };
@@ -226,7 +226,7 @@ impl Sealer<'_> {
             .and_then(|()| self.commit_all(Durability::Durable));
         {
             let mut core = self.core();
-            core.space.placement().close_groups(&[]);
+            core.mover().open_groups();
             core.mover().leave_unmoved();
         }
         *last = groups;

@@ -29,7 +29,7 @@ impl Upkeep<'_> {
         let reserved = sealer.reserve_all();
         {
             let mut core = self.core();
-            core.space.placement().close_groups(&[]);
+            core.mover().open_groups();
             core.mover().leave_unmoved();
         }
         match reserved {
@@ -79,7 +79,7 @@ impl Sealer<'_> {
                     core.reclaim.forget_room();
                     return Ok(true);
                 }
-                core.space.placement().close_groups(&[group]);
+                core.mover().close_groups(&[group]);
             }
             self.evacuate_all(&[range], |core| core.budget().may_compact())?;
             self.commit_all(Durability::Durable)?;
