@@ -76,6 +76,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/mount.sh $(LOAMFS) $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/oracle.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
+	bash crates/cli/tests/completion.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/brim.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/available.sh $(LOAMFS)
@@ -150,7 +151,6 @@ man: build
 	    for name in loamfs mkfs.loamfs fsck.loamfs mount.loamfs; do \
 	        $(LOAMFS) completions $$shell $$name >$(TARGET)/man/$$name.$$shell || exit 1; \
 	    done; \
-	    $(MEASURE) completions $$shell >$(TARGET)/man/loamfs-bench.$$shell || exit 1; \
 	done
 
 # mount(8) and fsck(8) look for their helpers below /usr only; the names with "fuse" are for changing a mount.
@@ -158,17 +158,21 @@ PREFIX ?= /usr
 HELPERS := mkfs.loamfs fsck.loamfs mount.loamfs mount.fuse.loamfs mount.fuseblk.loamfs
 
 install: man
-	install -D -m 755 $(LOAMFS) $(DESTDIR)$(PREFIX)/sbin/loamfs
+	install -D -m 755 $(LOAMFS) $(DESTDIR)$(PREFIX)/bin/loamfs
 	install -D -m 755 $(MEASURE) $(DESTDIR)$(PREFIX)/libexec/loamfs-bench
-	for name in $(HELPERS); do ln -sf loamfs $(DESTDIR)$(PREFIX)/sbin/$$name || exit 1; done
+	install -d $(DESTDIR)$(PREFIX)/sbin
+	for name in $(HELPERS); do ln -sf ../bin/loamfs $(DESTDIR)$(PREFIX)/sbin/$$name || exit 1; done
+	@# Where earlier versions were: scripts and rules may name it. On some systems sbin is bin.
+	[ $(DESTDIR)$(PREFIX)/sbin -ef $(DESTDIR)$(PREFIX)/bin ] || ln -sf ../bin/loamfs $(DESTDIR)$(PREFIX)/sbin/loamfs
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man1 $(TARGET)/man/*.1
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/man/man8 $(TARGET)/man/*.8
-	for name in loamfs loamfs-bench mkfs.loamfs fsck.loamfs mount.loamfs; do \
+	for name in loamfs mkfs.loamfs fsck.loamfs mount.loamfs; do \
 	    install -D -m 644 $(TARGET)/man/$$name.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/$$name && \
 	    install -D -m 644 $(TARGET)/man/$$name.zsh $(DESTDIR)$(PREFIX)/share/zsh/vendor-completions/_$$name && \
 	    install -D -m 644 $(TARGET)/man/$$name.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/$$name.fish || exit 1; \
 	done
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/udev/rules.d crates/cli/data/61-loamfs.rules
+	install -D -m 644 crates/cli/data/loamfs.magic $(DESTDIR)$(PREFIX)/share/loamfs/magic
 
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 

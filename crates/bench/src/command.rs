@@ -24,7 +24,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use loamfs_console::complete::Asked;
 use loamfs_console::{Front, Kind, complaint, sibling};
 
 use crate::Error;
@@ -64,8 +65,6 @@ enum Bench {
     Guest(guest::GuestArgs),
     #[command(hide = true)]
     GenerateMan(generate::ManArgs),
-    #[command(hide = true)]
-    Completions(generate::CompletionArgs),
 }
 
 impl Bench {
@@ -88,7 +87,6 @@ impl Bench {
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
             Bench::GenerateMan(args) => args.run().map(|()| true),
-            Bench::Completions(args) => args.run().map(|()| true),
         }
     }
 }
@@ -98,6 +96,11 @@ impl Bench {
 /// # Errors
 /// Another exit code, and why it could not be done.
 pub fn run(arguments: &[OsString]) -> Result<u8, (u8, String)> {
+    if let Some(asked) = Asked::of(arguments) {
+        let answered = asked.answer(arguments, Cli::command);
+        let failed = |error: io::Error| (Kind::Io.code(Front::General), error.to_string());
+        return answered.map(|()| 0).map_err(failed);
+    }
     match Cli::try_parse_from(arguments) {
         Ok(cli) => match cli.bench.run() {
             Ok(holds) => Ok(u8::from(!holds)),

@@ -12,7 +12,7 @@ trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
 
 make --no-print-directory install DESTDIR="$stage" PREFIX=/usr >/dev/null
-programs="$stage/usr/sbin/loamfs $stage/usr/libexec/loamfs-bench"
+programs="$stage/usr/bin/loamfs $stage/usr/libexec/loamfs-bench"
 # shellcheck disable=SC2086
 strip --strip-unneeded $programs
 gzip -9n "$stage"/usr/share/man/man*/*.[18]

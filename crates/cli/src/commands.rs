@@ -30,11 +30,14 @@ use clap::{Parser, Subcommand};
 
 use crate::failure::{Failure, Front};
 
+/// How wide help is at most: what most terminals show.
+pub const COLUMNS_MAX: usize = 80;
+
 /// A file system for very many small files, on disks where a seek is dear.
 ///
 /// Sizes are numbers with an optional K, M, G or T (powers of 1,024), such as 8G or 1.5T.
 #[derive(Debug, Parser)]
-#[command(name = "loamfs", version, disable_help_subcommand = true)]
+#[command(name = "loamfs", version, disable_help_subcommand = true, max_term_width = COLUMNS_MAX)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -5,11 +5,14 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use clap::{ArgAction, Command, CommandFactory, Parser};
+use loamfs_console::complete::ArgValueCompleter;
 
+use crate::commands::COLUMNS_MAX;
 use crate::commands::check::CheckArgs;
 use crate::commands::mkfs::MkfsArgs;
 use crate::commands::mount::MountArgs;
 use crate::failure::{Failure, Front};
+use crate::mount::known;
 use crate::parse_failed;
 
 /// A name that is not `loamfs`.
@@ -25,7 +28,7 @@ pub enum Helper {
 
 /// Make a LoamFS volume.
 #[derive(Debug, Parser)]
-#[command(name = "mkfs.loamfs", version)]
+#[command(name = "mkfs.loamfs", version, max_term_width = COLUMNS_MAX)]
 pub struct MkfsHelper {
     #[command(flatten)]
     args: MkfsArgs,
@@ -40,7 +43,7 @@ pub struct MkfsHelper {
 /// Exit codes are those of fsck(8): 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong
 /// call.
 #[derive(Debug, Parser)]
-#[command(name = "fsck.loamfs", version)]
+#[command(name = "fsck.loamfs", version, max_term_width = COLUMNS_MAX)]
 pub struct FsckHelper {
     /// Repair without asking; does little without -f (see above).
     #[arg(short = 'a')]
@@ -76,14 +79,14 @@ pub struct FsckHelper {
 /// As mount.fuse.loamfs and mount.fuseblk.loamfs, which is what mount(8) calls by the type in the mount
 /// table, it changes the options of a mount (-o remount). The options are those of loamfs-mount(1).
 #[derive(Debug, Parser)]
-#[command(name = "mount.loamfs", version)]
+#[command(name = "mount.loamfs", version, max_term_width = COLUMNS_MAX)]
 pub struct MountHelper {
     /// The device or image file.
     device: PathBuf,
     /// Where to mount it.
     mountpoint: PathBuf,
     /// Mount options, as for `loamfs mount`.
-    #[arg(short = 'o', value_name = "OPTIONS")]
+    #[arg(short = 'o', value_name = "OPTIONS", add = ArgValueCompleter::new(known::complete))]
     options: Vec<String>,
     /// Mount for reading only.
     #[arg(short = 'r')]
@@ -142,6 +145,15 @@ impl Helper {
             Self::Mkfs => "mkfs.loamfs",
             Self::Fsck => "fsck.loamfs",
             Self::Mount => "mount.loamfs",
+        }
+    }
+
+    /// The command that it stands for.
+    pub const fn command(self) -> &'static str {
+        match self {
+            Self::Mkfs => "mkfs",
+            Self::Fsck => "check",
+            Self::Mount => "mount",
         }
     }
 

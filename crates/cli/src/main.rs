@@ -7,6 +7,7 @@
 mod adapter;
 mod attributes;
 mod commands;
+mod completion;
 mod descent;
 mod disk;
 mod dry;
@@ -36,9 +37,10 @@ use failure::{Failure, Front};
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     let helper = helpers::Helper::from_name(arguments.first());
-    let (front, result) = match helper {
-        Some(helper) => (helper.front(), helper.run(&arguments)),
-        None => own(&arguments),
+    let (front, result) = match (completion::answer(&arguments, helper), helper) {
+        (Some(answered), _) => (Front::General, answered),
+        (None, Some(helper)) => (helper.front(), helper.run(&arguments)),
+        (None, None) => own(&arguments),
     };
     let result = result.map_err(|failure| (failure.kind.code(front), failure.to_string()));
     loamfs_console::end("loamfs", &arguments, result)

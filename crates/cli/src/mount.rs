@@ -10,6 +10,7 @@ mod greeting;
 pub mod guard;
 mod handler;
 mod holders;
+pub mod known;
 pub mod log;
 mod memory;
 mod old_loop;

@@ -15,22 +15,22 @@ last_words() {
 }
 
 dpkg-deb -x "$package" "$work/root"
-for path in usr/sbin/loamfs usr/libexec/loamfs-bench usr/sbin/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs \
+for path in usr/{bin,sbin}/loamfs usr/libexec/loamfs-bench usr/sbin/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs \
     usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map,-bench,-bench-run}.1.gz usr/share/man/man8/{mkfs,fsck,mount}.loamfs.8.gz \
     usr/share/bash-completion/completions/{,mkfs.,fsck.,mount.}loamfs \
-    usr/share/bash-completion/completions/loamfs-bench usr/share/zsh/vendor-completions/_loamfs \
-    usr/lib/udev/rules.d/61-loamfs.rules usr/share/doc/loamfs/{copyright,changelog.gz}; do
+    usr/share/zsh/vendor-completions/_loamfs \
+    usr/lib/udev/rules.d/61-loamfs.rules usr/share/loamfs/magic usr/share/doc/loamfs/{copyright,changelog.gz}; do
     [ -e "$work/root/$path" ] || fail "/$path is missing"
 done
 [ -z "$(find "$work/root" ! -user root)" ] || fail "something does not belong to root"
-"$work/root/usr/sbin/loamfs" --version >/dev/null
-[ "$("$work/root/usr/sbin/loamfs" bench --version | cut -d" " -f1)" = loamfs-bench ] || fail "bench is not found"
+"$work/root/usr/bin/loamfs" --version >/dev/null
+[ "$("$work/root/usr/bin/loamfs" bench --version | cut -d" " -f1)" = loamfs-bench ] || fail "bench is not found"
 ok "everything is in the package"
 
 bash -n "$work/root/usr/share/bash-completion/completions/loamfs"
-words=$(bash -c ". $work/root/usr/share/bash-completion/completions/loamfs
+words=$(PATH=$work/root/usr/bin:$PATH bash -c ". $work/root/usr/share/bash-completion/completions/loamfs
     COMP_WORDS=(loamfs gr) COMP_CWORD=1
-    _loamfs loamfs gr loamfs
+    _complete_loamfs loamfs gr loamfs
     echo \"\${COMPREPLY[*]}\"")
 [ "$words" = grow ] || fail "bash completes 'gr' to '$words'"
 if command -v zsh >/dev/null; then
@@ -44,8 +44,8 @@ if dpkg-query -W loamfs >/dev/null 2>&1; then
     echo "skipped: a package loamfs is installed already"
     exit 0
 fi
-for name in loamfs {mkfs,fsck,mount}.loamfs; do
-    [ ! -e "/usr/sbin/$name" ] || fail "/usr/sbin/$name is there already, and from no package"
+for name in bin/loamfs sbin/{loamfs,mkfs.loamfs,fsck.loamfs,mount.loamfs}; do
+    [ ! -e "/usr/$name" ] || fail "/usr/$name is there already, and from no package"
 done
 dpkg -i "$package" >"$work/out" 2>&1 || { cat "$work/out" >&2; fail "dpkg -i"; }
 installed=1
@@ -66,7 +66,7 @@ if command -v man >/dev/null; then
 fi
 dpkg --purge loamfs >/dev/null
 installed=
-for name in loamfs {mkfs,fsck,mount}.loamfs; do
-    [ ! -e "/usr/sbin/$name" ] || fail "/usr/sbin/$name was left behind"
+for name in bin/loamfs sbin/{loamfs,mkfs.loamfs,fsck.loamfs,mount.loamfs}; do
+    [ ! -e "/usr/$name" ] || fail "/usr/$name was left behind"
 done
 ok "installed, used through mkfs(8), fsck(8) and mount(8), and removed"

@@ -38,7 +38,52 @@ pub enum Front {
     Mount,
 }
 
+impl Front {
+    /// What 0 means.
+    pub const fn success(self) -> &'static str {
+        match self {
+            Self::General | Self::Mount => "It was done",
+            Self::Check => "Nothing is wrong",
+        }
+    }
+
+    /// Other codes that are no failure to carry the command out, and what they mean.
+    pub const fn results(self) -> &'static [(u8, &'static str)] {
+        match self {
+            Self::General | Self::Mount => &[],
+            Self::Check => &[
+                (1, "Something was wrong, and is repaired"),
+                (4, "Something is wrong still"),
+            ],
+        }
+    }
+}
+
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Usage,
+        Self::Data,
+        Self::NoInput,
+        Self::CannotCreate,
+        Self::Io,
+        Self::Busy,
+        Self::NoPermission,
+    ];
+
+    /// What it means, for manual pages.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Usage => "the command line makes no sense",
+            Self::Data => "what was given holds no volume, or a damaged one",
+            Self::NoInput => "something that should be read is not there",
+            Self::CannotCreate => "something that should be made cannot be, or is there already",
+            Self::Io => "reading or writing failed",
+            Self::Busy => "somebody else uses it; trying again later may help",
+            Self::NoPermission => "the caller may not do that",
+        }
+    }
+
     /// The exit code of this kind of failure.
     pub const fn code(self, front: Front) -> u8 {
         match (front, self) {

@@ -1,12 +1,13 @@
-//! `loamfs-bench generate-man` and `loamfs-bench completions`.
+//! `loamfs-bench generate-man`.
 
 use std::fs;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
-use loamfs_console::generate::{Shell, completions, pages};
+use loamfs_console::Front;
+use loamfs_console::generate::{Section, pages};
 
-use super::{Cli, NAME, print};
+use super::Cli;
 use crate::Error;
 
 /// Write the manual pages into a directory.
@@ -19,21 +20,14 @@ pub struct ManArgs {
 impl ManArgs {
     pub fn run(self) -> Result<(), Error> {
         let made = fs::create_dir_all(&self.directory);
-        made.and_then(|()| pages(&self.directory, Cli::command(), &["loamfs", "bench"]))
+        let more = |_: &[&str]| {
+            let also = "loamfs(1), loamfs-bench(1)";
+            vec![
+                Section::exit_status(Front::General),
+                Section::new("see also", [(also, "")]),
+            ]
+        };
+        made.and_then(|()| pages(&self.directory, Cli::command(), &["loamfs", "bench"], &more))
             .map_err(Error::at("writing pages into", &self.directory))
-    }
-}
-
-/// Print completions for a shell.
-#[derive(Debug, Args)]
-pub struct CompletionArgs {
-    /// Which shell.
-    shell: Shell,
-}
-
-impl CompletionArgs {
-    pub fn run(self) -> Result<(), Error> {
-        let script = completions(self.shell, &Cli::command(), NAME);
-        print(&format!("{script}\n"))
     }
 }

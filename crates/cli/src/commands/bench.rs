@@ -9,11 +9,19 @@ use loamfs_console::sibling;
 
 use crate::failure::{Failure, Kind};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs bench run --suite papers --scale small --out results.json
+      Needs root and 5 GiB; takes three to ten minutes.
+  loamfs bench report results.json --html report.html
+      A page of what was measured.";
+
 /// Measure file systems by what they ask of a disk, and price that on disks of a model.
 ///
 /// This starts the program loamfs-bench, and takes its arguments; see loamfs-bench(1).
 #[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
+#[command(disable_help_flag = true, after_long_help = EXAMPLES)]
 pub struct BenchArgs {
     #[arg(
         value_name = "ARGUMENTS",

@@ -15,8 +15,15 @@ use crate::volume::{Access, Opened, is_file};
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs cat volume.img /src/README.md
+      To standard output.";
+
 /// Print files of an unmounted volume.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct CatArgs {
     /// The device or image file.
     device: PathBuf,

@@ -24,6 +24,16 @@ const NOT_CHECKED: u8 = 8;
 /// Rounds of repair and check: a plan with too much in it stops short.
 const ROUNDS_MAX: usize = 8;
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs check volume.img
+      Reads all that has a checksum, and changes nothing.
+  loamfs check --repair volume.img
+      Repairs what can be repaired.
+  loamfs check --quick --json /dev/sdb1
+      Metadata alone, for a program to read.";
+
 /// Check an unmounted volume, and repair it.
 ///
 /// Verifies everything that has a checksum, the contents of files too, and every structure of the
@@ -31,7 +41,7 @@ const ROUNDS_MAX: usize = 8;
 /// those of fsck(8):
 /// 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong call.
 #[derive(Debug, Args)]
-#[command(visible_alias = "fsck")]
+#[command(visible_alias = "fsck", after_long_help = EXAMPLES)]
 pub struct CheckArgs {
     /// Repair what can be repaired.
     #[arg(long)]

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use loamfs_console::complete::ArgValueCompleter;
 use rustix::process::geteuid;
 
+use crate::completion::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mounts;
@@ -13,12 +15,20 @@ use crate::mounts;
 /// Where the kernel is told to forget.
 const KERNEL: &str = "/proc/sys/vm/drop_caches";
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs drop-caches /mnt
+      Before a measurement of cold reads.";
+
 /// Forget what was read, so that the next reads come from the device: for measurements (root).
 ///
 /// Everything is made durable first. The kernel forgets clean pages, names and inodes of the whole machine.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct DropCachesArgs {
     /// Where the volume is mounted.
+    #[arg(add = ArgValueCompleter::new(mounted))]
     mountpoint: PathBuf,
 }
 

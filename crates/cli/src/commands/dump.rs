@@ -10,10 +10,21 @@ use crate::failure::Failure;
 use crate::output::print;
 use crate::volume::{Access, open_device};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs dump volume.img superblock
+      Who the volume is, and how large its parts are.
+  loamfs dump --json volume.img inode 32
+      An inode, for a program to read.
+  loamfs dump volume.img segments
+      The chain of the log since the last checkpoint.";
+
 /// Show any structure on the device.
 ///
 /// A file that has the name of a structure is given with its directory: `loamfs dump ./dir superblock`.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct DumpArgs {
     /// The device or image file.
     device: PathBuf,

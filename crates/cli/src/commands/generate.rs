@@ -6,10 +6,11 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory};
-use loamfs_console::generate::{Shell, completions, page, pages};
+use loamfs_console::complete::{Shell, script};
+use loamfs_console::generate::{Section, page, pages};
 
-use super::Cli;
-use crate::failure::Failure;
+use super::{Cli, front_of};
+use crate::failure::{Failure, Front, Kind};
 use crate::helpers::Helper;
 use crate::output::print_lines;
 
@@ -20,7 +21,7 @@ pub struct ManArgs {
     directory: PathBuf,
 }
 
-/// Print completions for a shell.
+/// Print the script by which a shell completes.
 #[derive(Debug, Args)]
 pub struct CompletionArgs {
     /// Which shell.
@@ -44,10 +45,91 @@ impl ManArgs {
 
     fn write(&self) -> io::Result<()> {
         fs::create_dir_all(&self.directory)?;
-        pages(&self.directory, Cli::command(), &["loamfs"])?;
-        Helper::ALL
-            .into_iter()
-            .try_for_each(|helper| page(&self.directory, helper.definition(), helper.name(), "8"))
+        pages(&self.directory, Cli::command(), &["loamfs"], &|words| {
+            let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
+            more(
+                words.get(1).copied().unwrap_or_default(),
+                front_of(&arguments),
+            )
+        })?;
+        Helper::ALL.into_iter().try_for_each(|helper| {
+            let more = more(helper.command(), helper.front());
+            page(
+                &self.directory,
+                helper.definition(),
+                helper.name(),
+                "8",
+                &more,
+            )
+        })
+    }
+}
+
+/// What stands on the page of a command besides its own definition.
+fn more(command: &str, front: Front) -> Vec<Section> {
+    let mut sections = vec![Section::exit_status(front)];
+    if matches!(command, "" | "mount") {
+        sections.push(Section::new("files", FILES));
+        sections.push(Section::new("environment", ENVIRONMENT));
+    }
+    sections.push(Section::new("see also", [(see_also(command), "")]));
+    sections
+}
+
+const FILES: [(&str, &str); 4] = [
+    (
+        "/run/loamfs",
+        "Where daemons of root listen for other commands, and log where there is no system log. Of \
+         other users it is $XDG_RUNTIME_DIR/loamfs, else a directory of their own below /tmp.",
+    ),
+    (
+        "/etc/fstab",
+        "Takes volumes of the type loamfs by device, image file, UUID= or LABEL=.",
+    ),
+    (
+        "/sys/module/fuse/parameters/enable_uring",
+        "Whether requests can travel through io_uring.",
+    ),
+    (
+        "/usr/share/loamfs/magic",
+        "How file(1) knows a volume: file -m /usr/share/loamfs/magic volume.img.",
+    ),
+];
+
+const ENVIRONMENT: [(&str, &str); 4] = [
+    (
+        "LOAMFS_LOG",
+        "How much is logged, such as debug or loamfs_fs=trace. Default: info.",
+    ),
+    (
+        "LOAMFS_PATIENCE",
+        "How many seconds a mount waits for who uses the device. Default: 20.",
+    ),
+    ("NO_COLOR", "If it is set, nothing is coloured."),
+    ("XDG_RUNTIME_DIR", "Where daemons of ordinary users listen."),
+];
+
+/// The pages next to that of a command.
+fn see_also(command: &str) -> &'static str {
+    match command {
+        "" => {
+            "loamfs-mkfs(1), loamfs-mount(1), loamfs-check(1), loamfs-info(1), mount.loamfs(8), fuse(4)"
+        }
+        "mount" => {
+            "loamfs(1), loamfs-unmount(1), loamfs-info(1), mount(8), fstab(5), fusermount3(1)"
+        }
+        "unmount" => "loamfs(1), loamfs-mount(1), umount(8)",
+        "check" => "loamfs(1), loamfs-salvage(1), loamfs-scrub(1), fsck(8)",
+        "mkfs" => "loamfs(1), loamfs-mount(1), loamfs-grow(1), mkfs(8)",
+        "grow" => "loamfs(1), loamfs-mkfs(1), lvextend(8)",
+        "scrub" | "salvage" => "loamfs(1), loamfs-check(1), loamfs-get(1)",
+        "put" | "get" | "ls" | "tree" | "cat" | "stat" => {
+            "loamfs(1), loamfs-put(1), loamfs-get(1), loamfs-ls(1), loamfs-tree(1), loamfs-cat(1)"
+        }
+        "trim" => "loamfs(1), loamfs-mount(1), fstrim(8)",
+        "label" => "loamfs(1), loamfs-mkfs(1), fstab(5)",
+        "map" | "dump" => "loamfs(1), loamfs-dump(1), loamfs-map(1), filefrag(8)",
+        _ => "loamfs(1), loamfs-mount(1), loamfs-info(1)",
     }
 }
 
@@ -58,8 +140,8 @@ impl CompletionArgs {
     ///
     /// If standard output cannot be written.
     pub fn run(self) -> Result<u8, Failure> {
-        let helper = Helper::from_name(Some(&OsString::from(&self.name)));
-        let command = helper.map_or_else(Cli::command, Helper::definition);
-        print_lines([completions(self.shell, &command, &self.name)])
+        let script = script(self.shell, &self.name)
+            .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+        print_lines([script])
     }
 }

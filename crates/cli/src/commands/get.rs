@@ -25,12 +25,19 @@ use crate::volume::{Access, Opened, components};
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs get volume.img /src /tmp
+      A tree, into /tmp/src.";
+
 /// Copy files and directories out of an unmounted volume.
 ///
 /// Directories are copied with everything in them. Mode, times, hard links and `user.` attributes
 /// are kept; owners and other attributes too if you are root. What is there already is not
 /// changed. What cannot be copied is told, and the rest copied all the same.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct GetArgs {
     /// Print JSON.
     #[arg(long)]

@@ -19,10 +19,19 @@ use crate::report::Identity;
 use crate::text::shown_path;
 use crate::volume::{Access, open_device};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs grow --size 16G volume.img
+      Makes the image file and the volume in it larger.
+  loamfs grow /dev/vg/photos
+      After lvextend(8): the volume takes all of its device.";
+
 /// Make an unmounted volume larger.
 ///
 /// A crash meanwhile leaves the old size or the new one. A volume of less than 16M cannot reach 16M.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct GrowArgs {
     /// The new size, in whole units of 4K; an image file is extended to it. Default: the device's.
     #[arg(long, value_parser = |text: &str| parse_units(text, UNIT_SIZE))]

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::complete::ArgValueCompleter;
 use loamfs_fuse::MountEntry;
 
+use crate::completion::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mounts;
@@ -13,10 +15,20 @@ use crate::report::{Identity, Report};
 use crate::text::shown_path;
 use crate::volume::{Access, Opened, open_device};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs info /mnt
+      What the volume and its daemon do.
+  loamfs info --json volume.img
+      Of a volume that is not mounted, for a program to read.";
+
 /// Show space, groups, segments, caches and device requests of a volume.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct InfoArgs {
     /// The device, image file, or the directory on which it is mounted.
+    #[arg(add = ArgValueCompleter::new(mounted))]
     volume: PathBuf,
     /// Print JSON.
     #[arg(long)]

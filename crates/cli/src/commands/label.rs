@@ -36,10 +36,19 @@ pub fn check(label: &str) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs label volume.img
+      Prints it.
+  loamfs label /mnt pictures
+      Changes it, mounted or not.";
+
 /// Print a volume's label, or give it another one.
 ///
 /// It may be mounted. A label is what `LABEL=` in /etc/fstab means.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct LabelArgs {
     /// The device, image file, or the directory on which it is mounted.
     volume: PathBuf,

@@ -13,8 +13,15 @@ use crate::text::{self, shown};
 use crate::volume::{Access, Opened, is_dir, is_symlink};
 use loamfs_fs::types::Attr;
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs ls -l volume.img /src
+      With modes, owners, sizes and times.";
+
 /// List a directory of an unmounted volume.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct LsArgs {
     /// The device or image file.
     device: PathBuf,

@@ -16,6 +16,14 @@ use crate::report::piece_json;
 use crate::text::{self, shown_path};
 use crate::volume::{Access, Opened};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs map /mnt/file
+      Of a file on a mount.
+  loamfs map volume.img /file
+      The same of a volume that is not mounted.";
+
 /// Show where a file's content is.
 ///
 /// Name a file on a mounted volume, or an unmounted device and a path on it. Places are bytes on the
@@ -23,6 +31,7 @@ use crate::volume::{Access, Opened};
 /// will settle at its home; `log` is a small file in the log; `inode` is a tiny one in its inode;
 /// `memory` was not committed yet; a `hole` reads as zeros; so does what is `unwritten`, which has space.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct MapArgs {
     /// The file, or the device or image file that holds it.
     #[arg(value_name = "FILE|DEVICE")]

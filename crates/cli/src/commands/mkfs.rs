@@ -24,11 +24,20 @@ use crate::report::Identity;
 use crate::text::shown_path;
 use crate::{mounts, signatures};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs mkfs --size 8G --label photos volume.img
+      An image file of 8 GiB.
+  loamfs mkfs --label photos /dev/sdb1
+      A whole partition. What is on it is lost.";
+
 /// Make a volume on a device or in a file.
 ///
 /// Refuses a device that seems to hold something already, unless --force is given, and one that is
 /// in use in any case.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct MkfsArgs {
     /// Size of the volume, in whole units of 4K; an image file is made or extended to it. Default: the device's.
     #[arg(long, value_parser = |text: &str| parse_units(text, UNIT_SIZE))]

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use loamfs_console::complete::ArgValueCompleter;
 use loamfs_fuse::{MountEntry, find_mount, remount};
 use rustix::fs::StatVfsMountFlags;
 use rustix::process::geteuid;
@@ -16,10 +17,20 @@ use crate::mount::options::{Fixed, Options};
 use crate::mount::promise::Promise;
 use crate::mount::spec::Spec;
 use crate::mount::unmounter::{self, Unmounter};
-use crate::mount::{again, daemon, guard, spawn};
+use crate::mount::{again, daemon, guard, known, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::{note, print_lines};
 use crate::text::shown_path;
+
+/// What people type.
+const EXAMPLES: &str = "
+Examples:
+  loamfs mount volume.img /mnt
+      As root or as an ordinary user; returns when the mount can be used.
+  loamfs mount -o cache=1G,noatime /dev/sdb1 /srv/mail
+      A mail spool, with what memory the machine can spare.
+  loamfs mount -o remount,ro volume.img /mnt
+      From now on for reading only.";
 
 /// Mount a volume; returns when the mount is usable.
 ///
@@ -31,12 +42,7 @@ use crate::text::shown_path;
 /// Root can mount a volume that is mounted already on another directory too: both show the same, and ro, nosuid, nodev, noexec
 /// and nosymfollow are each one's own. The first mount's other options count for all, as do later remounts.
 ///
-/// Options: ro, rw, norecovery (with ro: mounting with ro writes nothing
-/// anyway), accept-loss (write to a volume of whose log rot took what was durable, and give that up), cache=SIZE (a sixteenth of memory, 256M to 2G), settle=SIZE (what of overwritten large files settles in one sweep: 1M to half of the cache; a twelfth to a quarter of it), commit=SECONDS (5), discard (tell the device what was freed),
-/// uid=NUMBER and gid=NUMBER (everything belongs to them, and cannot be given away), threads=NUMBER, transport=auto, uring or dev (see below),
-/// log=/FILE, allow_other (always on for root), plain (no fuseblk), noacl, noxattr, unconfined (see below), nosuid, nodev, noexec, nosymfollow
-/// (as root: fusermount3 does not know it), sync, dirsync, relatime, noatime, strictatime, nodiratime, remount; those of mount(8) and fstab(5) that mean nothing
-/// here are ignored. The kernel checks permissions.
+/// Options of mount(8) and fstab(5) that mean nothing here are ignored, and others refused. The kernel checks permissions.
 ///
 /// A read sets a file's access time if the file has changed since, and once a day (relatime), always
 /// (strictatime) or never (noatime); nodiratime leaves directories out. Access times follow the reads that
@@ -70,9 +76,10 @@ use crate::text::shown_path;
 /// FUSE gives no file system FICLONE, FIEMAP, FIFREEZE, swap files, and some more: the README, in
 /// /usr/share/doc/loamfs where a package was installed, has the list (What FUSE does not give).
 #[derive(Debug, Args)]
+#[command(after_long_help = known::help() + EXAMPLES)]
 pub struct MountArgs {
-    /// Mount options, separated by commas.
-    #[arg(short, long = "options", value_name = "OPTIONS")]
+    /// Mount options, separated by commas; see below for those that there are.
+    #[arg(short, long = "options", value_name = "OPTIONS", add = ArgValueCompleter::new(known::complete))]
     options: Vec<String>,
     /// Serve the mount in this process until it is unmounted.
     #[arg(long)]

@@ -39,6 +39,14 @@ const FILES_PER_TICK: u32 = 256;
 const LEASE_TRIES: u32 = 50;
 const LEASE_PAUSE: Duration = Duration::from_millis(100);
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs put volume.img ~/src /src
+      A tree.
+  tar -cf - . | loamfs put volume.img - /backup.tar
+      What another program writes.";
+
 /// Copy files and directories into an unmounted volume.
 ///
 /// Directories are copied with everything in them. Mode, owner, times, hard links and extended
@@ -46,6 +54,7 @@ const LEASE_PAUSE: Duration = Duration::from_millis(100);
 /// sources go into it; `-` as a source is standard input. What cannot be copied is told, and the
 /// rest copied all the same.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct PutArgs {
     /// Print JSON.
     #[arg(long)]

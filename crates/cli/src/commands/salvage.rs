@@ -33,6 +33,12 @@ const LOST_FOUND: &str = "lost+found";
 /// Why nothing gives anybody rights.
 const UNPROVED: &str = "of a damaged volume nobody knows who put it there";
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs salvage /dev/sdb1 /tmp/saved
+      What can be found, superblock or not.";
+
 /// Bring out what is left of a damaged volume.
 ///
 /// Copies all that can be found into a new or empty directory, also where superblocks, checkpoints,
@@ -41,6 +47,7 @@ const UNPROVED: &str = "of a damaged volume nobody knows who put it there";
 /// What has no name that is known comes to `lost+found`, under its number. Programs get no rights of
 /// their owners, and devices are left out. With everything readable, `loamfs get` does the same.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct SalvageArgs {
     /// Print JSON.
     #[arg(long)]

@@ -5,11 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::{human, parse};
 use loamfs_console::time;
 use loamfs_fuse::MountEntry;
 use serde_json::Value;
 
+use crate::completion::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mount::scrubber::Pace;
@@ -32,16 +34,28 @@ enum Action {
     Status,
 }
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs scrub start --rate 50M /mnt
+      In the background, at most 50 MiB a second.
+  loamfs scrub status /mnt
+      How far it is, and what it found.
+  loamfs scrub start --wait /mnt
+      For cron(8): the exit code says whether all is well.";
+
 /// Read all that lives on a mounted volume and has a checksum, and verify it.
 ///
 /// What is damaged is named, and written anew where the volume or its memory has it a second time. The volume stays in use.
 ///
 /// The exit code follows fsck(8): 0 if nothing damaged was found, 1 if all of it is right again, 4 if something is not.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct ScrubArgs {
     /// What to do.
     action: Action,
     /// Where the volume is mounted.
+    #[arg(add = ArgValueCompleter::new(mounted))]
     mountpoint: PathBuf,
     /// Read at most so many bytes a second. Default: rest after each step for as long as it took.
     #[arg(long, value_parser = parse)]

@@ -3,18 +3,28 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::complete::ArgValueCompleter;
 use serde_json::json;
 
+use crate::completion::mounted;
 use crate::failure::Failure;
 use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::text::shown_path;
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs settle /mnt
+      Then large files can be read in order at full speed.";
+
 /// Bring overwritten parts of large files from the log to their places now, instead of when there are many.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct SettleArgs {
     /// Where the volume is mounted.
+    #[arg(add = ArgValueCompleter::new(mounted))]
     mountpoint: PathBuf,
     /// Print JSON.
     #[arg(long)]

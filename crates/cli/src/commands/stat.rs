@@ -12,8 +12,15 @@ use crate::output::print_lines;
 use crate::text::{self, shown};
 use crate::volume::{Access, Opened, is_symlink};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs stat volume.img /src
+      Type, mode, owner, size, times.";
+
 /// Show the attributes of files of an unmounted volume.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct StatArgs {
     /// The device or image file.
     device: PathBuf,

@@ -15,8 +15,15 @@ use crate::report::attr_json;
 use crate::text::{self, shown};
 use crate::volume::{Access, Opened, is_dir, is_symlink};
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs tree -L 2 volume.img
+      Two levels deep.";
+
 /// List everything below a directory of an unmounted volume.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct TreeArgs {
     /// The device or image file.
     device: PathBuf,

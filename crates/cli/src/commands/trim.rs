@@ -3,9 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::{human, parse};
 use serde_json::json;
 
+use crate::completion::mounted;
 use crate::failure::Failure;
 use crate::mount::control::{self, Request};
 use crate::mounts;
@@ -17,13 +19,23 @@ use crate::volume::{Access, Opened};
 /// What is counted while it is done.
 const NAME: &str = "looking at groups";
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs trim /mnt
+      All that is free.
+  loamfs trim --minimum 1M volume.img
+      Runs of at least 1 MiB, of a volume that is not mounted.";
+
 /// Tell the device which of its space is free.
 ///
 /// Disks that keep several versions of a block (flash, thin volumes, image files) can use what they
 /// need not keep. Safe at any time: what a crash could bring back is not free yet.
 #[derive(Debug, Args)]
+#[command(after_long_help = EXAMPLES)]
 pub struct TrimArgs {
     /// The device, image file, or the directory on which it is mounted.
+    #[arg(add = ArgValueCompleter::new(mounted))]
     volume: PathBuf,
     /// First byte of the volume to look at.
     #[arg(long, short, default_value = "0", value_parser = parse)]

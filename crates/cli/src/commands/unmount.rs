@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use loamfs_console::complete::ArgValueCompleter;
 use loamfs_device::{DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_fuse::{MountEntry, find_mount, is_dead, unmount};
 use serde_json::{Value, json};
 
+use crate::completion::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::Waiter;
 use crate::mounts::{self, SUBTYPE};
@@ -17,12 +19,20 @@ use crate::text::shown_path;
 /// How long a daemon that cannot be asked is waited for.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// What people type.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs unmount /mnt
+      Returns when everything is on the device.
+  loamfs umount volume.img
+      The same, by the image file.";
+
 /// Unmount a volume; returns when all is on the device, unless it is mounted elsewhere too.
 #[derive(Debug, Args)]
-#[command(visible_alias = "umount")]
+#[command(visible_alias = "umount", after_long_help = EXAMPLES)]
 pub struct UnmountArgs {
     /// Where it is mounted, or its device or image file.
-    #[arg(value_name = "MOUNTPOINT")]
+    #[arg(value_name = "MOUNTPOINT", add = ArgValueCompleter::new(mounted))]
     volume: PathBuf,
     /// Print JSON.
     #[arg(long)]

@@ -50,6 +50,8 @@ struct State {
 
 struct Ready {
     greeting: String,
+    /// The same for the log, in short.
+    mounted: String,
     fallback_log: Option<PathBuf>,
 }
 
@@ -66,6 +68,7 @@ impl Events for State {
             let _ = print_lines([ready.greeting.trim_end().to_owned()]);
         } else {
             self.log.leave_stderr(ready.fallback_log.as_deref());
+            tracing::info!("{}", ready.mounted);
             spawn::report_ready(&ready.greeting);
         }
     }
@@ -329,8 +332,10 @@ impl Serving<'_> {
         };
         let entry = attached.entry.as_ref();
         let name = entry.map_or("mount".to_owned(), control::name_of);
+        let (device, place) = (&self.spec.device, &self.spec.mountpoint);
         Ready {
             greeting: greeting.text(),
+            mounted: format!("mounted {} on {}", shown_path(device), shown_path(place)),
             fallback_log: control::log_file(&name),
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use loamfs_console::size;
 use loamfs_fs::{AtimeRule, AtimeWhen};
+use nix::unistd::{Group, User};
 
 use super::cache;
 use super::transport::Choice;
@@ -187,8 +188,8 @@ impl Options {
             ("noxattr", None) => self.noxattr = true,
             ("discard", None) => self.discard = Some(true),
             ("nodiscard", None) => self.discard = Some(false),
-            ("uid", Some(value)) => self.uid = Some(number_of(value, "uid")?),
-            ("gid", Some(value)) => self.gid = Some(number_of(value, "gid")?),
+            ("uid", Some(value)) => self.uid = Some(user_of(value)?),
+            ("gid", Some(value)) => self.gid = Some(group_of(value)?),
             ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
             ("settle", Some(value)) => self.settle = Some(settle_of(value)?),
             ("commit", Some(value)) => self.commit_seconds = Some(commit(value)?),
@@ -229,7 +230,7 @@ fn unknown(word: &str, name: &str) -> Failure {
         }
         "cache" | "settle" | "commit" | "threads" | "transport" | "log" | "uid" | "gid" => format!(
             "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, commit=SECONDS, \
-             threads=NUMBER, transport=NAME, log=/PATH, uid=NUMBER, gid=NUMBER"
+             threads=NUMBER, transport=NAME, log=/PATH, uid=USER, gid=GROUP"
         ),
         _ => format!(
             "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
@@ -317,14 +318,33 @@ fn commit(value: &str) -> Result<u64, Failure> {
     }
 }
 
+/// A user, by number or name.
+fn user_of(value: &str) -> Result<u32, Failure> {
+    let named = || User::from_name(value).ok().flatten();
+    number_of(value)
+        .or_else(|| named().map(|user| user.uid.as_raw()))
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "uid={value} is no user of this machine; give a name or a number, as `id` shows it"
+            ))
+        })
+}
+
+/// A group, by number or name.
+fn group_of(value: &str) -> Result<u32, Failure> {
+    let named = || Group::from_name(value).ok().flatten();
+    number_of(value)
+        .or_else(|| named().map(|group| group.gid.as_raw()))
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "gid={value} is no group of this machine; give a name or a number, as `id` shows it"
+            ))
+        })
+}
+
 /// A user's or group's number; the highest stands for "none".
-fn number_of(value: &str, what: &str) -> Result<u32, Failure> {
-    match value.parse() {
-        Ok(number) if number != u32::MAX => Ok(number),
-        _ => Err(Failure::usage(format!(
-            "{what}={value} is not a number of a user or group; give one, as `id` shows it"
-        ))),
-    }
+fn number_of(value: &str) -> Option<u32> {
+    value.parse().ok().filter(|number| *number != u32::MAX)
 }
 
 fn threads(value: &str) -> Result<usize, Failure> {
@@ -415,6 +435,8 @@ mod tests {
         assert_eq!(parsed("transport=uring").transport, Some(Choice::Uring));
         let owned = parsed("uid=1000,gid=0,discard");
         assert_eq!((owned.uid, owned.gid), (Some(1000), Some(0)));
+        let named = parsed("uid=root,gid=root");
+        assert_eq!((named.uid, named.gid), (Some(0), Some(0)));
         assert_eq!(owned.discard, Some(true));
         assert_eq!(parsed("discard,nodiscard").discard, Some(false));
         for list in [
@@ -432,7 +454,8 @@ mod tests {
             "transport=tcp",
             "log=relative",
             "uid",
-            "uid=me",
+            "uid=no such user",
+            "gid=no such group",
             "gid=4294967295",
             "discard=yes",
             "ro=1",
