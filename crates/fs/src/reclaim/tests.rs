@@ -133,7 +133,7 @@ fn holes_of_groups_that_are_emptied_are_no_room_for_segments() {
             .unwrap();
     }
     for _ in 0..3 {
-        volume.checkpoint().unwrap();
+        volume.upkeep().checkpoint().unwrap();
     }
     let mut noticed = 0;
     for mib in 1..32 {
