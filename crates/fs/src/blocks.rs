@@ -125,8 +125,8 @@ impl Fetch {
 pub(crate) struct Damage {
     pub fetch: Fetch,
     pub error: Error,
-    /// The segment that was open when the operation asked for the block, which had not been freed then: only from
-    /// this segment on may one have freed it.
+    /// The segment that was open when the operation asked for the block. The block was in use then, so that no earlier
+    /// segment can have freed it.
     pub asked: Ssn,
 }
 

@@ -1,4 +1,4 @@
-//! Directories: inline, else a tree, changed from one to the other as entries come and go (H7).
+//! Directories: inline (H6), else a tree, changed from one to the other as entries come and go (H7).
 //!
 //! `lookup`, `next` and `prepare_*` may stop for missing nodes and change nothing; `insert`, `replace` and `remove`
 //! follow their preparation and cannot fail.

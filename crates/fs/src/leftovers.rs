@@ -1,5 +1,5 @@
-//! What operations leave to be done later: inodes without a name that nobody holds, pending truncates (H16), and what the
-//! device is to be told.
+//! What operations leave to be done later: orphans, inodes without a name, which go once nobody holds them (H16); pending
+//! truncates; and what the device is to be told.
 
 use crate::blocks::Stop;
 use crate::error::Error;

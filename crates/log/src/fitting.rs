@@ -1,5 +1,5 @@
-//! Which holes a segment is cut into where space is scarce (H10): the log is threaded through them, and plugs them. Placing asks, and whoever foresees whether a segment will
-//! have a place.
+//! Hole plugging (H10): which holes a segment is cut into where space is scarce. The log is threaded through them. Placing asks,
+//! and whoever foresees whether a segment will have a place.
 
 use loamfs_format::{FragAddr, Geometry};
 use std::collections::BTreeMap;

@@ -53,8 +53,8 @@ pub struct SegmentBody<'a> {
 /// Finds a place for a summary with at most `records_max` bytes of records and for the blocks of `body`.
 ///
 /// `at` is the unit reserved for this summary. On a device that is `rotational` the log begins in the middle. Without a
-/// `cut` the log goes on where the next long run is. What is not to be had from the smallest holes, since there may not be
-/// that many extents, is cut into the longest.
+/// `cut` the log goes on where the next long run is. A segment may have so many extents; where the smallest holes would take
+/// more, the rest is cut into the longest.
 ///
 /// # Errors
 /// [`PlaceError`]; in each case space is as it was before.

@@ -10,7 +10,7 @@
 //! | state | entered by | left by |
 //! |---|---|---|
 //! | free | [`Space::release`], [`Space::abandon`] | |
-//! | unshown: a home that no segment shows yet | [`Space::allocate_unshown`] | [`Space::show`], [`Space::abandon`] |
+//! | unshown: a home, or a place of a segment, that no segment shows yet | [`Space::allocate_unshown`] | [`Space::show`], [`Space::abandon`] |
 //! | in use | [`Space::allocate`], [`Space::show`] | [`Space::free`], [`Space::retire`] |
 //! | held back: freed, and still part of a state that a crash may bring back (rule 5) | [`Space::free`], [`Space::retire`] | [`Space::release`] |
 //! | reserved for a superblock | [`Space::new`], [`Space::reserve`] | never |

@@ -1,5 +1,4 @@
-//! What a role means for the space of its groups (H1, H2): all that depends on the role, but for which one serves a request, is
-//! asked here.
+//! What a role means for the space of its groups (H1, H2). Which role serves a request its caller names.
 
 use loamfs_format::Geometry;
 use loamfs_format::group::Role;

@@ -1,4 +1,4 @@
-//! Homes that no segment shows yet: written, or being written, and no part of any state that a crash may bring back.
+//! Homes, and places of segments, that no segment shows yet: written, or being written, and no part of any state that a crash may bring back.
 
 use crate::error::SpaceError;
 use crate::groups::Groups;
