@@ -3,7 +3,8 @@
 //! 1. One walk over everything reachable (`walk`) verifies blocks and what each says by itself. What two places must
 //!    agree on is not remembered but *summed* (`sums`). Every range that is reached adds a keyed fingerprint of (place,
 //!    owner) to the sum of its region of the volume. Every name adds one of (inode, type, parent) to the sum of its
-//!    region of inode numbers. What inodes say of their names is subtracted.
+//!    region of inode numbers. What inodes say of their names is subtracted. So it is with slots of tracks, and with what
+//!    inodes say of theirs.
 //! 2. One scan over bitmap and owner records in the order of addresses (`scan`, `space`) subtracts what they say. A
 //!    sound region ends with the sum 0, and by chance an unsound one does once in 2^64.
 //! 3. Regions with another sum are looked at exactly (`exact`, `names`): what is reached in them is collected, as much
@@ -21,8 +22,10 @@ mod keyed;
 mod names;
 mod rebuild;
 mod scan;
+mod slots;
 mod space;
 mod sums;
+mod tracks;
 mod visitor;
 mod walk;
 mod walk_atime;

@@ -15,10 +15,12 @@ mod inode;
 mod log;
 mod node;
 mod space;
+mod track;
 mod values;
 
 pub use inode::{atimes, checksums, directory, extents, ifile, inode};
 pub use log::{segment, segments, superblock};
 pub use node::node;
 pub use space::{bitmap, groups, lazy, owners};
+pub use track::track;
 pub use view::View;

@@ -5,6 +5,7 @@ use loamfs_format::inode::InodeError;
 use loamfs_format::node::NodeError;
 use loamfs_format::summary::SummaryError;
 use loamfs_format::superblock::SuperblockError;
+use loamfs_format::track::TrackError;
 use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn};
 
 /// Why a volume, or a part of it, cannot be read.
@@ -62,6 +63,9 @@ pub enum CheckError {
     /// What is there says that it is a node, and is none.
     #[error("the node at {addr}: {fault}")]
     Node { addr: FragAddr, fault: NodeError },
+    /// No track that can be read begins there.
+    #[error("the track at {addr}: {fault}")]
+    Track { addr: FragAddr, fault: TrackError },
     /// The inode does not live.
     #[error("there is no inode {ino}")]
     NoInode { ino: Ino },
@@ -144,6 +148,9 @@ pub enum BlockFault {
     /// Keys that belong to the next node.
     #[error("it holds key {key}, but the next node begins at {end}")]
     Range { key: u64, end: u64 },
+    /// No head of a track, or another one's.
+    #[error(transparent)]
+    Track(#[from] TrackError),
 }
 
 /// A node of a tree that cannot be used; everything below it is out of reach.

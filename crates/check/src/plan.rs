@@ -4,6 +4,7 @@ use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
+use std::collections::BTreeSet;
 
 /// A repair of what [`Problem::repairable`](crate::Problem::repairable) says; whoever writes the volume applies it as
 /// ordinary segments.
@@ -34,6 +35,12 @@ pub struct Plan {
     pub worn: Vec<(BlockKind, u64)>,
     /// Blocks of large files whose owner records are wrong, with the file and the number of the first block.
     pub homes: Vec<(Extent, Ino, u64)>,
+    /// Directories of whose tracks something is wrong. Their tables are to be emptied: nodes and heads are freed, and each
+    /// settled file that one of their names leads to gets an ordinary body, which points to the same data. What nodes that
+    /// cannot be read took shows when it is checked again.
+    pub tables: BTreeSet<Ino>,
+    /// Files that are to get an ordinary body, since no track has a slot for them.
+    pub unsettled: BTreeSet<Ino>,
     /// The first inode block whose number was never given out, where that is said wrongly.
     pub next_inode_block: Option<InodeBlockNo>,
     /// How many inodes live, where that is said wrongly.
@@ -57,6 +64,8 @@ impl Plan {
             && self.recount.is_empty()
             && self.homes.is_empty()
             && self.worn.is_empty()
+            && self.tables.is_empty()
+            && self.unsettled.is_empty()
             && self.next_inode_block.is_none()
             && self.inodes.is_none()
             && self.nodes.is_empty()
@@ -98,6 +107,22 @@ impl Plan {
     pub(crate) fn add_worn(&mut self, map: BlockKind, low: u64) {
         if self.worn.len() < LIST_MAX {
             self.worn.push((map, low));
+        } else {
+            self.truncated = true;
+        }
+    }
+
+    pub(crate) fn add_table(&mut self, dir: Ino) {
+        // What is taken out with a table shows when all is checked again.
+        self.truncated = true;
+        if self.tables.len() < LIST_MAX {
+            self.tables.insert(dir);
+        }
+    }
+
+    pub(crate) fn add_unsettled(&mut self, ino: Ino) {
+        if self.unsettled.len() < LIST_MAX {
+            self.unsettled.insert(ino);
         } else {
             self.truncated = true;
         }

@@ -1,7 +1,7 @@
 //! What can be wrong with a volume.
 //!
 //! Numbers and names are stable: they never change their meaning, and one that falls out of use is not given again.
-//! 1xx: superblock and log; 2xx: trees; 3xx: inodes; 4xx: files; 5xx: names; 6xx: space.
+//! 1xx: superblock and log; 2xx: trees; 3xx: inodes; 4xx: files; 5xx: names; 6xx: space; 7xx: tracks.
 
 use crate::{BlockFault, CheckError, Owner, PointerFault, reader::CopyState};
 use loamfs_format::group::Role;
@@ -318,9 +318,49 @@ problems! {
     /// A segment freed what was not in use, or had been freed.
     #[error("{extent:?} was freed while it was not in use")]
     617 Major false FreedTwice { extent: Extent }
+
+    /// A node of a directory's table of tracks cannot be used.
+    #[error("directory {dir}: its table of tracks from key {low} on: {fault}")]
+    701 Major true TrackTable { dir: Ino, low: u64, fault: BlockFault }
+    /// An entry of such a table is none, or has a key that none may have; 0 of a table in the inode.
+    #[error("directory {dir}: the entry with key {low} of its table of tracks is malformed")]
+    702 Major true TrackEntry { dir: Ino, low: u64 }
+    /// The head of a track cannot be used.
+    #[error("directory {dir}: the track from key {low} on, at {addr}: {fault}")]
+    703 Major true TrackHead { dir: Ino, low: u64, addr: FragAddr, fault: BlockFault }
+    /// Who asks the track would be told something else than by the directory and the inode.
+    #[error("directory {dir}: the slot with key {key} in a track says something else than name and inode {ino}")]
+    704 Major true TrackSlot { dir: Ino, key: u64, ino: Ino }
+    /// Who changes the file would mask the slot of another.
+    #[error("inode {ino} says that a track has a slot for it, but none has")]
+    705 Major true TrackMissing { ino: Ino }
+    /// With too low a count, names that exist are denied.
+    #[error("directory {dir}: the table of tracks counts {stored} names without a slot from key {low} on, there are {found}")]
+    706 Major true TrackCount { dir: Ino, low: u64, stored: u32, found: u64 }
+    /// A track goes with its last slot that is not masked.
+    #[error("directory {dir}: all slots of the track from key {low} on are masked")]
+    707 Minor true TrackMasked { dir: Ino, low: u64 }
+    /// Programs that know no tracks would change files and leave their slots.
+    #[error("directory {dir} has a table of tracks, which the superblock does not announce")]
+    708 Major true TracksUnannounced { dir: Ino }
 }
 
 impl Problem {
+    /// The directory whose table of tracks it is about.
+    pub(crate) fn table(&self) -> Option<Ino> {
+        use Problem as P;
+        match self {
+            P::TrackTable { dir, .. }
+            | P::TrackEntry { dir, .. }
+            | P::TrackHead { dir, .. }
+            | P::TrackSlot { dir, .. }
+            | P::TrackCount { dir, .. }
+            | P::TrackMasked { dir, .. }
+            | P::TracksUnannounced { dir } => Some(*dir),
+            _ => None,
+        }
+    }
+
     /// The inode that it is about, of which a person would want the path.
     pub fn inode(&self) -> Option<Ino> {
         use Problem as P;
@@ -355,7 +395,8 @@ impl Problem {
             | P::Parent { ino, .. }
             | P::Detached { ino }
             | P::Xattr { ino, .. }
-            | P::XattrTwice { ino, .. } => *ino,
+            | P::XattrTwice { ino, .. }
+            | P::TrackMissing { ino } => *ino,
             P::DirentKey { dir, .. }
             | P::DirentName { dir, .. }
             | P::DirentTwice { dir, .. }
@@ -367,7 +408,7 @@ impl Problem {
             | P::LogInUse { owner, .. }
             | P::OwnerRecord { owner, .. }
             | P::HomeRecord { owner, .. } => owner.ino,
-            _ => return None,
+            other => other.table()?,
         };
         (ino != Ino(0)).then_some(ino)
     }

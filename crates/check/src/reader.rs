@@ -17,6 +17,7 @@ mod owners;
 mod pointers;
 mod replay;
 mod superblocks;
+mod tracks;
 mod tree;
 mod volume;
 
@@ -27,6 +28,7 @@ pub use maps::{Ifile, Lazy, Merged};
 pub use owners::Owners;
 pub use replay::{LazyChange, State};
 pub use superblocks::{Copies, CopyState};
+pub use tracks::TableEntries;
 pub use tree::{Entries, Entry, TreeSpec, TreeWalk, Visited};
 pub use volume::Volume;
 
@@ -38,4 +40,5 @@ pub(crate) use inodes::identity as inode_block_identity;
 pub(crate) use io::Io;
 pub(crate) use pointers::{homed_fault, log_fault, node_fault};
 pub(crate) use superblocks::find as find_superblock;
+pub(crate) use tracks::{head_extent, table_entry};
 pub(crate) use tree::gaps;

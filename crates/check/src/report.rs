@@ -93,6 +93,8 @@ pub struct Stats {
     pub names: u64,
     /// Nodes of all trees.
     pub nodes: u64,
+    /// Tracks of directories.
+    pub tracks: u64,
     /// Fragments in use, by whom: kind of block to fragments.
     pub frags: BTreeMap<String, u64>,
     /// Fragments set in the bitmap.

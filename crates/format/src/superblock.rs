@@ -560,6 +560,11 @@ impl Superblock {
         self.ro_compatible & RO_COMPATIBLE_SECOND_COPIES != 0
     }
 
+    /// Whether directories may have tracks.
+    pub const fn has_tracks(&self) -> bool {
+        self.incompatible & INCOMPATIBLE_TRACKS != 0
+    }
+
     /// Whether files may have extents that were never written.
     pub const fn has_unwritten(&self) -> bool {
         self.incompatible & INCOMPATIBLE_UNWRITTEN != 0

@@ -40,7 +40,7 @@ pub fn second_hash(key: &[u8; 16], name: &[u8]) -> u64 {
 }
 
 /// Whether a track of a table may begin at this key: the lowest of a hash.
-const fn is_low(key: u64) -> bool {
+pub const fn is_low(key: u64) -> bool {
     key >= FIRST_KEY && key < KEYS_END && key.is_multiple_of(HASH_KEYS)
 }
 
@@ -87,6 +87,15 @@ struct RawSlot {
     frags: U16,
     stored: U32,
     checksum: U64,
+}
+
+impl RawHeader {
+    fn is_head(&self) -> bool {
+        let slots = 1..=SLOTS_MAX;
+        self.magic.get() == MAGIC
+            && self.version.get() == VERSION
+            && slots.contains(&self.count.into())
+    }
 }
 
 const _: () = assert!(size_of::<RawHeader>() == 128);
@@ -241,8 +250,7 @@ impl Head {
     ) -> Result<Head, TrackError> {
         let (raw, rest) = RawHeader::read_from_prefix(bytes).map_err(|_| TrackError::Short)?;
         let count = usize::from(raw.count);
-        let is_head = raw.magic.get() == MAGIC && raw.version.get() == VERSION;
-        if !is_head || !(1..=SLOTS_MAX).contains(&count) {
+        if !raw.is_head() {
             return Err(TrackError::Header);
         }
         let (slots, _) =
@@ -304,6 +312,28 @@ impl Head {
 }
 
 impl TrackIdentity {
+    /// What bytes say of the track that begins with them, and how many of them its head takes. Nothing of it is verified, and
+    /// where the range ends it does not say: with the keys.
+    ///
+    /// # Errors
+    /// [`TrackError`] when no head is there.
+    pub fn claimed(bytes: &[u8]) -> Result<(TrackIdentity, usize), TrackError> {
+        let (raw, _) = RawHeader::ref_from_prefix(bytes).map_err(|_| TrackError::Short)?;
+        if !raw.is_head() {
+            return Err(TrackError::Header);
+        }
+        let identity = TrackIdentity {
+            directory: Ino(raw.directory.get()),
+            generation: raw.generation.get(),
+            low: raw.low.get(),
+            high: KEYS_END,
+            addr: FragAddr(raw.addr.get()),
+            frags: u16::try_from(raw.frags.get()).map_err(|_| TrackError::Length)?,
+            ssn: Ssn(raw.ssn.get()),
+        };
+        Ok((identity, head_bytes(raw.count.into())))
+    }
+
     /// The head, as a block of the log's: what seeds its checksum.
     pub const fn block(&self) -> Identity {
         Identity {

@@ -1,5 +1,6 @@
 //! The first walk: names what is wrong by itself, and sums what two places must agree on.
 
+use super::slots::Slotted;
 use super::sums::{NameSums, Side, SpaceSums};
 use super::visitor::{Lost, Visitor};
 use crate::{Options, Owner, Phase, Problem, Progress, Report, Volume};
@@ -150,6 +151,9 @@ impl Visitor for First<'_, '_> {
         let next = InodeBlockNo(ifile::block_of(ino).0 + 1);
         self.found.next_inode_block = self.found.next_inode_block.max(next);
         let names = &mut self.found.names;
+        if let Some(slot) = Slotted::by_inode(inode) {
+            names.slot(&slot, Side::Recorded);
+        }
         if inode.is_dir() {
             stats.directories += 1;
             self.found.root |= ino == ROOT_INO;
@@ -174,6 +178,14 @@ impl Visitor for First<'_, '_> {
         }
     }
 
+    fn slot(&mut self, slot: &Slotted) {
+        self.found.names.slot(slot, Side::Reached);
+    }
+
+    fn track(&mut self) {
+        self.report.stats.tracks += 1;
+    }
+
     fn unwritten(&mut self, extent: Extent) {
         let count = &mut self.found.unwritten;
         count.extents += 1;
@@ -194,6 +206,9 @@ impl Visitor for First<'_, '_> {
         }
         if let Problem::MapCopy { kind, low, .. } = problem {
             self.report.plan.add_worn(kind, low);
+        }
+        if let Some(dir) = problem.table() {
+            self.report.plan.add_table(dir);
         }
         self.report.add(problem);
     }

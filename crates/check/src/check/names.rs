@@ -1,10 +1,11 @@
-//! Names against inodes: link counts, types, parents.
+//! Names against inodes: link counts, types, parents; and slots of tracks.
 //!
 //! A closer look at the ranges of inode numbers whose sums do not add up. What is known of each inode is tallied by
 //! another walk, for as many inodes as fit into memory: those with the lowest numbers. The rest is left to further
 //! walks.
 
 use super::first::DIRECTORY;
+use super::slots::Slotted;
 use super::sums::NameSums;
 use super::visitor::{Lost, Visitor};
 use super::walk::Walker;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 /// Most walks; what is left then stays unnamed.
 const PASSES_MAX: u64 = 64;
 /// Bytes that a tally takes, with its share of the map.
-const TALLY_BYTES: u64 = 192;
+const TALLY_BYTES: u64 = 320;
 
 /// Names the inodes that the names do not agree with.
 pub(crate) fn check(
@@ -75,6 +76,11 @@ struct Tally {
     /// A type that a name gives it: the first, and one that differs from the inode's, if the inode came first.
     kinds: [Option<(u8, Ino)>; 2],
     subdirectories: u64,
+    /// What the inode says of its slot in a track.
+    settled: Option<Slotted>,
+    /// The first slot that says that it is the inode's.
+    slot: Option<Slotted>,
+    slots: u64,
 }
 
 /// Tallies the inodes from `from` on whose sums do not add up.
@@ -106,6 +112,13 @@ impl Tallies<'_> {
 }
 
 impl Visitor for Tallies<'_> {
+    fn slot(&mut self, slot: &Slotted) {
+        if let Some(tally) = self.tally(slot.ino) {
+            tally.slot.get_or_insert(*slot);
+            tally.slots += 1;
+        }
+    }
+
     fn name(&mut self, dir: Ino, entry: &Dirent<'_>) {
         let kind = entry.file_type;
         if let Some(tally) = self.tally(entry.ino) {
@@ -128,6 +141,7 @@ impl Visitor for Tallies<'_> {
 
     fn inode(&mut self, inode: &Inode, orphan: bool) {
         if let Some(tally) = self.tally(inode.ino) {
+            tally.settled = Slotted::by_inode(inode);
             let kind = (inode.file_type() >> 12) as u8;
             let (nlink, parent) = (inode.nlink, inode.parent);
             tally.stated = Some(Stated {
@@ -141,6 +155,7 @@ impl Visitor for Tallies<'_> {
 }
 
 fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut Report) {
+    slots(volume, lost, tally, report);
     let Some(stated) = tally.stated else {
         if tally.names > 0 && !was_lost(volume, ino) {
             report.add(Problem::DirentTarget {
@@ -195,6 +210,29 @@ fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut
             found,
         });
         right_count(ino, tally, &stated, report);
+    }
+}
+
+/// Compares what an inode and slots say of each other.
+fn slots(volume: &Volume<'_>, lost: &Lost, tally: &Tally, report: &mut Report) {
+    match (&tally.settled, &tally.slot) {
+        (None, None) => {}
+        // Of these it is known already that their directory's tracks are not to be believed.
+        (Some(settled), None) if lost.inodes || report.plan.tables.contains(&settled.dir) => {}
+        (Some(settled), None) => {
+            let ino = settled.ino;
+            report.add(Problem::TrackMissing { ino });
+            report.plan.add_unsettled(ino);
+        }
+        (settled, Some(slot)) => {
+            let is_same = tally.slots == 1 && *settled == Some(*slot);
+            let is_unknown = tally.stated.is_none() && was_lost(volume, slot.ino);
+            if !is_same && !is_unknown {
+                let Slotted { dir, key, ino, .. } = *slot;
+                report.add(Problem::TrackSlot { dir, key, ino });
+                report.plan.add_table(dir);
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! its length, and ranges that touch add up to what they are together. Counted with their multiplicity, two sets of
 //! fragments have equal sums exactly when they are equal, but for a chance of one in 2^64.
 
+use super::slots::Slotted;
 use crate::Owner;
 use loamfs_format::{Extent, FragAddr, Ino};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -96,7 +97,7 @@ impl SpaceSums {
     }
 }
 
-/// Sums of what names say of inodes and what inodes say of their names, a range of inode numbers each.
+/// Sums of what names and slots say of inodes and what inodes say of theirs, a range of inode numbers each.
 #[derive(Debug)]
 pub(crate) struct NameSums {
     key: [u8; 16],
@@ -126,6 +127,12 @@ impl NameSums {
     pub(crate) fn subdirectories(&mut self, dir: Ino, count: u64, side: Side) {
         let value = hash(&self.key, (3u8, dir)).wrapping_mul(count);
         self.add(dir, value, side);
+    }
+
+    /// Counts a slot of a track, or what an inode says of its slot.
+    pub(crate) fn slot(&mut self, slot: &Slotted, side: Side) {
+        let value = hash(&self.key, (4u8, slot.ino, slot.digest));
+        self.add(slot.ino, value, side);
     }
 
     /// Whether the sum that this number counts for is not zero.

@@ -1,5 +1,6 @@
 //! What a walk tells about.
 
+use super::slots::Slotted;
 use crate::{Owner, Problem};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::Inode;
@@ -65,6 +66,10 @@ pub(crate) trait Visitor {
     fn name(&mut self, _dir: Ino, _entry: &Dirent<'_>) {}
     /// An inode lives.
     fn inode(&mut self, _inode: &Inode, _orphan: bool) {}
+    /// A slot of a track is valid.
+    fn slot(&mut self, _slot: &Slotted) {}
+    /// The head of a track was read.
+    fn track(&mut self) {}
     /// An inode lives that has no name and needs none.
     fn reserved(&mut self) {}
     /// Something is wrong by itself.

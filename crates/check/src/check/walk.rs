@@ -8,7 +8,7 @@ use super::visitor::{Lost, Visitor};
 use crate::reader::{InodeBlock, TreeWalk, Visited, log_fault};
 use crate::{BlockFault, CheckError, MapFault, Owner, PointerFault, Problem, Volume};
 use loamfs_format::ifile::{INODE_BLOCK_MAX, INODE_BLOCKS_MAX, IfileEntry};
-use loamfs_format::inode::{Body, Inode};
+use loamfs_format::inode::{Body, Inode, Table};
 use loamfs_format::node::Page;
 use loamfs_format::{BlockKind, Extent, Identity, Ino, InodeBlockNo, Pointer, Ssn};
 use std::sync::Arc;
@@ -122,13 +122,20 @@ impl<'w, 'v> Walker<'w, 'v> {
             }
             Err(fault) => {
                 let addr = pointer.addr;
-                self.visitor.problem(Problem::Node {
-                    kind,
-                    ino,
-                    level,
-                    low,
-                    addr,
-                    fault,
+                self.visitor.problem(match kind {
+                    BlockKind::TrackNode => Problem::TrackTable {
+                        dir: ino,
+                        low,
+                        fault,
+                    },
+                    _ => Problem::Node {
+                        kind,
+                        ino,
+                        level,
+                        low,
+                        addr,
+                        fault,
+                    },
                 });
                 self.visitor.lost(Lost::below(kind));
                 None
@@ -350,12 +357,17 @@ fn roots(inode: &Inode) -> Vec<(Pointer, Identity)> {
         Body::ExtentTree(root) => Some((BlockKind::ExtentNode, *root)),
         _ => None,
     };
+    let table = match &inode.table {
+        Table::Tree(root) => Some((BlockKind::TrackNode, *root)),
+        Table::None | Table::Inline(_) => None,
+    };
     let others = [
         (BlockKind::ChecksumNode, inode.checksums),
         (BlockKind::XattrNode, inode.xattrs),
     ];
     let all = content
         .into_iter()
+        .chain(table)
         .chain(others)
         .filter(|(_, root)| !root.is_empty());
     all.map(|(kind, root)| {

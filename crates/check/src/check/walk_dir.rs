@@ -1,6 +1,7 @@
 //! Directories.
 
 use super::keyed::{KeyedNames, Verdict};
+use super::tracks::Tracks;
 use super::visitor::Lost;
 use super::walk::Walker;
 use crate::Problem;
@@ -10,21 +11,23 @@ use loamfs_format::inode::{Body, Inode};
 use loamfs_format::{BlockKind, Ino};
 
 /// A directory while its entries are told by rising keys.
-struct Directory {
+struct Directory<'v> {
     ino: Ino,
     names: KeyedNames,
+    tracks: Tracks<'v>,
     /// Bytes that its entries take.
     size: u64,
     /// Whether every entry could be seen.
     whole: bool,
 }
 
-impl Walker<'_, '_> {
+impl<'v> Walker<'_, 'v> {
     pub(super) fn directory(&mut self, inode: &Inode) {
         let names = KeyedNames::new(self.volume.superblock().hash_key);
         let mut dir = Directory {
             ino: inode.ino,
             names,
+            tracks: Tracks::new(self, inode),
             size: 0,
             whole: true,
         };
@@ -53,12 +56,16 @@ impl Walker<'_, '_> {
                             }
                         }
                         Some(_) => {}
-                        None => dir.whole = false,
+                        None => {
+                            dir.whole = false;
+                            dir.tracks.names_are_lost();
+                        }
                     }
                 }
             }
             _ => {}
         }
+        dir.tracks.finish(self);
         if dir.whole && dir.size != inode.size {
             let (ino, stored, found) = (inode.ino, inode.size, dir.size);
             self.visitor
@@ -66,7 +73,7 @@ impl Walker<'_, '_> {
         }
     }
 
-    fn dirent(&mut self, dir: &mut Directory, key: u64, value: &[u8]) {
+    fn dirent(&mut self, dir: &mut Directory<'v>, key: u64, value: &[u8]) {
         dir.size = dir
             .size
             .saturating_add((INLINE_OVERHEAD + value.len()) as u64);
@@ -86,12 +93,14 @@ impl Walker<'_, '_> {
                 .visitor
                 .problem(Problem::DirentTwice { dir: dir.ino, key }),
         }
+        dir.tracks.name(self, key, &entry);
         self.visitor.name(dir.ino, &entry);
     }
 
-    fn malformed(&mut self, dir: &mut Directory, key: u64) {
+    fn malformed(&mut self, dir: &mut Directory<'v>, key: u64) {
         let (kind, ino) = (BlockKind::DirNode, dir.ino);
         self.visitor.problem(Problem::Entry { kind, ino, key });
+        dir.tracks.names_are_lost();
         self.visitor.lost(Lost {
             names: true,
             ..Lost::default()

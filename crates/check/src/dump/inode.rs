@@ -1,12 +1,14 @@
 //! Inodes, directories and files.
 
-use super::values::{dirent, entries, file_extent, ifile_entry, pointer, time, tree_root, value};
-use super::view::{View, Worded, hash32, lines, lines_or_faults, text, worded};
+use super::values::{
+    dirent, entries, file_extent, ifile_entry, pointer, table_entry, time, tree_root, value,
+};
+use super::view::{View, Worded, hash, hash32, lines, lines_or_faults, text, worded};
 use crate::reader::TreeSpec;
 use crate::{CheckError, Volume};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::dirent::InlineMap;
-use loamfs_format::inode::{Body, Inode, mode};
+use loamfs_format::inode::{Body, Inode, Table, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 
@@ -31,7 +33,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
          generation {generation} version {version} segment {segment} parent {parent} anchor \
          {anchor}\n\
          access {access}\nmodify {modify}\nchange {change}\nbirth {birth}\n\
-         {truncating}{content}\n{checksums}{attributes}",
+         {truncating}{content}\n{tracks}{checksums}{attributes}",
         inode = ino.0,
         r#type = type_name(&inode),
         mode = format!("{:o}", inode.mode),
@@ -57,6 +59,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
             truncating.map_or(String::new(), |size| format!("being cut to {size} bytes\n")),
         ),
         content = content(&inode.body),
+        tracks = tracks(&inode.table),
         checksums = tree_line("checksum", BlockKind::ChecksumNode, &inode.checksums),
         attributes = attributes(volume, &inode),
     ))
@@ -81,11 +84,29 @@ fn content(body: &Body) -> Box<dyn View> {
             directory_tree = tree_root(BlockKind::DirNode, tree),
         ),
         Body::Settled(settled) => view!(
-            "data in a track at {settled}, slot {slot}",
+            "settled: data at {settled}, slot {slot} of a track with key {key}",
             settled = pointer(&settled.pointer),
             slot = settled.slot,
+            key = hash(settled.key),
         ),
     }
+}
+
+/// Where a directory's table of tracks is, if it has one.
+fn tracks(table: &Table) -> Worded<Option<Box<dyn View>>> {
+    let table = match table {
+        Table::None => None,
+        Table::Inline(bytes) => Some(view!(
+            "table of tracks of {inline} bytes\n",
+            inline = bytes.len(),
+        )),
+        Table::Tree(root) => Some(view!(
+            "table of tracks: {tree}\n",
+            tree = tree_root(BlockKind::TrackNode, root),
+        )),
+    };
+    let words = table.as_ref().map(ToString::to_string);
+    worded(table, words.unwrap_or_default())
 }
 
 /// The root of a tree as a line of its own, if there is one.
@@ -104,7 +125,7 @@ fn attributes(volume: &Volume<'_>, inode: &Inode) -> Box<dyn View> {
         root: inode.xattrs,
     };
     let attribute = |key, bytes: &[u8]| -> Box<dyn View> {
-        let attribute = value(spec.kind, spec.ino, key, bytes);
+        let attribute = value(volume, (spec.kind, spec.ino), key, bytes);
         let words = format!("attribute {attribute}");
         Box::new(worded(attribute, words))
     };
@@ -120,15 +141,20 @@ fn attributes(volume: &Volume<'_>, inode: &Inode) -> Box<dyn View> {
     )
 }
 
-/// The entries of a directory, by key.
+/// The entries of a directory, by key, and behind them those of its table of tracks.
 ///
 /// # Errors
 /// When the inode is no directory, or cannot be read.
 pub fn directory(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError> {
-    let entries = volume.directory(&volume.inode(ino)?)?;
-    Ok(Box::new(lines_or_faults(entries, |entry| {
+    let inode = volume.inode(ino)?;
+    let mut entries = lines_or_faults(volume.directory(&inode)?, |entry| {
         dirent(entry.key, entry.ino, entry.file_type, &entry.name)
-    })))
+    });
+    let table = lines_or_faults(volume.table(&inode), |(low, entry)| {
+        table_entry(low, &entry)
+    });
+    entries.views.extend(table.views);
+    Ok(Box::new(entries))
 }
 
 /// The extents of a large file, by block.

@@ -46,7 +46,7 @@ pub fn node(
                     pointer = pointer(&child.pointer),
                     says = worded(child.aggregate, name(child.aggregate)),
                 ),
-                None => value(identity.kind, identity.ino, key, bytes),
+                None => value(volume, (identity.kind, identity.ino), key, bytes),
             }
         })),
     ))

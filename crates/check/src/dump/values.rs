@@ -14,6 +14,7 @@ use loamfs_format::inode::Timestamp;
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
+use loamfs_format::track::TableEntry;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Pointer};
 use zerocopy::FromBytes;
@@ -21,12 +22,17 @@ use zerocopy::FromBytes;
 /// The entries of a tree.
 pub(super) fn entries(volume: &Volume<'_>, spec: TreeSpec) -> Each {
     lines_or_faults(volume.entries(spec, 0), |entry| {
-        value(spec.kind, spec.ino, entry.key(), entry.value())
+        value(volume, (spec.kind, spec.ino), entry.key(), entry.value())
     })
 }
 
 /// An entry of a leaf of a tree of this kind, which belongs to `ino`.
-pub(super) fn value(kind: BlockKind, ino: Ino, key: u64, bytes: &[u8]) -> Box<dyn View> {
+pub(super) fn value(
+    volume: &Volume<'_>,
+    (kind, ino): (BlockKind, Ino),
+    key: u64,
+    bytes: &[u8],
+) -> Box<dyn View> {
     let said = match kind {
         BlockKind::IfileNode => IfileEntry::decode(bytes).map(|e| ifile_entry(key, &e)),
         BlockKind::BitmapNode => bitmap_chunk(key, bytes),
@@ -47,6 +53,10 @@ pub(super) fn value(kind: BlockKind, ino: Ino, key: u64, bytes: &[u8]) -> Box<dy
         }
         BlockKind::ChecksumNode => CrcRun::decode(bytes).map(|run| crc_run(key, &run)),
         BlockKind::XattrNode => Xattr::decode(bytes).map(|x| xattr(key, &x)),
+        BlockKind::TrackNode => {
+            let frag = volume.geometry().fragment_size;
+            TableEntry::decode(bytes, frag).map(|entry| table_entry(key, &entry))
+        }
         _ => None,
     };
     said.unwrap_or_else(|| malformed(kind, key, bytes))
@@ -180,6 +190,30 @@ pub(super) fn file_extent(block: u64, p: &Pointer) -> Box<dyn View> {
         block = block,
         pointer = pointer(p),
         unwritten = mark(p.unwritten, " unwritten"),
+    )
+}
+
+/// What a directory's table says of the names from a key on.
+pub(super) fn table_entry(low: u64, entry: &TableEntry) -> Box<dyn View> {
+    let track = entry.is_some().then(|| {
+        view!(
+            "track at {extent} segment {segment} checksum {checksum}: {slots} slots, masked {masked}, \
+             {elsewhere} names elsewhere",
+            extent = extent(Extent::new(entry.addr, entry.frags.into())),
+            segment = entry.ssn.0,
+            checksum = hash(entry.checksum),
+            slots = entry.slots,
+            masked = hash(entry.stale),
+            elsewhere = entry.elsewhere,
+        )
+    });
+    let words = track
+        .as_ref()
+        .map_or("no track".to_owned(), ToString::to_string);
+    view!(
+        "names from {names_from} on: {track}",
+        names_from = hash(low),
+        track = worded(track, words),
     )
 }
 

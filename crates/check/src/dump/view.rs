@@ -115,7 +115,10 @@ impl Display for Key {
 impl Serialize for Key {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.0 {
-            BlockKind::DirNode | BlockKind::XattrNode => hash(self.1).serialize(serializer),
+            BlockKind::DirNode
+            | BlockKind::XattrNode
+            | BlockKind::TrackNode
+            | BlockKind::TrackHead => hash(self.1).serialize(serializer),
             _ => self.1.serialize(serializer),
         }
     }

@@ -16,6 +16,7 @@ use loamfs_format::summary::{Allocation, Dynamic, HEADER_SIZE, Header, Record, S
 use loamfs_format::superblock::{
     self, CheckpointRef, DeviceEntry, Geometry, ScrubMark, Superblock,
 };
+use loamfs_format::track::{TableEntry, encode_inline};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
     BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token,
@@ -39,8 +40,8 @@ pub const NEXT: u64 = 1500;
 /// Where log blocks from before the checkpoint go, and homed blocks.
 const LOG_START: u64 = 256;
 const DATA_START: u64 = 2048;
-const HASH_KEY: [u8; 16] = [9; 16];
-const UUID: [u8; 16] = [0x5a; 16];
+pub const HASH_KEY: [u8; 16] = [9; 16];
+pub const UUID: [u8; 16] = [0x5a; 16];
 
 pub const SUB: Ino = Ino(33);
 pub const SMALL: Ino = Ino(34);
@@ -70,6 +71,7 @@ pub struct Builder {
     pub crcs: BTreeMap<Ino, BTreeMap<u64, u32>>,
     pub extents: BTreeMap<Ino, Vec<FileExtent>>,
     pub xattrs: BTreeMap<Ino, Entries>,
+    pub tables: BTreeMap<Ino, BTreeMap<u64, TableEntry>>,
     pub dynamic: Dynamic,
     /// Said by the segment after the checkpoint, beside its own changes.
     pub after: Vec<Record>,
@@ -100,7 +102,7 @@ impl Rng {
     }
 
     /// One time in eight, flips a few bits, most of them near the start where headers are, or makes a word extreme.
-    fn damage(&mut self, bytes: &mut [u8]) {
+    pub fn damage(&mut self, bytes: &mut [u8]) {
         if bytes.is_empty() || self.below(8) > 0 {
             return;
         }
@@ -198,6 +200,7 @@ impl Builder {
             crcs: BTreeMap::new(),
             extents: BTreeMap::new(),
             xattrs: BTreeMap::new(),
+            tables: BTreeMap::new(),
             dynamic: Dynamic {
                 inodes: 0,
                 next_inode_block: InodeBlockNo(2),
@@ -636,7 +639,13 @@ impl Builder {
             let generation = self.inodes[&ino].generation;
             if let Some(entries) = self.dirs.get(&ino).cloned() {
                 let inline = InlineMap(entries.clone().into_iter().collect()).encode();
-                self.inode(ino).body = if inline.len() <= 200 {
+                // A table of tracks needs room, too.
+                let most = if self.tables.contains_key(&ino) {
+                    90
+                } else {
+                    200
+                };
+                self.inode(ino).body = if inline.len() <= most {
                     Body::InlineDir(inline)
                 } else {
                     Body::DirTree(self.tree(BlockKind::DirNode, ino, generation, &entries))
@@ -662,6 +671,16 @@ impl Builder {
             }
             if let Some(entries) = self.xattrs.get(&ino).cloned() {
                 self.inode(ino).xattrs = self.tree(BlockKind::XattrNode, ino, generation, &entries);
+            }
+            if let Some(table) = self.tables.get(&ino).cloned() {
+                let few: Vec<_> = table.clone().into_iter().collect();
+                self.inode(ino).table = if few.len() <= 3 {
+                    Table::Inline(encode_inline(&few))
+                } else {
+                    let entries = table.iter().map(|(low, e)| (*low, e.encode().to_vec()));
+                    let entries = entries.collect();
+                    Table::Tree(self.tree(BlockKind::TrackNode, ino, generation, &entries))
+                };
             }
         }
     }

@@ -6,7 +6,7 @@ use loamfs_device::MemoryDevice;
 use loamfs_format::{FragAddr, Ino, Ssn};
 
 /// Checks the device in full and with little memory, and dumps what can be dumped.
-fn survive(device: &MemoryDevice) -> bool {
+pub fn survive(device: &MemoryDevice) -> bool {
     let report = check(device, &mut Options::default());
     check(
         device,

@@ -10,6 +10,7 @@ mod dumps;
 mod hostile;
 mod names;
 mod space;
+mod tracks;
 
 use loamfs_check::{Options, Problem, Report, check};
 use loamfs_device::Device;

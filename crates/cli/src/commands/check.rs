@@ -279,6 +279,8 @@ fn to_json(report: &Report, left: Option<&Report>, code: u8) -> Value {
             "images_found": report.plan.images.len(),
             "groups_to_count": report.plan.recount.len(),
             "homes_to_record": report.plan.homes.len(),
+            "tables_of_tracks_to_empty": report.plan.tables.len(),
+            "files_to_unsettle": report.plan.unsettled.len(),
         },
     })
 }

@@ -58,7 +58,7 @@ enum What {
         /// Its number.
         number: u64,
     },
-    /// The entries of a directory.
+    /// The entries of a directory, and its table of tracks.
     Dir {
         /// The directory's inode number.
         number: u64,
@@ -78,6 +78,11 @@ enum What {
     /// Any node of any tree.
     Node {
         /// The number of its first fragment, as pointers to it show it behind the `@`.
+        address: u64,
+    },
+    /// A track of small files: the slots in its head.
+    Track {
+        /// The number of its first fragment, as the directory's table shows it behind the `@`.
         address: u64,
     },
     /// Which fragments are in use, as the last checkpoint has it.
@@ -112,6 +117,7 @@ impl DumpArgs {
             What::Node { address } => {
                 dump::node(&volume, device.as_ref(), FragAddr(address)).map_err(failed)?
             }
+            What::Track { address } => dump::track(&volume, FragAddr(address)).map_err(failed)?,
             What::Bitmap => dump::bitmap(&volume),
             What::Owners => dump::owners(&volume),
             What::Lazy => dump::lazy(&volume),

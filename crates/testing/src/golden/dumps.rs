@@ -3,7 +3,7 @@
 use loamfs_check::Volume;
 use loamfs_check::dump::{self, View};
 use loamfs_device::Device;
-use loamfs_format::inode::Body;
+use loamfs_format::inode::{Body, Table};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, InodeBlockNo, ifile};
 
@@ -39,12 +39,22 @@ pub fn dumps(device: &dyn Device) -> Made<String> {
             if inode.is_dir() {
                 add(&format!("dir {ino}"), dump::directory(&volume, ino)?);
             }
+            for entry in volume.table(&inode) {
+                let (_, entry) = entry?;
+                if entry.is_some() {
+                    let at = entry.addr;
+                    add(&format!("track {at}"), dump::track(&volume, at)?);
+                }
+            }
             if !inode.checksums.is_empty() {
                 add(&format!("extents {ino}"), dump::extents(&volume, ino)?);
                 add(&format!("checksums {ino}"), dump::checksums(&volume, ino)?);
             }
             roots.extend([inode.checksums, inode.xattrs]);
             if let Body::ExtentTree(root) | Body::DirTree(root) = inode.body {
+                roots.push(root);
+            }
+            if let Table::Tree(root) = inode.table {
                 roots.push(root);
             }
         }

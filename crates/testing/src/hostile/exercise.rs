@@ -155,6 +155,8 @@ fn dumped(device: &dyn Device) -> Vec<Range<u64>> {
             views.extend(dump::extents(&volume, ino));
             views.extend(dump::checksums(&volume, ino));
             if let Ok(inode) = volume.inode(ino) {
+                let tracks = volume.table(&inode).flatten().take(LOOKS_MAX);
+                views.extend(tracks.flat_map(|(_, entry)| dump::track(&volume, entry.addr)));
                 let _ = volume.read(&inode, inode.size.saturating_sub(10), &mut [0; 5000]);
             }
         }

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use loamfs_check::Volume;
 use loamfs_device::{Image, MemoryDevice};
-use loamfs_format::inode::{self, Body, Inode};
+use loamfs_format::dirent::KEYS_END;
+use loamfs_format::inode::{self, Body, Inode, Table};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::{RawPointer, data_checksum, metadata_checksum};
 use loamfs_format::summary::HEADER_SIZE;
+use loamfs_format::track::{TableEntry, head_bytes};
 use loamfs_format::{BlockKind, Geometry, Identity, Ino, Pointer, superblock};
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::FromBytes;
@@ -23,6 +25,8 @@ const ROOT: u8 = 10;
 const OWN_SUM: usize = 8;
 /// Place of the checksum in a pointer.
 const POINTER_SUM: usize = 32;
+/// Place of the checksum in an entry of a table of tracks.
+const TABLE_SUM: usize = 16;
 const RECORDS_LEN: usize = 72;
 const RECORDS_SUM: usize = 80;
 
@@ -62,7 +66,7 @@ pub struct Site {
     second: Option<u64>,
     /// What its checksum covers.
     pub bytes: Vec<u8>,
-    /// The block that points to it, and the place of the pointer in that.
+    /// The block that points to it, and the place of the checksum in that.
     holder: Option<(usize, usize)>,
     /// The checksum that it had.
     sum: u64,
@@ -181,7 +185,7 @@ impl Structures {
             }
             if let Some((holder, at)) = site.holder {
                 sums.insert(site.sum, sum);
-                self.put(holder, at + POINTER_SUM, &sum.to_le_bytes());
+                self.put(holder, at, &sum.to_le_bytes());
             }
         }
         Ok(self.image)
@@ -231,7 +235,8 @@ impl Structures {
             Part::Metadata(i) => pointer.copies(i.kind, &self.geometry).nth(1),
             _ => None,
         };
-        let site = self.add(part, offset, pointer.stored as usize, Some(place))?;
+        let holder = (place.0, place.1 + POINTER_SUM);
+        let site = self.add(part, offset, pointer.stored as usize, Some(holder))?;
         self.sites[site].sum = pointer.checksum;
         self.sites[site].second = second.map(|copy| self.geometry.byte_offset(copy.start));
         Ok(Some(site))
@@ -271,6 +276,8 @@ impl Structures {
                 }
             } else if identity.kind == BlockKind::XattrNode {
                 self.attribute(site, value)?;
+            } else if identity.kind == BlockKind::TrackNode {
+                self.track((site, value), (identity.ino, identity.generation), key)?;
             }
         }
         Ok(())
@@ -283,6 +290,27 @@ impl Structures {
         };
         if kind == 1 {
             self.block((site, value + 3 + name), Part::Data)?;
+        }
+        Ok(())
+    }
+
+    /// The head of a track that an entry of a directory's table names.
+    fn track(
+        &mut self,
+        (site, value): (usize, usize),
+        (ino, generation): (Ino, u32),
+        low: u64,
+    ) -> Made<()> {
+        let bytes = self.sites[site].bytes.get(value..value + TableEntry::SIZE);
+        let entry = TableEntry::decode(bytes.unwrap_or_default(), self.geometry.fragment_size);
+        let entry = entry.ok_or("an entry of a table of tracks is malformed")?;
+        if entry.is_some() {
+            let identity = entry.identity(ino, generation, low, KEYS_END).block();
+            let offset = self.geometry.byte_offset(entry.addr);
+            let len = head_bytes(entry.slots.into());
+            let holder = Some((site, value + TABLE_SUM));
+            let head = self.add(Part::Metadata(identity), offset, len, holder)?;
+            self.sites[head].sum = entry.checksum;
         }
         Ok(())
     }
@@ -313,10 +341,25 @@ impl Structures {
         let mut tree = |at, kind| self.tree((site, start + at), kind, ino, generation);
         tree(CHECKSUMS, BlockKind::ChecksumNode)?;
         tree(XATTRS, BlockKind::XattrNode)?;
-        match inode.body {
+        let table = TAIL + inode.body.len();
+        match &inode.table {
+            Table::None => {}
+            Table::Tree(_) => tree(table, BlockKind::TrackNode)?,
+            Table::Inline(bytes) => {
+                for at in (0..bytes.len()).step_by(8 + TableEntry::SIZE) {
+                    let at = start + table + at;
+                    let low = self.word(site, at);
+                    self.track((site, at + 8), (ino, generation), low)?;
+                }
+            }
+        }
+        let mut tree = |at, kind| self.tree((site, start + at), kind, ino, generation);
+        match &inode.body {
             Body::ExtentTree(_) => tree(TAIL, BlockKind::ExtentNode),
             Body::DirTree(_) => tree(TAIL, BlockKind::DirNode),
-            Body::Small(_) => self.block((site, start + TAIL), Part::Data).map(|_| ()),
+            Body::Small(_) | Body::Settled(_) => {
+                self.block((site, start + TAIL), Part::Data).map(|_| ())
+            }
             _ => Ok(()),
         }
     }
