@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loamfs_fuse::uring::{self, Rings};
-use loamfs_fuse::{BlockDevice, Config, MountOptions, Session};
+use loamfs_fuse::{BlockDevice, Config, MountFlags, MountOptions, Session};
 
 use crate::Error;
 
@@ -129,7 +129,7 @@ pub fn serve(
         }),
         allow_other: true,
         default_permissions: true,
-        noatime: true,
+        flags: MountFlags::NOATIME,
         ..MountOptions::default()
     };
     let mounted = loamfs_fuse::mount(mountpoint, &options)?;

@@ -50,7 +50,7 @@ pub use error::Error;
 pub use filesystem::Filesystem;
 pub use init::{Capabilities, Config, Negotiated, ReadDirPlus};
 pub use mount::{
-    BlockDevice, MountEntry, MountOptions, Mounted, detach, find_mount, is_dead, mount,
+    BlockDevice, MountEntry, MountFlags, MountOptions, Mounted, detach, find_mount, is_dead, mount,
     mount_again, mounts, remount, unmount,
 };
 pub use notify::Notifier;

@@ -15,7 +15,8 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
-use rustix::mount::{MountFlags, UnmountFlags};
+pub use rustix::mount::MountFlags;
+use rustix::mount::UnmountFlags;
 use rustix::process::geteuid;
 
 use crate::{Errno, Error};
@@ -174,7 +175,7 @@ fn unmount_with(path: &Path, flags: UnmountFlags) -> Result<(), Error> {
 ///
 /// [`Error::Mount`], such as EBUSY when files are open for writing.
 pub fn remount(path: &Path, options: &MountOptions) -> Result<(), Error> {
-    rustix::mount::mount_remount(path, options.flags(), c"").map_err(|errno| Error::Mount {
+    rustix::mount::mount_remount(path, options.flags, c"").map_err(|errno| Error::Mount {
         path: path.to_owned(),
         source: errno.into(),
     })
@@ -192,7 +193,7 @@ pub fn mount_again(from: &Path, path: &Path, options: &MountOptions) -> Result<(
         source: errno.into(),
     };
     rustix::mount::mount_bind(from, path).map_err(failed)?;
-    let flags = options.view_flags() | MountFlags::BIND;
+    let flags = (options.flags & options::OF_VIEW) | MountFlags::BIND;
     rustix::mount::mount_remount(path, flags, c"").map_err(|errno| {
         // It would allow what was to be refused.
         let _ = detach(path);

@@ -18,8 +18,8 @@ use std::time::Duration;
 use common::{MemFs, Served, answered_while_syncs_wait, options, seen};
 use drive::{drive, pattern};
 use loamfs_fuse::{
-    Caller, Capabilities, Config, Errno, Error, Filesystem, MountOptions, Negotiated, NodeId,
-    ReadDirPlus,
+    Caller, Capabilities, Config, Errno, Error, Filesystem, MountFlags, MountOptions, Negotiated,
+    NodeId, ReadDirPlus,
 };
 
 #[test]
@@ -143,7 +143,7 @@ fn mounts_are_found_and_told_from_dead_ones() {
     fs::metadata(&path).unwrap();
 
     let read_only = MountOptions {
-        read_only: true,
+        flags: MountFlags::RDONLY,
         ..options()
     };
     loamfs_fuse::remount(&path, &read_only).unwrap();

@@ -4,7 +4,7 @@ use loamfs_format::Ino;
 use loamfs_fs::{Error, Volume};
 use loamfs_fuse::Errno;
 
-use crate::mount::options::Options;
+use crate::mount::options::DaemonOptions;
 
 /// What lets a program do more than who runs it. A change of the file takes it away.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -23,7 +23,7 @@ pub enum Attributes {
 
 impl Attributes {
     /// What the options of a mount ask for.
-    pub const fn of(options: &Options) -> Self {
+    pub const fn of(options: &DaemonOptions) -> Self {
         match (options.noxattr, options.noacl) {
             (true, _) => Self::None,
             (false, true) => Self::Unlisted,

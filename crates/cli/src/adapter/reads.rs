@@ -18,8 +18,8 @@ pub enum Reads {
 impl Reads {
     /// What the options of a mount ask for.
     pub fn of(options: &Options) -> Self {
-        let always = options.atime.unwrap_or_default().when == AtimeWhen::Always;
-        match always && !options.read_only {
+        let always = options.volume.atime.unwrap_or_default().when == AtimeWhen::Always;
+        match always && !options.is_read_only() {
             true => Self::All,
             false => Self::Uncached,
         }

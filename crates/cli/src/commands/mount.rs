@@ -353,12 +353,12 @@ fn change_flags(spec: &Spec, entry: &MountEntry) -> Result<(), Failure> {
         remount(&entry.path, &daemon::mount_options(spec))
             .map_err(|error| Failure::new(Kind::Io, error.to_string()))
     };
-    if let Some(rule) = spec.options.atime {
+    if let Some(rule) = spec.options.volume.atime {
         control::ask(entry, &Request::Atime(rule))?;
     }
     change_promise(entry, Promise::of(&spec.options))?;
     // The daemon takes changes whenever the kernel does, so that none that the kernel took is refused.
-    if spec.options.read_only {
+    if spec.options.is_read_only() {
         kernel()?;
         return control::ask(entry, &Request::Freeze).map(drop);
     }

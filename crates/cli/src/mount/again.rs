@@ -6,7 +6,7 @@ use std::path::Path;
 
 use loamfs_device::find_loops;
 use loamfs_fs::AtimeWhen;
-use loamfs_fuse::{MountEntry, find_mount, is_dead, mount_again};
+use loamfs_fuse::{MountEntry, MountFlags, find_mount, is_dead, mount_again};
 use rustix::fs::{major, minor};
 use rustix::process::geteuid;
 
@@ -19,7 +19,7 @@ use crate::mounts::{self, SUBTYPE};
 /// The mount of this device, if there is one that can be shown elsewhere. It is known by the number of its block device,
 /// which only root can mount, and by nothing that others may claim.
 pub fn find(spec: &Spec) -> Option<MountEntry> {
-    if !geteuid().is_root() || spec.options.plain || spec.foreground {
+    if !geteuid().is_root() || spec.options.daemon.plain || spec.foreground {
         return None;
     }
     let devices = devices_of(&spec.device);
@@ -47,7 +47,7 @@ pub fn show(spec: &Spec, entry: &MountEntry) -> Result<(), Failure> {
         let shown = spec.mountpoint.display();
         return busy(format!("{device} is mounted on {shown} already"));
     }
-    if !spec.options.read_only && of(entry).read_only {
+    if !spec.options.is_read_only() && of(entry).is_read_only() {
         return busy(format!(
             "{device} is mounted read-only on {path}; mount it with ro, or make that one rw before"
         ));
@@ -59,7 +59,7 @@ pub fn show(spec: &Spec, entry: &MountEntry) -> Result<(), Failure> {
 /// The options of a mount that all its views share and that it has otherwise than a new one asks for, besides those that
 /// its daemon knows of.
 pub fn shared_options(entry: &MountEntry, options: &Options) -> Vec<String> {
-    let standing = of(entry);
+    let changed = of(entry).kernel.flags ^ options.kernel.flags;
     let shown = |name: &str| {
         let words = entry.options.to_string_lossy();
         words.split(',').any(|word| word == name)
@@ -72,9 +72,9 @@ pub fn shared_options(entry: &MountEntry, options: &Options) -> Vec<String> {
     let differs =
         |rule: loamfs_fs::AtimeRule| rule.when != when || rule.directories == shown("nodiratime");
     [
-        ("sync", standing.synchronous != options.synchronous),
-        ("dirsync", standing.dirsync != options.dirsync),
-        ("access times", options.atime.is_some_and(differs)),
+        ("sync", changed.contains(MountFlags::SYNCHRONOUS)),
+        ("dirsync", changed.contains(MountFlags::DIRSYNC)),
+        ("access times", options.volume.atime.is_some_and(differs)),
     ]
     .into_iter()
     .filter(|(_, differs)| *differs)

@@ -18,7 +18,7 @@ use rustix::thread::{
 };
 use serde_json::{Value, json};
 
-use super::options::Options;
+use super::options::DaemonOptions;
 
 /// Where the kernel keeps how likely it ends this process when memory is short, and what a daemon of root's asks for: to
 /// be among the last, since all who use the volume depend on it.
@@ -34,7 +34,7 @@ pub struct Confinement {
 
 impl Confinement {
     /// Gives up what reading a volume does not take. To be called by the only thread.
-    pub fn before_reading(options: &Options) -> Self {
+    pub fn before_reading(options: &DaemonOptions) -> Self {
         spare_from_oom();
         if options.unconfined {
             return Self {

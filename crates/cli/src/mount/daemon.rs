@@ -7,9 +7,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use loamfs_device::{Counters, Device};
-use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Ownership, Volume};
+use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Volume};
 use loamfs_fuse::uring::Rings;
-use loamfs_fuse::{BlockDevice, MountEntry, MountOptions, Mounted, Notifier, Session, find_mount};
+use loamfs_fuse::{
+    BlockDevice, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session, find_mount,
+};
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
 use super::confine::Confinement;
@@ -93,7 +95,7 @@ pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> 
     // Lets the kernel give this process memory while it writes back for others. Threads inherit
     // it; only root may ask for it.
     let _ = configure_io_flusher_behavior(true);
-    if let Some(file) = &spec.options.log {
+    if let Some(file) = &spec.options.daemon.log {
         log.to_file(file)?;
     }
     stale::clear(&spec.device, &spec.mountpoint)?;
@@ -101,7 +103,7 @@ pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> 
     let mounter = Mounter::start(&source)?;
     let rings = transport::rings(&spec.options)?;
     let transport = Arc::new(Transport::new(&spec.options, rings.as_ref()));
-    let confinement = Confinement::before_reading(&spec.options);
+    let confinement = Confinement::before_reading(&spec.options.daemon);
     let identity =
         Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
     let before = source.device.counters();
@@ -110,7 +112,7 @@ pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> 
     let spec = &spec;
     let opened = Opened {
         identity,
-        loss: volume.info().loss.filter(|_| spec.options.read_only),
+        loss: volume.info().loss.filter(|_| spec.options.is_read_only()),
         time: start.elapsed(),
         counters: source.device.counters() - before,
     };
@@ -153,7 +155,7 @@ fn open(spec: &Spec, source: &Source, buffers: usize) -> Result<(Spec, Arc<Volum
         Err(error) if error.loss().is_some() => {
             tracing::error!("mounted read-only: {error}");
             let mut spec = spec.clone();
-            spec.options.read_only = true;
+            spec.options.kernel.flags.insert(MountFlags::RDONLY);
             let volume = open_as(&spec, source, buffers).map_err(failed)?;
             Ok((spec, volume))
         }
@@ -163,24 +165,22 @@ fn open(spec: &Spec, source: &Source, buffers: usize) -> Result<(Spec, Arc<Volum
 
 /// Opens the volume with what buffers for requests leave of the cache.
 fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, Error> {
+    let asked = &spec.options.volume;
     let mut options = OpenOptions {
-        cache_bytes: spec.options.cache_bytes().saturating_sub(buffers),
-        settle_bytes: spec.options.settle,
-        read_only: spec.options.read_only,
-        accept_loss: spec.options.accept_loss,
+        cache_bytes: asked.cache_bytes().saturating_sub(buffers),
+        settle_bytes: asked.settle,
+        read_only: spec.options.is_read_only(),
+        accept_loss: asked.accept_loss,
         flights: writers::COUNT,
-        discard: spec.options.discard.unwrap_or_default(),
-        atime: spec.options.atime.unwrap_or_default(),
-        owner: Ownership {
-            uid: spec.options.uid,
-            gid: spec.options.gid,
-        },
+        discard: asked.discard.unwrap_or_default(),
+        atime: asked.atime.unwrap_or_default(),
+        owner: asked.owner,
         ..OpenOptions::default()
     };
-    if (spec.options.cache).is_some_and(|bytes| bytes as u64 > cache::memory()) {
+    if (asked.cache).is_some_and(|bytes| bytes as u64 > cache::memory()) {
         tracing::warn!("cache= is more than the daemon's control group allows");
     }
-    if let Some(seconds) = spec.options.commit_seconds {
+    if let Some(seconds) = asked.commit_seconds {
         options.commit_age_ms = seconds.saturating_mul(1_000);
     }
     let device: Arc<dyn Device> = source.device.clone();
@@ -278,26 +278,21 @@ impl Attached {
 
 /// The options of the mount itself, without a block device.
 pub fn mount_options(spec: &Spec) -> MountOptions {
-    let options = &spec.options;
-    let atime = options.atime.unwrap_or_default();
+    let kernel = &spec.options.kernel;
+    let atime = spec.options.volume.atime.unwrap_or_default();
+    let mut flags = kernel.flags;
+    flags.set(MountFlags::NOATIME, atime.when == AtimeWhen::Never);
+    flags.set(MountFlags::STRICTATIME, atime.when == AtimeWhen::Always);
+    flags.set(MountFlags::NODIRATIME, !atime.directories);
     MountOptions {
         // Whoever looks for the mount of a device compares names.
         fsname: std::fs::canonicalize(&spec.device)
             .unwrap_or_else(|_| spec.device.clone())
             .into_os_string(),
         subtype: SUBTYPE.into(),
-        allow_other: options.allow_other || geteuid().is_root(),
+        allow_other: kernel.allow_other || geteuid().is_root(),
         default_permissions: true,
-        read_only: options.read_only,
-        nosuid: options.nosuid,
-        nodev: options.nodev,
-        noexec: options.noexec,
-        nosymfollow: options.nosymfollow,
-        noatime: atime.when == AtimeWhen::Never,
-        strictatime: atime.when == AtimeWhen::Always,
-        nodiratime: !atime.directories,
-        synchronous: options.synchronous,
-        dirsync: options.dirsync,
+        flags,
         ..MountOptions::default()
     }
 }
@@ -364,7 +359,7 @@ impl Serving<'_> {
         let notifier = Notifier::start(&self.attached.mounted)
             .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
         let writers = Writers::start(&self.volume)?;
-        let (reads, attributes) = (Reads::of(options), Attributes::of(options));
+        let (reads, attributes) = (Reads::of(options), Attributes::of(&options.daemon));
         let daemon = Daemon {
             events: Arc::clone(state) as Arc<dyn Events>,
             promise,
@@ -372,7 +367,7 @@ impl Serving<'_> {
         };
         let adapter = Adapter::new(self.volume, notifier, daemon, (reads, attributes));
         let mut session = Session::new(adapter::config(reads, attributes));
-        if let Some(threads) = options.threads {
+        if let Some(threads) = options.daemon.threads {
             session = session.workers(threads);
         }
         self.confinement.before_serving(self.rings.is_some());

@@ -78,7 +78,7 @@ impl Greeting<'_> {
             "mountpoint": self.spec.mountpoint.to_string_lossy(),
             "type": self.entry.map(|entry| entry.fstype.to_string_lossy()),
             "plain_because": self.plain_because,
-            "read_only": self.spec.options.read_only,
+            "read_only": self.spec.options.is_read_only(),
             "read_only_because": self.loss.map(|loss| loss.to_string()),
             "daemon": std::process::id(),
             "volume": self.identity.to_json(),

@@ -25,7 +25,7 @@ use crate::text::shown_path;
 /// If it cannot be started.
 pub fn run(spec: &Spec, log: &Log, arguments: &[OsString]) -> Result<u8, Failure> {
     outlive_signals()?;
-    if let Some(file) = &spec.options.log {
+    if let Some(file) = &spec.options.daemon.log {
         log.to_file(file)?;
     }
     let failed = |error| Failure::new(Kind::Io, format!("the daemon cannot be started: {error}"));

@@ -8,11 +8,10 @@ use loamfs_fs::{OpenOptions, Volume};
 
 use super::confine::Confinement;
 use super::control::{Answers, Request, tell_progress};
-use super::options::Options;
 use super::promise::Standing;
 use super::scrubber::Scrubber;
 use super::spec::Spec;
-use super::transport::{Choice, Transport};
+use super::transport::Transport;
 use crate::report::{Identity, Report, piece_json};
 
 /// Images that are settled before progress is told.
@@ -107,18 +106,16 @@ impl ControlHandler {
     fn fixed(&self, volume: &Volume) -> Result<String, String> {
         let defaults = OpenOptions::default();
         let (given, info) = (&self.spec.options, volume.info());
-        let options = Options {
-            cache: usize::try_from(info.cache_bytes)
-                .ok()
-                .map(|bytes| bytes + self.transport.memory()),
-            settle: given.settle.or(usize::try_from(info.settle_bytes).ok()),
-            transport: given.transport.or(Some(Choice::default())),
-            commit_seconds: given
-                .commit_seconds
-                .or(Some(defaults.commit_age_ms / 1_000)),
-            discard: given.discard.or(Some(defaults.discard)),
-            ..given.clone()
-        };
+        let cache = usize::try_from(info.cache_bytes).ok();
+        let settle = || usize::try_from(info.settle_bytes).ok();
+        let mut options = given.clone();
+        let volume = &mut options.volume;
+        volume.cache = cache.map(|bytes| bytes + self.transport.memory());
+        volume.settle = volume.settle.or_else(settle);
+        let seconds = defaults.commit_age_ms / 1_000;
+        volume.commit_seconds.get_or_insert(seconds);
+        volume.discard.get_or_insert(defaults.discard);
+        options.daemon.transport.get_or_insert_default();
         serde_json::to_string(&options.fixed()).map_err(|error| error.to_string())
     }
 }

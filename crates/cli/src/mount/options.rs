@@ -1,79 +1,64 @@
-//! What stands behind `-o`.
+//! What stands behind `-o`, by whom it is for.
 
-use std::path::PathBuf;
+mod daemon;
+mod volume;
 
-use loamfs_console::size;
-use loamfs_fs::{AtimeRule, AtimeWhen};
-use nix::unistd::{Group, User};
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
 
-use super::cache;
-use super::transport::Choice;
+use loamfs_fuse::{MountFlags, MountOptions};
+
+pub use daemon::{DaemonOptions, Transport};
+pub use volume::VolumeOptions;
+
 use crate::failure::Failure;
 
-/// Fewest bytes that may settle together: less takes a seek for each.
-const SETTLE_MIN: u64 = 1 << 20;
-
-/// Longest time between commits that may be asked for.
-const COMMIT_SECONDS_MAX: u64 = 3_600;
+/// An option as it was given: its name, and its value if it has one.
+type Word<'a> = (&'a str, Option<&'a str>);
 
 /// The name of an option, and its value in canonical form.
 pub type Fixed = (String, String);
 
+/// Options that are flags of mount(2): which, and whether they are set or cleared.
+const FLAGS: [(&str, MountFlags, bool); 15] = [
+    ("ro", MountFlags::RDONLY, true),
+    ("rw", MountFlags::RDONLY, false),
+    ("suid", MountFlags::NOSUID, false),
+    ("nosuid", MountFlags::NOSUID, true),
+    ("dev", MountFlags::NODEV, false),
+    ("nodev", MountFlags::NODEV, true),
+    ("exec", MountFlags::NOEXEC, false),
+    ("noexec", MountFlags::NOEXEC, true),
+    ("symfollow", MountFlags::NOSYMFOLLOW, false),
+    ("nosymfollow", MountFlags::NOSYMFOLLOW, true),
+    ("sync", MountFlags::SYNCHRONOUS, true),
+    ("async", MountFlags::SYNCHRONOUS, false),
+    ("dirsync", MountFlags::DIRSYNC, true),
+    // mount(8): these imply the following, unless a later option says otherwise.
+    ("owner", OWNED, true),
+    ("group", OWNED, true),
+];
+const OWNED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+/// What `defaults` clears.
+const DEFAULTS: MountFlags = MountFlags::RDONLY
+    .union(MountFlags::NOEXEC)
+    .union(MountFlags::SYNCHRONOUS)
+    .union(OWNED);
+
 /// Options of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Refuse writes, and make none.
-    pub read_only: bool,
-    /// Give up what rot took from the log, and write.
-    pub accept_loss: bool,
-    /// Do not even recover, which mounting read-only never does.
-    pub norecovery: bool,
     /// Change the flags of a mount that is there.
     pub remount: bool,
     /// A device that is not there is no failure.
     pub nofail: bool,
-    /// Ignore set-user-id and set-group-id.
-    pub nosuid: bool,
-    /// Ignore device nodes.
-    pub nodev: bool,
-    /// Refuse to execute programs.
-    pub noexec: bool,
-    /// Follow no symbolic link.
-    pub nosymfollow: bool,
-    /// Write everything at once.
-    pub synchronous: bool,
-    /// Write changes of directories at once.
-    pub dirsync: bool,
-    /// Let others than the mounting user in; the default for root.
-    pub allow_other: bool,
-    /// No fuseblk and no loop device, even as root.
-    pub plain: bool,
-    /// The daemon gives up nothing.
-    pub unconfined: bool,
-    /// No access lists.
-    pub noacl: bool,
-    /// No extended attributes at all.
-    pub noxattr: bool,
-    /// Tell the device at once what was freed, if anything is said of that.
-    pub discard: Option<bool>,
-    /// Everything belongs to this user, and to nobody else.
-    pub uid: Option<u32>,
-    /// Everything belongs to this group, and to no other.
-    pub gid: Option<u32>,
-    /// Which reads set access times, if anything is said of that.
-    pub atime: Option<AtimeRule>,
-    /// Bytes of cache, if any are asked for.
-    pub cache: Option<usize>,
-    /// Bytes of images that settle together, if any are asked for.
-    pub settle: Option<usize>,
-    /// Most seconds between commits.
-    pub commit_seconds: Option<u64>,
-    /// Threads that serve requests.
-    pub threads: Option<usize>,
-    /// How requests travel, if anything is said of that.
-    pub transport: Option<Choice>,
-    /// Where the daemon logs to.
-    pub log: Option<PathBuf>,
+    /// What the kernel is told of the mount.
+    pub kernel: MountOptions,
+    /// What the library is told of the volume.
+    pub volume: VolumeOptions,
+    /// What the daemon is told.
+    pub daemon: DaemonOptions,
 }
 
 impl Options {
@@ -87,12 +72,12 @@ impl Options {
         for word in lists.into_iter().flat_map(split) {
             options.add(word)?;
         }
-        if options.norecovery && !options.read_only {
+        if options.volume.norecovery && !options.is_read_only() {
             return Err(Failure::usage(
                 "the mount option `norecovery` needs `ro`: a volume is recovered before it is written to",
             ));
         }
-        options.check_settle()?;
+        options.volume.check_settle()?;
         Ok(options)
     }
 
@@ -106,118 +91,66 @@ impl Options {
         options
     }
 
-    /// Bytes of cache, asked for or by the memory there is.
-    pub fn cache_bytes(&self) -> usize {
-        let by_memory = || usize::try_from(cache::default_bytes(cache::memory()));
-        self.cache
-            .unwrap_or_else(|| by_memory().unwrap_or(usize::MAX))
+    /// Whether writes are refused, and none made.
+    pub fn is_read_only(&self) -> bool {
+        self.kernel.flags.contains(MountFlags::RDONLY)
     }
 
     /// Those that were given and that no remount changes, with their values.
     pub fn fixed(&self) -> Vec<Fixed> {
-        let number = |number: u32| number.to_string();
-        let log = |path: &PathBuf| path.to_string_lossy().into_owned();
-        [
-            ("cache", self.cache.map(|bytes| bytes.to_string())),
-            ("settle", self.settle.map(|bytes| bytes.to_string())),
-            ("commit", self.commit_seconds.map(|time| time.to_string())),
-            ("threads", self.threads.map(|count| count.to_string())),
-            (
-                "transport",
-                self.transport
-                    .map(|choice| Choice::WORDS.word(choice).to_owned()),
-            ),
-            ("discard", self.discard.map(|on| on.to_string())),
-            ("uid", self.uid.map(number)),
-            ("gid", self.gid.map(number)),
-            ("log", self.log.as_ref().map(log)),
-            ("noacl", self.noacl.then(|| "true".to_owned())),
-            ("noxattr", self.noxattr.then(|| "true".to_owned())),
-            ("plain", self.plain.then(|| "true".to_owned())),
-            ("unconfined", self.unconfined.then(|| "true".to_owned())),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-        .collect()
+        self.volume
+            .fixed()
+            .chain(self.daemon.fixed())
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect()
     }
 
-    fn add(&mut self, word: &str) -> Result<(), Failure> {
-        let (name, value) = match word.split_once('=') {
+    fn add(&mut self, text: &str) -> Result<(), Failure> {
+        let word = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.trim_matches('"'))),
-            None => (word, None),
+            None => (text, None),
         };
-        match (name, value) {
-            ("ro", None) => self.read_only = true,
-            ("rw", None) => self.read_only = false,
-            ("accept-loss", None) => self.accept_loss = true,
-            ("norecovery", None) => self.norecovery = true,
+        let taken = self.take(word)
+            || self.volume.take(word)?
+            || self.daemon.take(word)?
+            || is_ignored(word);
+        match taken {
+            true => Ok(()),
+            false => Err(unknown(text, word.0)),
+        }
+    }
+
+    /// Takes an option that is the kernel's, or of the command alone.
+    fn take(&mut self, word: Word<'_>) -> bool {
+        let flags = &mut self.kernel.flags;
+        match word {
             ("remount", None) => self.remount = true,
             ("nofail", None) => self.nofail = true,
-            ("suid", None) => self.nosuid = false,
-            ("nosuid", None) => self.nosuid = true,
-            ("dev", None) => self.nodev = false,
-            ("nodev", None) => self.nodev = true,
-            ("exec", None) => self.noexec = false,
-            ("noexec", None) => self.noexec = true,
-            ("symfollow", None) => self.nosymfollow = false,
-            ("nosymfollow", None) => self.nosymfollow = true,
-            ("sync", None) => self.synchronous = true,
-            ("async", None) => self.synchronous = false,
-            ("dirsync", None) => self.dirsync = true,
-            // mount(8): these imply the following, unless a later option says otherwise.
-            ("user" | "users", _) => (self.nosuid, self.nodev, self.noexec) = (true, true, true),
-            ("owner" | "group", None) => (self.nosuid, self.nodev) = (true, true),
-            ("defaults", None) => {
-                (self.read_only, self.nosuid, self.nodev, self.noexec) =
-                    (false, false, false, false);
-                self.synchronous = false;
-            }
-            ("noatime", None) => self.atime().when = AtimeWhen::Never,
-            ("strictatime", None) => self.atime().when = AtimeWhen::Always,
-            ("atime" | "relatime" | "norelatime" | "nostrictatime", None) => {
-                self.atime().when = AtimeWhen::Relative;
-            }
-            ("diratime", None) => self.atime().directories = true,
-            ("nodiratime", None) => self.atime().directories = false,
-            ("allow_other", None) => self.allow_other = true,
-            ("plain", None) => self.plain = true,
-            ("unconfined", None) => self.unconfined = true,
-            ("acl", None) => self.noacl = false,
-            ("noacl", None) => self.noacl = true,
-            ("xattr", None) => self.noxattr = false,
-            ("noxattr", None) => self.noxattr = true,
-            ("discard", None) => self.discard = Some(true),
-            ("nodiscard", None) => self.discard = Some(false),
-            ("uid", Some(value)) => self.uid = Some(user_of(value)?),
-            ("gid", Some(value)) => self.gid = Some(group_of(value)?),
-            ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
-            ("settle", Some(value)) => self.settle = Some(settle_of(value)?),
-            ("commit", Some(value)) => self.commit_seconds = Some(commit(value)?),
-            ("threads", Some(value)) => self.threads = Some(threads(value)?),
-            ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
-            ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
-            (name, value) if is_ignored(name, value) => {}
-            (name, _) => return Err(unknown(word, name)),
+            ("allow_other", None) => self.kernel.allow_other = true,
+            ("user" | "users", _) => flags.insert(OWNED | MountFlags::NOEXEC),
+            ("defaults", None) => flags.remove(DEFAULTS),
+            (name, None) => match FLAGS.iter().find(|(known, ..)| *known == name) {
+                Some((_, which, set)) => flags.set(*which, *set),
+                None => return false,
+            },
+            _ => return false,
         }
-        Ok(())
+        true
     }
+}
 
-    /// What settles together belongs to the cache.
-    fn check_settle(&self) -> Result<(), Failure> {
-        let most = self.cache_bytes() / 2;
-        match self.settle {
-            Some(bytes) if bytes > most => Err(Failure::usage(format!(
-                "settle={} is out of range; give {} to {}, which is half of the cache",
-                size::human(bytes as u64),
-                size::human(SETTLE_MIN),
-                size::human(most as u64)
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    fn atime(&mut self) -> &mut AtimeRule {
-        self.atime.get_or_insert_default()
+/// A number of a range.
+fn number<T>(value: &str, name: &str, range: RangeInclusive<T>, unit: &str) -> Result<T, Failure>
+where
+    T: FromStr + PartialOrd + Display,
+{
+    match value.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => Err(Failure::usage(format!(
+            "{name}={value} is out of range; give {} to {}{unit}",
+            range.start(),
+            range.end()
+        ))),
     }
 }
 
@@ -241,7 +174,7 @@ fn unknown(word: &str, name: &str) -> Failure {
 /// Options that mean something to mount(8) or fstab(5) but nothing here. Access times are always
 /// written late, and permissions always checked by the kernel. Names of the mount are our own. No
 /// kernel has mandatory locks any more. Inodes have no number of changes that could be asked for.
-fn is_ignored(name: &str, value: Option<&str>) -> bool {
+fn is_ignored((name, value): Word<'_>) -> bool {
     const WORDS: [&str; 16] = [
         "auto",
         "noauto",
@@ -285,88 +218,10 @@ fn split(list: &str) -> Vec<&str> {
     .collect()
 }
 
-fn cache_of(value: &str) -> Result<usize, Failure> {
-    let bytes = size::parse(value).map_err(Failure::usage)?;
-    let memory = cache::machine();
-    match usize::try_from(bytes) {
-        Ok(count) if (cache::MIN..=memory).contains(&bytes) => Ok(count),
-        _ => Err(Failure::usage(format!(
-            "cache={value} is out of range; give {} to {}, which is this machine's memory",
-            size::human(cache::MIN),
-            size::human(memory)
-        ))),
-    }
-}
-
-fn settle_of(value: &str) -> Result<usize, Failure> {
-    let bytes = size::parse(value).map_err(Failure::usage)?;
-    match usize::try_from(bytes) {
-        Ok(count) if bytes >= SETTLE_MIN => Ok(count),
-        _ => Err(Failure::usage(format!(
-            "settle={value} is out of range; give {} to half of the cache",
-            size::human(SETTLE_MIN)
-        ))),
-    }
-}
-
-fn commit(value: &str) -> Result<u64, Failure> {
-    match value.parse() {
-        Ok(seconds) if (1..=COMMIT_SECONDS_MAX).contains(&seconds) => Ok(seconds),
-        _ => Err(Failure::usage(format!(
-            "commit={value} is out of range; give 1 to {COMMIT_SECONDS_MAX} seconds"
-        ))),
-    }
-}
-
-/// A user, by number or name.
-fn user_of(value: &str) -> Result<u32, Failure> {
-    let named = || User::from_name(value).ok().flatten();
-    number_of(value)
-        .or_else(|| named().map(|user| user.uid.as_raw()))
-        .ok_or_else(|| {
-            Failure::usage(format!(
-                "uid={value} is no user of this machine; give a name or a number, as `id` shows it"
-            ))
-        })
-}
-
-/// A group, by number or name.
-fn group_of(value: &str) -> Result<u32, Failure> {
-    let named = || Group::from_name(value).ok().flatten();
-    number_of(value)
-        .or_else(|| named().map(|group| group.gid.as_raw()))
-        .ok_or_else(|| {
-            Failure::usage(format!(
-                "gid={value} is no group of this machine; give a name or a number, as `id` shows it"
-            ))
-        })
-}
-
-/// A user's or group's number; the highest stands for "none".
-fn number_of(value: &str) -> Option<u32> {
-    value.parse().ok().filter(|number| *number != u32::MAX)
-}
-
-fn threads(value: &str) -> Result<usize, Failure> {
-    match value.parse() {
-        Ok(count) if (1..=256).contains(&count) => Ok(count),
-        _ => Err(Failure::usage(format!(
-            "threads={value} is out of range; give 1 to 256"
-        ))),
-    }
-}
-
-fn transport_of(value: &str) -> Result<Choice, Failure> {
-    Choice::WORDS.value(value).ok_or_else(|| {
-        Failure::usage(format!(
-            "transport={value} is not known; give auto, uring or dev"
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use loamfs_fs::{AtimeWhen, Ownership};
 
     fn parsed(list: &str) -> Options {
         Options::parse([list]).unwrap()
@@ -388,7 +243,7 @@ mod tests {
     fn what_the_mount_table_shows_may_be_given_again() {
         let list = "rw,noatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096";
         let options = parsed(list);
-        assert!(options.allow_other && (options.uid, options.gid) == (None, None));
+        assert!(options.kernel.allow_other && options.volume.owner == Ownership::default());
     }
 
     #[test]
@@ -396,28 +251,28 @@ mod tests {
         for list in ["norecovery", "ro,norecovery,rw"] {
             assert!(Options::parse([list]).is_err(), "{list}");
         }
-        assert!(parsed("norecovery,ro").read_only);
+        assert!(parsed("norecovery,ro").is_read_only());
     }
 
     #[test]
     fn later_options_win() {
-        assert!(!parsed("ro,rw").read_only);
-        assert!(parsed("rw,ro").read_only);
-        assert!(!parsed("nosymfollow,symfollow").nosymfollow);
-        assert!(!parsed("noacl,acl").noacl);
-        assert!(!parsed("noxattr,xattr").noxattr);
-        assert!(parsed("symfollow,nosymfollow").nosymfollow);
-        let user = parsed("user,exec");
-        assert!(user.nosuid && user.nodev && !user.noexec);
+        assert!(!parsed("ro,rw").is_read_only());
+        assert!(parsed("rw,ro").is_read_only());
+        assert!(parsed("nosymfollow,symfollow").kernel.flags.is_empty());
+        assert!(!parsed("noacl,acl").daemon.noacl);
+        assert!(!parsed("noxattr,xattr").daemon.noxattr);
+        assert!(parsed("symfollow,nosymfollow").kernel.flags == MountFlags::NOSYMFOLLOW);
+        assert_eq!(parsed("user,exec").kernel.flags, OWNED);
+        assert!(parsed("ro,user,defaults").kernel.flags.is_empty());
     }
 
     #[test]
     fn access_times_go_by_the_last_word() {
         let rule = |list| {
-            let rule = parsed(list).atime.unwrap();
+            let rule = parsed(list).volume.atime.unwrap();
             (rule.when, rule.directories)
         };
-        assert_eq!(parsed("rw,lazytime").atime, None);
+        assert_eq!(parsed("rw,lazytime").volume.atime, None);
         assert_eq!(rule("noatime"), (AtimeWhen::Never, true));
         assert_eq!(rule("noatime,atime"), (AtimeWhen::Relative, true));
         assert_eq!(rule("nodiratime,strictatime"), (AtimeWhen::Always, false));
@@ -429,16 +284,17 @@ mod tests {
 
     #[test]
     fn values_are_checked() {
-        assert_eq!(parsed("cache=64M").cache, Some(64 << 20));
-        assert_eq!(parsed("settle=32M,cache=64M").settle, Some(32 << 20));
-        assert_eq!(parsed("commit=30").commit_seconds, Some(30));
-        assert_eq!(parsed("transport=uring").transport, Some(Choice::Uring));
-        let owned = parsed("uid=1000,gid=0,discard");
-        assert_eq!((owned.uid, owned.gid), (Some(1000), Some(0)));
-        let named = parsed("uid=root,gid=root");
+        assert_eq!(parsed("cache=64M").volume.cache, Some(64 << 20));
+        assert_eq!(parsed("settle=32M,cache=64M").volume.settle, Some(32 << 20));
+        assert_eq!(parsed("commit=30").volume.commit_seconds, Some(30));
+        let uring = parsed("transport=uring").daemon.transport;
+        assert_eq!(uring, Some(Transport::Uring));
+        let owned = parsed("uid=1000,gid=0,discard").volume;
+        assert_eq!((owned.owner.uid, owned.owner.gid), (Some(1000), Some(0)));
+        let named = parsed("uid=root,gid=root").volume.owner;
         assert_eq!((named.uid, named.gid), (Some(0), Some(0)));
         assert_eq!(owned.discard, Some(true));
-        assert_eq!(parsed("discard,nodiscard").discard, Some(false));
+        assert_eq!(parsed("discard,nodiscard").volume.discard, Some(false));
         for list in [
             "cache",
             "cache=1",

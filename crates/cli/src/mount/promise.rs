@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use loamfs_fuse::MountFlags;
+
 use super::options::Options;
 use super::words::Words;
 
@@ -28,7 +30,9 @@ impl Promise {
 
     /// What options ask for.
     pub fn of(options: &Options) -> Self {
-        match (options.synchronous, options.dirsync) {
+        let flags = options.kernel.flags;
+        let has = |flag| flags.contains(flag);
+        match (has(MountFlags::SYNCHRONOUS), has(MountFlags::DIRSYNC)) {
             (true, _) => Self::Everything,
             (false, true) => Self::Names,
             (false, false) => Self::Synced,

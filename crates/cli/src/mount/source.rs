@@ -57,9 +57,9 @@ impl Source {
     /// If it cannot be opened, or stays in use.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
         let root = geteuid().is_root();
-        let plain = options.plain || !root;
+        let plain = options.daemon.plain || !root;
         let block = path_is_block(path)?;
-        let mode = match (options.read_only, block && plain) {
+        let mode = match (options.is_read_only(), block && plain) {
             (true, _) => Mode::ReadOnly,
             // A fuseblk mount claims the device itself.
             (false, true) => Mode::ReadWriteExclusive,
@@ -75,7 +75,7 @@ impl Source {
                 if plain { Kept::ByLock } else { Kept::ByKernel },
             )?;
             let image = lock_behind(path, mode)?;
-            let (block, plain_because) = match (root, options.plain) {
+            let (block, plain_because) = match (root, options.daemon.plain) {
                 (true, false) => (Some(path.to_owned()), None),
                 (true, true) => (None, None),
                 (false, _) => (None, Some("it was not mounted by root".to_owned())),
@@ -102,7 +102,7 @@ impl Source {
         let image = wait_for(path, &of_image, Kept::ByKernel)?;
         old_loop::wait_until_harmless(path, patience() / 4)?;
         let loop_options = LoopOptions {
-            read_only: options.read_only,
+            read_only: options.is_read_only(),
             autoclear: true,
             direct_io: true,
             block_size: 0,

@@ -6,33 +6,11 @@ use loamfs_fuse::uring::{self, Rings, RingsError};
 use serde_json::{Value, json};
 
 use super::cache;
-use super::options::Options;
-use super::words::Words;
+use super::options::{Options, Transport as Asked};
 use crate::failure::{Failure, Kind};
 
 /// At most this part of the cache goes to buffers for requests.
 const CACHE_PART: usize = 4;
-
-/// What was asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Choice {
-    /// Through io_uring where the system lets it.
-    #[default]
-    Auto,
-    /// Through io_uring, which is switched on for the machine if it is not.
-    Uring,
-    /// Over /dev/fuse.
-    Dev,
-}
-
-impl Choice {
-    /// All of them, by the words of the option.
-    pub const WORDS: Words<Self> = Words(&[
-        ("auto", Self::Auto),
-        ("uring", Self::Uring),
-        ("dev", Self::Dev),
-    ]);
-}
 
 /// The rings of a mount to come, if it is to have any. To be set up before the daemon gives up what that takes.
 ///
@@ -40,13 +18,13 @@ impl Choice {
 ///
 /// Why there are none, if they were asked for.
 pub fn rings(options: &Options) -> Result<Option<Rings>, Failure> {
-    match options.transport.unwrap_or_default() {
-        Choice::Dev => Ok(None),
-        Choice::Auto if uring::is_enabled() != Some(true) => Ok(None),
-        Choice::Auto => Ok(set_up(options)
+    match options.daemon.transport.unwrap_or_default() {
+        Asked::Dev => Ok(None),
+        Asked::Auto if uring::is_enabled() != Some(true) => Ok(None),
+        Asked::Auto => Ok(set_up(options)
             .inspect_err(|error| tracing::info!("requests travel over /dev/fuse: {error}"))
             .ok()),
-        Choice::Uring => {
+        Asked::Uring => {
             switch_on()?;
             set_up(options).map(Some).map_err(|error| {
                 let hint = match error {
@@ -60,7 +38,7 @@ pub fn rings(options: &Options) -> Result<Option<Rings>, Failure> {
 }
 
 fn set_up(options: &Options) -> Result<Rings, RingsError> {
-    let bytes = options.cache_bytes();
+    let bytes = options.volume.cache_bytes();
     let least = usize::try_from(cache::MIN).unwrap_or(usize::MAX);
     Rings::set_up((bytes / CACHE_PART).min(bytes.saturating_sub(least)))
 }
@@ -93,7 +71,7 @@ impl Transport {
     pub fn new(options: &Options, rings: Option<&Rings>) -> Self {
         Self {
             memory: rings.map_or(0, Rings::memory),
-            is_required: options.transport == Some(Choice::Uring),
+            is_required: options.daemon.transport == Some(Asked::Uring),
             is_uring: AtomicBool::new(false),
         }
     }

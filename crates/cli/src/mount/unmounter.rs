@@ -119,7 +119,7 @@ pub fn serve(stream: &UnixStream) {
 /// If that cannot be had.
 pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
     guard::outlive_signals()?;
-    if let Some(file) = &spec.options.log {
+    if let Some(file) = &spec.options.daemon.log {
         log.to_file(file)?;
     }
     let parent = standard_input();

@@ -42,7 +42,7 @@ pub(super) fn mount(path: &Path, options: &MountOptions) -> Result<OwnedFd, Erro
         options.source(),
         path,
         options.fstype(),
-        options.flags(),
+        options.flags,
         data.as_c_str(),
     )
     .map_err(|errno| failed(errno.into()))?;

@@ -136,13 +136,14 @@ fn receive(socket: &OwnedFd) -> Result<OwnedFd, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::mount::MountFlags;
 
     #[test]
     fn options_with_commas_stay_whole() {
         let options = MountOptions {
             fsname: "a,b\\c".into(),
             subtype: "loamfs".into(),
-            read_only: true,
+            flags: MountFlags::RDONLY,
             allow_other: true,
             max_read: Some(4096),
             ..MountOptions::default()

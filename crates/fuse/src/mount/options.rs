@@ -18,7 +18,7 @@ pub struct BlockDevice {
 }
 
 /// How to mount. The default leaves everything off.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountOptions {
     /// What the mount table shows as the source, unless there is a block device.
     pub fsname: OsString,
@@ -32,29 +32,45 @@ pub struct MountOptions {
     pub allow_other: bool,
     /// Let the kernel check permissions by mode, owner and group.
     pub default_permissions: bool,
-    /// Refuse writes.
-    pub read_only: bool,
-    /// Ignore set-user-id and set-group-id.
-    pub nosuid: bool,
-    /// Ignore device nodes.
-    pub nodev: bool,
-    /// Refuse to execute programs.
-    pub noexec: bool,
-    /// Follow no symbolic link on it.
-    pub nosymfollow: bool,
-    /// What the mount table shows of access times; the kernel leaves them to
-    /// the file system. Without any of these it shows `relatime`.
-    pub noatime: bool,
-    /// Likewise.
-    pub strictatime: bool,
-    /// Likewise, of directories.
-    pub nodiratime: bool,
-    /// Write everything at once.
-    pub synchronous: bool,
-    /// Write changes of directories at once.
-    pub dirsync: bool,
+    /// Switches of mount(2). What they say of access times the mount table
+    /// shows; the kernel leaves these to the file system. Without any of them
+    /// it shows `relatime`.
+    pub flags: MountFlags,
     /// Largest read, in bytes.
     pub max_read: Option<u32>,
+}
+
+/// The flags of mount(2) that each view of a file system has for itself.
+pub(super) const OF_VIEW: MountFlags = MountFlags::RDONLY
+    .union(MountFlags::NOSUID)
+    .union(MountFlags::NODEV)
+    .union(MountFlags::NOEXEC)
+    .union(MountFlags::NOSYMFOLLOW);
+
+/// What fusermount3 calls the flags that it knows.
+const NAMES: [(MountFlags, &str); 8] = [
+    (MountFlags::RDONLY, "ro"),
+    (MountFlags::NOSUID, "nosuid"),
+    (MountFlags::NODEV, "nodev"),
+    (MountFlags::NOEXEC, "noexec"),
+    (MountFlags::NOSYMFOLLOW, "nosymfollow"),
+    (MountFlags::NOATIME, "noatime"),
+    (MountFlags::SYNCHRONOUS, "sync"),
+    (MountFlags::DIRSYNC, "dirsync"),
+];
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self {
+            fsname: OsString::new(),
+            subtype: OsString::new(),
+            block_device: None,
+            allow_other: false,
+            default_permissions: false,
+            flags: MountFlags::empty(),
+            max_read: None,
+        }
+    }
 }
 
 impl MountOptions {
@@ -80,28 +96,6 @@ impl MountOptions {
         }
     }
 
-    /// The flags of mount(2) that each view of a file system has for itself.
-    pub(super) fn view_flags(&self) -> MountFlags {
-        let mut flags = MountFlags::empty();
-        flags.set(MountFlags::RDONLY, self.read_only);
-        flags.set(MountFlags::NOSUID, self.nosuid);
-        flags.set(MountFlags::NODEV, self.nodev);
-        flags.set(MountFlags::NOEXEC, self.noexec);
-        flags.set(MountFlags::NOSYMFOLLOW, self.nosymfollow);
-        flags
-    }
-
-    /// The flags of mount(2).
-    pub(super) fn flags(&self) -> MountFlags {
-        let mut flags = self.view_flags();
-        flags.set(MountFlags::NOATIME, self.noatime);
-        flags.set(MountFlags::STRICTATIME, self.strictatime);
-        flags.set(MountFlags::NODIRATIME, self.nodiratime);
-        flags.set(MountFlags::SYNCHRONOUS, self.synchronous);
-        flags.set(MountFlags::DIRSYNC, self.dirsync);
-        flags
-    }
-
     /// The options that FUSE itself reads, each with a comma in front.
     pub(super) fn fuse_options(&self) -> String {
         let mut text = String::new();
@@ -121,17 +115,7 @@ impl MountOptions {
     /// The switches of mount(2) by name, for fusermount3, which does not know
     /// all of them.
     pub(super) fn flag_names(&self) -> impl Iterator<Item = &'static str> {
-        [
-            (self.read_only, "ro"),
-            (self.nosuid, "nosuid"),
-            (self.nodev, "nodev"),
-            (self.noexec, "noexec"),
-            (self.nosymfollow, "nosymfollow"),
-            (self.noatime, "noatime"),
-            (self.synchronous, "sync"),
-            (self.dirsync, "dirsync"),
-        ]
-        .into_iter()
-        .filter_map(|(set, name)| set.then_some(name))
+        let set = |(flag, _): &(MountFlags, _)| self.flags.contains(*flag);
+        NAMES.into_iter().filter(set).map(|(_, name)| name)
     }
 }

@@ -9,7 +9,7 @@ use landlock::{
 };
 
 use super::super::control;
-use super::super::options::Options;
+use super::super::options::DaemonOptions;
 
 /// Mounts, what callers may do, processors and memory.
 const TOLD: [&str; 2] = ["/proc", "/sys"];
@@ -33,7 +33,7 @@ pub enum FilesError {
 /// # Errors
 ///
 /// If nothing is restricted.
-pub fn restrict(options: &Options) -> Result<Vec<PathBuf>, FilesError> {
+pub fn restrict(options: &DaemonOptions) -> Result<Vec<PathBuf>, FilesError> {
     let writable = writable(options);
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let use_device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
@@ -62,7 +62,7 @@ fn keep_files() -> BitFlags<AccessFs> {
 }
 
 /// Where the daemon has its socket and, without a system log, its log; and where the log is that it was given.
-fn writable(options: &Options) -> Vec<PathBuf> {
+fn writable(options: &DaemonOptions) -> Vec<PathBuf> {
     let log = options.log.as_deref().and_then(Path::parent);
     let mut places = Vec::from_iter(control::own_directory());
     places.extend(log.map(Path::to_owned));
@@ -84,9 +84,9 @@ mod tests {
     #[test]
     fn what_is_not_the_daemon_s_is_out_of_reach() {
         let (place, foreign) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let options = Options {
+        let options = DaemonOptions {
             log: Some(place.path().join("log")),
-            ..Options::default()
+            ..DaemonOptions::default()
         };
         let open_before = File::create(foreign.path().join("device")).unwrap();
         let tried = thread::spawn(move || {

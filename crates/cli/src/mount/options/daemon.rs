@@ -1,0 +1,96 @@
+//! Options that say how the daemon serves a mount.
+
+use std::path::PathBuf;
+
+use super::super::words::Words;
+use super::{Word, number};
+use crate::failure::Failure;
+
+/// Most threads that serve requests.
+const THREADS_MAX: usize = 256;
+
+/// How requests travel, as it was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transport {
+    /// Through io_uring where the system lets it.
+    #[default]
+    Auto,
+    /// Through io_uring, which is switched on for the machine if it is not.
+    Uring,
+    /// Over /dev/fuse.
+    Dev,
+}
+
+impl Transport {
+    /// All of them, by the words of the option.
+    pub const WORDS: Words<Self> = Words(&[
+        ("auto", Self::Auto),
+        ("uring", Self::Uring),
+        ("dev", Self::Dev),
+    ]);
+}
+
+/// How a mount is served.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DaemonOptions {
+    /// No fuseblk and no loop device, even as root.
+    pub plain: bool,
+    /// The daemon gives up nothing.
+    pub unconfined: bool,
+    /// No access lists.
+    pub noacl: bool,
+    /// No extended attributes at all.
+    pub noxattr: bool,
+    /// Threads that serve requests.
+    pub threads: Option<usize>,
+    /// How requests travel, if anything is said of that.
+    pub transport: Option<Transport>,
+    /// Where the daemon logs to.
+    pub log: Option<PathBuf>,
+}
+
+impl DaemonOptions {
+    /// Takes an option if it is one of these.
+    pub(super) fn take(&mut self, word: Word<'_>) -> Result<bool, Failure> {
+        match word {
+            ("plain", None) => self.plain = true,
+            ("unconfined", None) => self.unconfined = true,
+            ("acl", None) => self.noacl = false,
+            ("noacl", None) => self.noacl = true,
+            ("xattr", None) => self.noxattr = false,
+            ("noxattr", None) => self.noxattr = true,
+            ("threads", Some(value)) => {
+                self.threads = Some(number(value, "threads", 1..=THREADS_MAX, "")?);
+            }
+            ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
+            ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Those that no remount changes, with their values if they were given.
+    pub(super) fn fixed(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
+        let yes = |given: bool| given.then(|| true.to_string());
+        let word = |transport| Transport::WORDS.word(transport).to_owned();
+        let log = |path: &PathBuf| path.to_string_lossy().into_owned();
+        [
+            ("threads", self.threads.map(|count| count.to_string())),
+            ("transport", self.transport.map(word)),
+            ("log", self.log.as_ref().map(log)),
+            ("noacl", yes(self.noacl)),
+            ("noxattr", yes(self.noxattr)),
+            ("plain", yes(self.plain)),
+            ("unconfined", yes(self.unconfined)),
+        ]
+        .into_iter()
+    }
+}
+
+fn transport_of(value: &str) -> Result<Transport, Failure> {
+    Transport::WORDS.value(value).ok_or_else(|| {
+        Failure::usage(format!(
+            "transport={value} is not known; give auto, uring or dev"
+        ))
+    })
+}

@@ -1,0 +1,156 @@
+//! Options that say how the library opens a volume.
+
+use loamfs_console::size;
+use loamfs_fs::{AtimeRule, AtimeWhen, Ownership};
+use nix::unistd::{Group, User};
+
+use super::super::cache;
+use super::{Word, number};
+use crate::failure::Failure;
+
+/// Fewest bytes that may settle together: less takes a seek for each.
+const SETTLE_MIN: u64 = 1 << 20;
+
+/// Longest time between commits that may be asked for.
+const COMMIT_SECONDS_MAX: u64 = 3_600;
+
+/// How a volume is opened, as far as anything is said of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeOptions {
+    /// Give up what rot took from the log, and write.
+    pub accept_loss: bool,
+    /// Do not even recover, which mounting read-only never does.
+    pub norecovery: bool,
+    /// Bytes of cache.
+    pub cache: Option<usize>,
+    /// Bytes of images that settle together.
+    pub settle: Option<usize>,
+    /// Most seconds between commits.
+    pub commit_seconds: Option<u64>,
+    /// Tell the device at once what was freed.
+    pub discard: Option<bool>,
+    /// To whom everything belongs, and to nobody else.
+    pub owner: Ownership,
+    /// Which reads set access times.
+    pub atime: Option<AtimeRule>,
+}
+
+impl VolumeOptions {
+    /// Bytes of cache, asked for or by the memory there is.
+    pub fn cache_bytes(&self) -> usize {
+        let by_memory = || usize::try_from(cache::default_bytes(cache::memory()));
+        self.cache
+            .unwrap_or_else(|| by_memory().unwrap_or(usize::MAX))
+    }
+
+    /// Takes an option if it is one of these.
+    pub(super) fn take(&mut self, word: Word<'_>) -> Result<bool, Failure> {
+        match word {
+            ("accept-loss", None) => self.accept_loss = true,
+            ("norecovery", None) => self.norecovery = true,
+            ("noatime", None) => self.atime().when = AtimeWhen::Never,
+            ("strictatime", None) => self.atime().when = AtimeWhen::Always,
+            ("atime" | "relatime" | "norelatime" | "nostrictatime", None) => {
+                self.atime().when = AtimeWhen::Relative;
+            }
+            ("diratime", None) => self.atime().directories = true,
+            ("nodiratime", None) => self.atime().directories = false,
+            ("discard", None) => self.discard = Some(true),
+            ("nodiscard", None) => self.discard = Some(false),
+            ("uid", Some(value)) => self.owner.uid = Some(user_of(value)?),
+            ("gid", Some(value)) => self.owner.gid = Some(group_of(value)?),
+            ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
+            ("settle", Some(value)) => self.settle = Some(settle_of(value)?),
+            ("commit", Some(value)) => {
+                self.commit_seconds =
+                    Some(number(value, "commit", 1..=COMMIT_SECONDS_MAX, " seconds")?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Those that no remount changes, with their values if they were given.
+    pub(super) fn fixed(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
+        [
+            ("cache", self.cache.map(|bytes| bytes.to_string())),
+            ("settle", self.settle.map(|bytes| bytes.to_string())),
+            ("commit", self.commit_seconds.map(|time| time.to_string())),
+            ("discard", self.discard.map(|on| on.to_string())),
+            ("uid", self.owner.uid.map(|uid| uid.to_string())),
+            ("gid", self.owner.gid.map(|gid| gid.to_string())),
+        ]
+        .into_iter()
+    }
+
+    /// What settles together belongs to the cache.
+    pub(super) fn check_settle(&self) -> Result<(), Failure> {
+        let most = self.cache_bytes() / 2;
+        match self.settle {
+            Some(bytes) if bytes > most => Err(Failure::usage(format!(
+                "settle={} is out of range; give {} to {}, which is half of the cache",
+                size::human(bytes as u64),
+                size::human(SETTLE_MIN),
+                size::human(most as u64)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn atime(&mut self) -> &mut AtimeRule {
+        self.atime.get_or_insert_default()
+    }
+}
+
+fn cache_of(value: &str) -> Result<usize, Failure> {
+    let bytes = size::parse(value).map_err(Failure::usage)?;
+    let memory = cache::machine();
+    match usize::try_from(bytes) {
+        Ok(count) if (cache::MIN..=memory).contains(&bytes) => Ok(count),
+        _ => Err(Failure::usage(format!(
+            "cache={value} is out of range; give {} to {}, which is this machine's memory",
+            size::human(cache::MIN),
+            size::human(memory)
+        ))),
+    }
+}
+
+fn settle_of(value: &str) -> Result<usize, Failure> {
+    let bytes = size::parse(value).map_err(Failure::usage)?;
+    match usize::try_from(bytes) {
+        Ok(count) if bytes >= SETTLE_MIN => Ok(count),
+        _ => Err(Failure::usage(format!(
+            "settle={value} is out of range; give {} to half of the cache",
+            size::human(SETTLE_MIN)
+        ))),
+    }
+}
+
+/// A user, by number or name.
+fn user_of(value: &str) -> Result<u32, Failure> {
+    let named = || User::from_name(value).ok().flatten();
+    number_of(value)
+        .or_else(|| named().map(|user| user.uid.as_raw()))
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "uid={value} is no user of this machine; give a name or a number, as `id` shows it"
+            ))
+        })
+}
+
+/// A group, by number or name.
+fn group_of(value: &str) -> Result<u32, Failure> {
+    let named = || Group::from_name(value).ok().flatten();
+    number_of(value)
+        .or_else(|| named().map(|group| group.gid.as_raw()))
+        .ok_or_else(|| {
+            Failure::usage(format!(
+                "gid={value} is no group of this machine; give a name or a number, as `id` shows it"
+            ))
+        })
+}
+
+/// A user's or group's number; the highest stands for "none".
+fn number_of(value: &str) -> Option<u32> {
+    value.parse().ok().filter(|number| *number != u32::MAX)
+}
