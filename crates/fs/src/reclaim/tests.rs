@@ -55,6 +55,32 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
     }
 }
 
+/// A short overwrite that waits once became an image, whose home stayed in the range.
+#[test]
+fn blocks_that_wait_in_memory_leave_a_range() {
+    let volume = volume(32 << 20, &OpenOptions::default());
+    let ino = file(&volume, b"large");
+    let mut content: Vec<u8> = (0..8 * BLOCK).map(|at| (at >> 9) as u8).collect();
+    volume.write(ino, 0, &content).unwrap();
+    volume.sync().unwrap();
+    let frags = 8 * volume.run(|core| Ok(core.geometry.block_frags())).unwrap();
+    let range = Extent::new(home(&volume, ino), frags);
+    // A part of one block, and all of another.
+    for (at, len) in [(0, 4096), (5 * BLOCK as usize, BLOCK as usize)] {
+        content[at..at + len].fill(9);
+        volume
+            .write(ino, at as u64, &content[at..at + len])
+            .unwrap();
+    }
+    volume.run(|core| core.mover().evacuate(range)).unwrap();
+    volume.upkeep().commit(Durability::Durable).unwrap();
+    let live = volume
+        .run(|core| Ok(core.space.bitmaps().live_frags(range)))
+        .unwrap();
+    assert_eq!(live, 0);
+    assert_eq!(volume.read(ino, 0, content.len()).unwrap(), content);
+}
+
 /// The mover may meet what a truncate has cut off and no step has freed yet: an image, and blocks at home.
 #[test]
 fn what_is_moved_behind_a_pending_truncate_gets_no_new_home() {

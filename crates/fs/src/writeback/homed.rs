@@ -289,6 +289,15 @@ impl Homed {
         self.change_dirty(range, per_block, |dirty| dirty.extend(moved));
     }
 
+    /// Of these units those that wait get new homes, however short what was put is.
+    pub fn move_waiting(&mut self, units: &[u64]) {
+        for unit in units {
+            if let Some(waiting) = self.dirty.get_mut(unit) {
+                waiting.moves = true;
+            }
+        }
+    }
+
     /// Takes units that go home, or into the next segment, as far as they wait.
     pub fn take_units(
         &mut self,

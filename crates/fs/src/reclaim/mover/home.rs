@@ -25,6 +25,8 @@ pub(super) struct MovingHome {
     ino: Ino,
     unwritten: Option<NewHomes>,
     units: Vec<(u64, UnitBytes)>,
+    /// Those that are in memory already.
+    waiting: Vec<u64>,
 }
 
 impl MoveHome {
@@ -69,10 +71,12 @@ impl Operation for MoveHome {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<MovingHome>, Stop> {
         let ino = self.ino;
-        let (mut units, mut missed) = (Vec::new(), Missed::default());
+        let (mut units, mut waiting) = (Vec::new(), Vec::new());
+        let mut missed = Missed::default();
         let housed = self.units(core)?;
         for Housed { unit, .. } in housed.iter().filter(|it| it.written) {
             if core.node(ino)?.homed().get(*unit).is_some() {
+                waiting.push(*unit);
                 continue;
             }
             if let Some(content) = missed.note(core.reading().shown_unit(ino, *unit))? {
@@ -85,6 +89,7 @@ impl Operation for MoveHome {
             ino,
             unwritten: NewHomes::elsewhere(core, ino, &housed)?,
             units,
+            waiting,
         }))
     }
 }
@@ -100,12 +105,15 @@ impl Change for MovingHome {
         if let Some(homes) = self.unwritten {
             homes.apply(core)?;
         }
-        if self.units.is_empty() {
+        if self.units.is_empty() && self.waiting.is_empty() {
             return Ok(());
         }
         let per_block = core.geometry.block_units();
         let node = core.inodes.prepared(self.ino)?;
-        let put = |homed: &mut Homed| homed.move_units(self.units, per_block);
+        let put = |homed: &mut Homed| {
+            homed.move_units(self.units, per_block);
+            homed.move_waiting(&self.waiting);
+        };
         node.change_homed(&mut core.writeback, put);
         Ok(core.touch(self.ino)?)
     }
