@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the documents are true where a program can tell, and that their sentences are short.
+"""Checks that the documents are true where a program can tell, that their sentences are short, and that types hide their state.
 
     python3 docs/check.py          names every fault; exit code 1 if there is one
     python3 docs/check.py --test   plants a fault of each kind, and demands that it is found
@@ -12,7 +12,9 @@ What is checked:
 - files and make targets that a document names exist, and so do the mutants in tables,
 - rules, headings and mechanisms of the papers that code or documents cite exist; sections are not cited by number,
 - bytes that a document shows of a golden volume are that volume's,
-- the median sentence of each document has at most 18 words.
+- the median sentence of each document has at most 18 words,
+- a type of the crates with behaviour hides its fields, or is a record that shows all of them and lets nobody change it
+  through methods (DESIGN.md, "State, and who may see it").
 """
 
 import gzip
@@ -30,6 +32,13 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md")
 # For users: names in them are of the kernel and of other programs as well.
 FOR_USERS = ("README.md", "SECURITY.md")
 SOURCES = ("crates/**/*.rs", "crates/**/*.sh", "crates/**/*.py", "Makefile", "docs/model/*.py")
+
+# Crates whose types hide their state, and the types that show it all the same: DESIGN.md says why.
+HIDING = ("check", "fs", "fuse", "log", "space")
+SHOWN = {"fs": {"Core": None, "Node": {"inode"}}, "check": {"Report": None, "Plan": None}}
+STRUCT = re.compile(r"^(?:pub(?:\([\w: ]+\))? )?struct (\w+)[^;{(]*\{\n(.*?)^\}", re.M | re.S)
+MEMBER = re.compile(r"^    (pub(?:\([\w: ]+\))? )?(\w+):", re.M)
+CHANGES = re.compile(r"^    pub(?:\([\w: ]+\))? (?:const )?fn (\w+)(?:<[^(]*>)?\(\s*&(?:'\w+ )?mut self", re.M)
 
 TICKED = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[A-Za-z_]\w*(?:::[A-Za-z_]\w*)+")
@@ -260,8 +269,38 @@ def lengths(_world, _path, text):
         yield f"the median sentence has {median:g} words, more than {WORDS_MAX}"
 
 
+def state(world, path, text):
+    """Types that show fields, although they hide others or can be changed through methods."""
+    crate = re.match(r"crates/([\w-]+)/src/(?!.*test)", path)
+    if not crate or crate[1] not in HIDING:
+        return
+    for name, body in STRUCT.findall(without_tests(text)):
+        fields = MEMBER.findall(body)
+        exempt = SHOWN.get(crate[1], {}).get(name, set())
+        shown = {field for seen, field in fields if seen} - (exempt or set())
+        if not shown or exempt is None:
+            continue
+        if any(not seen for seen, _ in fields):
+            yield f"{name} shows {', '.join(sorted(shown))} and hides other fields"
+        for change in changes(world, crate[1], name, text):
+            yield f"{name} shows its fields, and {change} changes them"
+
+
+def without_tests(text):
+    return re.split(r"\n#\[cfg\(test\)\]\nmod \w+ \{", text)[0]
+
+
+def changes(world, crate, name, text):
+    """The methods that others may call and that change a type, in this text or elsewhere in its crate."""
+    found = set()
+    for other in [text, *world.code.below((crate,))]:
+        for impl in re.findall(rf"^impl(?:<[^\n{{]*?>)? {name}\b[^\n{{]*\{{\n(.*?)^\}}", without_tests(other), re.M | re.S):
+            found.update(CHANGES.findall(impl))
+    return sorted(found)
+
+
 def faults(world, path, text):
-    checks = (names, missing, citations, links, golden_bytes, lengths) if is_document(path) else (citations,)
+    checks = (names, missing, citations, links, golden_bytes, lengths) if is_document(path) else (citations, state)
     return [f"{path}: {fault}" for check in checks for fault in check(world, path, text)]
 
 
@@ -284,6 +323,12 @@ PLANTED = [
     ("crates/fs/src/lib.rs", "// H99 asks for it.", "no such mechanism: H99"),
     ("docs/FORMAT.md", "[there](#no-such-heading)", "no such heading: #no-such-heading"),
     ("docs/FORMAT.md", "\n```hex sound\n00010000: 00\n```\n", "not what the volume sound has: 00010000: 00"),
+    ("crates/fs/src/lib.rs", "pub struct Half {\n    pub a: u8,\n    b: u8,\n}", "Half shows a and hides other fields"),
+    (
+        "crates/fs/src/lib.rs",
+        "pub struct Open {\n    pub a: u8,\n}\n\nimpl Open {\n    pub fn set(&mut self) {}\n}",
+        "Open shows its fields, and set changes them",
+    ),
     ("SECURITY.md", "\n" + 1000 * LONG, "the median sentence has"),
 ]
 

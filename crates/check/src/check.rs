@@ -38,12 +38,25 @@ use crate::reader::{CopyState, LostSegments};
 use crate::{Options, Phase, Problem, Progress, Report, Volume, paths};
 use first::First;
 use loamfs_device::Device;
-use walk::Walker;
+use loamfs_format::{BlockKind, Ino, Pointer};
+use visitor::Visitor;
 
 /// With less than this no check makes headway.
 const MEMORY_MIN: u64 = 16 << 10;
 /// Nodes that the cache holds at most.
 const CACHE_NODES_MAX: u64 = 4096;
+
+/// A walk that tells a visitor what it comes to.
+struct Walker<'w, 'v> {
+    volume: &'v Volume<'v>,
+    visitor: &'w mut dyn Visitor,
+    /// Whether to read file data.
+    data: bool,
+    /// Fragments claimed so far.
+    claimed: u64,
+    /// Data blocks in the log that wait to be read: owner, kind, pointer.
+    blocks: Vec<(Ino, BlockKind, Pointer)>,
+}
 
 /// Checks the volume on a device and says what is wrong with it.
 ///

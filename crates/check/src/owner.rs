@@ -15,7 +15,7 @@ pub struct Owner {
     /// What `logical` becomes when it must not depend on where a range was cut. For homed blocks and images it is the
     /// distance between the place in the file and the place on the volume, in fragments. It is 0 for the pieces of an
     /// attribute's value, whose number the format does not fix. For all others it is the logical number itself.
-    place: u64,
+    pub place: u64,
 }
 
 impl Owner {

@@ -70,9 +70,9 @@ pub struct Found {
     /// As it was found.
     pub inode: Inode,
     /// It is known that this is how it was at this segment.
-    as_of: Ssn,
+    pub as_of: Ssn,
     /// Whether nothing newer of it is known.
-    is_newest: bool,
+    pub is_newest: bool,
 }
 
 /// The remains of a volume.
@@ -124,7 +124,7 @@ impl<'d> Salvage<'d> {
                 };
                 let scan = scan::scan(device, &sb, options)?;
                 let volume = scan.volume(device, &sb).map_or(opened, Ok)?;
-                seen = Some(scan.sightings);
+                seen = Some(scan.into_sightings());
                 volume
             }
         };
@@ -158,7 +158,7 @@ impl<'d> Salvage<'d> {
             Some(seen) => seen,
             None => {
                 self.findings.scanned = true;
-                scan::scan(device, self.volume.superblock(), options)?.sightings
+                scan::scan(device, self.volume.superblock(), options)?.into_sightings()
             }
         };
         self.index

@@ -56,20 +56,20 @@ pub(crate) struct Waiting {
     /// In memory.
     pub bytes: u64,
     /// Of them, overwrites that ride in the next segment.
-    images: u64,
+    pub images: u64,
     /// What new homes may take.
     pub blocks: u64,
     /// Runs of checksums that first writes of reserved homes change.
-    runs: u64,
+    pub runs: u64,
 }
 
 impl Core {
     /// The budget as things stand.
     pub fn budget(&mut self) -> Budget<'_> {
         Budget {
-            sizes: Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten()),
+            sizes: Sizes::new(&self.geometry, self.env.law(), self.inodes.unwritten()),
             geometry: &self.geometry,
-            law: &self.env.law,
+            law: self.env.law(),
             access: &self.access,
             space: &self.space,
             log: &self.log,
@@ -85,7 +85,7 @@ impl Core {
 
     /// What follows from the volume's sizes.
     pub fn sizes(&self) -> Sizes<'_> {
-        Sizes::new(&self.geometry, &self.env.law, self.inodes.unwritten())
+        Sizes::new(&self.geometry, self.env.law(), self.inodes.unwritten())
     }
 }
 

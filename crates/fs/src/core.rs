@@ -100,7 +100,7 @@ impl Core {
     pub fn attr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         let frag = u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
-        let owner = self.env.config.owner;
+        let owner = self.env.config().owner;
         let node = self.visible(ino)?;
         let i = &node.inode;
         // Homes are whole blocks, of which perhaps only a part waits.

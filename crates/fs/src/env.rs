@@ -134,9 +134,8 @@ impl Env {
 pub(crate) struct Surroundings {
     clock: Arc<dyn Clock>,
     random: Random,
-    pub law: Law<dyn Rules>,
-    /// What it was told when it was opened.
-    pub config: Config,
+    law: Law<dyn Rules>,
+    config: Config,
 }
 
 impl Surroundings {
@@ -147,6 +146,21 @@ impl Surroundings {
             law: env.law.clone(),
             config,
         }
+    }
+
+    /// What it goes by.
+    pub fn law(&self) -> &Law<dyn Rules> {
+        &self.law
+    }
+
+    /// What it was told when it was opened.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// It was told this.
+    pub fn set_config(&mut self, config: Config) {
+        self.config = config;
     }
 
     /// The time of day.

@@ -224,12 +224,22 @@ pub(crate) struct ExtentChange {
     /// Keys to remove.
     remove: Vec<u64>,
     /// Homes that become free.
-    pub freed: Vec<Extent>,
+    freed: Vec<Extent>,
     /// What of the extents to be changed was never written, before and after.
-    pub unwritten: (Unwritten, Unwritten),
+    unwritten: (Unwritten, Unwritten),
 }
 
 impl ExtentChange {
+    /// Homes that become free.
+    pub fn into_freed(self) -> Vec<Extent> {
+        self.freed
+    }
+
+    /// What of the extents to be changed was never written, before and after.
+    pub fn unwritten(&self) -> (Unwritten, Unwritten) {
+        self.unwritten
+    }
+
     /// This, and another one of other extents.
     pub fn and(&mut self, other: ExtentChange) {
         let sum = |a: Unwritten, b: Unwritten| Unwritten {

@@ -134,7 +134,7 @@ impl Core {
     /// Sends back an operation that takes a file home before a segment shows its small content.
     pub fn may_go_home(&mut self, ino: Ino) -> Result<(), Stop> {
         let seal_first = self.node(ino)?.seals_first();
-        if self.env.law.stays_small(seal_first) {
+        if self.env.law().stays_small(seal_first) {
             return Err(Stop::Crowded);
         }
         Ok(())

@@ -56,7 +56,7 @@ impl Freeing<'_> {
         for image in &images {
             self.run(Extent::new(*image, self.geometry.unit_frags()));
         }
-        if !images.is_empty() && self.env.law.revokes() {
+        if !images.is_empty() && self.env.law().revokes() {
             self.pending.say(Record::Revoke(extent));
         }
         self.run(extent);

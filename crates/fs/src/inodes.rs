@@ -31,13 +31,13 @@ pub(crate) struct Node {
     /// That content must be in a segment before the file may go home.
     seal_first: bool,
     /// Values of attributes too large for the tree, by key, not in the log yet.
-    pub values: BTreeMap<u64, Arc<[u8]>>,
+    values: BTreeMap<u64, Arc<[u8]>>,
     /// Bytes of the names of its attributes, once somebody has counted them: they are limited, and may be thousands.
-    pub names: Option<usize>,
+    names_size: Option<usize>,
     /// A large file's data on their way to the device.
     homed: Homed,
     /// Position of its name in its directory, where known: files are laid out in readdir order.
-    pub dir_key: u64,
+    dir_key: u64,
     /// The segment that must be durable before an fsync of it returns.
     last: Ssn,
 }
@@ -51,7 +51,7 @@ impl Node {
             small: None,
             seal_first: false,
             values: BTreeMap::new(),
-            names: None,
+            names_size: None,
             homed: Homed::default(),
             dir_key: 0,
             last,
@@ -114,6 +114,41 @@ impl Node {
     /// It need not, or need no longer.
     pub fn may_go_home(&mut self) {
         self.seal_first = false;
+    }
+
+    /// Values of attributes that are not in the log yet, by key.
+    pub fn values(&self) -> &BTreeMap<u64, Arc<[u8]>> {
+        &self.values
+    }
+
+    /// The next segment takes this value along.
+    pub fn put_value(&mut self, key: u64, value: Arc<[u8]>) {
+        self.values.insert(key, value);
+    }
+
+    /// A value is in the log, or is no more.
+    pub fn take_value(&mut self, key: u64) -> Option<Arc<[u8]>> {
+        self.values.remove(&key)
+    }
+
+    /// Bytes of the names of its attributes, if somebody has counted them.
+    pub fn names_size(&self) -> Option<usize> {
+        self.names_size
+    }
+
+    /// So many bytes they have, or nobody knows.
+    pub fn set_names_size(&mut self, bytes: Option<usize>) {
+        self.names_size = bytes;
+    }
+
+    /// Position of its name in its directory, where known.
+    pub fn dir_key(&self) -> u64 {
+        self.dir_key
+    }
+
+    /// Its name is there now.
+    pub fn set_dir_key(&mut self, key: u64) {
+        self.dir_key = key;
     }
 
     /// What waits of a large file's data.

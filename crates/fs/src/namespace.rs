@@ -88,7 +88,8 @@ impl Names<'_> {
             });
         }
         let found = self.find_existing(dir, name)?;
-        self.loader.again().node(found.ino)?.dir_key = found.key;
+        let node = self.loader.again().node(found.ino)?;
+        node.set_dir_key(found.key);
         Ok(found.ino)
     }
 

@@ -98,7 +98,7 @@ impl Core {
     pub fn reading(&mut self) -> Reading<'_> {
         Reading {
             geometry: &self.geometry,
-            law: &self.env.law,
+            law: self.env.law(),
             sb: &mut self.sb,
             maps: &self.maps,
             blocks: &mut self.blocks,

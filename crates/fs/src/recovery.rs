@@ -39,7 +39,6 @@ use loamfs_log::loss::Loss;
 use loamfs_log::superblocks::{self, Copies};
 use loamfs_log::writer::{LogWriter, Tail};
 use loamfs_space::Space;
-use replay::Replay;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,12 +55,25 @@ pub(crate) struct Settings {
     pub shares: Shares,
     pub homed_max: u64,
     pub links_max: u32,
+    pub owner: Ownership,
+    pub settles: SettleWhen,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
     /// What is known of maps of which nodes cannot be read.
     pub rebuild: Rebuild,
     /// Go on without what rot took from the log.
     pub accept_loss: bool,
+}
+
+/// What recovery fills in: a view of the state, for the files of this folder.
+struct Replay<'c> {
+    reader: &'c Reader,
+    sb: &'c Superblock,
+    read_only: bool,
+    space: &'c mut Space,
+    maps: &'c mut Maps,
+    blocks: &'c mut Blocks,
+    checkpoints: &'c mut Checkpoints,
 }
 
 /// Reads superblocks and chain, and rebuilds the state of the last adopted segment. Writes nothing.
@@ -232,7 +244,12 @@ fn assemble(
         core.access = Access::ReadOnly;
     }
     core.writeback = Writeback::new(settings.homed_max);
-    core.env.config.links_max = settings.links_max;
+    core.env.set_config(Config {
+        owner: settings.owner,
+        links_max: settings.links_max,
+        settles: settings.settles,
+        ..*core.env.config()
+    });
     let said = &last.header.dynamic;
     let idle = settings.shares.idle_inodes();
     core.inodes = Inodes::new(said.next_inode_block, said.inodes, idle);

@@ -79,12 +79,13 @@ impl Put {
             node.inode.xattrs = root;
         }
         node.inode.inline_xattrs = map.encode();
-        if let (Some(names), None) = (&mut node.names, &self.old) {
-            *names += xattr.full_name().len() + 1;
+        if self.old.is_none() {
+            let names = node.names_size();
+            node.set_names_size(names.map(|bytes| bytes + xattr.full_name().len() + 1));
         }
         if let Some(value) = value {
             core.pending.add_content(value.len());
-            node.values.insert(key, value.into());
+            node.put_value(key, value.into());
         }
         Ok(())
     }
@@ -108,9 +109,9 @@ impl Take {
         } = self;
         drop_value(core, ino, key, &xattr);
         let node = core.inodes.prepared(ino)?;
-        if let Some(names) = &mut node.names {
-            *names = names.saturating_sub(xattr.full_name().len() + 1);
-        }
+        let gone = xattr.full_name().len() + 1;
+        let names = node.names_size();
+        node.set_names_size(names.map(|bytes| bytes.saturating_sub(gone)));
         if in_inode {
             let mut map = inline(&node.inode)?;
             map.remove(key);
@@ -223,7 +224,7 @@ impl Attributes<'_> {
             Value::Bytes(bytes) => Ok(bytes),
             Value::Log(pieces) => {
                 let (node, blocks) = self.loader.again().with_blocks(ino)?;
-                if let Some(bytes) = node.values.get(&key) {
+                if let Some(bytes) = node.values().get(&key) {
                     return Ok(bytes.to_vec());
                 }
                 let mut value = Vec::new();
@@ -245,11 +246,12 @@ impl Attributes<'_> {
 
     /// Bytes of what listxattr(2) gives, counted once.
     fn names_size(&mut self, ino: Ino) -> Result<usize, Stop> {
-        if let Some(names) = self.loader.again().node(ino)?.names {
+        if let Some(names) = self.loader.again().node(ino)?.names_size() {
             return Ok(names);
         }
         let names = self.list(ino)?.iter().map(|name| name.len() + 1).sum();
-        self.loader.again().node(ino)?.names = Some(names);
+        let node = self.loader.again().node(ino)?;
+        node.set_names_size(Some(names));
         Ok(names)
     }
 
@@ -346,7 +348,7 @@ pub(crate) fn drop_value(core: &mut Core, ino: Ino, key: u64, xattr: &Xattr) {
     let waiting = core
         .inodes
         .get_mut(ino)
-        .and_then(|node| node.values.remove(&key));
+        .and_then(|node| node.take_value(key));
     core.pending.drop_content(waiting.as_deref());
 }
 

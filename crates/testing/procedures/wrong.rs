@@ -14,7 +14,7 @@ impl Core {
     /// Rule 5: what a segment supersedes is free before it is placed, for itself to use.
     pub(crate) fn free_own(&mut self, ssn: Ssn, kind: SegmentKind) -> Result<Vec<Record>, Stop> {
         let nothing = kind != SegmentKind::Normal || self.blocks.frees().is_empty();
-        if nothing || !self.env.law.procedure("free-own") {
+        if nothing || !self.env.law().procedure("free-own") {
             return Ok(Vec::new());
         }
         let frees = self.blocks.take_frees();
@@ -32,7 +32,7 @@ impl Core {
         images: &[(u64, FragAddr)],
         fresh: &BTreeSet<u64>,
     ) -> Option<HomeWrite> {
-        if images.is_empty() || !fresh.is_empty() || !self.env.law.procedure("overwrite-shown") {
+        if images.is_empty() || !fresh.is_empty() || !self.env.law().procedure("overwrite-shown") {
             return None;
         }
         let id = self.writeback.new_batch();
@@ -49,7 +49,7 @@ impl Core {
             units.insert(*unit, waiting);
         }
         node.change_homed(&mut self.writeback, |homed| {
-            homed.batch = Some(Batch {
+            homed.set_off(Batch {
                 id,
                 shown,
                 units,
@@ -85,7 +85,7 @@ impl Core {
         }
         // A second try comes by once more.
         old.retain(|home| !self.blocks.frees().contains(home));
-        if old.is_empty() || !self.env.law.procedure("free-before-show") {
+        if old.is_empty() || !self.env.law().procedure("free-before-show") {
             return Ok(Vec::new());
         }
         Ok(old.into_iter().collect())

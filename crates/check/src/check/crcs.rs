@@ -1,6 +1,6 @@
 //! A file's checksums, read forward once.
 
-use super::walk::Walker;
+use super::Walker;
 use crate::Problem;
 use crate::reader::{TreeSpec, TreeWalk};
 use loamfs_format::checksum::{CRC_UNITS, CrcRun};
@@ -17,11 +17,11 @@ pub(super) struct Crcs<'v> {
     /// The run that was read last.
     run: Option<(u64, CrcRun)>,
     /// Checksums seen of units below `limit`.
-    pub(super) seen: u64,
+    seen: u64,
     /// Units from here on are about to be freed and do not count.
     limit: u64,
     /// Whether every run could be read.
-    pub(super) whole: bool,
+    whole: bool,
 }
 
 impl<'v> Crcs<'v> {
@@ -36,6 +36,16 @@ impl<'v> Crcs<'v> {
             limit,
             whole: true,
         }
+    }
+
+    /// Checksums seen of units below the limit.
+    pub(super) fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Whether every run could be read.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
     }
 
     /// The checksum of a unit, 0 when there is none. Units must be asked for in rising order.

@@ -3,10 +3,10 @@
 //! What is reached there is collected by another walk, as much as fits into memory: the ranges with the lowest
 //! addresses. What did not fit is left to a further walk.
 
+use super::Walker;
 use super::bits::{Bits, WINDOW};
 use super::scan::{MapScan, Window};
 use super::visitor::{Lost, Visitor};
-use super::walk::Walker;
 use crate::{Options, Owner, Phase, Problem, Report, Volume};
 use loamfs_format::{BlockKind, Extent, FragAddr};
 use std::collections::BTreeSet;

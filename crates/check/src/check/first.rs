@@ -214,7 +214,7 @@ impl Visitor for First<'_, '_> {
     }
 
     fn lost(&mut self, lost: Lost) {
-        self.found.lost.add(lost);
+        self.found.lost += lost;
     }
 
     fn node(&mut self) {

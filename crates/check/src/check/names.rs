@@ -4,11 +4,11 @@
 //! another walk, for as many inodes as fit into memory: those with the lowest numbers. The rest is left to further
 //! walks.
 
+use super::Walker;
 use super::first::DIRECTORY;
 use super::slots::Slotted;
 use super::sums::NameSums;
 use super::visitor::{Lost, Visitor};
-use super::walk::Walker;
 use crate::{Options, Phase, Problem, Report, Volume};
 use loamfs_format::Ino;
 use loamfs_format::dirent::Dirent;

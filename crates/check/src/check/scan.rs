@@ -79,7 +79,7 @@ pub(crate) struct MapScan<'v> {
     unmapped: Vec<Extent>,
     at: u64,
     /// What is wrong with the maps' entries.
-    pub(crate) problems: Vec<Problem>,
+    problems: Vec<Problem>,
 }
 
 impl<'v> MapScan<'v> {
@@ -99,6 +99,11 @@ impl<'v> MapScan<'v> {
             at,
             problems: Vec::new(),
         }
+    }
+
+    /// What was found to be wrong with the maps' entries since this was last asked.
+    pub(crate) fn take_problems(&mut self) -> Vec<Problem> {
+        std::mem::take(&mut self.problems)
     }
 
     /// The next window of which the bitmap, or what replay knows, says anything.

@@ -26,9 +26,8 @@ pub(crate) fn check(
     let mut scan = MapScan::new(volume, 0);
     let mut groups = (!lost.groups).then(|| Groups::new(volume));
     while let Some(window) = scan.next() {
-        scan.problems
-            .drain(..)
-            .for_each(|problem| report.add(problem));
+        let problems = scan.take_problems().into_iter();
+        problems.for_each(|problem| report.add(problem));
         super::tell(options, Phase::Space, window.extent.start.0, total);
         if let Some(groups) = &mut groups {
             groups.window(&window, report);
@@ -37,9 +36,8 @@ pub(crate) fn check(
         changes(volume, &window, groups.as_mut(), report);
         pieces(&window, &mut sums, groups.as_mut(), report);
     }
-    scan.problems
-        .drain(..)
-        .for_each(|problem| report.add(problem));
+    let problems = scan.take_problems().into_iter();
+    problems.for_each(|problem| report.add(problem));
     if let Some(groups) = &mut groups {
         groups.finish(report);
     }

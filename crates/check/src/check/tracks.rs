@@ -1,8 +1,8 @@
 //! Tracks against the names of their directory: what a track answers is what the directory says (rule 14).
 
+use super::Walker;
 use super::slots::Slotted;
 use super::visitor::Lost;
-use super::walk::Walker;
 use crate::Problem;
 use crate::reader::{TreeSpec, TreeWalk, head_extent, table_entry};
 use loamfs_format::dirent::{Dirent, KEYS_END, hash_key};

@@ -5,6 +5,7 @@ use crate::{Owner, Problem};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::Inode;
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
+use std::ops::AddAssign;
 
 /// What a walk could not see, so that nobody draws conclusions from its absence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,8 +45,10 @@ impl Lost {
     pub(crate) fn is_only(&self, kind: BlockKind) -> bool {
         *self == Lost::below(kind)
     }
+}
 
-    pub(crate) fn add(&mut self, more: Lost) {
+impl AddAssign for Lost {
+    fn add_assign(&mut self, more: Lost) {
         self.space |= more.space;
         self.names |= more.names;
         self.inodes |= more.inodes;

@@ -3,6 +3,7 @@
 //! Inode blocks are read in batches sorted by address, then the roots of their inodes' trees, then the data of small
 //! files, so that the head moves forward through the log as the writer did.
 
+use super::Walker;
 use super::aggregates::Aggregates;
 use super::visitor::{Lost, Visitor};
 use crate::reader::{InodeBlock, TreeWalk, Visited, log_fault};
@@ -30,18 +31,6 @@ const MAPS: [BlockKind; 5] = [
     BlockKind::GroupNode,
     BlockKind::LazyNode,
 ];
-
-/// A walk that tells a visitor what it comes to.
-pub(crate) struct Walker<'w, 'v> {
-    pub(super) volume: &'v Volume<'v>,
-    pub(super) visitor: &'w mut dyn Visitor,
-    /// Whether to read file data.
-    pub(super) data: bool,
-    /// Fragments claimed so far.
-    claimed: u64,
-    /// Data blocks in the log that wait to be read: owner, kind, pointer.
-    pub(super) blocks: Vec<(Ino, BlockKind, Pointer)>,
-}
 
 impl<'w, 'v> Walker<'w, 'v> {
     pub(crate) fn new(

@@ -1,6 +1,6 @@
 //! The atime file.
 
-use super::walk::Walker;
+use super::Walker;
 use crate::Problem;
 use crate::reader::{TreeSpec, TreeWalk};
 use loamfs_format::atime::AtimeRun;

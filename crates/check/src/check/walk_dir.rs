@@ -1,9 +1,9 @@
 //! Directories.
 
+use super::Walker;
 use super::keyed::{KeyedNames, Verdict};
 use super::tracks::Tracks;
 use super::visitor::Lost;
-use super::walk::Walker;
 use crate::Problem;
 use crate::reader::{TreeSpec, TreeWalk};
 use loamfs_format::dirent::{Dirent, INLINE_OVERHEAD, InlineMap};

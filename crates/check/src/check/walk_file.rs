@@ -1,8 +1,8 @@
 //! The content of files.
 
+use super::Walker;
 use super::crcs::Crcs;
 use super::visitor::Lost;
-use super::walk::Walker;
 use crate::reader::{TreeSpec, TreeWalk, homed_fault};
 use crate::{BlockFault, Problem};
 use loamfs_format::checksum::unit_crc;
@@ -339,8 +339,8 @@ impl<'v> Walker<'_, 'v> {
         let ino = file.inode.ino;
         self.name_missing(file.inode, file.missing.take());
         file.crcs.finish(self);
-        if file.whole && file.crcs.whole && file.crcs.seen > file.used {
-            let count = file.crcs.seen - file.used;
+        if file.whole && file.crcs.is_whole() && file.crcs.seen() > file.used {
+            let count = file.crcs.seen() - file.used;
             self.visitor.problem(Problem::ChecksumOfHole { ino, count });
         }
         if file.whole && file.frags != file.inode.frags {

@@ -1,6 +1,6 @@
 //! What an inode says by itself, and the way to its content.
 
-use super::walk::Walker;
+use super::Walker;
 use crate::Problem;
 use crate::reader::{TreeSpec, TreeWalk};
 use loamfs_format::Ssn;

@@ -1,8 +1,8 @@
 //! Extended attributes.
 
+use super::Walker;
 use super::keyed::{KeyedNames, Verdict};
 use super::visitor::Lost;
-use super::walk::Walker;
 use crate::Problem;
 use crate::reader::{TreeSpec, TreeWalk};
 use loamfs_format::dirent::{InlineMap, NAME_MAX};

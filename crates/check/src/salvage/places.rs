@@ -65,7 +65,7 @@ pub(crate) fn refind(
         progress,
     };
     let seen = scan::scan(volume.io().device, volume.superblock(), &mut options);
-    let seen = seen.ok()?.sightings;
+    let seen = seen.ok()?.into_sightings();
     let mut found = Refound {
         entries: Vec::with_capacity(places.len()),
         unproved: 0,

@@ -31,9 +31,16 @@ const BLOCK_SIZE: u32 = 16 << 10;
 
 /// What was seen on a device.
 pub(super) struct Scan {
-    pub(super) sightings: Sightings,
+    sightings: Sightings,
     /// The segments with whole summaries, by number.
     links: Vec<Link>,
+}
+
+impl Scan {
+    /// What was seen of blocks of inodes.
+    pub(super) fn into_sightings(self) -> Sightings {
+        self.sightings
+    }
 }
 
 /// Looks for everything that speaks of a volume.

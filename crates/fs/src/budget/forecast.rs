@@ -23,13 +23,20 @@ const SCATTERS: u64 = 1 << 20;
 #[derive(Debug, Default)]
 pub(crate) struct KnownRoom {
     /// Free fragments of log groups that any segment can use.
-    pub(super) usable: Option<u64>,
+    usable: Option<u64>,
     /// What leaves the checkpoints their room, by the way of cutting.
     roomy: [Option<Roomy>; 2],
     /// The log's holes.
     holes: Option<Room>,
     /// Keys that changed in the maps of inode blocks and of owners.
     keys: Option<[Keys; 2]>,
+}
+
+impl KnownRoom {
+    /// Free fragments of log groups that any segment can use, counted if they are not known.
+    pub(super) fn usable(&mut self, count: impl FnOnce() -> u64) -> u64 {
+        *self.usable.get_or_insert_with(count)
+    }
 }
 
 /// With so many groups for the log, so many dirty bytes, of blocks of at most so many fragments.

@@ -95,10 +95,7 @@ impl Budget<'_> {
     pub fn usable_log(&mut self) -> u64 {
         let least = self.sizes.hole_least();
         let space = self.space;
-        *self
-            .reclaim
-            .known()
-            .usable
-            .get_or_insert_with(|| space.cleaning().log_usable(least))
+        let known = self.reclaim.known();
+        known.usable(|| space.cleaning().log_usable(least))
     }
 }

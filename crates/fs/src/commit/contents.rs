@@ -94,7 +94,7 @@ impl Contents {
         for node in changed {
             if let Some(data) = node.small() {
                 let frags = g.frags_for(data.len() as u64) as u32;
-                small.push((node.inode.parent, node.dir_key, node.inode.ino, frags));
+                small.push((node.inode.parent, node.dir_key(), node.inode.ino, frags));
             }
         }
         small.sort_unstable();
@@ -105,7 +105,7 @@ impl Contents {
     }
 
     fn add_values(&mut self, g: &Geometry, node: &Node) {
-        for (key, value) in &node.values {
+        for (key, value) in node.values() {
             for (i, part) in value.chunks(g.block_size as usize).enumerate() {
                 self.data.push(Item::Value(node.inode.ino, *key, i));
                 self.frags.push(g.frags_for(part.len() as u64) as u32);

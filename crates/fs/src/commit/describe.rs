@@ -24,7 +24,10 @@ impl Commit<'_> {
         }
         seal.say_all(self.core.pending.take_records());
         let roles = self.core.space.take_role_changes();
-        for (group, role) in roles.into_iter().filter(|_| self.core.env.law.says_roles()) {
+        for (group, role) in roles
+            .into_iter()
+            .filter(|_| self.core.env.law().says_roles())
+        {
             seal.say(Record::Role(group, role));
         }
         seal.say_all(own_ranges(
@@ -41,7 +44,11 @@ impl Commit<'_> {
             previous: tail.token,
             token: Token(self.core.env.token()),
             next: placement.next.start,
-            durable: self.core.env.law.durable_recorded(self.core.log.durable()),
+            durable: self
+                .core
+                .env
+                .law()
+                .durable_recorded(self.core.log.durable()),
             kind,
             dynamic: Dynamic {
                 inodes: self.core.inodes.live(),

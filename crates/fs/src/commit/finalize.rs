@@ -106,14 +106,14 @@ impl Finalizing<'_> {
     fn finalize_value(&mut self, ino: Ino, key: u64, piece: usize) -> Result<(), Stop> {
         let block_size = self.geometry.block_size as usize;
         let node = self.inodes.prepared(ino)?;
-        let value = node.values.get(&key).cloned().ok_or(VANISHED)?;
+        let value = node.values().get(&key).cloned().ok_or(VANISHED)?;
         let part = value.chunks(block_size).nth(piece).unwrap_or_default();
         let id = who(BlockKind::XattrValue, &node.inode, key);
         let pointer = self.seal.put_data(self.geometry, &node.inode, id, part);
         self.blocks.seal_bytes(&pointer, part.into());
         self.point_value(ino, key, piece, pointer)?;
         if (piece + 1) * block_size >= value.len() {
-            self.inodes.prepared(ino)?.values.remove(&key);
+            self.inodes.prepared(ino)?.take_value(key);
         }
         Ok(())
     }

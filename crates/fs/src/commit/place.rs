@@ -58,7 +58,7 @@ impl Commit<'_> {
                 frags: &contents.frags,
                 aligned: contents.frags.len() - contents.data.len(),
             },
-            (self.core.env.config.rotational, cut),
+            (self.core.env.config().rotational, cut),
         );
         match result {
             Ok(placement) => {

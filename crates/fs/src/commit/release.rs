@@ -44,7 +44,7 @@ impl Core {
 impl Releasing<'_> {
     /// Releases space if this step makes any reusable (rule 5).
     pub fn after(&mut self, step: Step) {
-        if self.env.law.releases_after(step) {
+        if self.env.law().releases_after(step) {
             self.release();
         }
     }
@@ -54,13 +54,13 @@ impl Releasing<'_> {
         let checkpoints = &self.checkpoints;
         let both = self
             .env
-            .law
+            .law()
             .both_name(checkpoints.named(), checkpoints.last().ssn);
         self.reclaim.forget_room();
         let newest = self.checkpoints.newest_named();
-        let recorded = self.env.law.freed_up_to(self.log.recorded(), newest);
+        let recorded = self.env.law().freed_up_to(self.log.recorded(), newest);
         // Nobody settles over what is used again (rule 7).
-        let (law, writeback) = (&self.env.law, &self.writeback);
+        let (law, writeback) = (self.env.law(), &self.writeback);
         let busy = |range: Range<FragAddr>| {
             law.keeps_first_write(writeback.is_arriving(&range))
                 || law.waits_for_settling(writeback.is_settling(range))

@@ -144,7 +144,8 @@ impl FreeExtents {
         core.homes().change(self.ino, &self.change)?;
         // The mover may have taken some of it along.
         core.homes().drop_units(self.ino, behind)?;
-        core.freeing().homes_of(self.ino, self.change.freed)?;
+        core.freeing()
+            .homes_of(self.ino, self.change.into_freed())?;
         core.touch(self.ino)
     }
 }
@@ -218,7 +219,7 @@ impl ReturnToLog {
             node.inode.frags = 0;
             node.show_size(0);
         }
-        for home in self.change.freed {
+        for home in self.change.into_freed() {
             core.freeing().home(home);
         }
         core.set_small(ino, self.content)?;

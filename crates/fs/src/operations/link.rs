@@ -41,7 +41,7 @@ impl Operation for Link {
         if nlink == 0 && !core.leftovers.holders().is_nameless(ino) {
             return Err(Error::NotFound.into());
         }
-        if nlink >= core.env.config.links_max {
+        if nlink >= core.env.config().links_max {
             return Err(Error::TooManyLinks.into());
         }
         if core.names().find(dir, name)?.is_some() {
@@ -89,7 +89,7 @@ impl Change for Linking {
         node.inode.ctime = now;
         if core.leftovers.holders().take_nameless(ino) {
             node.inode.parent = dir;
-            node.dir_key = key;
+            node.set_dir_key(key);
         }
         core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;

@@ -86,7 +86,7 @@ impl Operation for Make {
         if core.names().find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        let links_max = core.env.config.links_max;
+        let links_max = core.env.config().links_max;
         let parent = core.directory(dir)?;
         if parent.inode.nlink == 0 {
             return Err(Error::NotFound.into());
@@ -121,7 +121,7 @@ impl Change for Making {
         let (dir, ino) = (self.birth.dir, self.birth.ino);
         let mut node = new_node(core, dir, ino, &self.birth.born, &self.birth.new);
         let now = node.inode.btime;
-        node.dir_key = self.key;
+        node.set_dir_key(self.key);
         node.inode.size = self.target.len() as u64;
         node.show_all();
         if self.target.len() > TAIL {
@@ -212,7 +212,7 @@ pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &N
         rdev: new.rdev,
         ..Inode::new(ino, born.mode, generation, now)
     };
-    Node::new(core.env.config.owner.stored(inode), core.open_ssn())
+    Node::new(core.env.config().owner.stored(inode), core.open_ssn())
 }
 
 fn choose_anchor(core: &mut Core, dir: Ino) -> GroupNo {

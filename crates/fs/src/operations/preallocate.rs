@@ -164,7 +164,7 @@ impl NewHomes {
     /// Reads what showing homes needs that were taken; they are given back when it stops.
     fn prepare(core: &mut Core, ino: Ino, homes: Vec<(u64, Extent)>) -> Result<NewHomes, Stop> {
         let (geometry, birth) = (core.geometry, core.open_ssn());
-        let unwritten = core.env.law.shows_unwritten();
+        let unwritten = core.env.law().shows_unwritten();
         let fresh = homes.iter().map(|(block, extent)| FileExtent {
             block: *block,
             pointer: Pointer {
@@ -202,7 +202,7 @@ impl Change for NewHomes {
         let frags = homes.iter().map(|(_, extent)| extent.frags);
         // What the inode counts is taken as it stands.
         inode.frags = inode.frags.saturating_add(frags.sum());
-        core.freeing().homes_of(ino, self.change.freed)?;
+        core.freeing().homes_of(ino, self.change.into_freed())?;
         for (block, extent) in homes {
             core.homes().show(ino, block, extent)?;
         }

@@ -295,7 +295,7 @@ impl Change for Punching {
         core.homes().change(ino, &self.change)?;
         let node = core.inodes.prepared(ino)?;
         extents::apply_crcs(&mut node.inode, &mut core.blocks, &self.crcs)?;
-        core.freeing().homes_of(ino, self.change.freed)?;
+        core.freeing().homes_of(ino, self.change.into_freed())?;
         core.changed_content(ino)?;
         Ok(self.next)
     }

@@ -150,7 +150,7 @@ impl Rename {
             core.prepare_dirty(to.ino)?;
         }
         let links = core.directory(new_dir)?.inode.nlink;
-        if is_dir && dir != new_dir && to.is_none() && links >= core.env.config.links_max {
+        if is_dir && dir != new_dir && to.is_none() && links >= core.env.config().links_max {
             return Err(Error::TooManyLinks.into());
         }
         let whiteout = match self.flags.whiteout {
@@ -209,7 +209,7 @@ impl Rename {
         permission::may_enter(core.flags(a.dir)?, flags)?;
         if a.dir != b.dir && a.is_dir() != b.is_dir() {
             let gains = if b.is_dir() { a.dir } else { b.dir };
-            if core.directory(gains)?.inode.nlink >= core.env.config.links_max {
+            if core.directory(gains)?.inode.nlink >= core.env.config().links_max {
                 return Err(Error::TooManyLinks.into());
             }
         }
@@ -296,7 +296,7 @@ fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Re
     }
     // A rename over an existing file starts the write-out of what is dirty then (rule 3).
     let homed = core.inodes.prepared(new)?.homed();
-    if !homed.is_clean() && core.env.law.rename_waits() {
+    if !homed.is_clean() && core.env.law().rename_waits() {
         let upto = homed.puts();
         core.writeback.hold_up(new, upto);
     }
@@ -320,7 +320,7 @@ fn leave_whiteout(
     };
     let born = permission::born(parent, mode::CHARACTER | new.mode, new.umask, new.gid);
     let mut node = new_node(core, dir, ino, &born, &new);
-    node.dir_key = from.key;
+    node.set_dir_key(from.key);
     core.inodes.take_number(dir, node)?;
     let file_type = mode::CHARACTER;
     let child = Child { ino, file_type };
@@ -332,7 +332,7 @@ fn moved(core: &mut Core, ino: Ino, parent: Ino, key: u64, now: Timestamp) -> Re
     let node = core.inodes.prepared(ino)?;
     node.inode.parent = parent;
     node.inode.ctime = now;
-    node.dir_key = key;
+    node.set_dir_key(key);
     core.touch(ino)
 }
 

@@ -181,7 +181,7 @@ impl Change for Resizing {
             let node = core.inodes.prepared(ino)?;
             node.inode.version = node.inode.version.wrapping_add(1);
             // What is written now replaces what was there: no segment shows the cut without it (rule 3).
-            if core.env.law.cut_waits() {
+            if core.env.law().cut_waits() {
                 core.writeback.hold_up(ino, u64::MAX);
             }
         }

@@ -133,7 +133,7 @@ impl Change for Clearing {
             .trim_step(&mut root, blocks, 0, CLEAR_LEAVES, note)?;
         let node = core.inodes.prepared(ino)?;
         node.inode.xattrs = root;
-        node.names = None;
+        node.set_names_size(None);
         for (key, xattr) in gone {
             xattrs::drop_value(core, ino, key, &xattr);
         }

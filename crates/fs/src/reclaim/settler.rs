@@ -67,8 +67,8 @@ impl Core {
         let in_memory = self.writeback.bytes_max() / BYTES_BESIDE;
         Settler {
             images_max: most.min(in_memory as usize),
-            when: self.env.config.settles,
-            law: &self.env.law,
+            when: self.env.config().settles,
+            law: self.env.law(),
             durable: self.log.durable(),
             map: self.maps.lazy_map(),
             writeback: &mut self.writeback,
@@ -80,7 +80,7 @@ impl Core {
         let stroke = self.sizes().volume_bytes();
         Prices {
             geometry: self.geometry,
-            disk: Disk::of(stroke, self.sb.disk, self.env.config.rotational),
+            disk: Disk::of(stroke, self.sb.disk, self.env.config().rotational),
         }
     }
 }

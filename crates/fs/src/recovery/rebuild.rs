@@ -4,8 +4,7 @@
 //! from owner records: more than is in use, since these say nothing of what was freed; what is too much is nobody's, and
 //! is freed when that is checked. Where blocks of inodes and images are, a check has found out.
 
-use super::replay::Replay;
-use super::{each_owner, with_tree};
+use super::{Replay, each_owner, with_tree};
 use crate::blocks::Blocks;
 use crate::error::Error;
 use crate::maps::{Chunk, MAPS, Maps};

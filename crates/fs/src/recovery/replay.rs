@@ -1,28 +1,13 @@
 //! Roll-forward: what adopted summaries say is put into the state that a checkpoint left, record by record (H16, L9, Z5).
 
-use super::with_tree;
-use crate::blocks::Blocks;
-use crate::checkpoints::Checkpoints;
+use super::{Replay, with_tree};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
-use crate::maps::Maps;
 use crate::reader::Reader;
 use loamfs_format::summary::{Allocation, Record, SegmentKind};
-use loamfs_format::superblock::Superblock;
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
 use loamfs_log::chain::Link;
-use loamfs_space::{Owner, Space, SpaceError, Wait};
-
-/// What recovery fills in.
-pub(super) struct Replay<'c> {
-    pub(super) reader: &'c Reader,
-    pub(super) sb: &'c Superblock,
-    pub(super) read_only: bool,
-    pub(super) space: &'c mut Space,
-    pub(super) maps: &'c mut Maps,
-    pub(super) blocks: &'c mut Blocks,
-    checkpoints: &'c mut Checkpoints,
-}
+use loamfs_space::{Owner, SpaceError, Wait};
 
 impl<'c> Replay<'c> {
     /// What of `core` recovery fills in.

@@ -101,7 +101,7 @@ impl Change for Adopting {
         node.inode.nlink = self.links;
         node.inode.parent = parent;
         node.inode.ctime = now;
-        node.dir_key = self.key;
+        node.set_dir_key(self.key);
         let child = Child { ino, file_type };
         core.names()
             .add(parent, self.key, child, self.name.as_bytes())?;

@@ -93,6 +93,8 @@ impl Volume {
                 .map_or(waiting_max, |bytes| bytes as u64)
                 .max(1 << 20),
             links_max: options.links_max.min(recovery::LINKS_MAX),
+            owner: options.owner,
+            settles: options.settles,
         };
         let (core, reader, loss) = recovery::open(&device, &settings, &env)?;
         let volume = Volume {
@@ -117,8 +119,6 @@ impl Volume {
             moving: Mutex::new(()),
             loss,
         };
-        volume.core().env.config.owner = options.owner;
-        volume.core().env.config.settles = options.settles;
         if volume.engine.device.rotational() {
             volume.core().writeback.stream_in_batches();
         }

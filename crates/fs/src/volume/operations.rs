@@ -76,7 +76,7 @@ impl Volume {
     /// # Errors
     /// [`Error`].
     pub fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr, Error> {
-        let set = self.core().env.config.owner.kept(set)?;
+        let set = self.core().env.config().owner.kept(set)?;
         let attr = self.perform(&SetAttributes { ino, set })?;
         if set.size.is_some() {
             self.engine.tidy_after(LEFTOVERS_STEP);

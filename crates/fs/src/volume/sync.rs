@@ -22,7 +22,7 @@ impl Due {
     fn of(core: &mut Core, ino: Ino) -> Result<Option<Due>, Stop> {
         let durable = core
             .env
-            .law
+            .law()
             .durable_for_fsync(core.log.durable(), core.log.tail().ssn);
         let node = core.node(ino)?;
         let done = !node.is_dirty() && node.homed().is_clean() && node.last() <= durable;

@@ -5,7 +5,7 @@ use loamfs_format::checksum::CRC_UNITS;
 use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::ops::{AddAssign, Range, SubAssign};
+use std::ops::{AddAssign, Range, RangeInclusive, SubAssign};
 use std::sync::Arc;
 
 /// Bytes of a unit.
@@ -139,15 +139,15 @@ impl SubAssign for Totals {
 #[derive(Debug, Default)]
 pub(crate) struct Homed {
     /// Newest.
-    pub(super) dirty: BTreeMap<u64, Unit>,
+    dirty: BTreeMap<u64, Unit>,
     /// Of dirty units: see [`Totals::blocks`].
     dirty_blocks: u64,
     /// Likewise, [`Totals::runs`].
     dirty_runs: u64,
     /// Overwrites that ride in the next segment, with their homes.
-    pub(super) images: BTreeMap<u64, (FragAddr, Unit)>,
+    images: BTreeMap<u64, (FragAddr, Unit)>,
     /// On their way to new homes.
-    pub(super) batch: Option<Batch>,
+    batch: Option<Batch>,
     /// How many units were ever put here. It numbers the next put.
     puts: u64,
     /// How often in a row what was on its way was given up.
@@ -214,6 +214,21 @@ impl Homed {
     /// Whether units wait that are not on their way yet.
     pub fn is_dirty(&self) -> bool {
         !self.dirty.is_empty()
+    }
+
+    /// The units of a range that wait and are not on their way yet.
+    pub(super) fn dirty_in(&self, range: RangeInclusive<u64>) -> impl Iterator<Item = u64> {
+        self.dirty.range(range).map(|(unit, _)| *unit)
+    }
+
+    /// The last unit that waits and is not on its way yet.
+    pub(super) fn last_dirty(&self) -> Option<u64> {
+        self.dirty.keys().next_back().copied()
+    }
+
+    /// What is on its way, or has landed and is not shown.
+    pub(super) fn batch(&self) -> Option<&Batch> {
+        self.batch.as_ref()
     }
 
     /// Whether new homes of it are being written, or have landed and are not shown.
@@ -308,6 +323,13 @@ impl Homed {
             let taken = units.filter_map(|unit| Some((unit, dirty.remove(&unit)?)));
             taken.collect()
         })
+    }
+
+    /// Units that wait and whose homes these are ride in the next segment.
+    pub(super) fn make_images(&mut self, homes: &BTreeMap<u64, FragAddr>, per_block: u64) {
+        let taken = self.take_units(homes.keys().copied(), per_block);
+        let image = |(unit, waiting): (u64, Unit)| Some((unit, (*homes.get(&unit)?, waiting)));
+        self.images.extend(taken.into_iter().filter_map(image));
     }
 
     /// An image is in a segment; its home and bytes.
@@ -406,6 +428,32 @@ impl Homed {
         self.batch
             .as_ref()
             .is_some_and(|batch| batch.units.contains_key(&unit))
+    }
+
+    /// Units that were taken are on their way.
+    pub(super) fn set_off(&mut self, batch: Batch) {
+        self.batch = Some(batch);
+    }
+
+    /// The writes of batch `id` are over; what was `written` has these checksums. Without them it waits again. Returns whether
+    /// there is something to show.
+    pub(super) fn land(
+        &mut self,
+        id: u64,
+        written: Option<Vec<(u64, u32)>>,
+        per_block: u64,
+    ) -> bool {
+        let Some(batch) = self.batch.as_mut().filter(|batch| batch.id == id) else {
+            return false;
+        };
+        batch.landed = true;
+        let Some(crcs) = written else {
+            // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
+            self.give_up_batch(per_block);
+            return false;
+        };
+        batch.crcs = crcs;
+        true
     }
 
     /// What is on its way, to be shown.

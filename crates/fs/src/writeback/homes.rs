@@ -37,7 +37,7 @@ impl Core {
     pub fn homes(&mut self) -> Homes<'_> {
         Homes {
             geometry: &self.geometry,
-            law: &self.env.law,
+            law: self.env.law(),
             space: &mut self.space,
             blocks: &mut self.blocks,
             inodes: &mut self.inodes,
@@ -148,7 +148,7 @@ impl Homes<'_> {
     pub fn change(&mut self, ino: Ino, change: &extents::ExtentChange) -> Result<(), Stop> {
         let inode = &mut self.inodes.prepared(ino)?.inode;
         extents::apply(inode, self.blocks, change)?;
-        let (before, after) = change.unwritten;
+        let (before, after) = change.unwritten();
         if before != after {
             let now = |all: u64, before: u64, after: u64| (all + after).saturating_sub(before);
             let all = self.inodes.unwritten();
@@ -223,19 +223,7 @@ impl Homes<'_> {
             return false;
         };
         let per_block = self.geometry.block_units();
-        node.change_homed(self.writeback, |homed| {
-            let Some(batch) = homed.batch.as_mut().filter(|batch| batch.id == id) else {
-                return false;
-            };
-            batch.landed = true;
-            let Some(crcs) = written else {
-                // The homes that failed stay taken until the next mount, so that the next try goes elsewhere (rule 12).
-                homed.give_up_batch(per_block);
-                return false;
-            };
-            batch.crcs = crcs;
-            true
-        })
+        node.change_homed(self.writeback, |homed| homed.land(id, written, per_block))
     }
 
     /// Keeps the last unit of a file that does not end with it: the next append completes it, and would read it back.

@@ -25,12 +25,12 @@ impl Sweep {
     /// What waits of a file now.
     fn of(core: &Core, ino: Ino) -> Option<Sweep> {
         let homed = core.inodes.get(ino)?.homed();
-        let last = homed.dirty.last_key_value();
+        let last = homed.last_dirty();
         let waits = last.is_some() || homed.is_flying();
         waits.then(|| Sweep {
             ino,
             from: 0,
-            to: last.map_or(0, |(unit, _)| *unit),
+            to: last.unwrap_or(0),
             upto: homed.puts(),
         })
     }

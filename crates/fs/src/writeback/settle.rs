@@ -113,7 +113,7 @@ impl Core {
     pub fn settling(&mut self) -> Settling<'_> {
         Settling {
             geometry: &self.geometry,
-            law: &self.env.law,
+            law: self.env.law(),
             log: &self.log,
             maps: &self.maps,
             blocks: &mut self.blocks,
@@ -143,7 +143,7 @@ impl Operation for Settle {
     fn prepare(&self, core: &mut Core) -> Result<Plan<Settled>, Stop> {
         let (home, image) = (self.home, self.image.image);
         let entry = core.maps.lazy_map().get(&home).copied();
-        let settles = |entry: &LazyEntry| core.env.law.settles(*entry == self.image);
+        let settles = |entry: &LazyEntry| core.env.law().settles(*entry == self.image);
         let Some(entry) = entry.filter(settles) else {
             return Ok(Plan::Done(false));
         };

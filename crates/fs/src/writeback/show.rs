@@ -33,14 +33,14 @@ impl Operation for Show {
     fn prepare(&self, core: &mut Core) -> Result<Plan<Showing>, Stop> {
         let ino = self.ino;
         let node = core.inodes.get(ino);
-        let batch = node.and_then(|node| node.homed().batch.as_ref());
+        let batch = node.and_then(|node| node.homed().batch());
         if !batch.is_some_and(|batch| batch.landed) {
             return Ok(Plan::Done(()));
         }
         core.prepare_dirty(ino)?;
         let (geometry, birth) = (core.geometry, core.open_ssn());
         let node = core.inodes.prepared(ino)?;
-        let Some(batch) = node.homed().batch.as_ref() else {
+        let Some(batch) = node.homed().batch() else {
             return Ok(Plan::Done(()));
         };
         let fresh = fresh_extents(batch, &geometry, birth);
@@ -111,7 +111,7 @@ impl Change for Showing {
         let fresh = self.fresh.iter().map(|e| u64::from(e.pointer.frags));
         // What the inode counts is taken as it stands.
         node.inode.frags = node.inode.frags.saturating_add(fresh.sum());
-        let freed = self.change.freed;
+        let freed = self.change.into_freed();
         extents::apply_crcs(&mut node.inode, &mut core.blocks, &self.crcs)?;
         node.inode.frags -= freed
             .iter()
@@ -122,7 +122,7 @@ impl Change for Showing {
         for (block, extent) in &batch.homes {
             core.homes().show(ino, *block, *extent)?;
         }
-        if core.env.law.frees_old_home() {
+        if core.env.law().frees_old_home() {
             freed.into_iter().for_each(|home| core.freeing().home(home));
         }
         if let Some(pointer) = small {

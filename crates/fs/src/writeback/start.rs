@@ -122,17 +122,14 @@ impl Operation for Start {
             return Ok(Plan::Done(Started::Nothing));
         };
         let arrives = core.writeback.arrives(ino);
-        if node.homed().is_flying() || core.env.law.waits_for_first_write(arrives) {
+        if node.homed().is_flying() || core.env.law().waits_for_first_write(arrives) {
             return Ok(Plan::Done(Started::Busy));
         }
         // Segments show a file up to its first hidden unit: none that was written since may stay behind what is taken.
         let hidden = node.homed().hidden_end(node.hidden_from());
         let from = hidden.map_or(self.from, |end| self.from.min(end / UNIT));
-        let waiting = node.homed().dirty.range(from..=self.to.max(from));
-        let units: Vec<u64> = waiting
-            .map(|(unit, _)| *unit)
-            .take(BATCH_UNITS_MAX)
-            .collect();
+        let waiting = node.homed().dirty_in(from..=self.to.max(from));
+        let units: Vec<u64> = waiting.take(BATCH_UNITS_MAX).collect();
         let Some(last) = units.last() else {
             return Ok(Plan::Done(Started::Nothing));
         };
@@ -314,9 +311,7 @@ fn make_images(core: &mut Core, ino: Ino, images: &[(u64, FragAddr)]) -> Result<
     let per_block = core.geometry.block_units();
     node.change_homed(&mut core.writeback, |homed| {
         let homes: BTreeMap<u64, FragAddr> = images.iter().copied().collect();
-        for (unit, waiting) in homed.take_units(homes.keys().copied(), per_block) {
-            homed.images.insert(unit, (homes[&unit], waiting));
-        }
+        homed.make_images(&homes, per_block);
     });
     core.touch(ino)
 }
@@ -358,7 +353,7 @@ fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite
     node.change_homed(&mut core.writeback, |homed| {
         let taken = homed.take_units(units.iter().copied(), per_block);
         let hidden = homed.hidden_end(from);
-        homed.batch = Some(Batch {
+        homed.set_off(Batch {
             id,
             units: taken.into_iter().collect(),
             homes,

@@ -126,7 +126,7 @@ impl Change for MovingValue {
         core.pending.add_content(self.value.len());
         let node = core.inodes.prepared(self.ino)?;
         node.inode.xattrs = root;
-        node.values.insert(self.key, self.value);
+        node.put_value(self.key, self.value);
         for piece in &self.old {
             core.freeing().block(piece);
         }
