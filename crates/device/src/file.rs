@@ -5,7 +5,7 @@ mod raw;
 
 use std::fmt;
 use std::num::NonZero;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -48,6 +48,16 @@ impl FileDevice {
     /// Opens and locks the device at `path`.
     pub fn open_with(path: impl AsRef<Path>, options: &FileOptions) -> Result<Self, DeviceError> {
         let raw = open::open(path.as_ref(), options, None)?;
+        Ok(Self::from_raw(raw, options.threads.map_or(1, NonZero::get)))
+    }
+
+    /// The device that another process opened from `path` and locked, and handed over with that lock.
+    pub fn handed_over(
+        opened: OwnedFd,
+        path: impl AsRef<Path>,
+        options: &FileOptions,
+    ) -> Result<Self, DeviceError> {
+        let raw = open::measure(opened.into(), path.as_ref(), options, None)?;
         Ok(Self::from_raw(raw, options.threads.map_or(1, NonZero::get)))
     }
 

@@ -52,6 +52,11 @@ impl Leftovers {
         self.waiting.len()
     }
 
+    /// The same, as they are now.
+    pub fn list(&self) -> Vec<Ino> {
+        self.waiting.iter().copied().collect()
+    }
+
     /// The next one.
     pub fn next(&mut self) -> Option<Ino> {
         self.waiting.pop_first()

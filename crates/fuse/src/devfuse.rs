@@ -6,7 +6,7 @@ mod spare;
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -35,18 +35,22 @@ const COLLECT: Duration = Duration::from_millis(100);
 /// A mounted `/dev/fuse` descriptor.
 pub struct DevFuse {
     connection: Arc<OwnedFd>,
+    /// Descriptors that are ready for threads.
+    ends: Mutex<Vec<Arc<OwnedFd>>>,
     buffer_len: usize,
     spare: Arc<Spare<Read>>,
 }
 
 impl DevFuse {
-    /// Serves the mount behind `connection`; `config` must be the dispatcher's,
-    /// as it says how large a request can be.
+    /// Serves the mount behind `connection`, whose further descriptors are
+    /// `ends`; `config` must be the dispatcher's, as it says how large a
+    /// request can be.
     #[must_use]
-    pub fn new(connection: Arc<OwnedFd>, config: &Config) -> Self {
+    pub fn new(connection: Arc<OwnedFd>, ends: &[Arc<OwnedFd>], config: &Config) -> Self {
         let buffer_len = (WRITE_PREFIX + config.max_write_bytes()).max(READ_BUFFER_MIN);
         Self {
             connection,
+            ends: Mutex::new(ends.to_vec()),
             buffer_len,
             spare: Arc::new(Spare::new(
                 thread::available_parallelism().map_or(1, usize::from),
@@ -54,15 +58,34 @@ impl DevFuse {
         }
     }
 
-    fn clone_connection(&self) -> Result<OwnedFd, Errno> {
-        let fresh = File::options()
-            .read(true)
-            .write(true)
-            .open(DEVICE)
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        attach(fresh.as_fd(), self.connection.as_fd())?;
-        Ok(fresh.into())
+    /// One that is ready, or another one.
+    fn end(&self) -> Arc<OwnedFd> {
+        let ready = self
+            .ends
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        ready.unwrap_or_else(|| match clone_of(&self.connection) {
+            Ok(fresh) => Arc::new(fresh),
+            // Without a descriptor of its own the thread shares one: slower,
+            // since the kernel then has one table of requests for all.
+            Err(errno) => {
+                tracing::debug!(%errno, "no descriptor of its own for a worker");
+                Arc::clone(&self.connection)
+            }
+        })
     }
+}
+
+/// One more descriptor of a connection.
+pub(crate) fn clone_of(connection: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let fresh = File::options()
+        .read(true)
+        .write(true)
+        .open(DEVICE)
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    attach(fresh.as_fd(), connection.as_fd())?;
+    Ok(fresh.into())
 }
 
 #[expect(
@@ -86,17 +109,8 @@ impl Transport for DevFuse {
 impl DevFuse {
     /// One more channel.
     pub(crate) fn open(&self) -> DevChannel {
-        let descriptor = match self.clone_connection() {
-            Ok(fresh) => Arc::new(fresh),
-            // Without a descriptor of its own the thread shares one: slower,
-            // since the kernel then has one table of requests for all.
-            Err(errno) => {
-                tracing::debug!(%errno, "no descriptor of its own for a worker");
-                Arc::clone(&self.connection)
-            }
-        };
         DevChannel {
-            descriptor,
+            descriptor: self.end(),
             buffer: AlignedBuffer::new(WRITE_PREFIX, self.buffer_len),
             reply: Reply::new(),
             spare: Arc::clone(&self.spare),

@@ -53,6 +53,10 @@ pub struct Dispatcher {
     init_error: OnceLock<Errno>,
     /// No call of the file system may start any more.
     ended: AtomicBool,
+    /// Nor may it, as a successor takes over: what comes is not answered.
+    held: AtomicBool,
+    /// An earlier server has started the connection.
+    taken_over: AtomicBool,
     workers: Mutex<Vec<Arc<Busy>>>,
 }
 
@@ -66,6 +70,8 @@ impl Dispatcher {
             negotiated: OnceLock::new(),
             init_error: OnceLock::new(),
             ended: AtomicBool::new(false),
+            held: AtomicBool::new(false),
+            taken_over: AtomicBool::new(false),
             workers: Mutex::new(Vec::new()),
         }
     }
@@ -96,12 +102,34 @@ impl Dispatcher {
         self.init_error.get().copied()
     }
 
+    /// Goes on with a connection that an earlier server has started.
+    pub(crate) fn take_over(&self, agreed: Negotiated) {
+        // It is the first to say so.
+        let _ = self.negotiated.set(agreed);
+        self.taken_over.store(true, Ordering::SeqCst);
+    }
+
+    /// Carries out nothing more, and waits until nothing is carried out. What
+    /// comes is left for a successor.
+    pub(crate) fn hold(&self) {
+        self.held.store(true, Ordering::SeqCst);
+        self.wait_for_others(None);
+    }
+
     /// Calls [`Filesystem::destroy`] if that has not happened, once every worker
     /// but `own` is outside the file system.
     fn end(&self, own: Option<&Arc<Busy>>) {
         if self.ended.swap(true, Ordering::SeqCst) || self.negotiated.get().is_none() {
             return;
         }
+        self.wait_for_others(own);
+        if catch_unwind(AssertUnwindSafe(|| self.fs.destroy())).is_err() {
+            tracing::error!("the file system panicked while it was shut down");
+        }
+    }
+
+    /// Waits until every worker but `own` is outside the file system.
+    fn wait_for_others(&self, own: Option<&Arc<Busy>>) {
         let workers = self
             .workers
             .lock()
@@ -114,9 +142,6 @@ impl Dispatcher {
             while worker.0.load(Ordering::SeqCst) {
                 std::thread::sleep(QUIET_POLL);
             }
-        }
-        if catch_unwind(AssertUnwindSafe(|| self.fs.destroy())).is_err() {
-            tracing::error!("the file system panicked while it was shut down");
         }
     }
 
@@ -143,8 +168,13 @@ impl Dispatcher {
             });
             return Ok(());
         }
-        if self.negotiated.get().is_some() {
-            return Err(Errno::INVAL);
+        if let Some(agreed) = self.negotiated.get() {
+            if !self.taken_over.load(Ordering::SeqCst) {
+                return Err(Errno::INVAL);
+            }
+            // The first server ended when all was settled, and before it said so.
+            reply.push(&agreed.answer(&self.config));
+            return Ok(());
         }
         let negotiated = self.start(offer).inspect_err(|&errno| {
             // Of two reasons the first one counts.
@@ -196,16 +226,16 @@ impl Worker {
             );
             Err(Errno::IO)
         });
-        if let Err(errno) = result {
+        if let Err(errno) = &result {
             tracing::trace!(
                 opcode = raw.opcode(),
                 node = raw.node().0,
                 %errno,
                 "refused"
             );
-            reply.fail(errno);
+            reply.fail(*errno);
         }
-        if !raw.wants_reply() {
+        if !raw.wants_reply() || result == Ok(Done::Left) {
             return Outcome::Silent;
         }
         reply.finish(raw.unique());
@@ -241,20 +271,20 @@ impl Worker {
         self.dispatcher.init_error().is_some()
     }
 
-    fn serve(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Result<(), Errno> {
+    fn serve(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Result<Done, Errno> {
         let dispatcher = &*self.dispatcher;
+        if dispatcher.held.load(Ordering::SeqCst) && raw.wants_reply() {
+            return Ok(Done::Left);
+        }
         if dispatcher.ended.load(Ordering::SeqCst) {
             return Err(Errno::NOTCONN);
         }
         let granted = dispatcher.granted();
         let operation = decode(raw, granted)?;
         match &operation {
-            Operation::Init(offer) => dispatcher.init(offer, reply),
-            _ if dispatcher.negotiated.get().is_none() => Err(Errno::IO),
-            Operation::Destroy => {
-                dispatcher.end(Some(&self.busy));
-                Ok(())
-            }
+            Operation::Init(offer) => dispatcher.init(offer, reply)?,
+            _ if dispatcher.negotiated.get().is_none() => return Err(Errno::IO),
+            Operation::Destroy => dispatcher.end(Some(&self.busy)),
             _ => serve::operation(
                 &*dispatcher.fs,
                 &dispatcher.config,
@@ -262,9 +292,18 @@ impl Worker {
                 raw,
                 operation,
                 reply,
-            ),
+            )?,
         }
+        Ok(Done::Answered)
     }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    Answered,
+    /// It is a successor's.
+    Left,
 }
 
 impl Drop for Worker {

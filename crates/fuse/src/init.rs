@@ -8,6 +8,9 @@ use crate::request::InitOffer;
 use crate::wire;
 use crate::wire::output::InitOut;
 
+/// The first minor version with `FUSE_NOTIFY_INC_EPOCH`.
+const MINOR_OF_EPOCHS: u32 = 44;
+
 /// Optional parts of the protocol: the flag bits of INIT, both words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities(u64);
@@ -235,6 +238,44 @@ pub struct Negotiated {
 }
 
 impl Negotiated {
+    /// As numbers that another process of this machine understands.
+    #[must_use]
+    pub fn to_words(&self) -> [u64; 4] {
+        let Self {
+            minor,
+            offered,
+            granted,
+            max_write,
+        } = *self;
+        [
+            minor.into(),
+            offered.bits(),
+            granted.bits(),
+            max_write.into(),
+        ]
+    }
+
+    /// From [`to_words`](Self::to_words); `None` if that is not what they are.
+    #[must_use]
+    pub fn from_words([minor, offered, granted, max_write]: [u64; 4]) -> Option<Self> {
+        let minor = u32::try_from(minor).ok().filter(|minor| *minor > 0)?;
+        Some(Self {
+            minor,
+            offered: Capabilities::from_bits(offered),
+            granted: Capabilities::from_bits(granted),
+            max_write: u32::try_from(max_write).ok()?,
+        })
+    }
+
+    /// Whether a successor can go on with this connection, should the server die: the kernel sends unanswered requests
+    /// again (Linux 6.9), and forgets names when it is told to (Linux 6.16).
+    #[must_use]
+    pub fn can_be_taken_over(&self) -> bool {
+        self.minor >= MINOR_OF_EPOCHS
+            && self.offered.contains(Capabilities::HAS_RESEND)
+            && !self.granted.contains(Capabilities::OVER_IO_URING)
+    }
+
     /// Settles what both sides can do.
     pub(crate) fn new(config: &Config, offer: &InitOffer) -> Self {
         let offered = Capabilities::from_bits(offer.flags);

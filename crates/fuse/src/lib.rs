@@ -58,9 +58,10 @@ pub use reply::{ByteSink, DirEntry, DirPlusSink, DirSink, ReadReply, Reply};
 pub use request::{NotARequest, RawRequest};
 /// The error number that answers a request.
 pub use rustix::io::Errno;
-pub use session::Session;
+pub use session::{Hold, Session};
 pub use types::{
     AttrReply, Caller, CopyEnd, EntryReply, FallocateMode, FileAttr, FileKind, IoctlCall, NewNode,
-    NodeId, OpenFlags, OpenReply, OpenReplyFlags, ReadCall, RenameFlags, SeekWhence, SetAttr,
-    SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, TimeOrNow, Timestamp, WriteFlags,
+    NodeId, OpenFlags, OpenReply, OpenReplyFlags, ReadCall, RenameFlags, Request, SeekWhence,
+    SetAttr, SetXattrFlags, SetXattrMode, StatfsReply, StatxReply, TimeOrNow, Timestamp,
+    WriteFlags,
 };

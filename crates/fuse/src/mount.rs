@@ -19,7 +19,7 @@ pub use rustix::mount::MountFlags;
 use rustix::mount::UnmountFlags;
 use rustix::process::geteuid;
 
-use crate::{Errno, Error};
+use crate::{Errno, Error, devfuse};
 
 pub use info::{MountEntry, mounts};
 pub use options::{BlockDevice, MountOptions};
@@ -33,6 +33,8 @@ const CANCELLED_PAUSE: Duration = Duration::from_millis(10);
 pub struct Mounted {
     path: PathBuf,
     connection: Arc<OwnedFd>,
+    /// Further descriptors of the connection, for threads that serve it.
+    ends: Vec<Arc<OwnedFd>>,
     entry: Option<MountEntry>,
     detacher: Detacher,
 }
@@ -60,6 +62,7 @@ pub fn mount(path: &Path, options: &MountOptions) -> Result<Mounted, Error> {
     Ok(Mounted {
         path,
         connection: Arc::new(connection),
+        ends: Vec::new(),
         entry,
         detacher: Box::new(|path| detach(path).map_err(|error| error.to_string())),
     })
@@ -76,6 +79,46 @@ impl Mounted {
     #[must_use]
     pub fn connection(&self) -> &Arc<OwnedFd> {
         &self.connection
+    }
+
+    /// A mount whose server is gone, of which somebody kept the descriptors: the first is that which was mounted. `entry`
+    /// is what the mount table has of it, if it is in the tree.
+    #[must_use]
+    pub fn taken_over(
+        entry: Option<MountEntry>,
+        connection: OwnedFd,
+        ends: impl IntoIterator<Item = OwnedFd>,
+    ) -> Self {
+        Self {
+            path: entry
+                .as_ref()
+                .map_or_else(PathBuf::new, |entry| entry.path.clone()),
+            connection: Arc::new(connection),
+            ends: ends.into_iter().map(Arc::new).collect(),
+            entry,
+            detacher: Box::new(|path| detach(path).map_err(|error| error.to_string())),
+        }
+    }
+
+    /// Opens descriptors for threads until there are `count`, as far as the system gives them. What was read from one
+    /// stays with it: whoever is to take the mount over needs all of them.
+    pub fn open_ends(&mut self, count: usize) {
+        while self.ends.len() < count {
+            match devfuse::clone_of(&self.connection) {
+                Ok(end) => self.ends.push(Arc::new(end)),
+                // A thread without one shares the first.
+                Err(errno) => {
+                    tracing::debug!(%errno, "no descriptor of its own for a thread");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The descriptors that [`open_ends`](Self::open_ends) opened.
+    #[must_use]
+    pub fn ends(&self) -> &[Arc<OwnedFd>] {
+        &self.ends
     }
 
     /// Lets the kernel read ahead up to `bytes` on this mount; the default is

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use rustix::io::write;
+use rustix::io::{IoSlice, writev};
 use zerocopy::IntoBytes;
 
 use crate::wire::header::{OUT_HEADER_LEN, OutHeader};
-use crate::wire::output::{INVAL_INODE, NotifyInvalInodeOut};
+use crate::wire::output::{INC_EPOCH, INVAL_INODE, NotifyInvalInodeOut, RESEND};
 use crate::{Errno, Error, Mounted, NodeId};
 
 /// Makes the kernel forget what it knows of inodes. Dropping it ends its thread.
@@ -45,6 +45,18 @@ impl Notifier {
         tell(&self.connection, node, -1, 0);
     }
 
+    /// Has the kernel send again what was read by an earlier server and not
+    /// answered.
+    pub fn resend(&self) {
+        send(&self.connection, RESEND, &[]);
+    }
+
+    /// Has the kernel look every name up again before it uses what it knows of
+    /// it. What is mounted below a directory of this mount goes by that.
+    pub fn names(&self) {
+        send(&self.connection, INC_EPOCH, &[]);
+    }
+
     /// Has the kernel forget, soon, the bytes of a file that it keeps in its page cache. A thread of its own does it: it
     /// waits for whoever reads or writes those pages, and that may be the very request that is being carried out.
     pub fn content(&self, node: NodeId, range: Range<u64>) {
@@ -67,16 +79,18 @@ fn tell(connection: &OwnedFd, node: NodeId, off: i64, len: i64) {
         off,
         len,
     };
-    let mut message = [0; OUT_HEADER_LEN + size_of::<NotifyInvalInodeOut>()];
+    send(connection, INVAL_INODE, body.as_bytes());
+}
+
+/// Says something that is no answer.
+fn send(connection: &OwnedFd, what: i32, body: &[u8]) {
     let header = OutHeader {
-        len: message.len() as u32,
-        error: INVAL_INODE,
+        len: (OUT_HEADER_LEN + body.len()) as u32,
+        error: what,
         unique: 0,
     };
-    let (head, rest) = message.split_at_mut(OUT_HEADER_LEN);
-    head.copy_from_slice(header.as_bytes());
-    rest.copy_from_slice(body.as_bytes());
-    match write(connection, &message) {
+    let pieces = [IoSlice::new(header.as_bytes()), IoSlice::new(body)];
+    match writev(connection, &pieces) {
         // It knows nothing of the inode, or the mount is gone.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV | Errno::CONNABORTED | Errno::NOTCONN) => {}
         Err(errno) => tracing::warn!(%errno, "the kernel refused a notice"),

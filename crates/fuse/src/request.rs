@@ -9,11 +9,11 @@ mod decode;
 
 use zerocopy::FromBytes;
 
-use crate::wire::header::InHeader;
+use crate::wire::header::{InHeader, UNIQUE_RESEND};
 use crate::wire::opcode;
 use crate::{
     Caller, CopyEnd, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags, ReadCall, RenameFlags,
-    SeekWhence, SetAttr, SetXattrFlags, WriteFlags,
+    Request, SeekWhence, SetAttr, SetXattrFlags, WriteFlags,
 };
 
 pub(crate) use decode::decode;
@@ -94,6 +94,10 @@ impl<'a> RawRequest<'a> {
             uid: self.header.uid,
             gid: self.header.gid,
             pid: self.header.pid,
+            request: Request {
+                unique: self.header.unique & !UNIQUE_RESEND,
+                is_resent: self.header.unique & UNIQUE_RESEND != 0,
+            },
         }
     }
 

@@ -1,12 +1,13 @@
 //! Serving a mount until it ends.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 
 use crate::devfuse::{DevChannel, DevFuse};
 use crate::uring::{Muster, Pool, Rings};
 use crate::{
-    Capabilities, Channel, Config, Dispatcher, Errno, Error, Filesystem, Mounted, Transport, Worker,
+    Capabilities, Channel, Config, Dispatcher, Errno, Error, Filesystem, Mounted, Negotiated,
+    Transport, Worker,
 };
 
 /// Fewest threads by default: one that waits for a disk must not stop the rest.
@@ -18,6 +19,8 @@ pub struct Session {
     config: Config,
     workers: Option<usize>,
     rings: Option<Rings>,
+    agreed: Option<Negotiated>,
+    hold: Hold,
 }
 
 impl Session {
@@ -28,6 +31,8 @@ impl Session {
             config,
             workers: None,
             rings: None,
+            agreed: None,
+            hold: Hold::default(),
         }
     }
 
@@ -38,6 +43,28 @@ impl Session {
     pub fn workers(mut self, count: usize) -> Self {
         self.workers = Some(count.max(1));
         self
+    }
+
+    /// Goes on with a connection that an earlier server has started: what it
+    /// agreed on counts, and the kernel is not asked again.
+    #[must_use]
+    pub fn taken_over(mut self, agreed: Negotiated) -> Self {
+        self.config.max_write = agreed.max_write;
+        self.agreed = Some(agreed);
+        self
+    }
+
+    /// Lets `hold` stop the session for a successor.
+    #[must_use]
+    pub fn held_by(mut self, hold: Hold) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// Threads that serve a mount over `/dev/fuse`, each with a descriptor.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.worker_count() + 1
     }
 
     /// Has requests travel through `rings`, if the kernel takes them; the
@@ -59,8 +86,13 @@ impl Session {
     /// [`Error::Init`] if the file system refused to start, and what kept the
     /// workers from going on. The mount is detached in both cases.
     pub fn run(mut self, fs: Arc<dyn Filesystem>, mounted: Mounted) -> Result<(), Error> {
-        let transport = DevFuse::new(Arc::clone(mounted.connection()), &self.config);
+        let connection = Arc::clone(mounted.connection());
+        let transport = DevFuse::new(connection, mounted.ends(), &self.config);
         let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&fs), self.config));
+        if let Some(agreed) = self.agreed.take() {
+            dispatcher.take_over(agreed);
+        }
+        self.hold.holds(&dispatcher);
         let result = match self.rings.take() {
             None => self.serve(&transport, &dispatcher, &mounted),
             Some(rings) => {
@@ -92,7 +124,7 @@ impl Session {
     ) -> Result<(), Error> {
         thread::scope(|scope| {
             let mut threads = Vec::new();
-            for number in 0..=self.worker_count() {
+            for number in 0..self.threads() {
                 let started = transport
                     .channel()
                     .map_err(Error::Connection)
@@ -133,6 +165,26 @@ impl Session {
             let processors = thread::available_parallelism().map_or(1, usize::from);
             (2 * processors).max(WORKERS_MIN)
         })
+    }
+}
+
+/// Stops a session so that a successor can take its connection over.
+#[derive(Clone, Default)]
+pub struct Hold(Arc<OnceLock<Weak<Dispatcher>>>);
+
+impl Hold {
+    fn holds(&self, dispatcher: &Arc<Dispatcher>) {
+        // A session runs once.
+        let _ = self.0.set(Arc::downgrade(dispatcher));
+    }
+
+    /// From here on no request is carried out or answered but those that have
+    /// no answer. Returns when those that were under way are over. The kernel
+    /// sends the others again to the successor.
+    pub fn hold(&self) {
+        if let Some(dispatcher) = self.0.get().and_then(Weak::upgrade) {
+            dispatcher.hold();
+        }
     }
 }
 

@@ -35,6 +35,17 @@ pub struct Caller {
     pub gid: u32,
     /// Thread id, or 0 when the request has no caller (write-back, release).
     pub pid: u32,
+    /// Which request it is.
+    pub request: Request,
+}
+
+/// Which request it is, among those of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Its number.
+    pub unique: u64,
+    /// An earlier server had it and did not answer. What it asks for may have been done.
+    pub is_resent: bool,
 }
 
 /// What a new inode should look like.

@@ -179,3 +179,37 @@ fn orphans_are_found_however_far_apart_they_are() {
     let left = (FILES - early.len() - 1) as u64;
     assert_eq!(volume.info().inodes, left + 1, "and the root");
 }
+
+/// A server that follows another one has clients of that: what they hold outlives the mount that it was held by.
+#[test]
+fn an_orphan_that_somebody_still_has_is_held_over_a_crash_and_the_others_go() {
+    let device = Arc::new(made(16 << 20));
+    let volume = open(device.clone());
+    let [kept, left] = [&b"kept"[..], b"left"].map(|name| {
+        let ino = volume.create(ROOT_INO, name, &NEW).unwrap().ino;
+        volume.write(ino, 0, name).unwrap();
+        volume.open_file(ino).unwrap();
+        volume.unlink(ROOT_INO, name).unwrap();
+        ino
+    });
+    volume.sync().unwrap();
+    let crash = Arc::new(device.fork());
+    drop(volume);
+    let volume = open(crash.clone());
+    volume.upkeep().hold_orphans(|attr| attr.ino == kept);
+    volume.upkeep().tick().unwrap();
+    assert_eq!(volume.read(kept, 0, 10).unwrap(), b"kept");
+    assert_eq!(volume.getattr(kept).unwrap().nlink, 0);
+    assert!(volume.getattr(left).is_err(), "nobody has it");
+    volume.sync().unwrap();
+    assert!(volume.is_durable(kept));
+    volume.write(kept, 0, b"KEPT").unwrap();
+    assert!(!volume.is_durable(kept));
+    volume.sync().unwrap();
+    assert!(volume.is_durable(kept));
+    volume.release_file(kept).unwrap();
+    volume.upkeep().tick().unwrap();
+    assert!(volume.getattr(kept).is_err(), "nobody has it any more");
+    volume.close().unwrap();
+    is_sound(&crash);
+}

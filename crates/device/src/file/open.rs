@@ -82,10 +82,19 @@ pub(super) fn open(
     options: &FileOptions,
     create: Option<u64>,
 ) -> Result<RawFile, DeviceError> {
+    let file = open_file(path, options.mode, create.is_some())?;
+    measure(file, path, options, create)
+}
+
+/// Locks and measures what was opened from `path`.
+pub(super) fn measure(
+    file: File,
+    path: &Path,
+    options: &FileOptions,
+    create: Option<u64>,
+) -> Result<RawFile, DeviceError> {
     let writable = options.mode != Mode::ReadOnly;
     let failed = |errno| DeviceError::open(path, errno);
-    let file = open_file(path, options.mode, create.is_some())?;
-
     let stat = rustix::fs::fstat(&file).map_err(failed)?;
     let block = match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => true,

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::operations::drain::Drain;
 use crate::operations::evict::Evict;
 use crate::patience;
+use crate::types::Attr;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::{Ino, InodeBlockNo};
 
@@ -71,6 +72,23 @@ impl Upkeep<'_> {
     /// Orphans and pending truncates that wait for [`Upkeep::tick`], which looks after some of them at a time.
     pub fn leftovers(&self) -> usize {
         self.core().leftovers.waiting()
+    }
+
+    /// Holds all inodes without a name that a crash has left and of which `is_known` says that somebody still has them. To
+    /// be called before the first [`Upkeep::tick`], which removes what nobody holds. Each is let go of as what
+    /// [`Volume::open_file`] held. Those that cannot be read are left alone.
+    pub fn hold_orphans(&self, mut is_known: impl FnMut(&Attr) -> bool) {
+        self.find_leftovers();
+        let waiting = self.core().leftovers.list();
+        for ino in waiting {
+            let Ok(attr) = self.volume().getattr(ino) else {
+                continue;
+            };
+            if attr.nlink == 0 && is_known(&attr) {
+                // Whether it may be given a name again the kernel knows.
+                self.core().leftovers.holders().hold_nameless(ino);
+            }
+        }
     }
 
     /// Finds what an earlier mount left over, once: orphans and pending truncates.

@@ -79,6 +79,18 @@ impl Volume {
         Ok(())
     }
 
+    /// Whether all that was done to an inode is durable, as far as memory tells.
+    pub fn is_durable(&self, ino: Ino) -> bool {
+        let core = self.core();
+        match core.inodes.get(ino) {
+            Some(node) => {
+                !node.is_dirty() && node.homed().is_clean() && node.last() <= core.log.durable()
+            }
+            // It is forgotten only when it was sealed.
+            None => core.log.durable() == core.log.tail().ssn,
+        }
+    }
+
     /// Returns when everything is on the device.
     ///
     /// # Errors

@@ -24,6 +24,10 @@ impl Volume {
 }
 
 impl<'v> Upkeep<'v> {
+    pub(super) fn volume(self) -> &'v Volume {
+        self.volume
+    }
+
     pub(super) fn engine(self) -> &'v Engine {
         &self.volume.engine
     }

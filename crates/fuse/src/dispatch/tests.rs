@@ -180,6 +180,37 @@ fn old_and_repeated_starts_are_refused() {
     assert_ne!(ask(&worker, &init(7, 31)).1.error, 0);
 }
 
+/// The first server may have died when it had agreed, and before the kernel heard of it.
+#[test]
+fn a_successor_goes_on_with_what_was_agreed_and_leaves_what_comes_once_it_is_held() {
+    let (fs, agreed) = (Arc::new(Empty::default()), [31, 7, 1, 65_536]);
+    let agreed = Negotiated::from_words(agreed).unwrap();
+    assert_eq!(Negotiated::from_words(agreed.to_words()), Some(agreed));
+    assert!(Negotiated::from_words([0; 4]).is_none());
+    let dispatcher = Arc::new(Dispatcher::new(fs.clone(), Config::default()));
+    dispatcher.take_over(agreed);
+    let worker = dispatcher.worker();
+    let statfs = Builder::new(opcode::STATFS, 1);
+    assert_eq!(ask(&worker, &statfs).1.error, -Errno::NOSYS.raw_os_error());
+    let init = Builder::new(opcode::INIT, 0).fixed(input::InitShortIn {
+        major: 7,
+        minor: 45,
+        max_readahead: 0,
+        flags: 0,
+    });
+    assert_eq!(ask(&worker, &init).1.error, 0);
+    assert_eq!(dispatcher.negotiated(), Some(&agreed));
+    dispatcher.hold();
+    assert_eq!(ask(&worker, &statfs).0, Outcome::Silent);
+    let forget = Builder::new(opcode::FORGET, 5).fixed(input::ForgetIn { nlookup: 3 });
+    assert_eq!(ask(&worker, &forget).0, Outcome::Silent);
+    assert_eq!(
+        fs.forgotten.load(Ordering::Relaxed),
+        3,
+        "nobody sends it again"
+    );
+}
+
 #[test]
 fn destroy_waits_for_calls_that_are_running() {
     struct Slow {

@@ -19,6 +19,9 @@ pub(crate) struct InHeader {
     pub(crate) padding: u16,
 }
 
+/// In `unique` of a request that the kernel sends once more (`FUSE_UNIQUE_RESEND`).
+pub(crate) const UNIQUE_RESEND: u64 = 1 << 63;
+
 /// In front of every reply.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

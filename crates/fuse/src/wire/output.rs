@@ -112,6 +112,10 @@ output!(LseekOut [8] { offset: u64 });
 
 /// In the place of a reply's error: what the server tells by itself. `FUSE_NOTIFY_INVAL_INODE`.
 pub(crate) const INVAL_INODE: i32 = 2;
+/// Likewise, to have all requests sent again that were not answered: `FUSE_NOTIFY_RESEND`.
+pub(crate) const RESEND: i32 = 7;
+/// Likewise, to have every name looked up again before it is used: `FUSE_NOTIFY_INC_EPOCH`.
+pub(crate) const INC_EPOCH: i32 = 8;
 output!(NotifyInvalInodeOut [24] { ino: u64, off: i64, len: i64 });
 
 output!(
