@@ -13,13 +13,16 @@ ROOT := $(if $(filter-out 0,$(shell id -u)),sudo,)
 # What "make fsx" is given: how much, and from which seed.
 FSX ?= --ops 1000000
 
+# How often "make replaced" kills a daemon.
+REPLACED ?= 1000
+
 # What "make claims" measures, and where: some 10 GiB on a file system with direct I/O.
 CLAIMS ?=
 
 # More arguments for "make bench" and "make bench-emulated".
 BENCH ?=
 
-.PHONY: help run stop test lint unit procedures smoke fsx brim stress test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
+.PHONY: help run stop test lint unit procedures smoke fsx brim stress replaced test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -29,6 +32,7 @@ help:
 	@echo "make fsx    random work on a mount beside shadow copies, kills between (root); FSX=\"--seed 2 --seconds 600\""
 	@echo "make brim   volumes filled until nothing fits and emptied, in memory, crashes between; BRIM=\"--seed 2 --seconds 600\""
 	@echo "make test-programs  git, rsync, SQLite, PostgreSQL, Samba, NFS and others on a mount (root)"
+	@echo "make replaced  daemons killed under load, 1,000 times: who uses the mount goes on (root); REPLACED=200"
 	@echo "make stress 64 processes of mixed work for ten minutes, then a check (root)"
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make bench  the papers' workloads beside ext2, ext4, XFS and btrfs, and a page of it (root, 5 GiB, ten minutes)"
@@ -96,6 +100,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/deep.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/transport.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/replaced.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/mount.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/oracle.sh
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
@@ -122,6 +127,10 @@ test-programs: build
 # Ten minutes with 64 processes; for example: make stress STRESS="60 16"
 stress: build
 	$(ROOT) bash crates/cli/tests/stress.sh $(LOAMFS) $(STRESS)
+
+# Daemons killed under load, half of them of mounts as block devices; for example: make replaced REPLACED=200
+replaced: build
+	$(ROOT) bash crates/cli/tests/replaced.sh $(LOAMFS) $(REPLACED)
 
 # For example: make claims CLAIMS="--only create --only fsync"
 claims: build

@@ -13,10 +13,14 @@ mod convert;
 mod flags;
 mod lookups;
 mod reads;
+mod resent;
+mod succession;
 mod trim;
 mod trusted;
 
+use std::collections::HashSet;
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,10 +39,12 @@ use loamfs_fuse::{
 
 use convert::{file_attr, ino_of, node_of, time_from_fuse, time_to_fuse};
 use lookups::Lookups;
+pub use lookups::{SHARDS, Shard, Survivor};
 
 pub use attributes::Attributes;
 pub use reads::Reads;
 
+use crate::mount::handover::Handover;
 use crate::mount::promise::{Promise, Standing};
 use crate::mount::transport::Transport;
 
@@ -72,8 +78,12 @@ pub fn config(reads: Reads, attributes: Attributes) -> fuse::Config {
 
 /// What the adapter tells the daemon.
 pub trait Events: Send + Sync {
-    /// The kernel and the adapter have agreed: the mount can be used.
-    fn ready(&self);
+    /// The kernel and the adapter have agreed on this: the mount can be used.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not to be served.
+    fn ready(&self, agreed: &Negotiated) -> Result<(), Errno>;
     /// No request comes any more, and the volume is about to be closed.
     fn closing(&self);
     /// The volume was closed, with this result.
@@ -88,12 +98,31 @@ pub struct Daemon {
     pub promise: Arc<Standing>,
     /// How requests travel.
     pub transport: Arc<Transport>,
+    /// What a successor must know.
+    pub handover: Arc<Handover>,
+}
+
+/// Which changes may not be durable.
+#[derive(Clone)]
+pub struct Changes(Arc<Lookups>);
+
+impl Changes {
+    /// Takes note of what is durable by now.
+    pub fn look_after(&self, volume: &Volume) {
+        let is_durable = |node| volume.is_durable(ino_of(node));
+        self.0.look_after_changes(is_durable);
+    }
 }
 
 /// A volume as the kernel sees it.
 pub struct Adapter {
     volume: Arc<Volume>,
-    lookups: Lookups,
+    lookups: Arc<Lookups>,
+    /// What the kernel has from an earlier daemon, and was lost with it.
+    gone: HashSet<NodeId>,
+    /// Something was lost with an earlier daemon, and whoever syncs everything is to be told.
+    misses_changes: AtomicBool,
+    handover: Arc<Handover>,
     events: Arc<dyn Events>,
     notifier: Notifier,
     promise: Arc<Standing>,
@@ -113,19 +142,28 @@ impl Adapter {
         notifier: Notifier,
         daemon: Daemon,
         (reads, attributes): (Reads, Attributes),
+        shards: Vec<Shard>,
     ) -> Self {
         Self {
+            handover: daemon.handover,
+            gone: HashSet::new(),
+            misses_changes: AtomicBool::new(false),
             promise: daemon.promise,
             transport: daemon.transport,
             reads,
             attributes,
             block_size: volume.statfs().block_size,
             volume,
-            lookups: Lookups::default(),
+            lookups: Arc::new(Lookups::new(shards)),
             events: daemon.events,
             notifier,
             logged: Mutex::new(None),
         }
+    }
+
+    /// The table of what was changed, for whoever looks after it beside the adapter.
+    pub fn changes(&self) -> Changes {
+        Changes(Arc::clone(&self.lookups))
     }
 
     /// The errno for the kernel; what an administrator must know of goes to the log too.
@@ -148,27 +186,45 @@ impl Adapter {
     }
 
     /// The answer to a change of names in a directory, which is durable by then if that is promised.
-    fn named<T>(&self, doing: &str, dir: Ino, result: Result<T, Error>) -> Result<T, Errno> {
+    fn named<T>(&self, doing: &str, dir: NodeId, result: Result<T, Error>) -> Result<T, Errno> {
         self.kept(Promise::Names, doing, dir, result)
     }
 
     /// The answer to any other change of an inode.
-    fn changed<T>(&self, doing: &str, ino: Ino, result: Result<T, Error>) -> Result<T, Errno> {
-        self.kept(Promise::Everything, doing, ino, result)
+    fn changed<T>(&self, doing: &str, node: NodeId, result: Result<T, Error>) -> Result<T, Errno> {
+        self.kept(Promise::Everything, doing, node, result)
     }
 
     fn kept<T>(
         &self,
         promise: Promise,
         doing: &str,
-        ino: Ino,
+        node: NodeId,
         result: Result<T, Error>,
     ) -> Result<T, Errno> {
+        let ino = ino_of(node);
         let value = self.answer(doing, ino, result)?;
+        self.lookups.note_change(node);
         if self.promise.covers(promise) {
-            self.answer(doing, ino, self.volume.fsync(ino, false))?;
+            self.sync(doing, node)?;
         }
         Ok(value)
+    }
+
+    /// Returns when all that was done to an inode is durable.
+    fn sync(&self, doing: &str, node: NodeId) -> Result<(), Errno> {
+        let (ino, change) = (ino_of(node), self.lookups.change(node));
+        self.answer(doing, ino, self.volume.fsync(ino, false))?;
+        self.lookups.note_durable(node, change);
+        Ok(())
+    }
+
+    /// The inode behind the kernel's name for it, unless it was lost with an earlier daemon.
+    fn ino(&self, node: NodeId) -> Result<Ino, Errno> {
+        match !self.gone.is_empty() && self.gone.contains(&node) {
+            true => Err(Errno::STALE),
+            false => Ok(ino_of(node)),
+        }
     }
 
     fn drop_capability(&self, ino: Ino) -> Result<(), Errno> {
@@ -177,16 +233,23 @@ impl Adapter {
     }
 
     /// The reply that gives the kernel an inode, and counts that it has it once more.
-    fn entry(&self, attr: &Attr) -> EntryReply {
+    fn entry(&self, caller: Caller, attr: &Attr) -> Result<EntryReply, Errno> {
         let node = node_of(attr);
-        self.lookups.count(node);
-        EntryReply {
+        self.lookups.count(node, caller.request)?;
+        Ok(EntryReply {
             node,
             generation: u64::from(attr.generation),
             attr: file_attr(attr, self.block_size),
             entry_ttl: TTL,
             attr_ttl: TTL,
-        }
+        })
+    }
+
+    /// As [`entry`](Self::entry), of an inode that was changed by this.
+    fn changed_entry(&self, caller: Caller, attr: &Attr) -> Result<EntryReply, Errno> {
+        let entry = self.entry(caller, attr)?;
+        self.lookups.note_change(entry.node);
+        Ok(entry)
     }
 
     fn attr(&self, attr: &Attr) -> AttrReply {
@@ -205,6 +268,7 @@ impl Adapter {
             // The operation itself says what is wrong.
             Err(_) => return Ok(()),
         };
+        self.lookups.note_change(node_of(&victim));
         let is_dir = victim.mode & mode::TYPE == mode::DIRECTORY;
         if !is_dir && victim.nlink > 1 {
             return Ok(());
@@ -317,8 +381,8 @@ impl Filesystem for Adapter {
             tracing::error!("transport=uring: the kernel does not offer io_uring to this mount");
             return Err(Errno::OPNOTSUPP);
         }
-        self.events.ready();
-        Ok(())
+        self.handover.agree(negotiated);
+        self.events.ready(negotiated)
     }
 
     fn without_waiting(&self, changes: bool, request: &mut dyn FnMut()) -> bool {
@@ -339,8 +403,9 @@ impl Filesystem for Adapter {
         self.events.closed(self.volume.close());
     }
 
-    fn lookup(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<EntryReply, Errno> {
-        let dir = ino_of(parent);
+    fn lookup(&self, caller: Caller, parent: NodeId, name: &[u8]) -> Result<EntryReply, Errno> {
+        self.begin_again(caller);
+        let dir = self.ino(parent)?;
         if matches!(name, b"." | b"..") {
             // Only who has a handle from before asks this way, for an inode that the kernel does not know any more. Its
             // number may have been given away since; and without a name it is as good as gone, though its end may still
@@ -350,11 +415,11 @@ impl Filesystem for Adapter {
                 return Err(Errno::STALE);
             }
             if name == b"." {
-                return Ok(self.entry(&attr));
+                return self.entry(caller, &attr);
             }
         }
         match self.volume.lookup(dir, name) {
-            Ok(attr) => Ok(self.entry(&attr)),
+            Ok(attr) => self.entry(caller, &attr),
             Err(Error::NotFound) => Ok(EntryReply::negative(TTL)),
             Err(error) => Err(self.errno("lookup", dir, &error)),
         }
@@ -367,13 +432,13 @@ impl Filesystem for Adapter {
     }
 
     fn getattr(&self, _: Caller, node: NodeId, _: Option<u64>) -> Result<AttrReply, Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         let attr = self.answer("getattr", ino, self.volume.getattr(ino))?;
         Ok(self.attr(&attr))
     }
 
     fn statx(&self, _: Caller, node: NodeId, _: Option<u64>) -> Result<StatxReply, Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         let attr = self.answer("statx", ino, self.volume.getattr(ino))?;
         Ok(StatxReply {
             attr: file_attr(&attr, self.block_size),
@@ -383,7 +448,7 @@ impl Filesystem for Adapter {
     }
 
     fn setattr(&self, _: Caller, node: NodeId, set: &fuse::SetAttr) -> Result<AttrReply, Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         if changes_nothing(set) {
             // The mode is about to change, which the kernel does not expect: it has to ask again.
             let attr = self.volume.setattr(ino, &SetAttr::default());
@@ -406,12 +471,12 @@ impl Filesystem for Adapter {
         if set.uid.is_some() || set.gid.is_some() || set.size.is_some() {
             self.drop_capability(ino)?;
         }
-        let attr = self.changed("setattr", ino, self.volume.setattr(ino, &set))?;
+        let attr = self.changed("setattr", node, self.volume.setattr(ino, &set))?;
         Ok(self.attr(&attr))
     }
 
     fn readlink(&self, _: Caller, node: NodeId, target: &mut ByteSink<'_>) -> Result<(), Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         target.put(&self.answer("readlink", ino, self.volume.readlink(ino))?);
         self.volume.accessed(ino);
         Ok(())
@@ -424,14 +489,16 @@ impl Filesystem for Adapter {
         name: &[u8],
         target: &[u8],
     ) -> Result<EntryReply, Errno> {
-        let dir = ino_of(parent);
+        let dir = self.ino(parent)?;
         let new = NewNode {
             mode: 0o777,
             umask: 0,
         };
         let new = Self::new_inode(caller, new, 0);
-        let made = self.volume.symlink(dir, name, target, &new);
-        Ok(self.entry(&self.named("symlink", dir, made)?))
+        let made = self.make(caller, (parent, name), || {
+            self.volume.symlink(dir, name, target, &new)
+        });
+        self.changed_entry(caller, &self.named("symlink", parent, made)?)
     }
 
     fn mknod(
@@ -442,13 +509,13 @@ impl Filesystem for Adapter {
         new: NewNode,
         rdev: u32,
     ) -> Result<EntryReply, Errno> {
-        let dir = ino_of(parent);
+        let dir = self.ino(parent)?;
         let inode = Self::new_inode(caller, new, rdev);
-        let made = match new.mode & mode::TYPE {
+        let made = self.make(caller, (parent, name), || match new.mode & mode::TYPE {
             mode::REGULAR | 0 => self.volume.create(dir, name, &inode),
             file_type => self.volume.mknod(dir, name, file_type, &inode),
-        };
-        Ok(self.entry(&self.named("mknod", dir, made)?))
+        });
+        self.changed_entry(caller, &self.named("mknod", parent, made)?)
     }
 
     fn mkdir(
@@ -458,23 +525,26 @@ impl Filesystem for Adapter {
         name: &[u8],
         new: NewNode,
     ) -> Result<EntryReply, Errno> {
-        let dir = ino_of(parent);
-        let made = self
-            .volume
-            .mkdir(dir, name, &Self::new_inode(caller, new, 0));
-        Ok(self.entry(&self.named("mkdir", dir, made)?))
+        let dir = self.ino(parent)?;
+        let inode = Self::new_inode(caller, new, 0);
+        let made = self.make(caller, (parent, name), || {
+            self.volume.mkdir(dir, name, &inode)
+        });
+        self.changed_entry(caller, &self.named("mkdir", parent, made)?)
     }
 
-    fn unlink(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let dir = ino_of(parent);
+    fn unlink(&self, caller: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let dir = self.ino(parent)?;
         self.hold_victim(dir, name)?;
-        self.named("unlink", dir, self.volume.unlink(dir, name))
+        let removed = resent::removed(caller, self.volume.unlink(dir, name));
+        self.named("unlink", parent, removed)
     }
 
-    fn rmdir(&self, _: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
-        let dir = ino_of(parent);
+    fn rmdir(&self, caller: Caller, parent: NodeId, name: &[u8]) -> Result<(), Errno> {
+        let dir = self.ino(parent)?;
         self.hold_victim(dir, name)?;
-        self.named("rmdir", dir, self.volume.rmdir(dir, name))
+        let removed = resent::removed(caller, self.volume.rmdir(dir, name));
+        self.named("rmdir", parent, removed)
     }
 
     fn rename(
@@ -484,7 +554,10 @@ impl Filesystem for Adapter {
         (to, new_name): (NodeId, &[u8]),
         flags: fuse::RenameFlags,
     ) -> Result<(), Errno> {
-        let (dir, new_dir) = (ino_of(from), ino_of(to));
+        let (dir, new_dir) = (self.ino(from)?, self.ino(to)?);
+        if self.is_moved(caller, (from, name), (to, new_name))? {
+            return Ok(());
+        }
         if !flags.exchange && !flags.no_replace {
             self.hold_victim(new_dir, new_name)?;
         }
@@ -496,19 +569,21 @@ impl Filesystem for Adapter {
                 .then(|| Self::new_inode(caller, NewNode { mode: 0, umask: 0 }, 0)),
         };
         let renamed = self.volume.rename(dir, name, new_dir, new_name, flags);
-        self.named("rename", dir, renamed)
+        self.named("rename", from, renamed)?;
+        self.named("rename", to, Ok(()))
     }
 
     fn link(
         &self,
-        _: Caller,
+        caller: Caller,
         node: NodeId,
         parent: NodeId,
         name: &[u8],
     ) -> Result<EntryReply, Errno> {
-        let (ino, dir) = (ino_of(node), ino_of(parent));
-        let attr = self.named("link", dir, self.volume.link(ino, dir, name))?;
-        Ok(self.entry(&attr))
+        self.ino(node)?;
+        self.ino(parent)?;
+        let linked = self.link_once(caller, node, (parent, name));
+        self.changed_entry(caller, &self.named("link", parent, linked)?)
     }
 
     fn open(&self, _: Caller, _: NodeId, _: OpenFlags) -> Result<OpenReply, Errno> {
@@ -530,10 +605,11 @@ impl Filesystem for Adapter {
         new: NewNode,
         flags: OpenFlags,
     ) -> Result<(EntryReply, OpenReply), Errno> {
-        let dir = ino_of(parent);
-        let made = self
-            .volume
-            .create(dir, name, &Self::new_inode(caller, new, 0));
+        let dir = self.ino(parent)?;
+        let inode = Self::new_inode(caller, new, 0);
+        let made = self.make(caller, (parent, name), || {
+            self.volume.create(dir, name, &inode)
+        });
         let attr = match made {
             // The kernel thought that the name was free; nobody else changes it, but a name that
             // was looked up long ago may have been forgotten and made again.
@@ -541,9 +617,9 @@ impl Filesystem for Adapter {
                 let found = self.volume.lookup(dir, name);
                 self.answer("create", dir, found)?
             }
-            made => self.named("create", dir, made)?,
+            made => self.named("create", parent, made)?,
         };
-        Ok((self.entry(&attr), self.opened()))
+        Ok((self.changed_entry(caller, &attr)?, self.opened()))
     }
 
     fn tmpfile(
@@ -553,12 +629,13 @@ impl Filesystem for Adapter {
         new: NewNode,
         _: OpenFlags,
     ) -> Result<(EntryReply, OpenReply), Errno> {
-        let dir = ino_of(parent);
+        let dir = self.ino(parent)?;
+        self.begin_again(caller);
         let made = self
             .volume
             .create_unnamed(dir, &Self::new_inode(caller, new, 0));
         let attr = self.answer("tmpfile", dir, made)?;
-        let entry = self.entry(&attr);
+        let entry = self.changed_entry(caller, &attr)?;
         // The volume holds it already: its first lookup is what holds it.
         self.lookups.hold(entry.node, || Ok::<(), Errno>(()))?;
         Ok((entry, self.opened()))
@@ -571,7 +648,7 @@ impl Filesystem for Adapter {
         call: ReadCall,
         reply: &mut ReadReply<'_>,
     ) -> Result<(), Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         let size = usize::try_from(call.size).unwrap_or(usize::MAX);
         let data = self.volume.read_shared(ino, call.offset, size);
         let data = self.answer("read", ino, data)?;
@@ -591,7 +668,7 @@ impl Filesystem for Adapter {
         data: &[u8],
         flags: WriteFlags,
     ) -> Result<u32, Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         if flags.kill_suidgid {
             self.answer("write", ino, self.volume.drop_privileges(ino))?;
         }
@@ -603,10 +680,11 @@ impl Filesystem for Adapter {
             self.notifier.content(node, offset..end);
         }
         let taken = self.answer("write", ino, taken)?;
+        self.lookups.note_change(node);
         // Behind a write that went through its cache the kernel syncs by itself.
         let asked = flags.open.synchronous() || self.promise.covers(Promise::Everything);
         if self.reads == Reads::All && asked && !flags.from_cache {
-            self.answer("write", ino, self.volume.fsync(ino, true))?;
+            self.sync("write", node)?;
         }
         u32::try_from(taken).map_err(|_| Errno::IO)
     }
@@ -619,7 +697,7 @@ impl Filesystem for Adapter {
         range: Range<u64>,
         mode: FallocateMode,
     ) -> Result<(), Errno> {
-        let (ino, offset, len) = (ino_of(node), range.start, range.end - range.start);
+        let (ino, offset, len) = (self.ino(node)?, range.start, range.end - range.start);
         self.drop_privileges(caller, ino)?;
         self.drop_capability(ino)?;
         let done = match mode {
@@ -640,7 +718,7 @@ impl Filesystem for Adapter {
                 self.volume.ranges(ino).allocate(offset, len, !keep_size)
             }
         };
-        self.changed("fallocate", ino, done)
+        self.changed("fallocate", node, done)
     }
 
     fn lseek(
@@ -651,7 +729,7 @@ impl Filesystem for Adapter {
         offset: u64,
         whence: SeekWhence,
     ) -> Result<u64, Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         let found = match whence {
             SeekWhence::Data => self.volume.ranges(ino).seek_data(offset),
             SeekWhence::Hole => self.volume.ranges(ino).seek_hole(offset),
@@ -666,14 +744,14 @@ impl Filesystem for Adapter {
         to: CopyEnd,
         length: u64,
     ) -> Result<u64, Errno> {
-        let (source, target) = (ino_of(from.node), ino_of(to.node));
+        let (source, target) = (self.ino(from.node)?, self.ino(to.node)?);
         self.drop_privileges(caller, target)?;
         self.drop_capability(target)?;
         let len = length.min(COPY_MAX);
         let copied = self
             .volume
             .copy_range((source, from.offset), (target, to.offset), len);
-        let copied = self.changed("copy", target, copied)?;
+        let copied = self.changed("copy", to.node, copied)?;
         if copied > 0 && self.volume.accessed(source) {
             // Of a copy the kernel expects no such thing.
             self.notifier.attributes(from.node);
@@ -681,18 +759,28 @@ impl Filesystem for Adapter {
         Ok(copied)
     }
 
-    fn fsync(&self, _: Caller, node: NodeId, _: u64, datasync: bool) -> Result<(), Errno> {
-        let ino = ino_of(node);
-        self.answer("fsync", ino, self.volume.fsync(ino, datasync))
+    fn fsync(&self, _: Caller, node: NodeId, _: u64, _: bool) -> Result<(), Errno> {
+        let ino = self.ino(node)?;
+        if self.lookups.tell_loss(node) {
+            tracing::warn!(
+                inode = ino.get(),
+                "fsync failed: changes were lost with the daemon before"
+            );
+            return Err(Errno::IO);
+        }
+        self.sync("fsync", node)
     }
 
-    fn fsyncdir(&self, _: Caller, node: NodeId, _: u64, datasync: bool) -> Result<(), Errno> {
-        let ino = ino_of(node);
-        self.answer("fsync", ino, self.volume.fsync(ino, datasync))
+    fn fsyncdir(&self, caller: Caller, node: NodeId, fh: u64, datasync: bool) -> Result<(), Errno> {
+        self.fsync(caller, node, fh, datasync)
     }
 
     fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
-        self.answer("sync", ino_of(node), self.volume.sync())
+        self.answer("sync", ino_of(node), self.volume.sync())?;
+        match self.misses_changes.swap(false, Ordering::Relaxed) {
+            true => Err(Errno::IO),
+            false => Ok(()),
+        }
     }
 
     fn ioctl(
@@ -716,7 +804,7 @@ impl Filesystem for Adapter {
         call: ReadCall,
         entries: &mut DirSink<'_>,
     ) -> Result<(), Errno> {
-        let dir = ino_of(node);
+        let dir = self.ino(node)?;
         self.accessed(dir, call);
         let list = |position| {
             let names = self.volume.readdir(dir, position, READDIR_BATCH)?;
@@ -732,13 +820,14 @@ impl Filesystem for Adapter {
 
     fn readdirplus(
         &self,
-        _: Caller,
+        caller: Caller,
         node: NodeId,
         call: ReadCall,
         entries: &mut DirPlusSink<'_>,
     ) -> Result<(), Errno> {
-        let dir = ino_of(node);
+        let dir = self.ino(node)?;
         self.accessed(dir, call);
+        self.begin_again(caller);
         let mut counted = Vec::new();
         let list = |position| self.volume.readdir_plus(dir, position, READDIR_BATCH);
         let listed = self.walk(dir, call.offset, list, |entry, attr| {
@@ -750,11 +839,13 @@ impl Filesystem for Adapter {
                 unnamed
             } else {
                 match attr {
-                    Ok(attr) => {
-                        let found = self.entry(attr);
-                        counted.push(found.node);
-                        found
-                    }
+                    Ok(attr) => match self.entry(caller, attr) {
+                        Ok(found) => {
+                            counted.push(found.node);
+                            found
+                        }
+                        Err(_) => return ControlFlow::Break(()),
+                    },
                     // Listed without its inode, so that the rest of the directory stays usable.
                     Err(error) => {
                         self.log_gap(dir, &entry.name, error);
@@ -793,14 +884,14 @@ impl Filesystem for Adapter {
 
     fn setxattr(
         &self,
-        _: Caller,
+        caller: Caller,
         node: NodeId,
         name: &[u8],
         value: &[u8],
         flags: SetXattrFlags,
     ) -> Result<(), Errno> {
         self.attributes.check(name)?;
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         let how = match flags.mode {
             SetXattrMode::Any => XattrMode::Any,
             SetXattrMode::Create => XattrMode::Create,
@@ -811,7 +902,19 @@ impl Filesystem for Adapter {
         } else {
             self.volume.xattrs(ino).set(name, value, how)
         };
-        self.changed("setxattr", ino, set)
+        let set = match set {
+            // The same request has set it.
+            Err(Error::Exists) if caller.request.is_resent => self
+                .volume
+                .xattrs(ino)
+                .get(name)
+                .and_then(|found| match found == value {
+                    true => Ok(()),
+                    false => Err(Error::Exists),
+                }),
+            set => set,
+        };
+        self.changed("setxattr", node, set)
     }
 
     fn getxattr(
@@ -822,7 +925,7 @@ impl Filesystem for Adapter {
         value: &mut ByteSink<'_>,
     ) -> Result<(), Errno> {
         self.attributes.check(name)?;
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         value.put(&self.answer("getxattr", ino, self.volume.xattrs(ino).get(name))?);
         Ok(())
     }
@@ -833,7 +936,7 @@ impl Filesystem for Adapter {
         node: NodeId,
         names: &mut ByteSink<'_>,
     ) -> Result<(), Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         self.attributes.check(b"")?;
         let mut found = self.answer("listxattr", ino, self.volume.xattrs(ino).list())?;
         found.retain(|name| self.attributes.check(name).is_ok());
@@ -842,9 +945,10 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn removexattr(&self, _: Caller, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+    fn removexattr(&self, caller: Caller, node: NodeId, name: &[u8]) -> Result<(), Errno> {
         self.attributes.check(name)?;
-        let ino = ino_of(node);
-        self.changed("removexattr", ino, self.volume.xattrs(ino).remove(name))
+        let ino = self.ino(node)?;
+        let removed = resent::removed(caller, self.volume.xattrs(ino).remove(name));
+        self.changed("removexattr", node, removed)
     }
 }

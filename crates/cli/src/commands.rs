@@ -23,6 +23,7 @@ pub mod stat;
 pub mod tree;
 pub mod trim;
 pub mod unmount;
+pub mod upgrade;
 
 use std::ffi::OsString;
 
@@ -50,6 +51,7 @@ pub enum Command {
     Mkfs(mkfs::MkfsArgs),
     Mount(mount::MountArgs),
     Unmount(unmount::UnmountArgs),
+    Upgrade(upgrade::UpgradeArgs),
     Check(check::CheckArgs),
     Info(info::InfoArgs),
     Label(label::LabelArgs),
@@ -96,6 +98,7 @@ impl Command {
             Self::Mkfs(args) => args.run(),
             Self::Mount(args) => args.run(),
             Self::Unmount(args) => args.run(),
+            Self::Upgrade(args) => args.run(),
             Self::Check(args) => args.run(),
             Self::Info(args) => args.run(),
             Self::Label(args) => args.run(),

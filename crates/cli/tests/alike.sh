@@ -51,8 +51,8 @@ ok "a volume is mounted twice, and each mount has flags of its own"
 mount_it commit=600
 echo synced >"$mnt/synced"
 sync -f "$mnt"
-kill -9 "$(daemon)"
-until_it eval '! mountpoint -q "$mnt" && [ "$(loops)" = 0 ]'
+power_cut
+until_it eval '[ "$(loops)" = 0 ]'
 sum=$(sha256sum <"$image")
 expect 1 "$loamfs" mount -o norecovery "$image" "$mnt"
 grep -q 'needs `ro`' "$work/out" || fail "not said: $(cat "$work/out")"
@@ -96,8 +96,7 @@ END
 "$loamfs" unmount "$mnt"
 mount_it strictatime,sync,commit=600
 echo kept >"$mnt/kept"
-kill -9 "$(daemon)"
-until_it mount_it rw
+crash rw
 [ "$(cat "$mnt/kept")" = kept ] || fail "with strictatime, sync keeps no write"
 ok "with strictatime each read counts, and files are as ever"
 

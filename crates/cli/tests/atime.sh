@@ -89,10 +89,7 @@ read_file >"$work/out"
 kept=$(atime file)
 sync "$mnt"
 sync -f "$mnt"
-pid=$(daemon)
-kill -9 "$pid"
-while mountpoint -q "$mnt"; do sleep 0.1; done
-mount_it nodiratime,strictatime
+crash nodiratime,strictatime
 [ "$kept" = "$(atime file)" ] || fail "not kept over a crash"
 shown nodiratime
 moves file read_file || fail "nodiratime: a file"

@@ -81,12 +81,19 @@ daemon() {
     "$loamfs" info --json "${1:-$mnt}" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p'
 }
 
-# Kills it and mounts again, with these options if any.
+# What a power cut does: kills a daemon, this run's unless another is given, with the process that would replace it, and
+# takes the dead mount away.
+power_cut() {
+    local pid=${1:-$(daemon)}
+    kill -9 "$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$pid/status")" "$pid"
+    # Whoever has become its parent may leave it as a zombie.
+    while grep -qs . "/proc/$pid/cmdline"; do sleep 0.05; done
+    umount -l "${2:-$mnt}"
+}
+
+# The same, and mounts again, with these options if any.
 crash() {
-    local pid
-    pid=$(daemon)
-    kill -9 "$pid"
-    while [ -e "/proc/$pid" ]; do sleep 0.05; done
+    power_cut
     until_it mount_it "${1-}"
 }
 

@@ -166,8 +166,13 @@ ok "no system call that it made was refused"
 "$loamfs" mount "$image" "$mnt" >/dev/null
 daemon=$(daemon_of "$mnt")
 kill -9 "$daemon"
-until_it is_gone "$mnt"
-ok "the mount of a daemon that was killed is cleared"
+has_another() { daemon=$(daemon_of "$mnt" 2>/dev/null) && ! has_ended "$daemon"; }
+until_it has_another
+check_threads "$daemon"
+use "$mnt/replaced"
+[ "$(refused_calls "$daemon")" = 0 ] || fail "$(dmesg | grep "type=1326 .* pid=$daemon ")"
+"$loamfs" unmount "$mnt"
+ok "one that follows a daemon that was killed is confined too"
 
 "$loamfs" mount --foreground "$image" "$mnt" >"$work/out" 2>&1 &
 daemon=$!

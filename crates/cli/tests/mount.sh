@@ -236,7 +236,7 @@ marker=$(sha256sum <"$mnt/second/marker")
 tar -C "$tree" -cf - . 2>/dev/null | tar -C "$mnt/second" -xf - 2>/dev/null &
 unpacking=$!
 sleep 1.5
-kill -9 "$(daemon)"
+power_cut
 wait $unpacking && fail "the daemon was killed too late" || true
 mount_it
 [ "$(sha256sum <"$mnt/second/marker")" = "$marker" ] || fail "fsynced data was lost"

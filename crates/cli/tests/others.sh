@@ -155,16 +155,14 @@ ok "those who can write are waited for, and root's readers"
 mkdir -p /run/loamfs
 mount -t tmpfs tmpfs /run/loamfs
 chown nobody /run/loamfs
-for name in guard $(seq -f "0-%g" 200); do ln -s "$work/victim" "/run/loamfs/$name.log"; done
+for name in supervisor $(seq -f "0-%g" 200); do ln -s "$work/victim" "/run/loamfs/$name.log"; done
 mount -t tmpfs tmpfs "$work/dev"
 mknod -m 666 "$work/dev/null" c 1 3
 mknod -m 666 "$work/dev/fuse" c 10 229
 mount --move "$work/dev" /dev
 "$loamfs" mount --json -o plain "$image" "$mnt" >"$work/mounted.json" 2>"$work/out"
 grep -q "/run/loamfs is not a directory that only its user can write to" "$work/out" || fail "not told: $(cat "$work/out")"
-kill -9 "$(sed -n 's/.*"daemon": \([0-9]*\).*/\1/p' "$work/mounted.json")"
-is_unmounted() { ! grep -q " $mnt " /proc/self/mountinfo; }
-until_it is_unmounted
+power_cut "$(sed -n 's/.*"daemon": \([0-9]*\).*/\1/p' "$work/mounted.json")"
 [ ! -e "$work/victim" ] || fail "a log was written where a planted link leads: $(cat "$work/victim")"
 ! ls /run/loamfs | grep -q sock || fail "a socket in a directory of somebody else's"
 umount -l /dev /run/loamfs

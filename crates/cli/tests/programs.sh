@@ -30,7 +30,7 @@ unmount_it() {
 
 # The daemon dies, a command ends whoever still holds files of the dead mount, and the volume is mounted again.
 crash() {
-    kill -9 "$(daemon)"
+    power_cut
     "$@"
     mount_it
 }

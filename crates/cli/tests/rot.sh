@@ -23,10 +23,7 @@ END
 }
 
 # The daemon dies, with all that nobody synced.
-die() {
-    kill -9 "$(daemon)"
-    until_it sh -c "! mountpoint -q $mnt"
-}
+die() { power_cut; }
 
 # Where a segment's summary is, in bytes: of that which so many others follow.
 summary() {

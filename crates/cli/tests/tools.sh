@@ -382,7 +382,7 @@ echo seen >"$mnt/file"
 "$loamfs" unmount --json "$mnt" >"$work/unmounted.json"
 "$loamfs" mount --json -o nofail "$work/missing.img" "$mnt" >"$work/missing.json"
 mount_it -o plain
-# The process above the daemon goes first, which would clear the mount.
+# The process above the daemon goes first, which would replace it.
 pid=$(figure daemon)
 kill -9 "$(sed -n 's/^PPid:[^0-9]*//p' "/proc/$pid/status")" "$pid"
 "$loamfs" unmount --json "$mnt" >"$work/died.json" 2>"$work/out"
@@ -416,11 +416,15 @@ ok "mount and unmount say as JSON what they did"
 
 for how in "" "-o plain"; do
     # shellcheck disable=SC2086
-    mount_it $how
+    mount_it $how -o restart=no
     echo synced >"$mnt/synced"
     sync "$mnt/synced"
-    kill -9 "$(figure daemon)"
-    until_it is_unmounted "$mnt"
+    pid=$(figure daemon)
+    kill -9 "$pid"
+    while [ -e "/proc/$pid" ]; do sleep 0.05; done
+    ! is_unmounted "$mnt" || fail "the mount is gone"
+    expect 1 stat "$mnt/synced"
+    grep -q 'not connected' "$work/out" || fail "another error: $(cat "$work/out")"
     # shellcheck disable=SC2086
     mount_it $how
     [ "$(cat "$mnt/synced")" = synced ] || fail "recovered without what was synced"
@@ -428,7 +432,7 @@ for how in "" "-o plain"; do
 done
 is_detached() { ! grep -q "$image" /sys/block/loop*/loop/backing_file 2>/dev/null; }
 until_it is_detached
-ok "the mount of a daemon that died goes by itself"
+ok "with restart=no the mount of a daemon that died stays as an error, and the next mount clears it"
 
 # Who stands in the dead mount, or has its files open or mapped, keeps it and its loop device; the image is mounted through
 # another one, to which nothing of theirs gets.
@@ -460,8 +464,7 @@ behind=$((256 << 20))
 mount_it
 old=$(findmnt -n -o SOURCE "$mnt")
 hold
-kill -9 "$(figure daemon)"
-until_it is_unmounted "$mnt"
+power_cut "$(figure daemon)"
 printf late | dd of="$old" bs=4 seek=$((behind / 4)) conv=notrunc status=none
 expect 75 "$loamfs" mkfs --force "$image"
 grep -q "$old and used by processes ${holders[0]} (sleep), .*daemon died; end that first" "$work/out" \
@@ -490,8 +493,7 @@ readlink "/proc/$(figure daemon)/fd/"* | grep -qx "$work" && fail "the daemon ke
 exec 9<&-
 old=$(findmnt -n -o SOURCE "$mnt")
 hold
-kill -9 "$(figure daemon)"
-until_it is_unmounted "$mnt"
+power_cut "$(figure daemon)"
 exec 8<"$old"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$image" "$mnt" 8<&-
 grep -q "$old and used by process $$ (" "$work/out" || fail "not named: $(cat "$work/out")"
@@ -509,8 +511,7 @@ other=$(losetup --show -f "$image")
 "$loamfs" mount -o "log=$work/daemon.log" "$device" "$mnt" >"$work/out"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$other" "$work/other"
 hold
-kill -9 "$(figure daemon)"
-until_it is_unmounted "$mnt"
+power_cut "$(figure daemon)"
 expect 32 env LOAMFS_PATIENCE=0 "$loamfs" mount "$device" "$mnt"
 grep -q "processes ${holders[0]} (sleep), ${holders[1]} (" "$work/out" || fail "not named: $(cat "$work/out")"
 let_go
@@ -548,8 +549,7 @@ if [ -u "$(command -v fusermount3)" ]; then
     $user sync "$own/mnt/file"
     $user "$loamfs" map --json "$own/mnt/file" | grep -q inode || fail "rootless: map"
     pid=$($user "$loamfs" info --json "$own/mnt" | sed -n 's/.*"daemon": \([0-9]*\).*/\1/p')
-    kill -9 "$pid"
-    until_it is_unmounted "$own/mnt"
+    power_cut "$pid" "$own/mnt"
     [ "$($user "$loamfs" cat "$own/volume.img" /file)" = mine ] || fail "rootless: what was synced"
     expect 32 $user "$loamfs" mount -o nosymfollow "$own/volume.img" "$own/mnt"
     grep -q nosymfollow "$work/out" || fail "rootless: nosymfollow is refused without a reason"

@@ -87,10 +87,12 @@ mkdir "$mnt" "$back"
 
 echo N >$switch
 mounted_by transport=dev dev
-mounted_by transport=auto dev
+mounted_by transport=auto,restart=no dev
 [ "$(cat $switch)" = N ] || fail "auto switched io_uring on for the machine"
 echo Y >$switch
-mounted_by transport=auto uring
+mounted_by transport=auto,restart=no uring
+# A daemon that follows another could not have requests of rings sent again.
+mounted_by transport=auto dev
 mounted_by transport=dev dev
 echo N >$switch
 mounted_by transport=uring uring
@@ -98,13 +100,13 @@ mounted_by transport=uring uring
 ok "io_uring is used where it is on, and switched on where it is asked for by name"
 
 echo 2 >$disabled
-mounted_by transport=auto dev
+mounted_by transport=auto,restart=no dev
 refused 32 transport=uring "transport=uring: the system allows no io_uring"
 echo 0 >$disabled
-mounted_by transport=auto uring
+mounted_by transport=auto,restart=no uring
 ok "where the system allows no io_uring, /dev/fuse serves, or it is said why not"
 
-mounted_by transport=auto,cache=16M dev
+mounted_by transport=auto,restart=no,cache=16M dev
 refused 32 transport=uring,cache=16M "give a larger cache="
 mounted_by transport=uring,cache=24M uring
 mount_it transport=uring,cache=64M
@@ -127,16 +129,12 @@ for _ in 1 2 3; do
 done
 ok "it goes on after being stopped"
 
-kill -9 "$pid"
-while [ -e "/proc/$pid" ]; do sleep 0.05; done
+power_cut "$pid"
 end_clients
-# The kernel takes a while to end what was under way; the process above clears the mount all the same.
-is_gone() { ! grep -q " $mnt " /proc/self/mountinfo; }
-until_it is_gone
+# The kernel takes a while to end what was under way.
 for _ in 1 2 3 4 5; do
-    mount_it transport=uring
-    kill -9 "$(daemon)"
-    until_it is_gone
+    until_it mount_it transport=uring
+    power_cut
 done
 until_it mount_it transport=uring
 [ "$(transport)" = uring ] || fail "after a kill, requests travel by $(transport)"

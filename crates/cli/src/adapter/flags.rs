@@ -5,7 +5,6 @@ use loamfs_fs::types::InodeFlags;
 use loamfs_fuse::{ByteSink, Errno, IoctlCall, NodeId};
 
 use super::Adapter;
-use super::convert::ino_of;
 
 /// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS`: the flags alone.
 const GET_FLAGS: u32 = 0x8008_6601;
@@ -53,10 +52,10 @@ impl Adapter {
         call: IoctlCall<'_>,
         output: &mut ByteSink<'_>,
     ) -> Result<i32, Errno> {
-        let ino = ino_of(node);
+        let ino = self.ino(node)?;
         let flags = || self.answer("reading flags", ino, self.volume.flags(ino));
         let set = |flags| {
-            self.changed("setting flags", ino, self.volume.set_flags(ino, flags))?;
+            self.changed("setting flags", node, self.volume.set_flags(ino, flags))?;
             // The kernel does not expect that this moves the time of the last change.
             self.notifier.attributes(node);
             Ok(())

@@ -16,8 +16,9 @@ use crate::mount::log::Log;
 use crate::mount::options::{Fixed, Options};
 use crate::mount::promise::Promise;
 use crate::mount::spec::Spec;
+use crate::mount::supervisor;
 use crate::mount::unmounter::{self, Unmounter};
-use crate::mount::{again, daemon, guard, known, spawn};
+use crate::mount::{again, daemon, known, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::{note, print_lines};
 use crate::text::shown_path;
@@ -61,11 +62,13 @@ Examples:
 ///
 /// With transport=uring requests reach the daemon through io_uring, and are carried out on the processor that sent them. That takes
 /// Linux 6.14 and root, as it switches io_uring on for all FUSE mounts of the machine, and it fails where it is not to be had. With
-/// transport=dev they come over /dev/fuse. Without it, or with transport=auto, io_uring is used where it is switched on
-/// (/sys/module/fuse/parameters/enable_uring) and allowed. Its buffers take up to a quarter of the cache, and threads= is then
+/// transport=dev they come over /dev/fuse. Without it, or with transport=auto, they do so too; but with restart=no or --foreground
+/// io_uring is used where it is switched on (/sys/module/fuse/parameters/enable_uring) and allowed. Its buffers take up to a quarter of the cache, and threads= is then
 /// the number of threads for what waits.
 ///
-/// Should the daemon die, its mount is cleared, and the next one recovers the volume. `remount` changes
+/// Should the daemon die, another one recovers the volume and goes on with the mount; what was not synced may be lost, and whoever syncs it is
+/// told. After the sixth time in a minute, with restart=no, with transport=uring, in the foreground, and before Linux 6.16, the mount
+/// stays as an error, and the next one recovers the volume. `remount` changes
 /// ro, rw, nosuid, nodev, noexec, nosymfollow, sync, dirsync and those for access times; it says which of the others the
 /// next mount changes.
 ///
@@ -84,12 +87,15 @@ pub struct MountArgs {
     /// Serve the mount in this process until it is unmounted.
     #[arg(long)]
     foreground: bool,
-    /// The process that a mount in the background starts, and that clears the mount should the daemon die.
+    /// The process that a mount in the background starts, and that has others follow the daemon should that die.
     #[arg(long, hide = true)]
-    guard: bool,
+    supervisor: bool,
     /// The daemon that that one starts.
     #[arg(long, hide = true)]
     daemon: bool,
+    /// A daemon that takes over from one that died.
+    #[arg(long, hide = true)]
+    successor: bool,
     /// The process that unmounts for a daemon in the foreground.
     #[arg(long, hide = true)]
     unmounter: bool,
@@ -116,8 +122,9 @@ impl MountArgs {
         Self {
             options,
             foreground: false,
-            guard: false,
+            supervisor: false,
             daemon: false,
+            successor: false,
             unmounter: false,
             sloppy,
             json: false,
@@ -156,17 +163,22 @@ impl MountArgs {
             return self.say_again(&spec, &entry, quiet);
         }
         let log = Log::start();
-        if self.guard {
+        if self.supervisor {
             spawn::leave_session();
-            return guard::run(&spec, &log, &self.daemon_arguments(&spec, "--daemon"));
+            let arguments = supervisor::Arguments {
+                first: self.daemon_arguments(&spec, "--daemon"),
+                successor: self.daemon_arguments(&spec, "--successor"),
+            };
+            return supervisor::run(&spec, &log, &arguments);
         }
         if self.unmounter {
             return unmounter::run(&spec, &log).map(|()| 0);
         }
-        if self.daemon || self.foreground {
-            return daemon::run(&spec, &log, self.start_unmounter(&spec)?).map(|()| 0);
+        if self.daemon || self.successor || self.foreground {
+            let unmounter = self.start_unmounter(&spec)?;
+            return daemon::run(&spec, &log, unmounter, self.successor).map(|()| 0);
         }
-        match spawn::daemon(&self.daemon_arguments(&spec, "--guard"))? {
+        match spawn::daemon(&self.daemon_arguments(&spec, "--supervisor"))? {
             spawn::Outcome::Ready(text) => {
                 if !quiet {
                     print_lines([text.trim_end().to_owned()])?;
@@ -179,13 +191,13 @@ impl MountArgs {
 
     /// Whether this is one of the processes that a mount is made of.
     fn is_part(&self) -> bool {
-        self.guard || self.daemon || self.unmounter
+        self.supervisor || self.daemon || self.successor || self.unmounter
     }
 
     /// Who unmounts for the daemon that this process becomes.
     fn start_unmounter(&self, spec: &Spec) -> Result<Unmounter, Failure> {
-        let started = match self.daemon {
-            true => Unmounter::guard(),
+        let started = match self.daemon || self.successor {
+            true => Unmounter::supervisor(),
             false => Unmounter::start(&self.daemon_arguments(spec, "--unmounter")),
         };
         started.map_err(|error| {
@@ -240,7 +252,8 @@ impl MountArgs {
         let options = self.parsed_options()?;
         let device = absolute(&self.device)?;
         let mountpoint = absolute(&self.mountpoint)?;
-        if options.remount {
+        // Before a successor serves it, nobody could look at the mount point.
+        if options.remount || self.successor {
             return Ok(self.spec_of(device, mountpoint, options));
         }
         if let Err(error) = std::fs::metadata(&device) {

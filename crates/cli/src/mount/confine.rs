@@ -83,8 +83,8 @@ impl Confinement {
     }
 }
 
-/// Only root may ask for less than there is.
-fn spare_from_oom() {
+/// Has the kernel spare this process when memory is short. Only root may ask for less than there is.
+pub fn spare_from_oom() {
     let now = fs::read_to_string(OOM).ok();
     let now = now.and_then(|text| text.trim().parse::<i32>().ok());
     if geteuid().is_root() && now.is_some_and(|now| now > OOM_SCORE) {

@@ -17,6 +17,7 @@
 //! - `freeze`, `thaw`: `done` when the volume takes no changes any more, or again;
 //! - `atime RULE DIRECTORIES`, words of mount(8): `done`, and reads set access times by that from now on;
 //! - `promise WORD`, a word of mount(8): `done`, and such changes are durable before they are answered from now on;
+//! - `upgrade`: nothing; the daemon comes to rest and ends, and another one follows;
 //! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
 //!   closed and the device let go.
 
@@ -30,7 +31,7 @@ use std::thread;
 use std::time::Duration;
 
 use loamfs_fs::{AtimeRule, AtimeWhen};
-use loamfs_fuse::MountEntry;
+use loamfs_fuse::{MountEntry, is_dead};
 use rustix::process::geteuid;
 
 use super::promise::Promise;
@@ -81,6 +82,8 @@ pub enum Request {
     Atime(AtimeRule),
     /// Which changes are durable before they are answered, from now on.
     Promise(Promise),
+    /// Make way for the program that is installed now.
+    Upgrade,
 }
 
 /// The names of the rules for access times.
@@ -110,6 +113,7 @@ impl Request {
             Self::Label(label) => format!("label {label}"),
             Self::Freeze => "freeze".to_owned(),
             Self::Thaw => "thaw".to_owned(),
+            Self::Upgrade => "upgrade".to_owned(),
             Self::Atime(rule) => {
                 let name = ATIMES.iter().find(|(_, when)| *when == rule.when);
                 let directories = if rule.directories {
@@ -158,6 +162,7 @@ impl Request {
             "label" => Self::Label(rest.to_owned()),
             "freeze" => Self::Freeze,
             "thaw" => Self::Thaw,
+            "upgrade" => Self::Upgrade,
             "atime" => {
                 let (name, directories) = rest.split_once(' ')?;
                 let (_, when) = ATIMES.into_iter().find(|(known, _)| *known == name)?;
@@ -314,7 +319,14 @@ fn refuse_foreign(path: &Path) -> io::Result<()> {
 fn connect(entry: &MountEntry) -> io::Result<UnixStream> {
     let directory = directory();
     refuse_foreign(&directory)?;
-    UnixStream::connect(socket_in(&directory, entry))
+    let socket = socket_in(&directory, entry);
+    match UnixStream::connect(&socket) {
+        // Where another one follows, it is asked when it answers the mount.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !is_dead(&entry.path) => {
+            UnixStream::connect(&socket)
+        }
+        connected => connected,
+    }
 }
 
 fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStream>>) {
@@ -401,6 +413,10 @@ fn ask_telling(
         Some(words) => Err(Failure::new(
             Kind::Io,
             format!("the daemon of {shown} says: {words}"),
+        )),
+        None if last.is_empty() && *request != Request::Upgrade => Err(Failure::new(
+            Kind::Io,
+            format!("the daemon of {shown} died before it was done; try again"),
         )),
         None => Ok(answer),
     }
@@ -530,6 +546,7 @@ mod tests {
             Request::Label(String::new()),
             Request::Freeze,
             Request::Thaw,
+            Request::Upgrade,
             Request::Atime(AtimeRule::default()),
             Request::Promise(Promise::Names),
             Request::Atime(AtimeRule {

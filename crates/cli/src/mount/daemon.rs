@@ -1,8 +1,8 @@
 //! The daemon: opens the volume, mounts it, serves it until it is unmounted, and closes it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -10,87 +10,48 @@ use loamfs_device::{Counters, Device};
 use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Volume};
 use loamfs_fuse::uring::Rings;
 use loamfs_fuse::{
-    BlockDevice, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session, find_mount,
+    BlockDevice, Hold, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session, find_mount,
 };
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
 use super::confine::Confinement;
 use super::control::{self, Server};
 use super::greeting::Greeting;
-use super::handler::ControlHandler;
+use super::handler::{ControlHandler, Upgrade};
+use super::handover::{Handover, Predecessor};
+use super::heir::Heirlooms;
+use super::keep::What;
 use super::log::Log;
 use super::promise::{Promise, Standing};
 use super::scrubber::Scrubber;
 use super::source::Source;
 use super::spec::Spec;
+use super::state::{Ready, State};
 use super::ticker::Ticker;
 use super::transport::{self, Transport};
 use super::unmounter::{Unmounter, Wish};
 use super::writers::{self, Writers};
-use super::{cache, memory, spawn, stale, stop};
-use crate::adapter::{self, Adapter, Attributes, Daemon, Events, Reads};
+use super::{cache, memory, stale, standing, stop};
+use crate::adapter::{self, Adapter, Attributes, Daemon, Events, Reads, Shard};
 use crate::failure::{Failure, Kind};
-use crate::mounts::SUBTYPE;
-use crate::output::print_lines;
+use crate::mounts::{self, SUBTYPE};
 use crate::report::{Identity, requests_json};
 use crate::text::shown_path;
 
 /// How far the kernel reads ahead in a file.
 const READ_AHEAD: u32 = 1 << 20;
 
-/// What the threads of a daemon share.
-struct State {
-    ticker: Ticker,
-    scrubber: Scrubber,
-    log: Log,
-    foreground: bool,
-    /// What to say when the mount is ready; taken then.
-    ready: Mutex<Option<Ready>>,
-    /// How closing the volume ended.
-    closed: Mutex<Option<Result<(), Error>>>,
-}
-
-struct Ready {
-    greeting: String,
-    /// The same for the log, in short.
-    mounted: String,
-    fallback_log: Option<PathBuf>,
-}
-
-impl Events for State {
-    fn ready(&self) {
-        let ready = self
-            .ready
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let Some(ready) = ready else { return };
-        if self.foreground {
-            // Nobody may be reading.
-            let _ = print_lines([ready.greeting.trim_end().to_owned()]);
-        } else {
-            self.log.leave_stderr(ready.fallback_log.as_deref());
-            tracing::info!("{}", ready.mounted);
-            spawn::report_ready(&ready.greeting);
-        }
-    }
-
-    fn closing(&self) {
-        self.scrubber.end();
-        self.ticker.stop();
-    }
-
-    fn closed(&self, result: Result<(), Error>) {
-        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
-    }
-}
-
 /// Mounts and serves; returns when everything is on the device.
 ///
 /// # Errors
 ///
 /// Why it could not be mounted, or not be closed.
-pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> {
+pub fn run(
+    spec: &Spec,
+    log: &Log,
+    unmounter: Unmounter,
+    is_successor: bool,
+) -> Result<(), Failure> {
     memory::set_up_allocator();
     // Lets the kernel give this process memory while it writes back for others. Threads inherit
     // it; only root may ask for it.
@@ -98,25 +59,25 @@ pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> 
     if let Some(file) = &spec.options.daemon.log {
         log.to_file(file)?;
     }
+    let unmounter = Arc::new(unmounter);
+    match is_successor {
+        true => succeed(spec, log, unmounter),
+        false => begin(spec, log, unmounter),
+    }
+}
+
+/// Mounts and serves.
+fn begin(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Failure> {
     stale::clear(&spec.device, &spec.mountpoint)?;
     let source = Source::open(&spec.device, &spec.options)?;
     let mounter = Mounter::start(&source)?;
-    let rings = transport::rings(&spec.options)?;
+    let is_supervised = spec.options.is_supervised() && !spec.foreground;
+    let rings = transport::rings(&spec.options, is_supervised)?;
     let transport = Arc::new(Transport::new(&spec.options, rings.as_ref()));
     let confinement = Confinement::before_reading(&spec.options.daemon);
-    let identity =
-        Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
-    let before = source.device.counters();
-    let start = Instant::now();
-    let (spec, volume) = open(spec, &source, transport.memory())?;
+    let (spec, volume, opened) = open(spec, &source, transport.memory())?;
     let spec = &spec;
-    let opened = Opened {
-        identity,
-        loss: volume.info().loss.filter(|_| spec.options.is_read_only()),
-        time: start.elapsed(),
-        counters: source.device.counters() - before,
-    };
-    let unmounter = Arc::new(unmounter);
+    let (handover, shards) = Handover::new().map_err(no_memory)?;
     let mounted = match mounter.mount(spec) {
         Ok(attached) => attached.detached_by(&unmounter),
         Err(failure) => {
@@ -138,7 +99,54 @@ pub fn run(spec: &Spec, log: &Log, unmounter: Unmounter) -> Result<(), Failure> 
         confinement: Arc::new(confinement),
         rings,
         transport,
+        handover: Arc::new(handover),
+        shards,
+        predecessor: None,
     })
+}
+
+/// Takes a mount over whose daemon died, with what the supervisor kept of it.
+fn succeed(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Failure> {
+    let mut keep = unmounter
+        .take()
+        .map_err(|error| Failure::new(Kind::Io, format!("the supervisor: {error}")))?;
+    let source = Source::taken_over(spec, &mut keep)?;
+    let confinement = Confinement::before_reading(&spec.options.daemon);
+    let transport = Arc::new(Transport::new(&spec.options, None));
+    let (spec, volume, opened) = open(spec, &source, transport.memory())?;
+    let spec = &spec;
+    let memory = keep.take(What::Memory).into_iter().next();
+    let memory = memory.ok_or_else(|| no_memory(std::io::ErrorKind::NotFound.into()))?;
+    let (handover, shards, predecessor) = Handover::after(&memory).map_err(no_memory)?;
+    let mut connection = keep.take(What::Connection).into_iter();
+    let first = connection
+        .next()
+        .ok_or_else(|| Failure::new(Kind::Io, "there is no connection to the kernel"))?;
+    let device = handover.mount();
+    let mut mounts = mounts::ours().into_iter();
+    // Without one it was taken out of the tree, and somebody still uses it.
+    let entry = mounts.find(|entry| entry.device == device);
+    let mounted = Mounted::taken_over(entry.clone(), first, connection);
+    serve(Serving {
+        spec,
+        log,
+        source,
+        volume,
+        attached: Attached::taken_over(mounted, entry).detached_by(&unmounter),
+        opened: &opened,
+        unmounter,
+        confinement: Arc::new(confinement),
+        rings: None,
+        transport,
+        handover: Arc::new(handover),
+        shards,
+        predecessor: Some(predecessor),
+    })
+}
+
+fn no_memory(error: std::io::Error) -> Failure {
+    let text = format!("the memory for a successor cannot be used: {error}");
+    Failure::new(Kind::Io, text)
 }
 
 struct Opened {
@@ -148,8 +156,32 @@ struct Opened {
     counters: Counters,
 }
 
+/// Opens the volume, and says what that took.
+fn open(
+    spec: &Spec,
+    source: &Source,
+    buffers: usize,
+) -> Result<(Spec, Arc<Volume>, Opened), Failure> {
+    let identity =
+        Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
+    let before = source.device.counters();
+    let start = Instant::now();
+    let (spec, volume) = open_volume(spec, source, buffers)?;
+    let opened = Opened {
+        identity,
+        loss: volume.info().loss.filter(|_| spec.options.is_read_only()),
+        time: start.elapsed(),
+        counters: source.device.counters() - before,
+    };
+    Ok((spec, volume, opened))
+}
+
 /// Opens the volume; read-only where it may be read, but not be written to without giving up what is lost.
-fn open(spec: &Spec, source: &Source, buffers: usize) -> Result<(Spec, Arc<Volume>), Failure> {
+fn open_volume(
+    spec: &Spec,
+    source: &Source,
+    buffers: usize,
+) -> Result<(Spec, Arc<Volume>), Failure> {
     let failed = |error: Error| Failure::volume(&spec.device, &error);
     match open_as(spec, source, buffers) {
         Err(error) if error.loss().is_some() => {
@@ -254,6 +286,14 @@ impl Attached {
             plain_because,
         }
     }
+
+    fn taken_over(mounted: Mounted, entry: Option<MountEntry>) -> Self {
+        Self {
+            mounted,
+            entry,
+            plain_because: None,
+        }
+    }
 }
 
 impl Attached {
@@ -309,6 +349,10 @@ struct Serving<'a> {
     confinement: Arc<Confinement>,
     rings: Option<Rings>,
     transport: Arc<Transport>,
+    handover: Arc<Handover>,
+    shards: Vec<Shard>,
+    /// Of a successor.
+    predecessor: Option<Predecessor>,
 }
 
 impl Serving<'_> {
@@ -329,22 +373,24 @@ impl Serving<'_> {
         let name = entry.map_or("mount".to_owned(), control::name_of);
         let (device, place) = (&self.spec.device, &self.spec.mountpoint);
         Ready {
-            greeting: greeting.text(),
+            greeting: self.predecessor.is_none().then(|| greeting.text()),
             mounted: format!("mounted {} on {}", shown_path(device), shown_path(place)),
             fallback_log: control::log_file(&name),
         }
     }
 
     /// Answers other commands from now on. A mount that cannot is served all the same.
-    fn control(&self, promise: &Arc<Standing>, scrubber: &Scrubber) -> Option<Server> {
+    fn control(&self, state: &Arc<State>, promise: &Arc<Standing>, hold: Hold) -> Option<Server> {
         let handler = Arc::new(ControlHandler {
             volume: Arc::downgrade(&self.volume),
             identity: self.opened.identity.clone(),
             spec: self.spec.clone(),
             promise: Arc::clone(promise),
             confinement: Arc::clone(&self.confinement),
-            scrubber: scrubber.clone(),
+            scrubber: state.scrubber.clone(),
             transport: Arc::clone(&self.transport),
+            handover: Arc::clone(&self.handover),
+            upgrade: self.upgrade(state, hold),
         });
         let started = Server::start(self.attached.entry.as_ref()?, handler);
         if let Err(error) = &started {
@@ -353,61 +399,142 @@ impl Serving<'_> {
         started.ok()
     }
 
-    /// Serves until the mount is gone. Returns how that ended, and what the volume was on.
-    fn run(self, state: &Arc<State>, promise: Arc<Standing>) -> Result<(Served, Source), Failure> {
-        let options = &self.spec.options;
-        let notifier = Notifier::start(&self.attached.mounted)
-            .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
-        let writers = Writers::start(&self.volume)?;
-        let (reads, attributes) = (Reads::of(options), Attributes::of(&options.daemon));
+    /// What ends this process so that another program goes on where it came to rest.
+    fn upgrade(&self, state: &Arc<State>, hold: Hold) -> Upgrade {
+        let (state, unmounter) = (Arc::clone(state), Arc::clone(&self.unmounter));
+        let handover = Arc::clone(&self.handover);
+        Box::new(move |volume| {
+            unmounter.say("upgrade")?;
+            hold.hold();
+            state.closing();
+            match volume.close() {
+                Ok(()) => handover.note_durable(),
+                // The successor takes it for a crash.
+                Err(error) => tracing::error!("closing the volume failed: {error}"),
+            }
+            std::process::exit(0);
+        })
+    }
+
+    /// The promise of the mount, and what else a remount has changed of it before.
+    fn standing(&self) -> Result<Arc<Standing>, Failure> {
+        let before = self.handover.standing();
+        let promise = standing::promise(&before).unwrap_or(Promise::of(&self.spec.options));
+        if let Some(rule) = standing::atime(&before) {
+            self.volume.upkeep().set_atime_rule(rule);
+        }
+        Ok(Arc::new(Standing::new(promise)))
+    }
+
+    /// The bridge between the kernel and the volume, which knows what an earlier daemon left.
+    fn adapter(
+        &mut self,
+        state: &Arc<State>,
+        promise: Arc<Standing>,
+        (reads, attributes): (Reads, Attributes),
+    ) -> Result<Adapter, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::new(Kind::Io, error.to_string());
+        let notifier = Notifier::start(&self.attached.mounted).map_err(|error| failed(&error))?;
         let daemon = Daemon {
             events: Arc::clone(state) as Arc<dyn Events>,
             promise,
-            transport: self.transport,
+            transport: Arc::clone(&self.transport),
+            handover: Arc::clone(&self.handover),
         };
-        let adapter = Adapter::new(self.volume, notifier, daemon, (reads, attributes));
-        let mut session = Session::new(adapter::config(reads, attributes));
+        let shards = std::mem::take(&mut self.shards);
+        let volume = Arc::clone(&self.volume);
+        let mut adapter = Adapter::new(volume, notifier, daemon, (reads, attributes), shards);
+        if let Some(predecessor) = self.predecessor.take() {
+            adapter
+                .succeed(predecessor)
+                .map_err(|errno| failed(&errno))?;
+            if standing::is_frozen(&self.handover.standing()) {
+                self.volume
+                    .upkeep()
+                    .freeze()
+                    .map_err(|error| Failure::volume(&self.spec.device, &error))?;
+            }
+        }
+        Ok(adapter)
+    }
+
+    /// Serves until the mount is gone. Returns how that ended, what the volume was on, and who waits to be told.
+    fn run(mut self, state: &Arc<State>) -> Result<Served, Failure> {
+        let options = &self.spec.options;
+        let (reads, attributes) = (Reads::of(options), Attributes::of(&options.daemon));
+        let hold = Hold::default();
+        let mut session = Session::new(adapter::config(reads, attributes)).held_by(hold.clone());
         if let Some(threads) = options.daemon.threads {
             session = session.workers(threads);
         }
+        let is_supervised = options.is_supervised() && !self.spec.foreground;
+        if is_supervised {
+            self.attached.mounted.open_ends(session.threads());
+            let mounted = &self.attached.mounted;
+            let heirlooms = Heirlooms::of(mounted, &self.source, &self.handover);
+            let failed = |error| Failure::new(Kind::Io, format!("descriptors: {error}"));
+            state.will_hand_over(heirlooms.map_err(failed)?);
+        }
+        let promise = self.standing()?;
+        let adapter = self.adapter(state, Arc::clone(&promise), (reads, attributes))?;
+        let writers = Writers::start(&self.volume)?;
+        let ticker = Ticker::start(Arc::downgrade(&self.volume), adapter.changes())?;
+        // It is the only one.
+        let _ = state.ticker.set(ticker);
+        let server = self.control(state, &promise, hold);
         self.confinement.before_serving(self.rings.is_some());
         if let Some(rings) = self.rings {
             session = session.rings(rings);
         }
+        if let Some(agreed) = self.handover.agreed() {
+            let ready = state.ready(&agreed);
+            ready.map_err(|errno| Failure::new(Kind::Io, errno.to_string()))?;
+            adapter.go_on();
+            session = session.taken_over(agreed);
+        }
+        drop(self.volume);
         // The session owns the adapter, and that the volume: both are gone when it returns.
-        let served = session.run(Arc::new(adapter), self.attached.mounted);
+        let ended = session.run(Arc::new(adapter), self.attached.mounted);
         writers.stop();
-        state.scrubber.end();
-        state.ticker.stop();
-        Ok((served, self.source))
+        state.closing();
+        Ok(Served {
+            ended,
+            source: self.source,
+            server,
+        })
     }
 }
 
-type Served = Result<(), loamfs_fuse::Error>;
+/// A mount that has ended.
+struct Served {
+    ended: Result<(), loamfs_fuse::Error>,
+    source: Source,
+    server: Option<Server>,
+}
 
 fn serve(serving: Serving<'_>) -> Result<(), Failure> {
-    let spec = serving.spec;
-    let state = Arc::new(State {
-        ticker: Ticker::start(Arc::downgrade(&serving.volume))?,
-        scrubber: Scrubber::new(Arc::downgrade(&serving.volume)),
-        log: serving.log.clone(),
-        foreground: spec.foreground,
-        ready: Mutex::new(Some(serving.ready())),
-        closed: Mutex::new(None),
-    });
-    let promise = Arc::new(Standing::new(Promise::of(&spec.options)));
-    let server = serving.control(&promise, &state.scrubber);
+    let (spec, unmounter) = (serving.spec, Arc::clone(&serving.unmounter));
+    let scrubber = Scrubber::new(Arc::downgrade(&serving.volume));
+    let ready = serving.ready();
+    let state = Arc::new(State::new(spec, serving.log, scrubber, ready, &unmounter));
+    if let Some(device) = serving.attached.device() {
+        serving.handover.note_mount(device);
+    }
     stop::on_signal(
-        Arc::clone(&serving.unmounter),
+        Arc::clone(&unmounter),
         serving.attached.device(),
         spec.foreground,
         Arc::downgrade(&serving.volume),
     )?;
-    let (served, source) = serving.run(&state, promise)?;
-    let requests = requests_json(&source.device.counters());
-    drop(source);
-    let result = outcome(spec, &state, served);
-    if let Some(server) = server {
+    let served = serving.run(&state)?;
+    let requests = requests_json(&served.source.device.counters());
+    drop(served.source);
+    if !spec.foreground {
+        // It lets go of the device too. If it is gone, it has.
+        let _ = unmounter.say("over");
+    }
+    let result = outcome(spec, &state, served.ended);
+    if let Some(server) = served.server {
         let words = match &result {
             Ok(()) => Ok(requests.to_string()),
             Err(failure) => Err(failure.to_string()),
@@ -418,13 +545,12 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
 }
 
 /// Whether the mount ended well: served to its end, and the volume closed.
-fn outcome(spec: &Spec, state: &State, served: Served) -> Result<(), Failure> {
-    let closed = state
-        .closed
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
-    let result = match (served, closed) {
+fn outcome(
+    spec: &Spec,
+    state: &State,
+    ended: Result<(), loamfs_fuse::Error>,
+) -> Result<(), Failure> {
+    let result = match (ended, state.take_closed()) {
         (_, Some(Err(error))) => Err(Failure::volume(&spec.device, &error)),
         (Err(error), _) => Err(Failure::new(Kind::Io, error.to_string())),
         (Ok(()), Some(Ok(()))) => Ok(()),

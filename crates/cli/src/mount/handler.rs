@@ -8,9 +8,11 @@ use loamfs_fs::{OpenOptions, Volume};
 
 use super::confine::Confinement;
 use super::control::{Answers, Request, tell_progress};
+use super::handover::Handover;
 use super::promise::Standing;
 use super::scrubber::Scrubber;
 use super::spec::Spec;
+use super::standing;
 use super::transport::Transport;
 use crate::report::{Identity, Report, piece_json};
 
@@ -33,7 +35,14 @@ pub struct ControlHandler {
     pub scrubber: Scrubber,
     /// How requests travel.
     pub transport: Arc<Transport>,
+    /// What a successor must know.
+    pub handover: Arc<Handover>,
+    /// Ends this process for a successor, or says why it cannot.
+    pub upgrade: Upgrade,
 }
+
+/// See [`ControlHandler::upgrade`].
+pub type Upgrade = Box<dyn Fn(&Volume) -> Result<(), String> + Send + Sync>;
 
 impl Answers for ControlHandler {
     fn answer(&self, request: &Request, out: &mut dyn Write) -> Result<(), String> {
@@ -76,13 +85,27 @@ impl Answers for ControlHandler {
                 format!("done {}", told.map_err(|error| sentence(&error))?)
             }
             Request::Label(label) => done(volume.upkeep().set_label(label.as_bytes()))?,
-            Request::Freeze => done(volume.upkeep().freeze())?,
-            Request::Thaw => done(volume.upkeep().thaw())?,
+            Request::Freeze => {
+                let frozen = done(volume.upkeep().freeze())?;
+                standing::note_frozen(&self.handover, true);
+                frozen
+            }
+            Request::Thaw => {
+                let thawed = done(volume.upkeep().thaw())?;
+                standing::note_frozen(&self.handover, false);
+                thawed
+            }
+            Request::Upgrade => {
+                (self.upgrade)(&volume)?;
+                "done".to_owned()
+            }
             Request::Atime(rule) => {
+                standing::note_atime(&self.handover, *rule);
                 volume.upkeep().set_atime_rule(*rule);
                 "done".to_owned()
             }
             Request::Promise(promise) => {
+                standing::note_promise(&self.handover, *promise);
                 self.promise.set(*promise);
                 "done".to_owned()
             }

@@ -54,6 +54,11 @@ const KNOWN: &[Known] = &[
     ),
     ("threads", Value("NUMBER"), "Threads that serve requests."),
     (
+        "restart",
+        OneOf(&["yes", "no"]),
+        "Whether a daemon that dies is replaced. Default: yes.",
+    ),
+    (
         "log",
         Value("/FILE"),
         "Where the daemon logs to. Default: the system's log.",

@@ -96,6 +96,11 @@ impl Options {
         self.kernel.flags.contains(MountFlags::RDONLY)
     }
 
+    /// Whether the daemon is replaced if it dies. With rings a successor could not have requests sent again.
+    pub fn is_supervised(&self) -> bool {
+        !self.daemon.no_restart && self.daemon.transport != Some(Transport::Uring)
+    }
+
     /// Those that were given and that no remount changes, with their values.
     pub fn fixed(&self) -> Vec<Fixed> {
         self.volume
@@ -160,6 +165,9 @@ fn unknown(word: &str, name: &str) -> Failure {
         // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
         "context" | "fscontext" | "defcontext" | "rootcontext" => {
             format!("LoamFS has no SELinux labels; leave `{word}` out")
+        }
+        "restart" => {
+            "give restart=yes, and a daemon that dies is replaced, or restart=no".to_owned()
         }
         "cache" | "settle" | "commit" | "threads" | "transport" | "log" | "uid" | "gid" => format!(
             "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, commit=SECONDS, \

@@ -1,5 +1,6 @@
 //! What a mount stands on: a block device, an image file behind a loop device, or the plain file.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -12,8 +13,10 @@ use loamfs_fuse::BlockDevice;
 use rustix::process::geteuid;
 
 use super::holders::Holders;
+use super::keep::{Keep, What};
 use super::old_loop;
 use super::options::Options;
+use super::spec::Spec;
 use crate::failure::{Failure, Kind};
 use crate::readers::{self, Kept};
 use crate::text::shown_path;
@@ -44,7 +47,7 @@ pub struct Source {
     /// Why only a plain mount is possible, if it is worth saying.
     pub plain_because: Option<String>,
     /// The image's own lock, which keeps out who does not know of the loop device, or of this one.
-    _image: Option<Arc<FileDevice>>,
+    image: Option<Arc<FileDevice>>,
     /// Keeps the loop device attached until the mount claims it.
     attached: Option<LoopDevice>,
 }
@@ -84,7 +87,7 @@ impl Source {
                 device,
                 block,
                 plain_because,
-                _image: image,
+                image,
                 attached: None,
             });
         }
@@ -118,7 +121,7 @@ impl Source {
                     device,
                     block: Some(attached.path().to_owned()),
                     plain_because: None,
-                    _image: Some(image),
+                    image: Some(image),
                     attached: Some(attached),
                 })
             }
@@ -130,12 +133,57 @@ impl Source {
         }
     }
 
+    /// What the daemon before had open, with its locks.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be used any more.
+    pub fn taken_over(spec: &Spec, keep: &mut Keep) -> Result<Self, Failure> {
+        let mode = match spec.options.is_read_only() {
+            true => Mode::ReadOnly,
+            false => Mode::ReadWrite,
+        };
+        let mut open = |what, rotational| -> Result<Option<Arc<FileDevice>>, Failure> {
+            let Some(opened) = keep.take(what).into_iter().next() else {
+                return Ok(None);
+            };
+            let options = FileOptions {
+                rotational,
+                // It is on what was opened, and never was let go of.
+                lock: Lock::None,
+                ..FileOptions::new(mode)
+            };
+            let device = FileDevice::handed_over(opened, &spec.device, &options);
+            let device = device.map_err(|error| Failure::device(&spec.device, &error))?;
+            Ok(Some(Arc::new(device)))
+        };
+        let image = open(What::Image, None)?;
+        let rotational = image.as_ref().map(|image| image.rotational());
+        let device = open(What::Device, rotational)?;
+        let device = device.ok_or_else(|| Failure::new(Kind::Io, "there is no device"))?;
+        Ok(Self {
+            device,
+            block: None,
+            plain_because: None,
+            image,
+            attached: None,
+        })
+    }
+
+    /// What a successor needs: the device, and the image behind it.
+    pub fn kept(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
+        (
+            self.device.as_fd(),
+            self.image.as_ref().map(|image| image.as_fd()),
+        )
+    }
+
     fn plain(image: Arc<FileDevice>, because: Option<String>) -> Self {
         Self {
             device: image,
             block: None,
             plain_because: because,
-            _image: None,
+            image: None,
             attached: None,
         }
     }

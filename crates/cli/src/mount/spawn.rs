@@ -1,12 +1,13 @@
 //! Starting the daemon in the background, and waiting until its mount can be used.
 //!
-//! The daemon is this program again, with the switch `--daemon`, and above it once more as its guard
-//! ([`super::guard`]); standard output is a pipe. What the daemon prints there ends with [`READY`] once
+//! The daemon is this program again, with the switch `--daemon`, and above it once more as its supervisor
+//! ([`super::supervisor`]); standard output is a pipe. What the daemon prints there ends with [`READY`] once
 //! the mount is usable; anything else means that it failed, and it has said why on standard error.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::process::{setsid, umask};
@@ -65,9 +66,18 @@ pub fn daemon(arguments: &[OsString]) -> Result<Outcome, Failure> {
 /// This program with other arguments, and none of the files that this process was given: a lock or a mount that one of them
 /// keeps would be kept for as long as the new process lives.
 pub fn own(arguments: &[OsString]) -> Command {
-    keep_files_here();
     // By this name the kernel finds the running program even if its file was replaced.
-    let mut command = Command::new("/proc/self/exe");
+    program("/proc/self/exe".as_ref(), arguments)
+}
+
+/// The same of the program that is in this file by now.
+pub fn newest(file: &Path, arguments: &[OsString]) -> Command {
+    program(file, arguments)
+}
+
+fn program(file: &Path, arguments: &[OsString]) -> Command {
+    keep_files_here();
+    let mut command = Command::new(file);
     command.arg0("loamfs").args(arguments).stdin(Stdio::null());
     command
 }

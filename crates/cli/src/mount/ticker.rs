@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use loamfs_fs::Volume;
 
+use crate::adapter::Changes;
 use crate::failure::{Failure, Kind};
 
 /// How often the volume is asked for what is due. Commits by age are late by at most this.
@@ -35,12 +36,12 @@ impl Ticker {
     /// # Errors
     ///
     /// If the system gives no thread.
-    pub fn start(volume: Weak<Volume>) -> Result<Self, Failure> {
+    pub fn start(volume: Weak<Volume>, changes: Changes) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
         let inner = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("ticker".into())
-            .spawn(move || run(&inner, &volume))
+            .spawn(move || run(&inner, &volume, &changes))
             .map_err(|error| {
                 Failure::new(Kind::Io, format!("no thread can be started: {error}"))
             })?;
@@ -78,7 +79,7 @@ fn catch_up(volume: &Volume) -> Result<(), loamfs_fs::Error> {
     }
 }
 
-fn run(shared: &Shared, volume: &Weak<Volume>) {
+fn run(shared: &Shared, volume: &Weak<Volume>, changes: &Changes) {
     let mut last_error = String::new();
     loop {
         let waited = shared
@@ -92,6 +93,7 @@ fn run(shared: &Shared, volume: &Weak<Volume>) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
+        changes.look_after(&volume);
         // An error that lasts is logged once.
         match catch_up(&volume) {
             Ok(()) => last_error.clear(),

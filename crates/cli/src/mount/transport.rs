@@ -17,9 +17,11 @@ const CACHE_PART: usize = 4;
 /// # Errors
 ///
 /// Why there are none, if they were asked for.
-pub fn rings(options: &Options) -> Result<Option<Rings>, Failure> {
+pub fn rings(options: &Options, is_supervised: bool) -> Result<Option<Rings>, Failure> {
     match options.daemon.transport.unwrap_or_default() {
         Asked::Dev => Ok(None),
+        // A successor of a daemon that died could not have requests of rings sent again.
+        Asked::Auto if is_supervised => Ok(None),
         Asked::Auto if uring::is_enabled() != Some(true) => Ok(None),
         Asked::Auto => Ok(set_up(options)
             .inspect_err(|error| tracing::info!("requests travel over /dev/fuse: {error}"))

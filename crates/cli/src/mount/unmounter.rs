@@ -1,13 +1,13 @@
 //! The process that takes a mount out of the tree, since its daemon has given up what that takes ([`super::confine`]).
 //!
-//! It is told by lines, and answers each with one: `done`, or why not. In the background it is the daemon's guard, at the
-//! other end of the daemon's standard input, else a child of the daemon's. It ends with the daemon.
+//! It is told by packets, and answers each with one: `done`, or why not. In the background it is the daemon's supervisor,
+//! at the other end of the daemon's standard input, which keeps descriptors for a successor too
+//! ([`super::supervisor`]). Else it is a child of the daemon's. It ends with the daemon.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
@@ -18,15 +18,17 @@ use rustix::mount::UnmountFlags;
 use rustix::process::geteuid;
 use rustix::stdio::stdin;
 
+use super::keep::{Keep, What};
 use super::log::Log;
+use super::packets::{self, Packet};
 use super::spec::Spec;
 use super::words::Words;
-use super::{guard, spawn};
+use super::{spawn, supervisor};
 use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::text::shown_path;
 
-/// What it is asked for.
+/// What it is asked for of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// The end of the mount, wherever it is seen: who uses it is cut off.
@@ -40,15 +42,15 @@ impl Wish {
 }
 
 /// The daemon's way to that process.
-pub struct Unmounter(Mutex<BufReader<UnixStream>>);
+pub struct Unmounter(Mutex<OwnedFd>);
 
 impl Unmounter {
-    /// The guard of a daemon in the background.
+    /// The supervisor of a daemon in the background.
     ///
     /// # Errors
     ///
     /// If standard input cannot be had.
-    pub fn guard() -> io::Result<Self> {
+    pub fn supervisor() -> io::Result<Self> {
         Ok(Self::at(standard_input()?))
     }
 
@@ -58,17 +60,17 @@ impl Unmounter {
     ///
     /// If it cannot be started.
     pub fn start(arguments: &[OsString]) -> io::Result<Self> {
-        let (ours, theirs) = UnixStream::pair()?;
+        let (ours, theirs) = packets::pair()?;
         // Whoever waits for the end of what the daemon says does not wait for this one.
         spawn::own(arguments)
-            .stdin(OwnedFd::from(theirs))
+            .stdin(theirs)
             .stdout(Stdio::null())
             .spawn()?;
         Ok(Self::at(ours))
     }
 
-    fn at(stream: UnixStream) -> Self {
-        Self(Mutex::new(BufReader::new(stream)))
+    fn at(socket: OwnedFd) -> Self {
+        Self(Mutex::new(socket))
     }
 
     /// Has it take away the mount of this device number.
@@ -76,39 +78,84 @@ impl Unmounter {
     /// # Errors
     ///
     /// Why it cannot, or that it is gone.
-    pub fn ask(&self, wish: Wish, device: (u32, u32)) -> Result<(), String> {
-        let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (major, minor) = device;
-        let line = format!("{} {major}:{minor}\n", Wish::WORDS.word(wish));
-        let mut answer = String::new();
-        let answered = reader
-            .get_mut()
-            .write_all(line.as_bytes())
-            .and_then(|()| reader.read_line(&mut answer));
-        match (answered, answer.trim_end()) {
-            (Ok(_), "done") => Ok(()),
-            (Ok(length), words) if length > 0 => Err(words.to_owned()),
-            _ => Err("the process that unmounts is gone".to_owned()),
+    pub fn ask(&self, wish: Wish, (major, minor): (u32, u32)) -> Result<(), String> {
+        let words = format!("{} {major}:{minor}", Wish::WORDS.word(wish));
+        self.tell(&words, &[])
+    }
+
+    /// Has the supervisor keep descriptors for a successor, instead of those that it kept as the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn keep(&self, what: What, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
+        let mut parts = descriptors.chunks(packets::DESCRIPTORS_MAX);
+        let word = What::WORDS.word(what);
+        self.tell(&format!("keep {word}"), parts.next().unwrap_or_default())?;
+        parts.try_for_each(|part| self.tell(&format!("keep-more {word}"), part))
+    }
+
+    /// Tells the supervisor something that is one word: `served`, or `upgrade`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn say(&self, word: &str) -> Result<(), String> {
+        self.tell(word, &[])
+    }
+
+    /// What the supervisor kept.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn take(&self) -> Result<Keep, String> {
+        let socket = self.lock();
+        let failed = |error: io::Error| error.to_string();
+        packets::send(&*socket, "take", &[]).map_err(failed)?;
+        let mut kept = Keep::default();
+        loop {
+            match packets::receive(&*socket).map_err(failed)? {
+                Some(packet) if packet.text == "done" => return Ok(kept),
+                Some(packet) => kept.note(packet)?,
+                None => return Err(gone()),
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, OwnedFd> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, words: &str, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
+        let socket = self.lock();
+        let answer =
+            packets::send(&*socket, words, descriptors).and_then(|()| packets::receive(&*socket));
+        match answer {
+            Ok(Some(packet)) if packet.text == "done" => Ok(()),
+            Ok(Some(packet)) => Err(packet.text),
+            _ => Err(gone()),
         }
     }
 }
 
-/// Does what the daemon at the other end asks for, until that ends.
-pub fn serve(stream: &UnixStream) {
-    for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        let answer = match parse(&line) {
+fn gone() -> String {
+    "the process that unmounts is gone".to_owned()
+}
+
+/// Does what the daemon at the other end asks for, until that ends. What is no wish of a mount's is for `otherwise`.
+pub fn serve(socket: &OwnedFd, mut otherwise: impl FnMut(Packet) -> Result<(), String>) {
+    while let Ok(Some(packet)) = packets::receive(socket) {
+        let answer = match parse(&packet.text) {
             Some((Wish::End, device)) => end(&views(device)),
             Some((Wish::Detach, device)) => {
                 views(device).iter().try_for_each(|view| detached(view))
             }
-            None => Err("that is not a wish".to_owned()),
+            None => otherwise(packet),
         };
-        let mut stream = stream;
+        let words = answer.err().unwrap_or_else(|| "done".to_owned());
         // The daemon may have ended by it.
-        let _ = match answer {
-            Ok(()) => writeln!(stream, "done"),
-            Err(words) => writeln!(stream, "{}", words.replace('\n', " ")),
-        };
+        let _ = packets::send(socket, &words, &[]);
     }
 }
 
@@ -118,20 +165,19 @@ pub fn serve(stream: &UnixStream) {
 ///
 /// If that cannot be had.
 pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
-    guard::outlive_signals()?;
+    supervisor::outlive_signals()?;
     if let Some(file) = &spec.options.daemon.log {
         log.to_file(file)?;
     }
-    let parent = standard_input();
-    serve(&parent.map_err(|error| Failure::new(Kind::Io, error.to_string()))?);
+    let parent = standard_input().map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+    serve(&parent, |_| Err("that is not a wish".to_owned()));
     Ok(())
 }
 
 /// Standard input, where the other process is. No program that is started from here inherits this descriptor.
-fn standard_input() -> io::Result<UnixStream> {
-    Ok(UnixStream::from(fcntl_dupfd_cloexec(stdin(), 3)?))
+fn standard_input() -> io::Result<OwnedFd> {
+    Ok(fcntl_dupfd_cloexec(stdin(), 3)?)
 }
-
 fn parse(line: &str) -> Option<(Wish, (u32, u32))> {
     let (word, numbers) = line.split_once(' ')?;
     let wish = Wish::WORDS.value(word)?;
@@ -212,15 +258,15 @@ mod tests {
 
     #[test]
     fn what_is_not_mounted_cannot_be_ended_and_the_end_of_the_other_is_noticed() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let server = std::thread::spawn(move || serve(&theirs));
+        let (ours, theirs) = packets::pair().unwrap();
+        let server = std::thread::spawn(move || serve(&theirs, |_| Ok(())));
         let unmounter = Unmounter::at(ours);
         // No device has that number.
         let said = unmounter.ask(Wish::End, (0, u32::MAX)).unwrap_err();
         assert_eq!(said, "it is not in the mount table");
         drop(unmounter);
         server.join().unwrap();
-        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (ours, theirs) = packets::pair().unwrap();
         drop(theirs);
         let said = Unmounter::at(ours).ask(Wish::End, (0, 1)).unwrap_err();
         assert_eq!(said, "the process that unmounts is gone");

@@ -45,6 +45,8 @@ pub struct DaemonOptions {
     pub threads: Option<usize>,
     /// How requests travel, if anything is said of that.
     pub transport: Option<Transport>,
+    /// A daemon that dies is not replaced.
+    pub no_restart: bool,
     /// Where the daemon logs to.
     pub log: Option<PathBuf>,
 }
@@ -63,6 +65,8 @@ impl DaemonOptions {
                 self.threads = Some(number(value, "threads", 1..=THREADS_MAX, "")?);
             }
             ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
+            ("restart", Some("yes")) => self.no_restart = false,
+            ("restart", Some("no")) => self.no_restart = true,
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
             _ => return Ok(false),
         }
@@ -82,6 +86,7 @@ impl DaemonOptions {
             ("noxattr", yes(self.noxattr)),
             ("plain", yes(self.plain)),
             ("unconfined", yes(self.unconfined)),
+            ("restart", self.no_restart.then(|| "no".to_owned())),
         ]
         .into_iter()
     }

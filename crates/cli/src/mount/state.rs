@@ -1,0 +1,149 @@
+//! What the threads of a daemon share, and what it does when its mount begins and ends.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use loamfs_fs::Error;
+use loamfs_fuse::{Errno, Negotiated};
+
+use super::heir::Heirlooms;
+use super::log::Log;
+use super::scrubber::Scrubber;
+use super::spawn;
+use super::spec::Spec;
+use super::ticker::Ticker;
+use super::unmounter::Unmounter;
+use crate::adapter::Events;
+use crate::output::print_lines;
+
+/// What the threads of a daemon share.
+pub struct State {
+    /// What carries out background steps, once it may.
+    pub ticker: OnceLock<Ticker>,
+    /// What scrubs the volume.
+    pub scrubber: Scrubber,
+    log: Log,
+    foreground: bool,
+    /// What to say when the mount is ready; taken then.
+    ready: Mutex<Option<Ready>>,
+    /// How closing the volume ended.
+    closed: Mutex<Option<Result<(), Error>>>,
+    unmounter: Arc<Unmounter>,
+    /// What to hand to the supervisor when the mount is ready; taken then.
+    heirlooms: Mutex<Option<Heirlooms>>,
+}
+
+impl State {
+    /// That of a daemon which is to say this when it is ready.
+    pub fn new(
+        spec: &Spec,
+        log: &Log,
+        scrubber: Scrubber,
+        ready: Ready,
+        unmounter: &Arc<Unmounter>,
+    ) -> Self {
+        Self {
+            ticker: OnceLock::new(),
+            scrubber,
+            log: log.clone(),
+            foreground: spec.foreground,
+            ready: Mutex::new(Some(ready)),
+            closed: Mutex::new(None),
+            unmounter: Arc::clone(unmounter),
+            heirlooms: Mutex::new(None),
+        }
+    }
+
+    /// This is to be handed over when the mount is ready.
+    pub fn will_hand_over(&self, heirlooms: Heirlooms) {
+        let mut waiting = self
+            .heirlooms
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *waiting = Some(heirlooms);
+    }
+
+    /// How closing the volume ended, if it has.
+    pub fn take_closed(&self) -> Option<Result<(), Error>> {
+        let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.take()
+    }
+
+    /// Hands over what a successor needs, if the mount is to have one.
+    fn hand_over(&self, agreed: &Negotiated) -> Result<(), String> {
+        let heirlooms = &self.heirlooms;
+        let heirlooms = heirlooms
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(heirlooms) = heirlooms else {
+            return Ok(());
+        };
+        if agreed.can_be_taken_over() {
+            heirlooms.hand_over(&self.unmounter)?;
+        } else {
+            tracing::warn!(
+                "a daemon that dies is not replaced: this kernel sends no requests again, or forgets no names; Linux 6.16 does both"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What to say when the mount is ready.
+pub struct Ready {
+    /// A successor has none: nobody waits for it.
+    pub greeting: Option<String>,
+    /// The same for the log, in short.
+    pub mounted: String,
+    /// Where to log without a system log.
+    pub fallback_log: Option<PathBuf>,
+}
+
+impl Events for State {
+    fn ready(&self, agreed: &Negotiated) -> Result<(), Errno> {
+        let handed_over = self.hand_over(agreed);
+        if !self.foreground {
+            handed_over
+                .and_then(|()| self.unmounter.say("served"))
+                .map_err(|error| {
+                    tracing::error!("the supervisor: {error}");
+                    Errno::IO
+                })?;
+        }
+        let ready = self
+            .ready
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(ready) = ready else {
+            return Ok(());
+        };
+        if self.foreground {
+            // Nobody may be reading.
+            let greeting = ready.greeting.unwrap_or_default();
+            let _ = print_lines([greeting.trim_end().to_owned()]);
+        } else {
+            self.log.leave_stderr(ready.fallback_log.as_deref());
+            match &ready.greeting {
+                Some(greeting) => {
+                    tracing::info!("{}", ready.mounted);
+                    spawn::report_ready(greeting);
+                }
+                None => spawn::let_go_of_output(),
+            }
+        }
+        Ok(())
+    }
+
+    fn closing(&self) {
+        self.scrubber.end();
+        if let Some(ticker) = self.ticker.get() {
+            ticker.stop();
+        }
+    }
+
+    fn closed(&self, result: Result<(), Error>) {
+        *self.closed.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
+    }
+}

@@ -1,0 +1,240 @@
+//! The small process above a daemon: it unmounts when the daemon asks for it, and should that die, it starts another one
+//! in its place. For that it keeps the connection to the kernel, so that who uses the mount only waits; the device with its
+//! lock, so that nobody else comes between; and the memory of [`super::handover`]. It reads nothing of them.
+//!
+//! A process is waited for to its end before the next one starts. So no write of a daemon that was killed is under way
+//! any more.
+
+use std::ffi::OsString;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use loamfs_fuse::{find_mount, is_dead};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
+
+use super::keep::{Keep, What};
+use super::log::Log;
+use super::packets::{self, Packet};
+use super::spec::Spec;
+use super::{confine, control, spawn, stale, unmounter};
+use crate::failure::{Failure, Kind};
+use crate::mounts::{self, SUBTYPE};
+use crate::text::shown_path;
+
+/// Daemons that may die within a while. More do not help.
+const DEATHS_MAX: usize = 5;
+/// As many instead; for tests, which kill them.
+const DEATHS_VARIABLE: &str = "LOAMFS_DEATHS";
+const WHILE: Duration = Duration::from_secs(60);
+
+/// How a daemon is started: with the arguments of the first one, or of a successor.
+pub struct Arguments {
+    /// Those of the first.
+    pub first: Vec<OsString>,
+    /// Those of all others.
+    pub successor: Vec<OsString>,
+}
+
+/// Starts the daemon, and another one each time that one dies, until the mount is gone. Returns the exit code of the last.
+///
+/// # Errors
+///
+/// If none can be started.
+pub fn run(spec: &Spec, log: &Log, arguments: &Arguments) -> Result<u8, Failure> {
+    outlive_signals()?;
+    confine::spare_from_oom();
+    if let Some(file) = &spec.options.daemon.log {
+        log.to_file(file)?;
+    }
+    let mut supervisor = Supervisor {
+        spec,
+        program: std::env::current_exe().ok(),
+        keep: Keep::default(),
+        is_served: false,
+        is_upgrade: false,
+        is_newest: false,
+        deaths: Vec::new(),
+    };
+    let mut daemon = supervisor.start(&arguments.first, false)?;
+    // Whoever waits for the daemon waits for the end of what it says.
+    spawn::let_go_of_output();
+    log.leave_stderr(control::log_file("supervisor").as_deref());
+    loop {
+        let status = supervisor.wait(daemon)?;
+        let Some(newest) = supervisor.next(status) else {
+            return Ok(code_of(status));
+        };
+        daemon = supervisor.start(&arguments.successor, newest)?;
+    }
+}
+
+struct Supervisor<'a> {
+    spec: &'a Spec,
+    /// The file of this program, for an upgrade.
+    program: Option<PathBuf>,
+    keep: Keep,
+    /// The daemon serves the mount.
+    is_served: bool,
+    /// The daemon ends so that another one follows.
+    is_upgrade: bool,
+    /// It is of the newest program.
+    is_newest: bool,
+    /// When daemons died.
+    deaths: Vec<Instant>,
+}
+
+impl Supervisor<'_> {
+    /// Starts a daemon: this program as it is now, or the newest one.
+    fn start(&mut self, arguments: &[OsString], newest: bool) -> Result<(Child, OwnedFd), Failure> {
+        let failed =
+            |error| Failure::new(Kind::Io, format!("the daemon cannot be started: {error}"));
+        let (ours, theirs) = packets::pair().map_err(failed)?;
+        let again = theirs.try_clone().map_err(failed)?;
+        let program = self.program.as_deref().filter(|_| newest);
+        let started = program.map(|file| spawn::newest(file, arguments).stdin(again).spawn());
+        let child = match started {
+            Some(Ok(child)) => child,
+            other => {
+                if let Some(Err(error)) = other {
+                    tracing::error!("the program that is installed cannot be started: {error}");
+                }
+                let started = spawn::own(arguments).stdin(theirs).spawn();
+                started.map_err(failed)?
+            }
+        };
+        self.is_served = false;
+        self.is_upgrade = false;
+        self.is_newest = newest;
+        Ok((child, ours))
+    }
+
+    /// Does what a daemon asks for until it ends.
+    fn wait(&mut self, (mut child, socket): (Child, OwnedFd)) -> Result<ExitStatus, Failure> {
+        unmounter::serve(&socket, |packet| self.note(packet, &socket));
+        let failed = |error| Failure::new(Kind::Io, format!("waiting for the daemon: {error}"));
+        child.wait().map_err(failed)
+    }
+
+    fn note(&mut self, packet: Packet, socket: &OwnedFd) -> Result<(), String> {
+        match packet.text.as_str() {
+            "served" => self.is_served = true,
+            // The mount is gone, and the volume is closed: nobody follows.
+            "over" => self.keep.clear(),
+            "upgrade" if self.keep.first(What::Connection).is_some() => self.is_upgrade = true,
+            "upgrade" => return Err("this mount cannot be taken over".to_owned()),
+            "take" => self.keep.send(socket).map_err(|error| error.to_string())?,
+            _ => self.keep.note(packet)?,
+        }
+        Ok(())
+    }
+
+    /// Whether another daemon is to follow one that ended so, and whether that is the newest program.
+    fn next(&mut self, status: ExitStatus) -> Option<bool> {
+        let shown = shown_path(&self.spec.mountpoint);
+        let Some(connection) = self.keep.first(What::Connection) else {
+            // It never came to be used, or it is not to be taken over.
+            if !status.success() && !self.is_served {
+                self.clear(status);
+            } else if !status.success() {
+                tracing::error!("the daemon of {shown} died ({status}); the next mount recovers");
+            }
+            return None;
+        };
+        if is_over(connection) {
+            return None;
+        }
+        if self.is_upgrade {
+            tracing::info!("the daemon of {shown} is replaced by another program");
+            return Some(true);
+        }
+        if status.success() {
+            return None;
+        }
+        if self.is_newest && !self.is_served {
+            tracing::error!("that program cannot serve {shown} ({status}); the one before goes on");
+            return Some(false);
+        }
+        // One that ended by itself before it served has said why.
+        let reason = match (self.is_served, status.code()) {
+            (false, Some(code)) => format!("its successor cannot serve it (exit code {code})"),
+            _ if self.count_death() > deaths_max() => "it dies again and again".to_owned(),
+            _ => {
+                tracing::error!("the daemon of {shown} died ({status}); another one follows");
+                return Some(false);
+            }
+        };
+        tracing::error!(
+            "the daemon of {shown} died ({status}), and the mount is given up: {reason}; unmount it, look for the reason above, and mount it again"
+        );
+        // Who uses the mount gets errors from here on.
+        self.keep.clear();
+        None
+    }
+
+    /// Returns how many died lately.
+    fn count_death(&mut self) -> usize {
+        let now = Instant::now();
+        self.deaths
+            .retain(|death| now.duration_since(*death) < WHILE);
+        self.deaths.push(now);
+        self.deaths.len()
+    }
+
+    /// Takes a mount away that never could be used.
+    fn clear(&self, status: ExitStatus) {
+        let Ok(Some(entry)) = find_mount(&self.spec.mountpoint, SUBTYPE.as_ref()) else {
+            return;
+        };
+        if !is_dead(&entry.path) {
+            return;
+        }
+        tracing::error!("the daemon of {} died ({status})", shown_path(&entry.path));
+        let views = mounts::ours().into_iter().rev();
+        for view in views.filter(|view| view.device == entry.device) {
+            if let Err(failure) = stale::clear_one(&view) {
+                tracing::error!("{failure}");
+            }
+        }
+    }
+}
+
+fn deaths_max() -> usize {
+    let given = std::env::var(DEATHS_VARIABLE).ok();
+    let count = given.and_then(|text| text.parse().ok());
+    count.unwrap_or(DEATHS_MAX)
+}
+
+/// Whether a connection has ended: it was unmounted, or cut off.
+fn is_over(connection: BorrowedFd<'_>) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(connection, PollFlags::IN)];
+    let now = Timespec::default();
+    let polled = poll(&mut asked, Some(&now));
+    polled.is_err() || asked[0].revents().contains(PollFlags::ERR)
+}
+
+/// Signals that end a daemon are sent to this process too; it ends with the daemon.
+///
+/// # Errors
+///
+/// If they cannot be handled.
+pub fn outlive_signals() -> Result<(), Failure> {
+    let noted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&noted)).map_err(|error| {
+            Failure::new(Kind::Io, format!("signals cannot be handled: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// As a shell has it: a signal counts from 128 on.
+fn code_of(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+}

@@ -1,0 +1,105 @@
+#!/bin/bash
+# A daemon that dies is replaced: who uses the mount waits, and goes on. Needs root.
+#
+#   replaced.sh LOAMFS [KILLS [SEED]]
+set -euo pipefail
+
+# Nobody who leaves for a namespace of his own takes these mounts along.
+[ -n "${LOAMFS_PRIVATE-}" ] || exec env LOAMFS_PRIVATE=1 unshare -m bash "$0" "$@"
+
+loamfs=$(realpath "$1")
+kills=${2:-10}
+seed=${3:-$RANDOM}
+. "$(dirname "$0")/common.sh"
+
+mkdir "$mnt"
+
+is_dead() { ! stat "$mnt/file" >/dev/null 2>"$work/out" && grep -q 'not connected' "$work/out"; }
+
+has_another() { [ "$(daemon 2>/dev/null)" != "$1" ] && [ -n "$(daemon 2>/dev/null)" ]; }
+
+# Kills the daemon, and waits until another one is there.
+replace() {
+    local pid
+    pid=$(daemon)
+    kill -9 "$pid"
+    until_it has_another "$pid"
+}
+
+for kind in "" plain; do
+    "$loamfs" mkfs -q --force --size 512M "$image"
+    LOAMFS_DEATHS=$((2 * kills)) mount_it "cache=64M,commit=2${kind:+,$kind}"
+    timeout $((60 + 4 * kills)) python3 "$(dirname "$0")/replaced.py" "$mnt" "$loamfs" $((kills / 2)) "$seed" \
+        >"$work/said" 2>&1 || fail "seed $seed: $(cat "$work/said")"
+    expect 0 "$loamfs" unmount "$mnt"
+    expect 0 "$loamfs" check "$image"
+    ok "${kind:-fuseblk}, seed $seed: $(cat "$work/said")"
+done
+
+# ---- what stays as it was ----------------------------------------------------------------------------------------
+
+mount_it dirsync
+echo one >"$mnt/file"
+replace
+mkdir "$mnt/made"
+power_cut
+mount_it
+[ -d "$mnt/made" ] || fail "dirsync is forgotten"
+mount -o remount,ro "$mnt"
+replace
+! touch "$mnt/file" 2>/dev/null || fail "written to, mounted read-only"
+mount -o remount,rw "$mnt"
+echo two >"$mnt/file"
+expect 0 "$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "a successor keeps what options and remounts said"
+
+# ---- another program ---------------------------------------------------------------------------------------------
+
+cp "$loamfs" "$work/program"
+"$work/program" mount -o "log=$work/daemon.log" "$image" "$mnt" >/dev/null
+exec 5>"$mnt/open"
+echo 'not synced' >&5
+cp "$loamfs" "$work/new"
+mv "$work/new" "$work/program"
+expect 0 "$loamfs" upgrade "$mnt"
+[ "$(readlink "/proc/$(daemon)/exe")" = "$work/program" ] || fail "the old program serves: $(readlink "/proc/$(daemon)/exe")"
+echo 'nor this' >&5
+[ "$(cat "$mnt/open")" = "not synced
+nor this" ] || fail "something was lost"
+printf '#!/bin/sh\nexit 1\n' >"$work/new"
+chmod +x "$work/new"
+mv "$work/new" "$work/program"
+expect 0 "$loamfs" upgrade --json "$mnt"
+grep -q "that program cannot serve" "$work/daemon.log" || fail "the log does not say that the new program failed"
+echo 'and this' >&5
+sync "$mnt/open" || fail "an upgrade lost something"
+exec 5>&-
+[ "$(wc -l <"$mnt/open")" = 3 ] || fail "something was lost with the program that failed"
+expect 0 "$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+mount_it restart=no
+expect 74 "$loamfs" upgrade "$mnt"
+grep -q 'cannot be taken over' "$work/out" || fail "no reason: $(cat "$work/out")"
+expect 0 "$loamfs" unmount "$mnt"
+ok "an upgrade loses nothing, and one that fails leaves the program before"
+
+# ---- when it is given up -----------------------------------------------------------------------------------------
+
+mount_it
+for _ in 1 2 3 4 5; do replace; done
+kill -9 "$(daemon)"
+until_it is_dead
+grep -q "given up: it dies again and again" "$work/daemon.log" || fail "the log does not say why"
+mountpoint -q "$mnt" 2>/dev/null || grep -q " $mnt " /proc/self/mountinfo || fail "the mount is gone"
+mount_it
+[ "$(cat "$mnt/file")" = two ] || fail "recovered without what was synced"
+ok "the sixth death in a minute is the last: the mount stays, as an error"
+expect 0 "$loamfs" unmount "$mnt"
+
+mount_it restart=no
+kill -9 "$(daemon)"
+until_it is_dead
+grep -q " $mnt " /proc/self/mountinfo || fail "the mount is gone"
+expect 0 "$loamfs" unmount "$mnt"
+ok "with restart=no it stays as an error"
