@@ -71,7 +71,7 @@ impl fmt::Display for Owner {
                 write!(f, "{kind:?} level {} from {} on", self.level, self.place)
             }
             (kind, 0) => write!(f, "{kind:?}"),
-            (kind, ino) if kind.is_node() => {
+            (kind, ino) if kind.is_node() || kind == BlockKind::TrackHead => {
                 write!(
                     f,
                     "{kind:?} level {} from {} on of inode {ino}",

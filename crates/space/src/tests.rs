@@ -324,6 +324,22 @@ fn nothing_is_held_back_in_a_free_group() {
 }
 
 #[test]
+fn nothing_is_held_back_in_a_group_that_was_free_and_empty() {
+    let mut space = Space::open(geometry(), Vec::new(), Vec::new());
+    space.replay().role(GroupNo(5), Role::Log).unwrap();
+    let held = |space: &mut Space| {
+        let wait = Wait::Durable(Ssn(1));
+        space.replay().free(extent(320, 10), wait)
+    };
+    let refused = Err(SpaceError::NotInUse {
+        extent: extent(320, 10),
+    });
+    assert_eq!(held(&mut space), refused);
+    space.replay().allocate(extent(330, 8), small()).unwrap();
+    assert_eq!(held(&mut space), refused, "something else is there now");
+}
+
+#[test]
 fn a_group_that_changed_its_role_held_nothing_back_any_more() {
     let desc = GroupDesc {
         role: Role::Log,

@@ -213,6 +213,9 @@ fn walk(volume: &Volume) -> Vec<(Ino, Vec<u8>, Ino)> {
             position = last.next;
             entries += batch.len();
             assert!(entries < ENTRIES_MAX, "directory {ino} never ends");
+            for entry in batch.iter().take(LOOKS_MAX) {
+                let _ = volume.lookup(ino, &entry.name);
+            }
             let new = batch
                 .into_iter()
                 .filter(|entry| entry.name != b"." && entry.name != b"..");
