@@ -155,6 +155,12 @@ impl Report {
         self
     }
 
+    /// Adds why changes are refused, and since when; null if nothing failed.
+    pub fn failed(mut self, failure: Value) -> Self {
+        self.0["failure"] = failure;
+        self
+    }
+
     /// Reads what a daemon answered.
     pub fn from_json(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
@@ -219,6 +225,14 @@ impl Report {
         let mut lines = Vec::new();
         if self.value("/read_only") == Value::Bool(true) {
             lines.push("access    for reading only".to_owned());
+        }
+        if self.value("/failure/why").is_string() {
+            let since = i64::try_from(self.number("/failure/since")).unwrap_or(0);
+            lines.push(format!(
+                "failed    since {} UTC: {}; unmount it, and mount it again",
+                loamfs_console::time::short(since),
+                self.words("/failure/why")
+            ));
         }
         if self.value("/broken").is_string() {
             lines.push(format!(

@@ -41,6 +41,15 @@ impl Access {
         }
     }
 
+    /// What failed, if changes are refused because of that.
+    pub fn failure(&self) -> Option<String> {
+        match self {
+            Access::LogFailed(error) => Some(format!("the log cannot be written: {error}")),
+            Access::Broken(what) => Some(format!("a defect of this program: {what}")),
+            Access::Writable | Access::ReadOnly | Access::Frozen => None,
+        }
+    }
+
     /// That changes are taken.
     ///
     /// # Errors

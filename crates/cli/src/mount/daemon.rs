@@ -16,6 +16,7 @@ use rustix::process::{configure_io_flusher_behavior, geteuid};
 
 use super::confine::Confinement;
 use super::control::{self, Server};
+use super::failing::Failing;
 use super::greeting::Greeting;
 use super::handler::{ControlHandler, Upgrade};
 use super::handover::{Handover, Predecessor};
@@ -101,6 +102,7 @@ fn begin(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Failur
         transport,
         handover: Arc::new(handover),
         shards,
+        failing: Arc::default(),
         predecessor: None,
     })
 }
@@ -140,6 +142,7 @@ fn succeed(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Fail
         transport,
         handover: Arc::new(handover),
         shards,
+        failing: Arc::default(),
         predecessor: Some(predecessor),
     })
 }
@@ -351,6 +354,7 @@ struct Serving<'a> {
     transport: Arc<Transport>,
     handover: Arc<Handover>,
     shards: Vec<Shard>,
+    failing: Arc<Failing>,
     /// Of a successor.
     predecessor: Option<Predecessor>,
 }
@@ -390,6 +394,7 @@ impl Serving<'_> {
             scrubber: state.scrubber.clone(),
             transport: Arc::clone(&self.transport),
             handover: Arc::clone(&self.handover),
+            failing: Arc::clone(&self.failing),
             upgrade: self.upgrade(state, hold),
         });
         let started = Server::start(self.attached.entry.as_ref()?, handler);
@@ -478,7 +483,12 @@ impl Serving<'_> {
         let promise = self.standing()?;
         let adapter = self.adapter(state, Arc::clone(&promise), (reads, attributes))?;
         let writers = Writers::start(&self.volume)?;
-        let ticker = Ticker::start(Arc::downgrade(&self.volume), adapter.changes())?;
+        let supervisor = (!self.spec.foreground).then(|| Arc::clone(&self.unmounter));
+        let (changes, failing) = (adapter.changes(), Arc::clone(&self.failing));
+        let ticker = Ticker::start(Arc::downgrade(&self.volume), move |volume| {
+            changes.look_after(volume);
+            failing.look(volume, supervisor.as_ref());
+        })?;
         // It is the only one.
         let _ = state.ticker.set(ticker);
         let server = self.control(state, &promise, hold);

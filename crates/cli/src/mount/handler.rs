@@ -8,6 +8,7 @@ use loamfs_fs::{OpenOptions, Volume};
 
 use super::confine::Confinement;
 use super::control::{Answers, Request, tell_progress};
+use super::failing::Failing;
 use super::handover::Handover;
 use super::promise::Standing;
 use super::scrubber::Scrubber;
@@ -37,6 +38,8 @@ pub struct ControlHandler {
     pub transport: Arc<Transport>,
     /// What a successor must know.
     pub handover: Arc<Handover>,
+    /// Whether something failed.
+    pub failing: Arc<Failing>,
     /// Ends this process for a successor, or says why it cannot.
     pub upgrade: Upgrade,
 }
@@ -121,6 +124,7 @@ impl ControlHandler {
         let (device, mountpoint) = (&self.spec.device, &self.spec.mountpoint);
         Report::new(volume, &self.identity, device, Some(mountpoint))
             .of_daemon(self.confinement.to_json(), self.transport.to_json())
+            .failed(self.failing.to_json())
             .to_json()
             .map_err(|error| error.to_string())
     }

@@ -54,6 +54,11 @@ const KNOWN: &[Known] = &[
     ),
     ("threads", Value("NUMBER"), "Threads that serve requests."),
     (
+        "on-error",
+        Value("/PROGRAM"),
+        "Run this when a failure makes the volume read-only.",
+    ),
+    (
         "restart",
         OneOf(&["yes", "no"]),
         "Whether a daemon that dies is replaced. Default: yes.",

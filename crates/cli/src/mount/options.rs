@@ -169,6 +169,10 @@ fn unknown(word: &str, name: &str) -> Failure {
         "restart" => {
             "give restart=yes, and a daemon that dies is replaced, or restart=no".to_owned()
         }
+        "on-error" => {
+            "give on-error=/PROGRAM, which is run when the volume can no longer be written"
+                .to_owned()
+        }
         "cache" | "settle" | "commit" | "threads" | "transport" | "log" | "uid" | "gid" => format!(
             "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, commit=SECONDS, \
              threads=NUMBER, transport=NAME, log=/PATH, uid=USER, gid=GROUP"

@@ -70,6 +70,14 @@ pub fn own(arguments: &[OsString]) -> Command {
     program("/proc/self/exe".as_ref(), arguments)
 }
 
+/// Another program, which gets none of this one's files.
+pub fn other(file: &Path) -> Command {
+    keep_files_here();
+    let mut command = Command::new(file);
+    command.stdin(Stdio::null());
+    command
+}
+
 /// The same of the program that is in this file by now.
 pub fn newest(file: &Path, arguments: &[OsString]) -> Command {
     program(file, arguments)

@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use loamfs_fuse::{find_mount, is_dead};
@@ -21,7 +21,7 @@ use super::keep::{Keep, What};
 use super::log::Log;
 use super::packets::{self, Packet};
 use super::spec::Spec;
-use super::{confine, control, spawn, stale, unmounter};
+use super::{confine, control, reaction, spawn, stale, unmounter};
 use crate::failure::{Failure, Kind};
 use crate::mounts::{self, SUBTYPE};
 use crate::text::shown_path;
@@ -59,6 +59,7 @@ pub fn run(spec: &Spec, log: &Log, arguments: &Arguments) -> Result<u8, Failure>
         is_upgrade: false,
         is_newest: false,
         deaths: Vec::new(),
+        is_over: Arc::default(),
     };
     let mut daemon = supervisor.start(&arguments.first, false)?;
     // Whoever waits for the daemon waits for the end of what it says.
@@ -86,6 +87,8 @@ struct Supervisor<'a> {
     is_newest: bool,
     /// When daemons died.
     deaths: Vec<Instant>,
+    /// The daemon that is served has ended.
+    is_over: Arc<AtomicBool>,
 }
 
 impl Supervisor<'_> {
@@ -117,10 +120,16 @@ impl Supervisor<'_> {
     fn wait(&mut self, (mut child, socket): (Child, OwnedFd)) -> Result<ExitStatus, Failure> {
         unmounter::serve(&socket, |packet| self.note(packet, &socket));
         let failed = |error| Failure::new(Kind::Io, format!("waiting for the daemon: {error}"));
+        self.is_over.store(true, Ordering::SeqCst);
+        self.is_over = Arc::default();
         child.wait().map_err(failed)
     }
 
     fn note(&mut self, packet: Packet, socket: &OwnedFd) -> Result<(), String> {
+        if let Some(why) = packet.text.strip_prefix("failed ") {
+            reaction::begin(self.spec, why, Arc::clone(&self.is_over));
+            return Ok(());
+        }
         match packet.text.as_str() {
             "served" => self.is_served = true,
             // The mount is gone, and the volume is closed: nobody follows.

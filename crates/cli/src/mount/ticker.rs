@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use loamfs_fs::Volume;
 
-use crate::adapter::Changes;
 use crate::failure::{Failure, Kind};
 
 /// How often the volume is asked for what is due. Commits by age are late by at most this.
@@ -31,17 +30,20 @@ pub struct Ticker {
 }
 
 impl Ticker {
-    /// Starts the thread. It does not keep the volume alive.
+    /// Starts the thread, which has `look` look at the volume each time. It does not keep the volume alive.
     ///
     /// # Errors
     ///
     /// If the system gives no thread.
-    pub fn start(volume: Weak<Volume>, changes: Changes) -> Result<Self, Failure> {
+    pub fn start(
+        volume: Weak<Volume>,
+        look: impl Fn(&Volume) + Send + 'static,
+    ) -> Result<Self, Failure> {
         let shared = Arc::new(Shared::default());
         let inner = Arc::clone(&shared);
         let thread = thread::Builder::new()
             .name("ticker".into())
-            .spawn(move || run(&inner, &volume, &changes))
+            .spawn(move || run(&inner, &volume, &look))
             .map_err(|error| {
                 Failure::new(Kind::Io, format!("no thread can be started: {error}"))
             })?;
@@ -79,7 +81,7 @@ fn catch_up(volume: &Volume) -> Result<(), loamfs_fs::Error> {
     }
 }
 
-fn run(shared: &Shared, volume: &Weak<Volume>, changes: &Changes) {
+fn run(shared: &Shared, volume: &Weak<Volume>, look: &dyn Fn(&Volume)) {
     let mut last_error = String::new();
     loop {
         let waited = shared
@@ -93,7 +95,6 @@ fn run(shared: &Shared, volume: &Weak<Volume>, changes: &Changes) {
         let Some(volume) = volume.upgrade() else {
             return;
         };
-        changes.look_after(&volume);
         // An error that lasts is logged once.
         match catch_up(&volume) {
             Ok(()) => last_error.clear(),
@@ -105,5 +106,6 @@ fn run(shared: &Shared, volume: &Weak<Volume>, changes: &Changes) {
                 }
             }
         }
+        look(&volume);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::commit::End;
 use super::{Durability, Engine, Volume};
+use crate::access::Access;
 use crate::core::Core;
 use crate::error::Error;
 use crate::types::AtimeRule;
@@ -38,6 +39,11 @@ impl<'v> Upkeep<'v> {
 }
 
 impl Upkeep<'_> {
+    /// Whether changes are taken, and if not, why.
+    pub fn access(&self) -> Access {
+        self.core().access.clone()
+    }
+
     /// Gives the volume another label, of at most 64 bytes; it is on the device in both superblock copies when this
     /// returns.
     ///

@@ -47,6 +47,8 @@ pub struct DaemonOptions {
     pub transport: Option<Transport>,
     /// A daemon that dies is not replaced.
     pub no_restart: bool,
+    /// What is run when something failed and the volume takes no changes any more.
+    pub on_error: Option<PathBuf>,
     /// Where the daemon logs to.
     pub log: Option<PathBuf>,
 }
@@ -67,6 +69,9 @@ impl DaemonOptions {
             ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
             ("restart", Some("yes")) => self.no_restart = false,
             ("restart", Some("no")) => self.no_restart = true,
+            ("on-error", Some(value)) if value.starts_with('/') => {
+                self.on_error = Some(value.into());
+            }
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
             _ => return Ok(false),
         }
@@ -77,11 +82,12 @@ impl DaemonOptions {
     pub(super) fn fixed(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let yes = |given: bool| given.then(|| true.to_string());
         let word = |transport| Transport::WORDS.word(transport).to_owned();
-        let log = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let path = |path: &PathBuf| path.to_string_lossy().into_owned();
         [
             ("threads", self.threads.map(|count| count.to_string())),
             ("transport", self.transport.map(word)),
-            ("log", self.log.as_ref().map(log)),
+            ("log", self.log.as_ref().map(path)),
+            ("on-error", self.on_error.as_ref().map(path)),
             ("noacl", yes(self.noacl)),
             ("noxattr", yes(self.noxattr)),
             ("plain", yes(self.plain)),
