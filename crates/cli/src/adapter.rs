@@ -47,6 +47,7 @@ pub use reads::Reads;
 use crate::mount::handover::Handover;
 use crate::mount::promise::{Promise, Standing};
 use crate::mount::transport::Transport;
+use crate::mount::unmounter::Unmounter;
 
 /// How long the kernel may trust what it was told.
 const TTL: Duration = Duration::from_secs(3_600);
@@ -100,6 +101,8 @@ pub struct Daemon {
     pub transport: Arc<Transport>,
     /// What a successor must know.
     pub handover: Arc<Handover>,
+    /// Who lets another daemon follow, if one does.
+    pub supervisor: Option<Arc<Unmounter>>,
 }
 
 /// Which changes may not be durable.
@@ -125,6 +128,7 @@ pub struct Adapter {
     handover: Arc<Handover>,
     events: Arc<dyn Events>,
     notifier: Notifier,
+    supervisor: Option<Arc<Unmounter>>,
     promise: Arc<Standing>,
     transport: Arc<Transport>,
     reads: Reads,
@@ -146,6 +150,7 @@ impl Adapter {
     ) -> Self {
         Self {
             handover: daemon.handover,
+            supervisor: daemon.supervisor,
             gone: HashSet::new(),
             misses_changes: AtomicBool::new(false),
             promise: daemon.promise,
@@ -230,6 +235,18 @@ impl Adapter {
     fn drop_capability(&self, ino: Ino) -> Result<(), Errno> {
         let dropped = self.attributes.drop_capability(&self.volume, ino);
         self.answer("write", ino, dropped)
+    }
+
+    /// Has the kernel forget, soon, content of a file. It waits for reads that are under way, and a process that waits so
+    /// cannot be killed: so it is left to the supervisor, where another daemon may have to answer them.
+    fn forget_content(&self, node: NodeId, range: Range<u64>) {
+        let Some(supervisor) = &self.supervisor else {
+            return self.notifier.content(node, range);
+        };
+        let words = format!("forget {} {} {}", node.0, range.start, range.end);
+        if let Err(error) = supervisor.say(&words) {
+            tracing::warn!("the supervisor: {error}");
+        }
     }
 
     /// The reply that gives the kernel an inode, and counts that it has it once more.
@@ -677,7 +694,7 @@ impl Filesystem for Adapter {
         if flags.from_cache && matches!(taken, Err(Error::NotPermitted)) {
             // Stored through a mapping of what chattr(1) protects: the kernel would go on showing it.
             let end = offset.saturating_add(data.len() as u64);
-            self.notifier.content(node, offset..end);
+            self.forget_content(node, offset..end);
         }
         let taken = self.answer("write", ino, taken)?;
         self.lookups.note_change(node);

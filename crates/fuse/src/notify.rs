@@ -26,7 +26,15 @@ impl Notifier {
     ///
     /// [`Error::Thread`].
     pub fn start(mounted: &Mounted) -> Result<Self, Error> {
-        let connection = Arc::clone(mounted.connection());
+        Self::of(Arc::clone(mounted.connection()))
+    }
+
+    /// A notifier for the mount behind a connection, in whatever process.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Thread`].
+    pub fn of(connection: Arc<OwnedFd>) -> Result<Self, Error> {
         let (contents, waiting) = channel();
         let shared = Arc::clone(&connection);
         thread::Builder::new()
@@ -58,7 +66,8 @@ impl Notifier {
     }
 
     /// Has the kernel forget, soon, the bytes of a file that it keeps in its page cache. A thread of its own does it: it
-    /// waits for whoever reads or writes those pages, and that may be the very request that is being carried out.
+    /// waits for whoever reads or writes those pages, and that may be the very request that is being carried out. A process
+    /// that is killed does not end before that thread does.
     pub fn content(&self, node: NodeId, range: Range<u64>) {
         // The thread ends with this.
         let _ = self.contents.send((node, range));

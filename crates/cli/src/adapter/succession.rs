@@ -52,7 +52,7 @@ impl Adapter {
         }
         for &node in &missing {
             self.notifier.attributes(node);
-            self.notifier.content(node, 0..u64::MAX);
+            self.forget_content(node, 0..u64::MAX);
         }
         Ok(())
     }

@@ -421,6 +421,11 @@ impl Serving<'_> {
         })
     }
 
+    /// Whether another daemon is to follow this one if it dies.
+    fn is_supervised(&self) -> bool {
+        self.spec.options.is_supervised() && !self.spec.foreground
+    }
+
     /// The promise of the mount, and what else a remount has changed of it before.
     fn standing(&self) -> Result<Arc<Standing>, Failure> {
         let before = self.handover.standing();
@@ -445,6 +450,7 @@ impl Serving<'_> {
             promise,
             transport: Arc::clone(&self.transport),
             handover: Arc::clone(&self.handover),
+            supervisor: self.is_supervised().then(|| Arc::clone(&self.unmounter)),
         };
         let shards = std::mem::take(&mut self.shards);
         let volume = Arc::clone(&self.volume);
@@ -472,8 +478,7 @@ impl Serving<'_> {
         if let Some(threads) = options.daemon.threads {
             session = session.workers(threads);
         }
-        let is_supervised = options.is_supervised() && !self.spec.foreground;
-        if is_supervised {
+        if self.is_supervised() {
             self.attached.mounted.open_ends(session.threads());
             let mounted = &self.attached.mounted;
             let heirlooms = Heirlooms::of(mounted, &self.source, &self.handover);
@@ -526,13 +531,15 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
     let (spec, unmounter) = (serving.spec, Arc::clone(&serving.unmounter));
     let scrubber = Scrubber::new(Arc::downgrade(&serving.volume));
     let ready = serving.ready();
-    let state = Arc::new(State::new(spec, serving.log, scrubber, ready, &unmounter));
-    if let Some(device) = serving.attached.device() {
+    let device = serving.attached.device();
+    let state = State::new(spec, serving.log, scrubber, ready, device, &unmounter);
+    let state = Arc::new(state);
+    if let Some(device) = device {
         serving.handover.note_mount(device);
     }
     stop::on_signal(
         Arc::clone(&unmounter),
-        serving.attached.device(),
+        device,
         spec.foreground,
         Arc::downgrade(&serving.volume),
     )?;

@@ -24,6 +24,8 @@ pub struct State {
     pub scrubber: Scrubber,
     log: Log,
     foreground: bool,
+    /// The device number of the mount.
+    device: Option<(u32, u32)>,
     /// What to say when the mount is ready; taken then.
     ready: Mutex<Option<Ready>>,
     /// How closing the volume ended.
@@ -40,6 +42,7 @@ impl State {
         log: &Log,
         scrubber: Scrubber,
         ready: Ready,
+        device: Option<(u32, u32)>,
         unmounter: &Arc<Unmounter>,
     ) -> Self {
         Self {
@@ -47,6 +50,7 @@ impl State {
             scrubber,
             log: log.clone(),
             foreground: spec.foreground,
+            device,
             ready: Mutex::new(Some(ready)),
             closed: Mutex::new(None),
             unmounter: Arc::clone(unmounter),
@@ -104,8 +108,9 @@ impl Events for State {
     fn ready(&self, agreed: &Negotiated) -> Result<(), Errno> {
         let handed_over = self.hand_over(agreed);
         if !self.foreground {
+            let (major, minor) = self.device.unwrap_or_default();
             handed_over
-                .and_then(|()| self.unmounter.say("served"))
+                .and_then(|()| self.unmounter.say(&format!("served {major}:{minor}")))
                 .map_err(|error| {
                     tracing::error!("the supervisor: {error}");
                     Errno::IO

@@ -6,6 +6,7 @@
 //! any more.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use loamfs_fuse::{find_mount, is_dead};
+use loamfs_fuse::{NodeId, Notifier, find_mount, is_dead};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
@@ -60,6 +61,8 @@ pub fn run(spec: &Spec, log: &Log, arguments: &Arguments) -> Result<u8, Failure>
         is_newest: false,
         deaths: Vec::new(),
         is_over: Arc::default(),
+        notifier: None,
+        device: None,
     };
     let mut daemon = supervisor.start(&arguments.first, false)?;
     // Whoever waits for the daemon waits for the end of what it says.
@@ -89,6 +92,10 @@ struct Supervisor<'a> {
     deaths: Vec<Instant>,
     /// The daemon that is served has ended.
     is_over: Arc<AtomicBool>,
+    /// What has the kernel forget content of files.
+    notifier: Option<Notifier>,
+    /// The device number of the mount.
+    device: Option<(u32, u32)>,
 }
 
 impl Supervisor<'_> {
@@ -130,16 +137,56 @@ impl Supervisor<'_> {
             reaction::begin(self.spec, why, Arc::clone(&self.is_over));
             return Ok(());
         }
+        if let Some(content) = packet.text.strip_prefix("forget ") {
+            return self.forget(content);
+        }
+        if let Some(device) = packet.text.strip_prefix("served ") {
+            self.is_served = true;
+            self.device = unmounter::device_of(device);
+            return Ok(());
+        }
         match packet.text.as_str() {
-            "served" => self.is_served = true,
             // The mount is gone, and the volume is closed: nobody follows.
-            "over" => self.keep.clear(),
+            "over" => {
+                self.keep.clear();
+                self.notifier = None;
+            }
             "upgrade" if self.keep.first(What::Connection).is_some() => self.is_upgrade = true,
             "upgrade" => return Err("this mount cannot be taken over".to_owned()),
             "take" => self.keep.send(socket).map_err(|error| error.to_string())?,
             _ => self.keep.note(packet)?,
         }
         Ok(())
+    }
+
+    /// Has the kernel forget content of a file. That waits for reads which are under way, and so perhaps for the next daemon:
+    /// a daemon that waited for them could not end.
+    fn forget(&mut self, content: &str) -> Result<(), String> {
+        let mut numbers = content.split(' ').map(|number| number.parse().ok());
+        let mut next = || numbers.next().flatten().ok_or("that is no content");
+        let (node, range) = (NodeId(next()?), next()?..next()?);
+        if self.notifier.is_none() {
+            let connection = self.keep.first(What::Connection).ok_or("there is none")?;
+            let connection = connection.try_clone_to_owned();
+            let connection = connection.map_err(|error| error.to_string())?;
+            let notifier = Notifier::of(Arc::new(connection));
+            self.notifier = Some(notifier.map_err(|error| error.to_string())?);
+        }
+        if let Some(notifier) = &self.notifier {
+            notifier.content(node, range);
+        }
+        Ok(())
+    }
+
+    /// Lets go of the mount: who uses it gets errors from here on.
+    fn give_up(&mut self) {
+        self.notifier = None;
+        self.keep.clear();
+        // A thread that waits for the kernel keeps the connection until that ends it.
+        if let Some((major, minor)) = self.device {
+            let number = u64::from(major) << 20 | u64::from(minor);
+            let _ = fs::write(format!("/sys/fs/fuse/connections/{number}/abort"), "1");
+        }
     }
 
     /// Whether another daemon is to follow one that ended so, and whether that is the newest program.
@@ -180,8 +227,7 @@ impl Supervisor<'_> {
         tracing::error!(
             "the daemon of {shown} died ({status}), and the mount is given up: {reason}; unmount it, look for the reason above, and mount it again"
         );
-        // Who uses the mount gets errors from here on.
-        self.keep.clear();
+        self.give_up();
         None
     }
 

@@ -95,7 +95,8 @@ impl Unmounter {
         parts.try_for_each(|part| self.tell(&format!("keep-more {word}"), part))
     }
 
-    /// Tells the supervisor something that is one word: `served`, or `upgrade`.
+    /// Tells the supervisor something: that the mount with a device number is `served`, or that it is `over`, that something
+    /// has `failed`, what content of a file the kernel is to `forget`, or to `upgrade`.
     ///
     /// # Errors
     ///
@@ -180,9 +181,13 @@ fn standard_input() -> io::Result<OwnedFd> {
 }
 fn parse(line: &str) -> Option<(Wish, (u32, u32))> {
     let (word, numbers) = line.split_once(' ')?;
-    let wish = Wish::WORDS.value(word)?;
+    Some((Wish::WORDS.value(word)?, device_of(numbers)?))
+}
+
+/// A device number as packets have it.
+pub fn device_of(numbers: &str) -> Option<(u32, u32)> {
     let (major, minor) = numbers.split_once(':')?;
-    Some((wish, (major.parse().ok()?, minor.parse().ok()?)))
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// Where the mount is seen. Nothing but mounts of LoamFS is ever taken away.
