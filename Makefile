@@ -129,7 +129,7 @@ test-programs: build
 stress: build
 	$(ROOT) bash crates/cli/tests/stress.sh $(LOAMFS) $(STRESS)
 
-# Daemons killed under load, half of them of mounts as block devices; for example: make replaced REPLACED=200
+# Daemons killed under load, a third each of block devices, plain mounts and dirsync; for example: make replaced REPLACED=200
 replaced: build
 	$(ROOT) bash crates/cli/tests/replaced.sh $(LOAMFS) $(REPLACED)
 

@@ -8,7 +8,7 @@ set -euo pipefail
 [ -n "${LOAMFS_PRIVATE-}" ] || exec env LOAMFS_PRIVATE=1 unshare -m bash "$0" "$@"
 
 loamfs=$(realpath "$1")
-kills=${2:-10}
+kills=${2:-12}
 seed=${3:-$RANDOM}
 . "$(dirname "$0")/common.sh"
 
@@ -26,10 +26,11 @@ replace() {
     until_it has_another "$pid"
 }
 
-for kind in "" plain; do
+# With dirsync a request takes long between its end in memory and its answer, so that it is often sent again.
+for kind in "" plain dirsync; do
     "$loamfs" mkfs -q --force --size 512M "$image"
     LOAMFS_DEATHS=$((2 * kills)) mount_it "cache=64M,commit=2${kind:+,$kind}"
-    timeout $((60 + 4 * kills)) python3 "$(dirname "$0")/replaced.py" "$mnt" "$loamfs" $((kills / 2)) "$seed" \
+    timeout $((60 + 4 * kills)) python3 "$(dirname "$0")/replaced.py" "$mnt" "$loamfs" $((kills / 3)) "$seed" \
         >"$work/said" 2>&1 || fail "seed $seed: $(cat "$work/said")"
     expect 0 "$loamfs" unmount "$mnt"
     expect 0 "$loamfs" check "$image"
