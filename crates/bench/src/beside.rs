@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{Machine, seconds_since_1970};
-use crate::mount::Subject;
 use crate::rounds::Rounds;
+use crate::stand::Subject;
 use crate::table::columns;
 
 /// What stands where there is no figure.

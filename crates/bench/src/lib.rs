@@ -46,6 +46,7 @@ pub mod requests;
 pub mod results;
 pub mod rounds;
 pub mod settler;
+pub mod stand;
 pub mod streams;
 pub mod suite;
 pub mod table;

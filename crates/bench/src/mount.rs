@@ -3,20 +3,19 @@
 
 mod clients;
 mod count;
+mod plan;
 mod report;
 mod sample;
-mod stand;
 mod tables;
 
 use crate::Error;
-use crate::rounds::Rounds;
+use crate::stand::Subject;
 
 pub use count::Compared;
+pub use plan::Plan;
 pub use report::{Cell, Report};
-pub use stand::{Stand, Subject};
 
 pub(crate) use clients::together;
-pub(crate) use stand::is_program;
 
 use sample::{Sample, Size};
 
@@ -25,17 +24,6 @@ const COUNTED_FILES: u64 = 400;
 
 /// Files of the pass before those that count, at most.
 const WARM_UP_FILES: u64 = 1_000;
-
-/// What is measured, and how often.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// Files of each client.
-    pub files: u64,
-    /// Numbers of clients that work side by side.
-    pub clients: Vec<usize>,
-    /// On what, and how often.
-    pub rounds: Rounds,
-}
 
 /// Counts requests, measures, and tells meanwhile what is done.
 ///

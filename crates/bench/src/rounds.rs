@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::lab::{MemoryDirectory, Tools};
-use crate::mount::{Stand, Subject};
+use crate::stand::{Stand, Subject};
 
 /// Which file systems run, how often, and with what.
 #[derive(Clone, Debug)]

@@ -16,12 +16,13 @@ mod nodes;
 mod owners;
 mod pointers;
 mod replay;
+mod summary;
 mod superblocks;
 mod tracks;
 mod tree;
 mod volume;
 
-pub use chain::{Link, LostSegments};
+pub use chain::LostSegments;
 pub use directory::{DirEntries, DirEntry};
 pub use inodes::InodeBlock;
 pub use maps::{Ifile, Lazy, Merged};
@@ -34,11 +35,12 @@ pub use volume::Volume;
 
 pub(crate) use volume::CACHE_NODES;
 
-pub(crate) use chain::{records as records_of, summary_at};
 pub(crate) use file::extent_value;
 pub(crate) use inodes::identity as inode_block_identity;
 pub(crate) use io::Io;
 pub(crate) use pointers::{homed_fault, log_fault, node_fault};
+pub use summary::Link;
+pub(crate) use summary::{records as records_of, summary_at};
 pub(crate) use superblocks::find as find_superblock;
 pub(crate) use tracks::{head_extent, table_entry};
 pub(crate) use tree::gaps;

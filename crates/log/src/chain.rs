@@ -4,10 +4,10 @@ use crate::error::LogError;
 use crate::law::Rules;
 use crate::look;
 use crate::loss::Loss;
-use crate::summary::SummaryReader;
+use crate::summary::{Link, SummaryReader, durable_of};
 use crate::superblocks::Copies;
 use loamfs_device::Device;
-use loamfs_format::summary::{Header, RECORDS_MAX, Record, Records, SegmentKind, SummaryError};
+use loamfs_format::summary::{Header, RECORDS_MAX, Record, SegmentKind, SummaryError};
 use loamfs_format::superblock::{CheckpointRef, Superblock};
 use loamfs_format::{Extent, FragAddr, Ssn};
 use loamfs_space::law::Law;
@@ -19,17 +19,6 @@ const LINKS_SLACK: usize = 1024;
 const VERIFIED_MAX: u64 = 128 << 20;
 /// Summaries that are read by their second copies at most: each takes a look at the device.
 const HEALED_MAX: usize = 8;
-
-/// A summary of the chain.
-#[derive(Debug, Clone)]
-pub struct Link {
-    /// Where it is.
-    pub at: FragAddr,
-    /// Its header.
-    pub header: Header,
-    /// What it says.
-    pub records: Records,
-}
 
 /// The adopted part of the chain.
 #[derive(Debug)]
@@ -191,13 +180,6 @@ fn checkpoint(reader: &SummaryReader<'_>) -> Result<Link, LogError> {
         Some(cause) => LogError::Checkpoint { ssn, addr, cause },
         None => LogError::WrongCheckpoint { ssn, addr },
     })
-}
-
-/// What a summary says of `durable`. No writer claims that its own segment, or a later one, is durable; who believed it
-/// would take every damaged block for one that was freed meanwhile.
-pub(crate) fn durable_of(header: &Header) -> Ssn {
-    let before = Ssn(header.ssn.0.saturating_sub(1));
-    header.durable.min(before)
 }
 
 /// A block of a body that is not as its summary says.

@@ -5,8 +5,7 @@
 //! can be read, and else by going over the device around the break. There a summary is believed by its code alone, which
 //! nobody can make who cannot read the device, and which is good at one address only.
 
-use crate::chain::{Link, durable_of};
-use crate::summary::SummaryReader;
+use crate::summary::{Link, SummaryReader, durable_of};
 use loamfs_device::IoKind;
 use loamfs_format::summary::{COPY_AT, Header};
 use loamfs_format::superblock::UNIT_SIZE;

@@ -1,14 +1,24 @@
 //! Reading summaries and verifying bodies.
 
-use crate::chain::Link;
 use crate::error::LogError;
 use crate::law::Rules;
 use loamfs_device::{Buffer, Device, IoKind, Read};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
-use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SummaryError};
+use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, Records, SummaryError};
 use loamfs_format::superblock::{BLOCK_SIZE_MAX, CheckpointRef, Superblock};
 use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ssn};
 use loamfs_space::law::Law;
+
+/// A summary of the chain.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Where it is.
+    pub at: FragAddr,
+    /// Its header.
+    pub header: Header,
+    /// What it says.
+    pub records: Records,
+}
 
 /// Bytes read at once from where a summary is expected.
 const SUMMARY_READ: u64 = 128 << 10;
@@ -241,4 +251,11 @@ impl BodyWindow {
         let bytes = self.bytes.as_ref();
         Ok(bytes.and_then(|b| b.get(at..at + len as usize)))
     }
+}
+
+/// What a summary says of `durable`. No writer claims that its own segment, or a later one, is durable; who believed it
+/// would take every damaged block for one that was freed meanwhile.
+pub(crate) fn durable_of(header: &Header) -> Ssn {
+    let before = Ssn(header.ssn.0.saturating_sub(1));
+    header.durable.min(before)
 }

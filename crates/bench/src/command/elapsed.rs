@@ -8,7 +8,7 @@ use super::rounds::rounds;
 use super::volume::VolumeArgs;
 use super::{need_root, tell};
 use crate::elapsed::{Plan, measure};
-use crate::mount::Subject;
+use crate::stand::Subject;
 use crate::{Error, cleanup};
 
 /// What runs when nobody chooses.

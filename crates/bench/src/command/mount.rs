@@ -8,7 +8,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use super::rounds::{once, rounds};
 use super::volume::VolumeArgs;
 use super::{need_root, tell};
-use crate::mount::{Plan, Subject, measure};
+use crate::mount::{Plan, measure};
+use crate::stand::Subject;
 use crate::{Error, cleanup};
 
 /// Compare a mount with the most that its way through the kernel allows, and with file systems of the kernel (root).

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::volume::VolumeArgs;
 use crate::Error;
 use crate::lab::this_program;
-use crate::mount::Subject;
 use crate::rounds::Rounds;
+use crate::stand::Subject;
 
 /// `count` rounds of the named file systems, or of all, with mount points in `work`.
 pub(super) fn rounds(

@@ -7,7 +7,7 @@ use clap::Args;
 use super::rounds::{once, rounds};
 use super::volume::VolumeArgs;
 use super::{need_root, tell};
-use crate::mount::Subject;
+use crate::stand::Subject;
 use crate::streams::{Plan, measure};
 use crate::{Error, cleanup};
 

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::sample::prepare;
-use super::stand::{Stand, Subject};
 use crate::Error;
 use crate::capture::fuse::{Count, Requests};
 use crate::operation::Operation;
+use crate::stand::{Stand, Subject};
 use crate::suite::Drops;
 
 /// How often a pass is repeated in which somebody else dropped caches.

@@ -3,12 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::count::Compared;
+use super::plan::Plan;
 use super::sample::Sample;
-use super::stand::Subject;
-use super::{Plan, tables};
 use crate::beside::{About, median};
 use crate::cpu::Cpu;
 use crate::operation::Operation;
+use crate::stand::Subject;
 
 /// A step on a file system with so many clients, over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,11 +72,6 @@ impl Report {
     /// Whether the kernel asked LoamFS and the ceiling server for the same: else no ratio of theirs means anything.
     pub fn is_sound(&self) -> bool {
         self.requests.iter().all(|compared| compared.equal)
-    }
-
-    /// As tables for people.
-    pub fn text(&self) -> String {
-        tables::text(self)
     }
 }
 

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use super::clients::together;
-use super::stand::{Stand, Subject};
 use crate::Error;
 use crate::cpu::Cpu;
 use crate::operation::Operation;
+use crate::stand::{Stand, Subject};
 use crate::suite::Drops;
 
 /// How many files there are at once.

@@ -2,29 +2,31 @@
 
 use super::count::Compared;
 use super::report::{Cell, Report};
-use super::stand::Subject;
 use crate::capture::fuse::Requests;
+use crate::stand::Subject;
 use crate::table::columns;
 
 /// What stands where there is no figure.
 const NONE: &str = "-";
 
-/// All tables, each under its title.
-pub fn text(report: &Report) -> String {
-    let mut text = report.about.text();
-    if !report.requests.is_empty() {
-        let rows = report.requests.iter().map(counted);
-        let head = ["requests a file", "LoamFS", "ceiling", ""].map(str::to_owned);
-        let rows: Vec<_> = std::iter::once(head.to_vec()).chain(rows).collect();
-        text += &format!("\n{}", columns(&rows, 4));
+impl Report {
+    /// As tables for people, each under its title.
+    pub fn text(&self) -> String {
+        let mut text = self.about.text();
+        if !self.requests.is_empty() {
+            let rows = self.requests.iter().map(counted);
+            let head = ["requests a file", "LoamFS", "ceiling", ""].map(str::to_owned);
+            let rows: Vec<_> = std::iter::once(head.to_vec()).chain(rows).collect();
+            text += &format!("\n{}", columns(&rows, 4));
+        }
+        let beside = |ratio: Option<f64>| ratio.map_or(NONE.into(), |ratio| format!("{ratio:.2}"));
+        let rate = |cell: &Cell| cell.rate.map_or(NONE.into(), |rate| format!("{rate:.0}"));
+        text += &table(self, "operations a second", rate);
+        text += &table(self, "by the ceiling's", |cell| beside(cell.to_ceiling));
+        text += &table(self, "by ext4's", |cell| beside(cell.to_ext4));
+        text += &table(self, "CPU, us: client + daemon (kernel)", cpu);
+        text
     }
-    let beside = |ratio: Option<f64>| ratio.map_or(NONE.into(), |ratio| format!("{ratio:.2}"));
-    let rate = |cell: &Cell| cell.rate.map_or(NONE.into(), |rate| format!("{rate:.0}"));
-    text += &table(report, "operations a second", rate);
-    text += &table(report, "by the ceiling's", |cell| beside(cell.to_ceiling));
-    text += &table(report, "by ext4's", |cell| beside(cell.to_ext4));
-    text += &table(report, "CPU, us: client + daemon (kernel)", cpu);
-    text
 }
 
 /// A table of one figure of each cell.

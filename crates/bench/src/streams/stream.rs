@@ -9,7 +9,8 @@ use loamfs_console::size::human;
 use rustix::fs::OFlags;
 
 use crate::Error;
-use crate::mount::{Stand, together};
+use crate::mount::together;
+use crate::stand::Stand;
 
 /// Alignment of what is written and read directly.
 const ALIGNMENT: usize = 4096;

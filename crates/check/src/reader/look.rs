@@ -1,7 +1,7 @@
 //! What stands around the place where a chain breaks off: second copies of headers, and later summaries.
 
 use super::Io;
-use super::chain::{self, Link};
+use super::summary::{self, Link};
 use loamfs_format::summary::{COPY_AT, Header};
 use loamfs_format::superblock::{Superblock, UNIT_SIZE};
 use loamfs_format::{FragAddr, Ssn};
@@ -44,8 +44,8 @@ impl Look<'_, '_> {
         let mut seen = Seen::default();
         let mut header = last.clone();
         for _ in 0..HEADERS_MAX {
-            match chain::header(io, sb, header.next) {
-                Ok(next) if chain::continues(&header, &next) => header = next,
+            match summary::header(io, sb, header.next) {
+                Ok(next) if summary::continues(&header, &next) => header = next,
                 _ => break,
             }
             seen.witness(last, &header);
@@ -57,11 +57,10 @@ impl Look<'_, '_> {
                 seen.witness(last, &later);
             }
             let found = second_copy(io, sb, at, unit);
-            copy =
-                copy.take().or(found
-                    .filter(|header| stands(header, last.next) && chain::continues(last, header)));
+            copy = copy.take().or(found
+                .filter(|header| stands(header, last.next) && summary::continues(last, header)));
         });
-        seen.copy = copy.and_then(|header| chain::summary_at(io, sb, header));
+        seen.copy = copy.and_then(|header| summary::summary_at(io, sb, header));
         seen
     }
 }
@@ -80,7 +79,7 @@ pub(super) fn copy_of(
             .take()
             .or(found.filter(|header| stands(header, at) && wanted(header)));
     });
-    chain::summary_at(io, sb, copy?)
+    summary::summary_at(io, sb, copy?)
 }
 
 fn stands(header: &Header, at: FragAddr) -> bool {

@@ -1,7 +1,8 @@
 //! What the adopted segments say on top of the last checkpoint's maps.
 
 use super::Io;
-use super::chain::{self, Chain, Link};
+use super::chain::{self, Chain};
+use super::summary::{self, Link};
 use crate::{CheckError, Owner, Problem, RangeMap};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::IfileEntry;
@@ -80,7 +81,7 @@ pub(crate) fn replay(io: &Io<'_>, sb: &Superblock, chain: &Chain) -> Result<Stat
         }
     }
     for (index, link) in chain.links.iter().enumerate().skip(chain.base) {
-        let records = chain::records(io, link)?;
+        let records = summary::records(io, link)?;
         let mut segment = Segment {
             io,
             sb,

@@ -1,9 +1,10 @@
 //! An opened volume.
 
-use super::chain::{self, Chain, Link, LostSegments};
+use super::chain::{self, Chain, LostSegments};
 use super::maps::{Ifile, Lazy};
 use super::nodes::Nodes;
 use super::owners::Owners;
+use super::summary::{self, Link};
 use super::superblocks::{self, Copies};
 use super::tree::{Entries, TreeSpec};
 use super::{Io, State, replay};
@@ -173,7 +174,7 @@ impl<'d> Volume<'d> {
     /// When there is no such segment, or it cannot be read any more.
     pub fn records(&self, ssn: Ssn) -> Result<Records, CheckError> {
         let link = self.chain.links.iter().find(|link| link.header.ssn == ssn);
-        chain::records(&self.io, link.ok_or(CheckError::NoSegment { ssn })?)
+        summary::records(&self.io, link.ok_or(CheckError::NoSegment { ssn })?)
     }
 
     /// One of the checkpoint's maps.

@@ -1,12 +1,11 @@
 //! The IFILE, put together from what is left of it and from what was seen elsewhere.
 
-use super::places::places;
+use super::Findings;
+use super::places::{at_place, is_sound, places};
 use super::sightings::{By, Sighting, Sightings};
-use super::{Findings, scan};
 use crate::Volume;
 use crate::reader::gaps;
 use loamfs_format::ifile::IfileEntry;
-use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_format::{BlockKind, Extent, InodeBlockNo, Ssn};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -224,25 +223,4 @@ impl Index {
         };
         self.0.insert(block.0, place);
     }
-}
-
-/// Whether the block is there, with the inodes that the entry says.
-pub(super) fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEntry) -> bool {
-    let read = volume.inode_blocks(&[(block, *entry)]).pop();
-    read.is_some_and(|(_, read)| {
-        read.is_ok_and(|block| block.inodes().all(|(_, _, inode)| inode.is_ok()))
-    })
-}
-
-/// The block that should be at a place, if what is there looks like it.
-pub(super) fn at_place(
-    volume: &Volume<'_>,
-    block: InodeBlockNo,
-    extent: Extent,
-) -> Option<IfileEntry> {
-    let sb = volume.superblock();
-    let bytes = volume.io().bytes(extent)?.min(4 * u64::from(UNIT_SIZE));
-    let bytes = volume.io().read(extent.start, bytes as usize).ok()?;
-    let (found, entry) = scan::inode_block(sb, extent.start, &bytes)?;
-    (found == block && u64::from(entry.pointer.frags) == extent.frags).then_some(entry)
 }

@@ -1,12 +1,12 @@
 //! Where owner records say that blocks of inodes are: the bitmap tells which of them count.
 
-use super::index::{at_place, is_sound};
 use super::sightings::By;
 use super::{Options, scan};
 use crate::Volume;
 use crate::reader::gaps;
 use loamfs_format::group::CHUNK_FRAGS;
 use loamfs_format::ifile::IfileEntry;
+use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_format::{BlockKind, Extent, FragAddr, InodeBlockNo};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -109,4 +109,25 @@ pub(crate) fn is_live(volume: &Volume<'_>, at: FragAddr) -> Option<bool> {
             Some(byte >> (bit % 8) & 1 != 0)
         }
     }
+}
+
+/// Whether the block is there, with the inodes that the entry says.
+pub(super) fn is_sound(volume: &Volume<'_>, block: InodeBlockNo, entry: &IfileEntry) -> bool {
+    let read = volume.inode_blocks(&[(block, *entry)]).pop();
+    read.is_some_and(|(_, read)| {
+        read.is_ok_and(|block| block.inodes().all(|(_, _, inode)| inode.is_ok()))
+    })
+}
+
+/// The block that should be at a place, if what is there looks like it.
+pub(super) fn at_place(
+    volume: &Volume<'_>,
+    block: InodeBlockNo,
+    extent: Extent,
+) -> Option<IfileEntry> {
+    let sb = volume.superblock();
+    let bytes = volume.io().bytes(extent)?.min(4 * u64::from(UNIT_SIZE));
+    let bytes = volume.io().read(extent.start, bytes as usize).ok()?;
+    let (found, entry) = scan::inode_block(sb, extent.start, &bytes)?;
+    (found == block && u64::from(entry.pointer.frags) == extent.frags).then_some(entry)
 }

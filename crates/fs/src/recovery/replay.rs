@@ -6,7 +6,7 @@ use crate::error::{Corrupt, Error};
 use crate::reader::Reader;
 use loamfs_format::summary::{Allocation, Record, SegmentKind};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ssn};
-use loamfs_log::chain::Link;
+use loamfs_log::summary::Link;
 use loamfs_space::{Owner, SpaceError, Wait};
 
 impl<'c> Replay<'c> {
