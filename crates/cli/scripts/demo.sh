@@ -51,7 +51,7 @@ $(find "$mnt/source" -type f | wc -l) files are on the volume, each equal to its
   grep -rl malloc $mnt/source | wc -l
   $loamfs info $mnt
   rm -rf $mnt/source
-  kill -9 DAEMON    (its number is what info says), then: $loamfs mount $image $mnt
+  kill -9 DAEMON    (its number is what info says): another one goes on with the mount
 
 To stop:        make stop
 After that:     $loamfs check $image

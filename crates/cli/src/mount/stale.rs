@@ -42,7 +42,7 @@ pub fn clear_one(entry: &MountEntry) -> Result<(), Failure> {
     if unmount(path).is_err()
         && let Err(error) = detach(path)
     {
-        // The daemon's guard may have been quicker.
+        // The daemon's supervisor may have been quicker.
         if !is_there(entry) {
             return Ok(());
         }
