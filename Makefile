@@ -58,6 +58,9 @@ lint: setup
 	@# What documents name and cite is there, and their sentences are short.
 	python3 docs/check.py --test
 	python3 docs/check.py
+	@# What the programs are linked from: sources, checksums, licences.
+	python3 crates/cli/scripts/dependencies.py --test
+	python3 crates/cli/scripts/dependencies.py check
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
@@ -81,6 +84,8 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/oracle.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
 	bash crates/cli/tests/completion.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/readme.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/watch.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/brim.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/available.sh $(LOAMFS)

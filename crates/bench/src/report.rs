@@ -8,6 +8,7 @@ mod html;
 mod losses;
 mod papers;
 mod style;
+mod verdict;
 
 use clap::ValueEnum;
 use loamfs_console::size::human;
@@ -21,6 +22,8 @@ use html::{Table, escape, figure};
 /// The page.
 pub fn page(results: &Results) -> String {
     let sections = [
+        "<h1>LoamFS measured</h1>\n".to_owned(),
+        verdict::section(results),
         head(results),
         overview(results),
         beside_the_disk(results),
@@ -72,7 +75,7 @@ fn head(results: &Results) -> String {
         .map(|command| format!("<code>{}</code><br>\n", escape(command)))
         .collect();
     format!(
-        "<h1>LoamFS measured</h1>\n<p>{}</p>\n\
+        "<h2>What this is</h2>\n<p>{}</p>\n\
          <p>loamfs {}, Linux {}, {} processors, begun {} (UTC), scale <b>{}</b>. To run it again:</p>\n\
          <p>{again}<code>loamfs bench report results.json --html report.html</code></p>\n",
         escape(&what(results)),
@@ -94,7 +97,7 @@ fn what(results: &Results) -> String {
         None => "The papers' workloads on LoamFS and on file systems of the kernel. Each ran through a mounted directory on \
                  a loop device; every request that reached the device was traced, compared with the device's own counters, \
                  and priced by one instrument: simulated disks whose busy time counts. Seconds on this page are seconds of \
-                 those disks, not of the machine."
+                 those disks, but for those that are called the machine's."
             .to_owned(),
         Some(place @ Place::Device(_)) => format!(
             "The papers' workloads on LoamFS and on file systems of the kernel. {place} Each was made there in turn; every \
@@ -157,7 +160,29 @@ fn overview(results: &Results) -> String {
         }
         table.row(row.kind == Kind::Loam, &cells);
     }
-    format!("<h2>All workloads</h2>\n{failures}{}", table.html())
+    format!(
+        "<h2>All workloads</h2>\n{}{failures}{}",
+        words(machine),
+        table.html()
+    )
+}
+
+/// What the words of the table mean.
+fn words(machine: bool) -> String {
+    let machine = match machine {
+        true => {
+            " <b>machine</b>: seconds that passed on the machine that it ran on, whatever its own disk is; they say something beside \
+             each other alone."
+        }
+        false => "",
+    };
+    format!(
+        "<p class=\"words\">All phases of a workload together. <b>hard disk</b>, <b>shingled disk</b>: seconds that a disk of the \
+         model is busy with the requests, not of the machine; the presets <code>reference</code> and \
+         <code>reference-shingled</code>, which <a href=\"#method\">the end of the page</a> describes. <b>cleaning owed</b>: \
+         seconds that the shingled disk will still need to empty its cache; it had no time for that yet. Sizes are in powers of \
+         1,024 (1 KiB is 1,024 bytes).{machine} With several runs the medians count; least and most stand behind them.</p>\n"
+    )
 }
 
 /// The machine beside the disk, where it was slowed down by none.
@@ -222,6 +247,14 @@ fn charts(results: &Results) -> String {
     out
 }
 
+/// What a disk of the model is called on the page.
+pub(crate) const fn disk_name(preset: Preset) -> &'static str {
+    match preset {
+        Preset::Reference => "hard disk",
+        Preset::ReferenceShingled => "shingled disk",
+    }
+}
+
 fn pictures(results: &Results) -> String {
     let mut out = String::from(
         "<h2>Where requests go</h2>\n<p>As in ext4-lazy's Figs 6 and 8: the offset of requests on the device over the \
@@ -248,8 +281,9 @@ fn pictures(results: &Results) -> String {
             }
             if !panels.is_empty() {
                 let caption = format!(
-                    "<b>{}</b> on <b>{preset}</b>; up to one dot for {every} requests",
-                    escape(case)
+                    "<b>{}</b> on the {} of the model (<code>{preset}</code>); up to one dot for {every} requests",
+                    escape(case),
+                    disk_name(*preset),
                 );
                 out += &figure(&caption, &panels);
             }
@@ -278,7 +312,7 @@ fn method(results: &Results) -> String {
         }
     };
     format!(
-        "<h2>How it was measured</h2>\n<ul>\n\
+        "<h2 id=\"method\">How it was measured</h2>\n<ul>\n\
          {devices} no discard, noatime. mkfs defaults, but for lazy initialisation off and fixed hash seeds; ext4-journal has the largest \
          journal that the device allows. mkfs is not traced.</li>\n\
          <li>A phase includes its write-back: sync, unmount, all caches dropped, mount (PostMark and the file server: \

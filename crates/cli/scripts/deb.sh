@@ -16,16 +16,27 @@ programs="$stage/usr/bin/loamfs $stage/usr/libexec/loamfs-bench"
 # shellcheck disable=SC2086
 strip --strip-unneeded $programs
 gzip -9n "$stage"/usr/share/man/man*/*.[18]
+# All documents, so that what they say of each other is there.
 doc=$stage/usr/share/doc/loamfs
-install -d "$doc"
-install -m 644 README.md SECURITY.md docs/FORMAT.md "$doc"
+install -d "$doc/docs"
+install -m 644 README.md SECURITY.md CONTRIBUTING.md "$doc"
+install -m 644 docs/*.md "$doc/docs"
 gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
+python3 "$here/dependencies.py" sbom | gzip -9n >"$doc/sbom.cdx.json.gz"
 cat >"$doc/copyright" <<END
-LoamFS may be used under the MIT licence or the Apache licence 2.0, at your choice.
+Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: LoamFS
 
-$(cat LICENSE-MIT)
+Files: *
+Copyright: 2026 the LoamFS contributors
+License: Expat or Apache-2.0
+ May be used under either licence, at your choice.
 
-On Debian systems the Apache licence stands in /usr/share/common-licenses/Apache-2.0.
+License: Expat
+$(sed -n '/^Permission is/,$p' LICENSE-MIT | sed 's/^$/./; s/^/ /')
+
+License: Apache-2.0
+ On Debian systems it is in /usr/share/common-licenses/Apache-2.0.
 END
 
 # What the programs were linked against is the least that they need.
@@ -36,7 +47,7 @@ cat >"$stage/DEBIAN/control" <<END
 Package: loamfs
 Version: $version
 Architecture: $(dpkg --print-architecture)
-Maintainer: The LoamFS authors <loamfs@localhost>
+Maintainer: The LoamFS authors <loamfs@localhost.localdomain>
 Section: admin
 Priority: optional
 Installed-Size: $(du -sk "$stage/usr" | cut -f1)

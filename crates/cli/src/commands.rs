@@ -3,15 +3,18 @@
 pub mod bench;
 pub mod cat;
 pub mod check;
+pub mod doctor;
 pub mod drop_caches;
 pub mod dump;
 pub mod generate;
 pub mod get;
 pub mod grow;
 pub mod info;
+pub mod iostat;
 pub mod label;
 pub mod ls;
 pub mod map;
+pub mod metrics;
 pub mod mkfs;
 pub mod mount;
 pub mod probe;
@@ -20,6 +23,7 @@ pub mod salvage;
 pub mod scrub;
 pub mod settle;
 pub mod stat;
+pub mod top;
 pub mod tree;
 pub mod trim;
 pub mod unmount;
@@ -54,6 +58,10 @@ pub enum Command {
     Upgrade(upgrade::UpgradeArgs),
     Check(check::CheckArgs),
     Info(info::InfoArgs),
+    Top(top::TopArgs),
+    Iostat(iostat::IostatArgs),
+    Metrics(metrics::MetricsArgs),
+    Doctor(doctor::DoctorArgs),
     Label(label::LabelArgs),
     Grow(grow::GrowArgs),
     Trim(trim::TrimArgs),
@@ -101,6 +109,10 @@ impl Command {
             Self::Upgrade(args) => args.run(),
             Self::Check(args) => args.run(),
             Self::Info(args) => args.run(),
+            Self::Top(args) => args.run(),
+            Self::Iostat(args) => args.run(),
+            Self::Metrics(args) => args.run(),
+            Self::Doctor(args) => args.run(),
             Self::Label(args) => args.run(),
             Self::Grow(args) => args.run(),
             Self::Trim(args) => args.run(),

@@ -26,6 +26,7 @@ mod sparse;
 mod text;
 mod trouble;
 mod volume;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

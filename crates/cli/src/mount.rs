@@ -2,6 +2,7 @@
 //! talk to that daemon.
 
 pub mod again;
+pub mod beside;
 mod cache;
 mod confine;
 pub mod control;
@@ -36,6 +37,7 @@ pub mod unmounter;
 mod words;
 mod writers;
 
+pub use cache::machine as machine_memory;
 pub use holders::nobody_writes;
 pub use old_loop::{refused as refuse_attached, wait_until_harmless};
 pub use stale::clear_one as clear_dead;

@@ -14,8 +14,9 @@ use loamfs_format::inode::mode;
 use loamfs_fs::types::{Attr, Timestamp};
 use rustix::fs::{
     AtFlags, Dev, FileType, Mode, OFlags, Timespec, Timestamps, linkat, mkdirat, mknodat, openat,
-    symlinkat, unlinkat,
+    statat, symlinkat, unlinkat,
 };
+use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::attributes;
@@ -89,6 +90,8 @@ pub struct Outward<'a, S> {
     way: Descent<Level>,
     /// Files with several names, of which some are still to come.
     links: HashMap<u64, First>,
+    /// Whether what is there already may be replaced.
+    force: bool,
     /// Directories that were entered: on a damaged volume one may contain itself.
     entered: HashSet<u64>,
     progress: &'a mut CopyProgress,
@@ -136,9 +139,15 @@ impl<'a, S: Source> Outward<'a, S> {
             root: geteuid().is_root(),
             way: Descent::new(name.to_vec(), dir, first),
             links: HashMap::new(),
+            force: false,
             entered: HashSet::new(),
             progress,
         })
+    }
+
+    /// The same, which replaces files that are there already, and fills directories that are, if `force`.
+    pub fn replacing(self, force: bool) -> Self {
+        Self { force, ..self }
     }
 
     /// Copies everything. Not recursive: a damaged volume may be deeper than a stack.
@@ -224,6 +233,7 @@ impl<'a, S: Source> Outward<'a, S> {
         };
         let from = self.way.open(first.dir)?;
         let dir = self.way.dir()?;
+        make_room(dir, name, self.force)?;
         linkat(from, &first.name[..], dir, name, AtFlags::empty())?;
         let (_, found) = Node::find(dir, name)?;
         if identity(&found) != first.identity {
@@ -250,7 +260,11 @@ impl<'a, S: Source> Outward<'a, S> {
             return Err(Trouble::Said(Kind::Data, words.to_owned()));
         }
         let dir = self.way.dir()?;
-        mkdirat(dir, name, Mode::from_raw_mode(0o700))?;
+        match mkdirat(dir, name, Mode::from_raw_mode(0o700)) {
+            Err(Errno::EXIST) if !self.force => return Err(Trouble::There),
+            Err(Errno::EXIST) => return self.there(name, &attr, troubles),
+            made => made?,
+        }
         let made = open_directory(dir, name)?;
         if !names(&made)?.is_empty() {
             return Err(replaced());
@@ -267,6 +281,22 @@ impl<'a, S: Source> Outward<'a, S> {
         Ok((made, level))
     }
 
+    /// Goes into a directory that was there before, and is left as it is.
+    fn there(
+        &mut self,
+        name: &[u8],
+        attr: &Attr,
+        troubles: &mut Vec<Trouble>,
+    ) -> Result<(Directory, Level), Trouble> {
+        let (found, metadata) = Directory::new(open_directory(self.way.dir()?, name)?)?;
+        let level = Level {
+            attr: None,
+            private: is_private(&metadata),
+            left: self.source.entries(attr.ino, troubles).into_iter(),
+        };
+        Ok((found, level))
+    }
+
     /// Makes a regular file, with its content.
     fn data(
         &mut self,
@@ -276,6 +306,7 @@ impl<'a, S: Source> Outward<'a, S> {
     ) -> Result<(Node, Identity), Trouble> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        make_room(self.way.dir()?, name, self.force)?;
         let made = openat(self.way.dir()?, name, flags, Mode::from_raw_mode(0o600))?;
         let file = File::from(made);
         let progress = &mut *self.progress;
@@ -304,6 +335,7 @@ impl<'a, S: Source> Outward<'a, S> {
         if let Some(reason) = self.source.distrust().filter(|_| is_device) {
             return Err(Trouble::left_out("a device", &reason));
         }
+        make_room(self.way.dir()?, name, self.force)?;
         if is_symlink(attr) {
             let target = self.source.target(attr.ino)?;
             symlinkat(OsStr::from_bytes(&target), self.way.dir()?, name)?;
@@ -376,6 +408,17 @@ impl<'a, S: Source> Outward<'a, S> {
         if let Err(error) = node.set_times(&times) {
             troubles.push(Trouble::left_out("when it was read and changed", &error));
         }
+    }
+}
+
+/// Takes away what has that name, if it may be replaced. Directories stay.
+fn make_room(dir: &File, name: &[u8], force: bool) -> Result<(), Trouble> {
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+        Ok(_) if !force => Err(Trouble::There),
+        // This refuses directories.
+        Ok(_) => Ok(unlinkat(dir, name, AtFlags::empty())?),
     }
 }
 

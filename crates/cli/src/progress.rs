@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use loamfs_console::size::human;
+use loamfs_console::size::{count, human};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
@@ -18,12 +18,17 @@ use crate::trouble::Trouble;
 /// How often a terminal is drawn to.
 const TICK: Duration = Duration::from_millis(120);
 
+/// What a file takes to copy besides its bytes, as if it were so many bytes more.
+const FILE_WORK: u64 = 16 << 10;
+
 /// Files and bytes that have been copied, and what went wrong with some.
 pub struct CopyProgress {
     bar: ProgressBar,
     json: bool,
     files: u64,
     bytes: u64,
+    /// Files and bytes in all, if they are known.
+    expected: Option<(u64, u64)>,
     bad: u64,
     /// What went wrong first.
     kind: Kind,
@@ -39,8 +44,24 @@ impl CopyProgress {
             json,
             files: 0,
             bytes: 0,
+            expected: None,
             bad: 0,
             kind: Kind::Io,
+        }
+    }
+
+    /// Whether anybody sees how far it is.
+    pub fn is_shown(&self) -> bool {
+        !self.bar.is_hidden()
+    }
+
+    /// How many files and bytes there are in all: then it can be told how long it takes.
+    pub fn expect(&mut self, files: u64, bytes: u64) {
+        self.expected = Some((files, bytes));
+        self.bar.set_length(work(files, bytes));
+        let template = "{spinner} {prefix} {msg} ({elapsed}, {eta} left)";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            self.bar.set_style(style);
         }
     }
 
@@ -96,11 +117,25 @@ impl CopyProgress {
     }
 
     fn show(&self) {
-        if !self.bar.is_hidden() {
-            self.bar
-                .set_message(format!("{} files, {}", self.files, human(self.bytes)));
+        if self.bar.is_hidden() {
+            return;
         }
+        let (files, bytes) = (self.files, self.bytes);
+        self.bar.set_position(work(files, bytes));
+        self.bar.set_message(match self.expected {
+            Some((all, size)) => format!(
+                "{files} of {all} files, {} of {}",
+                human(bytes),
+                human(size)
+            ),
+            None => format!("{files} files, {}", human(bytes)),
+        });
     }
+}
+
+/// What a copy takes: a file takes time besides that for its bytes.
+fn work(files: u64, bytes: u64) -> u64 {
+    files.saturating_mul(FILE_WORK).saturating_add(bytes)
 }
 
 /// How much was copied.
@@ -133,7 +168,8 @@ impl Copied {
             print_lines([format!("{value:#}")])?;
         } else {
             note(&format!(
-                "{verb} {files} files and directories, {}",
+                "{verb} {}, {}",
+                count(files, "file or directory", "files and directories"),
                 human(bytes)
             ));
         }

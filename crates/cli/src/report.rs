@@ -5,16 +5,17 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
-use loamfs_console::size::human;
+use loamfs_console::size::{count, human};
 use loamfs_console::time;
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
 use loamfs_format::superblock::{self, Superblock};
 use loamfs_fs::types::{Attr, StatFs};
 use loamfs_fs::{Error, Piece, Place, Volume, superblocks};
+use loamfs_fuse::{Class, Counts, Tallies};
 use serde_json::{Value, json};
 
 use crate::mount::scrubber::mark_json;
-use crate::text;
+use crate::text::{self, wrapped};
 
 /// Who a volume is, from its newest superblock.
 #[derive(Clone)]
@@ -89,10 +90,10 @@ impl Identity {
             label => format!(" `{}`", text::shown(label)),
         };
         format!(
-            "volume{label} {} of {}, {} groups of {}",
+            "volume{label} {} of {}, {} of {}",
             self.uuid(),
             human(self.bytes()),
-            geometry.groups(),
+            count(u64::from(geometry.groups()), "group", "groups"),
             human(geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags))),
         )
     }
@@ -115,9 +116,13 @@ impl Identity {
             "group_bytes": geometry.byte_offset(loamfs_format::FragAddr(geometry.group_frags)),
             "groups": geometry.groups(),
             "segment_max": geometry.segment_max,
+            "disk_turns": self.0.disk.map(|disk| disk.turn > 0),
         })
     }
 }
+
+/// What a line of a report begins with: its name, and blanks.
+const INDENT: usize = 10;
 
 /// What a volume does, or did, since it was opened.
 pub struct Report(Value);
@@ -161,6 +166,31 @@ impl Report {
         self
     }
 
+    /// Adds what programs asked the daemon for.
+    pub fn with_operations(mut self, tallies: &Tallies) -> Self {
+        let bounds = Counts::BOUNDS;
+        let kinds = Class::ALL.into_iter().zip(tallies.counts());
+        let operations = kinds.map(|(class, counts)| {
+            let value = json!({
+                "requests": counts.requests,
+                "errors": counts.errors,
+                "bytes": counts.bytes,
+                "nanoseconds": counts.nanos,
+                "within": bounds.iter().zip(counts.within)
+                    .map(|(bound, count)| json!({ "nanoseconds": bound, "requests": count }))
+                    .collect::<Vec<_>>(),
+            });
+            (class.name().to_owned(), value)
+        });
+        self.0["operations"] = operations.collect::<serde_json::Map<_, _>>().into();
+        let asked = tallies.processes().into_iter();
+        let asked = asked.map(|(process, (requests, bytes))| {
+            json!({ "process": process, "requests": requests, "bytes": bytes })
+        });
+        self.0["processes"] = asked.collect();
+        self
+    }
+
     /// Reads what a daemon answered.
     pub fn from_json(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
@@ -181,7 +211,9 @@ impl Report {
         let mut lines = self.mount_lines();
         lines.extend(self.trouble_lines());
         lines.extend(self.volume_lines());
+        let mut lines: Vec<String> = lines.iter().map(|line| wrapped(line, INDENT)).collect();
         lines.extend(self.request_lines());
+        lines.extend(self.operation_lines());
         lines.join("\n")
     }
 
@@ -246,8 +278,8 @@ impl Report {
         let (damaged, healed) = (self.number("/scrub/damaged"), self.number("/scrub/healed"));
         if damaged > healed {
             lines.push(format!(
-                "damaged   {} blocks, as the scrub found; `loamfs scrub status` and the log name the files",
-                damaged - healed
+                "damaged   {}, as the scrub found; `loamfs scrub status` and the log name the files",
+                count(damaged - healed, "block", "blocks"),
             ));
         }
         lines
@@ -266,11 +298,11 @@ impl Report {
                 size("/volume/group_bytes"),
             ),
             format!(
-                "space     {}: {} free, {} of it for files; {} inodes",
+                "space     {}: {} free, {} of it for files; {}",
                 size("/space/bytes"),
                 size("/space/free"),
                 size("/space/available"),
-                number("/space/inodes"),
+                count(number("/space/inodes"), "inode", "inodes"),
             ),
             format!(
                 "groups    {}: {} log, {} data, {} free",
@@ -280,29 +312,29 @@ impl Report {
                 number("/groups/free"),
             ),
             format!(
-                "log       segment {}, durable up to {}, checkpoint {}; {} images to settle in {} ms, {} held back",
+                "log       segment {}, durable up to {}, checkpoint {}; {} to settle in {} ms, {} held back",
                 number("/log/last_segment"),
                 number("/log/durable_segment"),
                 number("/log/checkpoint"),
-                number("/log/unsettled_images"),
+                count(number("/log/unsettled_images"), "image", "images"),
                 number("/log/settle_milliseconds"),
                 size("/log/held_bytes"),
             ),
             format!(
-                "memory    {} cached of cache={}, settle={}, and {} inodes; {} dirty for the log, {} for homes, {} of bitmaps",
+                "memory    {} cached of cache={}, settle={}, and {}; {} dirty for the log, {} for homes, {} of bitmaps",
                 size("/memory/cached_bytes"),
                 size("/memory/cache_bytes"),
                 size("/memory/settle_bytes"),
-                number("/memory/cached_inodes"),
+                count(number("/memory/cached_inodes"), "inode", "inodes"),
                 size("/memory/dirty_log_bytes"),
                 size("/memory/dirty_home_bytes"),
                 size("/memory/bitmap_bytes"),
             ),
             self.scrub_line(),
             format!(
-                "requests  {} flushes, {} discards of {}",
-                number("/requests/flushes"),
-                number("/requests/discards"),
+                "requests  {}, {} of {}",
+                count(number("/requests/flushes"), "flush", "flushes"),
+                count(number("/requests/discards"), "discard", "discards"),
                 size("/requests/discard_bytes"),
             ),
         ]
@@ -360,6 +392,28 @@ impl Report {
         ))
     }
 
+    /// What programs asked for, a line a kind that was; nothing of an older daemon.
+    fn operation_lines(&self) -> Vec<String> {
+        let kinds = self.0.get("operations").and_then(Value::as_object);
+        let lines = kinds.into_iter().flatten().filter_map(|(name, row)| {
+            let number = |field: &str| row[field].as_u64().unwrap_or(0);
+            let requests = Some(number("requests")).filter(|requests| *requests > 0)?;
+            let mean = time::took(number("nanoseconds") / requests);
+            let mut line = format!("          {name:<10}{requests:>9} of {mean:>9}");
+            if number("bytes") > 0 {
+                line.push_str(&format!(", {:>10}", human(number("bytes"))));
+            }
+            if number("errors") > 0 {
+                line.push_str(&format!(", {} refused", number("errors")));
+            }
+            Some(line)
+        });
+        let lines: Vec<String> = lines.collect();
+        let title = (!lines.is_empty())
+            .then(|| "asked     by programs, and how long it took on average".to_owned());
+        title.into_iter().chain(lines).collect()
+    }
+
     /// The table of requests, a line a kind that was used.
     fn request_lines(&self) -> Vec<String> {
         let Some(kinds) = self
@@ -377,14 +431,23 @@ impl Report {
         let line = |(name, row): (&str, &Value)| {
             let number = |field: &str| row.get(field).and_then(Value::as_u64).unwrap_or(0);
             format!(
-                "          {name:<12}{:>9} reads of {:>11},{:>9} writes of {:>11}",
+                "          {name:<10}{:>9} {:<5} of {:>10},{:>9} {:<6} of {:>10}",
                 number("reads"),
+                plural(number("reads"), "read"),
                 human(number("read_bytes")),
                 number("writes"),
+                plural(number("writes"), "write"),
                 human(number("write_bytes")),
             )
         };
         rows.map(line).collect()
+    }
+}
+
+fn plural(number: u64, one: &str) -> String {
+    match number {
+        1 => one.to_owned(),
+        _ => format!("{one}s"),
     }
 }
 

@@ -18,6 +18,31 @@ pub fn shown_path(path: &Path) -> String {
     shown(path.as_os_str().as_bytes())
 }
 
+/// How wide text for people is.
+const COLUMNS: usize = 80;
+
+/// A line, broken so that terminals show it whole. What is behind the break is set in by so many blanks; so is what the
+/// line begins with, a label, which is never broken.
+pub fn wrapped(line: &str, indent: usize) -> String {
+    let (label, rest) = line.split_at_checked(indent).unwrap_or((line, ""));
+    let mut text = label.to_owned();
+    let mut column = label.chars().count();
+    for (number, word) in rest.split(' ').enumerate() {
+        let length = word.chars().count();
+        if number > 0 && column + 1 + length > COLUMNS {
+            text.push('\n');
+            text.push_str(&" ".repeat(indent));
+            column = indent;
+        } else if number > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text
+}
+
 /// A point in time, as `stat` shows it.
 pub fn moment(time: Timestamp) -> String {
     loamfs_console::time::long(time.seconds, time.nanos)
@@ -75,6 +100,20 @@ pub fn type_name(bits: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        assert_eq!(wrapped("label     short", 10), "label     short");
+        let long = format!("label     {}", "word ".repeat(20));
+        for line in wrapped(long.trim_end(), 10).lines() {
+            assert!(
+                line.len() <= COLUMNS && line[10..].starts_with("word"),
+                "{line}"
+            );
+        }
+        let path = "x".repeat(100);
+        assert_eq!(wrapped(&format!("at {path}"), 3), format!("at {path}"));
+    }
 
     #[test]
     fn letters_of_a_mode() {

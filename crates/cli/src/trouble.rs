@@ -16,6 +16,8 @@ pub enum Trouble {
     System(io::Error),
     /// The volume did.
     Volume(Error),
+    /// Something has its name already, and may not be replaced.
+    There,
     /// A sentence.
     Said(Kind, String),
     /// A whole sentence, with the path.
@@ -38,7 +40,7 @@ impl Trouble {
                     | io::ErrorKind::ReadOnlyFilesystem
             ),
             Self::Volume(error) => matches!(error, Error::NoSpace | Error::ReadOnly),
-            Self::Said(..) | Self::Whole(_) => false,
+            Self::There | Self::Said(..) | Self::Whole(_) => false,
         }
     }
 
@@ -47,6 +49,13 @@ impl Trouble {
         match self {
             Self::System(error) => Failure::io(path, &error),
             Self::Volume(error) => Failure::volume(path, &error),
+            Self::There => Failure::new(
+                Kind::CannotCreate,
+                format!(
+                    "{} exists already; give --force to replace it, or choose another place",
+                    shown_path(path)
+                ),
+            ),
             Self::Said(kind, words) => Failure::new(kind, format!("{}: {words}", shown_path(path))),
             Self::Whole(failure) => failure,
         }

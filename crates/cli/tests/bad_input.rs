@@ -244,7 +244,7 @@ fn a_superblock_that_is_old_or_gone_is_no_obstacle() {
     let mut old = [0; SIZE];
     place.file().read_exact_at(&mut old, OFFSETS[1]).unwrap();
     for _ in 0..2 {
-        let put = loamfs(&place.args("put IMAGE Cargo.toml /"));
+        let put = loamfs(&place.args("put --force IMAGE Cargo.toml /"));
         assert!(put.status.success(), "{put:?}");
     }
     for copy in [old, [0; SIZE]] {
@@ -373,19 +373,6 @@ fn names_that_are_not_on_the_volume() {
     place.refuses("dump IMAGE node 5", NO_INPUT, &["no node at 5"]);
     place.refuses("put IMAGE DIR/none /", NO_INPUT, &["does not exist"]);
     place.refuses("mount IMAGE DIR/none", NOT_MOUNTED, &["does not exist"]);
-}
-
-#[test]
-fn a_slip_is_told_what_was_meant() {
-    let place = Place::blank(0);
-    place.refuses("moutn IMAGE DIR", USAGE, &["did you mean `mount`?"]);
-    place.refuses("chekc IMAGE", USAGE, &["did you mean `check`?"]);
-    place.refuses("mkfs --sise 1G IMAGE", USAGE, &["did you mean `--size`?"]);
-    place.refuses(
-        "mkfs --size 1TB IMAGE",
-        USAGE,
-        &["powers of 1,000", "write 1T"],
-    );
 }
 
 #[test]

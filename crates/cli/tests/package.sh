@@ -19,13 +19,23 @@ for path in usr/{bin,sbin}/loamfs usr/libexec/loamfs-bench usr/sbin/{mkfs,fsck,m
     usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map,-bench,-bench-run}.1.gz usr/share/man/man8/{mkfs,fsck,mount}.loamfs.8.gz \
     usr/share/bash-completion/completions/{,mkfs.,fsck.,mount.}loamfs \
     usr/share/zsh/vendor-completions/_loamfs \
-    usr/lib/udev/rules.d/61-loamfs.rules usr/share/loamfs/magic usr/share/doc/loamfs/{copyright,changelog.gz}; do
+    usr/lib/udev/rules.d/61-loamfs.rules usr/share/loamfs/magic usr/share/doc/loamfs/{copyright,changelog.gz,sbom.cdx.json.gz,README.md,docs/DESIGN.md}; do
     [ -e "$work/root/$path" ] || fail "/$path is missing"
 done
 [ -z "$(find "$work/root" ! -user root)" ] || fail "something does not belong to root"
 "$work/root/usr/bin/loamfs" --version >/dev/null
 [ "$("$work/root/usr/bin/loamfs" bench --version | cut -d" " -f1)" = loamfs-bench ] || fail "bench is not found"
+for file in "$work"/root/usr/share/man/man*/*.gz; do
+    zcat "$file" | grep -q '^\.SH "EXIT STATUS"' || fail "no exit status in $(basename "$file")"
+done
 ok "everything is in the package"
+
+if command -v lintian >/dev/null; then
+    lintian --allow-root --fail-on error --tag-display-limit 0 "$package" >"$work/out" || { cat "$work/out" >&2; fail "lintian finds errors"; }
+    ok "lintian finds no errors"
+else
+    echo "skipped: no lintian"
+fi
 
 bash -n "$work/root/usr/share/bash-completion/completions/loamfs"
 words=$(PATH=$work/root/usr/bin:$PATH bash -c ". $work/root/usr/share/bash-completion/completions/loamfs

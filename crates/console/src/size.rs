@@ -79,6 +79,12 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
+/// A number and what is counted, in the right number: `1 read`, `2 reads`.
+pub fn count(number: u64, one: &str, many: &str) -> String {
+    let what = if number == 1 { one } else { many };
+    format!("{number} {what}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +125,12 @@ mod tests {
         }
         assert!(parse_u32("4G").is_err());
         assert!(parse("1TB").unwrap_err().contains("write 1T "));
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(count(1, "read", "reads"), "1 read");
+        assert_eq!(count(0, "read", "reads"), "0 reads");
     }
 
     #[test]

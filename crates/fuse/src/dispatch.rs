@@ -19,12 +19,13 @@ mod serve;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::request::{InitOffer, Operation, RawRequest, decode};
-use crate::wire;
+use crate::tally::{Answered, Own};
 use crate::wire::output::InitOut;
-use crate::{Capabilities, Config, Errno, Filesystem, Negotiated, Reply};
+use crate::wire::{self, opcode};
+use crate::{Capabilities, Config, Errno, Filesystem, Negotiated, Reply, Tallies};
 
 /// How often the destroyer looks whether the other workers are done.
 const QUIET_POLL: Duration = Duration::from_millis(1);
@@ -58,13 +59,21 @@ pub struct Dispatcher {
     /// An earlier server has started the connection.
     taken_over: AtomicBool,
     workers: Mutex<Vec<Arc<Busy>>>,
+    tallies: Tallies,
 }
 
 impl Dispatcher {
     /// A dispatcher that waits for the first request, INIT.
     #[must_use]
     pub fn new(fs: Arc<dyn Filesystem>, config: Config) -> Self {
+        Self::counting(fs, config, Tallies::default())
+    }
+
+    /// The same, which counts requests there.
+    #[must_use]
+    pub fn counting(fs: Arc<dyn Filesystem>, config: Config, tallies: Tallies) -> Self {
         Self {
+            tallies,
             fs,
             config,
             negotiated: OnceLock::new(),
@@ -87,6 +96,7 @@ impl Dispatcher {
         Worker {
             dispatcher: Arc::clone(self),
             busy,
+            tally: self.tallies.own(),
         }
     }
 
@@ -207,12 +217,35 @@ impl Dispatcher {
 pub struct Worker {
     dispatcher: Arc<Dispatcher>,
     busy: Arc<Busy>,
+    tally: Own,
 }
 
 impl Worker {
     /// Carries out a request and leaves the answer in `reply`, whose earlier
     /// content is dropped.
     pub fn handle(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Outcome {
+        let began = Instant::now();
+        let outcome = self.carry_out(raw, reply);
+        self.count(raw, reply, began);
+        outcome
+    }
+
+    fn count(&self, raw: &RawRequest<'_>, reply: &Reply, began: Instant) {
+        let bytes = match raw.opcode() {
+            opcode::READ => reply.body_len() as u64,
+            opcode::WRITE if reply.error() == 0 => raw.data_len(),
+            _ => 0,
+        };
+        self.tally.count(&Answered {
+            opcode: raw.opcode(),
+            process: raw.caller().pid,
+            refused: is_refusal(reply.error()),
+            bytes,
+            took: began.elapsed(),
+        });
+    }
+
+    fn carry_out(&self, raw: &RawRequest<'_>, reply: &mut Reply) -> Outcome {
         reply.clear();
         self.busy.0.store(true, Ordering::SeqCst);
         // The answer of a method that panicked is thrown away as a whole.
@@ -254,10 +287,13 @@ impl Worker {
         }
         let mut outcome = None;
         let fs = &self.dispatcher.fs;
+        let began = Instant::now();
         let answered = fs.without_waiting(raw.changes(), &mut || {
-            outcome = Some(self.handle(raw, reply));
+            outcome = Some(self.carry_out(raw, reply));
         });
-        outcome.filter(|_| answered)
+        let outcome = outcome.filter(|_| answered)?;
+        self.count(raw, reply, began);
+        Some(outcome)
     }
 
     /// Whether INIT was answered well.
@@ -304,6 +340,12 @@ enum Done {
     Answered,
     /// It is a successor's.
     Left,
+}
+
+/// Whether an answer refuses something: that there is no such attribute, or nothing to do, is an answer like others.
+fn is_refusal(error: i32) -> bool {
+    let answers = [Errno::NODATA, Errno::NOSYS].map(|errno| -errno.raw_os_error());
+    error != 0 && !answers.contains(&error)
 }
 
 impl Drop for Worker {

@@ -35,6 +35,7 @@ mod notify;
 mod reply;
 mod request;
 mod session;
+mod tally;
 mod types;
 pub mod uring;
 #[allow(
@@ -59,6 +60,7 @@ pub use request::{NotARequest, RawRequest};
 /// The error number that answers a request.
 pub use rustix::io::Errno;
 pub use session::{Hold, Session};
+pub use tally::{Asked, Class, Counts, Tallies};
 pub use types::{
     AttrReply, Caller, CopyEnd, EntryReply, FallocateMode, FileAttr, FileKind, IoctlCall, NewNode,
     NodeId, OpenFlags, OpenReply, OpenReplyFlags, ReadCall, RenameFlags, Request, SeekWhence,

@@ -10,6 +10,7 @@ mod decode;
 use zerocopy::FromBytes;
 
 use crate::wire::header::{InHeader, UNIQUE_RESEND};
+use crate::wire::input::WriteIn;
 use crate::wire::opcode;
 use crate::{
     Caller, CopyEnd, FallocateMode, IoctlCall, NewNode, NodeId, OpenFlags, ReadCall, RenameFlags,
@@ -99,6 +100,12 @@ impl<'a> RawRequest<'a> {
                 is_resent: self.header.unique & UNIQUE_RESEND != 0,
             },
         }
+    }
+
+    /// Length of the content that a write brings along, in bytes.
+    pub(crate) fn data_len(&self) -> u64 {
+        let around = size_of::<InHeader>() + size_of::<WriteIn>();
+        u64::from(self.header.len).saturating_sub(around as u64)
     }
 
     /// Whether it waits for a device, or takes long, as a rule.

@@ -7,7 +7,7 @@ use crate::devfuse::{DevChannel, DevFuse};
 use crate::uring::{Muster, Pool, Rings};
 use crate::{
     Capabilities, Channel, Config, Dispatcher, Errno, Error, Filesystem, Mounted, Negotiated,
-    Transport, Worker,
+    Tallies, Transport, Worker,
 };
 
 /// Fewest threads by default: one that waits for a disk must not stop the rest.
@@ -21,6 +21,7 @@ pub struct Session {
     rings: Option<Rings>,
     agreed: Option<Negotiated>,
     hold: Hold,
+    tallies: Tallies,
 }
 
 impl Session {
@@ -29,11 +30,15 @@ impl Session {
     pub fn new(config: Config) -> Self {
         Self {
             config,
-            workers: None,
-            rings: None,
-            agreed: None,
-            hold: Hold::default(),
+            ..Self::default()
         }
+    }
+
+    /// Counts requests there.
+    #[must_use]
+    pub fn tallies(mut self, tallies: Tallies) -> Self {
+        self.tallies = tallies;
+        self
     }
 
     /// Serves with `count` threads, at least one, and one more that never waits
@@ -88,7 +93,11 @@ impl Session {
     pub fn run(mut self, fs: Arc<dyn Filesystem>, mounted: Mounted) -> Result<(), Error> {
         let connection = Arc::clone(mounted.connection());
         let transport = DevFuse::new(connection, mounted.ends(), &self.config);
-        let dispatcher = Arc::new(Dispatcher::new(Arc::clone(&fs), self.config));
+        let dispatcher = Arc::new(Dispatcher::counting(
+            Arc::clone(&fs),
+            self.config,
+            self.tallies.clone(),
+        ));
         if let Some(agreed) = self.agreed.take() {
             dispatcher.take_over(agreed);
         }

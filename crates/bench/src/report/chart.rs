@@ -28,11 +28,16 @@ const ROW: f64 = 18.0;
 
 /// Bars one below the other, all to one scale.
 pub fn bars(title: &str, heading: &str, bars: &[Bar]) -> String {
+    bars_with(title, heading, bars, NAMES)
+}
+
+/// The same, with so much room for names.
+pub fn bars_with(title: &str, heading: &str, bars: &[Bar], names: f64) -> String {
     let longest = bars
         .iter()
         .map(|bar| bar.value + bar.more)
         .fold(0.0, f64::max);
-    let width = NAMES + BARS + LABELS;
+    let width = names + BARS + LABELS;
     let height = 20.0 + ROW * bars.len() as f64;
     let mut out = open(title, width, height);
     let _ = write!(
@@ -48,15 +53,15 @@ pub fn bars(title: &str, heading: &str, bars: &[Bar]) -> String {
         let _ = write!(
             out,
             "<text x=\"0\" y=\"{:.0}\">{}</text>\
-             <rect class=\"{class}\" x=\"{NAMES}\" y=\"{:.0}\" width=\"{value:.1}\" height=\"13\"/>\
+             <rect class=\"{class}\" x=\"{names}\" y=\"{:.0}\" width=\"{value:.1}\" height=\"13\"/>\
              <rect class=\"owed\" x=\"{:.1}\" y=\"{:.0}\" width=\"{more:.1}\" height=\"13\"/>\
              <text x=\"{:.1}\" y=\"{:.0}\">{}</text>",
             y + 11.0,
             escape(&bar.name),
             y,
-            NAMES + value,
+            names + value,
             y,
-            NAMES + value + more + 5.0,
+            names + value + more + 5.0,
             y + 11.0,
             escape(&bar.label)
         );

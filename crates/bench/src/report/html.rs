@@ -17,8 +17,10 @@ pub fn figure(caption: &str, panels: &[String]) -> String {
 }
 
 /// A table: words to the left, figures to the right.
+///
+/// On a narrow screen each row becomes a block, and each cell says its heading.
 pub struct Table {
-    head: String,
+    headings: Vec<String>,
     body: String,
     group: bool,
 }
@@ -26,11 +28,8 @@ pub struct Table {
 impl Table {
     /// With these headings.
     pub fn new(headings: &[&str]) -> Table {
-        let cells = headings
-            .iter()
-            .map(|cell| format!("<th scope=\"col\">{}</th>", escape(cell)));
         Table {
-            head: cells.collect(),
+            headings: headings.iter().map(|cell| escape(cell)).collect(),
             body: String::new(),
             group: false,
         }
@@ -49,20 +48,29 @@ impl Table {
             ""
         };
         let ours = if ours { "ours" } else { "" };
-        let cell = |cell: &String| {
+        let headings = self
+            .headings
+            .iter()
+            .map(String::as_str)
+            .chain(std::iter::repeat(""));
+        let cell = |(cell, heading): (&String, &str)| {
             let figure = cell.starts_with(|c: char| c.is_ascii_digit());
             let class = if figure { " class=\"figure\"" } else { "" };
-            format!("<td{class}>{}</td>", escape(cell))
+            format!("<td{class} data-of=\"{heading}\">{}</td>", escape(cell))
         };
-        let cells: String = cells.iter().map(cell).collect();
+        let cells: String = cells.iter().zip(headings).map(cell).collect();
         self.body += &format!("<tr class=\"{group} {ours}\">{cells}</tr>\n");
     }
 
     /// All of it.
     pub fn html(&self) -> String {
+        let heads = self.headings.iter();
+        let heads: String = heads
+            .map(|cell| format!("<th scope=\"col\">{cell}</th>"))
+            .collect();
         format!(
-            "<div class=\"wide\"><table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
-            self.head, self.body
+            "<div class=\"wide\"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{}</tbody>\n</table></div>\n",
+            self.body
         )
     }
 }

@@ -32,7 +32,8 @@ pub fn section(results: &Results) -> String {
         return out + "<p>In no phase is another file system faster by more than 2 %.</p>\n";
     }
     out += "<p>Every phase in which another file system takes less time on the same disk, by more than 2 %: the best of \
-            them, and what LoamFS's time went into. The largest differences come first.</p>\n";
+            them, and what LoamFS's time went into. <i>moving</i> is the time in which the disk's arm moves and waits for its place, \
+            <i>cleaning</i> that in which a shingled disk empties its cache. The largest differences come first.</p>\n";
     let mut table = Table::new(&[
         "workload",
         "phase",
@@ -62,7 +63,7 @@ pub fn section(results: &Results) -> String {
             &[
                 loss.case,
                 loss.phase,
-                loss.preset.to_string(),
+                super::disk_name(loss.preset).to_owned(),
                 format!("{:.2}", loss.ours.seconds),
                 loss.best.name().into(),
                 format!("{:.2}", loss.theirs.seconds),

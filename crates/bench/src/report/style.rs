@@ -15,15 +15,20 @@ h1 { font-size: 1.9rem; margin: 0 0 .5rem; } h2 { margin: 2.2rem 0 .6rem; } h3 {
 code { background: var(--mark); padding: .1em .3em; border-radius: 3px; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .9em; margin: .4rem 0; }
-th, td { padding: .18rem .7rem .18rem 0; text-align: left; white-space: nowrap; vertical-align: top; }
+th, td { padding: .18rem .6rem .18rem 0; text-align: left; vertical-align: top; } th { vertical-align: bottom; }
 th { border-bottom: 2px solid var(--line); color: var(--pale); font-weight: 600; }
 td.figure { text-align: right; } tr.group td { border-top: 1px solid var(--line); }
 tr.ours td { background: var(--mark); font-weight: 600; }
-.pale { color: var(--pale); } .loss { border-left: 4px solid var(--write); padding-left: .6rem; }
+.verdict { font-size: 1.25rem; line-height: 1.35; max-width: 56rem; margin: .6rem 0 1rem; }
+.pale { color: var(--pale); } .words { color: var(--pale); max-width: 60rem; } .words b { color: var(--ink); } .loss { border-left: 4px solid var(--write); padding-left: .6rem; }
 figure { margin: 1rem 0; } figcaption { margin-bottom: .3rem; }
 .panels { display: flex; flex-wrap: wrap; gap: .8rem 1.2rem; } svg { max-width: 100%; height: auto; }
 svg text { fill: var(--ink); font: 11px system-ui, sans-serif; } svg text.pale { fill: var(--pale); }
 svg .axis { stroke: var(--line); fill: none; } svg .bar { fill: var(--bar); } svg .ours { fill: var(--ours); }
 svg .owed { fill: var(--owed); } svg .r { fill: var(--read); } svg .w { fill: var(--write); }
 svg .curve { stroke: var(--ink); stroke-width: 1; fill: none; }
+@media (max-width: 700px) { main { padding: .8rem; } h1 { font-size: 1.5rem; } .verdict { font-size: 1.1rem; }
+  table, tbody, tr, td { display: block; } thead { display: none; } tr { padding: .4rem 0; border-top: 1px solid var(--line); }
+  tr.ours { background: var(--mark); } tr.group td { border: 0; } td { padding: .05rem .3rem; overflow-wrap: anywhere; } td:empty { display: none; }
+  td.figure { text-align: left; } td::before { content: attr(data-of) \": \"; color: var(--pale); font-weight: 400; } }
 ";

@@ -208,7 +208,7 @@ mod tests {
             papers.contains("ext4") && !papers.contains("LoamFS"),
             "{papers}"
         );
-        assert!(page.contains("<td>LoamFS-library</td>"), "{page}");
+        assert!(page.contains(">LoamFS-library</td>"), "{page}");
     }
 
     #[test]

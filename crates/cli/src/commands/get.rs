@@ -1,5 +1,6 @@
 //! `loamfs get`.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -20,7 +21,7 @@ use crate::progress::CopyProgress;
 use crate::sparse::data_ranges;
 use crate::text;
 use crate::trouble::Trouble;
-use crate::volume::{Access, Opened, components};
+use crate::volume::{Access, Opened, components, is_dir, is_file};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 1 << 20;
@@ -35,10 +36,13 @@ Examples:
 ///
 /// Directories are copied with everything in them. Mode, times, hard links and `user.` attributes
 /// are kept; owners and other attributes too if you are root. What is there already is not
-/// changed. What cannot be copied is told, and the rest copied all the same.
+/// changed without --force. What cannot be copied is told, and the rest copied all the same.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct GetArgs {
+    /// Replace files that are there already, and fill directories that are.
+    #[arg(long, short)]
+    force: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -66,8 +70,13 @@ impl GetArgs {
         let (place, dir, entries) = self.place(&opened, ino)?;
         let (source, name) = (Whole { opened, path }, text::bytes(place.as_os_str()));
         let mut progress = CopyProgress::new("getting", self.json);
+        if progress.is_shown() {
+            let (files, bytes) = source.total(&entries);
+            progress.expect(files, bytes);
+        }
         let begun = Outward::new(&source, name, dir, entries, &mut progress);
-        let mut outward = begun.map_err(|error| Failure::io(&self.target, &error))?;
+        let outward = begun.map_err(|error| Failure::io(&self.target, &error))?;
+        let mut outward = outward.replacing(self.force);
         let copied = outward.all();
         let summary = progress.finish();
         copied?;
@@ -107,6 +116,30 @@ fn open_first(path: &Path) -> io::Result<File> {
 struct Whole<'a> {
     opened: Opened,
     path: &'a [u8],
+}
+
+impl Whole<'_> {
+    /// Files and bytes below these entries, as far as they can be told.
+    fn total(&self, entries: &Entries) -> (u64, u64) {
+        let (mut files, mut bytes) = (0, 0);
+        let mut left: Vec<Ino> = entries.iter().map(|(_, ino)| *ino).collect();
+        // A damaged volume may have a directory in itself.
+        let mut entered = HashSet::new();
+        while let Some(ino) = left.pop() {
+            let Ok(attr) = self.opened.volume.getattr(ino) else {
+                continue;
+            };
+            files += 1;
+            if is_file(&attr) {
+                bytes += attr.size;
+            }
+            if is_dir(&attr) && entered.insert(ino.get()) {
+                let below = self.opened.entries(ino, self.path).unwrap_or_default();
+                left.extend(below.into_iter().map(|(_, ino)| ino));
+            }
+        }
+        (files, bytes)
+    }
 }
 
 impl Source for Whole<'_> {

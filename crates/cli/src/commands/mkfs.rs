@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use loamfs_console::size::{parse, parse_u32, parse_units};
+use loamfs_console::size::{human, parse, parse_u32, parse_units};
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::{DiskFigures, UNIT_SIZE};
 use loamfs_fs::types::SetAttr;
@@ -21,7 +21,7 @@ use crate::mount::refuse_attached;
 use crate::output::print_lines;
 use crate::readers::{self, Kept};
 use crate::report::Identity;
-use crate::text::shown_path;
+use crate::text::{shown_path, wrapped};
 use crate::{mounts, signatures};
 
 /// What people type.
@@ -137,7 +137,8 @@ impl MkfsArgs {
             && size > device.size()
         {
             return Err(Failure::usage(format!(
-                "{shown} has {} bytes; give at most that as --size",
+                "{shown} has {} ({} bytes); give at most that as --size",
+                human(device.size()),
                 device.size()
             )));
         }
@@ -164,7 +165,7 @@ impl MkfsArgs {
                 Identity::read(&device).map_err(|error| Failure::volume(&self.device, &error))?;
             print_lines([match self.json {
                 true => format!("{:#}", made.to_json()),
-                false => format!("made {} on {shown}", made.sentence()),
+                false => wrapped(&format!("made {} on {shown}", made.sentence()), 0),
             }])?;
         }
         Ok(())
@@ -265,14 +266,14 @@ fn before(path: &Path, size: Option<u64>) -> Result<Before, Failure> {
 /// What is mounted, in whatever way, is not touched, with --force neither.
 pub(super) fn refuse_mounted(path: &Path) -> Result<(), Failure> {
     if let Some(mount) = mounts::find_any(path) {
-        return Err(Failure::new(
-            Kind::Busy,
-            format!(
-                "{} is mounted on {}; unmount it first",
-                shown_path(path),
-                shown_path(&mount.path)
+        let (path, place) = (shown_path(path), shown_path(&mount.path));
+        let told = match loamfs_fuse::is_dead(&mount.path) {
+            true => format!(
+                "{path} is held by the mount on {place}, whose daemon has died; `loamfs unmount {place}` clears it"
             ),
-        ));
+            false => format!("{path} is mounted on {place}; unmount it first"),
+        };
+        return Err(Failure::new(Kind::Busy, told));
     }
     let is_file = fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
     if is_file

@@ -18,7 +18,7 @@ use crate::mount::promise::Promise;
 use crate::mount::spec::Spec;
 use crate::mount::supervisor;
 use crate::mount::unmounter::{self, Unmounter};
-use crate::mount::{again, daemon, known, spawn};
+use crate::mount::{again, beside, daemon, known, spawn};
 use crate::mounts::SUBTYPE;
 use crate::output::{note, print_lines};
 use crate::text::shown_path;
@@ -182,6 +182,9 @@ impl MountArgs {
             spawn::Outcome::Ready(text) => {
                 if !quiet {
                     print_lines([text.trim_end().to_owned()])?;
+                }
+                for warning in beside::warnings(&spec) {
+                    note(&format!("loamfs: {warning}"));
                 }
                 Ok(0)
             }

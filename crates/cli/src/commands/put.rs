@@ -27,7 +27,7 @@ use crate::node::{Identity, Node, identity, names, open};
 use crate::progress::CopyProgress;
 use crate::text::{self, shown_path};
 use crate::trouble::Trouble;
-use crate::volume::{Access, Opened, is_dir, is_file};
+use crate::volume::{Access, Opened, is_dir};
 
 /// Bytes that are written at a time.
 const CHUNK: usize = 1 << 20;
@@ -51,11 +51,14 @@ Examples:
 ///
 /// Directories are copied with everything in them. Mode, owner, times, hard links and extended
 /// attributes are kept; those other than `user.` if you are root. If the target is a directory, the
-/// sources go into it; `-` as a source is standard input. What cannot be copied is told, and the
-/// rest copied all the same.
+/// sources go into it; `-` as a source is standard input. What is there already is not changed
+/// without --force. What cannot be copied is told, and the rest copied all the same.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct PutArgs {
+    /// Replace files that are there already, and fill directories that are.
+    #[arg(long, short)]
+    force: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -88,8 +91,13 @@ impl PutArgs {
             opened: &opened,
             links: HashMap::new(),
             progress: CopyProgress::new("putting", self.json),
+            force: self.force,
             since_tick: 0,
         };
+        if put.progress.is_shown() {
+            let (files, bytes) = total(&self.sources);
+            put.progress.expect(files, bytes);
+        }
         let copied = self
             .sources
             .iter()
@@ -139,6 +147,8 @@ struct Put<'a> {
     /// Files with several names that were copied, and their numbers there.
     links: HashMap<Identity, Ino>,
     progress: CopyProgress,
+    /// Whether what is there already may be replaced.
+    force: bool,
     since_tick: u32,
 }
 
@@ -239,6 +249,7 @@ impl Put<'_> {
         if metadata.nlink() > 1
             && let Some(&ino) = self.links.get(&identity(&metadata))
         {
+            self.make_room(into, to)?;
             volume.link(ino, into, to)?;
             return Ok(None);
         }
@@ -250,10 +261,14 @@ impl Put<'_> {
                 (ino, file.into())
             }
             mode::SYMLINK => {
+                self.make_room(into, to)?;
                 let symlink = volume.symlink(into, to, &node.target()?, &new)?;
                 (symlink.ino, node)
             }
-            file_type => (volume.mknod(into, to, file_type, &new)?.ino, node),
+            file_type => {
+                self.make_room(into, to)?;
+                (volume.mknod(into, to, file_type, &new)?.ino, node)
+            }
         };
         self.finish(&node, &metadata, ino, troubles)?;
         if metadata.nlink() > 1 {
@@ -275,33 +290,35 @@ impl Put<'_> {
         self.data(attr.ino, 0, &mut io::stdin().lock())
     }
 
-    /// The directory of that name, made if it is not there.
-    fn directory(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
+    /// Takes away what has that name, if it may be replaced. Directories stay.
+    fn make_room(&self, dir: Ino, name: &[u8]) -> Result<(), Trouble> {
         let volume = &self.opened.volume;
-        match volume.mkdir(dir, name, new) {
+        match volume.lookup(dir, name) {
+            Err(Error::NotFound) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) if !self.force => Err(Trouble::There),
+            Ok(found) if is_dir(&found) => Err(Error::IsDirectory.into()),
+            Ok(_) => Ok(volume.unlink(dir, name)?),
+        }
+    }
+
+    /// The directory of that name, made if it is not there.
+    fn directory(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Trouble> {
+        let volume = &self.opened.volume;
+        Ok(match volume.mkdir(dir, name, new) {
+            Err(Error::Exists) if !self.force => return Err(Trouble::There),
             Err(Error::Exists) => match volume.lookup(dir, name) {
                 Ok(attr) if !is_dir(&attr) => Err(Error::NotDirectory),
                 found => found,
             },
             made => made,
-        }
+        }?)
     }
 
-    /// The regular file of that name, made or emptied.
-    fn file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Error> {
-        let volume = &self.opened.volume;
-        let empty = SetAttr {
-            size: Some(0),
-            ..SetAttr::default()
-        };
-        match volume.create(dir, name, new) {
-            Err(Error::Exists) => match volume.lookup(dir, name) {
-                Ok(attr) if is_file(&attr) => volume.setattr(attr.ino, &empty),
-                Ok(_) => Err(Error::Exists),
-                Err(error) => Err(error),
-            },
-            made => made,
-        }
+    /// A new regular file of that name.
+    fn file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Trouble> {
+        self.make_room(dir, name)?;
+        Ok(self.opened.volume.create(dir, name, new)?)
     }
 
     /// Copies a file's data, as far as it reaches now; its holes stay holes.
@@ -404,6 +421,33 @@ fn open_found(dir: &File, name: &[u8], found: &Metadata, flags: OFlags) -> Resul
     }
     let words = "somebody has put something else in its place meanwhile; copy it again";
     Err(Trouble::Said(Kind::Io, words.to_owned()))
+}
+
+/// Files and bytes below these paths, as far as they can be told.
+fn total(sources: &[PathBuf]) -> (u64, u64) {
+    let (mut files, mut bytes) = (0, 0);
+    let mut left: Vec<PathBuf> = sources.to_vec();
+    while let Some(path) = left.pop() {
+        let Ok(metadata) = fs::symlink_metadata(&path) else {
+            continue;
+        };
+        files += 1;
+        if metadata.is_file() {
+            bytes += metadata.len();
+        }
+        let entries = metadata
+            .is_dir()
+            .then(|| fs::read_dir(&path).ok())
+            .flatten();
+        left.extend(
+            entries
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path()),
+        );
+    }
+    (files, bytes)
 }
 
 fn timestamp(seconds: i64, nanos: i64) -> Timestamp {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use loamfs_console::complete::ArgValueCompleter;
-use loamfs_console::size::{human, parse};
+use loamfs_console::size::{count, human, parse};
 use loamfs_console::time;
 use loamfs_fuse::MountEntry;
 use serde_json::Value;
@@ -18,7 +18,7 @@ use crate::mount::scrubber::Pace;
 use crate::mounts;
 use crate::output::print_lines;
 use crate::progress::StepProgress;
-use crate::text::shown_path;
+use crate::text::{shown_path, wrapped};
 
 /// How often the daemon is asked how far it is.
 const PERIOD: Duration = Duration::from_millis(200);
@@ -138,13 +138,14 @@ impl ScrubArgs {
         };
         if status["began"].is_i64() {
             lines.push(format!(
-                "{} blocks damaged, {} of them written anew",
-                number("damaged"),
+                "{} damaged, {} of them written anew",
+                count(number("damaged"), "block", "blocks"),
                 number("healed")
             ));
         }
         let found = status["found"].as_array().into_iter().flatten();
         lines.extend(found.filter_map(|found| found["sentence"].as_str().map(str::to_owned)));
+        let lines: Vec<String> = lines.iter().map(|line| wrapped(line, 0)).collect();
         lines.join("\n")
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
+use loamfs_console::size::count;
 use serde_json::json;
 
 use crate::completion::mounted;
@@ -46,6 +47,7 @@ impl SettleArgs {
             return print_lines([format!("{figures:#}")]);
         }
         let shown = shown_path(&self.mountpoint);
-        print_lines([format!("{shown}: {settled} parts settled, {left} left")])
+        let settled = count(settled, "part", "parts");
+        print_lines([format!("{shown}: {settled} settled, {left} left")])
     }
 }

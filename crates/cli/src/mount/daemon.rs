@@ -10,7 +10,8 @@ use loamfs_device::{Counters, Device};
 use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Volume};
 use loamfs_fuse::uring::Rings;
 use loamfs_fuse::{
-    BlockDevice, Hold, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session, find_mount,
+    BlockDevice, Hold, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session, Tallies,
+    find_mount,
 };
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
@@ -104,6 +105,7 @@ fn begin(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Failur
         shards,
         failing: Arc::default(),
         predecessor: None,
+        tallies: Tallies::default(),
     })
 }
 
@@ -144,6 +146,7 @@ fn succeed(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Fail
         shards,
         failing: Arc::default(),
         predecessor: Some(predecessor),
+        tallies: Tallies::default(),
     })
 }
 
@@ -357,6 +360,7 @@ struct Serving<'a> {
     failing: Arc<Failing>,
     /// Of a successor.
     predecessor: Option<Predecessor>,
+    tallies: Tallies,
 }
 
 impl Serving<'_> {
@@ -396,6 +400,7 @@ impl Serving<'_> {
             handover: Arc::clone(&self.handover),
             failing: Arc::clone(&self.failing),
             upgrade: self.upgrade(state, hold),
+            tallies: self.tallies.clone(),
         });
         let started = Server::start(self.attached.entry.as_ref()?, handler);
         if let Err(error) = &started {
@@ -475,6 +480,7 @@ impl Serving<'_> {
         let (reads, attributes) = (Reads::of(options), Attributes::of(&options.daemon));
         let hold = Hold::default();
         let mut session = Session::new(adapter::config(reads, attributes)).held_by(hold.clone());
+        session = session.tallies(self.tallies.clone());
         if let Some(threads) = options.daemon.threads {
             session = session.workers(threads);
         }

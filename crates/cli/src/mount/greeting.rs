@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use loamfs_console::size::human;
+use loamfs_console::size::{count, human};
 use loamfs_device::Counters;
 use loamfs_fs::Loss;
 use loamfs_fuse::MountEntry;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::spec::Spec;
 use crate::report::{Identity, requests_json};
-use crate::text::shown_path;
+use crate::text::{shown_path, wrapped};
 
 /// How a volume was mounted, and what that took.
 pub struct Greeting<'a> {
@@ -49,20 +49,25 @@ impl Greeting<'_> {
             device.push_str(&format!(" ({})", shown_path(path)));
         }
         let total = self.counters.total();
+        let first = format!(
+            "{device} is mounted on {}",
+            shown_path(&self.spec.mountpoint)
+        );
         let mut text = format!(
-            "{device} is mounted on {}; opening the volume took {:.3} s, {} reads of {} and {} writes of {}\n",
-            shown_path(&self.spec.mountpoint),
+            "{}\nopening it took {:.3} s, {} of {} and {} of {}\n",
+            wrapped(&first, 2),
             self.time.as_secs_f64(),
-            total.reads,
+            count(total.reads, "read", "reads"),
             human(total.read_bytes),
-            total.writes,
+            count(total.writes, "write", "writes"),
             human(total.write_bytes),
         );
         if let Some(because) = self.plain_because {
-            text.push_str(&format!(
+            let told = format!(
                 "only as a plain FUSE mount ({because}): sync(1) does not reach it, so unmount it with \
-                 `loamfs unmount`, and use fsync for what must not be lost\n"
-            ));
+                 `loamfs unmount`, and use fsync for what must not be lost"
+            );
+            text.push_str(&(wrapped(&told, 0) + "\n"));
         }
         if let Some(loss) = &self.loss {
             text.push_str(&format!("it is read-only: {loss}\n"));

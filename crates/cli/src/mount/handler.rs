@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use loamfs_format::Ino;
 use loamfs_fs::{OpenOptions, Volume};
+use loamfs_fuse::Tallies;
 
 use super::confine::Confinement;
 use super::control::{Answers, Request, tell_progress};
@@ -42,6 +43,8 @@ pub struct ControlHandler {
     pub failing: Arc<Failing>,
     /// Ends this process for a successor, or says why it cannot.
     pub upgrade: Upgrade,
+    /// What is counted of requests.
+    pub tallies: Tallies,
 }
 
 /// See [`ControlHandler::upgrade`].
@@ -125,6 +128,7 @@ impl ControlHandler {
         Report::new(volume, &self.identity, device, Some(mountpoint))
             .of_daemon(self.confinement.to_json(), self.transport.to_json())
             .failed(self.failing.to_json())
+            .with_operations(&self.tallies)
             .to_json()
             .map_err(|error| error.to_string())
     }
