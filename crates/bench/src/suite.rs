@@ -35,6 +35,7 @@ use crate::lab::{Kind, Lab, Tools};
 use crate::trace::{Trace, Uses};
 use crate::{Error, table};
 
+use aging::Course;
 use stage::Stage;
 pub(crate) use target::Drops;
 use target::{InDirectory, InLibrary, OnDevice};
@@ -76,6 +77,8 @@ pub enum Workload {
     GitAging,
     /// PostMark, an archive and single files on a device that is nearly full (of no paper).
     Full,
+    /// Files and directories come and go on a device that stays nearly full (after hFS, Table 4).
+    Crowded,
 }
 
 /// Several workloads.
@@ -93,8 +96,11 @@ impl Suite {
     pub fn workloads(self) -> Vec<Workload> {
         let all = Workload::value_variants().iter().copied();
         let beside = |workload: &Workload| {
-            use Workload::{Compile, Full, GitAging, Mailspool, Overwrite};
-            matches!(workload, Compile | Mailspool | GitAging | Full | Overwrite)
+            use Workload::{Compile, Crowded, Full, GitAging, Mailspool, Overwrite};
+            matches!(
+                workload,
+                Compile | Mailspool | GitAging | Full | Overwrite | Crowded
+            )
         };
         all.filter(|workload| self == Suite::Full || !beside(workload))
             .collect()
@@ -158,9 +164,9 @@ impl Workload {
         matches!(self, Workload::Compile | Workload::GitAging)
     }
 
-    /// Whether it can play beside what is somebody's own: `full` takes a whole file system.
+    /// Whether it can play beside what is somebody's own: some take a whole file system.
     pub const fn runs_in_directory(self) -> bool {
-        !matches!(self, Workload::Full)
+        !matches!(self, Workload::Full | Workload::Crowded)
     }
 
     /// Whether it extracts the archive.
@@ -202,6 +208,7 @@ impl Workload {
             (Workload::Compile, _) => one(scale.pick(20, 200, 4_296), 8),
             (Workload::Mailspool, _) => one(scale.pick(100, 1_000, 20_000), 8),
             (Workload::GitAging, _) => one(scale.pick(20, 400, 10_000), 16),
+            (Workload::Crowded, _) => one(scale.pick(50_000, 100_000, 400_000), 8),
             (Workload::Full, _) => several(&[0, 70, 90, 98], 8),
         }
     }
@@ -292,7 +299,14 @@ impl Case {
                 postmark::mail(self.count, transactions).run(stage, settings.seed)
             }
             Workload::Archive => archive::run(stage, &settings.archive, self.count, u64::MAX),
-            Workload::Aging => aging::run(stage, self.count, self.device, settings.seed),
+            Workload::Aging => {
+                let course = Course::Even;
+                aging::run(stage, course, self.count, self.device, settings.seed)
+            }
+            Workload::Crowded => {
+                let course = Course::Crowded;
+                aging::run(stage, course, self.count, self.device, settings.seed)
+            }
             Workload::Makedirs => tree::make_directories(stage, self.count, settings.seed),
             Workload::Createfiles => tree::create_files(stage, self.count, settings.seed),
             Workload::Coldread => {

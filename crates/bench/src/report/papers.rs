@@ -366,6 +366,15 @@ const TOPICS: &[Topic] = &[
         ],
     },
     Topic {
+        title: "Files that come and go on a device that stays nearly full (after hFS, Table 4)",
+        note: "The ageing above, but that files are deleted as often as made only when their bytes are seven tenths of the device, \
+               and that none is larger than 32 MiB.",
+        head: "",
+        rows: &[],
+        workload: Workload::Crowded,
+        columns: WHOLE,
+    },
+    Topic {
         title: "Single files, read cold and warm (hashFS, Table II)",
         note: "The paper: about 2 block reads (two adjacent halves of one) for a file on hashFS, 1.8 to 28.7 on ext2. Ours: \
                reads for a file; cold means that all caches are dropped every 100 files, warm that as many reads as there are \
