@@ -53,6 +53,11 @@ impl Disk {
         (gap / self.rate).min(self.shortest + curve + self.turn / 2)
     }
 
+    /// Bytes that pass in a second.
+    pub fn bytes_in_a_second(&self) -> u64 {
+        self.rate * 1_000_000
+    }
+
     /// Microseconds of one pass over pieces, in the order of their addresses, from anywhere; none if there are none.
     pub fn sweep(&self, scatter: Scatter) -> u64 {
         let Scatter { pieces, bytes, .. } = scatter;
@@ -77,6 +82,21 @@ mod tests {
         let far = disk.step(1 << 39);
         assert_eq!(far, 8_500 + 8_333 / 2);
         assert!(disk.step(100 << 20) < far && disk.step(100 << 20) > 800 + 8_333 / 2);
+    }
+
+    /// So no single read can win back what a write into a hole nearer to its directory costs (`space::placement::data`).
+    #[test]
+    fn a_way_is_never_longer_than_its_parts() {
+        let disk = Disk::of(1 << 40, None, true);
+        let gaps = || (0..40).map(|bits| (1 << bits) + 7);
+        for (near, between) in gaps().flat_map(|gap| gaps().map(move |other| (gap, other))) {
+            let parts = disk.step(near) + disk.step(between);
+            // The root is rounded down.
+            assert!(
+                disk.step(near + between) <= parts + 8,
+                "{near} and {between}"
+            );
+        }
     }
 
     #[test]

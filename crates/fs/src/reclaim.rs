@@ -3,6 +3,7 @@
 
 mod cleaner;
 mod mover;
+mod plugging;
 mod settler;
 mod state;
 

@@ -7,6 +7,7 @@
 //! writes large files' data to their homes shares `homes`, and needs `sealing` only to make room in the next segment: so
 //! nobody who waits for a small file waits for a large one (rule 3).
 
+mod ahead;
 mod atime;
 mod background;
 mod cleaning;

@@ -30,6 +30,8 @@ pub(crate) struct PlacementState {
     kept_for_data: u64,
     /// By anchor: where the last extent of data ends that was found for it.
     data_ends: BTreeMap<GroupNo, FragAddr>,
+    /// Where the last extent of data ends that was found for any.
+    data_end: Option<FragAddr>,
 }
 
 /// Looks for places.
@@ -93,17 +95,22 @@ impl<'a> Placement<'a> {
     /// group's size limits no extent.
     ///
     /// In this order:
-    /// - on from `goal`, where the file's last extent ends (address 0: nowhere), however short,
-    /// - while half of the groups are free, on from where the last extent near this `anchor` ends, if all of it fits,
-    /// - the group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte while
-    ///   half of the groups are free,
+    /// - on from `goal`, where the file's last extent ends (address 0: nowhere),
+    /// - while half of the groups are free, on from where the last extent near this `anchor` ends, if all of it fits; then the
+    ///   group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte,
+    /// - later on from where the last extent ends, whatever its anchor, if all of it fits, or 64 KiB; then the free group
+    ///   nearest to `anchor`,
     /// - the largest run.
     pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> FoundSpace {
-        let begun = self.state.data_ends.get(&anchor).copied();
+        let begun = data::Begun {
+            near: self.state.data_ends.get(&anchor).copied(),
+            last: self.state.data_end,
+        };
         let kept = self.state.kept_for_log;
         let found = data::Search::new(self.groups, kept, blocks, goal, anchor).find(begun);
         if let FoundSpace::Run(extent) = &found {
             self.state.data_ends.insert(anchor, extent.end());
+            self.state.data_end = Some(extent.end());
         }
         found
     }

@@ -155,7 +155,7 @@ fn an_extent_reaches_over_groups_but_leaves_the_last_free_ones_to_the_log() {
 
 /// Small files that filled the holes which others had left were each a seek, though half of the volume was free.
 #[test]
-fn small_holes_are_used_once_half_of_the_groups_are_taken() {
+fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
     let geometry = Geometry {
         group_frags: 1024,
         total_frags: 64 * 1024,
@@ -188,7 +188,22 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken() {
     for group in 12..43 {
         take(&mut space, group);
     }
-    assert_eq!(found(&mut space), extent(10 * 1024 + 64, 16));
+    // From then on the largest goes first, and is filled from wherever.
+    let free = space.free_groups();
+    space.placement().keep_for_log(free);
+    let mut fill = |blocks: u64, anchor: u32| {
+        let found = space
+            .placement()
+            .find_data(blocks, FragAddr(0), GroupNo(anchor));
+        let found = run(found);
+        space.allocate(found, owner(BlockKind::Homed, 2)).unwrap();
+        found
+    };
+    assert_eq!(fill(2, 30), extent(10 * 1024 + 528, 16));
+    assert_eq!(fill(11, 20), extent(10 * 1024 + 544, 88));
+    // What is left of it holds no half of the next, which goes to the next largest.
+    assert_eq!(fill(2, 20), extent(10 * 1024 + 64, 16));
+    assert_eq!(fill(1, 20), extent(10 * 1024 + 632, 8));
 }
 
 #[test]
@@ -518,10 +533,16 @@ fn a_terabyte_is_opened_without_its_bitmaps() {
     space.free(extent(5 << 18, 16), Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
     assert_eq!(space.groups_to_load_for_checkpoint(), Ok(vec![GroupNo(5)]));
+    let free = space.free_groups();
+    space.placement().keep_for_log(free);
     assert_eq!(
         space.placement().find_data(64, FragAddr(0), GroupNo(9)),
         FoundSpace::Load((9..13).map(GroupNo).collect())
     );
+    // Free groups are known without their bitmaps, and go first.
+    space.placement().keep_for_log(0);
+    let found = run(space.placement().find_data(64, FragAddr(0), GroupNo(9)));
+    assert_eq!(found.start, FragAddr(4000 << 18));
 }
 
 #[test]

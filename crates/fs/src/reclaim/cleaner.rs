@@ -2,6 +2,8 @@
 //! against what it wins (L4, L6; LFS, section 4.3.4; no age is known). What each would cost, and win, `space::cleaning` tells, the
 //! cheapest first. `volume::cleaning` carries it out.
 
+use super::plugging::Plugging;
+use super::settler::Prices;
 use crate::budget::Sizes;
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;
@@ -32,6 +34,8 @@ pub(crate) enum CostLimit {
     High,
     /// The operation gets ENOSPC else: what serves as it is may be moved too.
     Any,
+    /// Nobody waits for it: what takes a disk less than to plug holes instead.
+    Cheaper(Plugging),
 }
 
 impl CostLimit {
@@ -40,6 +44,7 @@ impl CostLimit {
         let (most, least) = match self {
             CostLimit::Low => (5, 3),
             CostLimit::High | CostLimit::Any => (COST_MAX, 1),
+            CostLimit::Cheaper(plugging) => return plugging.costs_more(live, won),
         };
         live * least <= won * most
     }
@@ -135,8 +140,47 @@ impl Cleaner<'_> {
         let ranges = match (groups.is_empty(), limit) {
             (false, _) => extents.flat_map(|extent| self.pieces(extent)).collect(),
             (true, CostLimit::Any) => self.compactable(segment),
-            (true, CostLimit::Low | CostLimit::High) => Vec::new(),
+            (true, CostLimit::Low | CostLimit::High | CostLimit::Cheaper(_)) => Vec::new(),
         };
+        (groups, ranges)
+    }
+
+    /// Free groups that data which wait lack, if the holes of data groups are shorter than all of them together.
+    fn lacking_ahead(&self, waiting: u64) -> u64 {
+        let g = self.geometry;
+        let wanted = waiting.div_ceil(g.group_frags) + self.sizes.groups_kept_from_data() + 1;
+        match waiting > self.longest_hole() {
+            true => wanted.saturating_sub(self.space.free_groups()),
+            false => 0,
+        }
+    }
+
+    /// The longest hole of data groups, as far as their bitmaps are known.
+    fn longest_hole(&self) -> u64 {
+        self.space.free_index(Role::Data).longest().into()
+    }
+
+    /// Whether groups may be worth emptying for so many bytes of data that wait.
+    pub fn would_clean_ahead(&self, waiting_bytes: u64) -> bool {
+        self.lacking_ahead(self.geometry.frags_for(waiting_bytes)) > 0
+    }
+
+    /// Groups of the log, and their pieces, that are worth emptying for data that wait, as long as that takes a disk less than
+    /// to plug holes with them.
+    pub fn choose_ahead(
+        &self,
+        prices: &Prices,
+        elsewhere: &Elsewhere,
+    ) -> (Vec<GroupNo>, Vec<Extent>) {
+        let g = self.geometry;
+        let waiting = g.frags_for(elsewhere.waiting_bytes);
+        let limit = CostLimit::Cheaper(prices.plugging(self.longest_hole(), waiting));
+        let frags = self.lacking_ahead(waiting) * g.group_frags;
+        let found = self.cheapest_of(Role::Log, limit, frags, &[], elsewhere);
+        let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
+        groups.sort_unstable();
+        let extents = groups.iter().map(|group| g.group_extent(*group));
+        let ranges = extents.flat_map(|extent| self.pieces(extent)).collect();
         (groups, ranges)
     }
 
@@ -231,7 +275,9 @@ impl Cleaner<'_> {
         let room = self.room_for(role, elsewhere);
         // Data that wait need whole groups, a segment only holes that are long enough.
         let hole_max = match elsewhere.groups_awaited {
-            0 if Cells::of(role) == Cells::Units && limit != CostLimit::Any => {
+            0 if Cells::of(role) == Cells::Units
+                && matches!(limit, CostLimit::Low | CostLimit::High) =>
+            {
                 g.frags_for(HOLE_MIN)
             }
             _ => u64::MAX,

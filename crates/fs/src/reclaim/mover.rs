@@ -12,7 +12,7 @@ use crate::reading::Housed;
 use crate::writeback::Homed;
 use content::{MoveImage, MoveSmall, MoveValue};
 use home::MoveHome;
-use loamfs_format::ifile::IfileEntry;
+use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::Owner;
 use node::MoveNode;
@@ -102,17 +102,31 @@ impl Mover<'_> {
         }
     }
 
-    /// Makes the live blocks of a range dirty, as many as one segment takes; crowded, it goes on after a commit. While
-    /// everything is packed, what has no place stays for shorter blocks to go first: what they leave may be its place.
-    pub fn evacuate(&mut self, range: Extent) -> Result<(), Stop> {
+    /// Makes the live blocks of ranges dirty, as many as one segment takes; crowded, it goes on after a commit. They go in the
+    /// order of inodes, and so directory by directory, each file together: what is read together stands together, and an inode
+    /// block changes once. While everything is packed, what has no place stays for shorter blocks to go first: what they leave
+    /// may be its place.
+    pub fn evacuate(&mut self, ranges: &[Extent]) -> Result<(), Stop> {
         let packing = self.core.reclaim.is_packing();
         if packing {
             self.core.inodes.forget_blocks();
         }
         self.core.budget().admit_removal()?;
-        let owners = self.live_in(range)?;
+        let mut missed = Missed::default();
+        let mut owners = Vec::new();
+        for range in ranges {
+            let live = missed.note(self.live_in(*range))?.unwrap_or_default();
+            owners.extend(
+                live.into_iter()
+                    .map(|(extent, record)| (extent, record, *range)),
+            );
+        }
+        missed.nothing()?;
+        owners.sort_by_key(|(extent, record, _)| {
+            (first_inode(record), record.kind, record.logical, *extent)
+        });
         let (mut missed, mut tight) = (Missed::default(), false);
-        for (extent, record) in owners {
+        for (extent, record, range) in owners {
             // How much it dirties shows once that is in memory.
             match missed.note(self.meet(&record)) {
                 Ok(None) => continue,
@@ -249,6 +263,14 @@ impl Mover<'_> {
             self.core.maps.write_anew([(record.kind, record.logical)]);
         }
         Ok(())
+    }
+}
+
+/// The inode of a block, or the first one in it. Maps have none, and come first.
+fn first_inode(record: &Owner) -> Ino {
+    match record.kind {
+        BlockKind::InodeBlock => ino_at(InodeBlockNo(record.logical), 0),
+        _ => record.ino,
     }
 }
 

@@ -187,8 +187,8 @@ pub(crate) fn cheapest_first(weighed: &mut [Weighed]) {
 /// What settling is priced by.
 #[derive(Clone, Copy)]
 pub(crate) struct Prices {
-    geometry: Geometry,
-    disk: Disk,
+    pub(super) geometry: Geometry,
+    pub(super) disk: Disk,
 }
 
 impl Prices {

@@ -30,6 +30,8 @@ pub(crate) struct Reclaim {
     packing: bool,
     /// Free fragments, held back ones included, when each fight was lost.
     lost: [Option<u64>; 3],
+    /// Cleaning ahead failed.
+    ahead_over: bool,
     /// What was found out about the log's room.
     known: KnownRoom,
 }
@@ -53,6 +55,16 @@ impl Reclaim {
     /// Whether they do.
     pub fn is_packing(&self) -> bool {
         self.packing
+    }
+
+    /// No group is emptied ahead any more.
+    pub fn stop_ahead(&mut self) {
+        self.ahead_over = true;
+    }
+
+    /// Whether none is.
+    pub fn is_ahead_over(&self) -> bool {
+        self.ahead_over
     }
 
     /// A fight was lost with so many fragments clear.

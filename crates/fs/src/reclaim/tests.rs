@@ -42,7 +42,7 @@ fn blocks_behind_those_that_their_record_names_are_moved() {
             Ok(())
         };
         volume.run(correct).unwrap();
-        volume.run(|core| core.mover().evacuate(range)).unwrap();
+        volume.run(|core| core.mover().evacuate(&[range])).unwrap();
         volume.upkeep().commit(Durability::Durable).unwrap();
         let live = volume
             .run(|core| Ok(core.space.bitmaps().live_frags(range)))
@@ -72,7 +72,7 @@ fn blocks_that_wait_in_memory_leave_a_range() {
             .write(ino, at as u64, &content[at..at + len])
             .unwrap();
     }
-    volume.run(|core| core.mover().evacuate(range)).unwrap();
+    volume.run(|core| core.mover().evacuate(&[range])).unwrap();
     volume.upkeep().commit(Durability::Durable).unwrap();
     let live = volume
         .run(|core| Ok(core.space.bitmaps().live_frags(range)))
@@ -101,12 +101,12 @@ fn what_is_moved_behind_a_pending_truncate_gets_no_new_home() {
     let evacuate = |core: &mut Core| {
         let image = core.maps.lazy_map().iter().next().unwrap().1.image;
         let image = Extent::new(image, core.geometry.unit_frags());
-        core.mover().evacuate(image)?;
+        core.mover().evacuate(&[image])?;
         let last = core
             .reading()
             .homes(ino, 7 * BLOCK / 4096, u64::MAX >> 16)?;
         let last = Extent::new(last.first().unwrap().1, core.geometry.block_frags());
-        core.mover().evacuate(last)
+        core.mover().evacuate(&[last])
     };
     volume.run(evacuate).unwrap();
     while !volume.run(|core| core.perform(&Drain { ino })).unwrap() {}
@@ -130,7 +130,7 @@ fn blocks_leave_a_range_whose_first_new_homes_cannot_be_written() {
     volume.sync().unwrap();
     let frags = 8 * volume.run(|core| Ok(core.geometry.block_frags())).unwrap();
     let range = Extent::new(home(&volume, ino), frags);
-    volume.run(|core| core.mover().evacuate(range)).unwrap();
+    volume.run(|core| core.mover().evacuate(&[range])).unwrap();
     // Somebody writes one of them meanwhile.
     content[..4096].fill(9);
     volume.write(ino, 0, &[9; 4096]).unwrap();

@@ -122,7 +122,7 @@ impl Sealer<'_> {
             if ranges.is_empty() || idle > IDLE_ROUNDS {
                 break;
             }
-            let moved = self.evacuate_all(&ranges, |_| true);
+            let moved = self.evacuate_with_homes(&ranges, |_| true);
             self.core().mover().open_groups();
             moved?;
             self.take_checkpoints()?;
@@ -222,7 +222,7 @@ impl Sealer<'_> {
             return Ok(false);
         }
         let moved = self
-            .evacuate_all(&ranges, |core| core.budget().may_compact())
+            .evacuate_with_homes(&ranges, |core| core.budget().may_compact())
             .and_then(|()| self.commit_all(Durability::Durable));
         {
             let mut core = self.core();
@@ -239,34 +239,47 @@ impl Sealer<'_> {
         self.checkpoint_if_due()
     }
 
-    /// Makes what lives in ranges dirty, committing whenever a segment is full, as long as there is room for it
+    /// As [`Sealer::evacuate_all`] with what waits of large files written out whenever a segment is full.
+    pub(super) fn evacuate_with_homes(
+        &self,
+        ranges: &[Extent],
+        may_go_on: impl Fn(&mut Core) -> bool,
+    ) -> Result<(), Error> {
+        self.evacuate_all(ranges, may_go_on, || {
+            self.commit_all(Durability::Written).map(drop)
+        })
+    }
+
+    /// Makes what lives in ranges dirty, committing by `commit` whenever a segment is full, as long as there is room for it
     /// elsewhere. As much as the reader holds is read in one sweep; what its owners are, all at once.
     pub(super) fn evacuate_all(
         &self,
         ranges: &[Extent],
         may_go_on: impl Fn(&mut Core) -> bool,
+        commit: impl Fn() -> Result<(), Error>,
     ) -> Result<(), Error> {
         let most = self.core().geometry.frags_for(self.reader.sweep_max());
         let mut sum = 0;
-        let together = |range: &Extent, next: &Extent| {
+        let fit = |range: &Extent, next: &Extent| {
             sum += range.frags;
             let fits = sum + next.frags <= most;
             sum = if fits { sum } else { 0 };
             fits
         };
-        for ranges in ranges.chunk_by(together) {
+        for ranges in ranges.chunk_by(fit) {
             let content = self.step(|core| core.mover().begin_cleaning(ranges))?;
             self.reader.sweep(&content);
             self.step(|core| core.mover().meet_owners(ranges))?;
-            for range in ranges {
+            // What has no place while all is packed must not keep the rest.
+            let packing = self.core().reclaim.is_packing();
+            let together = if packing { 1 } else { ranges.len() };
+            for ranges in ranges.chunks(together) {
                 let mut tight = false;
                 while let Err(lack) =
-                    self.step_unless_crowded(|core| core.mover().evacuate(*range))?
+                    self.step_unless_crowded(|core| core.mover().evacuate(ranges))?
                 {
                     match lack {
-                        Lack::Memory => {
-                            self.commit_all(Durability::Written)?;
-                        }
+                        Lack::Memory => commit()?,
                         Lack::Space { .. } if tight && self.core().reclaim.is_packing() => break,
                         Lack::Space { .. } if tight => return Ok(()),
                         Lack::Space { .. } => self.take_checkpoints()?,

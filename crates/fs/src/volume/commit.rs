@@ -77,6 +77,7 @@ impl Engine {
         let mut unwritten = {
             // Whoever writes everything out writes in the order of addresses, and is alone therefore.
             let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
+            self.clean_ahead();
             let waiting = self.core().writeback.waiting();
             self.bring_home(&waiting)?
         };

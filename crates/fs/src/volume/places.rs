@@ -81,7 +81,7 @@ impl Sealer<'_> {
                 }
                 core.mover().close_groups(&[group]);
             }
-            self.evacuate_all(&[range], |core| core.budget().may_compact())?;
+            self.evacuate_with_homes(&[range], |core| core.budget().may_compact())?;
             self.commit_all(Durability::Durable)?;
             self.say_reusable()?;
             self.checkpoint(End::Open)?;

@@ -108,6 +108,11 @@ impl FreeIndex {
         &self.runs
     }
 
+    /// Fragments of the longest free run, or that it may have where bitmaps are not known.
+    pub fn longest(&self) -> u32 {
+        self.runs.max().max(self.bounds.max())
+    }
+
     /// The upper bound of each group whose bitmap is not known, 0 of others.
     pub(crate) fn bounds(&self) -> &MaxTree {
         &self.bounds

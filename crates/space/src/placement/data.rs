@@ -9,6 +9,8 @@ use loamfs_format::{Extent, FragAddr, GroupNo};
 
 /// Bytes of the smallest hole that is begun while half of the groups are free, where groups are not small.
 const WORTH_A_SEEK: u64 = 1 << 20;
+/// Bytes of the smallest rest of a hole that is filled with a part of a file.
+const LEAST_REST: u64 = 64 << 10;
 /// Where they are, it is one of so many parts of a group.
 const HOLES: u64 = 8;
 
@@ -18,6 +20,15 @@ enum Source {
     Loaded,
     Unloaded,
     Free,
+}
+
+/// Where extents end that were found before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    /// For the same anchor.
+    pub near: Option<FragAddr>,
+    /// For any.
+    pub last: Option<FragAddr>,
 }
 
 /// A search for a run of free blocks; see [`super::Placement::find_data`].
@@ -52,20 +63,65 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks for a run. The last extent found for the same anchor ended at `begun`.
-    pub(super) fn find(&mut self, begun: Option<FragAddr>) -> FoundSpace {
+    /// Looks for a run.
+    pub(super) fn find(&mut self, begun: Begun) -> FoundSpace {
+        match self.is_roomy() {
+            true => self.find_near(begun.near),
+            false => self.find_large(begun.last),
+        }
+    }
+
+    /// While half of the groups are free: near the anchor.
+    fn find_near(&mut self, begun: Option<FragAddr>) -> FoundSpace {
         if let Some(found) = self.continue_at(self.goal) {
             return found;
         }
-        let least = self.least_hole();
-        if let Some(begun) = begun.filter(|_| least > 0) {
+        if let Some(begun) = begun {
             match self.continue_at(begun) {
                 Some(FoundSpace::Run(run)) if run.frags < self.want => {}
                 Some(found) => return found,
                 None => {}
             }
         }
-        self.find_hole(least)
+        self.find_hole(self.least_hole())
+    }
+
+    /// Later: in the fewest holes that there can be, the largest first, whatever directory a file is in. On a disk a way is
+    /// never longer than its parts. So a read that finds a file near its directory saves at most what writing it there took,
+    /// as a hole of its own in the sweep. It takes more than one read of each file that is written for nearness to pay.
+    fn find_large(&mut self, begun: Option<FragAddr>) -> FoundSpace {
+        match self.continue_at(self.goal) {
+            Some(FoundSpace::Run(run)) if run.frags < self.want => {}
+            Some(found) => return found,
+            None => {}
+        }
+        let fragment = self.groups.layout().geometry().fragment_size;
+        let least = self.want.min(LEAST_REST / u64::from(fragment));
+        match begun.and_then(|begun| self.continue_at(begun)) {
+            Some(FoundSpace::Run(run)) if run.frags < least => {}
+            Some(found) => return found,
+            None => {}
+        }
+        match self.free_group() {
+            Some(found) => found,
+            // Bitmaps are read as long as none that is known has a run for all of it.
+            None => self.largest_run(u32::try_from(self.want * 8).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// The longest run of the free group that is nearest to the anchor, which becomes a data group.
+    fn free_group(&mut self) -> Option<FoundSpace> {
+        while self.may_claim() {
+            let index = self.groups.of(Role::Free).nearest(self.anchor as u32)? as usize;
+            if !self.groups.claim(index, Role::Data) {
+                return None;
+            }
+            let longest = self.groups.of(Role::Data).runs().get(index);
+            if longest > 0 {
+                return Some(self.run_in(index, longest.into()));
+            }
+        }
+        None
     }
 
     /// Looks for a hole of at least `least` fragments, if there is one.
@@ -92,17 +148,18 @@ impl<'a> Search<'a> {
         self.largest_run(cap)
     }
 
+    /// Whether half of the groups are free.
+    fn is_roomy(&self) -> bool {
+        free_groups(self.groups) > self.groups.layout().groups() as u64 / 2
+    }
+
     /// Fragments of the smallest hole that is begun. While there is plenty, what is written into small ones costs more in
     /// seeks than in transfer, and what is written together lies apart.
     fn least_hole(&self) -> u64 {
         let layout = self.groups.layout();
         let geometry = layout.geometry();
         let worth = WORTH_A_SEEK / u64::from(geometry.fragment_size);
-        if free_groups(self.groups) > layout.groups() as u64 / 2 {
-            worth.min(geometry.group_frags / HOLES)
-        } else {
-            0
-        }
+        worth.min(geometry.group_frags / HOLES)
     }
 
     /// The run that starts at an address, however short.

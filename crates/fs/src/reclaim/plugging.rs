@@ -1,0 +1,91 @@
+//! What plugging holes costs a disk, against cleaning (Matthews et al. 1997): before data are written into many short holes,
+//! groups of the log are emptied for them, if that takes less. The prices are those of settling.
+
+use super::settler::Prices;
+use crate::cost::Scatter;
+
+/// What is written, for each byte that is moved: the inode block that leads to it changes too, and the maps.
+const WRITTEN: u64 = 2;
+
+/// What it costs to write into holes, and to empty a group instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plugging {
+    /// Microseconds from one hole to the next.
+    step: u64,
+    /// Fragments of a hole.
+    hole: u64,
+    /// Microseconds in which a group passes below the arm.
+    pass: u64,
+    /// Fragments that pass in a second.
+    rate: u64,
+}
+
+impl Plugging {
+    /// Whether it takes a disk longer to write into holes what emptying a group wins, which is `won` fragments, than to read that
+    /// group and to write the `live` fragments in it elsewhere. What these take there is not won.
+    pub fn costs_more(self, live: u64, won: u64) -> bool {
+        let written = live.saturating_mul(WRITTEN);
+        let left = (live + won).saturating_sub(written);
+        let holes = left / self.hole.max(1);
+        holes * self.step > self.pass + written.saturating_mul(1_000_000) / self.rate.max(1)
+    }
+}
+
+impl Prices {
+    /// What it costs to write `waiting` fragments in one sweep into holes of `hole` fragments, all over the volume.
+    pub fn plugging(&self, hole: u64, waiting: u64) -> Plugging {
+        let g = self.geometry;
+        let frag = u64::from(g.fragment_size);
+        let holes = (waiting / hole.max(1)).max(1);
+        let group = g.group_frags * frag;
+        let pass = Scatter {
+            pieces: 1,
+            bytes: group,
+            span: group,
+        };
+        Plugging {
+            step: self.disk.step(g.total_frags * frag / holes),
+            hole,
+            pass: self.disk.sweep(pass),
+            rate: self.disk.bytes_in_a_second() / frag,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::fixture::volume;
+    use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
+    use loamfs_device::{Device, MemoryDevice};
+    use std::sync::Arc;
+
+    const MIB: u64 = 1 << 10;
+
+    fn on_a_disk(bytes: u64) -> Volume {
+        let device = MemoryDevice::new(bytes).with_rotational(true);
+        let device: Arc<dyn Device> = Arc::new(device);
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap()
+    }
+
+    #[test]
+    fn a_group_is_emptied_if_it_holds_little_and_holes_are_short() {
+        let volume = on_a_disk(2 << 30);
+        let prices = volume.core().prices();
+        let costs_more = |hole: u64, live: u64| {
+            let plugging = prices.plugging(hole, 40 * MIB);
+            plugging.costs_more(live, 16 * MIB - live)
+        };
+        assert!(costs_more(256, 0) && costs_more(256, 2 * MIB));
+        assert!(!costs_more(256, 8 * MIB) && !costs_more(256, 16 * MIB));
+        assert!(!costs_more(4 * MIB, 0) && !costs_more(16 * MIB, 0));
+    }
+
+    #[test]
+    fn where_nothing_turns_holes_are_plugged() {
+        let volume = volume(2 << 30, &OpenOptions::default());
+        let plugging = volume.core().prices().plugging(256, 40 * MIB);
+        assert!(!plugging.costs_more(2 * MIB, 14 * MIB));
+    }
+}
