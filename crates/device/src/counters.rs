@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter::Sum;
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -81,6 +82,24 @@ impl Sub for Counters {
             discards: self.discards.saturating_sub(earlier.discards),
             discard_bytes: self.discard_bytes.saturating_sub(earlier.discard_bytes),
         }
+    }
+}
+
+/// What happened on several devices together.
+impl Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, other| {
+            for (row, more) in sum.kinds.iter_mut().zip(&other.kinds) {
+                row.reads += more.reads;
+                row.read_bytes += more.read_bytes;
+                row.writes += more.writes;
+                row.write_bytes += more.write_bytes;
+            }
+            sum.flushes += other.flushes;
+            sum.discards += other.discards;
+            sum.discard_bytes += other.discard_bytes;
+            sum
+        })
     }
 }
 

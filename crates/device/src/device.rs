@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Buffer, Counters, DeviceError, IoKind, Read, Write};
+use crate::{Buffer, Counters, DeviceError, IoKind, Member, Read, Write};
 
 /// A block device: ranges of bytes that are read, written and flushed.
 ///
@@ -37,6 +37,11 @@ pub trait Device: Send + Sync {
 
     /// What was asked of the device so far.
     fn counters(&self) -> Counters;
+
+    /// The devices that this one is joined of, by their bytes; none if it is one itself.
+    fn members(&self) -> &[Member] {
+        &[]
+    }
 }
 
 impl<D: Device + ?Sized> Device for Arc<D> {
@@ -70,6 +75,10 @@ impl<D: Device + ?Sized> Device for Arc<D> {
 
     fn counters(&self) -> Counters {
         (**self).counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        (**self).members()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 
@@ -92,6 +93,14 @@ pub enum DeviceError {
         /// The system's words for it.
         message: String,
     },
+    /// One device of several failed.
+    #[error("{name}: {error}")]
+    Member {
+        /// Which.
+        name: Arc<str>,
+        /// What it said.
+        error: Box<DeviceError>,
+    },
     /// The result of a [`Read`](crate::Read) that no device has answered yet.
     #[error("the request was never issued")]
     NotIssued,
@@ -117,6 +126,7 @@ impl DeviceError {
             Self::NotADevice { .. } => Errno::NOTBLK.raw_os_error(),
             Self::Busy { .. } => Errno::BUSY.raw_os_error(),
             Self::ReadOnly => Errno::ROFS.raw_os_error(),
+            Self::Member { error, .. } => error.errno(),
             Self::NotIssued => Errno::IO.raw_os_error(),
         }
     }

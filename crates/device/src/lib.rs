@@ -8,7 +8,8 @@
 //! - [`RecordingDevice`]: keeps every write and flush, for crash exploration,
 //! - [`TracingDevice`]: keeps every request as it goes down, by an
 //!   [`ObservedDevice`] that tells an [`Observer`] of each,
-//! - [`FaultyDevice`]: fails, tears, misdirects or corrupts on a fixed plan.
+//! - [`FaultyDevice`]: fails, tears, misdirects or corrupts on a fixed plan,
+//! - [`JoinedDevice`]: several devices as one.
 //!
 //! Beside it, [`LoopDevice`]: an image file as a block device of the kernel's.
 //!
@@ -29,6 +30,7 @@ mod error;
 mod faulty;
 mod file;
 mod image;
+mod joined;
 mod loopdev;
 mod memory;
 mod observe;
@@ -46,6 +48,7 @@ pub use error::{DeviceError, Op};
 pub use faulty::{Effect, FaultyDevice, Request, Rule};
 pub use file::{FileDevice, FileOptions, Lock, Mode};
 pub use image::Image;
+pub use joined::{JoinedDevice, Member};
 pub use loopdev::{
     LoopDevice, LoopError, LoopOptions, backing_file, find_loops, is_autoclear, whole_image,
 };

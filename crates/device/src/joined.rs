@@ -1,0 +1,304 @@
+//! Several devices as one: the bytes of the first, then those of the second, and so on.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use crate::error::{check_range, check_write};
+use crate::{Buffer, Counters, Device, DeviceError, Read, Write, lock};
+
+/// A device that is part of a [`JoinedDevice`].
+pub struct Member {
+    name: Arc<str>,
+    device: Arc<dyn Device>,
+    /// Bytes on the device before those that it gives.
+    offset: u64,
+    /// Where these stand in the whole.
+    range: Range<u64>,
+    unflushed: Unflushed,
+}
+
+impl fmt::Debug for Member {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Member")
+            .field("name", &self.name)
+            .field("offset", &self.offset)
+            .field("range", &self.range)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Member {
+    /// `len` bytes of a device from byte `offset` on. Errors call it by its name.
+    pub fn new(name: &str, device: Arc<dyn Device>, offset: u64, len: u64) -> Self {
+        Self {
+            name: name.into(),
+            device,
+            offset,
+            range: 0..len,
+            unflushed: Unflushed::default(),
+        }
+    }
+
+    /// What errors call it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The device itself, with what lies before and behind the bytes that it gives. Who writes to it here flushes it here.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Bytes on the device before those that it gives.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Where its bytes stand in the whole.
+    pub fn range(&self) -> Range<u64> {
+        self.range.clone()
+    }
+
+    /// A byte of the whole, counted on the device.
+    fn at(&self, byte: u64) -> u64 {
+        self.offset + (byte - self.range.start)
+    }
+
+    fn flush(&self) -> Result<(), DeviceError> {
+        self.unflushed.flush(|| self.device.flush())
+    }
+
+    /// An error that says which device it is of.
+    fn named(&self, error: DeviceError) -> DeviceError {
+        match error {
+            error @ DeviceError::Io { .. } => DeviceError::Member {
+                name: Arc::clone(&self.name),
+                error: Box::new(error),
+            },
+            other => other,
+        }
+    }
+}
+
+/// Whether a device was written since it was last flushed.
+#[derive(Debug)]
+struct Unflushed {
+    written: AtomicBool,
+    /// Held while it is flushed: whoever finds nothing to flush must not return before the flush that made it so.
+    flushing: Mutex<()>,
+}
+
+impl Default for Unflushed {
+    /// Nobody knows what a process that was killed has left in the device's cache (rule 4).
+    fn default() -> Self {
+        Self {
+            written: AtomicBool::new(true),
+            flushing: Mutex::default(),
+        }
+    }
+}
+
+impl Unflushed {
+    /// Writes have completed. Told before they have, a flush in between would not count them.
+    fn note(&self) {
+        self.written.store(true, Ordering::Release);
+    }
+
+    fn flush(&self, flush: impl FnOnce() -> Result<(), DeviceError>) -> Result<(), DeviceError> {
+        let _alone = lock(&self.flushing);
+        if !self.written.swap(false, Ordering::AcqRel) {
+            return Ok(());
+        }
+        flush().inspect_err(|_| self.note())
+    }
+}
+
+/// Several devices as one. A request that reaches from one into the next is cut; a flush goes to those that were written
+/// since their last one, and returns when all of them have.
+#[derive(Debug)]
+pub struct JoinedDevice {
+    members: Vec<Member>,
+    size: u64,
+}
+
+/// The part of a request that goes to one member: the member's index, and the bytes within the request.
+type Part = (usize, Range<usize>);
+
+impl JoinedDevice {
+    /// One device out of these, in this order.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`] if a member gives more than its device has, or all give more than can be counted.
+    pub fn new(members: Vec<Member>) -> Result<Self, DeviceError> {
+        let mut size = 0u64;
+        let mut members = members;
+        for member in &mut members {
+            let len = member.range.end - member.range.start;
+            check_range(member.device.size(), member.offset, len)?;
+            let end = size.checked_add(len).ok_or(DeviceError::OutOfRange {
+                offset: size,
+                len,
+                size: u64::MAX,
+            })?;
+            member.range = size..end;
+            size = end;
+        }
+        Ok(Self { members, size })
+    }
+
+    /// A range that lies on the device, cut where one member ends and the next begins.
+    fn cut(&self, offset: u64, len: usize) -> Vec<Part> {
+        let end = offset + len as u64;
+        let first = self.members.partition_point(|m| m.range.end <= offset);
+        let touched = self.members.iter().enumerate().skip(first);
+        touched
+            .take_while(|(_, member)| member.range.start < end)
+            .map(|(index, Member { range, .. })| {
+                let within = range.start.max(offset)..range.end.min(end);
+                let bytes = (within.start - offset) as usize..(within.end - offset) as usize;
+                (index, bytes)
+            })
+            .filter(|(_, bytes)| !bytes.is_empty())
+            .collect()
+    }
+}
+
+/// The part of a read that goes to one member, where it counts from byte `at`. A read that is not cut keeps its buffer.
+fn part_of(read: &mut Read, bytes: &Range<usize>, at: u64) -> Read {
+    let buffer = match bytes.len() == read.buffer.len() {
+        true => std::mem::take(&mut read.buffer),
+        false => Buffer::zeroed(bytes.len()),
+    };
+    Read {
+        buffer,
+        ..Read::new(at, 0, read.kind)
+    }
+}
+
+/// Puts what a member has read where the caller looks for it.
+fn give_back(read: &mut Read, bytes: Range<usize>, part: Read, member: &Member) {
+    if let Err(error) = part.result {
+        read.result = Err(member.named(error));
+    } else if read.buffer.is_empty() {
+        read.buffer = part.buffer;
+    } else {
+        read.buffer[bytes].copy_from_slice(&part.buffer);
+    }
+}
+
+impl Device for JoinedDevice {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The largest of any member.
+    fn sector_size(&self) -> u32 {
+        let sectors = self.members.iter().map(|m| m.device.sector_size());
+        sectors.max().unwrap_or(512)
+    }
+
+    /// Whether a seek costs milliseconds on any member.
+    fn rotational(&self) -> bool {
+        self.members.iter().any(|m| m.device.rotational())
+    }
+
+    fn read(&self, batch: &mut [Read]) {
+        let mut below = vec![Vec::new(); self.members.len()];
+        for (index, read) in batch.iter_mut().enumerate() {
+            let len = read.buffer.len();
+            read.result = check_range(self.size, read.offset, len as u64);
+            if read.result.is_err() {
+                continue;
+            }
+            for (member, bytes) in self.cut(read.offset, len) {
+                let at = self.members[member].at(read.offset + bytes.start as u64);
+                let part = part_of(read, &bytes, at);
+                below[member].push(((index, bytes), part));
+            }
+        }
+        for (member, parts) in self.members.iter().zip(below) {
+            let (places, mut reads): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+            if !reads.is_empty() {
+                member.device.read(&mut reads);
+            }
+            for ((index, bytes), part) in places.into_iter().zip(reads) {
+                give_back(&mut batch[index], bytes, part, member);
+            }
+        }
+    }
+
+    fn write(&self, batch: &[Write<'_>]) -> Vec<Result<(), DeviceError>> {
+        let sector = self.sector_size();
+        let mut below = vec![Vec::new(); self.members.len()];
+        let mut results: Vec<_> = batch
+            .iter()
+            .map(|write| check_write(self.size, sector, write.offset, write.data.len() as u64))
+            .collect();
+        let checked = batch.iter().zip(&results).enumerate();
+        for (index, (write, _)) in checked.filter(|(_, (_, result))| result.is_ok()) {
+            for (member, bytes) in self.cut(write.offset, write.data.len()) {
+                let offset = self.members[member].at(write.offset + bytes.start as u64);
+                let part = Write::new(offset, &write.data[bytes], write.kind);
+                below[member].push((index, part));
+            }
+        }
+        for (member, parts) in self.members.iter().zip(below) {
+            let (places, writes): (Vec<usize>, Vec<Write<'_>>) = parts.into_iter().unzip();
+            if writes.is_empty() {
+                continue;
+            }
+            let written = member.device.write(&writes);
+            member.unflushed.note();
+            for (index, result) in places.into_iter().zip(written) {
+                if let Err(error) = result {
+                    results[index] = Err(member.named(error));
+                }
+            }
+        }
+        results
+    }
+
+    /// Flushes each device that was written since its last flush. All are tried, also when one fails.
+    fn flush(&self) -> Result<(), DeviceError> {
+        let mut outcome = Ok(());
+        for member in &self.members {
+            let flushed = member.flush().map_err(|error| member.named(error));
+            outcome = outcome.and(flushed);
+        }
+        outcome
+    }
+
+    fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
+        let mut below = vec![Vec::new(); self.members.len()];
+        for &(offset, len) in ranges {
+            check_range(self.size, offset, len)?;
+            let end = offset + len;
+            for (index, member) in self.members.iter().enumerate() {
+                let (start, end) = (member.range.start.max(offset), member.range.end.min(end));
+                if start < end {
+                    below[index].push((member.at(start), end - start));
+                }
+            }
+        }
+        let touched = self.members.iter().zip(below);
+        for (member, ranges) in touched.filter(|(_, ranges)| !ranges.is_empty()) {
+            let told = member.device.discard(&ranges);
+            member.unflushed.note();
+            told.map_err(|error| member.named(error))?;
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        self.members.iter().map(|m| m.device.counters()).sum()
+    }
+
+    fn members(&self) -> &[Member] {
+        &self.members
+    }
+}
+
+#[cfg(test)]
+mod tests;

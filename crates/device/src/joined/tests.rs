@@ -1,0 +1,211 @@
+use super::*;
+use crate::{Effect, FaultyDevice, IoKind, MemoryDevice, Op, RecordingDevice, Rule, read_exact};
+use proptest::prelude::*;
+
+/// What each of three members gives, and what lies before that on its device.
+const PARTS: [(u64, u64); 3] = [(0, 8 << 10), (16 << 10, 4 << 10), (4 << 10, 12 << 10)];
+const SIZE: u64 = 24 << 10;
+
+fn memories() -> Vec<Arc<MemoryDevice>> {
+    let device = |(offset, len): &(u64, u64)| {
+        // A device may be larger than what it gives.
+        let bytes = vec![0xee; (offset + len + 4096) as usize];
+        Arc::new(MemoryDevice::from_bytes(bytes).with_sector_size(512))
+    };
+    PARTS.iter().map(device).collect()
+}
+
+fn joined(devices: Vec<Arc<dyn Device>>) -> JoinedDevice {
+    let members = devices.into_iter().zip(PARTS).enumerate();
+    let member = |(index, (device, (offset, len)))| {
+        Member::new(&format!("disk{index}"), device, offset, len)
+    };
+    JoinedDevice::new(members.map(member).collect()).unwrap()
+}
+
+fn dynamic<D: Device + 'static>(devices: &[Arc<D>]) -> Vec<Arc<dyn Device>> {
+    devices.iter().map(|d| Arc::clone(d) as _).collect()
+}
+
+fn write(device: &dyn Device, offset: u64, len: usize) {
+    let data = vec![7; len];
+    let written = device.write(&[Write::new(offset, &data, IoKind::Other)]);
+    assert_eq!(written, [Ok(())]);
+}
+
+fn flushes(devices: &[Arc<MemoryDevice>]) -> Vec<u64> {
+    devices.iter().map(|d| d.counters().flushes).collect()
+}
+
+/// What is asked of it and of a plain device.
+#[derive(Clone, Debug)]
+enum Asked {
+    Read(Vec<(u64, usize)>),
+    Write(Vec<(u64, usize, u8)>),
+    Discard(u64, u64),
+}
+
+fn asked() -> impl Strategy<Value = Asked> {
+    // Some reach behind the end.
+    let reads = prop::collection::vec((0..SIZE + 2048, 0usize..9000), 1..5);
+    let writes = prop::collection::vec((0u64..50, 0usize..14, any::<u8>()), 1..4);
+    let sectors = |(at, count, byte)| (at * 512, count * 512, byte);
+    prop_oneof![
+        reads.prop_map(Asked::Read),
+        writes.prop_map(move |list| Asked::Write(list.into_iter().map(sectors).collect())),
+        (0u64..48, 0u64..12).prop_map(|(at, count)| Asked::Discard(at * 512, count * 512)),
+    ]
+}
+
+/// Asks for the same, and returns what can be seen of the answer.
+fn ask(device: &dyn Device, asked: &Asked) -> Vec<Option<Vec<u8>>> {
+    match asked {
+        Asked::Read(list) => {
+            let read = |&(offset, len): &(u64, usize)| Read::new(offset, len, IoKind::Other);
+            let mut batch: Vec<Read> = list.iter().map(read).collect();
+            device.read(&mut batch);
+            let answer = |read: Read| read.into_result().ok().map(|buffer| buffer.to_vec());
+            batch.into_iter().map(answer).collect()
+        }
+        Asked::Write(list) => {
+            let answer = |&(offset, len, byte): &(u64, usize, u8)| {
+                let data = vec![byte; len];
+                let written = device.write(&[Write::new(offset, &data, IoKind::Other)]);
+                written[0].is_ok().then(Vec::new)
+            };
+            list.iter().map(answer).collect()
+        }
+        Asked::Discard(offset, len) => {
+            vec![device.discard(&[(*offset, *len)]).is_ok().then(Vec::new)]
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn it_is_like_one_device(all in prop::collection::vec(asked(), 1..20)) {
+        let plain = MemoryDevice::from_bytes(vec![0xee; SIZE as usize]).with_sector_size(512);
+        let devices = memories();
+        let joined = joined(dynamic(&devices));
+        for asked in &all {
+            prop_assert_eq!(ask(&joined, asked), ask(&plain, asked), "{:?}", asked);
+        }
+        let whole = read_exact(&joined, 0, SIZE as usize, IoKind::Other).unwrap();
+        prop_assert_eq!(&whole[..], &plain.peek(0, SIZE as usize).unwrap()[..]);
+        // What is not given to it is left alone.
+        for (device, (offset, len)) in devices.iter().zip(PARTS) {
+            let before = device.peek(0, offset as usize).unwrap();
+            let behind = device.peek(offset + len, 4096).unwrap();
+            prop_assert!(before.iter().chain(&behind).all(|byte| *byte == 0xee));
+        }
+    }
+
+    /// Whatever is written, nothing waits in any cache when a flush has returned.
+    #[test]
+    fn a_flush_leaves_nothing_behind(
+        steps in prop::collection::vec(prop::option::of((0u64..40, 1usize..9)), 1..30),
+    ) {
+        let recorders: Vec<_> = PARTS.map(|(offset, len)| {
+            let memory = MemoryDevice::new(offset + len).with_sector_size(512);
+            Arc::new(RecordingDevice::new(memory))
+        }).into();
+        let joined = joined(dynamic(&recorders));
+        let waits = |recorder: &Arc<RecordingDevice>| {
+            let events = recorder.events();
+            events.last().is_some_and(|event| *event != crate::Event::Flush)
+        };
+        for step in steps {
+            let Some((at, count)) = step else {
+                joined.flush().unwrap();
+                prop_assert!(!recorders.iter().any(waits));
+                continue;
+            };
+            write(&joined, at * 512, count * 512);
+        }
+    }
+}
+
+#[test]
+fn only_devices_that_were_written_are_flushed() {
+    let devices = memories();
+    let joined = joined(dynamic(&devices));
+    // A process before this one may have left something in any cache.
+    joined.flush().unwrap();
+    assert_eq!(flushes(&devices), [1, 1, 1]);
+    joined.flush().unwrap();
+    assert_eq!(flushes(&devices), [1, 1, 1]);
+    write(&joined, 4096, 512);
+    joined.flush().unwrap();
+    assert_eq!(flushes(&devices), [2, 1, 1]);
+    // From the second into the third.
+    write(&joined, (12 << 10) - 512, 1024);
+    joined.flush().unwrap();
+    assert_eq!(flushes(&devices), [2, 2, 2]);
+    joined.discard(&[(0, 512)]).unwrap();
+    joined.flush().unwrap();
+    assert_eq!(flushes(&devices), [3, 2, 2]);
+}
+
+#[test]
+fn a_flush_that_failed_is_made_again() {
+    let memories = memories();
+    let failing = Rule::on(Op::Flush, Effect::Fail).nth(0);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&memories[1]) as _));
+    faulty.set_rules(vec![failing]);
+    let devices: Vec<Arc<dyn Device>> = vec![memories[0].clone(), faulty, memories[2].clone()];
+    let joined = joined(devices);
+    let error = joined.flush().unwrap_err();
+    assert!(error.to_string().starts_with("disk1: flush"), "{error}");
+    assert_eq!(error.errno(), 5);
+    // The others were flushed in spite of it.
+    assert_eq!(flushes(&memories), [1, 0, 1]);
+    joined.flush().unwrap();
+    assert_eq!(flushes(&memories), [1, 1, 1]);
+}
+
+#[test]
+fn one_that_fails_takes_only_its_own_requests_with_it() {
+    let memories = memories();
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&memories[1]) as _));
+    faulty.vanish();
+    let devices: Vec<Arc<dyn Device>> = vec![memories[0].clone(), faulty, memories[2].clone()];
+    let joined = joined(devices);
+    let data = vec![1; 4096];
+    let at = |offset| Write::new(offset, &data, IoKind::Other);
+    let written = joined.write(&[at(0), at(8 << 10), at(6 << 10), at(12 << 10)]);
+    let fine: Vec<bool> = written.iter().map(Result::is_ok).collect();
+    assert_eq!(fine, [true, false, false, true]);
+    let name = |error: &DeviceError| matches!(error, DeviceError::Member { name, .. } if &**name == "disk1");
+    assert!(written[1].as_ref().is_err_and(name));
+    let mut reads = [
+        Read::new(0, 4096, IoKind::Other),
+        Read::new(8 << 10, 4096, IoKind::Other),
+    ];
+    joined.read(&mut reads);
+    assert!(reads[0].result.is_ok() && reads[1].result.as_ref().is_err_and(name));
+}
+
+#[test]
+fn counters_are_told_for_each_and_together() {
+    let devices = memories();
+    let joined = joined(dynamic(&devices));
+    write(&joined, (8 << 10) - 512, 1024);
+    assert_eq!(joined.counters().total().writes, 2);
+    assert_eq!(joined.counters().kind(IoKind::Other).write_bytes, 1024);
+    let each: Vec<u64> = joined
+        .members()
+        .iter()
+        .map(|m| m.device().counters().total().writes)
+        .collect();
+    assert_eq!(each, [1, 1, 0]);
+    let ranges: Vec<_> = joined.members().iter().map(Member::range).collect();
+    assert_eq!(ranges, [0..8 << 10, 8 << 10..12 << 10, 12 << 10..24 << 10]);
+}
+
+#[test]
+fn a_device_that_is_too_short_is_refused() {
+    let short: Arc<dyn Device> = Arc::new(MemoryDevice::new(8192));
+    let member = Member::new("short", short, 4096, 8192);
+    let refused = JoinedDevice::new(vec![member]).map(drop);
+    assert!(matches!(refused, Err(DeviceError::OutOfRange { .. })));
+}
