@@ -30,12 +30,12 @@ pub const DEVICES_MAX: usize = 16;
 
 /// Compatible feature: access times are kept in the atime file ([`crate::atime`]).
 pub const COMPATIBLE_ATIME: u64 = 1;
-/// Incompatible feature: directories may have tracks ([`crate::track`]). Not known yet, so that volumes with it are refused.
+/// Incompatible feature: directories may have tracks ([`crate::track`]).
 pub const INCOMPATIBLE_TRACKS: u64 = 1;
 /// Incompatible feature: extents may have units that were never written ([`crate::Pointer::unwritten`]).
 pub const INCOMPATIBLE_UNWRITTEN: u64 = 2;
 /// Incompatible features that this code knows.
-pub const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_UNWRITTEN;
+pub const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_UNWRITTEN | INCOMPATIBLE_TRACKS;
 /// Read-only compatible feature: the places at which readers look for copies and this volume has none are reserved too
 /// ([`Superblock::other_places`]).
 pub const RO_COMPATIBLE_PLACES: u64 = 2;
@@ -884,7 +884,7 @@ mod tests {
 
     #[test]
     fn an_unknown_incompatible_feature_is_refused_by_name() {
-        for unknown in [1 << 40, INCOMPATIBLE_TRACKS] {
+        for unknown in [1 << 40, 1 << 2] {
             let sb = Superblock {
                 incompatible: unknown,
                 ..sample()

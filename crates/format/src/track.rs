@@ -1,5 +1,5 @@
-//! Tracks: a directory's small files in one run, which one read of a device brings (S1-S5). Nothing writes them yet:
-//! the feature's bit is not in [`crate::superblock::INCOMPATIBLE_KNOWN`], so that volumes with it are refused.
+//! Tracks: a directory's small files in one run, which one read of a device brings (S1-S5). Volumes that may have some have the
+//! feature's bit, [`crate::superblock::INCOMPATIBLE_TRACKS`].
 //!
 //! ```text
 //! 0        128                    128 + 128 * count       whole fragments      the run's end

@@ -81,6 +81,8 @@ pub(crate) enum What {
     Node(Identity),
     /// An inode block.
     Meta(Identity),
+    /// The head of a track: the window that it lies in has the track's data too.
+    Track(Identity),
     /// File data or an attribute's value in the log.
     Data(Ino),
     /// A 4 KiB unit of homed data, at home or as an image; its checksum is a CRC32C.
@@ -102,7 +104,7 @@ pub(crate) struct Fetch {
 impl Fetch {
     pub fn ino(&self) -> Ino {
         match self.what {
-            What::Node(id) | What::Meta(id) => id.ino,
+            What::Node(id) | What::Meta(id) | What::Track(id) => id.ino,
             What::Data(ino) | What::Unit { ino, .. } => ino,
         }
     }
@@ -193,6 +195,28 @@ impl Blocks {
             frees: Vec::new(),
             worn: BTreeSet::new(),
             retires: Vec::new(),
+        }
+    }
+
+    /// Bytes of a fragment.
+    pub fn fragment_size(&self) -> u32 {
+        self.geometry.fragment_size
+    }
+
+    /// What a look gives that nothing is read for; `None` if blocks are missing, which nobody wants then.
+    pub fn at_once<T>(
+        &mut self,
+        look: impl FnOnce(&mut Blocks) -> Result<T, Stop>,
+    ) -> Result<Option<T>, Stop> {
+        let wanted = self.wanted.len();
+        match look(self) {
+            Err(Stop::Missing) => {
+                for fetch in self.wanted.drain(wanted..) {
+                    self.wanted_keys.remove(&fetch.key());
+                }
+                Ok(None)
+            }
+            found => found.map(Some),
         }
     }
 
@@ -425,7 +449,9 @@ impl Blocks {
         *operations += 1;
         pins.0.push(key);
         match fetch.what {
-            What::Node(_) | What::Meta(_) => self.caches.keep_metadata(key, block),
+            What::Node(_) | What::Meta(_) | What::Track(_) => {
+                self.caches.keep_metadata(key, block);
+            }
             What::Data(_) | What::Unit { .. } => self.caches.keep_content(key, block),
         }
         Ok(())
@@ -478,7 +504,9 @@ fn verify(uuid: &[u8; 16], fetch: &Fetch, bytes: &[u8]) -> Result<Block, Corrupt
         return Err(wrong);
     };
     let checksum = match fetch.what {
-        What::Node(identity) | What::Meta(identity) => metadata_checksum(uuid, &identity, stored),
+        What::Node(identity) | What::Meta(identity) | What::Track(identity) => {
+            metadata_checksum(uuid, &identity, stored)
+        }
         What::Data(_) => data_checksum(stored),
         What::Unit { .. } => loamfs_format::checksum::unit_crc(stored).into(),
     };

@@ -16,6 +16,8 @@ pub(crate) use admission::NODES_COST;
 pub(crate) use forecast::KnownRoom;
 pub(crate) use sizes::Sizes;
 
+use admission::TABLES_COST;
+
 use crate::access::Access;
 use crate::blocks::Blocks;
 use crate::checkpoints::Checkpoints;
@@ -33,6 +35,8 @@ use loamfs_space::Space;
 /// What there is to give, and what waits for it.
 pub(crate) struct Budget<'c> {
     sizes: Sizes<'c>,
+    /// Bytes of the log that an operation makes besides, where directories may have tracks.
+    tables: u64,
     geometry: &'c Geometry,
     law: &'c Law<dyn Rules>,
     access: &'c Access,
@@ -68,6 +72,7 @@ impl Core {
     pub fn budget(&mut self) -> Budget<'_> {
         Budget {
             sizes: Sizes::new(&self.geometry, self.env.law(), self.inodes.unwritten()),
+            tables: if self.sb.has_tracks() { TABLES_COST } else { 0 },
             geometry: &self.geometry,
             law: self.env.law(),
             access: &self.access,

@@ -13,8 +13,8 @@ pub(crate) struct Checkpoints {
     /// A superblock copy must be written before anything else: the copies tell of different sizes, labels or features,
     /// since a crash met one that changed them, or of a volume that nobody has open.
     copies_differ: bool,
-    /// Both copies announce that files may have extents that were never written.
-    unwritten_announced: bool,
+    /// Incompatible features that both copies announce.
+    announced: u64,
     /// What summaries since the last checkpoint take, its own included.
     summaries: Vec<Extent>,
     /// Segments since then, and the bytes of their summaries.
@@ -29,7 +29,7 @@ impl Checkpoints {
             last,
             named,
             copies_differ: false,
-            unwritten_announced: false,
+            announced: 0,
             summaries: Vec::new(),
             segments: 0,
             summary_bytes: 0,
@@ -61,14 +61,14 @@ impl Checkpoints {
         self.copies_differ
     }
 
-    /// Both copies announce that files may have extents that were never written, or do not.
-    pub fn note_unwritten_announced(&mut self, announced: bool) {
-        self.unwritten_announced = announced;
+    /// Both copies announce these incompatible features.
+    pub fn note_announced(&mut self, features: u64) {
+        self.announced |= features;
     }
 
-    /// Whether they do.
-    pub fn is_unwritten_announced(&self) -> bool {
-        self.unwritten_announced
+    /// Whether they announce this one.
+    pub fn is_announced(&self, feature: u64) -> bool {
+        self.announced & feature != 0
     }
 
     /// A superblock copy names a checkpoint for good.

@@ -44,6 +44,7 @@ impl Commit<'_> {
             &self.core.geometry,
             &mut self.core.blocks,
             &self.core.inodes,
+            &self.core.tracks,
         )?;
         let nothing = contents.frags.is_empty()
             && self.core.blocks.frees().is_empty()
@@ -56,7 +57,15 @@ impl Commit<'_> {
             self.core.pending.forget_age();
             return Ok(None);
         }
-        self.seal_contents(contents, SegmentKind::Normal).map(Some)
+        let settles = !contents.tracks.is_empty();
+        match self.seal_contents(contents, SegmentKind::Normal) {
+            // What has no place among tracks goes to the log.
+            Err(Stop::Full) if settles => {
+                self.core.tracks.forget();
+                self.seal(force)
+            }
+            sealed => sealed.map(Some),
+        }
     }
 
     /// Seals the empty segment of recovery (rule 4).
@@ -188,6 +197,7 @@ impl Commit<'_> {
         }
         self.core.inodes.sealed();
         self.core.pending.sealed();
+        self.core.tracks.forget();
         self.core.writeback.clear_barrier();
     }
 }

@@ -11,6 +11,7 @@ use crate::leftovers::Leftovers;
 use crate::maps::Maps;
 use crate::pending::Pending;
 use crate::reclaim::Reclaim;
+use crate::tracks::Tracks;
 use crate::types::Attr;
 use crate::writeback::{UNIT, Writeback};
 use loamfs_format::atime::ATIME_INO;
@@ -38,6 +39,7 @@ pub(crate) struct Core {
     pub checkpoints: Checkpoints,
     pub pending: Pending,
     pub writeback: Writeback,
+    pub tracks: Tracks,
     pub leftovers: Leftovers,
     pub reclaim: Reclaim,
 }
@@ -75,7 +77,12 @@ impl Core {
     /// As [`Inodes::prepared`]; so the next ones.
     pub fn touch(&mut self, ino: Ino) -> Result<(), Stop> {
         let ssn = self.open_ssn();
-        if self.inodes.prepared(ino)?.touch(ssn) {
+        self.tracks.changed(ino);
+        let node = self.inodes.prepared(ino)?;
+        if matches!(node.inode.body, Body::Settled(_)) {
+            return Err(Error::Broken("a settled file changes, and its slot stays").into());
+        }
+        if node.touch(ssn) {
             // The inode takes its access time along.
             self.atimes.forget(ino);
         }

@@ -197,7 +197,7 @@ pub(crate) fn insert(
 fn store(inode: &mut Inode, blocks: &mut Blocks, map: InlineMap) -> Result<(), Stop> {
     if map.0.is_empty() {
         inode.body = Body::Empty;
-    } else if map.size() + inode.inline_xattrs.len() <= TAIL {
+    } else if map.size() <= inode.room() + inode.body.len() {
         inode.body = Body::InlineDir(map.encode());
     } else {
         let mut root = TreeRoot::EMPTY;
@@ -246,7 +246,8 @@ pub(crate) fn remove(
         tree.remove(&mut root, blocks, found.key)?;
         inode.body = Body::DirTree(root);
         // Half the tail, so that one entry more or less does not go to and fro.
-        let small = inode.size <= (TAIL / 2).saturating_sub(inode.inline_xattrs.len()) as u64;
+        let room = (TAIL / 2).saturating_sub(inode.inline_xattrs.len() + inode.table.len());
+        let small = inode.size <= room as u64;
         // What a damaged tree comes down to nobody may have read: it stays a tree.
         let leaf = tree.identity(root.level, root.low);
         if small && root.level == 0 && blocks.peek(&root.pointer, &leaf).is_some() {

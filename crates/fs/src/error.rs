@@ -4,6 +4,7 @@ use loamfs_device::DeviceError;
 use loamfs_format::inode::InodeError;
 use loamfs_format::node::NodeError;
 use loamfs_format::superblock::SuperblockError;
+use loamfs_format::track::TrackError;
 use loamfs_format::{FragAddr, Ino, InodeBlockNo, Pointer};
 use loamfs_log::LogError;
 use loamfs_log::loss::Loss;
@@ -198,6 +199,24 @@ pub enum Corrupt {
         ino: Ino,
         /// Position.
         key: u64,
+    },
+    /// An entry of a table of tracks is malformed.
+    #[error("the table of tracks of directory {ino} is malformed at key {key}")]
+    Track {
+        /// Directory.
+        ino: Ino,
+        /// Key.
+        key: u64,
+    },
+    /// The head of a track is malformed.
+    #[error("the track at fragment {addr} of directory {ino} is malformed: {cause}")]
+    TrackHead {
+        /// Directory.
+        ino: Ino,
+        /// Place.
+        addr: FragAddr,
+        /// What is wrong.
+        cause: TrackError,
     },
     /// An attribute is malformed.
     #[error("inode {ino} has a malformed attribute")]

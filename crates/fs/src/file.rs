@@ -103,9 +103,7 @@ impl Core {
         self.pending.drop_content(node.take_small().as_deref());
         node.inode.size = content.len() as u64;
         if content.len() <= node.inline_max() {
-            if let Body::Small(pointer) = node.inode.body {
-                freed = Some(pointer);
-            }
+            freed = node.inode.body.small();
             node.show_all();
             node.inode.frags = 0;
             node.inode.body = if content.is_empty() {

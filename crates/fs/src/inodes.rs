@@ -13,7 +13,7 @@ use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
@@ -191,6 +191,8 @@ pub(crate) struct Inodes {
     unwritten: Unwritten,
     /// An upper bound of what the dirty inode blocks take, in bytes.
     dirty_bytes: u64,
+    /// Settled files that the operation under way is about to change.
+    unsettling: BTreeSet<Ino>,
     /// How many idle inodes stay in memory.
     nodes_max: usize,
     /// How many more there were at the last look that could not go.
@@ -289,6 +291,45 @@ impl Inodes {
     /// An upper bound of what the dirty inode blocks take, in bytes.
     pub fn dirty_bytes(&self) -> u64 {
         self.dirty_bytes
+    }
+
+    /// An operation is about to change a settled file, for which everything is in memory.
+    pub fn unsettle_next(&mut self, ino: Ino) {
+        self.unsettling.insert(ino);
+    }
+
+    /// Settled files that the operation under way is about to change; none are from here on.
+    pub fn take_unsettling(&mut self) -> BTreeSet<Ino> {
+        std::mem::take(&mut self.unsettling)
+    }
+
+    /// Takes in an inode that a track brought.
+    pub fn take_in(&mut self, node: Node) {
+        self.nodes.insert(node.inode.ino, node);
+    }
+
+    /// That a clean inode in memory is the one that its block, which is in memory, has; but for its access time.
+    ///
+    /// # Errors
+    /// [`Corrupt::Missing`]: a track that lies brought it.
+    pub fn check_stored(&self, ino: Ino) -> Result<(), Stop> {
+        let (Some(node), Some(block)) = (self.nodes.get(&ino), self.blocks.get(&block_of(ino)))
+        else {
+            return Ok(());
+        };
+        if node.dirty {
+            return Ok(());
+        }
+        let (entry, packed) = block.sealed_form();
+        let stored = Inode {
+            atime: node.inode.atime,
+            ..decode(&entry, packed.as_deref(), ino)?
+        };
+        if stored != node.inode {
+            let what = "the inode that its track has";
+            return Err(Corrupt::Missing { ino, what }.into());
+        }
+        Ok(())
     }
 
     /// Forgets an inode that only just came into memory.

@@ -69,6 +69,23 @@ pub trait Rules: log::Rules + space::Rules {
         true
     }
 
+    // ---- rule 14: tracks ------------------------------------------------------------------------------------------------
+
+    /// A change of a settled file masks its slot.
+    fn masks_slots(&self) -> bool {
+        true
+    }
+
+    /// Names without a valid slot are counted.
+    fn counts_elsewhere(&self) -> bool {
+        true
+    }
+
+    /// Both superblock copies announce a feature before the volume uses it, not one alone.
+    fn announces_in_both(&self) -> bool {
+        true
+    }
+
     // ---- rule 4: the chain and its end ----------------------------------------------------------------------------------
 
     /// What a summary says is durable.

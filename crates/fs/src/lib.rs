@@ -47,6 +47,7 @@ mod region;
 mod repair;
 mod scrub;
 mod shares;
+mod tracks;
 mod tree;
 pub mod types;
 mod volume;

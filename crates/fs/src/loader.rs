@@ -8,9 +8,10 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::inodes::{Inodes, Node};
 use crate::maps::Maps;
-use loamfs_format::Ino;
+use loamfs_format::atime::Atime;
 use loamfs_format::ifile::block_of;
 use loamfs_format::superblock::Superblock;
+use loamfs_format::{Geometry, Ino, InodeBlockNo};
 
 /// What brings inodes into memory, with the access times that count.
 pub(crate) struct Loader<'c> {
@@ -63,6 +64,26 @@ impl<'c> Loader<'c> {
         self.sb.hash_key
     }
 
+    /// The volume's number.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.sb.uuid
+    }
+
+    /// The volume's sizes.
+    pub fn geometry(&self) -> Geometry {
+        self.sb.geometry
+    }
+
+    /// The inodes in memory.
+    pub fn inodes(&mut self) -> &mut Inodes {
+        self.inodes
+    }
+
+    /// Brings an inode block into memory that is about to change.
+    pub fn load_block(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
+        self.inodes.load_block(self.maps, self.blocks, block)
+    }
+
     /// An inode, brought into memory if it is not there.
     ///
     /// # Errors
@@ -102,8 +123,8 @@ impl<'c> Loader<'c> {
     /// Brings what dirtying an inode needs into memory.
     pub fn prepare_dirty(mut self, ino: Ino) -> Result<(), Stop> {
         self.again().node(ino)?;
-        self.inodes
-            .load_block(self.maps, self.blocks, block_of(ino))
+        self.load_block(block_of(ino))?;
+        self.prepare_unsettle(ino)
     }
 
     /// Brings an inode into memory, with the access time that counts.
@@ -115,11 +136,21 @@ impl<'c> Loader<'c> {
             self.inodes.unload(ino);
             return Err(stop);
         }
+        self.keep_time(ino, kept);
+        Ok(())
+    }
+
+    /// The access time that is kept of an inode is its own, if it counts.
+    pub(crate) fn keep_time(&mut self, ino: Ino, kept: Option<Atime>) {
         if let Some(node) = self.inodes.get_mut(ino)
             && let Some(kept) = kept.filter(|kept| kept.counts(node.inode.ssn))
         {
             node.inode.atime = kept.time;
         }
-        Ok(())
+    }
+
+    /// That an inode which a track brought is the one that its block has.
+    pub(crate) fn check_stored(&self, ino: Ino) -> Result<(), Stop> {
+        self.inodes.check_stored(ino)
     }
 }

@@ -4,11 +4,14 @@ use crate::blocks::Stop;
 use crate::core::{Core, dirent_type};
 use crate::dir::{self, FoundEntry};
 use crate::error::Error;
+use crate::law::{Law, Rules};
 use crate::loader::Loader;
+use crate::tracks::Tracks;
 use crate::types::DirEntry;
 use loamfs_format::Ino;
 use loamfs_format::dirent::{Dirent, NAME_MAX};
 use loamfs_format::inode::{ROOT_INO, mode};
+use loamfs_format::track::Answer;
 
 /// Levels of a way up that one step goes.
 pub(crate) const CLIMB_STEP: u32 = 256;
@@ -30,6 +33,8 @@ pub(crate) fn valid_name(name: &[u8]) -> Result<(), Error> {
 /// Names in directories.
 pub(crate) struct Names<'c> {
     loader: Loader<'c>,
+    tracks: &'c mut Tracks,
+    law: &'c Law<dyn Rules>,
 }
 
 /// What a name leads to.
@@ -55,7 +60,15 @@ impl Core {
     /// Names in directories.
     pub fn names(&mut self) -> Names<'_> {
         Names {
-            loader: self.loader(),
+            loader: Loader::new(
+                &mut self.sb,
+                &self.maps,
+                &mut self.blocks,
+                &mut self.inodes,
+                &mut self.atimes,
+            ),
+            tracks: &mut self.tracks,
+            law: self.env.law(),
         }
     }
 }
@@ -87,10 +100,52 @@ impl Names<'_> {
                 node.inode.ino
             });
         }
-        let found = self.find_existing(dir, name)?;
+        let found = match self.find_at_once(dir, name)? {
+            Some(found) => found,
+            None => match self.loader.ask_track(dir, name)? {
+                Answer::Slot(found) => Some(found),
+                Answer::Absent => None,
+                Answer::AskDirectory => self.find(dir, name)?,
+            },
+        };
+        let found = found.ok_or(Error::NotFound)?;
         let node = self.loader.again().node(found.ino)?;
         node.set_dir_key(found.key);
         Ok(found.ino)
+    }
+
+    /// The entry of a name, where memory has that and its inode, or that there is none; else `None`, of a directory that may
+    /// have tracks.
+    fn find_at_once(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Option<FoundEntry>>, Stop> {
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong.into());
+        }
+        let hash = self.loader.hash_key();
+        let (node, blocks) = self.loader.again().directory(dir)?;
+        if node.inode.table.is_empty() {
+            return self.find(dir, name).map(Some);
+        }
+        let found = blocks.at_once(|blocks| dir::lookup(&node.inode, blocks, &hash, name))?;
+        let here = |found: &Option<FoundEntry>| match found {
+            Some(found) => self.loader.inodes().get(found.ino).is_some(),
+            None => true,
+        };
+        Ok(found.filter(here))
+    }
+
+    /// What brings inodes into memory.
+    pub fn loader(&mut self) -> Loader<'_> {
+        self.loader.again()
+    }
+
+    /// The tracks that the next segment writes.
+    pub fn tracks(&mut self) -> &mut Tracks {
+        self.tracks
+    }
+
+    /// What it goes by.
+    pub fn law(&self) -> &Law<dyn Rules> {
+        self.law
     }
 
     /// Entries from a position on.
@@ -152,11 +207,14 @@ impl Names<'_> {
     pub fn prepare_add(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
         let hash = self.loader.hash_key();
         let (node, blocks) = self.loader.again().directory(dir)?;
-        dir::prepare_insert(&node.inode, blocks, &hash, name)
+        let key = dir::prepare_insert(&node.inode, blocks, &hash, name)?;
+        self.prepare_count(dir, key)?;
+        Ok(key)
     }
 
     /// Reads what taking an entry out needs.
     pub fn prepare_remove(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
+        self.prepare_count(dir, key)?;
         let (node, blocks) = self.loader.again().directory(dir)?;
         dir::prepare_remove(&node.inode, blocks, key)
     }
@@ -172,7 +230,7 @@ impl Names<'_> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
         dir::insert(&mut node.inode, blocks, key, &child.named(name))?;
         node.show_all();
-        Ok(())
+        self.count(dir, key, 1)
     }
 
     /// Takes an entry out for which [`Names::prepare_remove`] was called.
@@ -180,7 +238,7 @@ impl Names<'_> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
         dir::remove(&mut node.inode, blocks, found)?;
         node.show_all();
-        Ok(())
+        self.count(dir, found.key, -1)
     }
 
     /// Puts a name in the place of the entry for which [`Names::prepare_replace`] was called.

@@ -98,11 +98,15 @@ impl Core {
         &mut self,
         operation: &O,
     ) -> Result<<O::Change as Change>::Done, Stop> {
+        // What an operation that was sent back was about to change stays as it is.
+        self.inodes.take_unsettling();
         match operation.prepare(self)? {
             Plan::Done(done) => Ok(done),
             Plan::Change(change) => {
                 self.admit_claim(change.claim())?;
-                change.apply(self).map_err(|Broken(stop)| {
+                let unsettled = self.unsettle_prepared().map_err(Broken);
+                let changed = unsettled.and_then(|()| change.apply(self));
+                changed.map_err(|Broken(stop)| {
                     tracing::error!(?stop, "a prepared change stopped");
                     self.access.break_down("a prepared change stopped").into()
                 })

@@ -308,9 +308,16 @@ impl Reader {
         let mut found: BTreeMap<u64, (Around, IoKind)> = BTreeMap::new();
         for &i in order {
             let kind = kind(&wanted[i]);
+            let whole = matches!(wanted[i].what, What::Track(_));
             for number in self.numbers(&wanted[i]) {
                 match found.entry(number) {
-                    Entry::Vacant(entry) => drop(entry.insert((windows.ask(number, kind), kind))),
+                    Entry::Vacant(entry) => {
+                        let around = match whole {
+                            true => windows.ask_whole(number),
+                            false => windows.ask(number, kind),
+                        };
+                        entry.insert((around, kind));
+                    }
                     Entry::Occupied(mut entry) => {
                         windows.asked_again(kind);
                         if let (around @ Around::Alone, _) = entry.get_mut() {
@@ -356,7 +363,7 @@ fn kind(fetch: &Fetch) -> IoKind {
     match fetch.what {
         What::Unit { .. } => IoKind::Homed,
         What::Data(_) => IoKind::SmallData,
-        What::Node(_) | What::Meta(_) => IoKind::Metadata,
+        What::Node(_) | What::Meta(_) | What::Track(_) => IoKind::Metadata,
     }
 }
 

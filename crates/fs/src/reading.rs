@@ -127,11 +127,10 @@ impl Reading<'_> {
         }
         match &node.inode.body {
             Body::Inline(bytes) => Ok(bytes.as_slice().into()),
-            Body::Small(pointer) => {
-                let pointer = *pointer;
-                self.blocks.bytes(&pointer, What::Data(ino))
-            }
-            _ => Ok(Arc::default()),
+            body => match body.small() {
+                Some(pointer) => self.blocks.bytes(&pointer, What::Data(ino)),
+                None => Ok(Arc::default()),
+            },
         }
     }
 

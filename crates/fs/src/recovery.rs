@@ -23,6 +23,7 @@ use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
 use crate::reclaim::Reclaim;
 use crate::shares::Shares;
+use crate::tracks::Tracks;
 use crate::tree::Tree;
 use crate::types::SettleWhen;
 use crate::writeback::Writeback;
@@ -256,8 +257,7 @@ fn assemble(
     core.inodes = Inodes::new(said.next_inode_block, said.inodes, idle);
     let unwritten = sound(said.unwritten, &core.geometry);
     core.homes().count_unwritten(unwritten);
-    core.checkpoints
-        .note_unwritten_announced(core.sb.has_unwritten());
+    core.checkpoints.note_announced(core.sb.incompatible);
     Ok(core)
 }
 
@@ -299,6 +299,7 @@ impl Core {
             checkpoints: Checkpoints::new(base, [None; 2]),
             pending: Pending::default(),
             writeback: Writeback::new(64 << 20),
+            tracks: Tracks::default(),
             leftovers: Leftovers::default(),
             reclaim: Reclaim::default(),
             sb,

@@ -7,13 +7,17 @@
 mod links;
 mod lost;
 mod ranges;
+mod tracks;
 
 use crate::error::Error;
 use crate::volume::{Durability, Volume};
 use links::SetLinks;
+use loamfs_format::inode::mode;
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Extent, Ino, InodeBlockNo};
 use ranges::{FreeLeaked, MarkUsed, RecordHome};
+use std::collections::BTreeSet;
+use tracks::{DropTable, Unsettle};
 
 /// What is to be repaired, as a check of the volume's last state has found it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,6 +40,10 @@ pub struct Repairs {
     pub worn: Vec<(BlockKind, u64)>,
     /// Blocks of large files, the file, and the number of the first of them there; they get owner records that say so.
     pub homes: Vec<(Extent, Ino, u64)>,
+    /// Directories that lose their tables of tracks; their settled files get ordinary bodies.
+    pub tables: BTreeSet<Ino>,
+    /// Files that get ordinary bodies.
+    pub unsettled: BTreeSet<Ino>,
 }
 
 impl Repairs {
@@ -75,6 +83,15 @@ impl Volume {
             let done = self.run(|core| core.perform(&MarkUsed { extent }));
             note(done, "marking as used", extent.start.0)?;
         }
+        // Nothing that follows goes by tables that lie.
+        for &dir in &repairs.tables {
+            let done = self.drop_table(dir);
+            note(done, "emptying the table of tracks of directory", dir.0)?;
+        }
+        for &ino in &repairs.unsettled {
+            let done = self.run(|core| core.perform(&Unsettle { ino }));
+            note(done, "giving an ordinary body to inode", ino.0)?;
+        }
         for &(ino, count) in &repairs.links {
             let done = self.run(|core| core.perform(&SetLinks { ino, count }));
             note(done, "correcting the links of inode", ino.0)?;
@@ -104,6 +121,35 @@ impl Volume {
         self.upkeep().commit(Durability::Durable)?;
         // Owner records of what is in use, bitmaps and descriptors are written by checkpoints only.
         self.upkeep().checkpoint()
+    }
+}
+
+/// Names that are looked at together.
+const NAMES: usize = 64;
+
+impl Volume {
+    /// Takes a directory's settled files out of its tracks, then its table away.
+    fn drop_table(&self, dir: Ino) -> Result<Done, Error> {
+        let mut position = 2;
+        loop {
+            let names = self.readdir(dir, position, NAMES)?;
+            let Some(last) = names.last() else {
+                break;
+            };
+            position = last.next;
+            let regular = |file_type| u32::from(file_type) << 12 == mode::REGULAR;
+            for name in names.iter().filter(|name| regular(name.file_type)) {
+                let ino = name.ino;
+                match self.run(|core| core.perform(&Unsettle { ino })) {
+                    Ok(_) => {}
+                    Err(error @ (Error::ReadOnly | Error::Device(_) | Error::Log(_))) => {
+                        return Err(error);
+                    }
+                    Err(error) => tracing::error!(%error, ino = ino.0, "it stays in its track"),
+                }
+            }
+        }
+        self.run(|core| core.perform(&DropTable { dir }))
     }
 }
 

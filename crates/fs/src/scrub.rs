@@ -8,7 +8,6 @@ use crate::inodes::{block_identity, trees};
 use crate::reading::Runs;
 use crate::tree::{NodeReader, Tree};
 use crate::xattrs;
-use loamfs_format::inode::Body;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, InodeBlockNo, Pointer};
@@ -123,8 +122,6 @@ impl Core {
         let (ino, at) = (owner.ino, extent.start);
         let found = match owner.kind {
             BlockKind::Summary | BlockKind::Superblock => None,
-            // No volume that this program opens has tracks.
-            BlockKind::TrackHead | BlockKind::TrackNode => None,
             BlockKind::InodeBlock => {
                 let block = InodeBlockNo(owner.logical);
                 let entry = self.maps.ifile_entry(&mut self.blocks, block)?;
@@ -133,7 +130,8 @@ impl Core {
             BlockKind::DirNode
             | BlockKind::ExtentNode
             | BlockKind::ChecksumNode
-            | BlockKind::XattrNode => {
+            | BlockKind::XattrNode
+            | BlockKind::TrackNode => {
                 let tree = trees::tree_of(&self.node(ino)?.inode, owner.kind);
                 self.node_of(tree, owner)?
             }
@@ -146,10 +144,14 @@ impl Core {
                 let tree = roots.find(|(tree, _)| tree.kind() == owner.kind);
                 self.node_of(tree, owner)?
             }
-            BlockKind::SmallData => match self.node(ino)?.inode.body {
-                Body::Small(pointer) => Some((pointer, What::Data(ino))),
-                _ => None,
-            },
+            BlockKind::SmallData => {
+                let small = self.node(ino)?.inode.body.small();
+                small.map(|pointer| (pointer, What::Data(ino)))
+            }
+            BlockKind::TrackHead => {
+                let head = self.head_at(ino, owner.logical, at)?;
+                head.map(|(pointer, id)| (pointer, What::Track(id)))
+            }
             BlockKind::XattrValue => self
                 .value_piece(ino, owner.logical, at)?
                 .map(|piece| (piece, What::Data(ino))),

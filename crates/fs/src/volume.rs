@@ -8,6 +8,7 @@
 //! nobody who waits for a small file waits for a large one (rule 3).
 
 mod ahead;
+mod announce;
 mod atime;
 mod background;
 mod cleaning;
@@ -26,6 +27,7 @@ mod scrub;
 mod sealer;
 mod settling;
 mod sync;
+mod tracks;
 mod upkeep;
 mod xattrs;
 

@@ -67,7 +67,7 @@ impl Put {
         let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
         let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
         let fits = size <= INLINE_MAX
-            && size + node.inode.body.len() <= TAIL
+            && size + node.inode.body.len() + node.inode.table.len() <= TAIL
             && !in_log
             && self.old.as_ref().is_none_or(|old| old.in_inode);
         if fits {

@@ -6,6 +6,7 @@
 use crate::fitting::{Cut, Fitting};
 use loamfs_device::Buffer;
 use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
+use loamfs_format::track::TRACK_MAX;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
 use loamfs_space::{FoundSpace, Space, SpaceError};
 use std::collections::BTreeMap;
@@ -38,6 +39,8 @@ pub struct SegmentPlace {
     pub summary: Vec<Extent>,
     /// The unit reserved for the next summary.
     pub next: Extent,
+    /// Where each track begins.
+    pub tracks: Vec<FragAddr>,
 }
 
 /// The blocks of a segment, in the order of its body.
@@ -48,6 +51,8 @@ pub struct SegmentBody<'a> {
     /// So many of the first begin with a unit: they are rewritten often, and what is not of whole units would leave holes
     /// that begin and end within units, where no segment fits.
     pub aligned: usize,
+    /// Fragments of each track that it writes besides, in groups of their own, unsplit.
+    pub tracks: &'a [u64],
 }
 
 /// Finds a place for a summary with at most `records_max` bytes of records and for the blocks of `body`.
@@ -215,6 +220,8 @@ impl Placer<'_> {
         }
         self.close()?;
         let next = self.reserve_next()?;
+        let tracks = body.tracks.iter().map(|frags| self.track(*frags));
+        let tracks = tracks.collect::<Result<_, _>>()?;
         for gap in std::mem::take(&mut self.gaps) {
             self.space.abandon(gap)?;
         }
@@ -223,7 +230,30 @@ impl Placer<'_> {
             blocks: addresses,
             summary,
             next,
+            tracks,
         })
+    }
+
+    /// Takes the place of a track: an extent of its own, or the end of the track's before it.
+    fn track(&mut self, frags: u64) -> Result<FragAddr, PlaceError> {
+        let window = self.geometry.frags_for(TRACK_MAX.into());
+        let run = match self.space.placement().find_track(frags, window) {
+            FoundSpace::Run(run) => run,
+            FoundSpace::Load(groups) => return Err(PlaceError::Load(groups)),
+            FoundSpace::Full => return Err(PlaceError::Full),
+        };
+        self.take(run)?;
+        let rest = Extent::new(FragAddr(run.start.0 + frags), run.frags - frags);
+        if rest.frags > 0 {
+            self.gaps.push(rest);
+        }
+        let full = self.closed.len() >= EXTENTS_MAX;
+        match self.closed.last_mut() {
+            Some(last) if last.end() == run.start => last.frags += run.frags,
+            _ if full => return Err(PlaceError::Full),
+            _ => self.closed.push(run),
+        }
+        Ok(run.start)
     }
 
     /// Lengthens the current extent by `frags` free fragments right behind it.

@@ -1,8 +1,9 @@
-//! Where new things go: segments ([`log`]), blocks of large files ([`data`]), new directories ([`anchor`]).
+//! Where new things go: segments ([`log`]), blocks of large files ([`data`]), tracks ([`track`]), new directories ([`anchor`]).
 
 mod anchor;
 mod data;
 mod log;
+mod track;
 
 use crate::groups::Groups;
 use crate::law::{Law, Rules};
@@ -113,6 +114,14 @@ impl<'a> Placement<'a> {
             self.state.data_end = Some(extent.end());
         }
         found
+    }
+
+    /// Looks for a run of whole units for a track of `frags` fragments, which goes over no multiple of `window` and stays in
+    /// its group; claims a free group if it has to, but for those that are kept for the log or for data. Nothing else is
+    /// claimed: the caller allocates what it uses.
+    pub fn find_track(&mut self, frags: u64, window: u64) -> FoundSpace {
+        let kept = self.state.kept_for_log.max(self.state.kept_for_data);
+        track::Search::new(self.groups, frags, window).find(kept)
     }
 
     /// Chooses the group near which a new directory's large files will stand, and promises it what directories there

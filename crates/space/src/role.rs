@@ -6,7 +6,7 @@ use loamfs_format::group::Role;
 /// What is given out in the groups of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cells {
-    /// Nothing. Nothing moves what is there.
+    /// Nothing.
     None,
     /// Units of 4 KiB, of which single fragments can be in use: what a segment writes. It fits into holes of any length, so
     /// only the bitmap tells what emptying a group wins.
@@ -19,9 +19,9 @@ impl Cells {
     /// What groups of this role give out.
     pub const fn of(role: Role) -> Cells {
         match role {
-            Role::Log => Cells::Units,
+            Role::Log | Role::Track => Cells::Units,
             Role::Data => Cells::Blocks,
-            Role::Free | Role::Track | Role::Section => Cells::None,
+            Role::Free | Role::Section => Cells::None,
         }
     }
 

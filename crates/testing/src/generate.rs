@@ -138,6 +138,9 @@ impl Generator {
             }
             Kind::SetXattr | Kind::GetXattr | Kind::RemoveXattr => self.xattr(kind, model)?,
             Kind::Scan => self.scan(model),
+            Kind::Place => Op::Place {
+                dir: self.dir(model),
+            },
             Kind::Fsync => Op::Fsync {
                 id: self.any(model)?,
                 data_only: self.rng.one_in(4),

@@ -105,6 +105,8 @@ pub fn repairs(plan: &Plan) -> Repairs {
         links: plan.links.clone(),
         unnamed: plan.unnamed.clone(),
         homes: plan.homes.clone(),
+        tables: plan.tables.clone(),
+        unsettled: plan.unsettled.clone(),
         next_inode_block: plan.next_inode_block,
         inodes: plan.inodes,
         unwritten: plan.unwritten,
@@ -292,5 +294,9 @@ impl Subject for Mounted {
 
     fn settle(&self) -> Outcome<()> {
         Ok(self.volume.upkeep().settle(usize::MAX)?)
+    }
+
+    fn settle_directory(&self, dir: Ino) -> Outcome<()> {
+        Ok(self.volume.upkeep().settle_directory(dir)?)
     }
 }

@@ -139,6 +139,8 @@ pub enum Op {
     Checkpoint,
     /// Settles all images that may.
     Settle,
+    /// Settles the small files of a directory into tracks.
+    Place { dir: Id },
     /// Lets time pass and does what is due.
     Tick { millis: u64 },
     /// Closes the volume and opens it again.

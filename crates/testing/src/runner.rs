@@ -193,6 +193,10 @@ impl<'a> Runner<'a> {
             Op::Commit(how) => self.flush("commit", |s| s.commit(how)),
             Op::Checkpoint => self.flush("checkpoint", |s| s.checkpoint()),
             Op::Settle => self.flush("settle", |s| s.settle()),
+            Op::Place { dir } => match self.ino(dir) {
+                Some(dir) => self.flush("settle a directory", |s| s.settle_directory(dir)),
+                None => Ok(Step::Skipped),
+            },
             Op::Tick { millis } => self.flush("tick", |s| s.tick(millis)),
             Op::Remount => self.remount(),
             Op::Compare => {

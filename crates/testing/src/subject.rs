@@ -158,4 +158,8 @@ pub trait Subject: Send {
     fn settle(&self) -> Outcome<()> {
         Ok(())
     }
+    /// Settles a directory's small files into tracks, where a subject has such a thing.
+    fn settle_directory(&self, _dir: Ino) -> Outcome<()> {
+        Ok(())
+    }
 }

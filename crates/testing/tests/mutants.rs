@@ -99,6 +99,9 @@ missed! {
     mutant_small_reserve_is_caught: "small-reserve",
     mutant_removal_declares_is_caught: "removal-declares",
     mutant_role_unsaid_is_caught: "role-unsaid",
+    mutant_slot_unmasked_is_caught: "slot-unmasked",
+    mutant_overflow_uncounted_is_caught: "overflow-uncounted",
+    mutant_bit_late_is_caught: "bit-late",
 }
 
 missed! {

@@ -461,6 +461,8 @@ fn what_does_not_fit_is_left_out() {
             (Extent::new(FragAddr(u64::MAX - 1), 16), sample.large, 0),
             (Extent::new(FragAddr(20_000), 0), sample.large, 0),
         ],
+        tables: [Ino(77_777), sample.small].into(),
+        unsettled: [Ino(77_777), sample.small].into(),
     };
     volume.repair(&repairs).unwrap();
     assert!(volume.info().segment > last);

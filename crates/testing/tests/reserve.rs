@@ -121,6 +121,7 @@ impl Log {
         let body = SegmentBody {
             frags: &blocks,
             aligned,
+            tracks: &[],
         };
         let how = (false, Some(cut));
         let placed = place(

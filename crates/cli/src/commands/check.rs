@@ -205,6 +205,8 @@ impl CheckArgs {
             unwritten: plan.unwritten,
             worn: plan.worn.clone(),
             homes: plan.homes.clone(),
+            tables: plan.tables.clone(),
+            unsettled: plan.unsettled.clone(),
         };
         opened
             .volume

@@ -16,13 +16,17 @@ pub(crate) const NODES_COST: u64 = 16 << 10;
 /// What changing a run of checksums makes at most, in bytes of the log: a leaf that is split.
 const RUN_COST: u64 = 2 * NODE_SIZE as u64;
 
+/// What masking a file's slot and counting names makes at most, in bytes of the log: two paths of tables of tracks, and the
+/// inode block of a directory that does not change else.
+pub(super) const TABLES_COST: u64 = 8 * NODE_SIZE as u64 + (20 << 10);
+
 impl Budget<'_> {
     /// Admits an operation that makes at most `log` bytes and `data` bytes of new content (rules 1 and 10).
     ///
     /// # Errors
     /// Read-only; [`Stop::Crowded`] when a commit must make room in memory, [`Stop::Full`] when space must be won.
     pub fn admit(&mut self, log: u64, data: u64) -> Result<(), Stop> {
-        let waiting = self.waiting();
+        let (waiting, log) = (self.waiting(), log + self.tables);
         self.admit_segment(&waiting)?;
         self.admit_data(waiting.bytes + data)?;
         if !self.law.declares() {
@@ -52,7 +56,7 @@ impl Budget<'_> {
     /// Admits what may use the reserve, with first writes that wait and those in `runs` more runs of checksums.
     fn admit_shown(&mut self, waiting: &Waiting, runs: u64) -> Result<(), Stop> {
         let shown = (waiting.runs + runs) * RUN_COST;
-        let dirty = REMOVAL_COST + self.segment_with(waiting) + shown;
+        let dirty = REMOVAL_COST + self.tables + self.segment_with(waiting) + shown;
         let fits = self.leaves_checkpoints(dirty);
         match self.known(fits)? {
             true => Ok(()),

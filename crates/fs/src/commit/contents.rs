@@ -2,8 +2,11 @@
 
 use crate::blocks::{Blocks, Stop};
 use crate::inodes::{Inodes, Node, trees};
+use crate::tracks::Tracks;
+use crate::tracks::layout::Layout;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::{BlockKind, Geometry, Ino, InodeBlockNo};
+use std::collections::HashSet;
 
 /// A block that the segment will hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,8 @@ pub(super) struct Contents {
     pub data: Vec<Item>,
     /// Fragments of each block, in the order of the body.
     pub frags: Vec<u32>,
+    /// Tracks besides.
+    pub tracks: Vec<Layout>,
 }
 
 impl Contents {
@@ -46,8 +51,16 @@ impl Contents {
     }
 
     /// Lists what is dirty.
-    pub fn list(g: &Geometry, blocks: &mut Blocks, inodes: &Inodes) -> Result<Contents, Stop> {
-        let mut contents = Contents::default();
+    pub fn list(
+        g: &Geometry,
+        blocks: &mut Blocks,
+        inodes: &Inodes,
+        tracks: &Tracks,
+    ) -> Result<Contents, Stop> {
+        let mut contents = Contents {
+            tracks: tracks.layouts(g, inodes),
+            ..Contents::default()
+        };
         let changed: Vec<&Node> = changed(inodes).collect();
         for node in &changed {
             contents.add_trees(g, blocks, node)?;
@@ -88,11 +101,21 @@ impl Contents {
         }
     }
 
-    /// By directory, and in readdir order.
+    /// Blocks of all its tracks.
+    pub fn track_blocks(&self) -> u64 {
+        let files = self.tracks.iter().map(|track| track.files.len() as u64 + 1);
+        files.sum()
+    }
+
+    /// By directory, and in readdir order, but for what is in tracks.
     fn add_small(&mut self, g: &Geometry, changed: &[&Node]) {
+        let files = self.tracks.iter().flat_map(|track| &track.files);
+        let settling: HashSet<Ino> = files.map(|(_, file)| file.ino).collect();
         let mut small: Vec<(Ino, u64, Ino, u32)> = Vec::new();
         for node in changed {
-            if let Some(data) = node.small() {
+            if let Some(data) = node.small()
+                && !settling.contains(&node.inode.ino)
+            {
                 let frags = g.frags_for(data.len() as u64) as u32;
                 small.push((node.inode.parent, node.dir_key(), node.inode.ino, frags));
             }

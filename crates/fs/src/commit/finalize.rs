@@ -7,18 +7,21 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::inodes::{Inodes, block_identity, trees};
 use crate::maps::Maps;
+use crate::tracks::layout::{Layout, slot_of};
+use crate::tracks::table;
 use crate::tree::{self, SealedNode, Tree};
 use crate::writeback::{Homed, UNIT, Writeback};
 use crate::xattrs;
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::ifile::IfileEntry;
-use loamfs_format::inode::{Body, Inode};
+use loamfs_format::inode::{Body, Inode, Settled};
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{Allocation, Record};
+use loamfs_format::track::{Head, Slot, TableEntry};
 use loamfs_format::xattr::{Value, Xattr};
-use loamfs_format::{BlockKind, Extent, Geometry, Identity, Ino, InodeBlockNo, Pointer};
+use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ino, InodeBlockNo, Pointer};
 
 /// What cannot be.
 const VANISHED: Error = Error::Broken("what was to be sealed is not there any more");
@@ -62,6 +65,9 @@ impl Finalizing<'_> {
                 Item::Image(ino, unit) => self.finalize_image(ino, unit)?,
             }
         }
+        for (track, addr) in contents.tracks.iter().zip(self.seal.tracks()) {
+            self.finalize_track(track, addr)?;
+        }
         self.seal.go_to(0);
         for (of, _) in &contents.trees {
             self.finalize_tree(*of, &contents.frags)?;
@@ -97,10 +103,76 @@ impl Finalizing<'_> {
         node.may_go_home();
         node.inode.frags = pointer.frags.into();
         self.blocks.seal_content(&pointer, data);
-        if let Body::Small(old) = old {
+        if let Some(old) = old.small() {
             self.blocks.supersede(&old);
         }
         Ok(())
+    }
+
+    /// Writes a track: its files' data, then the head, whose checksum the directory's table gets (rule 14).
+    fn finalize_track(&mut self, track: &Layout, addr: FragAddr) -> Result<(), Stop> {
+        let mut at = addr.0 + u64::from(track.head_frags);
+        let mut slots = Vec::with_capacity(track.files.len());
+        for (number, (key, file)) in (0u8..).zip(&track.files) {
+            let node = self.inodes.prepared(file.ino)?;
+            let data = node.take_small().ok_or(VANISHED)?;
+            let id = who(BlockKind::SmallData, &node.inode, 0);
+            let pointer =
+                self.seal
+                    .put_data_at(FragAddr(at), self.geometry, &node.inode, id, &data);
+            node.show_all();
+            node.may_go_home();
+            node.inode.frags = pointer.frags.into();
+            let start = (at - addr.0) as u16;
+            slots.push(slot_of(&node.inode, *key, file.second, &pointer, start));
+            let settled = Settled {
+                pointer,
+                slot: number,
+                key: *key,
+            };
+            let old = std::mem::replace(&mut node.inode.body, Body::Settled(settled));
+            at += u64::from(pointer.frags);
+            self.blocks.seal_content(&pointer, data);
+            if let Some(old) = old.small() {
+                self.blocks.supersede(&old);
+            }
+        }
+        self.finalize_head(track, addr, slots)
+    }
+
+    fn finalize_head(
+        &mut self,
+        track: &Layout,
+        addr: FragAddr,
+        slots: Vec<Slot>,
+    ) -> Result<(), Stop> {
+        let node = self.inodes.prepared(track.dir)?;
+        let (generation, version) = (node.inode.generation, node.inode.version);
+        let mut entry = TableEntry {
+            addr,
+            ssn: self.seal.ssn(),
+            checksum: 0,
+            stale: 0,
+            elsewhere: track.elsewhere,
+            frags: track.frags as u16,
+            slots: slots.len() as u8,
+        };
+        let identity = entry.identity(track.dir, generation, track.low, track.high);
+        let head = Head { identity, slots };
+        let (bytes, checksum) = head
+            .encode(self.uuid, self.geometry.fragment_size)
+            .map_err(|error| {
+                tracing::error!(%error, "a track that cannot be");
+                VANISHED
+            })?;
+        entry.checksum = checksum;
+        let pointer = table::head_pointer(&entry, self.geometry);
+        self.seal.put(addr, &bytes);
+        let block = Allocation::block(&pointer, &identity.block(), version);
+        self.seal.say(Record::Allocate(block));
+        self.blocks.seal_bytes(&pointer, bytes.into());
+        // Its entry was there before, so that no node of the table becomes dirty only now.
+        table::put(&mut node.inode, self.blocks, track.low, &entry)
     }
 
     fn finalize_value(&mut self, ino: Ino, key: u64, piece: usize) -> Result<(), Stop> {

@@ -25,9 +25,11 @@ impl Commit<'_> {
         };
         let freed = self.core.blocks.frees().len()
             + self.core.blocks.retires().len()
-            + contents.frags.len();
+            + contents.frags.len()
+            + contents.track_blocks() as usize;
+        let tracks: Vec<u64> = contents.tracks.iter().map(|track| track.frags).collect();
         let records = RecordCounts {
-            blocks: contents.frags.len() as u64,
+            blocks: contents.frags.len() as u64 + contents.track_blocks(),
             inode_blocks: self.core.inodes.block_count() as u64,
             frees: freed as u64,
             others: (self.core.pending.records().len() + held + contents.data.len()) as u64,
@@ -57,6 +59,7 @@ impl Commit<'_> {
             SegmentBody {
                 frags: &contents.frags,
                 aligned: contents.frags.len() - contents.data.len(),
+                tracks: &tracks,
             },
             (self.core.env.config().rotational, cut),
         );

@@ -15,6 +15,8 @@ pub(super) struct Seal {
     addresses: Vec<FragAddr>,
     /// The next of them.
     at: usize,
+    /// Where its tracks begin.
+    tracks: Vec<FragAddr>,
 }
 
 impl Seal {
@@ -26,7 +28,13 @@ impl Seal {
             records: Vec::new(),
             addresses: placement.blocks.clone(),
             at: 0,
+            tracks: placement.tracks.clone(),
         }
+    }
+
+    /// Where its tracks begin.
+    pub fn tracks(&self) -> Vec<FragAddr> {
+        self.tracks.clone()
     }
 
     /// Its number.
@@ -79,8 +87,21 @@ impl Seal {
         id: Identity,
         bytes: &[u8],
     ) -> Pointer {
+        let addr = self.next_address();
+        self.put_data_at(addr, geometry, inode, id, bytes)
+    }
+
+    /// The same, at an address in one of its tracks.
+    pub fn put_data_at(
+        &mut self,
+        addr: FragAddr,
+        geometry: &Geometry,
+        inode: &Inode,
+        id: Identity,
+        bytes: &[u8],
+    ) -> Pointer {
         let pointer = Pointer {
-            addr: self.next_address(),
+            addr,
             frags: geometry.frags_for(bytes.len() as u64) as u32,
             stored: bytes.len() as u32,
             birth: self.ssn,

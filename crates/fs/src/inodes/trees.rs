@@ -1,17 +1,19 @@
 //! The trees of an inode, by the kind of their nodes.
 
+use crate::tracks::table;
 use crate::tree::Tree;
 use crate::{dir, extents, xattrs};
 use loamfs_format::BlockKind;
-use loamfs_format::inode::{Body, Inode};
+use loamfs_format::inode::{Body, Inode, Table};
 use loamfs_format::node::TreeRoot;
 
 /// The kinds of nodes that inodes' trees have, in the order in which a segment holds them.
-pub(crate) const KINDS: [BlockKind; 4] = [
+pub(crate) const KINDS: [BlockKind; 5] = [
     BlockKind::DirNode,
     BlockKind::ExtentNode,
     BlockKind::ChecksumNode,
     BlockKind::XattrNode,
+    BlockKind::TrackNode,
 ];
 
 /// The tree of an inode that has nodes of a kind, and its root; none if it has no such tree.
@@ -21,6 +23,10 @@ pub(crate) fn tree_of(inode: &Inode, kind: BlockKind) -> Option<(Tree, TreeRoot)
         (BlockKind::ExtentNode, Body::ExtentTree(root)) => Some((extents::tree(inode), *root)),
         (BlockKind::ChecksumNode, _) => Some((extents::crc_tree(inode), inode.checksums)),
         (BlockKind::XattrNode, _) => Some((xattrs::tree(inode), inode.xattrs)),
+        (BlockKind::TrackNode, _) => match inode.table {
+            Table::Tree(root) => Some((table::tree(inode), root)),
+            Table::None | Table::Inline(_) => None,
+        },
         _ => None,
     }
 }
@@ -32,6 +38,8 @@ pub(crate) fn set_root(inode: &mut Inode, kind: BlockKind, root: TreeRoot) {
         BlockKind::ExtentNode => inode.body = Body::ExtentTree(root),
         BlockKind::ChecksumNode => inode.checksums = root,
         BlockKind::XattrNode => inode.xattrs = root,
+        BlockKind::TrackNode if root.is_empty() => inode.table = Table::None,
+        BlockKind::TrackNode => inode.table = Table::Tree(root),
         _ => {}
     }
 }

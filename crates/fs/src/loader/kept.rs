@@ -14,7 +14,7 @@ use loamfs_format::superblock::COMPATIBLE_ATIME;
 
 impl Loader<'_> {
     /// The access time that is kept of an inode, if any. Damage of the file is no error: the inode's own time counts.
-    pub(super) fn kept(&mut self, ino: Ino) -> Result<Option<Atime>, Stop> {
+    pub(crate) fn kept(&mut self, ino: Ino) -> Result<Option<Atime>, Stop> {
         if ino == ATIME_INO {
             return Ok(None);
         }

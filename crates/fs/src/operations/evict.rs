@@ -97,7 +97,7 @@ fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
     }
     let node = core.inodes.prepared(ino)?;
     core.pending.drop_content(node.take_small().as_deref());
-    if let Body::Small(pointer) = node.inode.body {
+    if let Some(pointer) = node.inode.body.small() {
         core.freeing().block(&pointer);
     }
     core.homes().forget(ino)?;

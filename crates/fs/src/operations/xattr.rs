@@ -4,13 +4,14 @@ use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
+use crate::inodes::trees;
 use crate::permission;
 use crate::tree::Tree;
 use crate::types::XattrMode;
 use crate::xattrs::{self, Put, Take};
-use loamfs_format::Ino;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::Xattr;
+use loamfs_format::{BlockKind, Ino};
 
 /// Leaves that one step of a removal frees.
 const CLEAR_LEAVES: usize = 16;
@@ -95,7 +96,7 @@ impl Change for RemovingXattr {
     }
 }
 
-/// A bounded number of an orphan's attributes, about to go.
+/// A bounded number of an orphan's attributes, or of entries of its table of tracks, about to go.
 pub(crate) struct Clearing {
     ino: Ino,
     tree: Tree,
@@ -103,14 +104,17 @@ pub(crate) struct Clearing {
 }
 
 impl Clearing {
-    /// Reads what the next step needs; `None` when no attribute is left in the tree.
+    /// Reads what the next step needs; `None` when nothing is left in the trees.
     pub fn prepare(core: &mut Core, ino: Ino) -> Result<Option<Clearing>, Stop> {
         core.prepare_dirty(ino)?;
         let node = core.inodes.prepared(ino)?;
-        let (root, tree) = (node.inode.xattrs, xattrs::tree(&node.inode));
-        if root.is_empty() {
+        let kinds = [BlockKind::XattrNode, BlockKind::TrackNode];
+        let mut trees = kinds
+            .iter()
+            .filter_map(|kind| trees::tree_of(&node.inode, *kind));
+        let Some((tree, root)) = trees.find(|(_, root)| !root.is_empty()) else {
             return Ok(None);
-        }
+        };
         tree.prepare_trim(&root, &mut core.blocks, 0, CLEAR_LEAVES)?;
         Ok(Some(Clearing { ino, tree, root }))
     }
@@ -125,14 +129,17 @@ impl Change for Clearing {
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let (ino, mut root, mut gone) = (self.ino, self.root, Vec::new());
+        let kind = self.tree.kind();
         let note = |key, value: &[u8]| {
-            gone.extend(Xattr::decode(value).map(|xattr| (key, xattr)));
+            if kind == BlockKind::XattrNode {
+                gone.extend(Xattr::decode(value).map(|xattr| (key, xattr)));
+            }
         };
         let blocks = &mut core.blocks;
         self.tree
             .trim_step(&mut root, blocks, 0, CLEAR_LEAVES, note)?;
         let node = core.inodes.prepared(ino)?;
-        node.inode.xattrs = root;
+        trees::set_root(&mut node.inode, kind, root);
         node.set_names_size(None);
         for (key, xattr) in gone {
             xattrs::drop_value(core, ino, key, &xattr);

@@ -89,6 +89,16 @@ impl Windows {
         Around::Alone
     }
 
+    /// As [`Windows::ask`], for what is read for the sake of the whole window.
+    pub fn ask_whole(&mut self, number: u64) -> Around {
+        let window = self.take(number);
+        let bytes = window.and_then(|window| window.bytes);
+        if let Some(bytes) = &bytes {
+            self.insert(number, Some(Arc::clone(bytes)));
+        }
+        bytes.map_or(Around::Whole, Around::Held)
+    }
+
     /// A block of a kind lies in a window that another one was asked for in.
     pub fn asked_again(&mut self, kind: IoKind) {
         self.yields(kind).again();

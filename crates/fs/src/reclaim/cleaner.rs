@@ -236,10 +236,10 @@ impl Cleaner<'_> {
         but: &[GroupNo],
         elsewhere: &Elsewhere,
     ) -> Vec<GroupNo> {
-        let log = self.cheapest_of(Role::Log, limit, frags, but, elsewhere);
-        let data = self.cheapest_of(Role::Data, limit, frags, but, elsewhere);
-        let live = |groups: &[CleaningCost]| groups.first().map_or(u64::MAX, |cheap| cheap.live);
-        let found = if live(&log) <= live(&data) { log } else { data };
+        let roles = [Role::Log, Role::Data, Role::Track].into_iter();
+        let found = roles.map(|role| self.cheapest_of(role, limit, frags, but, elsewhere));
+        let live = |groups: &Vec<CleaningCost>| groups.first().map_or(u64::MAX, |it| it.live);
+        let found = found.min_by_key(live).unwrap_or_default();
         let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
         groups.sort_unstable();
         groups

@@ -9,6 +9,7 @@ use crate::budget::worst_case::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
 use crate::reading::Housed;
+use crate::tracks::form::Dissolve;
 use crate::writeback::Homed;
 use content::{MoveImage, MoveSmall, MoveValue};
 use home::MoveHome;
@@ -206,19 +207,19 @@ impl Mover<'_> {
         let (ino, at) = (record.ino, extent.start);
         match record.kind {
             BlockKind::Summary | BlockKind::Superblock => Ok(()),
-            // No volume that this program opens has tracks.
-            BlockKind::TrackHead | BlockKind::TrackNode => Ok(()),
             BlockKind::InodeBlock => self.move_inodes(InodeBlockNo(record.logical), at),
             BlockKind::DirNode
             | BlockKind::ExtentNode
             | BlockKind::ChecksumNode
-            | BlockKind::XattrNode => self.core.perform(&MoveNode { owner: *record, at }),
+            | BlockKind::XattrNode
+            | BlockKind::TrackNode => self.core.perform(&MoveNode { owner: *record, at }),
             BlockKind::IfileNode
             | BlockKind::BitmapNode
             | BlockKind::OwnerNode
             | BlockKind::GroupNode
             | BlockKind::LazyNode => self.move_map_node(record, at),
             BlockKind::SmallData => self.core.perform(&MoveSmall { ino, at }),
+            BlockKind::TrackHead => self.dissolve(ino, record.logical, at),
             BlockKind::XattrValue => self.core.perform(&MoveValue {
                 ino,
                 key: record.logical,
@@ -236,6 +237,14 @@ impl Mover<'_> {
                 range,
             }),
         }
+    }
+
+    /// Takes all files out of a track, step by step: its head goes with the last one.
+    fn dissolve(&mut self, dir: Ino, low: u64, at: FragAddr) -> Result<(), Stop> {
+        while self.core.perform(&Dissolve { dir, low, at })? {
+            self.core.budget().admit_removal()?;
+        }
+        Ok(())
     }
 
     fn move_inodes(&mut self, block: InodeBlockNo, at: FragAddr) -> Result<(), Stop> {

@@ -1,8 +1,8 @@
 //! Operations on ranges of files: each goes in bounded steps, from the start on.
 
+use super::Volume;
 use super::background::LEFTOVERS_STEP;
-use super::commit::{End, all_written};
-use super::{Engine, Volume};
+use super::commit::all_written;
 use crate::error::Error;
 use crate::file::SIZE_MAX;
 use crate::operations::preallocate::{Reserve, Reserved};
@@ -77,7 +77,7 @@ impl Ranges<'_> {
 
     fn reserve(&self, offset: u64, end: u64) -> Result<(), Error> {
         let Ranges { volume, ino } = *self;
-        volume.engine.announce_unwritten()?;
+        volume.engine.announce(INCOMPATIBLE_UNWRITTEN)?;
         let (mut from, mut tries) = (offset, 0);
         loop {
             let range = from..end;
@@ -177,31 +177,6 @@ impl Volume {
             }
         }
         Ok(done)
-    }
-}
-
-impl Engine {
-    /// Has both superblock copies announce that files may have extents that were never written, before any has: programs
-    /// that do not know them would take what stands there for data.
-    fn announce_unwritten(&self) -> Result<(), Error> {
-        if self.core().checkpoints.is_unwritten_announced() {
-            return Ok(());
-        }
-        let sealer = self.sealer();
-        if self.core().checkpoints.is_unwritten_announced() {
-            return Ok(());
-        }
-        self.core().sb.incompatible |= INCOMPATIBLE_UNWRITTEN;
-        // Each names one copy anew.
-        let named = sealer
-            .checkpoint(End::Open)
-            .and_then(|()| sealer.checkpoint(End::Open));
-        let mut core = self.core();
-        match named {
-            Ok(()) => core.checkpoints.note_unwritten_announced(true),
-            Err(_) => core.sb.incompatible &= !INCOMPATIBLE_UNWRITTEN,
-        }
-        named
     }
 }
 

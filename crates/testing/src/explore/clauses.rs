@@ -233,6 +233,21 @@ pub const CLAUSES: &[Clause] = &[
         "11: the segment does not carry the role of a group",
         new_home,
     ),
+    explored(
+        "slot-unmasked",
+        "14: a change of a file leaves its slot valid",
+        changed_in_a_track,
+    ),
+    explored(
+        "overflow-uncounted",
+        "14: a name without a valid slot is not counted",
+        made_beside_a_track,
+    ),
+    explored(
+        "bit-late",
+        "14: tracks are written when one superblock copy has the bit",
+        first_track,
+    ),
     tested(
         "durable-not-prefix",
         "4: `durable` counts a segment before its predecessors",
@@ -771,6 +786,44 @@ fn full_volume(last: Vec<Op>) -> Directed {
         },
         ..plain(last).on([fill_up(60), crumbs(1000)].concat())
     }
+}
+
+// ---- rule 14: tracks -------------------------------------------------------------------------------------------------
+
+/// Small files that are too long for their inodes.
+fn in_a_track() -> Vec<Op> {
+    let files = [A, B, C, D].into_iter();
+    let files = files.flat_map(|id| [create(ROOT, id), write(id, 0, 3000)]);
+    files.chain([Op::Sync, PLACE]).collect()
+}
+
+/// Settles the root's files.
+const PLACE: Op = Op::Place { dir: ROOT };
+
+fn in_tracks(last: impl Into<Vec<Op>>) -> Directed {
+    Directed {
+        geometry: WIDE,
+        ..plain(last)
+    }
+}
+
+/// Settled files change.
+fn changed_in_a_track() -> Directed {
+    let last = [overwrite(A, 0, 3000, 2), unlink(B), Op::Sync];
+    in_tracks(last).on(in_a_track())
+}
+
+/// A file is made in a directory that has settled.
+fn made_beside_a_track() -> Directed {
+    let last = [create(ROOT, LARGE), write(LARGE, 0, 2000), Op::Sync];
+    in_tracks(last).on(in_a_track())
+}
+
+/// Files settle for the first time; the segment, or a superblock copy, is lost.
+fn first_track() -> Directed {
+    let mut files = in_a_track();
+    files.pop();
+    in_tracks([PLACE, overwrite(C, 0, 3000, 3), WRITTEN, PLACE, Op::Sync]).on(files)
 }
 
 // ---- rule 9 ----------------------------------------------------------------------------------------------------------

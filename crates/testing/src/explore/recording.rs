@@ -284,6 +284,7 @@ impl Replacing {
             | Op::Sync
             | Op::Commit(_)
             | Op::Checkpoint
+            | Op::Place { .. }
             | Op::Tick { .. }
             | Op::Remount => self.fresh.clear(),
             _ => {}

@@ -124,6 +124,7 @@ pub fn singles(geometry: &Geometry, fresh: Id) -> Vec<Single> {
         ranges(geometry),
         writing(geometry),
         idioms(geometry, fresh),
+        settling(fresh),
     ]
     .concat()
 }
@@ -185,6 +186,28 @@ fn making(fresh: Id) -> Vec<Single> {
         single("mknod", DIR, [special(mode::CHARACTER, 0x501)]),
         single("symlink", DIR, [symlink(20)]),
         single("symlink-long", DIR, [symlink(2000)]),
+    ]
+}
+
+/// Files of a directory settle into a track, and change there.
+fn settling(fresh: Id) -> Vec<Single> {
+    let place = |dir| Op::Place { dir };
+    let moved = rename((DIR, BLOCK), (SUBDIR, fresh), Rename::Replace);
+    vec![
+        single("place", DIR, [place(DIR)]),
+        single("place-write", BLOCK, [place(DIR), write(BLOCK, 10, 100)]),
+        single("place-unlink", DIR, [place(DIR), unlink(DIR, BLOCK)]),
+        single("place-rename", SUBDIR, [place(DIR), moved]),
+        single(
+            "place-create-place",
+            DIR,
+            [
+                place(DIR),
+                create(DIR, fresh),
+                write(fresh, 0, 3000),
+                place(DIR),
+            ],
+        ),
     ]
 }
 

@@ -131,6 +131,18 @@ impl Rules for Broken {
         self.without.only_with("grow-unsealed", seal_first)
     }
 
+    fn masks_slots(&self) -> bool {
+        self.without.only_with("slot-unmasked", true)
+    }
+
+    fn counts_elsewhere(&self) -> bool {
+        self.without.only_with("overflow-uncounted", true)
+    }
+
+    fn announces_in_both(&self) -> bool {
+        self.without.only_with("bit-late", true)
+    }
+
     fn durable_recorded(&self, durable: Ssn) -> Ssn {
         self.said.store(durable.0, Ordering::Relaxed);
         self.without.choose("no-durable", durable, Ssn(0))

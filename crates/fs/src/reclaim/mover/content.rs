@@ -6,7 +6,6 @@ use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::tree::Tree;
 use crate::writeback::{Homed, UnitBytes};
 use crate::xattrs;
-use loamfs_format::inode::Body;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{FragAddr, Ino, Pointer};
@@ -30,7 +29,7 @@ impl Operation for MoveSmall {
     fn prepare(&self, core: &mut Core) -> Result<Plan<MovingSmall>, Stop> {
         let (ino, at) = (self.ino, self.at);
         let node = core.node(ino)?;
-        let here = matches!(node.inode.body, Body::Small(pointer) if pointer.addr == at);
+        let here = node.inode.body.small().is_some_and(|it| it.addr == at);
         if !here || node.small().is_some() || node.is_large() {
             return Ok(Plan::Done(()));
         }

@@ -1,0 +1,74 @@
+//! Tracks: a directory's small files in one run, which one read of the device brings (S1-S5; DESIGN.md, "Tracks").
+//!
+//! The truth is the directory and the inode in the log; a track is a second way to them (rule 14). [`table`] is where a
+//! directory keeps which track holds the names from a key on, [`lookup`] asks it, [`change`] keeps it true while files and
+//! names change, [`form`] makes files of a directory ready to settle, and [`layout`] is how a segment writes them.
+
+pub(crate) mod change;
+pub(crate) mod form;
+pub(crate) mod layout;
+pub(crate) mod lookup;
+pub(crate) mod table;
+
+use loamfs_format::Ino;
+use std::collections::BTreeMap;
+
+/// Tracks that the next segment writes.
+#[derive(Debug, Default)]
+pub(crate) struct Tracks {
+    forming: Vec<Forming>,
+}
+
+/// A track that is about to be written: its files are dirty, and are sealed into it unless they change before.
+#[derive(Debug)]
+pub(crate) struct Forming {
+    /// The directory.
+    pub dir: Ino,
+    /// Its range of keys.
+    pub low: u64,
+    pub high: u64,
+    /// Names of the directory in this range.
+    pub names: u32,
+    /// Its files, by the keys of their names.
+    pub files: BTreeMap<u64, Settling>,
+}
+
+/// A file that is about to settle.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settling {
+    pub ino: Ino,
+    /// The second hash of its name.
+    pub second: u64,
+}
+
+impl Forming {
+    fn holds(&self, dir: Ino, key: u64) -> bool {
+        self.dir == dir && (self.low..self.high).contains(&key)
+    }
+}
+
+impl Tracks {
+    /// The next segment writes this one too.
+    pub fn begin(&mut self, forming: Forming) {
+        self.forming.push(forming);
+    }
+
+    /// A file changes: it is not cold, and stays in the log.
+    pub fn changed(&mut self, ino: Ino) {
+        for forming in &mut self.forming {
+            forming.files.retain(|_, file| file.ino != ino);
+        }
+    }
+
+    /// A directory has more or fewer names at a key.
+    pub fn count(&mut self, dir: Ino, key: u64, delta: i32) {
+        for forming in self.forming.iter_mut().filter(|it| it.holds(dir, key)) {
+            forming.names = forming.names.saturating_add_signed(delta);
+        }
+    }
+
+    /// They are in a segment, or have no place: what is dirty of them goes to the log.
+    pub fn forget(&mut self) {
+        self.forming.clear();
+    }
+}

@@ -1,0 +1,80 @@
+//! How a segment writes tracks: a head, then the data in the order of keys, in one run.
+
+use super::{Forming, Settling, Tracks};
+use crate::inodes::{Inodes, Node};
+use loamfs_format::inode::Inode;
+use loamfs_format::track::{Slot, head_bytes};
+use loamfs_format::{Geometry, Ino, Pointer};
+
+/// A track that a segment writes.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The directory.
+    pub dir: Ino,
+    /// Its range of keys.
+    pub low: u64,
+    pub high: u64,
+    /// Names of the range that have no slot in it.
+    pub elsewhere: u32,
+    /// Its files, by the keys of their names.
+    pub files: Vec<(u64, Settling)>,
+    /// Fragments of the head, and of the whole run.
+    pub head_frags: u32,
+    pub frags: u64,
+}
+
+impl Tracks {
+    /// The tracks that the next segment writes, as things stand.
+    pub fn layouts(&self, geometry: &Geometry, inodes: &Inodes) -> Vec<Layout> {
+        let forming = self.forming.iter();
+        forming
+            .filter_map(|it| layout(it, geometry, inodes))
+            .collect()
+    }
+}
+
+/// The layout of a track; `None` if no file is left for it.
+fn layout(forming: &Forming, geometry: &Geometry, inodes: &Inodes) -> Option<Layout> {
+    let files = forming.files.iter().map(|(key, file)| (*key, *file));
+    let ready = |file: &Settling| inodes.get(file.ino).and_then(Node::small).is_some();
+    let files: Vec<(u64, Settling)> = files.filter(|(_, file)| ready(file)).collect();
+    if files.is_empty() {
+        return None;
+    }
+    let head_frags = geometry.frags_for(head_bytes(files.len()) as u64) as u32;
+    let bytes = |file: &Settling| inodes.get(file.ino)?.small().map(|data| data.len() as u64);
+    let data = files.iter().filter_map(|(_, file)| bytes(file));
+    let data: u64 = data.map(|bytes| geometry.frags_for(bytes)).sum();
+    Some(Layout {
+        dir: forming.dir,
+        low: forming.low,
+        high: forming.high,
+        elsewhere: forming.names.saturating_sub(files.len() as u32),
+        files,
+        head_frags,
+        frags: u64::from(head_frags) + data,
+    })
+}
+
+/// The slot of a file whose data are at `pointer`, in the run that begins `start` fragments before it.
+pub(crate) fn slot_of(inode: &Inode, key: u64, second: u64, pointer: &Pointer, start: u16) -> Slot {
+    Slot {
+        key,
+        second,
+        ino: inode.ino,
+        ssn: inode.ssn,
+        times: [inode.atime, inode.mtime, inode.ctime, inode.btime],
+        generation: inode.generation,
+        mode: inode.mode,
+        uid: inode.uid,
+        gid: inode.gid,
+        project: inode.project,
+        flags: inode.flags,
+        version: inode.version,
+        anchor: inode.anchor.0,
+        start,
+        frags: pointer.frags as u16,
+        stored: pointer.stored,
+        checksum: pointer.checksum,
+    }
+}

@@ -1,0 +1,31 @@
+//! Telling programs that do not know a feature, before a volume uses it.
+
+use super::Engine;
+use super::commit::End;
+use crate::error::Error;
+
+impl Engine {
+    /// Has both superblock copies announce an incompatible feature before the volume uses it: programs that do not know it
+    /// would take what stands there for something else.
+    pub(super) fn announce(&self, feature: u64) -> Result<(), Error> {
+        if self.core().checkpoints.is_announced(feature) {
+            return Ok(());
+        }
+        let sealer = self.sealer();
+        if self.core().checkpoints.is_announced(feature) {
+            return Ok(());
+        }
+        self.core().sb.incompatible |= feature;
+        // Each names one copy anew.
+        let mut named = sealer.checkpoint(End::Open);
+        if self.law().announces_in_both() {
+            named = named.and_then(|()| sealer.checkpoint(End::Open));
+        }
+        let mut core = self.core();
+        match named {
+            Ok(()) => core.checkpoints.note_announced(feature),
+            Err(_) => core.sb.incompatible &= !feature,
+        }
+        named
+    }
+}

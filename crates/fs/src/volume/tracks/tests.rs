@@ -1,0 +1,294 @@
+use crate::{
+    Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume,
+    XattrMode, mkfs,
+};
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::group::Role;
+use loamfs_format::inode::Body;
+use loamfs_format::{GroupNo, Ino};
+use std::sync::Arc;
+
+/// A volume that can be opened again.
+struct Stand {
+    device: Arc<dyn Device>,
+    volume: Option<Volume>,
+    opened: u64,
+}
+
+impl Stand {
+    fn new(bytes: u64) -> Stand {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let mut stand = Stand {
+            device,
+            volume: None,
+            opened: 1,
+        };
+        stand.open();
+        stand
+    }
+
+    fn open(&mut self) {
+        self.opened += 1;
+        let device = Arc::clone(&self.device);
+        let env = Env::fixed(self.opened);
+        self.volume = Some(Volume::open(device, &OpenOptions::default(), env).unwrap());
+    }
+
+    /// Unmounts and mounts it.
+    fn reopen(&mut self) {
+        self.volume.take().unwrap().close().unwrap();
+        self.open();
+    }
+
+    fn volume(&self) -> &Volume {
+        self.volume.as_ref().unwrap()
+    }
+
+    /// Requests that `of` reads with.
+    fn reads<T>(&self, of: impl FnOnce(&Volume) -> T) -> (u64, T) {
+        let before = self.device.counters().total().reads;
+        let done = of(self.volume());
+        (self.device.counters().total().reads - before, done)
+    }
+
+    fn groups(&self, role: Role) -> u64 {
+        self.volume().info().groups[role as usize]
+    }
+}
+
+fn content(i: usize) -> Vec<u8> {
+    (0..200 + i * 97 % 9000)
+        .map(|at| (at * 31 + i) as u8)
+        .collect()
+}
+
+fn name(i: usize) -> Vec<u8> {
+    format!("file-{i}").into_bytes()
+}
+
+fn make(volume: &Volume, dir: Ino, i: usize) -> Ino {
+    let ino = volume
+        .create(dir, &name(i), &NewInode::of_mode(0o644))
+        .unwrap()
+        .ino;
+    volume.write(ino, 0, &content(i)).unwrap();
+    ino
+}
+
+/// A directory of so many files that have settled.
+fn settled(stand: &Stand, count: usize) -> Ino {
+    let volume = stand.volume();
+    let dir = volume
+        .mkdir(ROOT_INO, b"dir", &NewInode::of_mode(0o755))
+        .unwrap()
+        .ino;
+    for i in 0..count {
+        make(volume, dir, i);
+    }
+    volume.upkeep().settle_directory(dir).unwrap();
+    dir
+}
+
+fn read(volume: &Volume, dir: Ino, name: &[u8]) -> Result<Vec<u8>, Error> {
+    let attr = volume.lookup(dir, name)?;
+    let data = volume.read(attr.ino, 0, 1 << 20)?;
+    assert_eq!(data.len() as u64, attr.size);
+    Ok(data)
+}
+
+fn verify(volume: &Volume, dir: Ino, range: std::ops::Range<usize>) {
+    for i in range {
+        assert_eq!(read(volume, dir, &name(i)).unwrap(), content(i), "{i}");
+    }
+}
+
+#[test]
+fn settled_files_are_what_they_were_and_one_read_brings_each() {
+    let mut stand = Stand::new(256 << 20);
+    let dir = settled(&stand, 300);
+    assert!(stand.groups(Role::Track) > 0);
+    verify(stand.volume(), dir, 0..300);
+    stand.reopen();
+    verify(stand.volume(), dir, 0..300);
+    for i in [0, 7, 150, 299] {
+        stand.volume().upkeep().drop_caches().unwrap();
+        // The directory's inode and its table.
+        let _ = stand.volume().lookup(dir, b"none");
+        stand.volume().engine.reader.forget();
+        let (reads, data) = stand.reads(|volume| read(volume, dir, &name(i)));
+        assert_eq!((reads, data.unwrap()), (1, content(i)), "{i}");
+    }
+}
+
+/// That an independent reader finds no fault with what is on the device. Returns how many files have a slot.
+fn check(stand: &Stand) -> usize {
+    stand.volume().sync().unwrap();
+    let report = loamfs_check::check(stand.device.as_ref(), &mut loamfs_check::Options::default());
+    assert_eq!(report.problems, []);
+    let image = loamfs_check::Volume::open(stand.device.as_ref()).unwrap();
+    let inodes = (32..1200).filter_map(|ino| image.inode(Ino(ino)).ok());
+    inodes
+        .filter(|inode| matches!(inode.body, Body::Settled(_)))
+        .count()
+}
+
+#[test]
+fn names_that_do_not_exist_take_a_request_at_most() {
+    let stand = Stand::new(256 << 20);
+    let dir = settled(&stand, 200);
+    assert_eq!(check(&stand), 200);
+    let volume = stand.volume();
+    volume.upkeep().drop_caches().unwrap();
+    for i in 0..40 {
+        let _ = volume.lookup(dir, format!("none-{i}").as_bytes());
+        volume.engine.reader.forget();
+        let absent = format!("absent-{i}");
+        let (reads, found) = stand.reads(|volume| volume.lookup(dir, absent.as_bytes()));
+        assert!(
+            reads <= 1 && matches!(found, Err(Error::NotFound)),
+            "{reads}"
+        );
+    }
+}
+
+/// Changes the files 0 to 9 of a directory that has settled, each in another way, and makes one more.
+fn change(volume: &Volume, dir: Ino, other: Ino) {
+    let ino = |i: usize| volume.lookup(dir, &name(i)).unwrap().ino;
+    volume.write(ino(0), 3, b"changed").unwrap();
+    let mode = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    volume.setattr(ino(1), &mode).unwrap();
+    volume.unlink(dir, &name(2)).unwrap();
+    let rename = |from: usize, to: Ino, name_there: &[u8]| {
+        let flags = RenameFlags::default();
+        let moved = volume.rename(dir, &name(from), to, name_there, flags);
+        moved.unwrap();
+    };
+    rename(3, dir, b"renamed");
+    rename(4, other, b"moved");
+    rename(5, dir, &name(6));
+    volume.link(ino(7), dir, b"link").unwrap();
+    let attributes = volume.xattrs(ino(8));
+    attributes.set(b"user.x", b"y", XattrMode::Any).unwrap();
+    let cut = SetAttr {
+        size: Some(0),
+        ..SetAttr::default()
+    };
+    volume.setattr(ino(9), &cut).unwrap();
+    make(volume, dir, 1000);
+}
+
+/// That they are what [`change`] made of them.
+fn verify_changed(volume: &Volume, dir: Ino, other: Ino) {
+    verify(volume, dir, 10..200);
+    verify(volume, dir, 1000..1001);
+    let mut changed = content(0);
+    changed[3..10].copy_from_slice(b"changed");
+    let read = |dir: Ino, name: &[u8]| read(volume, dir, name).unwrap();
+    assert_eq!(read(dir, &name(0)), changed);
+    assert_eq!(volume.lookup(dir, &name(1)).unwrap().mode & 0o7777, 0o600);
+    for i in [2, 3, 4, 5] {
+        let gone = volume.lookup(dir, &name(i));
+        assert!(matches!(gone, Err(Error::NotFound)), "{i}");
+    }
+    assert_eq!(read(dir, b"renamed"), content(3));
+    assert_eq!(read(other, b"moved"), content(4));
+    assert_eq!(read(dir, &name(6)), content(5));
+    assert_eq!(read(dir, b"link"), content(7));
+    assert_eq!(read(dir, &name(9)), b"");
+}
+
+#[test]
+fn changes_mask_and_count_in_their_segment() {
+    let mut stand = Stand::new(256 << 20);
+    let dir = settled(&stand, 200);
+    let new = NewInode::of_mode(0o755);
+    let other = stand.volume().mkdir(ROOT_INO, b"other", &new).unwrap().ino;
+    change(stand.volume(), dir, other);
+    let look = |stand: &Stand| {
+        assert_eq!(check(stand), 200 - 10);
+        verify_changed(stand.volume(), dir, other);
+    };
+    look(&stand);
+    stand.volume().upkeep().drop_caches().unwrap();
+    look(&stand);
+    stand.reopen();
+    look(&stand);
+    // Settled again, all but the linked, the one with an attribute and the empty one have slots.
+    stand.volume().upkeep().settle_directory(dir).unwrap();
+    assert_eq!(check(&stand), 200 - 3 - 3 + 1);
+    verify_changed(stand.volume(), dir, other);
+}
+
+/// The way to a directory is none of its tracks' business.
+#[test]
+fn renaming_an_ancestor_moves_nothing() {
+    let stand = Stand::new(256 << 20);
+    let dir = settled(&stand, 100);
+    let volume = stand.volume();
+    let new = NewInode::of_mode(0o755);
+    let above = volume.mkdir(ROOT_INO, b"above", &new).unwrap().ino;
+    let flags = RenameFlags::default;
+    volume
+        .rename(ROOT_INO, b"dir", above, b"there", flags())
+        .unwrap();
+    volume
+        .rename(ROOT_INO, b"above", ROOT_INO, b"renamed", flags())
+        .unwrap();
+    assert_eq!(check(&stand), 100);
+    volume.upkeep().drop_caches().unwrap();
+    let _ = volume.lookup(dir, b"none");
+    volume.engine.reader.forget();
+    let (reads, data) = stand.reads(|volume| read(volume, dir, &name(50)));
+    assert_eq!((reads, data.unwrap()), (1, content(50)));
+}
+
+#[test]
+fn what_moves_out_of_tracks_leaves_groups_free() {
+    let mut stand = Stand::new(256 << 20);
+    let dir = settled(&stand, 300);
+    {
+        let volume = stand.volume();
+        let geometry = volume.core().geometry;
+        let groups = (0..geometry.groups()).map(GroupNo);
+        let tracks: Vec<_> = groups
+            .filter(|group| volume.core().space.role(*group) == Role::Track)
+            .map(|group| geometry.group_extent(group))
+            .collect();
+        assert!(!tracks.is_empty());
+        let sealer = volume.engine.sealer();
+        sealer.evacuate_all(&tracks, |_| true).unwrap();
+        drop(sealer);
+        volume.sync().unwrap();
+        for _ in 0..3 {
+            volume.upkeep().checkpoint().unwrap();
+            volume.sync().unwrap();
+        }
+        verify(volume, dir, 0..300);
+    }
+    assert_eq!(check(&stand), 0);
+    stand.reopen();
+    stand.volume().upkeep().checkpoint().unwrap();
+    verify(stand.volume(), dir, 0..300);
+    assert_eq!(stand.groups(Role::Track), 0);
+}
+
+#[test]
+fn a_directory_that_goes_takes_its_table_along() {
+    let stand = Stand::new(256 << 20);
+    let dir = settled(&stand, 400);
+    let volume = stand.volume();
+    for i in 0..400 {
+        volume.unlink(dir, &name(i)).unwrap();
+    }
+    volume.rmdir(ROOT_INO, b"dir").unwrap();
+    for _ in 0..4 {
+        volume.upkeep().tick().unwrap();
+        volume.upkeep().checkpoint().unwrap();
+    }
+    assert_eq!(check(&stand), 0);
+    assert_eq!(stand.groups(Role::Track), 0);
+}

@@ -1,0 +1,73 @@
+//! Runs for tracks (S2): each in one group of theirs, and in one window, so that a read which is aligned brings all of it.
+
+use super::{FoundSpace, free_groups};
+use crate::groups::Groups;
+use loamfs_format::group::Role;
+use loamfs_format::{Extent, FragAddr};
+
+/// A search for a run; see [`super::Placement::find_track`].
+pub(super) struct Search<'a> {
+    groups: &'a mut Groups,
+    frags: u64,
+    window: u64,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(groups: &'a mut Groups, frags: u64, window: u64) -> Search<'a> {
+        let unit = groups.layout().geometry().unit_frags();
+        let frags = frags.max(1).next_multiple_of(unit);
+        Search {
+            groups,
+            frags,
+            window,
+        }
+    }
+
+    /// Looks for a run, while `kept` free groups are left.
+    pub(super) fn find(&mut self, kept: u64) -> FoundSpace {
+        let Ok(least) = u32::try_from(self.frags) else {
+            return FoundSpace::Full;
+        };
+        let mut from = 0;
+        while let Some(index) = self.groups.of(Role::Track).runs().first(from, least) {
+            if let Some(run) = self.run_in(index) {
+                return FoundSpace::Run(run);
+            }
+            from = index + 1;
+        }
+        let tracks = self.groups.of(Role::Track);
+        if let Some(index) = tracks.bounds().first(0, least) {
+            return FoundSpace::Load(tracks.to_load(index, least));
+        }
+        self.claim(kept).map_or(FoundSpace::Full, FoundSpace::Run)
+    }
+
+    /// A run in a free group, which becomes one of tracks: the nearest to those that there are.
+    fn claim(&mut self, kept: u64) -> Option<Extent> {
+        while free_groups(self.groups) > kept {
+            let near = self.groups.of(Role::Track).groups().last().copied();
+            let index = self.groups.of(Role::Free).nearest(near.unwrap_or(0))? as usize;
+            if !self.groups.claim(index, Role::Track) {
+                return None;
+            }
+            // A superblock may leave too little.
+            if let Some(run) = self.run_in(index) {
+                return Some(run);
+            }
+        }
+        None
+    }
+
+    /// The first run of a group that goes over no window's border.
+    fn run_in(&self, index: usize) -> Option<Extent> {
+        let start = self.groups.layout().start(index);
+        let map = self.groups.group(index).map()?;
+        map.holes().find_map(|hole| {
+            let (at, end) = (start + hole.start, start + hole.end);
+            let next = (at / self.window + 1) * self.window;
+            let at = if at + self.frags > next { next } else { at };
+            let fits = self.frags <= self.window && at + self.frags <= end;
+            fits.then_some(Extent::new(FragAddr(at), self.frags))
+        })
+    }
+}
