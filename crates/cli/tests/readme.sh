@@ -9,6 +9,12 @@ set -euo pipefail
 
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
+# What is mounted on /mnt is not below the directory of this run.
+last_words() {
+    mountpoint -q /mnt && umount /mnt
+    tally readme "$1"
+}
+
 readme=$(realpath "$(dirname "$0")/../../../README.md")
 
 mkdir "$work/bin" "$work/home" "$work/home/src" "$work/tmp" "$work/here"
