@@ -350,6 +350,27 @@ fn numbers_in_use_are_never_given_out_again() {
     }
 }
 
+/// It was once to be written twice, and the second time it was not there any more.
+#[test]
+fn a_file_that_two_names_lead_to_settles_once_at_most() {
+    let mut structures = structures("sound");
+    let files = find(&open(&structures.image, true).unwrap(), "files");
+    let of_files = |part: &Part| matches!(part, Part::Metadata(i) if i.kind == BlockKind::DirNode && i.ino == files && i.level == 0);
+    let site = structures.find(|site| of_files(&site.part)).unwrap();
+    let bytes = structures.sites[site].bytes.clone();
+    let value_of = |name: &[u8]| {
+        // An entry is a number, a type and the name.
+        let at = bytes.windows(name.len()).position(|window| window == name);
+        at.unwrap() - 9
+    };
+    let first = value_of(b"of-240");
+    structures.put(site, value_of(b"of-241"), &bytes[first..first + 8]);
+    let volume = open(&structures.sealed().unwrap(), false).unwrap();
+    volume.upkeep().settle_directory(files).unwrap();
+    assert_eq!(volume.info().access.broken(), None);
+    volume.close().unwrap();
+}
+
 /// Of a tree of one path and a leaf beside it nobody has read that leaf when all else of it goes.
 #[test]
 fn a_directory_that_comes_down_to_an_unread_leaf_stays_one() {

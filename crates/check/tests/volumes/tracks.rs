@@ -3,12 +3,11 @@
 use crate::builder::*;
 use crate::{kinds, report};
 use loamfs_check::{Volume, dump};
-use loamfs_device::MemoryDevice;
 use loamfs_format::dirent::{Dirent, FIRST_KEY, KEYS_END};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::inode::{Body, Inode, ROOT_INO, Settled, Table, mode};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
-use loamfs_format::superblock::{INCOMPATIBLE_KNOWN, INCOMPATIBLE_TRACKS};
+use loamfs_format::superblock::INCOMPATIBLE_TRACKS;
 use loamfs_format::track::{Head, Slot, TableEntry, head_bytes, second_hash};
 use loamfs_format::{BlockKind, FragAddr, Ino, Pointer, Ssn};
 use std::collections::BTreeSet;
@@ -21,8 +20,6 @@ const FILE: u64 = 45;
 const SIZES: [usize; 6] = [1000, 0, 5000, 1024, 1, 3000];
 /// A group for tracks.
 const GROUP_OF_TRACKS: u64 = 6;
-/// Whether a superblock may announce tracks.
-const IS_KNOWN: bool = INCOMPATIBLE_KNOWN & INCOMPATIBLE_TRACKS != 0;
 /// Where they begin.
 const TRACKS: u64 = GROUP_OF_TRACKS * GROUP;
 
@@ -37,7 +34,7 @@ fn name(number: u64) -> String {
 /// The sample with a directory of [`SIZES`] files, a subdirectory and a hard link, and no track yet.
 fn untracked() -> Builder {
     let mut b = Builder::sample();
-    b.sb.incompatible |= INCOMPATIBLE_TRACKS & INCOMPATIBLE_KNOWN;
+    b.sb.incompatible |= INCOMPATIBLE_TRACKS;
     b.add(DIR, mode::DIRECTORY | 0o755, ROOT_INO, Body::Empty);
     b.name(ROOT_INO, b"tracked", DIR);
     for (number, size) in (0..).zip(SIZES) {
@@ -206,21 +203,12 @@ fn mask(b: &mut Builder, number: u64) {
     count(b);
 }
 
-/// What is found. Until the feature is known no superblock can announce it.
-fn found(device: &MemoryDevice) -> Vec<&'static str> {
-    let mut found = kinds(device);
-    if !IS_KNOWN {
-        found.retain(|name| *name != "TracksUnannounced");
-    }
-    found
-}
-
 /// What is found when the sample is changed; then the table is to be emptied.
 fn changed(change: impl FnOnce(&mut Builder)) -> Vec<&'static str> {
     let mut b = sample();
     change(&mut b);
     let device = b.finish();
-    let found = found(&device);
+    let found = kinds(&device);
     if found.iter().any(|name| name.starts_with("Track")) {
         assert_eq!(report(&device).plan.tables, BTreeSet::from([DIR]));
     }
@@ -248,7 +236,7 @@ const fn field(at: usize) -> usize {
 #[test]
 fn sound_tracks_are_sound() {
     let device = sample().finish();
-    assert_eq!(found(&device), [""; 0]);
+    assert_eq!(kinds(&device), [""; 0]);
     assert_eq!(report(&device).stats.tracks, 1);
     let volume = Volume::open(&device).unwrap();
     for (number, size) in (0..).zip(SIZES) {
@@ -287,7 +275,7 @@ fn many() -> Builder {
 #[test]
 fn a_table_that_is_a_tree_is_sound() {
     let device = many().finish();
-    assert_eq!(found(&device), [""; 0]);
+    assert_eq!(kinds(&device), [""; 0]);
     assert_eq!(report(&device).stats.tracks, 6);
     let volume = Volume::open(&device).unwrap();
     assert!(matches!(volume.inode(DIR).unwrap().table, Table::Tree(_)));
@@ -369,16 +357,14 @@ fn a_file_without_its_slot_is_named() {
     mask(&mut b, 2);
     b.inode(file(2)).body = body;
     let device = b.finish();
-    if IS_KNOWN {
-        assert_eq!(found(&device), ["TrackMissing"]);
-        let plan = report(&device).plan;
-        assert_eq!(plan.unsettled, BTreeSet::from([file(2)]));
-        assert!(plan.tables.is_empty(), "nothing else is wrong");
-    }
+    assert_eq!(kinds(&device), ["TrackMissing"]);
+    let plan = report(&device).plan;
+    assert_eq!(plan.unsettled, BTreeSet::from([file(2)]));
+    assert!(plan.tables.is_empty(), "nothing else is wrong");
     let mut b = sample();
     b.tables.remove(&DIR);
     let device = b.finish();
-    assert_eq!(found(&device), ["Leaked", "TrackMissing"]);
+    assert_eq!(kinds(&device), ["Leaked", "TrackMissing"]);
     let plan = report(&device).plan;
     assert_eq!(plan.unsettled, (0..4).map(file).collect());
 }
@@ -436,20 +422,20 @@ fn a_table_that_cannot_be_used_is_named() {
     let mut b = many();
     let first = b.tables.get_mut(&DIR).unwrap().values_mut().nth(2).unwrap();
     first.slots = 65;
-    assert_eq!(self::found(&b.finish()), ["TrackEntry"]);
+    assert_eq!(kinds(&b.finish()), ["TrackEntry"]);
     let mut b = many();
     b.tables
         .get_mut(&DIR)
         .unwrap()
         .insert(300, TableEntry::default());
-    assert_eq!(self::found(&b.finish()), ["TrackEntry"]);
+    assert_eq!(kinds(&b.finish()), ["TrackEntry"]);
     let device = many().finish();
     let table = Volume::open(&device).unwrap().inode(DIR).unwrap().table;
     let Table::Tree(root) = table else { panic!() };
     let at = root.pointer.addr.0 * FRAG + 100;
     let byte = device.peek(at, 1).unwrap()[0];
     device.poke(at, &[byte ^ 4]).unwrap();
-    assert_eq!(self::found(&device), ["TrackTable"]);
+    assert_eq!(kinds(&device), ["TrackTable"]);
     let plan = report(&device).plan;
     assert_eq!(plan.tables, BTreeSet::from([DIR]));
     assert!(plan.unsettled.is_empty() && plan.clear.is_empty());
@@ -475,7 +461,7 @@ fn a_file_has_one_slot() {
     let low = key(&b, &name(files[2])) & !255;
     let whole = *entry(&mut b);
     b.tables.get_mut(&DIR).unwrap().insert(low, whole);
-    let found = found(&b.finish());
+    let found = kinds(&b.finish());
     assert!(found.contains(&"TrackHead"), "{found:?}");
 }
 
@@ -505,7 +491,7 @@ fn what_tracks_take_is_accounted_for() {
     let middle = key(&b, &name(files[3])) & !255;
     track(&mut b, (middle, KEYS_END), TRACKS, &files[3..]);
     track(&mut b, (FIRST_KEY, middle), TRACKS + 1, &files[..3]);
-    let found = found(&b.finish());
+    let found = kinds(&b.finish());
     assert!(found.contains(&"Overlap"), "{found:?}");
 }
 
@@ -528,18 +514,18 @@ fn what_is_out_of_reach_is_not_missed() {
     b.settle();
     count(&mut b);
     let device = b.finish();
-    assert_eq!(found(&device), [""; 0]);
+    assert_eq!(kinds(&device), [""; 0]);
     let body = Volume::open(&device).unwrap().inode(DIR).unwrap().body;
     let Body::DirTree(root) = body else { panic!() };
     let at = root.pointer.addr.0 * FRAG + 100;
     let byte = device.peek(at, 1).unwrap()[0];
     device.poke(at, &[byte ^ 4]).unwrap();
-    assert_eq!(found(&device), ["Node"]);
+    assert_eq!(kinds(&device), ["Node"]);
     let device = sample().finish_with(|b| {
         let block = b.ifile[&1].pointer;
         b.bytes[(block.addr.0 * FRAG) as usize] ^= 1;
     });
-    assert_eq!(found(&device), [""; 0], "the next segment has it anew");
+    assert_eq!(kinds(&device), [""; 0], "the next segment has it anew");
 }
 
 #[test]

@@ -385,14 +385,19 @@ impl Run {
         self.high = high;
     }
 
-    /// Names that agree in both hashes get no slot.
+    /// Names that agree in both hashes get no slot. Nor do several of one file, which is damage: it has one link.
     fn drop_twins(&mut self) {
-        let mut seen: BTreeMap<(u64, u64), u32> = BTreeMap::new();
-        let who = |file: &File| (floor(file.key), file.settling.second);
+        self.drop_alike(|file| (floor(file.key), file.settling.second));
+        self.drop_alike(|file| file.settling.ino);
+    }
+
+    /// Leaves no two files that are `alike`.
+    fn drop_alike<K: Ord>(&mut self, alike: impl Fn(&File) -> K) {
+        let mut seen: BTreeMap<K, u32> = BTreeMap::new();
         for file in &self.files {
-            *seen.entry(who(file)).or_default() += 1;
+            *seen.entry(alike(file)).or_default() += 1;
         }
-        self.files.retain(|file| seen.get(&who(file)) == Some(&1));
+        self.files.retain(|file| seen.get(&alike(file)) == Some(&1));
     }
 }
 

@@ -17,6 +17,8 @@ use crate::loam::{opened_for, repairs};
 
 /// Names and inodes looked at: more than any sound volume here has.
 const LOOKS_MAX: usize = 2_000;
+/// Directories that settle.
+const SETTLED_MAX: usize = 8;
 /// Entries after which a directory never ends.
 const ENTRIES_MAX: usize = 1 << 20;
 const READ: usize = 64 << 10;
@@ -250,6 +252,7 @@ fn written(device: &Arc<dyn Device>) {
     let found = walk(&volume);
     let _ = volume.upkeep().tick();
     let _ = fresh(&volume);
+    settle_directories(&volume, &found);
     for (index, (dir, name, ino)) in found.iter().enumerate().skip(1).take(300) {
         let (dir, ino) = (*dir, *ino);
         match index % 7 {
@@ -270,6 +273,7 @@ fn written(device: &Arc<dyn Device>) {
         }
     }
     let _ = volume.upkeep().settle(64);
+    settle_directories(&volume, &found);
     let _ = volume.upkeep().checkpoint();
     for (dir, name, ino) in found.iter().rev().take(300) {
         let _ = resize(&volume, *ino, 0);
@@ -282,6 +286,15 @@ fn written(device: &Arc<dyn Device>) {
     // What it has become is another volume that may lie.
     checked(device.as_ref());
     read(device);
+}
+
+/// Writes the tracks of directories, or writes them anew.
+fn settle_directories(volume: &Volume, found: &[(Ino, Vec<u8>, Ino)]) {
+    let mut dirs: Vec<Ino> = found.iter().map(|(dir, ..)| *dir).collect();
+    dirs.dedup();
+    for dir in dirs.into_iter().take(SETTLED_MAX) {
+        let _ = volume.upkeep().settle_directory(dir);
+    }
 }
 
 fn fresh(volume: &Volume) -> Result<(), loamfs_fs::Error> {
