@@ -83,6 +83,14 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
             });
         }
     }
+    let misnamed = crate::reader::misnamed(volume.io().device, volume.superblock());
+    for (device, offset, state) in misnamed {
+        report.add(Problem::DeviceCopy {
+            device,
+            offset,
+            state,
+        });
+    }
     if let Some(lost) = volume.lost_segments() {
         let LostSegments { first, at, durable } = lost;
         report.add(Problem::LostSegments { first, at, durable });

@@ -30,11 +30,9 @@ pub enum CheckError {
     /// The device is smaller than the volume.
     #[error("the volume takes {need} bytes, the device has {have}")]
     Shrunk { have: u64, need: u64 },
-    /// This reader knows volumes of one device only.
-    #[error(
-        "the volume has {count} devices, the first from byte {offset} on; one from byte 0 on can be read"
-    )]
-    Devices { count: usize, offset: u64 },
+    /// The volume has several devices, and only some of them are there.
+    #[error("this is one of the {count} devices of a volume")]
+    Incomplete { count: usize },
     /// Where the superblock says that its checkpoint is, there is no summary.
     #[error("checkpoint {ssn} at {addr} cannot be used: {cause}")]
     Checkpoint {

@@ -115,6 +115,9 @@ problems! {
         stored.extents, stored.frags, found.extents, found.frags
     )]
     115 Minor true UnwrittenCount { stored: Unwritten, found: Unwritten }
+    /// A device other than the first does not say twice which one it is; the next mount mends that.
+    #[error("the superblock copy at byte {offset} of device {device} does not say which one it is: {state:?}")]
+    116 Note false DeviceCopy { device: u32, offset: u64, state: CopyState }
 
     /// A node cannot be used.
     #[error("{kind:?} of inode {ino}, level {level}, from key {low} on, at {addr}: {fault}")]

@@ -41,6 +41,6 @@ pub(crate) use io::Io;
 pub(crate) use pointers::{homed_fault, log_fault, node_fault};
 pub use summary::Link;
 pub(crate) use summary::{records as records_of, summary_at};
-pub(crate) use superblocks::find as find_superblock;
+pub(crate) use superblocks::{find as find_superblock, misnamed};
 pub(crate) use tracks::{head_extent, table_entry};
 pub(crate) use tree::gaps;

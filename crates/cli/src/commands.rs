@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod cat;
 pub mod check;
+pub mod device;
 pub mod doctor;
 pub mod drop_caches;
 pub mod dump;
@@ -30,6 +31,7 @@ pub mod unmount;
 pub mod upgrade;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -44,6 +46,10 @@ pub const COLUMNS_MAX: usize = 80;
 #[derive(Debug, Parser)]
 #[command(name = "loamfs", version, disable_help_subcommand = true, max_term_width = COLUMNS_MAX)]
 pub struct Cli {
+    /// Another device of a volume of several; may be given again. Those that the kernel has as block devices are found
+    /// without.
+    #[arg(long = "device", global = true, value_name = "PATH")]
+    pub members: Vec<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -63,6 +69,7 @@ pub enum Command {
     Metrics(metrics::MetricsArgs),
     Doctor(doctor::DoctorArgs),
     Label(label::LabelArgs),
+    Device(device::DeviceArgs),
     Grow(grow::GrowArgs),
     Trim(trim::TrimArgs),
     Map(map::MapArgs),
@@ -114,6 +121,7 @@ impl Command {
             Self::Metrics(args) => args.run(),
             Self::Doctor(args) => args.run(),
             Self::Label(args) => args.run(),
+            Self::Device(args) => args.run(),
             Self::Grow(args) => args.run(),
             Self::Trim(args) => args.run(),
             Self::Map(args) => args.run(),
@@ -170,6 +178,10 @@ mod tests {
             "check --repair --json vol.img",
             "info --json /mnt",
             "dump vol.img superblock",
+            "--device ssd.img info vol.img",
+            "check vol.img --device ssd.img --device other.img",
+            "mkfs disk1 disk2 --fast ssd",
+            "device list --json /mnt",
             "dump vol.img groups",
             "dump vol.img segments",
             "dump vol.img segment 17",
@@ -201,5 +213,11 @@ mod tests {
             let words = std::iter::once("loamfs").chain(line.split_whitespace());
             assert!(Cli::try_parse_from(words).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_for_bench_stays_with_it() {
+        let cli = Cli::try_parse_from(["loamfs", "bench", "run", "--device", "4"]).unwrap();
+        assert!(cli.members.is_empty());
     }
 }

@@ -107,8 +107,9 @@ impl Failure {
             Error::Superblock(SuperblockError::Version { .. }) => {
                 told(Kind::Data, "; use a newer loamfs")
             }
-            Error::Superblock(SuperblockError::Incompatible { .. })
-            | Error::Log(LogError::Devices { .. }) => told(Kind::Data, "; use a newer loamfs"),
+            Error::Superblock(SuperblockError::Incompatible { .. }) => {
+                told(Kind::Data, "; use a newer loamfs")
+            }
             Error::Superblock(SuperblockError::ReadOnly { .. }) => {
                 told(Kind::Data, "; use it read-only, or a newer loamfs")
             }
@@ -116,6 +117,8 @@ impl Failure {
                 LogError::Shrunk { .. }
                 | LogError::Foreign
                 | LogError::Undecided { .. }
+                | LogError::Incomplete { .. }
+                | LogError::Members(_)
                 | LogError::Lost(_),
             ) => told(Kind::Data, ""),
             Error::Superblock(_) | Error::Corrupt(_) | Error::Log(_) | Error::Space(_) => {
@@ -148,9 +151,9 @@ impl Failure {
                 let (have, need) = (*have, *need);
                 return Self::volume(path, &LogError::Shrunk { have, need }.into());
             }
-            CheckError::Devices { count, offset } => {
-                let (count, offset) = (*count, *offset);
-                return Self::volume(path, &LogError::Devices { count, offset }.into());
+            CheckError::Incomplete { count } => {
+                let count = *count;
+                return Self::volume(path, &LogError::Incomplete { count }.into());
             }
             CheckError::NoInode { .. }
             | CheckError::NoSegment { .. }

@@ -13,6 +13,7 @@ mod disk;
 mod dry;
 mod failure;
 mod helpers;
+mod members;
 mod mount;
 mod mounts;
 mod node;
@@ -49,7 +50,10 @@ fn main() -> ExitCode {
 
 fn own(arguments: &[OsString]) -> (Front, Result<u8, Failure>) {
     match commands::Cli::try_parse_from(arguments) {
-        Ok(cli) => (cli.command.front(), cli.command.run()),
+        Ok(cli) => {
+            members::set_named(cli.members);
+            (cli.command.front(), cli.command.run())
+        }
         Err(error) => {
             let front = commands::front_of(arguments);
             (front, parse_failed(&error))

@@ -10,7 +10,7 @@ use loamfs_console::time;
 use loamfs_device::{Counters, Device, DeviceError, IoKind, KindCounters, read_exact};
 use loamfs_format::superblock::{self, Superblock};
 use loamfs_fs::types::{Attr, StatFs};
-use loamfs_fs::{Error, Piece, Place, Volume, superblocks};
+use loamfs_fs::{Error, MemberInfo, Piece, Place, Volume, superblocks};
 use loamfs_fuse::{Class, Counts, Tallies};
 use serde_json::{Value, json};
 
@@ -67,9 +67,14 @@ impl Identity {
         read: impl Fn(u64) -> Result<Vec<u8>, DeviceError>,
     ) -> Result<Self, Error> {
         let read = superblocks::places(size).map(|offset| (offset, read(offset)));
-        // Whoever opens the volume says that its device is too short.
-        let copies = superblocks::choose(u64::MAX, read)?;
+        // Whoever opens the volume says that its device is too short, or that others are missing.
+        let copies = superblocks::choose(read)?;
         Ok(Self(copies.newest))
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.0
     }
 
     /// The label.
@@ -211,6 +216,9 @@ impl Report {
         let mut lines = self.mount_lines();
         lines.extend(self.trouble_lines());
         lines.extend(self.volume_lines());
+        if self.devices().as_array().is_some_and(|all| !all.is_empty()) {
+            lines.extend(self.device_lines());
+        }
         let mut lines: Vec<String> = lines.iter().map(|line| wrapped(line, INDENT)).collect();
         lines.extend(self.request_lines());
         lines.extend(self.operation_lines());
@@ -340,6 +348,49 @@ impl Report {
         ]
     }
 
+    /// The devices of several.
+    pub fn devices(&self) -> Value {
+        self.value("/devices")
+    }
+
+    /// A line for each device of several.
+    pub fn device_lines(&self) -> Vec<String> {
+        let devices = self.devices();
+        let line = |device: &Value| {
+            let number = |path: &str| device.pointer(path).and_then(Value::as_u64).unwrap_or(0);
+            let words = |field: &str| device[field].as_str().unwrap_or("").to_owned();
+            format!(
+                "device {:<2} {}, {}, {}: {} log, {} data, {} free; {} reads of {}, {} writes of {}, {} flushes",
+                number("/device"),
+                words("name"),
+                words("kind"),
+                human(number("/bytes")),
+                number("/groups/log"),
+                number("/groups/data"),
+                number("/groups/free"),
+                number("/requests/total/reads"),
+                human(number("/requests/total/read_bytes")),
+                number("/requests/total/writes"),
+                human(number("/requests/total/write_bytes")),
+                number("/requests/flushes"),
+            )
+        };
+        let mut lines: Vec<String> = devices.as_array().into_iter().flatten().map(line).collect();
+        match self.number("/groups/spilled_log") {
+            0 => {}
+            1 => lines.push(
+                "spilled   1 log group is on a slow device, as the fast ones are full".into(),
+            ),
+            count => lines.push(format!(
+                "spilled   {count} log groups are on slow devices, as the fast ones are full"
+            )),
+        }
+        if lines.is_empty() {
+            lines.push(format!("device    {}, the only one", self.words("/device")));
+        }
+        lines
+    }
+
     /// How far the scrub is, or when there was one.
     fn scrub_line(&self) -> String {
         let moment = |path| self.value(path).as_i64().map(time::short);
@@ -464,7 +515,8 @@ fn info_json(volume: &Volume) -> Value {
             "durable": loss.durable.get(),
             "reason": loss.to_string(),
         })),
-        "groups": { "free": free, "log": log, "data": data },
+        "groups": { "free": free, "log": log, "data": data, "spilled_log": info.spilled_log_groups },
+        "devices": info.members.iter().map(|member| member_json(member, info.fragment_size)).collect::<Vec<_>>(),
         "log": {
             "last_segment": info.segment.get(),
             "durable_segment": info.durable.get(),
@@ -487,6 +539,20 @@ fn info_json(volume: &Volume) -> Value {
         },
         "scrub": mark_json(volume),
         "requests": requests_json(&info.device),
+    })
+}
+
+/// A device of several.
+fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
+    let [free, log, data, ..] = member.groups;
+    json!({
+        "device": member.entry.device,
+        "name": member.name,
+        "uuid": uuid::Uuid::from_bytes(member.entry.uuid).to_string(),
+        "kind": member.entry.kind.name(),
+        "bytes": member.entry.frags.saturating_mul(fragment_size.into()),
+        "groups": { "free": free, "log": log, "data": data },
+        "requests": requests_json(&member.counters),
     })
 }
 

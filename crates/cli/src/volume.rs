@@ -11,6 +11,7 @@ use loamfs_fs::types::Attr;
 use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Rebuild, Volume};
 
 use crate::failure::{Failure, Kind};
+use crate::members;
 use crate::mount::wait_until_harmless;
 use crate::readers::{self, Kept};
 use crate::text::{shown, shown_path};
@@ -27,12 +28,24 @@ pub enum Access {
     Write,
 }
 
-/// Opens a device, and says in a sentence why that does not work.
+/// Opens the device of a volume, with the others if it has several, and says in a sentence why that does not work.
+///
+/// # Errors
+///
+/// What the device said, or which of several is missing.
+pub fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>, Failure> {
+    let device = open_one(path, access)?;
+    members::complete(path, device, members::named(), |other| {
+        open_one(other, access)
+    })
+}
+
+/// Opens a device alone.
 ///
 /// # Errors
 ///
 /// What the device said.
-pub fn open_device(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure> {
+pub fn open_one(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure> {
     let mode = match access {
         Access::Read => Mode::ReadOnly,
         Access::Write => Mode::ReadWriteExclusive,
@@ -91,7 +104,7 @@ impl Opened {
         recount: Vec<GroupNo>,
         rebuild: Rebuild,
     ) -> Result<Self, Failure> {
-        let device: Arc<dyn Device> = open_device(path, access)?;
+        let device = open_device(path, access)?;
         let options = OpenOptions {
             read_only: access == Access::Read,
             recount,

@@ -1,6 +1,7 @@
 //! The superblock: who the volume is, its geometry, and where its last checkpoint's summary is.
 //!
-//! Two copies stand on the device, written alternately (FORMAT.md, "Superblock"; rule 5).
+//! Two copies stand on the device, written alternately (FORMAT.md, "Superblock"; rule 5). Of several devices the first has
+//! them; the others have copies that say whose they are.
 
 use crate::pointer::BlockKind;
 use crate::types::{Extent, FragAddr, Ssn, Token};
@@ -26,7 +27,9 @@ pub const BLOCK_SIZE_MAX: u32 = 1 << 20;
 /// Most groups of a volume: what the largest volume has in groups of the largest size. Bounds what they take in memory.
 pub const GROUPS_MAX: u64 = 1 << 20;
 /// Most devices of a volume.
-pub const DEVICES_MAX: usize = 16;
+pub const DEVICES_MAX: usize = 64;
+/// Highest byte of a device at which what it holds may begin.
+pub const DEVICE_OFFSET_MAX: u64 = 1 << 48;
 
 /// Compatible feature: access times are kept in the atime file ([`crate::atime`]).
 pub const COMPATIBLE_ATIME: u64 = 1;
@@ -34,8 +37,11 @@ pub const COMPATIBLE_ATIME: u64 = 1;
 pub const INCOMPATIBLE_TRACKS: u64 = 1;
 /// Incompatible feature: extents may have units that were never written ([`crate::Pointer::unwritten`]).
 pub const INCOMPATIBLE_UNWRITTEN: u64 = 2;
+/// Incompatible feature: the volume has a table of devices.
+pub const INCOMPATIBLE_DEVICES: u64 = 4;
 /// Incompatible features that this code knows.
-pub const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_UNWRITTEN | INCOMPATIBLE_TRACKS;
+pub const INCOMPATIBLE_KNOWN: u64 =
+    INCOMPATIBLE_UNWRITTEN | INCOMPATIBLE_TRACKS | INCOMPATIBLE_DEVICES;
 /// Read-only compatible feature: the places at which readers look for copies and this volume has none are reserved too
 /// ([`Superblock::other_places`]).
 pub const RO_COMPATIBLE_PLACES: u64 = 2;
@@ -148,7 +154,7 @@ impl Geometry {
         bytes.div_ceil(self.fragment_size as u64)
     }
 
-    /// Byte offset of an address on a volume of one device.
+    /// Byte of an address, counted over all devices of the volume.
     pub const fn byte_offset(&self, addr: FragAddr) -> u64 {
         addr.0.saturating_mul(self.fragment_size as u64)
     }
@@ -198,9 +204,41 @@ impl Geometry {
     }
 }
 
+/// What a device of several is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeviceKind {
+    /// The blocks of large files.
+    #[default]
+    Slow = 0,
+    /// The log.
+    Fast = 1,
+}
+
+impl DeviceKind {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Slow => "slow",
+            DeviceKind::Fast => "fast",
+        }
+    }
+
+    const fn decode(raw: u8) -> Option<DeviceKind> {
+        match raw {
+            0 => Some(DeviceKind::Slow),
+            1 => Some(DeviceKind::Fast),
+            _ => None,
+        }
+    }
+}
+
 /// One device of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceEntry {
+    /// Its identity, of a volume with [`INCOMPATIBLE_DEVICES`]; else zeros.
+    pub uuid: [u8; 16],
+    /// What it is for.
+    pub kind: DeviceKind,
     /// First address that the device holds.
     pub addr: FragAddr,
     /// Fragments that it holds.
@@ -330,6 +368,7 @@ pub struct Superblock {
     pub clean: bool,
 }
 
+/// The device of a volume of one.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct RawDevice {
@@ -338,6 +377,47 @@ struct RawDevice {
     offset: U64,
     device: U32,
     reserved: U32,
+}
+
+/// An entry of the table of devices.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawMember {
+    uuid: [u8; 16],
+    addr: U64,
+    frags: U64,
+    offset: U64,
+    device: U32,
+    kind: u8,
+    state: u8,
+    reserved: [u8; 2],
+}
+
+impl RawMember {
+    fn new(entry: &DeviceEntry) -> RawMember {
+        RawMember {
+            uuid: entry.uuid,
+            addr: U64::new(entry.addr.0),
+            frags: U64::new(entry.frags),
+            offset: U64::new(entry.offset),
+            device: U32::new(entry.device),
+            kind: entry.kind as u8,
+            state: 0,
+            reserved: [0; 2],
+        }
+    }
+
+    fn decode(&self) -> Option<DeviceEntry> {
+        let entry = DeviceEntry {
+            uuid: self.uuid,
+            kind: DeviceKind::decode(self.kind)?,
+            addr: FragAddr(self.addr.get()),
+            frags: self.frags.get(),
+            device: self.device.get(),
+            offset: self.offset.get(),
+        };
+        (self.state == 0).then_some(entry)
+    }
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -429,18 +509,25 @@ struct RawSuperblock {
     reserved1: U16,
     label: [u8; 64],
     profile: [u8; 16],
-    devices: [RawDevice; DEVICES_MAX],
+    device_alone: RawDevice,
+    reserved2: [u8; DISK_AT - DEVICE_AT - size_of::<RawDevice>()],
     disk: RawDisk,
     scrub: RawScrub,
-    reserved2: [u8; LOG_KEY_AT - DISK_AT - size_of::<RawDisk>() - size_of::<RawScrub>()],
+    reserved3: [u8; MEMBERS_AT - DISK_AT - size_of::<RawDisk>() - size_of::<RawScrub>()],
+    members: [RawMember; DEVICES_MAX],
+    reserved4: [u8; LOG_KEY_AT - MEMBERS_AT - size_of::<RawMember>() * DEVICES_MAX],
     log_key: [u8; 16],
     durable: U64,
     clean: u8,
-    reserved3: [u8; 7],
+    reserved5: [u8; 7],
 }
 
-/// Where `disk` stands, behind the device table.
-const DISK_AT: usize = 256 + 32 * DEVICES_MAX;
+/// Where the device of a volume of one stands.
+const DEVICE_AT: usize = 256;
+/// Where `disk` stands.
+const DISK_AT: usize = 768;
+/// Where the table of devices stands.
+const MEMBERS_AT: usize = 832;
 /// Where `log_key` stands: the last fields are at the end.
 const LOG_KEY_AT: usize = SIZE - 32;
 
@@ -526,32 +613,75 @@ impl RawSuperblock {
         }
     }
 
-    /// The device map, which covers the whole volume without a gap.
+    /// The devices, which hold the whole volume without a gap.
     fn devices(&self, geometry: &Geometry) -> Result<Vec<DeviceEntry>, SuperblockError> {
         let count = usize::from(self.device_count.get());
-        let devices: Vec<DeviceEntry> = self
-            .devices
-            .iter()
-            .take(count)
-            .map(|d| DeviceEntry {
-                addr: FragAddr(d.addr.get()),
-                frags: d.frags.get(),
-                device: d.device.get(),
-                offset: d.offset.get(),
+        let devices = match self.incompatible.get() & INCOMPATIBLE_DEVICES {
+            0 => (count == 1).then(|| vec![self.alone()]),
+            _ => self.table(count),
+        };
+        let several = self.incompatible.get() & INCOMPATIBLE_DEVICES != 0;
+        devices
+            .filter(|devices| hold_all(devices, geometry, several))
+            .ok_or(SuperblockError::Geometry {
+                field: "device table",
             })
-            .collect();
-        let covered = devices.iter().try_fold(0u64, |at, d| {
-            (d.addr.0 == at && d.frags > 0)
-                .then(|| at.checked_add(d.frags))
-                .flatten()
-        });
-        if count == 0 || count > DEVICES_MAX || covered != Some(geometry.total_frags) {
-            return Err(SuperblockError::Geometry {
-                field: "device map",
-            });
-        }
-        Ok(devices)
     }
+
+    /// The device of a volume of one.
+    fn alone(&self) -> DeviceEntry {
+        DeviceEntry {
+            addr: FragAddr(self.device_alone.addr.get()),
+            frags: self.device_alone.frags.get(),
+            device: self.device_alone.device.get(),
+            offset: self.device_alone.offset.get(),
+            ..DeviceEntry::default()
+        }
+    }
+
+    /// The table, where all entries are different devices and the one that this copy stands on is among them.
+    fn table(&self, count: usize) -> Option<Vec<DeviceEntry>> {
+        let raw = self.members.get(..count)?;
+        let devices: Vec<DeviceEntry> = raw.iter().map(RawMember::decode).collect::<Option<_>>()?;
+        let differ = devices.iter().enumerate().all(|(index, one)| {
+            let same = |other: &DeviceEntry| one.uuid == other.uuid || one.device == other.device;
+            one.uuid != [0; 16] && !devices[..index].iter().any(same)
+        });
+        let is_here = devices.iter().any(|d| d.device == self.device.get());
+        (differ && is_here).then_some(devices)
+    }
+}
+
+/// Whether the devices hold every address, whole groups each but for the last one, and no superblock copy of another
+/// device than the first.
+fn hold_all(devices: &[DeviceEntry], geometry: &Geometry, several: bool) -> bool {
+    let bytes = geometry.byte_offset(FragAddr(geometry.total_frags));
+    let copies_end = offsets(bytes)[1] + SIZE as u64;
+    let unit = u64::from(UNIT_SIZE);
+    let mut at = 0u64;
+    for (index, device) in devices.iter().enumerate() {
+        let is_last = index + 1 == devices.len();
+        let whole = is_last || device.frags.is_multiple_of(geometry.group_frags);
+        let begins_well = match index {
+            0 => {
+                device.offset == 0
+                    && (!several || geometry.byte_offset(FragAddr(device.frags)) >= copies_end)
+            }
+            _ => {
+                device.offset >= copies_end
+                    && device.offset <= DEVICE_OFFSET_MAX
+                    && device.offset.is_multiple_of(unit)
+            }
+        };
+        let Some(end) = at.checked_add(device.frags) else {
+            return false;
+        };
+        if device.addr.0 != at || device.frags == 0 || !whole || !begins_well {
+            return false;
+        }
+        at = end;
+    }
+    at == geometry.total_frags
 }
 
 impl Superblock {
@@ -568,6 +698,30 @@ impl Superblock {
     /// Whether files may have extents that were never written.
     pub const fn has_unwritten(&self) -> bool {
         self.incompatible & INCOMPATIBLE_UNWRITTEN != 0
+    }
+
+    /// Whether the volume has a table of devices.
+    pub const fn has_devices(&self) -> bool {
+        self.incompatible & INCOMPATIBLE_DEVICES != 0
+    }
+
+    /// The device that this copy stands on.
+    pub fn own_device(&self) -> Option<&DeviceEntry> {
+        self.devices.iter().find(|d| d.device == self.device)
+    }
+
+    /// The bytes of the volume that a device holds.
+    pub fn bytes_of(&self, device: &DeviceEntry) -> std::ops::Range<u64> {
+        let end = FragAddr(device.addr.0.saturating_add(device.frags));
+        self.geometry.byte_offset(device.addr)..self.geometry.byte_offset(end)
+    }
+
+    /// The groups on fast devices, by address.
+    pub fn fast_groups(&self) -> Vec<std::ops::Range<u32>> {
+        let group = |at: u64| (at / self.geometry.group_frags) as u32;
+        let fast = self.devices.iter().filter(|d| d.kind == DeviceKind::Fast);
+        fast.map(|d| group(d.addr.0)..self.geometry.groups().min(group(d.addr.0 + d.frags)))
+            .collect()
     }
 
     /// Bytes of the volume.
@@ -618,11 +772,15 @@ impl Superblock {
         raw.label_len = copy_name(&mut raw.label, &self.label);
         raw.profile_len = copy_name(&mut raw.profile, &self.profile);
         raw.device_count = U16::new(self.devices.len().min(DEVICES_MAX) as u16);
-        for (slot, entry) in raw.devices.iter_mut().zip(&self.devices) {
-            slot.addr = U64::new(entry.addr.0);
-            slot.frags = U64::new(entry.frags);
-            slot.offset = U64::new(entry.offset);
-            slot.device = U32::new(entry.device);
+        if self.has_devices() {
+            for (slot, entry) in raw.members.iter_mut().zip(&self.devices) {
+                *slot = RawMember::new(entry);
+            }
+        } else if let Some(alone) = self.devices.first() {
+            raw.device_alone.addr = U64::new(alone.addr.0);
+            raw.device_alone.frags = U64::new(alone.frags);
+            raw.device_alone.offset = U64::new(alone.offset);
+            raw.device_alone.device = U32::new(alone.device);
         }
         if let Some(disk) = &self.disk {
             raw.disk.shortest_seek = U32::new(disk.shortest_seek);
@@ -775,8 +933,7 @@ mod tests {
             devices: vec![DeviceEntry {
                 addr: FragAddr(0),
                 frags: 65_536,
-                device: 0,
-                offset: 0,
+                ..DeviceEntry::default()
             }],
             geometry: Geometry {
                 fragment_size: 1024,
@@ -893,6 +1050,135 @@ mod tests {
                 Superblock::decode(&sb.encode()[..]),
                 Err(SuperblockError::Incompatible { unknown })
             );
+        }
+    }
+
+    /// 32 MiB on a fast device and 32 MiB on another one, the copy on that.
+    fn on_two() -> Superblock {
+        let entry = |number: u8, kind| DeviceEntry {
+            uuid: [number + 1; 16],
+            kind,
+            addr: FragAddr(32_768 * u64::from(number)),
+            frags: 32_768,
+            device: u32::from(number) + 5,
+            offset: u64::from(number) << 24,
+        };
+        Superblock {
+            incompatible: INCOMPATIBLE_DEVICES,
+            device: 6,
+            devices: vec![entry(0, DeviceKind::Fast), entry(1, DeviceKind::Slow)],
+            ..sample()
+        }
+    }
+
+    #[test]
+    fn a_table_of_devices_survives_the_round_trip() {
+        let sb = on_two();
+        assert_eq!(Superblock::decode(&sb.encode()[..]), Ok(sb.clone()));
+        assert_eq!(sb.own_device(), Some(&sb.devices[1]));
+        assert_eq!(sb.bytes_of(&sb.devices[1]), 32 << 20..64 << 20);
+        let mut most = on_two();
+        most.devices = (0..DEVICES_MAX as u64)
+            .map(|number| DeviceEntry {
+                uuid: [number as u8 + 1; 16],
+                addr: FragAddr(number * 16_384),
+                frags: 16_384,
+                device: number as u32,
+                offset: if number == 0 { 0 } else { 16 << 20 },
+                kind: DeviceKind::Slow,
+            })
+            .collect();
+        most.geometry.total_frags = 64 * 16_384;
+        assert_eq!(Superblock::decode(&most.encode()[..]), Ok(most));
+    }
+
+    /// What is changed, and how.
+    type Change = (&'static str, fn(&mut Superblock));
+
+    #[test]
+    fn a_table_that_cannot_be_is_refused() {
+        let refused = Err(SuperblockError::Geometry {
+            field: "device table",
+        });
+        let changes: [Change; 12] = [
+            ("a copy of no device", |sb| sb.device = 7),
+            ("the same number", |sb| sb.devices[0].device = 6),
+            ("the same identity", |sb| {
+                sb.devices[0].uuid = sb.devices[1].uuid
+            }),
+            ("no identity", |sb| sb.devices[1].uuid = [0; 16]),
+            ("a gap", |sb| {
+                sb.devices[1].addr.0 += 8192;
+                sb.devices[1].frags -= 8192;
+            }),
+            ("no whole groups", |sb| {
+                sb.devices[0].frags += 16;
+                sb.devices[1].addr.0 += 16;
+                sb.devices[1].frags -= 16;
+            }),
+            ("more than there is", |sb| sb.devices[1].frags += 1),
+            ("one that wraps", |sb| sb.devices[1].frags = u64::MAX),
+            ("the first elsewhere", |sb| sb.devices[0].offset = 16 << 20),
+            ("where the copies are", |sb| sb.devices[1].offset = 8 << 20),
+            ("far away", |sb| sb.devices[1].offset = u64::MAX - 4095),
+            ("no device", |sb| sb.devices.clear()),
+        ];
+        for (what, change) in changes {
+            let mut sb = on_two();
+            change(&mut sb);
+            assert_eq!(Superblock::decode(&sb.encode()[..]), refused, "{what}");
+        }
+        // What no table entry of this version says, in the bytes: a kind, a state.
+        for at in [44, 45] {
+            let mut bytes = on_two().encode();
+            bytes[MEMBERS_AT + at] = 2;
+            let sum = checksum(&bytes);
+            bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+            assert_eq!(Superblock::decode(&bytes[..]), refused, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_volume_without_a_table_has_one_device_from_its_first_byte_on() {
+        for change in [
+            |sb: &mut Superblock| sb.devices[0].offset = 4096,
+            |sb: &mut Superblock| sb.devices = on_two().devices,
+        ] {
+            let mut sb = sample();
+            change(&mut sb);
+            assert!(Superblock::decode(&sb.encode()[..]).is_err());
+        }
+    }
+
+    proptest::proptest! {
+        /// Whatever stands in the table, under a good checksum: what is taken can be gone by.
+        #[test]
+        fn a_table_of_any_bytes_is_refused_or_holds_the_volume(
+            changes in proptest::collection::vec(
+                (0usize..112, proptest::prop_oneof![0u64..4, 8191u64..8194, proptest::num::u64::ANY]),
+                1..4,
+            ),
+            count in 0u16..70,
+            device in 4u32..8,
+        ) {
+            let mut bytes = on_two().encode();
+            for (at, value) in changes {
+                bytes[MEMBERS_AT + at..MEMBERS_AT + at + 8].copy_from_slice(&value.to_le_bytes());
+            }
+            if count < 60 {
+                bytes[172..174].copy_from_slice(&(count % 4).to_le_bytes());
+            }
+            bytes[20..24].copy_from_slice(&device.to_le_bytes());
+            let sum = checksum(&bytes);
+            bytes[8..16].copy_from_slice(&sum.to_le_bytes());
+            if let Ok(sb) = Superblock::decode(&bytes[..]) {
+                let ranges: Vec<_> = sb.devices.iter().map(|entry| sb.bytes_of(entry)).collect();
+                proptest::prop_assert_eq!(ranges[0].start, 0);
+                proptest::prop_assert!(ranges.windows(2).all(|two| two[0].end == two[1].start));
+                proptest::prop_assert_eq!(ranges.last().map(|last| last.end), Some(sb.volume_bytes()));
+                proptest::prop_assert!(sb.own_device().is_some());
+                proptest::prop_assert!(sb.fast_groups().iter().all(|g| g.start <= g.end));
+            }
         }
     }
 }

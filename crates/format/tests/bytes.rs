@@ -17,7 +17,8 @@ use loamfs_format::summary::{
     Allocation, Dynamic, HEADER_SIZE, Header, Record, Records, SegmentKind, Unwritten, Wait,
 };
 use loamfs_format::superblock::{
-    self, CheckpointRef, DeviceEntry, DiskFigures, ScrubMark, Superblock,
+    self, CheckpointRef, DeviceEntry, DeviceKind, DiskFigures, INCOMPATIBLE_DEVICES, ScrubMark,
+    Superblock,
 };
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
@@ -89,26 +90,17 @@ const NODE_HEX: &str =
 const ROOT_HEX: &str = "7700000000000000 04000000 00100000 2122232425262728 0000000000000000 3132333435363738 \
                         4142434445464748 05";
 
-#[test]
-fn superblock() {
-    let sb = Superblock {
+/// A superblock with all that may be in one.
+fn superblock_of_one() -> Superblock {
+    Superblock {
         uuid: UUID,
         membership_epoch: 0x0101_0102,
         device: 3,
-        devices: vec![
-            DeviceEntry {
-                addr: FragAddr(0),
-                frags: 0x8000,
-                device: 3,
-                offset: 0x55,
-            },
-            DeviceEntry {
-                addr: FragAddr(0x8000),
-                frags: 0x1000,
-                device: 4,
-                offset: 0x66,
-            },
-        ],
+        devices: vec![DeviceEntry {
+            frags: 0x9000,
+            device: 3,
+            ..DeviceEntry::default()
+        }],
         geometry: Geometry {
             fragment_size: 512,
             block_size: 8192,
@@ -150,12 +142,17 @@ fn superblock() {
         log_key: *b"abcdefghijklmnop",
         durable: Ssn(0x8888),
         clean: true,
-    };
+    }
+}
+
+#[test]
+fn superblock() {
+    let sb = superblock_of_one();
     let expected = bytes(
         superblock::SIZE,
         &[
             (0, "4c6f616d4653011a"),
-            (8, "3bc75e6463eb397d"),
+            (8, "e353b0f6879f8db0"),
             (16, "01000000"),
             (20, "03000000"),
             (24, UUID_HEX),
@@ -178,14 +175,11 @@ fn superblock() {
             (160, "6666"),
             (164, "7777"),
             (168, "01 04 03"),
-            (172, "02"),
+            (172, "01"),
             (176, "6e616d65"),
             (240, "686673"),
-            (264, "0080"),
-            (272, "55 00000000000000 03"),
-            (288, "0080"),
-            (296, "0010"),
-            (304, "66 00000000000000 04"),
+            (264, "0090"),
+            (280, "03"),
             (768, "0201 0000 0403 0000 0605 0000 0807"),
             (784, "0201 000000000000 fdff ffffffffffff"),
             (800, "0403 000000000000 0605 000000000000 0807"),
@@ -195,6 +189,51 @@ fn superblock() {
     );
     same("superblock", &sb.encode()[..], &expected);
     assert_eq!(Superblock::decode(&expected), Ok(sb));
+}
+
+#[test]
+fn table_of_devices() {
+    let sb = Superblock {
+        incompatible: INCOMPATIBLE_DEVICES,
+        devices: vec![
+            DeviceEntry {
+                uuid: *b"ABCDEFGHIJKLMNOP",
+                kind: DeviceKind::Fast,
+                addr: FragAddr(0),
+                frags: 0x8000,
+                device: 3,
+                offset: 0,
+            },
+            DeviceEntry {
+                uuid: *b"QRSTUVWXYZabcdef",
+                kind: DeviceKind::Slow,
+                addr: FragAddr(0x8000),
+                frags: 0x1000,
+                device: 4,
+                offset: 0x0201_0000_0000,
+            },
+        ],
+        ..superblock_of_one()
+    };
+    let encoded = sb.encode();
+    assert_eq!(encoded[64..72], 4u64.to_le_bytes());
+    assert_eq!(encoded[172..174], [2, 0]);
+    assert!(encoded[256..768].iter().all(|byte| *byte == 0));
+    let table = bytes(
+        64 * 48,
+        &[
+            (0, "4142434445464748494a4b4c4d4e4f50"),
+            (24, "0080"),
+            (40, "03000000 01"),
+            (48, "5152535455565758595a616263646566"),
+            (64, "0080"),
+            (72, "0010"),
+            (80, "00000000 0102"),
+            (88, "04000000 00"),
+        ],
+    );
+    same("table of devices", &encoded[832..832 + 64 * 48], &table);
+    assert_eq!(Superblock::decode(&encoded[..]), Ok(sb));
 }
 
 #[test]

@@ -213,4 +213,10 @@ impl Random {
         bytes[8..].copy_from_slice(&self.next_u64().to_le_bytes());
         bytes
     }
+
+    /// A random UUID.
+    pub fn uuid(&mut self) -> [u8; 16] {
+        let uuid = uuid::Builder::from_random_bytes(self.bytes16());
+        uuid.into_uuid().into_bytes()
+    }
 }

@@ -65,6 +65,9 @@ fn resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Superbloc
     let (have, want) = (bytes(&old.geometry), size.unwrap_or(device));
     let unit = u64::from(UNIT_SIZE);
     let new = want / unit * unit;
+    if old.has_devices() {
+        return refuse("a volume of several devices cannot be made larger yet".into());
+    }
     if want > device {
         return refuse(format!(
             "the device has {device} bytes, fewer than the {want} asked for"

@@ -63,8 +63,8 @@ pub use loamfs_format::inode::ROOT_INO;
 pub use loamfs_format::superblock::ScrubMark;
 pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
-pub use loamfs_log::{LogError, superblocks};
-pub use mkfs::{MkfsOptions, VOLUME_MIN, mkfs};
+pub use loamfs_log::{LogError, members, superblocks};
+pub use mkfs::{MkfsOptions, NewDevice, VOLUME_MIN, mkfs, mkfs_on};
 pub use ownership::Ownership;
 pub use patience::{WouldWait, without_waiting};
 pub use reading::{Piece, Place, Shared};
@@ -72,5 +72,6 @@ pub use recovery::Rebuild;
 pub use repair::Repairs;
 pub use types::*;
 pub use volume::{
-    Damaged, Durability, Info, OpenOptions, Ranges, Scrub, Scrubbed, Upkeep, Volume, Xattrs,
+    Damaged, Durability, Info, MemberInfo, OpenOptions, Ranges, Scrub, Scrubbed, Upkeep, Volume,
+    Xattrs,
 };

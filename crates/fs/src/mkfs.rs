@@ -8,18 +8,22 @@ use crate::inodes::Node;
 use crate::law;
 use crate::recovery::reserve;
 use crate::volume::{load_groups, write_segment};
-use loamfs_device::Device;
+use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
-    CheckpointRef, DeviceEntry, DiskFigures, Geometry, PROBES, RO_COMPATIBLE_PLACES,
-    RO_COMPATIBLE_SECOND_COPIES, ScrubMark, Superblock, UNIT_SIZE,
+    CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DEVICES, PROBES,
+    RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark, Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
-use loamfs_log::superblocks;
 use loamfs_log::writer::{LogWriter, Tail};
+use loamfs_log::{members, superblocks};
 use loamfs_space::{FoundSpace, Owner, Space};
 use std::sync::Arc;
+
+mod shares;
+
+pub use shares::NewDevice;
 
 /// What an administrator may choose.
 #[derive(Debug, Clone)]
@@ -122,12 +126,12 @@ fn group_size(o: &MkfsOptions, size: u64) -> Result<u64, Error> {
     Ok(group)
 }
 
-fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
-    let size = o.size.unwrap_or(device.size());
-    if size > device.size() {
+/// The sizes of a volume of `have` bytes, or as many of them as were asked for.
+fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
+    let size = o.size.unwrap_or(have);
+    if size > have {
         return Err(options(format!(
-            "the device has {} bytes, fewer than the {size} asked for; choose a smaller --size",
-            device.size()
+            "the device has {have} bytes, fewer than the {size} asked for; choose a smaller --size"
         )));
     }
     if size < VOLUME_MIN {
@@ -170,24 +174,75 @@ fn geometry(device: &dyn Device, o: &MkfsOptions) -> Result<Geometry, Error> {
 /// # Errors
 /// Options out of range, or the device's.
 pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), Error> {
-    let geometry = geometry(device.as_ref(), o)?;
+    let geometry = geometry(device.size(), o)?;
     let mut random = Random::new(env.seed);
-    let now = env.clock.now();
     let entry = DeviceEntry {
-        addr: FragAddr(0),
         frags: geometry.total_frags,
-        device: 0,
-        offset: 0,
+        ..DeviceEntry::default()
     };
-    let mut sb = Superblock {
-        uuid: o.uuid.unwrap_or_else(|| {
-            uuid::Builder::from_random_bytes(random.bytes16())
-                .into_uuid()
-                .into_bytes()
-        }),
+    let sb = superblock(o, geometry, vec![entry], env, &mut random);
+    wipe(device.as_ref())?;
+    make(device, sb, env, &mut random)
+}
+
+/// Makes a volume on several devices, as [`mkfs`] does on one, and returns them as one device. The fast ones come first, so
+/// that one of them leads.
+///
+/// # Errors
+/// As for [`mkfs`].
+pub fn mkfs_on(
+    devices: &[NewDevice],
+    o: &MkfsOptions,
+    env: &Env,
+) -> Result<Arc<dyn Device>, Error> {
+    let mut devices = devices.to_vec();
+    devices.sort_by_key(|new| std::cmp::Reverse(new.kind));
+    let mut random = Random::new(env.seed);
+    let (geometry, entries) = shares::divide(&devices, o, &mut random)?;
+    let sb = Superblock {
+        incompatible: INCOMPATIBLE_DEVICES,
+        ..superblock(o, geometry, entries, env, &mut random)
+    };
+    for new in &devices {
+        wipe(new.device.as_ref())?;
+    }
+    let member = |(index, (new, entry)): (usize, (&NewDevice, &DeviceEntry))| {
+        let held = sb.bytes_of(entry);
+        let device = Arc::clone(&new.device);
+        Member::new(
+            &format!("device {index}"),
+            device,
+            entry.offset,
+            held.end - held.start,
+        )
+    };
+    let members = devices.iter().zip(&sb.devices).enumerate().map(member);
+    let joined: Arc<dyn Device> = Arc::new(JoinedDevice::new(members.collect())?);
+    // The first device comes last: without its copies the others are no volume.
+    members::identify(joined.as_ref(), &sb)?;
+    make(&joined, sb, env, &mut random)?;
+    Ok(joined)
+}
+
+/// At all places: what an earlier volume has left there must not pass for a copy of a new one.
+fn wipe(device: &dyn Device) -> Result<(), Error> {
+    superblocks::wipe(device, PROBES)?;
+    Ok(device.flush()?)
+}
+
+/// A superblock that names no checkpoint yet.
+fn superblock(
+    o: &MkfsOptions,
+    geometry: Geometry,
+    devices: Vec<DeviceEntry>,
+    env: &Env,
+    random: &mut Random,
+) -> Superblock {
+    Superblock {
+        uuid: o.uuid.unwrap_or_else(|| random.uuid()),
         membership_epoch: 1,
         device: 0,
-        devices: vec![entry],
+        devices,
         geometry,
         checksum_algorithm: 1,
         compatible: 0,
@@ -200,7 +255,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         },
         hash_key: random.bytes16(),
         label: o.label.clone().into_bytes(),
-        created: now.seconds,
+        created: env.clock.now().seconds,
         avg_file_size: o.avg_file_size,
         files_per_dir: o.files_per_dir,
         profile: o.profile.clone().into_bytes(),
@@ -209,10 +264,17 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         log_key: env.secret,
         durable: Ssn(0),
         clean: true,
-    };
-    // At all places: what an earlier volume has left there must not pass for a copy of this one.
-    superblocks::wipe(device.as_ref(), PROBES)?;
-    device.flush()?;
+    }
+}
+
+/// Writes the first segments of a volume, and the superblock's copies behind them.
+fn make(
+    device: &Arc<dyn Device>,
+    mut sb: Superblock,
+    env: &Env,
+    random: &mut Random,
+) -> Result<(), Error> {
+    let geometry = sb.geometry;
     let env = Env {
         seed: random.next_u64(),
         ..env.clone()
@@ -239,6 +301,7 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     let geometry = sb.geometry;
     let mut space =
         Space::new(geometry, sb.copy_extents().to_vec()).with_law(law::of_space(&env.law));
+    space.keep_log_on(sb.fast_groups());
     reserve(&mut space, sb)?;
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();

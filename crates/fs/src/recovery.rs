@@ -217,6 +217,7 @@ fn assemble(
     let last = &chain.links[chain.links.len() - 1];
     let mut space =
         Space::open(geometry, sb.copy_extents().to_vec(), descs).with_law(law::of_space(&env.law));
+    space.keep_log_on(sb.fast_groups());
     if sb.reserves_places() {
         reserve(&mut space, &sb)?;
     }

@@ -33,7 +33,7 @@ mod xattrs;
 
 pub(crate) use drive::{TRIES, load_groups};
 pub(crate) use flight::write_segment;
-pub use info::Info;
+pub use info::{Info, MemberInfo};
 pub use opening::OpenOptions;
 pub use ranges::Ranges;
 pub use scrub::{Damaged, Scrub, Scrubbed};

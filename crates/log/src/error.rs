@@ -1,6 +1,7 @@
 //! What can go wrong in the log.
 
 use crate::loss::Loss;
+use crate::members::MembersError;
 use loamfs_device::DeviceError;
 use loamfs_format::summary::SummaryError;
 use loamfs_format::superblock::SuperblockError;
@@ -42,16 +43,15 @@ pub enum LogError {
         /// Bytes that the volume needs.
         need: u64,
     },
-    /// Volumes of several devices are none of this format's version.
-    #[error(
-        "the volume has {count} devices, the first from byte {offset} on; this program knows volumes of one device, from byte 0 on"
-    )]
-    Devices {
+    /// The volume has several devices, and only some of them were opened.
+    #[error("this is one of the {count} devices of a volume; name the others too")]
+    Incomplete {
         /// How many it has.
         count: usize,
-        /// Bytes before it on the first.
-        offset: u64,
     },
+    /// Devices are not a volume together.
+    #[error(transparent)]
+    Members(#[from] MembersError),
     /// The checkpoint that the superblock names cannot be read.
     #[error("the checkpoint summary of segment {ssn} at fragment {addr} is damaged: {cause}")]
     Checkpoint {

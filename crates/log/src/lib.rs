@@ -11,6 +11,7 @@ pub mod fitting;
 pub mod law;
 mod look;
 pub mod loss;
+pub mod members;
 pub mod segment;
 pub mod summary;
 pub mod superblocks;

@@ -2,6 +2,7 @@
 
 use crate::error::LogError;
 use crate::law::Rules;
+use crate::members;
 use loamfs_device::{Device, DeviceError, IoKind, Read, Write};
 use loamfs_format::Ssn;
 use loamfs_format::superblock::{self, CheckpointRef, PROBES, Superblock, SuperblockError};
@@ -45,11 +46,30 @@ impl Copies {
 /// What stands at one of [`PROBES`].
 type Found = (u64, Result<Superblock, LogError>);
 
-/// Reads the copies of a device and picks the newest.
+/// Reads the copies of a volume, of which the device holds all.
+///
+/// # Errors
+/// As [`find`]; [`LogError::Incomplete`] for one device of several, [`LogError::Shrunk`] for one that is too short.
+pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
+    let copies = find(device)?;
+    let sb = &copies.newest;
+    if !members::are_all(device, sb) {
+        return Err(LogError::Incomplete {
+            count: sb.devices.len(),
+        });
+    }
+    let (have, need) = (device.size(), sb.volume_bytes());
+    if need > have {
+        return Err(LogError::Shrunk { have, need });
+    }
+    Ok(copies)
+}
+
+/// Reads the copies of a device, which may be one of several, and picks the newest.
 ///
 /// # Errors
 /// As [`choose`].
-pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
+pub fn find(device: &dyn Device) -> Result<Copies, LogError> {
     let size = device.size();
     let mut batch: Vec<Read> = places(size)
         .map(|at| Read::new(at, superblock::SIZE, IoKind::Superblock))
@@ -59,7 +79,7 @@ pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
         let offset = read.offset;
         (offset, read.into_result())
     });
-    choose(size, found)
+    choose(found)
 }
 
 /// The places on a device of `size` bytes at which a copy may stand.
@@ -71,7 +91,7 @@ fn is_on(at: u64, size: u64) -> bool {
     at.saturating_add(superblock::SIZE as u64) <= size
 }
 
-/// Picks the newest of what was read at the [`places`] of a device of `size` bytes.
+/// Picks the newest of what was read at the [`places`] of a device.
 ///
 /// The first copy decides where the second one stands. What stands at the third place is no copy, whatever it says: on
 /// volumes of older programs it may be a file's content.
@@ -80,7 +100,6 @@ fn is_on(at: u64, size: u64) -> bool {
 /// What the best copy lacks; what a copy asks for that this code does not know; [`LogError::Foreign`] when two copies are
 /// of different volumes, [`LogError::Undecided`] when it cannot be told which one is a copy.
 pub fn choose<B: AsRef<[u8]>>(
-    size: u64,
     read: impl IntoIterator<Item = (u64, Result<B, DeviceError>)>,
 ) -> Result<Copies, LogError> {
     let decode = |bytes: Result<B, DeviceError>| Ok(Superblock::decode(bytes?.as_ref())?);
@@ -109,7 +128,7 @@ pub fn choose<B: AsRef<[u8]>>(
             Err(error) => worst = error,
         }
     }
-    newest_of(size, copies, worst)
+    newest_of(copies, worst)
 }
 
 /// Whether a copy stands where its own geometry puts it.
@@ -129,11 +148,7 @@ fn undisputed(found: &[Found]) -> Result<(), LogError> {
     }
 }
 
-fn newest_of(
-    size: u64,
-    mut copies: Vec<(u64, Superblock)>,
-    worst: LogError,
-) -> Result<Copies, LogError> {
+fn newest_of(mut copies: Vec<(u64, Superblock)>, worst: LogError) -> Result<Copies, LogError> {
     if copies
         .windows(2)
         .any(|pair| pair[0].1.uuid != pair[1].1.uuid)
@@ -147,19 +162,7 @@ fn newest_of(
         .collect();
     let mut copies = copies.into_iter().map(|(_, sb)| sb);
     let newest = copies.next().ok_or(worst)?;
-    let need = newest.volume_bytes();
-    if need > size {
-        return Err(LogError::Shrunk { have: size, need });
-    }
-    if let [first, rest @ ..] = newest.devices.as_slice()
-        && (first.offset != 0 || !rest.is_empty())
-    {
-        return Err(LogError::Devices {
-            count: newest.devices.len(),
-            offset: first.offset,
-        });
-    }
-    let slots = superblock::offsets(need).map(|at| {
+    let slots = superblock::offsets(newest.volume_bytes()).map(|at| {
         let at_place = named.iter().find(|(place, _)| *place == at);
         at_place.map(|(_, ssn)| *ssn)
     });
@@ -226,78 +229,4 @@ pub fn write_slot(device: &dyn Device, sb: &Superblock, slot: usize) -> Result<(
         .into_iter()
         .collect::<Result<(), _>>()?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-    use loamfs_format::superblock::DeviceEntry;
-    use loamfs_format::{FragAddr, Geometry, Token};
-
-    const SIZE: u64 = 8 << 20;
-
-    /// What becomes of a volume whose superblocks name these devices.
-    fn chosen(devices: Vec<DeviceEntry>) -> Result<Copies, LogError> {
-        let sb = Superblock {
-            uuid: [1; 16],
-            membership_epoch: 1,
-            device: 0,
-            devices,
-            geometry: Geometry {
-                fragment_size: 1024,
-                block_size: 16_384,
-                group_frags: 512,
-                total_frags: SIZE / 1024,
-                segment_max: 1 << 17,
-                checkpoint_segments_max: 8,
-                checkpoint_summary_max: 1 << 17,
-                checkpoint_nodes_max: 32,
-            },
-            checksum_algorithm: 1,
-            compatible: 0,
-            ro_compatible: 0,
-            incompatible: 0,
-            checkpoint: CheckpointRef {
-                ssn: Ssn(1),
-                token: Token(2),
-                addr: FragAddr(3),
-            },
-            hash_key: [0; 16],
-            label: Vec::new(),
-            created: 0,
-            avg_file_size: 1,
-            files_per_dir: 1,
-            profile: Vec::new(),
-            disk: None,
-            scrub: superblock::ScrubMark::default(),
-            log_key: [0; 16],
-            durable: Ssn(1),
-            clean: false,
-        };
-        let bytes = sb.encode();
-        choose(SIZE, [(PROBES[0], Ok::<_, DeviceError>(&bytes[..]))])
-    }
-
-    fn device(frags: std::ops::Range<u64>, offset: u64) -> DeviceEntry {
-        DeviceEntry {
-            addr: FragAddr(frags.start),
-            frags: frags.end - frags.start,
-            device: 0,
-            offset,
-        }
-    }
-
-    #[test]
-    fn a_volume_of_several_devices_or_that_begins_elsewhere_is_refused() {
-        let total = SIZE / 1024;
-        assert!(chosen(vec![device(0..total, 0)]).is_ok());
-        let two = vec![device(0..total / 2, 0), device(total / 2..total, 0)];
-        let refused = chosen(two);
-        assert!(matches!(refused, Err(LogError::Devices { count: 2, .. })));
-        let refused = chosen(vec![device(0..total, 4096)]);
-        let cause = refused.map(|_| ()).unwrap_err().to_string();
-        assert!(cause.contains("from byte 4096 on"), "{cause}");
-    }
 }

@@ -15,6 +15,7 @@ pub(crate) use changes::Changes;
 pub(crate) use group::{Group, State};
 pub use index::FreeIndex;
 pub(crate) use index::Indexes;
+use index::Stand;
 pub(crate) use ranges::Ranges;
 pub use repair::SpaceRepair;
 
@@ -22,6 +23,7 @@ use crate::layout::Layout;
 use loamfs_format::GroupNo;
 use loamfs_format::group::{GroupDesc, Role};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// All groups of a volume.
 #[derive(Clone, Debug)]
@@ -143,6 +145,14 @@ impl Groups {
         }
     }
 
+    /// From now on the log should stand in these groups, and data in the others.
+    pub(crate) fn keep_log_on(&mut self, groups: Vec<Range<usize>>) {
+        self.layout.keep_log_on(groups);
+        for index in 0..self.table.len() {
+            self.refresh(index);
+        }
+    }
+
     /// Promises fragments of a group to a new directory.
     pub(crate) fn promise(&mut self, index: usize, frags: u64) {
         self.table[index].promise(frags, self.layout.geometry().group_frags);
@@ -182,8 +192,7 @@ impl Groups {
             if group.unshown() > group.taken() {
                 return Err("a group has more unshown than taken fragments");
             }
-            let frags = self.layout.extent(index).frags;
-            indexes.update(index, group, frags, !self.is_closed(index));
+            indexes.update(index, group, self.stand(index));
         }
         match self.indexes.agree_with(&indexes) {
             true => Ok(()),
@@ -193,8 +202,16 @@ impl Groups {
 
     /// Brings every index up to date with one group.
     fn refresh(&mut self, index: usize) {
-        let frags = self.layout.extent(index).frags;
-        let open = !self.closed.contains(&index);
-        self.indexes.update(index, &self.table[index], frags, open);
+        self.indexes
+            .update(index, &self.table[index], self.stand(index));
+    }
+
+    /// What a group's index goes by beside the group.
+    fn stand(&self, index: usize) -> Stand {
+        Stand {
+            frags: self.layout.extent(index).frags,
+            open: !self.is_closed(index),
+            homes: !self.layout.is_for_log(index),
+        }
     }
 }

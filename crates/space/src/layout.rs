@@ -21,6 +21,16 @@ pub(crate) struct Layout {
     reserved: Vec<Extent>,
     /// Those of the reserved extents of which the maps say nothing.
     unmapped: Vec<Extent>,
+    tiers: Tiers,
+}
+
+/// Where things should stand if there is a choice; both empty where there is none.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tiers {
+    /// Groups for the log.
+    pub(crate) log: Vec<Range<usize>>,
+    /// Groups for the blocks of large files.
+    pub(crate) data: Vec<Range<usize>>,
 }
 
 impl Layout {
@@ -31,7 +41,35 @@ impl Layout {
             shift: geometry.group_frags.trailing_zeros(),
             reserved,
             unmapped: Vec::new(),
+            tiers: Tiers::default(),
         }
+    }
+
+    /// From now on the log should stand in these groups, which follow each other, and data in the others.
+    pub(crate) fn keep_log_on(&mut self, log: Vec<Range<usize>>) {
+        let mut data = Vec::new();
+        let mut at = 0;
+        let end = self.groups()..self.groups();
+        for range in log.iter().chain([&end]) {
+            if at < range.start {
+                data.push(at..range.start);
+            }
+            at = range.end;
+        }
+        self.tiers = match log.is_empty() || data.is_empty() {
+            true => Tiers::default(),
+            false => Tiers { log, data },
+        };
+    }
+
+    /// Where things should stand.
+    pub(crate) fn tiers(&self) -> &Tiers {
+        &self.tiers
+    }
+
+    /// Whether a group is one in which the log should stand, and nothing else.
+    pub(crate) fn is_for_log(&self, index: usize) -> bool {
+        self.tiers.log.iter().any(|range| range.contains(&index))
     }
 
     /// The same with one more reserved place, which the maps do not tell of.

@@ -71,7 +71,8 @@ impl<'a> Placement<'a> {
     /// Looks for a free run of `want` fragments in the log, in whole units, and claims a free group for the log if
     /// it has to. Nothing else is claimed: the caller allocates what it uses.
     ///
-    /// In this order:
+    /// Where some groups are for the log ([`Space::keep_log_on`](crate::Space::keep_log_on)), in these first. In this
+    /// order:
     /// - the run that continues at `near`,
     /// - the first one behind it, and around the end of the volume, in a log group,
     /// - a free group that is not kept for data: the nearest to the log groups there are, so that metadata stay together
@@ -95,7 +96,7 @@ impl<'a> Placement<'a> {
     /// back for the rest, with `goal` behind it. Free groups that the extent reaches into become data groups: a
     /// group's size limits no extent.
     ///
-    /// In this order:
+    /// Where some groups are for the log, in the others first. In this order:
     /// - on from `goal`, where the file's last extent ends (address 0: nowhere),
     /// - while half of the groups are free, on from where the last extent near this `anchor` ends, if all of it fits; then the
     ///   group nearest to `anchor` that is free, or has or may have a run of the wanted length, and of a mebibyte,

@@ -19,6 +19,7 @@ use crate::uneven::Uneven;
 use crate::unshown::Unshown;
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
 use loamfs_format::{Extent, Geometry, GroupNo};
+use std::ops::Range;
 
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
 #[derive(Clone, Debug)]
@@ -81,6 +82,37 @@ impl Space {
     /// [`SpaceError`] when something is there, is held back, or may be.
     pub fn reserve(&mut self, place: Extent) -> Result<(), SpaceError> {
         self.groups.reserve(place)
+    }
+
+    /// From now on the log should stand in these groups, and the blocks of large files in the others, as long as there is
+    /// room. The ranges do not overlap, by number.
+    pub fn keep_log_on(&mut self, groups: Vec<Range<u32>>) {
+        let count = self.groups.layout().groups();
+        let within =
+            |range: Range<u32>| (range.start as usize).min(count)..(range.end as usize).min(count);
+        self.groups
+            .keep_log_on(groups.into_iter().map(within).collect());
+    }
+
+    /// Log groups outside of those in which the log should stand.
+    pub fn spilled_log_groups(&self) -> u64 {
+        let data = &self.groups.layout().tiers().data;
+        let log = self.groups.of(Role::Log).groups();
+        let spilled =
+            |range: &Range<usize>| log.range(range.start as u32..range.end as u32).count();
+        data.iter().map(spilled).sum::<usize>() as u64
+    }
+
+    /// Whether it is by these changes of roles, the last ones, that log groups are elsewhere.
+    pub fn begins_to_spill(&self, changes: &[(GroupNo, Role)]) -> bool {
+        let data = &self.groups.layout().tiers().data;
+        let is_elsewhere =
+            |group: GroupNo| data.iter().any(|range| range.contains(&(group.0 as usize)));
+        let new = changes
+            .iter()
+            .filter(|(group, role)| *role == Role::Log && is_elsewhere(*group));
+        let new = new.count() as u64;
+        new > 0 && new == self.spilled_log_groups()
     }
 
     /// What the group is used for; [`Role::Free`] for groups that do not exist.

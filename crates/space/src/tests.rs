@@ -586,3 +586,71 @@ fn a_bitmap_that_is_not_in_memory_has_no_free_runs() {
     assert!(space.unload(GroupNo(32)));
     assert_eq!(space.bitmaps().free_runs(log), []);
 }
+
+/// The volume, with the log in its first four groups as long as there is room.
+fn tiered() -> Space {
+    let mut space = volume();
+    space.keep_log_on(vec![0..2, 2..4]);
+    space
+}
+
+#[test]
+fn the_log_stays_on_the_fast_groups_and_spills_only_when_they_are_full() {
+    let mut space = tiered();
+    let mut near = FragAddr(0);
+    let mut taken = Vec::new();
+    // More than the 4 groups of 64 have, of which superblocks take 72 fragments.
+    for _ in 0..16 {
+        let found = run(space.placement().find_log(16, 4, near, true));
+        space.allocate(found, small()).unwrap();
+        near = found.end();
+        taken.push(found);
+    }
+    let (fast, slow): (Vec<_>, Vec<_>) = taken.iter().partition(|e| e.end().0 <= 256);
+    let frags = |list: &[&Extent]| list.iter().map(|e| e.frags).sum::<u64>();
+    assert_eq!(frags(&fast), 256 - 72, "{taken:?}");
+    assert!(!slow.is_empty());
+    assert_eq!(space.spilled_log_groups(), 1);
+    let changes = space.take_role_changes();
+    assert!(space.begins_to_spill(&changes), "{changes:?}");
+    assert!(!space.begins_to_spill(&[]));
+    // What is given back on the fast ones is taken before more of the others.
+    space.free(*fast[1], Ssn(1)).unwrap();
+    space.release(Ssn(1), Ssn(0), |_| false);
+    assert_eq!(run(space.placement().find_log(16, 4, near, true)), *fast[1]);
+}
+
+#[test]
+fn data_and_anchors_stay_on_the_slow_groups_until_these_are_full() {
+    let mut space = tiered();
+    let anchor = space.placement().choose_anchor(GroupNo(0), 16_384, 4);
+    assert!(anchor.0 >= 4, "{anchor:?}");
+    // Near the fast groups, and in them.
+    for near in [GroupNo(4), GroupNo(0)] {
+        let found = run(space.placement().find_data(8, FragAddr(0), near));
+        assert!(found.start.0 >= 256, "{found:?}");
+    }
+    let mut slow = 0;
+    loop {
+        let found = run(space.placement().find_data(600, FragAddr(0), GroupNo(4)));
+        space.allocate(found, small()).unwrap();
+        if found.start.0 < 256 {
+            // It lies on the fast ones alone.
+            assert!(found.end().0 <= 256);
+            break;
+        }
+        slow += found.frags;
+    }
+    assert_eq!(slow, 4096 - 256);
+}
+
+#[test]
+fn without_a_choice_there_are_no_tiers() {
+    for all in [vec![], vec![0..32, 32..64], vec![0..1, 1..64]] {
+        let mut space = volume();
+        space.keep_log_on(all);
+        let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
+        assert_eq!(first, extent(32 * 64, 64));
+        assert_eq!(space.spilled_log_groups(), 0);
+    }
+}

@@ -6,6 +6,25 @@ use crate::reader::CopyState;
 use crate::{CheckError, Volume};
 use loamfs_format::Ssn;
 use loamfs_format::summary::{Allocation, Record, Unwritten, Wait};
+use loamfs_format::superblock::{DeviceEntry, Superblock};
+
+/// A device. Of one that is alone there is less to say.
+fn device(sb: &Superblock, entry: &DeviceEntry) -> Box<dyn View> {
+    let said = |fact: &str, words: String| match sb.has_devices() {
+        true => worded(Some(fact.to_owned()), words),
+        false => worded(None, ""),
+    };
+    let uuid = hex(&entry.uuid);
+    view!(
+        "device {device}{kind}: {fragments} fragments from {from} on, at byte {offset}{uuid}",
+        device = entry.device,
+        kind = said(entry.kind.name(), format!(", {}", entry.kind.name())),
+        fragments = entry.frags,
+        from = entry.addr.0,
+        offset = entry.offset,
+        uuid = said(&uuid, format!(" of uuid {uuid}")),
+    )
+}
 
 /// The newest superblock, and the state of both copies.
 pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
@@ -47,13 +66,7 @@ pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
         checkpoint_segments_max = geometry.checkpoint_segments_max,
         checkpoint_summary_max = geometry.checkpoint_summary_max,
         checkpoint_nodes_max = geometry.checkpoint_nodes_max,
-        devices = lines(sb.devices.iter().map(|device| view!(
-            "device {device}: {fragments} fragments from {from} on, at byte {offset}",
-            device = device.device,
-            fragments = device.frags,
-            from = device.addr.0,
-            offset = device.offset,
-        ))),
+        devices = lines(sb.devices.iter().map(|entry| device(sb, entry))),
         disk = lines(sb.disk.iter().map(|disk| view!(
             "disk: seeks of {shortest_seek} us at least and {average_seek} us on average, \
              {turn} us a turn, {rate} bytes a us",

@@ -1,16 +1,16 @@
 //! Finding the superblock copies and choosing the newest.
 
 use crate::CheckError;
-use loamfs_device::{Device, DeviceError, IoKind, Read};
+use loamfs_device::{Device, DeviceError, IoKind, Member, Read};
 use loamfs_format::Ssn;
-use loamfs_format::superblock::{self, PROBES, Superblock, SuperblockError};
+use loamfs_format::superblock::{self, DeviceEntry, PROBES, Superblock, SuperblockError};
 
 /// What was found at one of the two places of a copy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CopyState {
     /// A copy that names this checkpoint.
     Valid(Ssn),
-    /// A copy of another geometry, such as one from before the volume grew.
+    /// A copy of another geometry, such as one from before the volume grew, or of another device.
     Other,
     /// No copy that can be used.
     Invalid(SuperblockError),
@@ -32,6 +32,10 @@ pub struct Copies {
 /// Finds the copies of a volume that the device holds whole.
 pub(crate) fn read(device: &dyn Device) -> Result<Copies, CheckError> {
     let copies = find(device)?;
+    let count = copies.newest.devices.len();
+    if !is_whole(device, &copies.newest) {
+        return Err(CheckError::Incomplete { count });
+    }
     let (have, need) = (device.size(), copies.newest.volume_bytes());
     if need > have {
         return Err(CheckError::Shrunk { have, need });
@@ -61,14 +65,6 @@ pub(crate) fn find(device: &dyn Device) -> Result<Copies, CheckError> {
         .collect();
     let newest = newest(&probes)?;
     let need = newest.volume_bytes();
-    if let [first, rest @ ..] = newest.devices.as_slice()
-        && (first.offset != 0 || !rest.is_empty())
-    {
-        return Err(CheckError::Devices {
-            count: newest.devices.len(),
-            offset: first.offset,
-        });
-    }
     let places = superblock::offsets(need).map(|at| (at, state(at, &probes, &newest)));
     let own = superblock::offsets(need);
     let stands = |at: u64, sb: &Superblock| {
@@ -102,6 +98,55 @@ impl Copies {
             |other: &Superblock| other.clean || other.checkpoint.ssn != self.newest.checkpoint.ssn;
         self.newest.clean && self.older.as_ref().is_some_and(other_agrees)
     }
+}
+
+/// Whether each device of the volume stands where its entry of the table says.
+fn is_whole(device: &dyn Device, sb: &Superblock) -> bool {
+    let frag = u64::from(sb.geometry.fragment_size);
+    let members = device.members();
+    if sb.devices.len() <= 1 && members.is_empty() {
+        return true;
+    }
+    let stands = |(entry, member): (&DeviceEntry, &Member)| {
+        let start = entry.addr.0.checked_mul(frag);
+        let len = entry.frags.checked_mul(frag);
+        let end = start
+            .zip(len)
+            .and_then(|(start, len)| start.checked_add(len));
+        (start, end) == (Some(member.range().start), Some(member.range().end))
+            && member.offset() == entry.offset
+    };
+    members.len() == sb.devices.len() && sb.devices.iter().zip(members).all(stands)
+}
+
+/// The copies on devices behind the first one that do not say which device of the volume that is: the device's number,
+/// the byte on it, and what is there.
+pub(crate) fn misnamed(device: &dyn Device, newest: &Superblock) -> Vec<(u32, u64, CopyState)> {
+    let mut found = Vec::new();
+    for (entry, member) in newest.devices.iter().zip(device.members()).skip(1) {
+        let places = superblock::offsets(newest.volume_bytes());
+        let mut batch = places.map(|at| Read::new(at, superblock::SIZE, IoKind::Superblock));
+        member.device().read(&mut batch);
+        for read in batch {
+            let at = read.offset;
+            let state = match read.into_result().map(|bytes| Superblock::decode(&bytes)) {
+                Ok(Ok(copy)) if names(&copy, entry, newest) => continue,
+                Ok(Ok(_)) => CopyState::Other,
+                Ok(Err(error)) => CopyState::Invalid(error),
+                Err(error) => CopyState::Unreadable(error),
+            };
+            found.push((entry.device, at, state));
+        }
+    }
+    found
+}
+
+/// Whether a copy says that it stands on this device of the volume.
+fn names(copy: &Superblock, entry: &DeviceEntry, newest: &Superblock) -> bool {
+    copy.uuid == newest.uuid
+        && copy.membership_epoch == newest.membership_epoch
+        && copy.device == entry.device
+        && copy.devices == newest.devices
 }
 
 type Probe = (u64, Result<Superblock, CheckError>);

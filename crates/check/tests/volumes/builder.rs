@@ -160,10 +160,8 @@ impl Builder {
             membership_epoch: 1,
             device: 0,
             devices: vec![DeviceEntry {
-                addr: FragAddr(0),
                 frags: TOTAL,
-                device: 0,
-                offset: 0,
+                ..DeviceEntry::default()
             }],
             geometry,
             checksum_algorithm: 1,

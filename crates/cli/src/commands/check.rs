@@ -149,7 +149,7 @@ impl CheckArgs {
                 | CheckError::Foreign
                 | CheckError::Undecided { .. }
                 | CheckError::Shrunk { .. }
-                | CheckError::Devices { .. }),
+                | CheckError::Incomplete { .. }),
             ) => Err(Failure::check(&self.device, &error)),
             _ => Ok(()),
         }

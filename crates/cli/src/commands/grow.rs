@@ -17,7 +17,7 @@ use crate::mounts;
 use crate::output::print_lines;
 use crate::report::Identity;
 use crate::text::shown_path;
-use crate::volume::{Access, open_device};
+use crate::volume::{Access, open_one};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -78,7 +78,13 @@ impl GrowArgs {
 
     /// Makes it larger; returns its size before and after.
     fn grow(&self) -> Result<(u64, u64), Failure> {
-        let device = open_device(&self.device, Access::Write)?;
+        let device = open_one(&self.device, Access::Write)?;
+        if Identity::read(&device).is_ok_and(|identity| identity.superblock().has_devices()) {
+            return Err(Failure::usage(format!(
+                "{} is one of several devices; such a volume cannot be made larger yet",
+                shown_path(&self.device)
+            )));
+        }
         let metadata =
             fs::metadata(&self.device).map_err(|error| Failure::io(&self.device, &error))?;
         let length = metadata.len();

@@ -1,6 +1,6 @@
 //! `loamfs info`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
@@ -42,13 +42,7 @@ impl InfoArgs {
     ///
     /// If there is no volume, or its daemon cannot be asked.
     pub fn run(self) -> Result<u8, Failure> {
-        let is_dir =
-            std::fs::symlink_metadata(&self.volume).is_ok_and(|metadata| metadata.is_dir());
-        let report = match mounts::find(&self.volume) {
-            Some(entry) => ask(&entry)?,
-            None if is_dir => return Err(mounts::none_on(&self.volume)),
-            None => self.open()?,
-        };
+        let report = report(&self.volume)?;
         let text = if self.json {
             report.to_json()
         } else {
@@ -57,14 +51,27 @@ impl InfoArgs {
         let text = text.map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
         print_lines([text])
     }
+}
 
-    fn open(&self) -> Result<Report, Failure> {
-        let failed = |error| Failure::volume(&self.volume, &error);
-        let identity =
-            Identity::read(&*open_device(&self.volume, Access::Read)?).map_err(failed)?;
-        let opened = Opened::open(&self.volume, Access::Read)?;
-        Ok(Report::new(&opened.volume, &identity, &self.volume, None))
+/// What there is to say of a volume: its daemon's word if it is mounted.
+///
+/// # Errors
+///
+/// If there is none, or its daemon cannot be asked.
+pub fn report(volume: &Path) -> Result<Report, Failure> {
+    let is_dir = std::fs::symlink_metadata(volume).is_ok_and(|metadata| metadata.is_dir());
+    match mounts::find(volume) {
+        Some(entry) => ask(&entry),
+        None if is_dir => Err(mounts::none_on(volume)),
+        None => look(volume),
     }
+}
+
+fn look(volume: &Path) -> Result<Report, Failure> {
+    let failed = |error| Failure::volume(volume, &error);
+    let identity = Identity::read(&*open_device(volume, Access::Read)?).map_err(failed)?;
+    let opened = Opened::open(volume, Access::Read)?;
+    Ok(Report::new(&opened.volume, &identity, volume, None))
 }
 
 /// Asks the daemon that serves a mount.

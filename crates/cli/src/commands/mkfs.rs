@@ -9,20 +9,22 @@ use std::sync::Arc;
 use clap::Args;
 use loamfs_console::size::{human, parse, parse_u32, parse_units};
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
-use loamfs_format::superblock::{DiskFigures, UNIT_SIZE};
+use loamfs_format::superblock::{DeviceKind, DiskFigures, UNIT_SIZE};
 use loamfs_fs::types::SetAttr;
-use loamfs_fs::{Env, Error, MkfsOptions, OpenOptions, ROOT_INO, Volume};
+use loamfs_fs::{Env, Error, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume};
 use rustix::process::{getegid, geteuid};
 
 use super::label;
 use crate::dry::DryDevice;
 use crate::failure::{Failure, Kind};
+use crate::members;
 use crate::mount::refuse_attached;
+use crate::mounts;
 use crate::output::print_lines;
 use crate::readers::{self, Kept};
 use crate::report::Identity;
+use crate::signatures::{self, Found};
 use crate::text::{shown_path, wrapped};
-use crate::{mounts, signatures};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -80,8 +82,13 @@ pub struct MkfsArgs {
     /// Print JSON.
     #[arg(long, conflicts_with = "quiet")]
     json: bool,
-    /// The device or image file.
-    device: PathBuf,
+    /// A device for the log and small files, beside those for large ones; may be given again. It is the only copy of what is
+    /// there: without it the volume is lost.
+    #[arg(long, value_name = "DEVICE")]
+    fast: Vec<PathBuf>,
+    /// The device or image file; several make one volume, of which each is needed.
+    #[arg(required = true)]
+    devices: Vec<PathBuf>,
 }
 
 impl MkfsArgs {
@@ -92,13 +99,32 @@ impl MkfsArgs {
     /// If the device is in use, holds something, or has no fitting size.
     pub fn run(self) -> Result<u8, Failure> {
         let options = self.options()?;
-        refuse_mounted(&self.device)?;
-        let before = before(&self.device, self.size)?;
-        let result = self.make(&options, &before);
+        if let Some(other) = members::named().first() {
+            return Err(Failure::usage(format!(
+                "name {} without --device, or behind --fast",
+                shown_path(other)
+            )));
+        }
+        let paths = self.paths();
+        let mut befores = Vec::new();
+        for (path, _) in &paths {
+            refuse_mounted(path)?;
+            befores.push(before(path, self.size)?);
+        }
+        let result = self.make(&options, &paths, &befores);
         if result.is_err() {
-            before.undo(&self.device);
+            for ((path, _), before) in paths.iter().zip(&befores) {
+                before.undo(path);
+            }
         }
         result.map(|()| 0)
+    }
+
+    /// All devices, and what they are for.
+    fn paths(&self) -> Vec<(&Path, DeviceKind)> {
+        let fast = self.fast.iter().map(|path| (&**path, DeviceKind::Fast));
+        let slow = self.devices.iter().map(|path| (&**path, DeviceKind::Slow));
+        fast.chain(slow).collect()
     }
 
     fn options(&self) -> Result<MkfsOptions, Failure> {
@@ -124,15 +150,65 @@ impl MkfsArgs {
         })
     }
 
-    fn make(&self, options: &MkfsOptions, before: &Before) -> Result<(), Failure> {
-        let shown = shown_path(&self.device);
-        let device: Arc<dyn Device> = Arc::new(self.open(before)?);
-        let usual = DiskFigures::usual(device.rotational());
+    fn make(
+        &self,
+        options: &MkfsOptions,
+        paths: &[(&Path, DeviceKind)],
+        befores: &[Before],
+    ) -> Result<(), Failure> {
+        if paths.len() > 1 && self.size.is_some() {
+            return Err(Failure::usage(
+                "--size is for a volume of one device; several are used whole",
+            ));
+        }
+        let mut new = Vec::new();
+        for ((path, kind), before) in paths.iter().zip(befores) {
+            let device: Arc<dyn Device> = Arc::new(self.open(path, before)?);
+            new.push((
+                *path,
+                NewDevice {
+                    device,
+                    kind: *kind,
+                },
+            ));
+        }
+        // The disks' time counts for what settles, and homes are on them.
+        let slow = new.iter().filter(|(_, new)| new.kind == DeviceKind::Slow);
+        let rotational = slow.clone().any(|(_, new)| new.device.rotational());
         let options = &MkfsOptions {
-            disk: options.disk.or(Some(usual)),
+            disk: options.disk.or(Some(DiskFigures::usual(rotational))),
             ..options.clone()
         };
-        let failed = |error| Failure::device(&self.device, &error);
+        let mut found = Vec::new();
+        for (path, new) in &new {
+            found.push(self.look(path, &new.device)?);
+        }
+        check(&new, options)?;
+        for ((path, new), found) in new.iter().zip(&found) {
+            let failed = |error| Failure::device(path, &error);
+            signatures::wipe(&new.device, found).map_err(failed)?;
+            new.device.flush().map_err(failed)?;
+        }
+        let (first, _) = new[0];
+        let failed = |error| Failure::volume(first, &error);
+        let volume = make_on(&new, options).map_err(failed)?;
+        give_root(&volume).map_err(failed)?;
+        if !self.quiet {
+            let made = Identity::read(&volume).map_err(failed)?;
+            print_lines([match self.json {
+                true => format!("{:#}", made.to_json()),
+                false => wrapped(
+                    &format!("made {} on {}", made.sentence(), shown_all(paths)),
+                    0,
+                ),
+            }])?;
+        }
+        Ok(())
+    }
+
+    /// What a device seems to hold; nothing, unless that may be overwritten.
+    fn look(&self, path: &Path, device: &Arc<dyn Device>) -> Result<Vec<Found>, Failure> {
+        let shown = shown_path(path);
         if let Some(size) = self.size
             && size > device.size()
         {
@@ -142,47 +218,47 @@ impl MkfsArgs {
                 device.size()
             )));
         }
-        let found = signatures::find(&device).map_err(failed)?;
-        if !self.force
-            && let Some(first) = found.first()
-        {
-            return Err(Failure::new(
+        let found = signatures::find(device).map_err(|error| Failure::device(path, &error))?;
+        match found.first() {
+            Some(first) if !self.force => Err(Failure::new(
                 Kind::CannotCreate,
                 format!(
                     "{shown} seems to hold {}; give --force to overwrite it",
                     first.name
                 ),
-            ));
+            )),
+            _ => Ok(found),
         }
-        check(&device, options, &self.device)?;
-        signatures::wipe(&device, &found).map_err(failed)?;
-        device.flush().map_err(failed)?;
-        loamfs_fs::mkfs(&device, options, &Env::system())
-            .map_err(|error| Failure::volume(&self.device, &error))?;
-        give_root(&device).map_err(|error| Failure::volume(&self.device, &error))?;
-        if !self.quiet {
-            let made =
-                Identity::read(&device).map_err(|error| Failure::volume(&self.device, &error))?;
-            print_lines([match self.json {
-                true => format!("{:#}", made.to_json()),
-                false => wrapped(&format!("made {} on {shown}", made.sentence()), 0),
-            }])?;
-        }
-        Ok(())
     }
 
-    fn open(&self, before: &Before) -> Result<FileDevice, Failure> {
+    fn open(&self, path: &Path, before: &Before) -> Result<FileDevice, Failure> {
         let options = FileOptions::new(Mode::ReadWriteExclusive);
-        readers::open_by(&self.device, &options, Kept::ByLock, |options| {
+        readers::open_by(path, &options, Kept::ByLock, |options| {
             match (before, self.size) {
                 (Before::Nothing | Before::File(_), Some(size)) => {
-                    FileDevice::create_with(&self.device, size, options)
+                    FileDevice::create_with(path, size, options)
                 }
-                _ => FileDevice::open_with(&self.device, options),
+                _ => FileDevice::open_with(path, options),
             }
         })
-        .map_err(|error| Failure::device(&self.device, &error))
+        .map_err(|error| Failure::device(path, &error))
     }
+}
+
+fn shown_all(paths: &[(&Path, DeviceKind)]) -> String {
+    let shown: Vec<String> = paths.iter().map(|(path, _)| shown_path(path)).collect();
+    shown.join(", ")
+}
+
+/// Makes the volume, and returns all of it.
+fn make_on(new: &[(&Path, NewDevice)], options: &MkfsOptions) -> Result<Arc<dyn Device>, Error> {
+    let env = Env::system();
+    if let [(_, only)] = new {
+        loamfs_fs::mkfs(&only.device, options, &env)?;
+        return Ok(Arc::clone(&only.device));
+    }
+    let devices: Vec<NewDevice> = new.iter().map(|(_, new)| new.clone()).collect();
+    loamfs_fs::mkfs_on(&devices, options, &env)
 }
 
 /// Lets an ordinary user who makes a volume write to it: the root directory becomes theirs.
@@ -202,13 +278,23 @@ fn give_root(device: &Arc<dyn Device>) -> Result<(), Error> {
 }
 
 /// Goes as far as the first write, so that bad options are refused before anything is wiped.
-fn check(device: &Arc<dyn Device>, options: &MkfsOptions, path: &Path) -> Result<(), Failure> {
-    let dry: Arc<dyn Device> = Arc::new(DryDevice(Arc::clone(device)));
-    match loamfs_fs::mkfs(&dry, options, &Env::system()) {
-        Err(Error::Device(DeviceError::ReadOnly)) | Ok(()) => Ok(()),
+fn check(new: &[(&Path, NewDevice)], options: &MkfsOptions) -> Result<(), Failure> {
+    let dry = |(path, new): &(_, NewDevice)| {
+        let device = Arc::new(DryDevice(Arc::clone(&new.device))) as Arc<dyn Device>;
+        (
+            *path,
+            NewDevice {
+                device,
+                ..new.clone()
+            },
+        )
+    };
+    let dry: Vec<(&Path, NewDevice)> = new.iter().map(dry).collect();
+    match make_on(&dry, options) {
+        Err(Error::Device(DeviceError::ReadOnly)) | Ok(_) => Ok(()),
         // Refused writes may come back in other words; what else is wrong shows in earnest.
         Err(error @ (Error::Options(_) | Error::Invalid(_) | Error::Superblock(_))) => {
-            Err(Failure::volume(path, &error))
+            Err(Failure::volume(new[0].0, &error))
         }
         Err(_) => Ok(()),
     }

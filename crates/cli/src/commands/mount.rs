@@ -11,6 +11,7 @@ use rustix::process::geteuid;
 use serde_json::json;
 
 use crate::failure::{Failure, Kind};
+use crate::members;
 use crate::mount::control::{self, Request};
 use crate::mount::log::Log;
 use crate::mount::options::{Fixed, Options};
@@ -295,12 +296,14 @@ impl MountArgs {
 
     fn parsed_options(&self) -> Result<Options, Failure> {
         let parsed = Options::parse(self.options.iter().map(String::as_str));
-        match parsed {
-            Err(_) if self.sloppy => Ok(Options::parse_known(
-                self.options.iter().map(String::as_str),
-            )),
-            parsed => parsed,
+        let mut options = match parsed {
+            Err(_) if self.sloppy => Options::parse_known(self.options.iter().map(String::as_str)),
+            parsed => parsed?,
+        };
+        for path in members::named() {
+            options.daemon.devices.push(absolute(path)?);
         }
+        Ok(options)
     }
 
     fn daemon_arguments(&self, spec: &Spec, role: &str) -> Vec<OsString> {
@@ -314,6 +317,10 @@ impl MountArgs {
         for options in &self.options {
             arguments.push("-o".into());
             arguments.push(options.into());
+        }
+        for path in members::named() {
+            arguments.push("--device".into());
+            arguments.push(path.into());
         }
         arguments.push("--".into());
         arguments.push(spec.device.clone().into());

@@ -15,6 +15,7 @@ pub struct Heirlooms {
     connection: Vec<Arc<OwnedFd>>,
     device: OwnedFd,
     image: Option<OwnedFd>,
+    others: Vec<OwnedFd>,
     handover: Arc<Handover>,
 }
 
@@ -29,12 +30,16 @@ impl Heirlooms {
         source: &Source,
         handover: &Arc<Handover>,
     ) -> std::io::Result<Self> {
-        let (device, image) = source.kept();
+        let (device, image, others) = source.kept();
         let first = std::iter::once(mounted.connection());
         Ok(Self {
             connection: first.chain(mounted.ends()).cloned().collect(),
             device: device.try_clone_to_owned()?,
             image: image.map(|image| image.try_clone_to_owned()).transpose()?,
+            others: others
+                .into_iter()
+                .map(|other| other.try_clone_to_owned())
+                .collect::<Result<_, _>>()?,
             handover: Arc::clone(handover),
         })
     }
@@ -49,6 +54,10 @@ impl Heirlooms {
         keep(What::Device, &[self.device.as_fd()])?;
         if let Some(image) = &self.image {
             keep(What::Image, &[image.as_fd()])?;
+        }
+        if !self.others.is_empty() {
+            let others: Vec<_> = self.others.iter().map(AsFd::as_fd).collect();
+            keep(What::Others, &others)?;
         }
         keep(What::Memory, &[self.handover.as_fd()])?;
         let connection: Vec<_> = self.connection.iter().map(|end| end.as_fd()).collect();

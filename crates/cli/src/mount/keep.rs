@@ -19,6 +19,8 @@ pub enum What {
     Device,
     /// The image behind a loop device, and the lock on it.
     Image,
+    /// The other devices of its volume, and the locks on them.
+    Others,
     /// The memory of [`super::handover`].
     Memory,
 }
@@ -29,6 +31,7 @@ impl What {
         ("connection", Self::Connection),
         ("device", Self::Device),
         ("image", Self::Image),
+        ("others", Self::Others),
         ("memory", Self::Memory),
     ]);
 }

@@ -69,6 +69,11 @@ const KNOWN: &[Known] = &[
         "Where the daemon logs to. Default: the system's log.",
     ),
     (
+        "device",
+        Value("/PATH"),
+        "Another device of a volume of several; may be given again. Those that the kernel has are found without.",
+    ),
+    (
         "sync",
         Nothing,
         "Every change is on the device when the call returns.",
@@ -167,7 +172,7 @@ mod tests {
                 Nothing => (*name).to_owned(),
                 OneOf(values) => format!("{name}={}", values[0]),
                 Value("SIZE") => format!("{name}=64M"),
-                Value("/FILE") => format!("{name}=/log"),
+                Value(path) if path.starts_with('/') => format!("{name}=/log"),
                 Value(_) => format!("{name}=7"),
             };
             let list = format!("ro,cache=256M,{word}");

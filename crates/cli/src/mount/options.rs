@@ -173,9 +173,10 @@ fn unknown(word: &str, name: &str) -> Failure {
             "give on-error=/PROGRAM, which is run when the volume can no longer be written"
                 .to_owned()
         }
-        "cache" | "settle" | "commit" | "threads" | "transport" | "log" | "uid" | "gid" => format!(
+        "cache" | "settle" | "commit" | "threads" | "transport" | "log" | "uid" | "gid"
+        | "device" => format!(
             "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, commit=SECONDS, \
-             threads=NUMBER, transport=NAME, log=/PATH, uid=USER, gid=GROUP"
+             threads=NUMBER, transport=NAME, log=/PATH, uid=USER, gid=GROUP, device=/PATH"
         ),
         _ => format!(
             "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
@@ -298,6 +299,8 @@ mod tests {
     fn values_are_checked() {
         assert_eq!(parsed("cache=64M").volume.cache, Some(64 << 20));
         assert_eq!(parsed("settle=32M,cache=64M").volume.settle, Some(32 << 20));
+        let devices = parsed("device=/a,device=/b").daemon.devices;
+        assert_eq!(devices, ["/a", "/b"].map(std::path::PathBuf::from));
         assert_eq!(parsed("commit=30").volume.commit_seconds, Some(30));
         let uring = parsed("transport=uring").daemon.transport;
         assert_eq!(uring, Some(Transport::Uring));
@@ -321,6 +324,8 @@ mod tests {
             "transport",
             "transport=tcp",
             "log=relative",
+            "device",
+            "device=relative",
             "uid",
             "uid=no such user",
             "gid=no such group",

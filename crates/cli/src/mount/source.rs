@@ -1,6 +1,7 @@
 //! What a mount stands on: a block device, an image file behind a loop device, or the plain file.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::cell::RefCell;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -18,6 +19,7 @@ use super::old_loop;
 use super::options::Options;
 use super::spec::Spec;
 use crate::failure::{Failure, Kind};
+use crate::members;
 use crate::readers::{self, Kept};
 use crate::text::shown_path;
 
@@ -41,7 +43,11 @@ const BLOCK_SIZE: u32 = 4096;
 /// An open device, and what keeps it ours.
 pub struct Source {
     /// The device that the volume is opened on.
-    pub device: Arc<FileDevice>,
+    pub device: Arc<dyn Device>,
+    /// The device that the mount names.
+    named: Arc<FileDevice>,
+    /// The other devices of its volume.
+    others: Vec<Arc<FileDevice>>,
     /// The block device to mount as fuseblk, unless only a plain mount is possible.
     pub block: Option<PathBuf>,
     /// Why only a plain mount is possible, if it is worth saying.
@@ -53,12 +59,28 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens `path` for a mount.
+    /// Opens `path` for a mount, and the other devices of its volume if it has several.
     ///
     /// # Errors
     ///
-    /// If it cannot be opened, or stays in use.
+    /// If one cannot be opened, stays in use, or is missing.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
+        let source = Self::open_one(path, options)?;
+        let others = RefCell::new(Vec::new());
+        let named = Arc::clone(&source.named);
+        let device = members::complete(path, named, &options.daemon.devices, |other| {
+            let device = open_other(other, options)?;
+            others.borrow_mut().push(Arc::clone(&device));
+            Ok(device)
+        })?;
+        Ok(Self {
+            device,
+            others: others.into_inner(),
+            ..source
+        })
+    }
+
+    fn open_one(path: &Path, options: &Options) -> Result<Self, Failure> {
         let root = geteuid().is_root();
         let plain = options.daemon.plain || !root;
         let block = path_is_block(path)?;
@@ -84,7 +106,9 @@ impl Source {
                 (false, _) => (None, Some("it was not mounted by root".to_owned())),
             };
             return Ok(Self {
-                device,
+                device: Arc::clone(&device) as _,
+                named: device,
+                others: Vec::new(),
                 block,
                 plain_because,
                 image,
@@ -104,8 +128,13 @@ impl Source {
         };
         let image = wait_for(path, &of_image, Kept::ByKernel)?;
         old_loop::wait_until_harmless(path, patience() / 4)?;
+        Self::on_loop(path, image, mode)
+    }
+
+    /// An image behind a loop device, or the plain file where there is none to be had.
+    fn on_loop(path: &Path, image: Arc<FileDevice>, mode: Mode) -> Result<Self, Failure> {
         let loop_options = LoopOptions {
-            read_only: options.is_read_only(),
+            read_only: mode == Mode::ReadOnly,
             autoclear: true,
             direct_io: true,
             block_size: 0,
@@ -118,7 +147,9 @@ impl Source {
                 };
                 let device = wait_for(attached.path(), &of_loop, Kept::ByKernel)?;
                 Ok(Self {
-                    device,
+                    device: Arc::clone(&device) as _,
+                    named: device,
+                    others: Vec::new(),
                     block: Some(attached.path().to_owned()),
                     plain_because: None,
                     image: Some(image),
@@ -161,8 +192,21 @@ impl Source {
         let rotational = image.as_ref().map(|image| image.rotational());
         let device = open(What::Device, rotational)?;
         let device = device.ok_or_else(|| Failure::new(Kind::Io, "there is no device"))?;
+        let mut others = Vec::new();
+        for opened in keep.take(What::Others) {
+            let path = path_of(&opened);
+            let options = FileOptions {
+                lock: Lock::None,
+                ..FileOptions::new(mode)
+            };
+            let other = FileDevice::handed_over(opened, &path, &options);
+            let other = other.map_err(|error| Failure::device(&path, &error))?;
+            others.push((path, Arc::new(other)));
+        }
         Ok(Self {
-            device,
+            device: members::whole(&spec.device, &device, &others)?,
+            named: device,
+            others: others.into_iter().map(|(_, other)| other).collect(),
             block: None,
             plain_because: None,
             image,
@@ -170,17 +214,20 @@ impl Source {
         })
     }
 
-    /// What a successor needs: the device, and the image behind it.
-    pub fn kept(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>) {
+    /// What a successor needs: the device, the image behind it, and the other devices of its volume.
+    pub fn kept(&self) -> (BorrowedFd<'_>, Option<BorrowedFd<'_>>, Vec<BorrowedFd<'_>>) {
         (
-            self.device.as_fd(),
+            self.named.as_fd(),
             self.image.as_ref().map(|image| image.as_fd()),
+            self.others.iter().map(|other| other.as_fd()).collect(),
         )
     }
 
     fn plain(image: Arc<FileDevice>, because: Option<String>) -> Self {
         Self {
-            device: image,
+            device: Arc::clone(&image) as _,
+            named: image,
+            others: Vec::new(),
             block: None,
             plain_because: because,
             image: None,
@@ -200,6 +247,25 @@ impl Source {
     pub fn loop_path(&self) -> Option<&Path> {
         self.attached.as_ref().map(LoopDevice::path)
     }
+}
+
+/// Where something was opened, for messages.
+fn path_of(opened: &OwnedFd) -> PathBuf {
+    let link = format!("/proc/self/fd/{}", opened.as_raw_fd());
+    std::fs::read_link(&link).unwrap_or_else(|_| link.into())
+}
+
+/// Opens a device that the mount does not name. The kernel knows of that one alone, so that this one is claimed here.
+fn open_other(path: &Path, options: &Options) -> Result<Arc<FileDevice>, Failure> {
+    let mode = match options.is_read_only() {
+        true => Mode::ReadOnly,
+        false => Mode::ReadWriteExclusive,
+    };
+    let device = wait_for(path, &FileOptions::new(mode), Kept::ByLock)?;
+    if !device.is_block_device() {
+        old_loop::wait_until_harmless(path, patience() / 4)?;
+    }
+    Ok(device)
 }
 
 fn path_is_block(path: &Path) -> Result<bool, Failure> {

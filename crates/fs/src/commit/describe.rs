@@ -24,6 +24,9 @@ impl Commit<'_> {
         }
         seal.say_all(self.core.pending.take_records());
         let roles = self.core.space.take_role_changes();
+        if self.core.space.begins_to_spill(&roles) {
+            tracing::warn!("the fast devices are full: new segments go to the others too");
+        }
         for (group, role) in roles
             .into_iter()
             .filter(|_| self.core.env.law().says_roles())

@@ -2,13 +2,16 @@
 
 use super::Volume;
 use crate::access::Access;
+use crate::core::Core;
 use crate::reclaim::Fight;
 use crate::types::StatFs;
-use loamfs_device::Counters;
+use loamfs_device::{Counters, Device, Member};
 use loamfs_format::group::Role;
 use loamfs_format::ifile::INO_MAX;
+use loamfs_format::superblock::DeviceEntry;
 use loamfs_format::{GroupNo, Ssn};
 use loamfs_log::loss::Loss;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Figures of a volume in use.
@@ -26,6 +29,8 @@ pub struct Info {
     pub group_size: u64,
     /// Groups of each role, in the order of [`Role::ALL`]: free, log, data first.
     pub groups: [u64; Role::ALL.len()],
+    /// Log groups on slow devices, while there are fast ones: what had no room there.
+    pub spilled_log_groups: u64,
     /// Fragments of the volume, in use or held back, and held back.
     pub total_frags: u64,
     /// See above.
@@ -70,6 +75,46 @@ pub struct Info {
     pub loss: Option<Loss>,
     /// Requests, bytes and flushes of the device so far.
     pub device: Counters,
+    /// The devices of a volume that has a table of them.
+    pub members: Vec<MemberInfo>,
+}
+
+/// One device of several.
+#[derive(Debug, Clone)]
+pub struct MemberInfo {
+    /// What the caller calls it.
+    pub name: String,
+    /// Its entry of the table.
+    pub entry: DeviceEntry,
+    /// Its groups of each role, in the order of [`Role::ALL`].
+    pub groups: [u64; Role::ALL.len()],
+    /// Requests, bytes and flushes of it so far.
+    pub counters: Counters,
+}
+
+/// How many groups of a range have each role.
+fn roles(core: &Core, groups: Range<u32>) -> [u64; Role::ALL.len()] {
+    let mut count = [0; Role::ALL.len()];
+    for group in groups {
+        count[core.space.role(GroupNo(group)) as usize] += 1;
+    }
+    count
+}
+
+fn members(core: &Core, device: &dyn Device) -> Vec<MemberInfo> {
+    let (sb, g) = (&core.sb, &core.geometry);
+    let pairs = sb.devices.iter().zip(device.members());
+    let member = |(entry, member): (&DeviceEntry, &Member)| {
+        let groups =
+            entry.addr.0 / g.group_frags..(entry.addr.0 + entry.frags).div_ceil(g.group_frags);
+        MemberInfo {
+            name: member.name().to_owned(),
+            entry: *entry,
+            groups: roles(core, groups.start as u32..groups.end as u32),
+            counters: member.device().counters(),
+        }
+    };
+    pairs.map(member).collect()
 }
 
 impl Volume {
@@ -99,10 +144,8 @@ impl Volume {
         let settle_bytes = self.engine.sweeper().settle_bytes();
         let mut core = self.core();
         let g = core.geometry;
-        let mut groups = [0; Role::ALL.len()];
-        for group in 0..g.groups() {
-            groups[core.space.role(GroupNo(group)) as usize] += 1;
-        }
+        let groups = roles(&core, 0..g.groups());
+        let members = members(&core, self.engine.device());
         Info {
             uuid: core.sb.uuid,
             label: core.sb.label.clone(),
@@ -110,6 +153,7 @@ impl Volume {
             block_size: g.block_size,
             group_size: g.group_frags * u64::from(g.fragment_size),
             groups,
+            spilled_log_groups: core.space.spilled_log_groups(),
             total_frags: g.total_frags,
             used_frags: core.space.in_use(),
             held_frags: core.space.held().frags(),
@@ -132,6 +176,7 @@ impl Volume {
             access: core.access.clone(),
             loss: self.loss,
             device: self.engine.device.counters(),
+            members,
         }
     }
 }

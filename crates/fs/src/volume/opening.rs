@@ -14,6 +14,7 @@ use crate::types::{AtimeRule, SettleWhen};
 use crate::writeback::Spare;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
+use loamfs_log::members;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
@@ -124,6 +125,8 @@ impl Volume {
         }
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
+            let sb = volume.core().sb.clone();
+            members::identify(volume.engine.device(), &sb)?;
             volume.core().leftovers.tell_freed(options.discard);
             volume.engine.sealer().begin(loss.is_some())?;
         }

@@ -1,5 +1,7 @@
 //! A 4-ary tree of maxima over an array: who is the first, or the last, that is at least this large?
 
+use std::ops::Range;
+
 const FAN: usize = 4;
 
 /// Values with the maxima of every four of them above, up to a single root.
@@ -135,15 +137,41 @@ impl MaxTree {
         None
     }
 
-    /// The first index from `from` on, and then from the start, whose value is at least `least`.
-    pub(crate) fn first_around(&self, from: usize, least: u32) -> Option<usize> {
-        self.first(from, least).or_else(|| self.first(0, least))
+    /// The largest value of a range, 0 if it is empty.
+    pub(crate) fn max_in(&self, range: &Range<usize>) -> u32 {
+        let (mut from, mut to) = (range.start, range.end.min(self.levels[0].len()));
+        let mut most = 0;
+        for values in &self.levels {
+            if from >= to {
+                break;
+            }
+            // Whole families are left to the level above; the root has none.
+            let head = from.next_multiple_of(FAN).min(to);
+            let tail = (to / FAN * FAN).max(head);
+            let ends = values[from..head].iter().chain(&values[tail..to]);
+            most = ends.copied().max().unwrap_or(0).max(most);
+            (from, to) = (head.div_ceil(FAN), tail / FAN);
+        }
+        most
     }
 
-    /// The index nearest to `to` whose value is at least `least`.
-    pub(crate) fn nearest(&self, to: usize, least: u32) -> Option<usize> {
-        let both = [self.first(to, least), self.last(to, least)];
-        let found = both.into_iter().flatten();
+    /// The first index of `within` from `from` on, and then from its start, whose value is at least `least`.
+    pub(crate) fn first_around(
+        &self,
+        from: usize,
+        least: u32,
+        within: &Range<usize>,
+    ) -> Option<usize> {
+        let first = |from| self.first(from, least).filter(|index| *index < within.end);
+        first(from.max(within.start)).or_else(|| first(within.start))
+    }
+
+    /// The index of `within` nearest to `to`, which may be elsewhere, whose value is at least `least`.
+    pub(crate) fn nearest(&self, to: usize, least: u32, within: &Range<usize>) -> Option<usize> {
+        let to = to.clamp(within.start, within.end.max(within.start));
+        let above = self.first(to, least).filter(|index| *index < within.end);
+        let below = self.last(to, least).filter(|index| *index >= within.start);
+        let found = [above, below].into_iter().flatten();
         found.min_by_key(|index| index.abs_diff(to))
     }
 
@@ -169,6 +197,7 @@ mod tests {
             changes in prop::collection::vec((0usize..90, 0u32..6), 0..30),
             from in 0usize..95,
             least in 0u32..7,
+            window in (0usize..95, 0usize..95),
         ) {
             let mut tree = MaxTree::new(values.clone());
             for (at, value) in changes {
@@ -183,6 +212,16 @@ mod tests {
             prop_assert_eq!(tree.first(from, least), first);
             let last = (0..values.len().min(from)).rev().find(|&i| values[i] >= least);
             prop_assert_eq!(tree.last(from, least), last);
+            let inside: Vec<usize> = (window.0..values.len().min(window.0 + window.1)).collect();
+            let within = window.0..window.0 + window.1;
+            let most = inside.iter().map(|&i| values[i]).max().unwrap_or(0);
+            prop_assert_eq!(tree.max_in(&within), most);
+            let fits: Vec<usize> = inside.into_iter().filter(|&i| values[i] >= least).collect();
+            let around = fits.iter().find(|&&i| i >= from).or(fits.first()).copied();
+            prop_assert_eq!(tree.first_around(from, least, &within), around);
+            let to = from.clamp(within.start, within.end);
+            let nearest = tree.nearest(from, least, &within).map(|i| i.abs_diff(to));
+            prop_assert_eq!(nearest, fits.iter().map(|i| i.abs_diff(to)).min());
         }
     }
 }

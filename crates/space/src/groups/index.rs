@@ -9,9 +9,21 @@ use crate::role::Cells;
 use loamfs_format::GroupNo;
 use loamfs_format::group::Role;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Groups whose bitmaps are asked for at once: they stand on the disk one after another.
 const LOAD_AHEAD: usize = 4;
+
+/// What counts for a group beside what it holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stand {
+    /// Fragments that it has.
+    pub(super) frags: u64,
+    /// Whether anything new may be placed in it.
+    pub(super) open: bool,
+    /// Whether directories may be anchored in it.
+    pub(super) homes: bool,
+}
 
 /// What the index has of one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +50,8 @@ struct Share {
 }
 
 impl Share {
-    fn of(group: &Group, frags: u64, open: bool) -> Share {
+    fn of(group: &Group, stand: Stand) -> Share {
+        let Stand { frags, open, homes } = stand;
         let (role, unused) = (group.role(), frags.saturating_sub(group.used()));
         let gives = Cells::of(role) != Cells::None;
         let claimable = group.is_claimable();
@@ -50,7 +63,7 @@ impl Share {
             State::Empty if claimable => (0, 0, group.pristine_run()),
             State::Empty => (0, 0, 0),
         };
-        let homes = role == Role::Free || Cells::of(role) == Cells::Blocks;
+        let homes = homes && (role == Role::Free || Cells::of(role) == Cells::Blocks);
         let room = unused.saturating_sub(group.promised()) as u32;
         Share {
             role,
@@ -95,12 +108,20 @@ impl FreeIndex {
         &self.groups
     }
 
-    /// The group nearest to another.
-    pub(crate) fn nearest(&self, to: u32) -> Option<u32> {
-        let above = self.groups.range(to..).next().copied();
-        let below = self.groups.range(..to).next_back().copied();
+    /// The group of `within` that is nearest to another one, which may be elsewhere.
+    pub(crate) fn nearest(&self, to: usize, within: &Range<usize>) -> Option<usize> {
+        let (start, end) = (within.start as u32, within.end as u32);
+        let to = (to as u32).clamp(start, end.max(start));
+        let above = self.groups.range(to..end.max(to)).next().copied();
+        let below = self.groups.range(start..to).next_back().copied();
         let both = [above, below].into_iter().flatten();
-        both.min_by_key(|group| group.abs_diff(to))
+        let nearest = both.min_by_key(|group| group.abs_diff(to));
+        nearest.map(|group| group as usize)
+    }
+
+    /// Whether one of the groups of `within` is among them.
+    pub(crate) fn is_any(&self, within: &Range<usize>) -> bool {
+        self.nearest(within.start, within).is_some()
     }
 
     /// The longest free run of each group whose bitmap is known, 0 of others.
@@ -199,9 +220,9 @@ impl Indexes {
         }
     }
 
-    /// Brings all indexes up to date with one group of `frags` fragments. What is not `open` has no run to find.
-    pub(super) fn update(&mut self, index: usize, group: &Group, frags: u64, open: bool) {
-        let new = Share::of(group, frags, open);
+    /// Brings all indexes up to date with one group. What is not open has no run to find.
+    pub(super) fn update(&mut self, index: usize, group: &Group, stand: Stand) {
+        let new = Share::of(group, stand);
         let old = std::mem::replace(&mut self.shares[index], new);
         if new == old {
             return;

@@ -6,6 +6,7 @@ use crate::bitmap::max_tree::MaxTree;
 use crate::groups::Groups;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
+use std::ops::Range;
 
 /// Bytes of the smallest hole that is begun while half of the groups are free, where groups are not small.
 const WORTH_A_SEEK: u64 = 1 << 20;
@@ -41,6 +42,8 @@ pub(super) struct Search<'a> {
     goal: FragAddr,
     /// The index of the anchor group.
     anchor: usize,
+    /// The groups that are looked at.
+    within: Range<usize>,
 }
 
 impl<'a> Search<'a> {
@@ -59,12 +62,26 @@ impl<'a> Search<'a> {
             kept,
             goal,
             anchor: (anchor.0 as usize).min(last),
+            within: 0..groups.layout().groups(),
             groups,
         }
     }
 
-    /// Looks for a run.
+    /// Looks for a run: where data should stand, then anywhere.
     pub(super) fn find(&mut self, begun: Begun) -> FoundSpace {
+        let all = self.within.clone();
+        for within in self.groups.layout().tiers().data.clone() {
+            self.within = within;
+            match self.find_within(begun) {
+                FoundSpace::Full => {}
+                found => return found,
+            }
+        }
+        self.within = all;
+        self.find_within(begun)
+    }
+
+    fn find_within(&mut self, begun: Begun) -> FoundSpace {
         match self.is_roomy() {
             true => self.find_near(begun.near),
             false => self.find_large(begun.last),
@@ -112,7 +129,8 @@ impl<'a> Search<'a> {
     /// The longest run of the free group that is nearest to the anchor, which becomes a data group.
     fn free_group(&mut self) -> Option<FoundSpace> {
         while self.may_claim() {
-            let index = self.groups.of(Role::Free).nearest(self.anchor as u32)? as usize;
+            let free = self.groups.of(Role::Free);
+            let index = free.nearest(self.anchor, &self.within)?;
             if !self.groups.claim(index, Role::Data) {
                 return None;
             }
@@ -169,7 +187,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let index = layout.index_near(at);
-        if self.groups.is_closed(index) {
+        if self.groups.is_closed(index) || !self.within.contains(&index) {
             return None;
         }
         if self.groups.of(Role::Data).bounds().get(index) > 0 {
@@ -181,14 +199,16 @@ impl<'a> Search<'a> {
 
     /// Where to look for a run of `least` fragments.
     fn nearest_source(&self, least: u32) -> Option<(Source, usize)> {
-        let near = |tree: &MaxTree| tree.nearest(self.anchor, least);
+        let near = |tree: &MaxTree| tree.nearest(self.anchor, least, &self.within);
         let data = self.groups.of(Role::Data);
         let free = self.groups.of(Role::Free);
-        let free = self.may_claim().then(|| free.nearest(self.anchor as u32));
+        let free = self
+            .may_claim()
+            .then(|| free.nearest(self.anchor, &self.within));
         let sources = [
             (Source::Loaded, near(data.runs())),
             (Source::Unloaded, near(data.bounds())),
-            (Source::Free, free.flatten().map(|free| free as usize)),
+            (Source::Free, free.flatten()),
         ];
         sources
             .into_iter()
@@ -220,14 +240,13 @@ impl<'a> Search<'a> {
 
     /// Free whole blocks from `at` on, across the borders of data groups, and into free groups, which are claimed.
     fn run(&mut self, at: FragAddr) -> u64 {
+        let end = self.groups.layout().start(self.within.end);
+        let want = self.want.min(end.saturating_sub(at.0));
         let mut found = 0;
         loop {
             let here = FragAddr(at.0 + found);
-            found += self
-                .groups
-                .ranges()
-                .run(Role::Data, here, self.want - found);
-            if found >= self.want || !self.claim_at(at.0 + found) {
+            found += self.groups.ranges().run(Role::Data, here, want - found);
+            if found >= want || !self.claim_at(at.0 + found) {
                 return found;
             }
         }
@@ -252,16 +271,17 @@ impl<'a> Search<'a> {
     fn largest_run(&mut self, cap: u32) -> FoundSpace {
         let block = self.groups.layout().geometry().block_frags() as u32;
         let data = self.groups.of(Role::Data);
-        let (run, bound) = (data.runs().max(), data.bounds().max());
+        let within = &self.within;
+        let (run, bound) = (data.runs().max_in(within), data.bounds().max_in(within));
         if bound >= block && bound > run && run < cap / 8 || run < block {
             if bound < block {
                 return FoundSpace::Full;
             }
             let least = bound.min(cap);
-            let index = data.bounds().first_around(self.anchor, least);
+            let index = data.bounds().first_around(self.anchor, least, within);
             return FoundSpace::Load(data.to_load(index.unwrap_or(self.anchor), least));
         }
-        let index = data.runs().first_around(self.anchor, run);
+        let index = data.runs().first_around(self.anchor, run, within);
         self.run_in(index.unwrap_or(self.anchor), run.into())
     }
 }

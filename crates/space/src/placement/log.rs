@@ -5,6 +5,7 @@ use crate::groups::Groups;
 use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr};
+use std::ops::Range;
 
 /// A search for a run of free units; see [`super::Placement::find_log`].
 pub(super) struct Search<'a> {
@@ -16,6 +17,8 @@ pub(super) struct Search<'a> {
     near: FragAddr,
     /// The group of `near`.
     own: usize,
+    /// The groups that are looked at.
+    within: Range<usize>,
     rotational: bool,
 }
 
@@ -39,27 +42,48 @@ impl<'a> Search<'a> {
             least: least.next_multiple_of(unit),
             near,
             own: groups.layout().index_near(near),
+            within: 0..groups.layout().groups(),
             groups,
             law,
             rotational,
         }
     }
 
-    /// Looks for a run, while `kept` free groups are taken last.
+    /// Looks for a run, while `kept` free groups are taken last: where the log should stand, then anywhere.
     pub(super) fn find(&mut self, kept: u64) -> FoundSpace {
-        if self.groups.ranges().run(Role::Log, self.near, self.want) >= self.want {
+        let all = self.within.clone();
+        for within in self.groups.layout().tiers().log.clone() {
+            self.within = within;
+            match self.find_within(kept) {
+                FoundSpace::Full => {}
+                found => return found,
+            }
+        }
+        self.within = all;
+        match self.find_within(kept) {
+            FoundSpace::Full => self.claim_run(0).map_or(FoundSpace::Full, FoundSpace::Run),
+            found => found,
+        }
+    }
+
+    fn find_within(&mut self, kept: u64) -> FoundSpace {
+        if self.within.contains(&self.own) && self.run_at(self.near) >= self.want {
             return FoundSpace::Run(Extent::new(self.near, self.want));
         }
         if let Some(found) = self.next_fit() {
             return found;
         }
-        if let Some(run) = self.claim_run(kept) {
-            return FoundSpace::Run(run);
+        match self.claim_run(kept) {
+            Some(run) => FoundSpace::Run(run),
+            None => self.largest_hole(),
         }
-        match self.largest_hole() {
-            FoundSpace::Full => self.claim_run(0).map_or(FoundSpace::Full, FoundSpace::Run),
-            found => found,
-        }
+    }
+
+    /// Fragments of the free run at an address, as far as it is wanted and lies where one is looked for.
+    fn run_at(&self, at: FragAddr) -> u64 {
+        let end = self.groups.layout().start(self.within.end);
+        let most = self.want.min(end.saturating_sub(at.0));
+        self.groups.ranges().run(Role::Log, at, most)
     }
 
     /// A run in a free group, which becomes a log group, while more than `kept` of them are left.
@@ -88,19 +112,22 @@ impl<'a> Search<'a> {
         // No group has a longer run; those of neighbours may continue it.
         let cap = self.want.min(group_frags);
         let from = self.near.0 - layout.start(self.own);
-        if let Some(run) = self.run_in(self.own, from, cap) {
+        let is_near = self.within.contains(&self.own);
+        if let Some(run) = self.run_in(self.own, from, cap).filter(|_| is_near) {
             return Some(FoundSpace::Run(run));
         }
         let least = u32::try_from(cap).ok()?;
         // A group that has only little space left is not worth its bitmap while others have more.
-        let crowded = free_groups(self.groups) == 0 || !self.law.gathers_segments();
+        let free = self.groups.of(Role::Free).is_any(&self.within);
+        let crowded = !free || !self.law.gathers_segments();
         let worth = if crowded { 0 } else { (group_frags / 4) as u32 };
         let worth = worth.max(least);
         let count = layout.groups();
         let ahead = |index: usize| (index + count - self.own) % count;
         let log = self.groups.of(Role::Log);
-        let bound = log.bounds().first_around(self.own, worth);
-        let run = log.runs().first_around(self.own + 1, least);
+        let within = &self.within;
+        let bound = log.bounds().first_around(self.own, worth, within);
+        let run = log.runs().first_around(self.own + 1, least, within);
         // The own group's run before `near` comes last.
         let run_ahead = run.map(|index| {
             if index == self.own {
@@ -127,10 +154,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let at = FragAddr(self.groups.layout().start(index) + map.find(from, least)?);
-        Some(Extent::new(
-            at,
-            self.groups.ranges().run(Role::Log, at, self.want),
-        ))
+        Some(Extent::new(at, self.run_at(at)))
     }
 
     /// Claims the free groups behind a run until it is as long as wanted, or `kept` are left.
@@ -142,11 +166,12 @@ impl<'a> Search<'a> {
             if run.frags >= self.want
                 || free_groups(self.groups) <= kept
                 || layout.position(end) != 0
+                || !self.within.contains(&next)
                 || !self.groups.claim(next, Role::Log)
             {
                 return run;
             }
-            let longer = self.groups.ranges().run(Role::Log, run.start, self.want);
+            let longer = self.run_at(run.start);
             if longer == run.frags {
                 return run;
             }
@@ -156,27 +181,31 @@ impl<'a> Search<'a> {
 
     /// The free group that the log should take next.
     fn free_group(&self) -> Option<usize> {
-        let free = self.groups.of(Role::Free);
-        let own = self.own as u32;
+        let (free, within) = (self.groups.of(Role::Free), &self.within);
+        let own = self.own;
         let log = self.groups.of(Role::Log).groups();
         if log.is_empty() {
-            let middle = self.groups.layout().groups() as u32 / 2;
+            let middle = within.start.midpoint(within.end);
             let near = if self.rotational { middle } else { own };
-            return free.nearest(near).map(|group| group as usize);
+            return free.nearest(near, within);
         }
         // Near the log, then near its head, then ahead of it.
-        let rank = |log: u32, free: u32| (free.abs_diff(log), free.abs_diff(own), free < own, free);
-        let near = |log: &u32| free.nearest(*log).map(|free| rank(*log, free));
+        let rank =
+            |log: usize, free: usize| (free.abs_diff(log), free.abs_diff(own), free < own, free);
+        let near = |log: &u32| {
+            let log = *log as usize;
+            free.nearest(log, within).map(|free| rank(log, free))
+        };
         let best = log.iter().filter_map(near).min();
-        best.map(|(_, _, _, free)| free as usize)
+        best.map(|(_, _, _, free)| free)
     }
 
     /// The largest hole of the loaded groups, if that is large enough.
     fn largest_hole(&self) -> FoundSpace {
         let log = self.groups.of(Role::Log);
-        let longest = log.runs().max();
+        let longest = log.runs().max_in(&self.within);
         if longest > 0 && u64::from(longest) >= self.least {
-            let index = log.runs().first_around(self.own, longest);
+            let index = log.runs().first_around(self.own, longest, &self.within);
             let least = u64::from(longest).min(self.want);
             if let Some(run) = index.and_then(|index| self.run_in(index, 0, least)) {
                 return FoundSpace::Run(run);
@@ -185,7 +214,7 @@ impl<'a> Search<'a> {
         let Ok(least) = u32::try_from(self.least) else {
             return FoundSpace::Full;
         };
-        match log.bounds().first_around(self.own, least) {
+        match log.bounds().first_around(self.own, least, &self.within) {
             Some(index) => FoundSpace::Load(log.to_load(index, least)),
             None => FoundSpace::Full,
         }

@@ -42,11 +42,20 @@ impl<'a> Search<'a> {
         self.claim(kept).map_or(FoundSpace::Full, FoundSpace::Run)
     }
 
+    /// The free group nearest to those of tracks: where data should stand, then anywhere.
+    fn free_group(&self) -> Option<usize> {
+        let layout = self.groups.layout();
+        let near = self.groups.of(Role::Track).groups().last();
+        let near = near.map_or(0, |last| *last as usize);
+        let all = 0..layout.groups();
+        let mut within = layout.tiers().data.iter().chain([&all]);
+        within.find_map(|within| self.groups.of(Role::Free).nearest(near, within))
+    }
+
     /// A run in a free group, which becomes one of tracks: the nearest to those that there are.
     fn claim(&mut self, kept: u64) -> Option<Extent> {
         while free_groups(self.groups) > kept {
-            let near = self.groups.of(Role::Track).groups().last().copied();
-            let index = self.groups.of(Role::Free).nearest(near.unwrap_or(0))? as usize;
+            let index = self.free_group()?;
             if !self.groups.claim(index, Role::Track) {
                 return None;
             }

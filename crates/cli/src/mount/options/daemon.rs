@@ -51,6 +51,8 @@ pub struct DaemonOptions {
     pub on_error: Option<PathBuf>,
     /// Where the daemon logs to.
     pub log: Option<PathBuf>,
+    /// The other devices of a volume of several, as far as they were named.
+    pub devices: Vec<PathBuf>,
 }
 
 impl DaemonOptions {
@@ -73,6 +75,7 @@ impl DaemonOptions {
                 self.on_error = Some(value.into());
             }
             ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
+            ("device", Some(value)) if value.starts_with('/') => self.devices.push(value.into()),
             _ => return Ok(false),
         }
         Ok(true)
@@ -83,11 +86,13 @@ impl DaemonOptions {
         let yes = |given: bool| given.then(|| true.to_string());
         let word = |transport| Transport::WORDS.word(transport).to_owned();
         let path = |path: &PathBuf| path.to_string_lossy().into_owned();
+        let devices: Vec<String> = self.devices.iter().map(path).collect();
         [
             ("threads", self.threads.map(|count| count.to_string())),
             ("transport", self.transport.map(word)),
             ("log", self.log.as_ref().map(path)),
             ("on-error", self.on_error.as_ref().map(path)),
+            ("device", (!devices.is_empty()).then(|| devices.join(" "))),
             ("noacl", yes(self.noacl)),
             ("noxattr", yes(self.noxattr)),
             ("plain", yes(self.plain)),

@@ -1,0 +1,138 @@
+//! The other devices of a volume of several: those that were named, then those that the kernel has.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use loamfs_device::{Device, FileDevice};
+use loamfs_format::superblock::Superblock;
+use loamfs_fs::members::{Candidate, join};
+use loamfs_fs::{LogError, superblocks};
+
+use crate::failure::Failure;
+use crate::report::Identity;
+use crate::text::shown_path;
+
+/// Devices that the command line names for the command.
+static NAMED: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// Keeps what the command line names.
+pub fn set_named(paths: Vec<PathBuf>) {
+    // It is read once.
+    let _ = NAMED.set(paths);
+}
+
+/// What the command line names.
+pub fn named() -> &'static [PathBuf] {
+    NAMED.get().map_or(&[], Vec::as_slice)
+}
+
+/// The whole volume of which `device`, at `path`, is one: the `others` that were named are opened first, and where some are
+/// missing then, those of the kernel's block devices that say that they are it. A volume of one device is that device.
+///
+/// # Errors
+///
+/// Which device is missing, is another volume's, or cannot be opened.
+pub fn complete(
+    path: &Path,
+    device: Arc<FileDevice>,
+    others: &[PathBuf],
+    open: impl Fn(&Path) -> Result<Arc<FileDevice>, Failure>,
+) -> Result<Arc<dyn Device>, Failure> {
+    // Whoever opens the volume says what else is wrong with it.
+    let found = superblocks::find(&device).ok().map(|copies| copies.newest);
+    let Some(sb) = found.filter(Superblock::has_devices) else {
+        return match others.first() {
+            None => Ok(device),
+            Some(other) => Err(Failure::usage(format!(
+                "{} is a volume of one device; leave out {}",
+                shown_path(path),
+                shown_path(other)
+            ))),
+        };
+    };
+    let mut candidates = Vec::new();
+    for other in others {
+        candidates.push(candidate(other, open(other)?));
+    }
+    let mut known: Vec<[u8; 16]> = own(&sb).into_iter().collect();
+    let say = |other: &Candidate| own(&superblocks::find(other.device.as_ref()).ok()?.newest);
+    known.extend(candidates.iter().filter_map(say));
+    if known.len() < sb.devices.len() {
+        for path in attached(&sb, &known) {
+            candidates.push(candidate(&path, open(&path)?));
+        }
+    }
+    joined(path, device, &candidates)
+}
+
+/// The whole volume out of devices that are all known.
+///
+/// # Errors
+///
+/// As for [`complete`].
+pub fn whole(
+    path: &Path,
+    device: &Arc<FileDevice>,
+    others: &[(PathBuf, Arc<FileDevice>)],
+) -> Result<Arc<dyn Device>, Failure> {
+    if others.is_empty() {
+        return Ok(Arc::<FileDevice>::clone(device));
+    }
+    let others = others
+        .iter()
+        .map(|(path, other)| candidate(path, Arc::clone(other)));
+    joined(path, Arc::clone(device), &others.collect::<Vec<_>>())
+}
+
+fn candidate(path: &Path, device: Arc<FileDevice>) -> Candidate {
+    Candidate {
+        name: shown_path(path),
+        device,
+    }
+}
+
+fn joined(
+    path: &Path,
+    device: Arc<FileDevice>,
+    others: &[Candidate],
+) -> Result<Arc<dyn Device>, Failure> {
+    join(&candidate(path, device), others)
+        .map_err(|error| Failure::volume(path, &LogError::from(error).into()))
+}
+
+/// Which device a copy stands on.
+fn own(sb: &Superblock) -> Option<[u8; 16]> {
+    sb.own_device().map(|entry| entry.uuid)
+}
+
+/// The kernel's block devices that are devices of the volume, but for those that are known.
+fn attached(sb: &Superblock, known: &[[u8; 16]]) -> Vec<PathBuf> {
+    let wanted = |path: &PathBuf| {
+        let said = Identity::probe(path).ok();
+        let said = said.as_ref().map(Identity::superblock);
+        let uuid = said.filter(|said| said.uuid == sb.uuid).and_then(own);
+        uuid.is_some_and(|uuid| {
+            !known.contains(&uuid) && sb.devices.iter().any(|entry| entry.uuid == uuid)
+        })
+    };
+    let mut paths: Vec<PathBuf> = block_devices().into_iter().filter(wanted).collect();
+    paths.sort();
+    paths
+}
+
+/// All that the kernel has and that hold something.
+fn block_devices() -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir("/sys/class/block") else {
+        return Vec::new();
+    };
+    let holds = |entry: &fs::DirEntry| {
+        let size = fs::read_to_string(entry.path().join("size"));
+        size.is_ok_and(|size| size.trim() != "0")
+    };
+    // The kernel writes `!` for the slashes in a device's name.
+    let path = |name: &OsStr| Path::new("/dev").join(name.to_string_lossy().replace('!', "/"));
+    let entries = entries.flatten().filter(holds);
+    entries.map(|entry| path(&entry.file_name())).collect()
+}

@@ -1,0 +1,93 @@
+//! What each of several devices contributes to a volume.
+
+use super::{MkfsOptions, geometry, options};
+use crate::env::Random;
+use crate::error::Error;
+use loamfs_device::Device;
+use loamfs_format::FragAddr;
+use loamfs_format::superblock::{
+    DEVICES_MAX, DeviceEntry, DeviceKind, Geometry, SIZE, SMALL_DEVICE, offsets,
+};
+use std::sync::Arc;
+
+/// A device for a new volume.
+#[derive(Clone)]
+pub struct NewDevice {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// What it is for.
+    pub kind: DeviceKind,
+}
+
+/// Bytes on a device but the first, before what it holds of a volume of `bytes` bytes: its superblock copies are there.
+const fn lead_in(bytes: u64) -> u64 {
+    if bytes < SMALL_DEVICE {
+        256 << 10
+    } else {
+        16 << 20
+    }
+}
+
+/// The sizes of a volume of all these devices, and what each holds of it: whole groups.
+pub(super) fn divide(
+    devices: &[NewDevice],
+    o: &MkfsOptions,
+    random: &mut Random,
+) -> Result<(Geometry, Vec<DeviceEntry>), Error> {
+    if !(1..=DEVICES_MAX).contains(&devices.len()) {
+        let given = devices.len();
+        return Err(options(format!(
+            "a volume has 1 to {DEVICES_MAX} devices, not {given}"
+        )));
+    }
+    if o.size.is_some() {
+        return Err(options(
+            "--size is for a volume of one device; several are used whole",
+        ));
+    }
+    let sizes = devices.iter().map(|new| new.device.size());
+    let raw = sizes.clone().fold(0, u64::saturating_add);
+    let lead_in = lead_in(raw);
+    // How large groups are follows from what there is at most.
+    let rough = geometry(raw, o)?;
+    let group = rough.byte_offset(FragAddr(rough.group_frags));
+    let whole = sizes.enumerate().map(|(index, size)| {
+        let before = if index == 0 { 0 } else { lead_in };
+        size.saturating_sub(before) / group
+    });
+    let whole: Vec<u64> = whole.collect();
+    let total: u64 = whole.iter().sum::<u64>().saturating_mul(group);
+    if let Some(index) = whole.iter().position(|groups| *groups == 0) {
+        return Err(options(format!(
+            "device {index} has {} bytes, too few for a group of {group} behind its superblocks; leave it out",
+            devices[index].device.size()
+        )));
+    }
+    let asked = MkfsOptions {
+        group_size: Some(group),
+        ..o.clone()
+    };
+    let geometry = geometry(total, &asked)?;
+    let copies_end = offsets(total)[1] + SIZE as u64;
+    if whole[0] * group < copies_end || lead_in < copies_end {
+        return Err(options(format!(
+            "the first device must hold {copies_end} bytes in whole groups of {group}; name a larger one first"
+        )));
+    }
+    let mut addr = 0;
+    let entries = devices.iter().zip(&whole).enumerate();
+    let entries = entries.map(|(index, (new, groups))| {
+        let frags = groups * geometry.group_frags;
+        let entry = DeviceEntry {
+            uuid: random.uuid(),
+            kind: new.kind,
+            addr: FragAddr(addr),
+            frags,
+            device: index as u32,
+            offset: if index == 0 { 0 } else { lead_in },
+        };
+        addr += frags;
+        entry
+    });
+    Ok((geometry, entries.collect()))
+}

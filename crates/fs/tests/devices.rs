@@ -1,0 +1,219 @@
+//! Volumes of several devices.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{Device, MemoryDevice, read_exact};
+use loamfs_format::superblock::{DeviceKind, PROBES, SIZE};
+use loamfs_fs::members::{Candidate, join};
+use loamfs_fs::{
+    Env, Error, LogError, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume, grow,
+    mkfs_on,
+};
+use std::sync::Arc;
+
+const NEW: NewInode = NewInode::of_mode(0o644);
+
+/// A fast device and two others, and a volume on them. The volume's order is not that in which they were named.
+struct Stand {
+    ssd: Arc<MemoryDevice>,
+    disks: [Arc<MemoryDevice>; 2],
+}
+
+impl Stand {
+    fn new(ssd: u64, disk: u64) -> Stand {
+        let device = |bytes| Arc::new(MemoryDevice::new(bytes));
+        let stand = Stand {
+            ssd: device(ssd),
+            disks: [device(disk), device(disk)],
+        };
+        let new = |device: &Arc<MemoryDevice>, kind| NewDevice {
+            device: Arc::clone(device) as _,
+            kind,
+        };
+        let devices = [
+            new(&stand.disks[0], DeviceKind::Slow),
+            new(&stand.ssd, DeviceKind::Fast),
+            new(&stand.disks[1], DeviceKind::Slow),
+        ];
+        mkfs_on(&devices, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        stand
+    }
+
+    fn candidates(&self) -> [Candidate; 3] {
+        let candidate = |name: &str, device: &Arc<MemoryDevice>| Candidate {
+            name: name.into(),
+            device: Arc::clone(device) as _,
+        };
+        [
+            candidate("disk2", &self.disks[1]),
+            candidate("ssd", &self.ssd),
+            candidate("disk1", &self.disks[0]),
+        ]
+    }
+
+    fn joined(&self) -> Arc<dyn Device> {
+        let [first, others @ ..] = self.candidates();
+        join(&first, &others).unwrap()
+    }
+
+    fn open(&self) -> Volume {
+        Volume::open(self.joined(), &OpenOptions::default(), Env::fixed(2)).unwrap()
+    }
+
+    /// Bytes written to the fast device, and to the others.
+    fn written(&self) -> (u64, u64) {
+        let bytes = |device: &Arc<MemoryDevice>| device.counters().total().write_bytes;
+        (bytes(&self.ssd), self.disks.iter().map(bytes).sum())
+    }
+
+    fn flushes(&self) -> (u64, u64) {
+        let flushes = |device: &Arc<MemoryDevice>| device.counters().flushes;
+        (flushes(&self.ssd), self.disks.iter().map(flushes).sum())
+    }
+}
+
+fn make(volume: &Volume, name: &str, data: &[u8]) -> loamfs_fs::Ino {
+    let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+    assert_eq!(volume.write(ino, 0, data).unwrap(), data.len());
+    ino
+}
+
+fn content(volume: &Volume, name: &str, len: usize) -> Vec<u8> {
+    let ino = volume.lookup(ROOT_INO, name.as_bytes()).unwrap().ino;
+    volume.read(ino, 0, len).unwrap()
+}
+
+#[test]
+fn small_files_go_to_the_fast_device_and_large_ones_to_the_others() {
+    let stand = Stand::new(64 << 20, 128 << 20);
+    let volume = stand.open();
+    volume.sync().unwrap();
+    let (before, flushed) = (stand.written(), stand.flushes());
+    for number in 0..100 {
+        let ino = make(&volume, &format!("small{number}"), &[number as u8; 4000]);
+        if number % 10 == 0 {
+            volume.fsync(ino, false).unwrap();
+        }
+    }
+    volume.sync().unwrap();
+    let (fast, slow) = stand.written();
+    assert!(fast - before.0 > 400_000);
+    assert_eq!(slow, before.1, "no byte of a small file goes to a disk");
+    assert_eq!(
+        stand.flushes().1,
+        flushed.1,
+        "and no disk is flushed for it"
+    );
+    assert!(stand.flushes().0 > flushed.0);
+    make(&volume, "large", &vec![5; 20 << 20]);
+    volume.sync().unwrap();
+    let (fast_then, slow_then) = stand.written();
+    assert_eq!(slow_then - slow, 20 << 20);
+    assert!(fast_then - fast < 1 << 20, "{}", fast_then - fast);
+    assert_eq!(volume.info().spilled_log_groups, 0);
+    volume.close().unwrap();
+    let volume = stand.open();
+    assert_eq!(content(&volume, "small7", 5000), vec![7; 4000]);
+    assert_eq!(content(&volume, "large", 30 << 20), vec![5; 20 << 20]);
+}
+
+#[test]
+fn a_full_fast_device_spills_and_the_whole_volume_can_be_filled() {
+    let stand = Stand::new(24 << 20, 32 << 20);
+    let volume = stand.open();
+    // More small files than the fast device has room for.
+    for number in 0..3000 {
+        make(&volume, &format!("small{number}"), &[number as u8; 10_000]);
+    }
+    volume.sync().unwrap();
+    assert!(volume.info().spilled_log_groups > 0);
+    let spilled = stand.written().1;
+    assert!(spilled > 4 << 20, "{spilled}");
+    volume.close().unwrap();
+    let volume = stand.open();
+    assert!(volume.info().spilled_log_groups > 0);
+    for number in [0, 1500, 2999] {
+        let found = content(&volume, &format!("small{number}"), 20_000);
+        assert_eq!(found, vec![number as u8; 10_000]);
+    }
+    volume.close().unwrap();
+    // Data goes to the fast device when the others are full.
+    let stand = Stand::new(64 << 20, 32 << 20);
+    let volume = stand.open();
+    let before = stand.written().0;
+    make(&volume, "large", &vec![5; 60 << 20]);
+    volume.sync().unwrap();
+    assert!(stand.written().0 - before > 16 << 20);
+    assert_eq!(content(&volume, "large", 80 << 20), vec![5; 60 << 20]);
+    volume.close().unwrap();
+}
+
+#[test]
+fn one_device_alone_is_refused_and_left_as_it_is() {
+    let stand = Stand::new(64 << 20, 64 << 20);
+    for device in [&stand.ssd, &stand.disks[0]] {
+        let before = device.snapshot();
+        let device: Arc<dyn Device> = Arc::clone(device) as _;
+        for read_only in [true, false] {
+            let options = OpenOptions {
+                read_only,
+                ..OpenOptions::default()
+            };
+            let refused = Volume::open(Arc::clone(&device), &options, Env::fixed(3)).map(drop);
+            assert!(matches!(
+                refused,
+                Err(Error::Log(LogError::Incomplete { count: 3 }))
+            ));
+        }
+        let whole = read_exact(&*device, 0, before.len(), loamfs_device::IoKind::Other).unwrap();
+        assert!(whole[..] == before[..]);
+    }
+    let refused = grow(&stand.joined(), None, &Env::fixed(4)).unwrap_err();
+    assert!(refused.to_string().contains("several devices"), "{refused}");
+}
+
+#[test]
+fn a_device_that_forgot_whose_it_is_is_told_by_the_next_open() {
+    let stand = Stand::new(64 << 20, 64 << 20);
+    let places: Vec<u64> = PROBES.into_iter().filter(|at| *at != 128 << 10).collect();
+    let before = stand.disks[1].peek(places[0], SIZE).unwrap();
+    stand.disks[1].poke(places[0], &[0; SIZE]).unwrap();
+    let joined = stand.joined();
+    let read_only = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    drop(Volume::open(Arc::clone(&joined), &read_only, Env::fixed(5)).unwrap());
+    assert_eq!(stand.disks[1].peek(places[0], SIZE).unwrap(), vec![0; SIZE]);
+    let volume = Volume::open(joined, &OpenOptions::default(), Env::fixed(5)).unwrap();
+    volume.close().unwrap();
+    let after = stand.disks[1].peek(places[0], SIZE).unwrap();
+    // All but the checkpoint that it happens to tell of.
+    assert_eq!(
+        (&before[20..112], &before[832..3904]),
+        (&after[20..112], &after[832..3904])
+    );
+}
+
+#[test]
+fn what_cannot_be_made_is_refused() {
+    let device = |bytes| NewDevice {
+        device: Arc::new(MemoryDevice::new(bytes)) as _,
+        kind: DeviceKind::Slow,
+    };
+    let refused = |devices: &[NewDevice], options: &MkfsOptions| {
+        let refused = mkfs_on(devices, options, &Env::fixed(1)).map(drop);
+        refused.unwrap_err().to_string()
+    };
+    let usual = MkfsOptions::default();
+    let of_size = MkfsOptions {
+        size: Some(1 << 20),
+        ..usual.clone()
+    };
+    let two = [device(64 << 20), device(64 << 20)];
+    assert!(refused(&two, &of_size).contains("--size"));
+    assert!(refused(&[], &usual).contains("1 to 64 devices"));
+    let little = [device(64 << 20), device(16 << 20)];
+    assert!(refused(&little, &usual).contains("too few for a group"));
+    let first = [device(8 << 20), device(64 << 20)];
+    assert!(refused(&first, &usual).contains("the first device must hold"));
+}

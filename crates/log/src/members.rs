@@ -1,0 +1,294 @@
+//! Several devices that are one volume: which is which, and whether all are there.
+//!
+//! The first device by address **leads**: its two superblock copies name the checkpoints, and its table says who belongs to
+//! the volume. The copies on the others only say whose they are; no checkpoint is taken from them.
+
+use crate::error::LogError;
+use crate::superblocks::{self, Copies};
+use loamfs_device::{Device, JoinedDevice, Member};
+use loamfs_format::superblock::{DeviceEntry, Superblock};
+use std::sync::Arc;
+
+/// A device that may be one of a volume's.
+#[derive(Clone)]
+pub struct Candidate {
+    /// What messages call it.
+    pub name: String,
+    /// The device.
+    pub device: Arc<dyn Device>,
+}
+
+/// Why devices are not a volume together.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MembersError {
+    /// A device has no superblock that can be used.
+    #[error("{name}: {cause}")]
+    Unknown {
+        /// The device.
+        name: String,
+        /// What is wrong with its superblocks.
+        cause: Box<LogError>,
+    },
+    /// A device is of another volume than the first one named.
+    #[error("{name} does not belong to the same volume as {first}; leave it out")]
+    Foreign {
+        /// The device.
+        name: String,
+        /// The one named first.
+        first: String,
+    },
+    /// Two devices say that they are the same one.
+    #[error(
+        "{first} and {second} both say that they are device {number}; detach the one that is a copy"
+    )]
+    Doubled {
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+        /// Which device.
+        number: u32,
+    },
+    /// A device left the volume, or never joined it.
+    #[error("{name} is no device of this volume any more; leave it out")]
+    Stale {
+        /// The device.
+        name: String,
+    },
+    /// A device knows of a change of devices of which the first one does not: that is an old copy.
+    #[error(
+        "{name} has seen membership {have} of the volume, and its first device only {leads}; attach the newer first device"
+    )]
+    Later {
+        /// The device.
+        name: String,
+        /// Its epoch.
+        have: u64,
+        /// That of the device that leads.
+        leads: u64,
+    },
+    /// A device of the volume is not there.
+    #[error(
+        "device {number} of the volume's {count}, a {kind} one of {bytes} bytes, is missing; attach or name it"
+    )]
+    Missing {
+        /// Which.
+        number: u32,
+        /// How many the volume has.
+        count: usize,
+        /// What it is for.
+        kind: &'static str,
+        /// Bytes of the volume that it holds.
+        bytes: u64,
+    },
+    /// A device is shorter than the table says.
+    #[error("{name} has {have} bytes, and the volume needs {need} of it; attach the whole device")]
+    Short {
+        /// The device.
+        name: String,
+        /// Bytes that it has.
+        have: u64,
+        /// Bytes that it should have.
+        need: u64,
+    },
+}
+
+/// A device, and what its own copies say.
+struct Known {
+    name: String,
+    device: Arc<dyn Device>,
+    sb: Superblock,
+}
+
+/// Puts together the volume of which `first` is a device, out of that and `others`. Nothing is written.
+///
+/// # Errors
+/// The first thing that is wrong with a device, or which one is not there.
+pub fn join(first: &Candidate, others: &[Candidate]) -> Result<Arc<dyn Device>, MembersError> {
+    let known: Vec<Known> = std::iter::once(first)
+        .chain(others)
+        .map(know)
+        .collect::<Result<_, _>>()?;
+    let of = &known[0].sb;
+    if let Some(other) = known.iter().find(|k| k.sb.uuid != of.uuid) {
+        return Err(MembersError::Foreign {
+            name: other.name.clone(),
+            first: first.name.clone(),
+        });
+    }
+    doubled(&known)?;
+    if !of.has_devices() {
+        return Ok(Arc::clone(&first.device));
+    }
+    let leads = leader(&known)?;
+    for one in &known {
+        belongs(one, leads)?;
+    }
+    let entries = leads.devices.iter();
+    let members = entries.map(|entry| member(&known, entry, leads));
+    let members = members.collect::<Result<Vec<Member>, _>>()?;
+    match JoinedDevice::new(members) {
+        Ok(joined) => Ok(Arc::new(joined)),
+        Err(cause) => Err(unknown(first, cause.into())),
+    }
+}
+
+fn unknown(candidate: &Candidate, cause: LogError) -> MembersError {
+    MembersError::Unknown {
+        name: candidate.name.clone(),
+        cause: Box::new(cause),
+    }
+}
+
+/// Asks a device what it is.
+fn know(candidate: &Candidate) -> Result<Known, MembersError> {
+    let found = superblocks::find(candidate.device.as_ref());
+    let copies = found.map_err(|cause| unknown(candidate, cause))?;
+    Ok(Known {
+        name: candidate.name.clone(),
+        device: Arc::clone(&candidate.device),
+        sb: copies.newest,
+    })
+}
+
+/// No two devices are the same one.
+fn doubled(known: &[Known]) -> Result<(), MembersError> {
+    let identity = |k: &Known| k.sb.own_device().map(|entry| entry.uuid);
+    for (index, second) in known.iter().enumerate() {
+        let same = |first: &&Known| identity(first) == identity(second);
+        if let Some(first) = known[..index].iter().find(same) {
+            return Err(MembersError::Doubled {
+                first: first.name.clone(),
+                second: second.name.clone(),
+                number: second.sb.device,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// What the device says that leads.
+fn leader(known: &[Known]) -> Result<&Superblock, MembersError> {
+    let leads = |sb: &Superblock| {
+        sb.devices
+            .first()
+            .is_some_and(|first| first.device == sb.device)
+    };
+    let newest = known.iter().map(|k| &k.sb).filter(|sb| leads(sb));
+    if let Some(sb) = newest.max_by_key(|sb| sb.membership_epoch) {
+        return Ok(sb);
+    }
+    let of = &known[0].sb;
+    Err(missing(of, &of.devices[0]))
+}
+
+fn missing(of: &Superblock, entry: &DeviceEntry) -> MembersError {
+    let held = of.bytes_of(entry);
+    MembersError::Missing {
+        number: entry.device,
+        count: of.devices.len(),
+        kind: entry.kind.name(),
+        bytes: held.end - held.start,
+    }
+}
+
+/// That a device is one of those which the leading one names, and knows nothing newer.
+fn belongs(one: &Known, leads: &Superblock) -> Result<(), MembersError> {
+    if one.sb.membership_epoch > leads.membership_epoch {
+        return Err(MembersError::Later {
+            name: one.name.clone(),
+            have: one.sb.membership_epoch,
+            leads: leads.membership_epoch,
+        });
+    }
+    match leads.devices.iter().any(|entry| is(one, entry)) {
+        true => Ok(()),
+        false => Err(MembersError::Stale {
+            name: one.name.clone(),
+        }),
+    }
+}
+
+fn is(one: &Known, entry: &DeviceEntry) -> bool {
+    one.sb
+        .own_device()
+        .is_some_and(|own| own.uuid == entry.uuid)
+}
+
+/// The device of an entry of the table.
+fn member(
+    known: &[Known],
+    entry: &DeviceEntry,
+    leads: &Superblock,
+) -> Result<Member, MembersError> {
+    let Some(found) = known.iter().find(|one| is(one, entry)) else {
+        return Err(missing(leads, entry));
+    };
+    let held = leads.bytes_of(entry);
+    let len = held.end - held.start;
+    let (have, need) = (found.device.size(), entry.offset + len);
+    if have < need {
+        return Err(MembersError::Short {
+            name: found.name.clone(),
+            have,
+            need,
+        });
+    }
+    Ok(Member::new(
+        &found.name,
+        Arc::clone(&found.device),
+        entry.offset,
+        len,
+    ))
+}
+
+/// Whether a device is what the volume on it needs: one of one device, or all of its devices together.
+pub(crate) fn are_all(device: &dyn Device, sb: &Superblock) -> bool {
+    let members = device.members();
+    match &sb.devices[..] {
+        [_] => members.len() <= 1,
+        entries => {
+            let ranges = members.iter().map(|m| (m.offset(), m.range()));
+            let said = entries.iter().map(|e| (e.offset, sb.bytes_of(e)));
+            sb.device == entries[0].device && ranges.eq(said)
+        }
+    }
+}
+
+/// Writes the copies that say whose they are to the devices that do not lead, where they are not there or tell of other
+/// devices.
+///
+/// # Errors
+/// A device's.
+pub fn identify(device: &dyn Device, sb: &Superblock) -> Result<(), LogError> {
+    let entries = sb.devices.iter().zip(device.members());
+    for (entry, member) in entries.skip(1) {
+        let device = member.device().as_ref();
+        let own = Superblock {
+            device: entry.device,
+            ..sb.clone()
+        };
+        if superblocks::find(device).is_ok_and(|copies| say(&copies, &own)) {
+            continue;
+        }
+        for slot in 0..2 {
+            superblocks::write_slot(device, &own, slot)?;
+            device.flush()?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether both copies of a device are there, and say what `own` does of the volume's devices.
+fn say(copies: &Copies, own: &Superblock) -> bool {
+    let same = |sb: &Superblock| {
+        (sb.uuid, sb.membership_epoch, sb.device) == (own.uuid, own.membership_epoch, own.device)
+            && sb.devices == own.devices
+    };
+    copies.slots.iter().all(Option::is_some)
+        && same(&copies.newest)
+        && copies.older.as_ref().is_some_and(same)
+}
+
+#[cfg(test)]
+mod tests;
