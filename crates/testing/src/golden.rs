@@ -9,6 +9,7 @@ mod crashed;
 mod dumps;
 mod fine;
 mod listing;
+mod pair;
 mod placed;
 mod read;
 mod sound;
@@ -34,7 +35,13 @@ pub struct Golden {
     pub make: fn() -> Made<Image>,
 }
 
-/// The golden volumes.
+/// A volume of two devices, one behind the other in its image ([`crate::pair::Pair`]).
+pub const PAIR: Golden = Golden {
+    name: "pair",
+    make: pair::make,
+};
+
+/// The golden volumes of one device.
 pub const ALL: [Golden; 9] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {

@@ -39,6 +39,7 @@ pub mod loam;
 pub mod model;
 pub mod name;
 pub mod ops;
+pub mod pair;
 pub mod problem;
 pub mod rng;
 pub mod rot;

@@ -42,6 +42,11 @@ fn env(seed: u64) -> (Env, Arc<ManualClock>) {
     (env, clock)
 }
 
+/// What a volume is made by.
+pub fn format_env(loam: &Loam, seed: u64) -> Env {
+    loam.without.env(env(seed).0)
+}
+
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self {
@@ -57,8 +62,7 @@ impl System for Loam {
             uuid: Some([0x5a; 16]),
             ..geometry.mkfs_options()
         };
-        let env = self.without.env(env(seed).0);
-        Ok(loamfs_fs::mkfs(&device, &options, &env)?)
+        Ok(loamfs_fs::mkfs(&device, &options, &format_env(self, seed))?)
     }
 
     fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>> {

@@ -98,6 +98,11 @@ pub trait System: Sync {
     /// Opens a volume, recovering it if it was not closed.
     fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>>;
 
+    /// Of a device of `size` bytes, where one of the system's devices ends and the next begins.
+    fn cuts(&self, _size: u64) -> Vec<u64> {
+        Vec::new()
+    }
+
     /// Looks at a volume that is not open with eyes of its own; what is wrong with it.
     fn check(&self, image: &Image, geometry: &Geometry) -> Vec<String>;
 }

@@ -20,10 +20,11 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use loamfs_check::{Options, Severity, check};
-use loamfs_device::{Image, MemoryDevice};
+use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::BlockKind;
 use loamfs_fs::{Env, OpenOptions, Volume};
-use loamfs_testing::golden::{ALL, Golden, dumps, listing};
+use loamfs_testing::golden::{ALL, Golden, PAIR, dumps, listing};
+use loamfs_testing::pair::Pair;
 use xxhash_rust::xxh3::xxh3_64;
 
 fn kept(name: &str) -> PathBuf {
@@ -49,13 +50,30 @@ fn device(image: Image) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::from_image(image).with_sector_size(512))
 }
 
-fn listed(image: Image) -> String {
+/// The device of a golden volume, or both.
+fn whole(golden: &Golden, image: Image) -> Arc<dyn Device> {
+    on(golden, device(image))
+}
+
+fn on(golden: &Golden, device: Arc<dyn Device>) -> Arc<dyn Device> {
+    match golden.name == PAIR.name {
+        true => Pair::default().joined(&device).unwrap(),
+        false => device,
+    }
+}
+
+fn listed(golden: &Golden, image: Image) -> String {
     let options = OpenOptions {
         read_only: true,
         ..OpenOptions::default()
     };
-    let volume = Volume::open(device(image), &options, Env::fixed(99)).unwrap();
+    let volume = Volume::open(whole(golden, image), &options, Env::fixed(99)).unwrap();
     listing(&volume).unwrap()
+}
+
+/// The golden volumes, that of two devices among them.
+fn all() -> impl Iterator<Item = Golden> {
+    ALL.into_iter().chain([PAIR])
 }
 
 /// Compares a kept text with what there is now.
@@ -68,9 +86,10 @@ fn same(file: &str, now: &str) {
     assert_eq!(then.len(), now.len(), "{file} ends elsewhere");
 }
 
-fn assert_sound(name: &str, image: Image) {
+fn assert_sound(golden: &Golden, image: Image) {
+    let name = golden.name;
     let mut options = Options::default();
-    let report = check(device(image).as_ref(), &mut options);
+    let report = check(whole(golden, image).as_ref(), &mut options);
     let serious = report
         .problems
         .iter()
@@ -81,7 +100,7 @@ fn assert_sound(name: &str, image: Image) {
 
 /// Keeps the volumes of programs that have none yet.
 fn keep_new() {
-    for golden in ALL.iter().filter(|_| wish() == "new") {
+    for golden in all().filter(|_| wish() == "new") {
         let path = kept(&format!("{}.img.gz", golden.name));
         if path.exists() {
             continue;
@@ -93,39 +112,43 @@ fn keep_new() {
         let text = |kind: &str, text: String| {
             fs::write(kept(&format!("{}.{kind}", golden.name)), text).unwrap();
         };
-        text("list", listed(image.clone()));
-        text("dump", dumps(device(image).as_ref()).unwrap());
+        text("list", listed(&golden, image.clone()));
+        text("dump", dumps(whole(&golden, image).as_ref()).unwrap());
     }
 }
 
 #[test]
 fn kept_volumes_hold_what_they_held() {
     keep_new();
-    for golden in ALL {
+    for golden in all() {
         let image = image(&golden);
-        same(&format!("{}.list", golden.name), &listed(image.clone()));
-        assert_sound(golden.name, image);
+        same(
+            &format!("{}.list", golden.name),
+            &listed(&golden, image.clone()),
+        );
+        assert_sound(&golden, image);
     }
 }
 
 #[test]
 fn kept_volumes_can_be_written_to() {
-    for golden in ALL {
+    for golden in all() {
+        let before = listed(&golden, image(&golden));
         let device = device(image(&golden));
-        let before = listed(device.image());
-        let volume = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(99)).unwrap();
+        let opened = on(&golden, device.clone());
+        let volume = Volume::open(opened, &OpenOptions::default(), Env::fixed(99)).unwrap();
         volume.upkeep().tick().unwrap();
         volume.close().unwrap();
-        assert_eq!(listed(device.image()), before, "{}", golden.name);
-        assert_sound(golden.name, device.image());
+        assert_eq!(listed(&golden, device.image()), before, "{}", golden.name);
+        assert_sound(&golden, device.image());
     }
 }
 
 #[test]
 fn every_structure_of_the_kept_volumes_is_dumped_as_it_was() {
-    for golden in ALL {
+    for golden in all() {
         let file = format!("{}.dump", golden.name);
-        let now = dumps(device(image(&golden)).as_ref()).unwrap();
+        let now = dumps(whole(&golden, image(&golden)).as_ref()).unwrap();
         if wish() == "dump" {
             fs::write(kept(&file), &now).unwrap();
         }
@@ -136,12 +159,15 @@ fn every_structure_of_the_kept_volumes_is_dumped_as_it_was() {
 #[test]
 fn the_programs_make_the_same_bytes_as_before() {
     let mut made = String::new();
-    for golden in ALL {
+    for golden in all() {
         let image = (golden.make)().unwrap();
         made += &format!("{} {:016x}\n", golden.name, xxh3_64(&image.to_vec()));
         // Wherever things are put, what the volume holds is the same.
-        same(&format!("{}.list", golden.name), &listed(image.clone()));
-        assert_sound(golden.name, image);
+        same(
+            &format!("{}.list", golden.name),
+            &listed(&golden, image.clone()),
+        );
+        assert_sound(&golden, image);
     }
     if wish() == "made" || wish() == "new" {
         fs::write(kept("made"), &made).unwrap();
@@ -156,8 +182,7 @@ fn the_programs_make_the_same_bytes_as_before() {
 /// A golden volume is of use only for what is in it.
 #[test]
 fn the_kept_volumes_have_everything_that_the_format_knows() {
-    let text: String = ALL
-        .iter()
+    let text: String = all()
         .map(|golden| fs::read_to_string(kept(&format!("{}.dump", golden.name))).unwrap())
         .collect();
     let has = |piece: &str| assert!(text.contains(piece), "no {piece:?}");
@@ -202,6 +227,8 @@ fn the_kept_volumes_have_everything_that_the_format_knows() {
         "more that do not count",
         "read-only compatible 0x2",
         "incompatible 0x2",
+        "incompatible 0x4",
+        "device 0, fast: ",
         " unwritten\n",
         ", unwritten: ",
         " is Log",

@@ -52,6 +52,16 @@ impl<'a> Stage<'a> {
         MemoryDevice::from_image(image).with_sector_size(self.geometry.sector)
     }
 
+    /// A device that holds this image and remembers what is done to it; several, if the system has several.
+    pub fn recorder(&self, image: Image) -> RecordingDevice {
+        let ends = self.system.cuts(image.size());
+        let device = RecordingDevice::new(self.device(image));
+        match ends.is_empty() {
+            true => device,
+            false => device.cut(&ends),
+        }
+    }
+
     /// An error with what the checker says against an image, if it does.
     pub fn check(&self, image: &Image, when: &'static str) -> Verdict {
         let faults = self.system.check(image, &self.geometry);
@@ -67,7 +77,7 @@ impl<'a> Stage<'a> {
 
 /// Runs a workload on a volume that looks like `model`.
 pub fn record(stage: &Stage<'_>, base: Image, model: Model, ops: &[Op]) -> Verdict<Recording> {
-    let device = Arc::new(RecordingDevice::new(stage.device(base.clone())));
+    let device = Arc::new(stage.recorder(base.clone()));
     let runner = Runner::resume(stage.system, device.clone(), stage.opening, model.clone())?;
     let mut recording = Recording {
         base,
@@ -90,7 +100,7 @@ pub fn record_after_kill(
     level: &Level,
     draw: impl FnOnce(&Model) -> Vec<Op>,
 ) -> Verdict<Recording> {
-    let device = Arc::new(RecordingDevice::new(stage.device(base.clone())));
+    let device = Arc::new(stage.recorder(base.clone()));
     for event in pending {
         repeat(&device, event)?;
     }
@@ -130,7 +140,7 @@ fn repeat(device: &RecordingDevice, event: &Event) -> Verdict {
             device.write(&[write]).into_iter().collect()
         }
         Event::Discard { offset, len } => device.discard(&[(*offset, *len)]),
-        Event::Flush | Event::Mark(_) => Ok(()),
+        Event::Flush | Event::FlushPart { .. } | Event::Mark(_) => Ok(()),
     };
     outcome.map_err(|error| Problem::new("harness", error.to_string()))
 }

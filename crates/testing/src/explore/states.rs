@@ -101,7 +101,7 @@ pub fn epochs(recording: &Recording) -> Verdict<Vec<Epoch>> {
         match event {
             Event::Mark(mark) => level.pass(*mark, &recording.history),
             Event::Write { .. } | Event::Discard { .. } => pending.push(event.clone()),
-            Event::Flush => {
+            Event::Flush | Event::FlushPart { .. } => {
                 let epoch = Epoch {
                     number: epochs.len(),
                     base: base.clone(),
@@ -109,8 +109,10 @@ pub fn epochs(recording: &Recording) -> Verdict<Vec<Epoch>> {
                     level: level.clone(),
                     hash,
                 };
-                let all = epoch.plan(Fate::Kept);
-                (base, hash) = epoch.build(&all)?;
+                (base, hash) = epoch.build(&epoch.flushed_by(event))?;
+                // What waits on other devices waits on.
+                let waits = |pending: &&Event| !is_flushed(pending, event);
+                pending = epoch.pending.iter().filter(waits).cloned().collect();
                 epochs.push(epoch);
             }
         }
@@ -125,6 +127,18 @@ impl Epoch {
             fates: vec![fate; self.pending.len()],
             reversed: false,
             rot: None,
+        }
+    }
+
+    /// What a flush makes durable is kept, and nothing else.
+    fn flushed_by(&self, flush: &Event) -> Plan {
+        let fate = |event: &Event| match is_flushed(event, flush) {
+            true => Fate::Kept,
+            false => Fate::Lost,
+        };
+        Plan {
+            fates: self.pending.iter().map(fate).collect(),
+            ..self.plan(Fate::Lost)
         }
     }
 
@@ -191,6 +205,14 @@ impl Epoch {
     }
 }
 
+/// Whether a flush makes a write durable. None goes from one device into another.
+fn is_flushed(event: &Event, flush: &Event) -> bool {
+    match flush {
+        Event::FlushPart { offset, len } => (*offset..offset + len).contains(&extent(event).0),
+        _ => true,
+    }
+}
+
 fn sector_hash(image: &Image, offset: u64) -> Result<u64, loamfs_device::DeviceError> {
     let len = SECTOR.min((image.size() - offset) as usize);
     let mut bytes = [0; SECTOR];
@@ -202,7 +224,7 @@ fn extent(event: &Event) -> (u64, u64) {
     match event {
         Event::Write { offset, data, .. } => (*offset, data.len() as u64),
         Event::Discard { offset, len } => (*offset, *len),
-        Event::Flush | Event::Mark(_) => (0, 0),
+        Event::Flush | Event::FlushPart { .. } | Event::Mark(_) => (0, 0),
     }
 }
 
@@ -244,7 +266,7 @@ fn apply(
             image.write(offset, &data[from..from + len as usize])
         }
         Event::Discard { .. } => image.clear(offset, len),
-        Event::Flush | Event::Mark(_) => Ok(()),
+        Event::Flush | Event::FlushPart { .. } | Event::Mark(_) => Ok(()),
     }
 }
 
@@ -467,6 +489,24 @@ mod tests {
         assert_eq!(byte(&epochs[1].build(&lost).unwrap().0, 0), 1);
         let kept = epochs[1].plan(Fate::Kept);
         assert_eq!(byte(&epochs[1].build(&kept).unwrap().0, 0), 2);
+    }
+
+    #[test]
+    fn what_one_of_two_devices_has_flushed_stays_and_the_rest_waits() {
+        let flush = Event::FlushPart {
+            offset: 0,
+            len: 8192,
+        };
+        let events = vec![
+            write(0, 1, 4096),
+            write(8192, 1, 4096),
+            flush,
+            write(4096, 2, 4096),
+        ];
+        let epochs = epochs(&recording(events)).unwrap();
+        let lost = epochs[1].build(&epochs[1].plan(Fate::Lost)).unwrap().0;
+        assert_eq!((byte(&lost, 0), byte(&lost, 8192)), (1, 0));
+        assert_eq!(epochs[1].pending.len(), 2);
     }
 
     #[test]

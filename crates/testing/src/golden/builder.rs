@@ -141,6 +141,11 @@ impl Builder {
     }
 }
 
+/// Surroundings in which no time passes.
+pub(super) fn stopped(seed: u64) -> Env {
+    Env::seeded(Arc::new(Stopped(AtomicI64::new(EPOCH))), seed)
+}
+
 /// Who makes new inodes.
 pub(super) fn new(mode: u32) -> NewInode {
     NewInode {

@@ -1,0 +1,98 @@
+//! LoamFS on two devices, a fast one and another, each half of the bytes.
+
+use std::sync::Arc;
+
+use loamfs_device::{
+    Device, DeviceError, Effect, FaultyDevice, Image, JoinedDevice, Member, MemoryDevice, Op, Rule,
+};
+use loamfs_format::superblock::DeviceKind;
+use loamfs_fs::members::{Candidate, join};
+use loamfs_fs::{Error, LogError, MkfsOptions, NewDevice};
+
+use crate::geometry::Geometry;
+use crate::loam::{Loam, check_device, format_env};
+use crate::subject::{Opening, Outcome, Subject, System};
+
+/// Two devices instead of one.
+#[derive(Clone, Debug, Default)]
+pub struct Pair {
+    /// What runs on them.
+    pub loam: Loam,
+    /// Whether flushes of the second one are forgotten: a fault that must be noticed.
+    pub forgets: bool,
+}
+
+impl Pair {
+    /// The two devices. One that is recorded tells which of them is flushed.
+    fn parts(&self, device: &Arc<dyn Device>) -> Result<[Arc<dyn Device>; 2], DeviceError> {
+        let [fast, slow] = match device.members() {
+            [fast, slow] => [fast, slow].map(|member| Arc::clone(member.device())),
+            _ => {
+                let half = half(device.size());
+                let rest = device.size() - half;
+                [slice(device, 0, half)?, slice(device, half, rest)?]
+            }
+        };
+        match self.forgets {
+            false => Ok([fast, slow]),
+            true => {
+                let forget = vec![Rule::on(Op::Flush, Effect::Lost)];
+                Ok([fast, Arc::new(FaultyDevice::with_rules(slow, forget))])
+            }
+        }
+    }
+
+    /// The volume on both.
+    ///
+    /// # Errors
+    /// Why they are none.
+    pub fn joined(&self, device: &Arc<dyn Device>) -> Result<Arc<dyn Device>, Error> {
+        let [fast, slow] = self.parts(device)?;
+        let candidate = |name: &str, device| Candidate {
+            name: name.into(),
+            device,
+        };
+        let joined = join(&candidate("slow", slow), &[candidate("fast", fast)]);
+        Ok(joined.map_err(LogError::from)?)
+    }
+}
+
+fn half(size: u64) -> u64 {
+    size / 2
+}
+
+fn slice(device: &Arc<dyn Device>, at: u64, len: u64) -> Result<Arc<dyn Device>, DeviceError> {
+    let member = Member::new("part", Arc::clone(device), at, len);
+    Ok(Arc::new(JoinedDevice::new(vec![member])?))
+}
+
+impl System for Pair {
+    fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
+        let options = MkfsOptions {
+            uuid: Some([0x5a; 16]),
+            ..geometry.mkfs_options()
+        };
+        let [fast, slow] = self.parts(&device).map_err(Error::from)?;
+        let new = |device, kind| NewDevice { device, kind };
+        let devices = [new(slow, DeviceKind::Slow), new(fast, DeviceKind::Fast)];
+        loamfs_fs::mkfs_on(&devices, &options, &format_env(&self.loam, seed))?;
+        Ok(())
+    }
+
+    fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>> {
+        self.loam.open(self.joined(&device)?, opening)
+    }
+
+    fn cuts(&self, size: u64) -> Vec<u64> {
+        vec![half(size)]
+    }
+
+    fn check(&self, image: &Image, geometry: &Geometry) -> Vec<String> {
+        let memory = MemoryDevice::from_image(image.clone()).with_sector_size(geometry.sector);
+        let device: Arc<dyn Device> = Arc::new(memory);
+        match self.joined(&device) {
+            Ok(joined) => check_device(joined.as_ref()),
+            Err(error) => vec![error.to_string()],
+        }
+    }
+}

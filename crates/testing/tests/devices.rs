@@ -1,0 +1,80 @@
+//! Volumes of two devices, the log on the first one.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::time::Duration;
+
+use loamfs_testing::campaign::{self, image_after};
+use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
+use loamfs_testing::explore::fleet::{Orders, Outcome, run};
+use loamfs_testing::explore::hunt::Effort;
+use loamfs_testing::pair::Pair;
+use loamfs_testing::shrink::Limit;
+use loamfs_testing::watchdog::Watchdog;
+
+/// One single workload in so many; a prime.
+const SINGLES_STEP: usize = 307;
+
+#[test]
+fn two_devices_do_what_the_model_does() {
+    let watchdog = Watchdog::start(Duration::from_secs(120));
+    for seed in 100..107 {
+        let case = campaign::Case::of(seed, None);
+        watchdog.enter(Some(case.to_string()));
+        let shrinking = Limit::Time(Duration::from_secs(20));
+        if let Err(report) = campaign::run(&Pair::default(), &case, 1_000, shrinking) {
+            panic!("{report}");
+        }
+    }
+    watchdog.enter(None);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_two_devices() {
+    for seed in 100..103 {
+        let case = campaign::Case::of(seed, None);
+        let image = || image_after(&Pair::default(), &case, 300).unwrap();
+        assert!(image() == image(), "{case}");
+    }
+}
+
+fn explore(system: &Pair, cases: &[Case], keep_going: bool) -> Outcome {
+    let orders = Orders {
+        effort: Effort::QUICK,
+        time: Duration::from_secs(600),
+        shrinking: Duration::ZERO,
+        keep_going,
+        threads: 2,
+        hang: Duration::from_secs(400),
+        print: false,
+    };
+    let outcome = run(system, cases, orders);
+    println!("{}", outcome.tally);
+    outcome
+}
+
+#[test]
+fn either_device_may_keep_or_lose_what_it_has_not_flushed() {
+    let singles = GEOMETRIES.into_iter().flat_map(all_singles);
+    let singles = singles.step_by(SINGLES_STEP);
+    let pairs = (3000..3006).map(combined);
+    let cases: Vec<Case> = singles.chain(pairs).chain([long(3000, 60)]).collect();
+    let outcome = explore(&Pair::default(), &cases, false);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty());
+    assert_eq!(outcome.tally.cases as usize, cases.len());
+    assert!(outcome.tally.distinct > 1_000, "{}", outcome.tally);
+}
+
+/// A flush must reach each device that was written, not the first one alone.
+#[test]
+fn a_device_whose_flush_is_forgotten_is_noticed() {
+    let forgetting = Pair {
+        forgets: true,
+        ..Pair::default()
+    };
+    let cases: Vec<Case> = (0..4).map(|seed| long(seed, 60)).collect();
+    assert!(!explore(&forgetting, &cases, false).reports.is_empty());
+}
