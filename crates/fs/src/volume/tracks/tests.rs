@@ -260,7 +260,7 @@ fn what_moves_out_of_tracks_leaves_groups_free() {
             .collect();
         assert!(!tracks.is_empty());
         let sealer = volume.engine.sealer();
-        sealer.evacuate_all(&tracks, |_| true).unwrap();
+        sealer.evacuate_with_homes(&tracks, |_| true).unwrap();
         drop(sealer);
         volume.sync().unwrap();
         for _ in 0..3 {
