@@ -14,6 +14,7 @@ mod placed;
 mod read;
 mod sound;
 mod timed;
+mod tracked;
 mod twice;
 mod unwritten;
 mod wide;
@@ -42,7 +43,7 @@ pub const PAIR: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 9] = [
+pub const ALL: [Golden; 10] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -87,5 +88,10 @@ pub const ALL: [Golden; 9] = [
     Golden {
         name: "timed",
         make: timed::make,
+    },
+    // Small files in tracks.
+    Golden {
+        name: "tracked",
+        make: tracked::make,
     },
 ];

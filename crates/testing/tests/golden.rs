@@ -190,8 +190,6 @@ fn the_kept_volumes_have_everything_that_the_format_knows() {
         match kind {
             // Data and superblocks stand in no record of their own.
             BlockKind::Superblock | BlockKind::InodeBlock => {}
-            // No program writes tracks yet.
-            BlockKind::TrackHead | BlockKind::TrackNode => {}
             kind if kind.is_node() => has(&format!("\n{kind:?} level 0 ")),
             kind => has(&format!(" {kind:?} level 0 ")),
         }
