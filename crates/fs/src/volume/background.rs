@@ -76,7 +76,7 @@ impl Upkeep<'_> {
 
     /// Holds all inodes without a name that a crash has left and of which `is_known` says that somebody still has them. To
     /// be called before the first [`Upkeep::tick`], which removes what nobody holds. Each is let go of as what
-    /// [`Volume::open_file`] held. Those that cannot be read are left alone.
+    /// [`crate::Volume::open_file`] held. Those that cannot be read are left alone.
     pub fn hold_orphans(&self, mut is_known: impl FnMut(&Attr) -> bool) {
         self.find_leftovers();
         let waiting = self.core().leftovers.list();
