@@ -1041,7 +1041,7 @@ mod tests {
 
     #[test]
     fn an_unknown_incompatible_feature_is_refused_by_name() {
-        for unknown in [1 << 40, 1 << 2] {
+        for unknown in [1 << 40, 1 << 3] {
             let sb = Superblock {
                 incompatible: unknown,
                 ..sample()
