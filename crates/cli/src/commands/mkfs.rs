@@ -87,7 +87,7 @@ pub struct MkfsArgs {
     #[arg(long, value_name = "DEVICE")]
     fast: Vec<PathBuf>,
     /// The device or image file; several make one volume, of which each is needed.
-    #[arg(required = true)]
+    #[arg(required = true, value_name = "DEVICE")]
     devices: Vec<PathBuf>,
 }
 
