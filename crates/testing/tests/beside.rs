@@ -210,7 +210,10 @@ fn nothing_settles_over_what_is_used_again() {
 #[test]
 fn no_home_is_used_again_before_the_first_write_to_it_is_over() {
     let (busy, volume) = open(made(SIZE));
-    let file = create(&volume, "f", &[1; 64 * UNIT]);
+    // Keeps the group one of data.
+    create(&volume, "g", &[2; 16 * UNIT]);
+    volume.sync().unwrap();
+    let file = create(&volume, "f", &[1; 32 * UNIT]);
     let (other, (said, names)) = (Arc::clone(&volume), channel());
     let hook = move || {
         other.unlink(ROOT_INO, b"f").unwrap();

@@ -9,6 +9,7 @@ use super::info;
 use crate::completion::mounted;
 use crate::failure::Failure;
 use crate::output::print_lines;
+use crate::text::wrapped;
 
 /// What to do with devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -52,7 +53,9 @@ impl DeviceArgs {
         let report = info::report(&self.volume)?;
         print_lines(match self.json {
             true => vec![format!("{:#}", report.devices())],
-            false => report.device_lines(),
+            false => (report.device_lines().iter())
+                .map(|line| wrapped(line, 10))
+                .collect(),
         })
     }
 }
