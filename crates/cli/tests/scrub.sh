@@ -73,7 +73,7 @@ fresh
 expect 0 "$loamfs" scrub start --wait "$mnt"
 rot $(((64 << 10) + 300))
 expect 1 "$loamfs" scrub start --wait "$mnt"
-grep -q "^1 blocks damaged, 1 of them" "$work/out" || fail "$(cat "$work/out")"
+grep -q "^1 block damaged, 1 of them" "$work/out" || fail "$(cat "$work/out")"
 expect 0 "$loamfs" scrub start --wait "$mnt"
 # What memory has is written anew.
 cat "$mnt/dir/small 100" >"$work/before"

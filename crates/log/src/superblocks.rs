@@ -74,7 +74,11 @@ pub fn find(device: &dyn Device) -> Result<Copies, LogError> {
     let mut batch: Vec<Read> = places(size)
         .map(|at| Read::new(at, superblock::SIZE, IoKind::Superblock))
         .collect();
-    device.read(&mut batch);
+    // One by one: several at once start the device's threads. Who mounts looks here first, and gives its rights up while it is
+    // the only thread.
+    for one in &mut batch {
+        device.read(std::slice::from_mut(one));
+    }
     let found = batch.into_iter().map(|read| {
         let offset = read.offset;
         (offset, read.into_result())
