@@ -4,21 +4,30 @@
 #   replaced.py MOUNTPOINT LOAMFS KILLS SEED
 #
 # What may be lost is what was not synced: then fsync says EIO, a file that is gone ESTALE, and a name that was never synced
-# ENOENT. Nothing else is an answer. What was synced is there at the end.
+# ENOENT. Nothing else is an answer. What was synced is there at the end. A program that meets such an error may give up;
+# one that ends well, and what it made is synced without an error, has kept that.
 import errno
 import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 
 mnt, loamfs, kills, seed = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 LOST = (errno.EIO, errno.ESTALE, errno.ENOENT)
 stop = multiprocessing.Event()
 rounds = multiprocessing.Array("L", 16)
+# Of those, what programs made that is synced.
+kept = multiprocessing.Array("L", 16)
+# Odd from before a daemon is killed until another one is there.
+killed = multiprocessing.Value("L", 0)
 
 
 def syncs(place):
@@ -159,9 +168,21 @@ def sync_all(place):
     # A plain mount knows no syncfs. What the first fsync takes along the others need not wait for.
     for directory, _, files in os.walk(place):
         for path in [os.path.join(directory, name) for name in files] + [directory]:
+            if os.path.islink(path):
+                continue
             file = os.open(path, os.O_RDONLY)
-            os.fsync(file)
-            os.close(file)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+
+
+def sync_names(directory):
+    file = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def fails(error):
@@ -205,6 +226,228 @@ def names(place):
         yield
 
 
+class Lost(Exception):
+    """A program met what was lost with a daemon."""
+
+
+def program(*words, **options):
+    """Runs a program. If it fails, that is for what was lost with a daemon, of which it says nothing that is not so."""
+    ran = subprocess.run(words, capture_output=True, text=True, errors="replace", **options)
+    assert os.strerror(errno.ENOTCONN) not in ran.stderr, ran.stderr
+    if ran.returncode:
+        raise Lost(f"{' '.join(words)}: exit code {ran.returncode}: {ran.stderr}{ran.stdout}")
+    return ran.stdout
+
+
+def attempt(step, since):
+    """Does something whose end is synced. Returns whether it was; only a daemon that died since all was is an excuse."""
+    try:
+        step()
+    except (Lost, OSError, sqlite3.Error, shutil.Error) as error:
+        if isinstance(error, OSError) and error.errno not in LOST:
+            raise
+        assert since is None or since % 2 or killed.value != since, f"no daemon died, and yet: {error}"
+        return False
+    return True
+
+
+def without_loss(step):
+    """Does something until it meets nothing more of what was lost. Each file and directory may say so once."""
+    for _ in range(200):
+        if attempt(step, None):
+            return
+    step()
+
+
+def git(place):
+    """Commits, each of them synced. Those are there, whole, whatever became of others."""
+    tree, number, commits = None, 0, []
+    environment = dict(os.environ, HOME=place, GIT_CONFIG_NOSYSTEM="1")
+    for kind in ("AUTHOR", "COMMITTER"):
+        environment |= {f"GIT_{kind}_NAME": "nobody", f"GIT_{kind}_EMAIL": "nobody@localhost"}
+
+    def run(*words):
+        settings = ("-c", "core.fsync=all", "-c", "gc.auto=0", "-c", "core.logAllRefUpdates=false")
+        return program("git", "-C", tree, *settings, *words, env=environment).strip()
+
+    def begin():
+        nonlocal tree, number
+        if tree:
+            shutil.rmtree(tree, ignore_errors=True)
+        number += 1
+        tree = f"{place}/{number}"
+        os.mkdir(tree)
+        run("init", "--quiet", "--initial-branch=main")
+        sync_all(place)
+
+    def back():
+        """As after a power cut: to the last commit that is known to be there."""
+        for path, _, names in os.walk(tree + "/.git"):
+            for name in names:
+                if name.endswith(".lock"):
+                    os.unlink(f"{path}/{name}")
+        if commits:
+            # The index may name what is lost.
+            if os.path.exists(tree + "/.git/index"):
+                os.unlink(tree + "/.git/index")
+            with open(tree + "/.git/refs/heads/main", "w") as file:
+                file.write(commits[-1] + "\n")
+            run("reset", "--quiet", "--hard")
+            run("clean", "-fdxq")
+            sync_all(place)
+        else:
+            begin()
+
+    def commit():
+        for _ in range(3):
+            path = f"{tree}/{random.randrange(5)}"
+            os.makedirs(path, exist_ok=True)
+            with open(f"{path}/{random.randrange(20)}", "w") as file:
+                file.write(f"{random.random()}\n" * random.randrange(1, 2000))
+        run("add", "--all")
+        run("commit", "--quiet", "--message", str(len(commits)))
+        made = run("rev-parse", "HEAD")
+        sync_all(place)
+        commits.append(made)
+
+    def whole():
+        run("fsck", "--full", "--strict")
+        assert run("rev-list", "HEAD").split() == commits[::-1], "a commit that was synced is lost"
+        assert not run("status", "--porcelain"), "what was committed is not there"
+
+    without_loss(begin)
+    since = killed.value
+    while not stop.is_set():
+        if attempt(commit, since):
+            since = killed.value
+            yield True
+        else:
+            without_loss(back)
+            yield
+        if len(commits) == 25:
+            without_loss(whole)
+            commits.clear()
+            without_loss(begin)
+    if commits:
+        without_loss(back)
+        without_loss(whole)
+
+
+def tar(place):
+    """An archive is unpacked. A tree that was unpacked and synced is what is in the archive."""
+    content = random.Random(7)
+    with tempfile.TemporaryDirectory() as outside:
+        for number in range(120):
+            path = f"{outside}/tree/{number % 7}/{number % 3}"
+            os.makedirs(path, exist_ok=True)
+            with open(f"{path}/{number}", "wb") as file:
+                file.write(content.randbytes(content.choice([0, 100, 3000, 20_000, 200_000])))
+        os.symlink("nowhere", outside + "/tree/symlink")
+        os.link(f"{outside}/tree/0/0/0", outside + "/tree/link")
+        archive = outside + "/archive.tar"
+        with tarfile.open(archive, "w") as file:
+            file.add(outside + "/tree", "tree")
+        yield from unpack(place, archive)
+
+
+def unpack(place, archive):
+    trees, number, since = [], 0, killed.value
+    while not stop.is_set():
+        number += 1
+        tree = f"{place}/{number}"
+
+        def one():
+            os.mkdir(tree)
+            program("tar", "-xf", archive, "-C", tree)
+            sync_all(tree)
+            sync_names(place)
+
+        if attempt(one, since):
+            trees.append(tree)
+            since = killed.value
+            yield True
+        else:
+            shutil.rmtree(tree, ignore_errors=True)
+            yield
+        if len(trees) > 3:
+            old = trees.pop(0)
+            compare(archive, old)
+            shutil.rmtree(old, ignore_errors=True)
+    for tree in trees:
+        compare(archive, tree)
+
+
+def compare(archive, tree):
+    # Nothing here was not synced: no daemon that dies is an excuse.
+    program("tar", "--compare", "-f", archive, "-C", tree)
+
+
+def sqlite(place):
+    """Transactions of databases. What was committed is there; one writes ahead, the other rolls back."""
+    paths = [place + "/ahead", place + "/back"]
+    settings = [
+        # Memory that processes share would be of a file that may be lost.
+        "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=50",
+        # FULL does not sync that the journal is gone, which is the commit.
+        "PRAGMA journal_mode=DELETE; PRAGMA synchronous=EXTRA",
+    ]
+    opened, told, since = [None, None], [0, 0], [None, None]
+
+    def begin(which):
+        for rest in ("", "-journal", "-wal"):
+            if os.path.exists(paths[which] + rest):
+                os.unlink(paths[which] + rest)
+        opened[which] = connect(which)
+        opened[which].execute("CREATE TABLE kept (number INTEGER PRIMARY KEY, content BLOB)")
+        opened[which].close()
+        sync_all(place)
+
+    def connect(which):
+        connection = sqlite3.connect(paths[which], timeout=60, isolation_level=None)
+        connection.executescript(settings[which])
+        return connection
+
+    def transact(which):
+        connection = opened[which] = opened[which] or connect(which)
+        connection.execute("BEGIN")
+        for number in range(told[which], told[which] + 5):
+            content = random.randbytes(random.randrange(1, 3000))
+            connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (number, content))
+        connection.execute("COMMIT")
+        told[which] += 5
+
+    def whole(which):
+        connection = connect(which)
+        try:
+            [(said,)] = connection.execute("PRAGMA integrity_check").fetchall()
+            assert said == "ok", f"{paths[which]}: {said}"
+            [(count,)] = connection.execute(f"SELECT COUNT(*) FROM kept WHERE number < {told[which]}").fetchall()
+            assert count == told[which], f"{paths[which]}: {count} rows of {told[which]} that were committed"
+        finally:
+            connection.close()
+
+    for which in (0, 1):
+        without_loss(lambda: begin(which))
+        opened[which], since[which] = None, killed.value
+    while not stop.is_set():
+        which = random.randrange(2)
+        if attempt(lambda: transact(which), since[which]):
+            since[which] = killed.value
+            yield True
+            continue
+        try:
+            opened[which].close()
+        except (sqlite3.Error, AttributeError):
+            pass
+        opened[which] = None
+        without_loss(lambda: whole(which))
+        yield
+    for which, connection in enumerate(opened):
+        if connection:
+            connection.close()
+        without_loss(lambda: whole(which))
+
+
 def looks(place):
     """The mount is there, with what is in it, whoever looks."""
     while not stop.is_set():
@@ -215,15 +458,17 @@ def looks(place):
         yield
 
 
-WORK = [syncs, syncs, appends, large, unlinked, stands, walks, names, names, looks]
+WORK = [syncs, syncs, appends, large, unlinked, stands, walks, names, names, git, tar, sqlite, looks]
+PROGRAMS = [WORK.index(work) for work in (git, tar, sqlite)]
 
 
 def run(number, work, said):
     random.seed(seed * 100 + number)
     place = f"{mnt}/{number}"
     try:
-        for _ in work(place):
+        for is_kept in work(place):
             rounds[number] += 1
+            kept[number] += bool(is_kept)
         said.put((number, None))
     except BaseException as error:
         import traceback
@@ -258,29 +503,42 @@ workers = [
 ]
 for worker in workers:
     worker.start()
-while not all(rounds[number] for number in range(len(WORK))) and said.empty():
-    time.sleep(0.05)
+
+
+def after(rounds_before, kept_before):
+    """Waits until everybody has done more than by then, and each program has kept something."""
+    deadline = time.monotonic() + 120
+
+    def moved():
+        all_do = all(rounds[number] > rounds_before[number] for number in range(len(WORK)))
+        return all_do and all(kept[number] > kept_before[number] for number in PROGRAMS)
+
+    while said.empty() and not moved():
+        if time.monotonic() > deadline:
+            sys.exit(f"somebody hangs: {rounds_before} and then {list(rounds)}, {kept_before} and then {list(kept)}")
+        time.sleep(0.05)
+
+
+after([0] * len(WORK), [0] * len(WORK))
 random.seed(seed)
 serving, waited, done = daemon(), [], 0
 for done in range(1, kills + 1):
     time.sleep(random.choice([0, 0.02, 0.1, 0.3, 0.6]))
+    killed.value += 1
     os.kill(serving, signal.SIGKILL)
     serving, seconds = successor(serving)
+    killed.value += 1
     waited.append(seconds)
     if not said.empty():
         break
-before = list(rounds)
-deadline = time.monotonic() + 60
-while any(rounds[number] == before[number] for number in range(len(WORK))) and said.empty():
-    if time.monotonic() > deadline:
-        sys.exit(f"somebody hangs: {before} and then {list(rounds)}")
-    time.sleep(0.05)
+after(list(rounds), list(kept))
 stop.set()
 failures = [said.get(timeout=120) for _ in workers]
 for worker in workers:
     worker.join()
 waited.sort()
-print(f"{done} kills, {sum(rounds)} rounds of work; a daemon was back after {waited[len(waited) // 2]:.2f} s,"
+print(f"{done} kills, {sum(rounds)} rounds of work, {kept[PROGRAMS[0]]} commits, {kept[PROGRAMS[1]]} archives and"
+      f" {kept[PROGRAMS[2]]} transactions kept; a daemon was back after {waited[len(waited) // 2]:.2f} s,"
       f" {waited[-1]:.2f} s at most")
 wrong = [text for _, text in failures if text]
 if wrong:

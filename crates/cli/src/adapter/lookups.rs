@@ -27,6 +27,11 @@ pub const SHARDS: usize = 64;
 
 /// In a count: the volume holds this inode, though it has no name any more.
 const HELD: u32 = 1 << 31;
+/// Instead of one: the kernel does not have it, but changes of it may not be durable, or were lost. Whoever opens the file
+/// again, and syncs it, has to be told.
+const KEPT: u32 = 1 << 30;
+/// The lookups in a count.
+const COUNT: u32 = KEPT - 1;
 
 /// What stands for changes that were lost with an earlier daemon: whoever syncs the file has to be told.
 const LOST: u32 = u32::MAX - 1;
@@ -101,8 +106,9 @@ impl Lookups {
         let short = short(request);
         let mut shard = self.shard(node);
         if let Some(entry) = shard.get(node) {
-            if entry.count & !HELD < !HELD {
-                entry.count += 1;
+            if entry.count & COUNT < COUNT {
+                // At once: a daemon may be killed between any two instructions.
+                entry.count = (entry.count & !KEPT) + 1;
             }
             entry.request = short;
             return Ok(());
@@ -146,10 +152,16 @@ impl Lookups {
         let Some(entry) = shard.get(node) else {
             return false;
         };
-        let left = u64::from(entry.count & !HELD).saturating_sub(lookups);
+        let left = u64::from(entry.count & COUNT).saturating_sub(lookups);
         let held = entry.count & HELD;
         if left == 0 {
-            shard.remove(node);
+            match held == 0 && (1..=LOST).contains(&entry.change) {
+                true => {
+                    entry.request = 0;
+                    entry.count = KEPT;
+                }
+                false => shard.remove(node),
+            }
             return held != 0;
         }
         // Not more than before, so it fits.
@@ -161,7 +173,7 @@ impl Lookups {
     pub fn hold<E>(&self, node: NodeId, open: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let mut shard = self.shard(node);
         if let Some(entry) = shard.get(node)
-            && entry.count & HELD == 0
+            && entry.count & (HELD | KEPT) == 0
         {
             open()?;
             entry.count |= HELD;
@@ -213,23 +225,28 @@ impl Lookups {
 
     /// What had been done to an inode by `change` is durable.
     pub fn note_durable(&self, node: NodeId, change: u32) {
-        if let Some(entry) = self.shard(node).get(node)
-            && entry.change == change
-            && change <= CHANGES
-        {
-            entry.change = 0;
+        if change <= CHANGES {
+            self.settle(node, change);
         }
+    }
+
+    /// Nothing more is to be told of an inode if its change is still this one. Returns whether it was.
+    fn settle(&self, node: NodeId, change: u32) -> bool {
+        let mut shard = self.shard(node);
+        let entry = shard.get(node).filter(|entry| entry.change == change);
+        let Some(entry) = entry else {
+            return false;
+        };
+        entry.change = 0;
+        if entry.count == KEPT {
+            shard.remove(node);
+        }
+        true
     }
 
     /// Whether something that was done to an inode was lost, and nobody has been told. Now somebody is.
     pub fn tell_loss(&self, node: NodeId) -> bool {
-        match self.shard(node).get(node) {
-            Some(entry) if entry.change == LOST => {
-                entry.change = 0;
-                true
-            }
-            _ => false,
-        }
+        self.settle(node, LOST)
     }
 
     /// Looks at some of the inodes that were changed, and takes note of those of which all `is_durable`.
@@ -292,7 +309,8 @@ impl Lookups {
             entry.change = change;
             return Ok(fate);
         }
-        match new.count == 0 || shard.insert(new) {
+        let is_over = new.count == 0 || new.count == KEPT && fate != Fate::Lost;
+        match is_over || shard.insert(new) {
             true => Ok(fate),
             false => Err(Errno::NOMEM),
         }
@@ -302,10 +320,12 @@ impl Lookups {
     pub fn note_held(&self, node: NodeId) -> bool {
         let mut shard = self.shard(node);
         let entry = shard.get(node);
-        entry.is_some_and(|entry| {
-            entry.count |= HELD;
-            true
-        })
+        entry
+            .filter(|entry| entry.count != KEPT)
+            .is_some_and(|entry| {
+                entry.count |= HELD;
+                true
+            })
     }
 }
 

@@ -164,6 +164,54 @@ fn what_is_durable_is_told_from_what_changed_meanwhile() {
     assert_eq!(lookups.change(NodeId(99)), 0, "the kernel does not know it");
 }
 
+/// A program writes a file, closes it, and later opens it to sync it. Meanwhile the kernel may have forgotten the inode.
+#[test]
+fn what_was_lost_is_told_though_the_kernel_had_forgotten_the_inode() {
+    let (handover, shards) = Handover::new().unwrap();
+    let first = Lookups::new(shards);
+    for id in 32..36 {
+        count(&first, NodeId(id));
+        first.note_change(NodeId(id));
+    }
+    assert!(!first.forget(NodeId(32), 1));
+    assert!(!first.forget(NodeId(33), 1));
+    assert!(!first.forget(NodeId(34), 1));
+    first.look_after_changes(|node| node == NodeId(33));
+    assert_eq!(first.change(NodeId(33)), 0);
+    assert!(!hold(&first, NodeId(32)), "the kernel does not know it");
+    let file = handover.as_fd().try_clone_to_owned().unwrap();
+    let (_, shards, predecessor) = Handover::after(&file).unwrap();
+    let second = Lookups::new(shards);
+    assert_eq!(
+        predecessor.survivors.len(),
+        4,
+        "the root, and 33 is not kept"
+    );
+    for survivor in predecessor.survivors {
+        let fate = match survivor.node {
+            NodeId(34) => Fate::Gone,
+            _ => Fate::Lost,
+        };
+        second.take_over(survivor, || fate).unwrap();
+    }
+    // 35 is forgotten by the kernel only now, with its names.
+    assert!(!second.forget(NodeId(35), 1));
+    for id in [32, 35] {
+        assert!(!second.note_held(NodeId(id)), "the kernel does not know it");
+        count(&second, NodeId(id));
+        assert!(second.note_held(NodeId(id)));
+        assert!(second.tell_loss(NodeId(id)), "{id}");
+        assert!(!second.tell_loss(NodeId(id)), "once");
+        assert!(second.forget(NodeId(id), 1));
+    }
+    let left: usize = second
+        .shards
+        .iter()
+        .map(|shard| shard.lock().unwrap().iter_mut().count())
+        .sum();
+    assert_eq!(left, 1, "the root");
+}
+
 #[test]
 fn neighbours_spread_over_the_shards() {
     let lookups = lookups();
