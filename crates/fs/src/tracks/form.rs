@@ -5,6 +5,7 @@ use super::{Forming, Settling};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::dir;
+use crate::error::Corrupt;
 use crate::inodes::Node;
 use crate::operations::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
 use loamfs_format::dirent::{DISCRIMINATORS, FIRST_KEY, KEYS_END};
@@ -225,17 +226,26 @@ impl Core {
 
     /// The range of keys from `from` on that has one entry of the table, or none. One with a track is taken as a whole.
     fn range_to_settle(&mut self, dir: Ino, from: u64) -> Result<KeyRange, Stop> {
-        let from = floor(from.max(FIRST_KEY));
+        let low = floor(from.max(FIRST_KEY));
         let inode = &self.inodes.loaded(dir)?.inode;
-        Ok(match table::range_of(inode, &mut self.blocks, from)? {
+        let range = match table::range_of(inode, &mut self.blocks, low)? {
             Some(range) if range.entry.is_some() => range,
-            Some(range) => KeyRange { low: from, ..range },
+            Some(range) => KeyRange { low, ..range },
             None => KeyRange {
-                low: from,
-                high: table::next_low(inode, &mut self.blocks, from)?,
+                low,
+                high: table::next_low(inode, &mut self.blocks, low)?,
                 entry: TableEntry::default(),
             },
-        })
+        };
+        // A range that ends between keys of one hash is damage. Whoever goes on from its end would not get any further.
+        match range.high > from {
+            true => Ok(range),
+            false => Err(Corrupt::Track {
+                ino: dir,
+                key: from,
+            }
+            .into()),
+        }
     }
 
     /// The first track from a key on that is not as good as a new one would be, and where the range behind it begins.

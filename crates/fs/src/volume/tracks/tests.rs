@@ -1,10 +1,13 @@
+use crate::tracks::table;
 use crate::{
-    Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume,
-    XattrMode, mkfs,
+    Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
+    Volume, XattrMode, mkfs,
 };
 use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
 use loamfs_format::inode::Body;
+use loamfs_format::track::TableEntry;
 use loamfs_format::{GroupNo, Ino};
 use std::sync::Arc;
 
@@ -74,6 +77,26 @@ fn make(volume: &Volume, dir: Ino, i: usize) -> Ino {
         .ino;
     volume.write(ino, 0, &content(i)).unwrap();
     ino
+}
+
+/// A table says what no writer says: that a range begins between keys of one hash. Settling went on from there for ever.
+#[test]
+fn a_table_whose_ranges_do_not_follow_hashes_ends_settling() {
+    let stand = Stand::new(64 << 20);
+    let volume = stand.volume();
+    let dir = settled(&stand, 40);
+    {
+        let mut core = volume.core();
+        let core = &mut *core;
+        let inode = &mut core.inodes.prepared(dir).unwrap().inode;
+        let odd = KEYS_END / 2 + 1;
+        table::put(inode, &mut core.blocks, odd, &TableEntry::default()).unwrap();
+    }
+    let settled = volume.upkeep().settle_directory(dir);
+    assert!(matches!(
+        settled,
+        Err(Error::Corrupt(Corrupt::Track { .. }))
+    ));
 }
 
 /// A directory of so many files that have settled.
