@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loamfs_device::{Counters, Device, DeviceError, Read, Write};
+use loamfs_device::{Counters, Device, DeviceError, Member, Read, Write};
 
 /// Refuses everything that would change the device below.
 pub struct DryDevice(pub Arc<dyn Device>);
@@ -38,5 +38,9 @@ impl Device for DryDevice {
 
     fn counters(&self) -> Counters {
         self.0.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.0.members()
     }
 }

@@ -39,9 +39,7 @@ pub trait Device: Send + Sync {
     fn counters(&self) -> Counters;
 
     /// The devices that this one is joined of, by their bytes; none if it is one itself.
-    fn members(&self) -> &[Member] {
-        &[]
-    }
+    fn members(&self) -> &[Member];
 }
 
 impl<D: Device + ?Sized> Device for Arc<D> {

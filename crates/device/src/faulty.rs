@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
-use crate::{Counters, Device, DeviceError, IoKind, Op, Read, Write, lock};
+use crate::{Counters, Device, DeviceError, IoKind, Member, Op, Read, Write, lock};
 
 /// A request as a plan sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -396,6 +396,10 @@ impl Device for FaultyDevice {
     /// The inner device's: what never reached it is not counted.
     fn counters(&self) -> Counters {
         self.inner.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.inner.members()
     }
 }
 

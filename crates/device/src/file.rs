@@ -17,7 +17,8 @@ use crate::batch::{self, Run};
 use crate::error::{check_range, check_write};
 use crate::pool::{Job, Pool};
 use crate::{
-    AtomicCounters, Buffer, Counters, Device, DeviceError, IoKind, Op, Read, Write, lock, sys,
+    AtomicCounters, Buffer, Counters, Device, DeviceError, IoKind, Member, Op, Read, Write, lock,
+    sys,
 };
 
 pub use open::{FileOptions, Lock, Mode};
@@ -261,6 +262,10 @@ impl Device for FileDevice {
 
     fn counters(&self) -> Counters {
         self.counters.snapshot()
+    }
+
+    fn members(&self) -> &[Member] {
+        &[]
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Mutex;
 
 use crate::batch;
 use crate::error::{check_range, check_write};
-use crate::{AtomicCounters, Counters, Device, DeviceError, Image, IoKind, Op, Read, Write, lock};
+use crate::{
+    AtomicCounters, Counters, Device, DeviceError, Image, IoKind, Member, Op, Read, Write, lock,
+};
 
 /// A device whose bytes are an [`Image`]. Writes take effect at once and in
 /// order; a flush is only counted.
@@ -148,6 +150,10 @@ impl Device for MemoryDevice {
 
     fn counters(&self) -> Counters {
         self.counters.snapshot()
+    }
+
+    fn members(&self) -> &[Member] {
+        &[]
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::batch::{Run, merge};
 use crate::error::check_range;
-use crate::{Counters, Device, DeviceError, IoKind, Op, Read, Write};
+use crate::{Counters, Device, DeviceError, IoKind, Member, Op, Read, Write};
 
 /// A request as it goes down: what a batch was merged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,5 +127,9 @@ impl<D: Device, O: Observer> Device for ObservedDevice<D, O> {
 
     fn counters(&self) -> Counters {
         self.device.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.device.members()
     }
 }

@@ -273,6 +273,10 @@ impl Device for Part {
     fn counters(&self) -> Counters {
         self.recorder.device.counters()
     }
+
+    fn members(&self) -> &[Member] {
+        &[]
+    }
 }
 
 #[cfg(test)]

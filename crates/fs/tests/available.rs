@@ -4,7 +4,7 @@
 mod common;
 
 use common::open;
-use loamfs_device::{Counters, Device, DeviceError, IoKind, MemoryDevice, Read, Write};
+use loamfs_device::{Counters, Device, DeviceError, IoKind, Member, MemoryDevice, Read, Write};
 use loamfs_fs::{Env, Error, MkfsOptions, NewInode, ROOT_INO, Volume, mkfs};
 use std::sync::Arc;
 
@@ -51,6 +51,10 @@ impl Device for Hollow {
 
     fn counters(&self) -> Counters {
         self.0.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.0.members()
     }
 }
 

@@ -1,6 +1,6 @@
 //! A device on which others come first: what threads do at the same time, in an order that the test chooses.
 
-use loamfs_device::{Counters, Device, DeviceError, IoKind, MemoryDevice, Read, Write};
+use loamfs_device::{Counters, Device, DeviceError, IoKind, Member, MemoryDevice, Read, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
@@ -123,5 +123,9 @@ impl Device for Busy {
 
     fn counters(&self) -> Counters {
         self.memory.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.memory.members()
     }
 }

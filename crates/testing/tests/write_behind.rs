@@ -4,7 +4,7 @@
 
 use loamfs_check::{Options, check};
 use loamfs_device::{
-    Counters, Device, DeviceError, Image, IoKind, MemoryDevice, Read, Write as DeviceWrite,
+    Counters, Device, DeviceError, Image, IoKind, Member, MemoryDevice, Read, Write as DeviceWrite,
 };
 use loamfs_fs::{
     Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr, Volume, mkfs,
@@ -100,6 +100,10 @@ impl Device for Cached {
     }
     fn counters(&self) -> Counters {
         self.memory.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.memory.members()
     }
 }
 

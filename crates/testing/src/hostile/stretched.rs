@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use loamfs_device::{Counters, Device, DeviceError, IoKind, MemoryDevice, Read, Write};
+use loamfs_device::{Counters, Device, DeviceError, IoKind, Member, MemoryDevice, Read, Write};
 use loamfs_format::superblock::PROBES;
 
 /// A memory device that claims another size. Behind its own end it reads as zeroes and forgets what is written.
@@ -106,5 +106,9 @@ impl Device for Stretched {
 
     fn counters(&self) -> Counters {
         self.inner.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.inner.members()
     }
 }

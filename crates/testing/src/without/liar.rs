@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use loamfs_device::{Counters, Device, DeviceError, IoKind, Read, Write};
+use loamfs_device::{Counters, Device, DeviceError, IoKind, Member, Read, Write};
 use loamfs_format::Extent;
 use loamfs_format::summary::{HEADER_SIZE, Header, Record, SegmentKind};
 
@@ -154,6 +154,10 @@ impl Device for Liar {
 
     fn counters(&self) -> Counters {
         self.device.counters()
+    }
+
+    fn members(&self) -> &[Member] {
+        self.device.members()
     }
 }
 
