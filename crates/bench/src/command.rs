@@ -18,6 +18,7 @@ mod rounds;
 mod run;
 mod settler;
 mod streams;
+mod tiers;
 mod volume;
 
 use std::ffi::OsString;
@@ -54,6 +55,7 @@ enum Bench {
     Mount(mount::MountArgs),
     Elapsed(elapsed::ElapsedArgs),
     Streams(streams::StreamsArgs),
+    Tiers(tiers::TiersArgs),
     Hash(hash::HashArgs),
     Settler(settler::SettlerArgs),
     Clean(clean::CleanArgs),
@@ -80,6 +82,7 @@ impl Bench {
             Bench::Mount(args) => args.run(),
             Bench::Elapsed(args) => args.run().map(|()| true),
             Bench::Streams(args) => args.run().map(|()| true),
+            Bench::Tiers(args) => args.run().map(|()| true),
             Bench::Hash(args) => args.run().map(|()| true),
             Bench::Settler(args) => args.run(),
             Bench::Clean(args) => args.run().map(|()| true),

@@ -3,15 +3,16 @@
 //!
 //! - [`mechanics`]: an arm, a spindle, zones;
 //! - [`queue`]: writes that wait, merged and taken nearest first;
-//! - [`conventional`] and [`shingled`]: what is done with a request that has its turn;
+//! - [`conventional`], [`shingled`] and [`flash`]: what is done with a request that has its turn;
 //! - [`mod@replay`]: a trace priced, phase by phase;
 //! - [`device`]: a device of ours priced while it is used;
 //! - [`preset`]: the disks that have names.
 //!
-//! A zoned disk or a flash device would be another [`Surface`] and another [`Preset`].
+//! A zoned disk would be another [`Surface`] and another [`Preset`].
 
 pub mod conventional;
 pub mod device;
+pub mod flash;
 pub mod mechanics;
 pub mod preset;
 pub mod queue;
@@ -19,7 +20,7 @@ pub mod replay;
 pub mod shingled;
 
 pub use device::{PricedDevice, VirtualDisk};
-pub use mechanics::{Arm, Mechanics};
+pub use mechanics::{Arm, Busy, Mechanics};
 pub use preset::Preset;
 pub use replay::{Priced, Tally, replay, watch};
 
@@ -54,12 +55,18 @@ impl Span {
 
 /// What a disk does with a request that has its turn.
 pub trait Surface: Send {
-    /// Where on the platters the arm would go for this write.
-    fn target(&self, span: Span) -> u64;
+    /// How far the next thing to do is from a write, in sectors: the nearest goes first.
+    fn distance(&self, span: Span) -> u64;
     /// Writes.
-    fn write(&mut self, arm: &mut Arm, span: Span);
+    fn write(&mut self, span: Span);
     /// Reads.
-    fn read(&mut self, arm: &mut Arm, span: Span);
+    fn read(&mut self, span: Span);
+    /// All that was written is on the medium for good.
+    fn flush(&mut self);
+    /// Nobody wants to know any more what stands there.
+    fn discard(&mut self, _: Span) {}
+    /// Time that it has spent.
+    fn busy(&self) -> Busy;
     /// Seconds of cleaning that are still to be done some time.
-    fn owed(&self, arm: &Arm) -> f64;
+    fn owed(&self) -> f64;
 }

@@ -14,6 +14,7 @@
 //! - [`mount`]: rates and CPU time of operations on mounts, side by side;
 //! - [`elapsed`]: how long programs take on mounts, side by side;
 //! - [`streams`]: rates of large files that are written and read, side by side;
+//! - [`tiers`]: a volume on two disks, beside the same work on each;
 //! - [`beside`]: figures of file systems side by side;
 //! - [`ceiling`]: a FUSE server that does no other work, to compare with;
 //! - [`results`]: what they came to, kept between runs;
@@ -50,6 +51,7 @@ pub mod stand;
 pub mod streams;
 pub mod suite;
 pub mod table;
+pub mod tiers;
 pub mod trace;
 pub mod workload;
 

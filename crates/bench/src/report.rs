@@ -252,6 +252,7 @@ pub(crate) const fn disk_name(preset: Preset) -> &'static str {
     match preset {
         Preset::Reference => "hard disk",
         Preset::ReferenceShingled => "shingled disk",
+        Preset::FlashSata | Preset::FlashPcie => "solid-state disk",
     }
 }
 
@@ -261,7 +262,7 @@ fn pictures(results: &Results) -> String {
          disk's busy time; reads are blue, writes orange. Above them the rate at which bytes passed.</p>\n",
     );
     for case in results.cases() {
-        for preset in Preset::value_variants() {
+        for preset in &Preset::TURNING {
             let mut panels = Vec::new();
             let mut every = 1;
             for kind in kinds(results) {

@@ -154,7 +154,7 @@ impl Run {
         let mut pictures = BTreeMap::new();
         let presets = Preset::value_variants().iter();
         for preset in presets.filter(|_| kind.is_traced()) {
-            let priced = if shown {
+            let priced = if shown && Preset::TURNING.contains(preset) {
                 let (priced, picture) = Picture::of(&outcome.trace, *preset, case.device);
                 pictures.insert(preset.to_string(), picture);
                 priced

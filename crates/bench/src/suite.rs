@@ -288,6 +288,21 @@ impl Case {
         stage.finish()
     }
 
+    /// Runs it in the library on devices of so many bytes, a fast one, a slow one or both.
+    ///
+    /// # Errors
+    /// If the file system refuses.
+    pub fn run_on_tiers(
+        &self,
+        settings: &Settings,
+        fast: Option<u64>,
+        slow: Option<u64>,
+    ) -> Result<Outcome, Error> {
+        let mut stage = Stage::new(InLibrary::on_tiers(fast, slow, settings.seed)?)?;
+        self.play(&mut stage, settings)?;
+        stage.finish()
+    }
+
     /// Plays it on a stage.
     fn play(&self, stage: &mut Stage, settings: &Settings) -> Result<(), Error> {
         match self.workload {

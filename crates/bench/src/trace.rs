@@ -1,5 +1,6 @@
 //! Requests to a block device, as they were issued to its driver after the kernel had merged them, in phases.
 
+mod apart;
 mod file;
 mod issued;
 pub mod text;

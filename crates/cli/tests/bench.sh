@@ -164,6 +164,20 @@ END_OF_CHECK
     ok "programs and streams, beside a server that does no other work and ext4"
 }
 
+# LoamFS on two disks and on each, ext4 on each: five rows, and what is written to the fast one is programmed there.
+tiers() {
+    "$loamfs" bench tiers --only smallfile --scale tiny --fs ext4 --work "$work" --json >"$work/out" 2>"$work/err" ||
+        { cat "$work/err" >&2; fail "bench tiers does not end well"; }
+    python3 - "$work/out" <<'END_OF_CHECK' || fail "a volume on two disks was not priced"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+both = rows[0]
+print(both)
+sys.exit(len(rows) != 5 or both["on"] != "both" or both["fast"]["programmed_bytes"] < both["fast"]["written"]["bytes"])
+END_OF_CHECK
+    ok "a volume on two disks, beside each alone and ext4"
+}
+
 # At this size a policy gains or loses nothing worth a bound; that all were tried does.
 policies() {
     "$loamfs" bench settler --only backup --only write-only --size 8 --json >"$work/out" 2>"$work/err" || [ $? -eq 1 ] ||
@@ -180,6 +194,7 @@ END_OF_CHECK
 
 in_the_library
 policies
+tiers
 in_memory
 in_a_directory
 on_a_disk

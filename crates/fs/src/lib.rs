@@ -60,7 +60,7 @@ pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
 pub use grow::grow;
 pub use loamfs_format::inode::ROOT_INO;
-pub use loamfs_format::superblock::ScrubMark;
+pub use loamfs_format::superblock::{DeviceKind, ScrubMark};
 pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
 pub use loamfs_log::{LogError, members, superblocks};

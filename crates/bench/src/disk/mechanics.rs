@@ -78,6 +78,10 @@ pub struct Busy {
     pub positioning: f64,
     /// How often the arm had to wait or move.
     pub positionings: u64,
+    /// Bytes of pages that a solid-state disk programmed.
+    pub programmed: u64,
+    /// Blocks that it erased.
+    pub erased: u64,
 }
 
 impl Busy {
@@ -94,6 +98,8 @@ impl Busy {
             cleaning: self.cleaning - before.cleaning,
             positioning: self.positioning - before.positioning,
             positionings: self.positionings - before.positionings,
+            programmed: self.programmed - before.programmed,
+            erased: self.erased - before.erased,
         }
     }
 }

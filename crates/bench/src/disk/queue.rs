@@ -2,11 +2,10 @@
 //!
 //! - A write that continues a waiting one, or is continued by one, joins it, as long as both together are no larger
 //!   than `merged`; it joins one of them only.
-//! - A write that finds no room waits until the nearest one is done: the one whose target is the smallest distance
-//!   from the arm, the older one of two.
+//! - A write that finds no room waits until the nearest one is done, the older one of two.
 //! - Waiting writes that a new write or a read overlaps are done first, nearest first; others wait on.
 
-use super::{Arm, Span, Surface};
+use super::{Span, Surface};
 
 /// The queue.
 #[derive(Clone, Debug)]
@@ -29,21 +28,21 @@ impl Queue {
     }
 
     /// Takes a write.
-    pub fn push(&mut self, span: Span, surface: &mut dyn Surface, arm: &mut Arm) {
-        self.drain(Some(span), surface, arm);
+    pub fn push(&mut self, span: Span, surface: &mut dyn Surface) {
+        self.drain(Some(span), surface);
         if self.join(span) {
             return;
         }
         if self.waiting.len() >= self.depth {
-            self.serve(|_| true, surface, arm);
+            self.serve(|_| true, surface);
         }
         self.waiting.push(span);
     }
 
     /// Does what overlaps `span`, or everything.
-    pub fn drain(&mut self, span: Option<Span>, surface: &mut dyn Surface, arm: &mut Arm) {
+    pub fn drain(&mut self, span: Option<Span>, surface: &mut dyn Surface) {
         let concerned = |waiting: &Span| span.is_none_or(|span| waiting.overlaps(&span));
-        while self.serve(concerned, surface, arm) {}
+        while self.serve(concerned, surface) {}
     }
 
     fn join(&mut self, span: Span) -> bool {
@@ -61,20 +60,15 @@ impl Queue {
     }
 
     /// Does the nearest write of those that are concerned; `false` if there is none.
-    fn serve(
-        &mut self,
-        concerned: impl Fn(&Span) -> bool,
-        surface: &mut dyn Surface,
-        arm: &mut Arm,
-    ) -> bool {
+    fn serve(&mut self, concerned: impl Fn(&Span) -> bool, surface: &mut dyn Surface) -> bool {
         let candidates = self.waiting.iter().enumerate();
         let nearest = candidates
             .filter(|(_, span)| concerned(span))
-            .min_by_key(|(_, span)| surface.target(**span).abs_diff(arm.at()));
+            .min_by_key(|(_, span)| surface.distance(**span));
         match nearest.map(|(index, _)| index) {
             Some(index) => {
                 let span = self.waiting.remove(index);
-                surface.write(arm, span);
+                surface.write(span);
                 true
             }
             None => false,
@@ -84,7 +78,7 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use super::super::preset::HARD_DISK;
+    use super::super::mechanics::Busy;
     use super::*;
 
     /// Notes what is written.
@@ -92,18 +86,24 @@ mod tests {
     struct Notes(Vec<(u64, u64)>);
 
     impl Surface for Notes {
-        fn target(&self, span: Span) -> u64 {
-            span.start
+        fn distance(&self, span: Span) -> u64 {
+            let at = self.0.last().map_or(0, |(_, end)| *end);
+            span.start.abs_diff(at)
         }
 
-        fn write(&mut self, arm: &mut Arm, span: Span) {
-            arm.clean(span, 0.0);
+        fn write(&mut self, span: Span) {
             self.0.push((span.start, span.end));
         }
 
-        fn read(&mut self, _: &mut Arm, _: Span) {}
+        fn read(&mut self, _: Span) {}
 
-        fn owed(&self, _: &Arm) -> f64 {
+        fn flush(&mut self) {}
+
+        fn busy(&self) -> Busy {
+            Busy::default()
+        }
+
+        fn owed(&self) -> f64 {
             0.0
         }
     }
@@ -111,7 +111,6 @@ mod tests {
     struct Bench {
         queue: Queue,
         notes: Notes,
-        arm: Arm,
     }
 
     impl Bench {
@@ -119,17 +118,16 @@ mod tests {
             Bench {
                 queue: Queue::new(3, 16),
                 notes: Notes::default(),
-                arm: Arm::new(HARD_DISK, 1 << 20),
             }
         }
 
         fn push(&mut self, start: u64, sectors: u64) {
             let span = Span::new(start, sectors);
-            self.queue.push(span, &mut self.notes, &mut self.arm);
+            self.queue.push(span, &mut self.notes);
         }
 
         fn drain(&mut self, span: Option<Span>) -> &[(u64, u64)] {
-            self.queue.drain(span, &mut self.notes, &mut self.arm);
+            self.queue.drain(span, &mut self.notes);
             &self.notes.0
         }
     }

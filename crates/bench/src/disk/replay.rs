@@ -3,7 +3,7 @@
 //! - Reads go first: before what waits in the queue, but for writes that they overlap.
 //! - A write waits in the queue; one that is forced to the medium (`f`) is done at once, after those that it overlaps.
 //!   Zeroes are written like anything else.
-//! - A flush empties the queue, and takes no time else. A discard takes none, and changes nothing.
+//! - A flush empties the queue. A discard takes no time, and changes nothing but what a solid-state disk keeps.
 //! - The end of a phase empties the queue too: what a phase wrote is its own.
 //! - Phases of the same name are added up.
 //! - A phase whose name begins with `setup` moves the state of the disk and is not counted. Requests outside of any
@@ -37,6 +37,12 @@ pub struct Tally {
     pub positionings: u64,
     /// Seconds of cleaning still owed at the end of the phase.
     pub owed_seconds: f64,
+    /// Bytes of pages that a solid-state disk programmed.
+    #[serde(default)]
+    pub programmed_bytes: u64,
+    /// Blocks that it erased.
+    #[serde(default)]
+    pub erased_blocks: u64,
     /// Reads.
     pub read: Sum,
     /// Writes.
@@ -124,7 +130,7 @@ impl Meter {
     pub fn take(&mut self, request: &Request) -> Option<f64> {
         self.tally.count(request);
         self.disk.take(request);
-        let spent = self.disk.arm.busy.since(&self.before).seconds();
+        let spent = self.disk.surface.busy().since(&self.before).seconds();
         (!is_setup(&self.tally.name)).then_some(self.passed + spent)
     }
 
@@ -137,7 +143,7 @@ impl Meter {
         }
         tally.operations = operations;
         self.disk.drain();
-        let busy = self.disk.arm.busy;
+        let busy = self.disk.surface.busy();
         tally.price(&busy.since(&self.before));
         self.before = busy;
         tally.owed_seconds = self.owed();
@@ -156,7 +162,7 @@ impl Meter {
 
     /// Seconds that the disk has been busy so far, whether they count or not. What waits in its queue is still to come.
     pub fn seconds(&self) -> f64 {
-        self.disk.arm.busy.seconds()
+        self.disk.surface.busy().seconds()
     }
 
     /// What it came to so far; a phase that goes on ends.
@@ -179,7 +185,7 @@ impl Meter {
     }
 
     fn owed(&self) -> f64 {
-        self.disk.surface.owed(&self.disk.arm)
+        self.disk.surface.owed()
     }
 }
 
@@ -187,27 +193,27 @@ impl Disk {
     /// Does a request, or lets it wait.
     fn take(&mut self, request: &Request) {
         let span = Span::new(request.sector, request.sectors);
-        let (surface, arm) = (&mut *self.surface, &mut self.arm);
+        let surface = &mut *self.surface;
         match request.op {
             Op::Read => {
-                self.queue.drain(Some(span), surface, arm);
-                surface.read(arm, span);
+                self.queue.drain(Some(span), surface);
+                surface.read(span);
             }
             Op::Write if request.is_forced() => {
-                self.queue.drain(Some(span), surface, arm);
-                surface.write(arm, span);
+                self.queue.drain(Some(span), surface);
+                surface.write(span);
             }
-            Op::Write => self.queue.push(span, surface, arm),
+            Op::Write => self.queue.push(span, surface),
             Op::Flush => {
-                self.drain();
-                self.arm.miss();
+                self.queue.drain(None, surface);
+                surface.flush();
             }
-            Op::Discard => {}
+            Op::Discard => surface.discard(span),
         }
     }
 
     fn drain(&mut self) {
-        self.queue.drain(None, &mut *self.surface, &mut self.arm);
+        self.queue.drain(None, &mut *self.surface);
     }
 }
 
@@ -228,6 +234,8 @@ impl Tally {
         self.cleaning_seconds = busy.cleaning;
         self.positioning_seconds = busy.positioning;
         self.positionings = busy.positionings;
+        self.programmed_bytes = busy.programmed;
+        self.erased_blocks = busy.erased;
     }
 
     /// Adds a later one's figures; what is owed is owed at its end.
@@ -240,6 +248,8 @@ impl Tally {
         self.cleaning_seconds += other.cleaning_seconds;
         self.positioning_seconds += other.positioning_seconds;
         self.positionings += other.positionings;
+        self.programmed_bytes += other.programmed_bytes;
+        self.erased_blocks += other.erased_blocks;
         self.read += other.read;
         self.written += other.written;
         self.discarded += other.discarded;

@@ -19,8 +19,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::mechanics::Purpose;
-use super::{Arm, Span, Surface};
+use super::mechanics::{Busy, Purpose};
+use super::{Arm, Mechanics, Span, Surface};
 
 /// Figures of a shingled disk, in sectors.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,6 +41,7 @@ pub struct Shingles {
 #[derive(Clone, Debug)]
 pub struct Shingled {
     shingles: Shingles,
+    arm: Arm,
     /// Sectors of data.
     sectors: u64,
     cache: Cache,
@@ -59,9 +60,10 @@ struct Run {
 
 impl Shingled {
     /// A used disk of `sectors` data sectors, its cache empty.
-    pub fn new(shingles: Shingles, sectors: u64) -> Shingled {
+    pub fn new(shingles: Shingles, mechanics: Mechanics, sectors: u64) -> Shingled {
         Shingled {
             shingles,
+            arm: Arm::new(mechanics, sectors + shingles.cache),
             sectors,
             cache: Cache::new(shingles.cache),
             marks: HashMap::new(),
@@ -111,46 +113,47 @@ impl Shingled {
         });
     }
 
-    fn write_band(&mut self, arm: &mut Arm, span: Span) {
-        arm.pass(self.home(span), Purpose::Write);
+    fn write_band(&mut self, span: Span) {
+        self.arm.pass(self.home(span), Purpose::Write);
         self.cache.forget(span);
         self.marks.insert(self.band_of(span.start), span.end);
     }
 
-    fn write_cache(&mut self, arm: &mut Arm, mut span: Span) {
+    fn write_cache(&mut self, mut span: Span) {
         while span.start < span.end {
             let piece = Span::new(span.start, span.sectors().min(self.cache.contiguous()));
             while self.cache.room() < piece.sectors() {
                 match self.cache.oldest() {
-                    Some(sector) => self.empty(arm, self.band_of(sector)),
+                    Some(sector) => self.empty(self.band_of(sector)),
                     None => self.cache.release(),
                 }
             }
             let place = self.cache.append(piece);
-            arm.pass(Span::new(place, piece.sectors()), Purpose::Write);
+            let place = Span::new(place, piece.sectors());
+            self.arm.pass(place, Purpose::Write);
             span.start = piece.end;
         }
     }
 
     /// Takes everything of a band out of the cache.
-    fn empty(&mut self, arm: &mut Arm, number: u64) {
+    fn empty(&mut self, number: u64) {
         let band = self.band(number);
-        arm.clean(self.home(band), self.shingles.passes);
+        self.arm.clean(self.home(band), self.shingles.passes);
         self.cache.forget(Span::new(band.start, self.shingles.band));
         self.marks.remove(&number);
     }
 }
 
 impl Surface for Shingled {
-    fn target(&self, span: Span) -> u64 {
-        if self.streams(span.start) {
-            self.home(span).start
-        } else {
-            self.cache.end
-        }
+    fn distance(&self, span: Span) -> u64 {
+        let target = match self.streams(span.start) {
+            true => self.home(span).start,
+            false => self.cache.end,
+        };
+        target.abs_diff(self.arm.at())
     }
 
-    fn write(&mut self, arm: &mut Arm, mut span: Span) {
+    fn write(&mut self, mut span: Span) {
         while span.start < span.end {
             let band_end = (self.band_of(span.start) + 1) * self.shingles.band;
             let piece = Span {
@@ -158,27 +161,35 @@ impl Surface for Shingled {
                 ..span
             };
             if self.streams(piece.start) {
-                self.write_band(arm, piece);
+                self.write_band(piece);
             } else {
-                self.write_cache(arm, piece);
+                self.write_cache(piece);
             }
             self.run_on(piece);
             span.start = piece.end;
         }
     }
 
-    fn read(&mut self, arm: &mut Arm, span: Span) {
+    fn read(&mut self, span: Span) {
         for (part, place) in self.cache.parts(span) {
             let place = place.map_or(self.home(part), |at| Span::new(at, part.sectors()));
-            arm.pass(place, Purpose::Read);
+            self.arm.pass(place, Purpose::Read);
         }
     }
 
-    fn owed(&self, arm: &Arm) -> f64 {
+    fn flush(&mut self) {
+        self.arm.miss();
+    }
+
+    fn busy(&self) -> Busy {
+        self.arm.busy
+    }
+
+    fn owed(&self) -> f64 {
         let bands: BTreeSet<u64> = self.cache.map.keys().map(|s| self.band_of(*s)).collect();
         let bands = bands.into_iter().map(|number| self.home(self.band(number)));
         bands
-            .map(|band| arm.cleaning(band, self.shingles.passes))
+            .map(|band| self.arm.cleaning(band, self.shingles.passes))
             .sum()
     }
 }
@@ -312,85 +323,85 @@ mod tests {
     };
     const SECTORS: u64 = 10_000;
 
-    fn disk() -> (Shingled, Arm) {
-        let arm = Arm::new(HARD_DISK, SECTORS + SHINGLES.cache);
-        (Shingled::new(SHINGLES, SECTORS), arm)
+    fn disk() -> Shingled {
+        Shingled::new(SHINGLES, HARD_DISK, SECTORS)
     }
 
     /// Seconds of rewriting a band three times.
-    fn three_passes(arm: &Arm, band: u64) -> f64 {
-        arm.cleaning(Span::new(SHINGLES.cache + band * 1000, 1000), 3.0)
+    fn three_passes(disk: &Shingled, band: u64) -> f64 {
+        disk.arm
+            .cleaning(Span::new(SHINGLES.cache + band * 1000, 1000), 3.0)
     }
 
     #[test]
     fn scattered_writes_lie_side_by_side_in_the_cache() {
-        let (mut disk, mut arm) = disk();
+        let mut disk = disk();
         for start in [7000, 100, 3500, 9990] {
-            disk.write(&mut arm, Span::new(start, 10));
+            disk.write(Span::new(start, 10));
         }
-        assert_eq!((arm.at(), arm.busy.positionings), (40, 0));
+        assert_eq!((disk.arm.at(), disk.arm.busy.positionings), (40, 0));
         // And are read from there, the parts beside them from their homes.
-        disk.read(&mut arm, Span::new(3500, 10));
-        assert_eq!(arm.at(), 30);
-        disk.read(&mut arm, Span::new(3495, 20));
-        assert_eq!(arm.at(), SHINGLES.cache + 3515);
-        assert_eq!(arm.busy.cleaning, 0.0);
-        let owed: f64 = [7, 0, 3, 9].iter().map(|b| three_passes(&arm, *b)).sum();
-        assert!((disk.owed(&arm) - owed).abs() < 1e-12);
+        disk.read(Span::new(3500, 10));
+        assert_eq!(disk.arm.at(), 30);
+        disk.read(Span::new(3495, 20));
+        assert_eq!(disk.arm.at(), SHINGLES.cache + 3515);
+        assert_eq!(disk.arm.busy.cleaning, 0.0);
+        let owed: f64 = [7, 0, 3, 9].iter().map(|b| three_passes(&disk, *b)).sum();
+        assert!((disk.owed() - owed).abs() < 1e-12);
     }
 
     #[test]
     fn a_full_cache_rewrites_the_band_of_its_oldest_entry() {
-        let (mut disk, mut arm) = disk();
+        let mut disk = disk();
         for band in 0..10 {
-            disk.write(&mut arm, Span::new(band * 1000 + 5, 10));
+            disk.write(Span::new(band * 1000 + 5, 10));
         }
-        assert_eq!(arm.busy.cleaning, 0.0);
-        disk.write(&mut arm, Span::new(4100, 10));
-        assert!((arm.busy.cleaning - three_passes(&arm, 0)).abs() < 1e-12);
+        assert_eq!(disk.arm.busy.cleaning, 0.0);
+        disk.write(Span::new(4100, 10));
+        assert!((disk.arm.busy.cleaning - three_passes(&disk, 0)).abs() < 1e-12);
         // Band 1 takes two entries out at once, but room comes back from the oldest on.
-        disk.write(&mut arm, Span::new(1500, 5));
-        let two = three_passes(&arm, 0) + three_passes(&arm, 1);
-        assert!((arm.busy.cleaning - two).abs() < 1e-12);
+        disk.write(Span::new(1500, 5));
+        let two = three_passes(&disk, 0) + three_passes(&disk, 1);
+        assert!((disk.arm.busy.cleaning - two).abs() < 1e-12);
     }
 
     #[test]
     fn an_entry_that_was_overwritten_costs_no_rewrite() {
-        let (mut disk, mut arm) = disk();
+        let mut disk = disk();
         for _ in 0..30 {
-            disk.write(&mut arm, Span::new(2000, 10));
+            disk.write(Span::new(2000, 10));
         }
-        assert_eq!(arm.busy.cleaning, 0.0);
-        assert!((disk.owed(&arm) - three_passes(&arm, 2)).abs() < 1e-12);
+        assert_eq!(disk.arm.busy.cleaning, 0.0);
+        assert!((disk.owed() - three_passes(&disk, 2)).abs() < 1e-12);
     }
 
     #[test]
     fn a_run_goes_to_its_band_once_it_has_streamed_enough() {
-        let (mut disk, mut arm) = disk();
+        let mut disk = disk();
         // 60 sectors ahead of band 3, then on: the band starts a run's direct part.
         for start in (2940..3100).step_by(20) {
-            disk.write(&mut arm, Span::new(start, 20));
+            disk.write(Span::new(start, 20));
         }
-        assert_eq!(arm.at(), SHINGLES.cache + 3100);
+        assert_eq!(disk.arm.at(), SHINGLES.cache + 3100);
         assert_eq!(disk.cache.taken, 60);
         // Elsewhere in a full band even a long run is cached.
-        disk.write(&mut arm, Span::new(3110, 10));
-        assert!(arm.at() <= SHINGLES.cache);
+        disk.write(Span::new(3110, 10));
+        assert!(disk.arm.at() <= SHINGLES.cache);
         // But the mark can be gone on from, by the run that ended there.
-        disk.write(&mut arm, Span::new(3100, 10));
-        assert_eq!(arm.at(), SHINGLES.cache + 3110);
+        disk.write(Span::new(3100, 10));
+        assert_eq!(disk.arm.at(), SHINGLES.cache + 3110);
     }
 
     #[test]
     fn only_the_last_runs_are_remembered() {
-        let (mut disk, mut arm) = disk();
-        disk.write(&mut arm, Span::new(2900, 80));
-        disk.write(&mut arm, Span::new(5000, 1));
-        disk.write(&mut arm, Span::new(2980, 5));
-        disk.write(&mut arm, Span::new(6000, 1));
-        disk.write(&mut arm, Span::new(7000, 1));
-        disk.write(&mut arm, Span::new(2985, 5));
-        disk.write(&mut arm, Span::new(2990, 10));
+        let mut disk = disk();
+        disk.write(Span::new(2900, 80));
+        disk.write(Span::new(5000, 1));
+        disk.write(Span::new(2980, 5));
+        disk.write(Span::new(6000, 1));
+        disk.write(Span::new(7000, 1));
+        disk.write(Span::new(2985, 5));
+        disk.write(Span::new(2990, 10));
         // 15 sectors of this run are remembered, not 100.
         assert!(!disk.streams(3000));
     }

@@ -1,7 +1,5 @@
 //! Where LoamFS is not the first: as plainly as where it is.
 
-use clap::ValueEnum;
-
 use super::compared;
 use super::html::{Table, escape};
 use crate::disk::{Preset, Tally};
@@ -88,7 +86,7 @@ fn find(results: &Results) -> Vec<Loss> {
             continue;
         };
         for phase in &run.phases {
-            for preset in Preset::value_variants() {
+            for preset in &Preset::TURNING {
                 let median = |kind| {
                     let median = results.median(case, kind, *preset, &[&phase.name]);
                     median.map(|(tally, ..)| tally)

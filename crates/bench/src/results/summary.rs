@@ -132,7 +132,7 @@ pub fn summarise(results: &Results) -> Vec<Summary> {
             if !results.runs.iter().any(|run| of_kind(&run)) {
                 continue;
             }
-            let medians = Preset::value_variants()
+            let medians = Preset::TURNING
                 .iter()
                 .filter_map(|preset| results.median(case, *kind, *preset, &[]));
             let (mut totals, mut spread) = (Vec::new(), Vec::new());

@@ -8,7 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use loamfs_device::{Device, FileDevice, FileOptions, MemoryDevice, Mode, TracingDevice};
-use loamfs_fs::{AtimeRule, AtimeWhen, Env, MkfsOptions, OpenOptions, Volume, mkfs};
+use loamfs_fs::{
+    AtimeRule, AtimeWhen, DeviceKind, Env, MkfsOptions, NewDevice, OpenOptions, Volume, mkfs,
+    mkfs_on,
+};
 
 use super::{CACHE, Seen, Target};
 use crate::Error;
@@ -50,6 +53,30 @@ impl InLibrary {
         let env = Env::fixed(seed);
         mkfs(&device, &MkfsOptions::default(), &env).map_err(volume_failed("making"))?;
         InLibrary::on(device, env, guard)
+    }
+
+    /// One on devices in memory, of so many bytes each: one that turns, one that does not, or both. With both the fast one is the
+    /// first.
+    ///
+    /// # Errors
+    /// Those of mkfs.
+    pub fn on_tiers(fast: Option<u64>, slow: Option<u64>, seed: u64) -> Result<InLibrary, Error> {
+        let device = |size: Option<u64>, turns: bool| {
+            let device = size.map(|size| MemoryDevice::new(size).with_rotational(turns));
+            device.map(|device| Arc::new(device) as Arc<dyn Device>)
+        };
+        let fast = device(fast, false).map(|device| (device, DeviceKind::Fast));
+        let slow = device(slow, true).map(|device| (device, DeviceKind::Slow));
+        let devices = fast.into_iter().chain(slow);
+        let devices: Vec<NewDevice> = devices
+            .map(|(device, kind)| NewDevice { device, kind })
+            .collect();
+        let (options, env) = (MkfsOptions::default(), Env::fixed(seed));
+        let device = match devices.as_slice() {
+            [one] => mkfs(&one.device, &options, &env).map(|()| Arc::clone(&one.device)),
+            several => mkfs_on(several, &options, &env),
+        };
+        InLibrary::on(device.map_err(volume_failed("making"))?, env, None)
     }
 
     /// It settles so many bytes of images together from here on.
@@ -249,6 +276,26 @@ mod tests {
         );
         assert!(bytes(1, Op::Write) > 200 << 10);
         assert!(bytes(2, Op::Read) > 200 << 10);
+    }
+
+    #[test]
+    fn small_files_are_written_to_the_fast_device_alone() {
+        let sizes = [SIZE, 2 * SIZE];
+        let target = InLibrary::on_tiers(Some(sizes[0]), Some(sizes[1]), 1).unwrap();
+        let mut stage = Stage::new(target).unwrap();
+        smallfile::run(&mut stage, 200).unwrap();
+        let trace = stage.finish().unwrap().trace;
+        let parts = trace.apart(&sizes);
+        let written = |trace: &Trace| trace.sum(Op::Write).bytes;
+        assert_eq!(written(&trace), parts.iter().map(written).sum::<u64>());
+        assert!(written(&parts[0]) > 200 << 10);
+        assert_eq!(parts[1].sum(Op::Write).requests, 0);
+        assert!(
+            parts[1]
+                .requests
+                .iter()
+                .all(|request| request.op != Op::Read)
+        );
     }
 
     #[test]

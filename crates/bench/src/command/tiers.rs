@@ -1,0 +1,183 @@
+//! `loamfs bench tiers`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use loamfs_console::size;
+
+use super::rounds::once;
+use super::volume::json;
+use super::{loamfs, need_root, print, tell};
+use crate::disk::{Preset, Tally};
+use crate::lab::{Kind, Tools};
+use crate::suite::{Case, Scale, Settings, Workload, pack_headers};
+use crate::table::columns;
+use crate::tiers::{Disks, On, Row, rows};
+use crate::{Error, cleanup};
+
+/// The workloads where nobody names any: those that ask for much of a log or of metadata.
+const WORKLOADS: [Workload; 8] = [
+    Workload::Smallfile,
+    Workload::Largefile,
+    Workload::Postmark,
+    Workload::Archive,
+    Workload::Aging,
+    Workload::Makedirs,
+    Workload::Createfiles,
+    Workload::Mailspool,
+];
+
+/// Compare a volume on a small solid-state disk beside one that turns with the same work on either alone.
+///
+/// LoamFS runs in the library. Other file systems are mounted on loop devices (root), and what each asks for is priced on both
+/// disks of the model.
+#[derive(Debug, Args)]
+pub struct TiersArgs {
+    /// Only these workloads.
+    #[arg(long, value_name = "NAME")]
+    only: Vec<Workload>,
+    /// How large they are.
+    #[arg(long, value_enum, default_value_t = Scale::Small)]
+    scale: Scale,
+    /// So many files, directories or operations in place of the scale's.
+    #[arg(long, value_name = "NUMBER", requires = "only")]
+    count: Option<u64>,
+    /// Other file systems beside LoamFS, on each disk alone.
+    #[arg(long = "fs", value_name = "NAME")]
+    others: Vec<Kind>,
+    /// The solid-state disk.
+    #[arg(long, value_name = "NAME", default_value = "flash-sata")]
+    fast: Preset,
+    /// Its size where it stands beside the other.
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
+    fast_size: u64,
+    /// The other disk.
+    #[arg(long, value_name = "NAME", default_value = "reference")]
+    slow: Preset,
+    /// Directory for images and mount points.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    work: PathBuf,
+    /// What follows from chance follows from this.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl TiersArgs {
+    pub fn run(self) -> Result<(), Error> {
+        if !self.others.is_empty() {
+            need_root()?;
+        }
+        cleanup::on_signals()?;
+        let cases = self.cases()?;
+        let (settings, _made) = self.settings(&cases)?;
+        let disks = Disks {
+            fast: self.fast,
+            beside: self.fast_size,
+            slow: self.slow,
+        };
+        let mut found = Vec::new();
+        for case in &cases {
+            found.extend(rows(case, disks, &settings, &self.others, &mut tell)?);
+        }
+        print(&if self.json {
+            json(&found)
+        } else {
+            text(&found)
+        })
+    }
+
+    fn cases(&self) -> Result<Vec<Case>, Error> {
+        let chosen = match self.only.as_slice() {
+            [] => WORKLOADS.to_vec(),
+            only => once(only.iter().copied()),
+        };
+        if let Some(workload) = chosen.iter().find(|workload| workload.needs_programs()) {
+            return Err(Error::Lacking(format!(
+                "{} runs programs, which the library cannot serve; choose others by --only",
+                workload.name()
+            )));
+        }
+        let cases = chosen.into_iter().flat_map(|it| it.cases(self.scale));
+        Ok(cases.map(|case| case.resized(self.count, None)).collect())
+    }
+
+    /// With what undoes the archive, if one was made.
+    fn settings(&self, cases: &[Case]) -> Result<(Settings, Option<cleanup::Guard>), Error> {
+        let work = std::path::absolute(&self.work).map_err(Error::at("finding", &self.work))?;
+        let archive = work.join(format!("loamfs-bench-{}.tar", std::process::id()));
+        let made = match cases.iter().any(|case| case.workload.needs_archive()) {
+            true => {
+                let gone = archive.clone();
+                let guard = cleanup::later(move || drop(std::fs::remove_file(&gone)));
+                pack_headers(&archive)?;
+                Some(guard)
+            }
+            false => None,
+        };
+        let settings = Settings {
+            tools: Tools {
+                work,
+                loamfs: match self.others.contains(&Kind::Loam) {
+                    true => loamfs()?,
+                    false => PathBuf::new(),
+                },
+                options: None,
+                traces: None,
+                device: None,
+            },
+            seed: self.seed,
+            scale: self.scale,
+            archive,
+            repository: PathBuf::new(),
+            directory: None,
+            image: None,
+            settle: None,
+        };
+        Ok((settings, made))
+    }
+}
+
+fn text(rows: &[Row]) -> String {
+    let head = [
+        "workload",
+        "file system",
+        "on",
+        "solid-state",
+        "turning",
+        "sum",
+        "larger",
+        "written",
+        "programmed",
+    ];
+    let mut cells = vec![head.map(str::to_owned).to_vec()];
+    cells.extend(rows.iter().map(row));
+    columns(&cells, 3)
+}
+
+fn row(row: &Row) -> Vec<String> {
+    let on = match row.on {
+        On::Both => "both",
+        On::Fast => "solid-state",
+        On::Slow => "turning",
+    };
+    let seconds = |tally: &Option<Tally>| {
+        let seconds = tally.as_ref().map(|it| format!("{:.2} s", it.seconds));
+        seconds.unwrap_or_default()
+    };
+    let written = |tally: &Option<Tally>| tally.as_ref().map_or(0, |it| it.written.bytes);
+    let programmed = row.fast.as_ref().map(|it| size::human(it.programmed_bytes));
+    vec![
+        row.workload.clone(),
+        row.file_system.to_owned(),
+        on.to_owned(),
+        seconds(&row.fast),
+        seconds(&row.slow),
+        format!("{:.2} s", row.sum()),
+        format!("{:.2} s", row.larger()),
+        size::human(written(&row.fast) + written(&row.slow)),
+        programmed.unwrap_or_default(),
+    ]
+}
