@@ -1,4 +1,5 @@
 //! Who a fragment belongs to, in a form in which two records can be compared fragment by fragment.
+use loamfs_format::kind::{Belongs, Logical, Part};
 
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino};
 use std::fmt;
@@ -28,15 +29,15 @@ impl Owner {
         start: FragAddr,
         geometry: &Geometry,
     ) -> Owner {
-        let place = match kind {
-            BlockKind::Homed => logical
+        let place = match kind.logical() {
+            Logical::Block => logical
                 .wrapping_mul(geometry.block_frags())
                 .wrapping_sub(start.0),
-            BlockKind::Image => logical
+            Logical::Unit => logical
                 .wrapping_mul(geometry.unit_frags())
                 .wrapping_sub(start.0),
-            BlockKind::XattrValue => 0,
-            _ => logical,
+            Logical::Piece => 0,
+            Logical::Number | Logical::Hash => logical,
         };
         Owner {
             kind,
@@ -55,30 +56,31 @@ impl Owner {
     /// The logical number of the block or unit at `at`.
     pub fn logical(&self, at: FragAddr, geometry: &Geometry) -> u64 {
         let frags = self.place.wrapping_add(at.0);
-        match self.kind {
-            BlockKind::Homed => frags / geometry.block_frags().max(1),
-            BlockKind::Image => frags / geometry.unit_frags().max(1),
-            _ => self.place,
+        match self.kind.logical() {
+            Logical::Block => frags / geometry.block_frags().max(1),
+            Logical::Unit => frags / geometry.unit_frags().max(1),
+            Logical::Piece | Logical::Number | Logical::Hash => self.place,
         }
     }
 }
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.kind, self.ino.0) {
-            (BlockKind::InodeBlock, _) => write!(f, "inode block {}", self.place),
-            (kind, 0) if kind.is_map() => {
-                write!(f, "{kind:?} level {} from {} on", self.level, self.place)
-            }
-            (kind, 0) => write!(f, "{kind:?}"),
-            (kind, ino) if kind.is_node() || kind == BlockKind::TrackHead => {
-                write!(
-                    f,
-                    "{kind:?} level {} from {} on of inode {ino}",
-                    self.level, self.place
-                )
-            }
-            (kind, ino) => write!(f, "{kind:?} of inode {ino}"),
+        let (kind, level, place) = (self.kind, self.level, self.place);
+        let has_keys = match kind.belongs() {
+            Belongs::Inodes => return write!(f, "inode block {place}"),
+            Belongs::Map(_) | Belongs::Tree(_) => true,
+            Belongs::Part(Part::Track) => true,
+            Belongs::Part(Part::Small | Part::Value | Part::Image | Part::Home) => false,
+            Belongs::Volume => false,
+        };
+        write!(f, "{kind:?}")?;
+        if has_keys {
+            write!(f, " level {level} from {place} on")?;
+        }
+        match self.ino {
+            Ino(0) => Ok(()),
+            Ino(ino) => write!(f, " of inode {ino}"),
         }
     }
 }

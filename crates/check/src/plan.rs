@@ -1,9 +1,10 @@
 //! What a repair would have to change, as plain data.
+use loamfs_format::kind::MapTree;
 
 use loamfs_format::ifile::IfileEntry;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::summary::Unwritten;
-use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
+use loamfs_format::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 use std::collections::BTreeSet;
 
 /// A repair of what [`Problem::repairable`](crate::Problem::repairable) says; whoever writes the volume applies it as
@@ -26,13 +27,13 @@ pub struct Plan {
     /// Nodes of maps that cannot be read, and of which it is known otherwise what they said: the map, the level, and the
     /// lower bound. They are to be taken out. What groups are used for and what is in use is found out from what is left;
     /// what is too much there shows when it is checked again.
-    pub nodes: Vec<(BlockKind, u8, u64)>,
+    pub nodes: Vec<(MapTree, u8, u64)>,
     /// What the IFILE is to say of blocks of inodes, in the place of such nodes.
     pub inode_blocks: Vec<(InodeBlockNo, IfileEntry)>,
     /// What the lazy map is to say of homes, in the place of such nodes.
     pub images: Vec<(FragAddr, LazyEntry)>,
     /// Nodes of maps of which a copy is damaged, by the map and the lower bound: they are to be written anew.
-    pub worn: Vec<(BlockKind, u64)>,
+    pub worn: Vec<(MapTree, u64)>,
     /// Blocks of large files whose owner records are wrong, with the file and the number of the first block.
     pub homes: Vec<(Extent, Ino, u64)>,
     /// Directories of whose tracks something is wrong. Their tables are to be emptied: nodes and heads are freed, and each
@@ -104,7 +105,7 @@ impl Plan {
         }
     }
 
-    pub(crate) fn add_worn(&mut self, map: BlockKind, low: u64) {
+    pub(crate) fn add_worn(&mut self, map: MapTree, low: u64) {
         if self.worn.len() < LIST_MAX {
             self.worn.push((map, low));
         } else {

@@ -2,11 +2,12 @@
 
 use crate::node::TreeRoot;
 use crate::pointer::{Pointer, RawPointer};
-use crate::track::SLOTS_MAX;
 use crate::types::{GroupNo, Ino, Ssn};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// Most files of a track: a mask has a bit for each.
+pub const SLOTS_MAX: usize = 64;
 /// Bytes of an inode.
 pub const SIZE: usize = 512;
 /// Bytes at an inode's end that hold inline data, an inline directory, extents or pointers, and inline attributes.

@@ -8,9 +8,11 @@
 pub mod atime;
 pub mod checksum;
 pub mod dirent;
+pub mod geometry;
 pub mod group;
 pub mod ifile;
 pub mod inode;
+pub mod kind;
 pub mod maps;
 pub mod node;
 pub mod pointer;
@@ -21,6 +23,7 @@ pub mod track;
 pub mod types;
 pub mod xattr;
 
-pub use pointer::{BlockKind, Identity, Pointer};
-pub use superblock::Geometry;
+pub use geometry::Geometry;
+pub use kind::BlockKind;
+pub use pointer::{Identity, Pointer};
 pub use types::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};

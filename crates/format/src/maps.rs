@@ -1,6 +1,6 @@
 //! Values of the other maps: owner records (BFILE) and the lazy map (MFILE).
 
-use crate::pointer::BlockKind;
+use crate::kind::BlockKind;
 use crate::types::{FragAddr, Ino, Ssn};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

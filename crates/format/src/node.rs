@@ -30,7 +30,8 @@
 //!
 //! [`Page::from_bytes`] verifies once what came from a device; everything else relies on that.
 
-use crate::pointer::{BlockKind, Identity};
+use crate::kind::BlockKind;
+use crate::pointer::Identity;
 use crate::types::{FragAddr, Ino};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};

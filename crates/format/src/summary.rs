@@ -4,12 +4,13 @@
 //! A segment is a byte stream laid over its extents, the first of which starts at the address that the
 //! predecessor reserved: header, records, padding to a whole unit, body.
 
+use crate::geometry::{Geometry, UNIT_SIZE};
 use crate::group::Role;
 use crate::ifile::{INO_MAX, INODE_BLOCKS_MAX, IfileEntry, RawIfileEntry};
+use crate::kind::{BlockKind, Sum};
 use crate::maps::{LazyEntry, RawLazyEntry};
 use crate::node::TreeRoot;
-use crate::pointer::{BlockKind, Identity, Pointer};
-use crate::superblock::{Geometry, UNIT_SIZE};
+use crate::pointer::{Identity, Pointer, data_checksum, metadata_checksum};
 use crate::types::{Extent, FragAddr, GroupNo, Ino, InodeBlockNo, Ssn, Token};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
@@ -391,6 +392,26 @@ impl Allocation {
         let whole = *self;
         let places = geometry.copies(self.kind, self.extent, self.stored);
         places.map(move |extent| Allocation { extent, ..whole })
+    }
+
+    /// Whether a block of the body of a volume's segment has these bytes.
+    pub fn verifies(&self, uuid: &[u8; 16], bytes: &[u8]) -> bool {
+        let sum = match self.kind.sum() {
+            Sum::Identity => metadata_checksum(uuid, &self.identity(), bytes),
+            Sum::Content => data_checksum(bytes),
+            Sum::Elsewhere => return false,
+        };
+        sum == self.checksum
+    }
+
+    fn identity(&self) -> Identity {
+        Identity {
+            kind: self.kind,
+            level: self.level,
+            ino: self.ino,
+            generation: self.generation,
+            logical: self.logical,
+        }
     }
 }
 

@@ -8,12 +8,15 @@
 
 use crate::dirent::{FIRST_KEY, KEYS_END};
 use crate::inode::{Timestamp, flag, mode};
-use crate::pointer::{BlockKind, Identity, metadata_checksum};
+use crate::kind::BlockKind;
+use crate::pointer::{Identity, metadata_checksum};
 use crate::types::{FragAddr, Ino, Ssn};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub use crate::inode::SLOTS_MAX;
 
 mod table;
 #[cfg(test)]
@@ -25,8 +28,6 @@ pub use table::{Answer, TableEntry, decode_inline, encode_inline};
 pub const MAGIC: u32 = u32::from_le_bytes(*b"LTRK");
 /// Version of the layout.
 pub const VERSION: u16 = 1;
-/// Most files of a track: a mask has a bit for each.
-pub const SLOTS_MAX: usize = 64;
 /// Longest run of a track, bytes.
 pub const TRACK_MAX: u32 = 256 << 10;
 /// Keys of one hash stay in one track, since who looks a name up does not know its discriminator.

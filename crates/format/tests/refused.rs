@@ -2,11 +2,11 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use loamfs_format::geometry::{GROUPS_MAX, OutOfRange};
 use loamfs_format::ifile::{INO_MAX, INODE_BLOCKS_MAX, IfileEntry};
 use loamfs_format::summary::{
     Dynamic, Header, Record, Records, SSN_MAX, SegmentKind, SummaryError,
 };
-use loamfs_format::superblock::{GROUPS_MAX, SuperblockError};
 use loamfs_format::{Extent, FragAddr, Geometry, InodeBlockNo, Pointer, Ssn, Token};
 
 fn header() -> Header {
@@ -75,7 +75,7 @@ fn volumes_of_countless_groups() {
     assert_eq!(geometry(GROUPS_MAX).validate(), Ok(()));
     assert_eq!(
         geometry(GROUPS_MAX + 1).validate(),
-        Err(SuperblockError::Geometry {
+        Err(OutOfRange {
             field: "volume size"
         })
     );

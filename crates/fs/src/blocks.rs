@@ -8,10 +8,11 @@ mod caches;
 use crate::error::{Corrupt, Error, Needed};
 use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
 use caches::{Block, Caches, Key};
+use loamfs_format::kind::MapTree;
 use loamfs_format::node::{Page, is_temporary, temporary};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::superblock::BLOCK_SIZE_MAX;
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ino, Pointer, Ssn};
+use loamfs_format::{Extent, FragAddr, Geometry, Identity, Ino, Pointer, Ssn};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -167,7 +168,7 @@ pub(crate) struct Blocks {
     /// What the next segment frees.
     frees: Vec<Extent>,
     /// Nodes of maps of which only the second copy is sound, by their lower bounds: the next checkpoint writes them anew.
-    worn: BTreeSet<(BlockKind, u64)>,
+    worn: BTreeSet<(MapTree, u64)>,
     /// Map nodes that the checkpoint under way supersedes.
     retires: Vec<Extent>,
 }
@@ -272,12 +273,12 @@ impl Blocks {
     }
 
     /// Nodes of maps of which only the second copy is sound, by their lower bounds.
-    pub fn worn(&self) -> &BTreeSet<(BlockKind, u64)> {
+    pub fn worn(&self) -> &BTreeSet<(MapTree, u64)> {
         &self.worn
     }
 
     /// The same, which the next checkpoint writes anew.
-    pub fn take_worn(&mut self) -> BTreeSet<(BlockKind, u64)> {
+    pub fn take_worn(&mut self) -> BTreeSet<(MapTree, u64)> {
         std::mem::take(&mut self.worn)
     }
 
@@ -470,7 +471,7 @@ impl Blocks {
             let bytes = bytes.get(at as usize..).unwrap_or_default();
             if let Ok(block) = verify(&self.uuid, fetch, bytes) {
                 tracing::warn!(addr = extent.start.0, kind = ?id.kind, "the second copy of a damaged node was read");
-                self.worn.insert((id.kind, id.logical));
+                self.worn.extend(id.kind.map().map(|map| (map, id.logical)));
                 return Ok(block);
             }
         }

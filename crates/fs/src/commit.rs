@@ -94,9 +94,9 @@ impl Commit<'_> {
         self.core.space.checkpoint_done();
         self.core.reclaim.forget_room();
         let mut trees = Vec::new();
-        for (tree, root) in self.core.maps.roots() {
+        for (map, tree, root) in self.core.maps.roots() {
             let count = tree.dirty_nodes(&root, &mut self.core.blocks)?.len();
-            trees.push((TreeOf::Map(tree.kind()), count));
+            trees.push((TreeOf::Map(map), count));
         }
         let copies = match self.has_room_for_copies() {
             true => [MAP_COPIES, 1].as_slice(),

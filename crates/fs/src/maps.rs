@@ -9,6 +9,7 @@ use crate::error::{Corrupt, Needed};
 use crate::tree::{Aggregate, Tree};
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS};
 use loamfs_format::ifile::IfileEntry;
+use loamfs_format::kind::MapTree;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, Geometry, GroupNo, InodeBlockNo};
 use loamfs_space::{ChunkValue, Space};
@@ -39,8 +40,16 @@ pub(crate) const GROUP: Tree = Tree::of_map(BlockKind::GroupNode, Aggregate::NON
 /// The tree of the lazy map.
 pub(crate) const LAZY: Tree = Tree::of_map(BlockKind::LazyNode, Aggregate::NONE);
 
-/// All five.
-pub(crate) const MAPS: [Tree; 5] = [IFILE, BITMAP, OWNER, GROUP, LAZY];
+/// The tree of a map.
+pub(crate) const fn tree_of(map: MapTree) -> Tree {
+    match map {
+        MapTree::Ifile => IFILE,
+        MapTree::Bitmap => BITMAP,
+        MapTree::Owner => OWNER,
+        MapTree::Group => GROUP,
+        MapTree::Lazy => LAZY,
+    }
+}
 
 /// The maps.
 #[derive(Debug, Default)]
@@ -53,8 +62,8 @@ pub(crate) struct Maps {
     /// IFILE entries that changed since the last checkpoint.
     ifile_overlay: BTreeMap<InodeBlockNo, IfileEntry>,
     lazy_map: LazyMap,
-    /// Nodes that the next checkpoint writes anew: kind, and a key below them.
-    moving: BTreeSet<(BlockKind, u64)>,
+    /// Nodes that the next checkpoint writes anew: the map, and a key below them.
+    moving: BTreeSet<(MapTree, u64)>,
 }
 
 /// A bitmap chunk as the tree has it: its key, and its bits unless all are set.
@@ -70,9 +79,9 @@ impl Maps {
         &mut self.lazy_map
     }
 
-    /// The next checkpoint writes these nodes anew, since their place is wanted or a copy is damaged: kinds, and keys
+    /// The next checkpoint writes these nodes anew, since their place is wanted or a copy is damaged: maps, and keys
     /// below them.
-    pub fn write_anew(&mut self, nodes: impl IntoIterator<Item = (BlockKind, u64)>) {
+    pub fn write_anew(&mut self, nodes: impl IntoIterator<Item = (MapTree, u64)>) {
         self.moving.extend(nodes);
     }
 
@@ -81,36 +90,31 @@ impl Maps {
         self.moving.len()
     }
 
-    /// The root of one of the maps' trees.
-    pub fn root(&self, tree: &Tree) -> TreeRoot {
-        let found = self
-            .roots()
-            .into_iter()
-            .find(|(t, _)| t.kind() == tree.kind());
-        found.map_or(TreeRoot::EMPTY, |(_, root)| root)
+    /// The root of a map's tree.
+    pub fn root(&self, map: MapTree) -> TreeRoot {
+        match map {
+            MapTree::Ifile => self.ifile,
+            MapTree::Bitmap => self.bitmap,
+            MapTree::Owner => self.owner,
+            MapTree::Group => self.group,
+            MapTree::Lazy => self.lazy,
+        }
     }
 
-    /// The five trees with their roots.
-    pub fn roots(&self) -> [(Tree, TreeRoot); 5] {
-        [
-            (IFILE, self.ifile),
-            (BITMAP, self.bitmap),
-            (OWNER, self.owner),
-            (GROUP, self.group),
-            (LAZY, self.lazy),
-        ]
+    /// The root of a map's tree, to be changed.
+    pub fn root_mut(&mut self, map: MapTree) -> &mut TreeRoot {
+        match map {
+            MapTree::Ifile => &mut self.ifile,
+            MapTree::Bitmap => &mut self.bitmap,
+            MapTree::Owner => &mut self.owner,
+            MapTree::Group => &mut self.group,
+            MapTree::Lazy => &mut self.lazy,
+        }
     }
 
-    /// The root that a map's tree has.
-    pub fn root_mut(&mut self, kind: BlockKind) -> Option<&mut TreeRoot> {
-        Some(match kind {
-            BlockKind::IfileNode => &mut self.ifile,
-            BlockKind::BitmapNode => &mut self.bitmap,
-            BlockKind::OwnerNode => &mut self.owner,
-            BlockKind::GroupNode => &mut self.group,
-            BlockKind::LazyNode => &mut self.lazy,
-            _ => return None,
-        })
+    /// The maps with their trees and roots.
+    pub fn roots(&self) -> [(MapTree, Tree, TreeRoot); 5] {
+        MapTree::ALL.map(|map| (map, tree_of(map), self.root(map)))
     }
 
     /// The chunks of a group's bitmap, as the last checkpoint has them.
@@ -167,11 +171,9 @@ impl Maps {
             let remove = BITMAP.prepare_remove(&self.bitmap, blocks, key);
             missed.note(remove.map_err(|stop| stop.of(Needed::Bitmap)))?;
         }
-        for (kind, key) in &self.moving {
-            let found = self.roots().into_iter().find(|(t, _)| t.kind() == *kind);
-            if let Some((tree, root)) = found
-                && let Some(Some(entry)) = missed.note(tree.next(&root, blocks, *key))?
-            {
+        for (map, key) in &self.moving {
+            let (tree, root) = (tree_of(*map), self.root(*map));
+            if let Some(Some(entry)) = missed.note(tree.next(&root, blocks, *key))? {
                 missed.note(tree.prepare_put(&root, blocks, entry.key()))?;
             }
         }
@@ -193,16 +195,11 @@ impl Maps {
         space: &Space,
         geometry: &Geometry,
     ) -> Result<(), Stop> {
-        for (kind, key) in std::mem::take(&mut self.moving) {
-            let found = self.roots().into_iter().find(|(t, _)| t.kind() == kind);
-            if let Some((tree, mut root)) = found
-                && let Some(entry) = tree.next(&root, blocks, key)?
-            {
+        for (map, key) in std::mem::take(&mut self.moving) {
+            let (tree, root) = (tree_of(map), self.root_mut(map));
+            if let Some(entry) = tree.next(root, blocks, key)? {
                 // Putting the same entry again takes the path to it out for change.
-                tree.put(&mut root, blocks, entry.key(), entry.value())?;
-                if let Some(slot) = self.root_mut(kind) {
-                    *slot = root;
-                }
+                tree.put(root, blocks, entry.key(), entry.value())?;
             }
         }
         for (block, entry) in &self.ifile_overlay {

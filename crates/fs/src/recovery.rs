@@ -17,7 +17,7 @@ use crate::error::{Corrupt, Error, Needed};
 use crate::inodes::Inodes;
 use crate::law;
 use crate::leftovers::Leftovers;
-use crate::maps::{GROUP, LAZY, LazyMap, MAPS, Maps, OWNER};
+use crate::maps::{GROUP, LAZY, LazyMap, Maps, OWNER};
 use crate::ownership::Ownership;
 use crate::pending::Pending;
 use crate::reader::{Reader, fetch_into};
@@ -29,6 +29,7 @@ use crate::types::SettleWhen;
 use crate::writeback::Writeback;
 use loamfs_device::Device;
 use loamfs_format::group::{GroupDesc, Role};
+use loamfs_format::kind::MapTree;
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Record, Unwritten};
@@ -169,15 +170,13 @@ fn adopt(
 /// The maps that a checkpoint's summary names.
 fn maps_of(checkpoint: &Link) -> Maps {
     let mut maps = Maps::default();
-    for kind in MAPS.map(|tree| tree.kind()) {
+    for map in MapTree::ALL {
         let root = checkpoint.records.iter().find_map(|record| match record {
-            Record::Root(of, root) if of == kind => Some(root),
+            Record::Root(of, root) if of == map.kind() => Some(root),
             _ => None,
         });
         // A map without a root is empty.
-        if let Some(slot) = maps.root_mut(kind) {
-            *slot = root.unwrap_or_default();
-        }
+        *maps.root_mut(map) = root.unwrap_or_default();
     }
     maps
 }
@@ -406,7 +405,7 @@ fn read_groups(
     let found = read_around(
         reader,
         blocks,
-        (GROUP, &maps.root(&GROUP), "group"),
+        (GROUP, &maps.root(MapTree::Group), "group"),
         group_desc,
     )?;
     let mut unknown = Vec::new();
@@ -450,7 +449,12 @@ fn read_lazy(
             .all(|at| sb.gives(Extent::new(*at, unit)))
     };
     let decode = |home, value: &[u8]| LazyEntry::decode(value).filter(|entry| gives(home, entry));
-    let found = read_around(reader, blocks, (LAZY, &maps.root(&LAZY), "lazy"), decode)?;
+    let found = read_around(
+        reader,
+        blocks,
+        (LAZY, &maps.root(MapTree::Lazy), "lazy"),
+        decode,
+    )?;
     let PartialMap { entries, lost } = found;
     let entries = entries.into_iter();
     *maps.lazy_map_mut() = LazyMap::of(entries.map(|(home, entry)| (FragAddr(home), entry)));
@@ -504,7 +508,7 @@ pub(crate) fn each_owner(
     // Leaf by leaf: there may be more of them than memory holds.
     while let Some(start) = from {
         let leaf = with_tree(reader, blocks, |blocks| {
-            OWNER.descend(&maps.root(&OWNER), blocks, start, |_| true)
+            OWNER.descend(&maps.root(MapTree::Owner), blocks, start, |_| true)
         })?;
         for (key, value) in leaf.iter().flat_map(|leaf| leaf.page.iter()) {
             let map = "owner";

@@ -13,8 +13,9 @@ use crate::error::Error;
 use crate::volume::{Durability, Volume};
 use links::SetLinks;
 use loamfs_format::inode::mode;
+use loamfs_format::kind::MapTree;
 use loamfs_format::summary::Unwritten;
-use loamfs_format::{BlockKind, Extent, Ino, InodeBlockNo};
+use loamfs_format::{Extent, Ino, InodeBlockNo};
 use ranges::{FreeLeaked, MarkUsed, RecordHome};
 use std::collections::BTreeSet;
 use tracks::{DropTable, Unsettle};
@@ -37,7 +38,7 @@ pub struct Repairs {
     /// What files have that was never written.
     pub unwritten: Option<Unwritten>,
     /// Nodes of maps that are to be written anew, since a copy is damaged: the map, and their lower bound.
-    pub worn: Vec<(BlockKind, u64)>,
+    pub worn: Vec<(MapTree, u64)>,
     /// Blocks of large files, the file, and the number of the first of them there; they get owner records that say so.
     pub homes: Vec<(Extent, Ino, u64)>,
     /// Directories that lose their tables of tracks; their settled files get ordinary bodies.

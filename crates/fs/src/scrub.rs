@@ -5,9 +5,11 @@ use crate::blocks::{Fetch, Missed, Stop, What};
 use crate::core::Core;
 use crate::error::{Corrupt, Error};
 use crate::inodes::{block_identity, trees};
+use crate::maps::tree_of;
 use crate::reading::Runs;
 use crate::tree::{NodeReader, Tree};
 use crate::xattrs;
+use loamfs_format::kind::{Belongs, Part};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, InodeBlockNo, Pointer};
@@ -120,43 +122,31 @@ impl Core {
         range: Extent,
     ) -> Result<Vec<Fetch>, Stop> {
         let (ino, at) = (owner.ino, extent.start);
-        let found = match owner.kind {
-            BlockKind::Summary | BlockKind::Superblock => None,
-            BlockKind::InodeBlock => {
+        let found = match owner.kind.belongs() {
+            Belongs::Volume => None,
+            Belongs::Inodes => {
                 let block = InodeBlockNo(owner.logical);
                 let entry = self.maps.ifile_entry(&mut self.blocks, block)?;
                 Some((entry.pointer, What::Meta(block_identity(block))))
             }
-            BlockKind::DirNode
-            | BlockKind::ExtentNode
-            | BlockKind::ChecksumNode
-            | BlockKind::XattrNode
-            | BlockKind::TrackNode => {
-                let tree = trees::tree_of(&self.node(ino)?.inode, owner.kind);
-                self.node_of(tree, owner)?
+            Belongs::Tree(which) => {
+                let tree = trees::tree_of(&self.node(ino)?.inode, which);
+                tree.map_or(Ok(None), |tree| self.node_of(tree, owner))?
             }
-            BlockKind::IfileNode
-            | BlockKind::BitmapNode
-            | BlockKind::OwnerNode
-            | BlockKind::GroupNode
-            | BlockKind::LazyNode => {
-                let mut roots = self.maps.roots().into_iter();
-                let tree = roots.find(|(tree, _)| tree.kind() == owner.kind);
-                self.node_of(tree, owner)?
-            }
-            BlockKind::SmallData => {
+            Belongs::Map(map) => self.node_of((tree_of(map), self.maps.root(map)), owner)?,
+            Belongs::Part(Part::Small) => {
                 let small = self.node(ino)?.inode.body.small();
                 small.map(|pointer| (pointer, What::Data(ino)))
             }
-            BlockKind::TrackHead => {
+            Belongs::Part(Part::Track) => {
                 let head = self.head_at(ino, owner.logical, at)?;
                 head.map(|(pointer, id)| (pointer, What::Track(id)))
             }
-            BlockKind::XattrValue => self
+            Belongs::Part(Part::Value) => self
                 .value_piece(ino, owner.logical, at)?
                 .map(|piece| (piece, What::Data(ino))),
-            BlockKind::Image => return self.units_of(extent, owner, None),
-            BlockKind::Homed => return self.units_of(extent, owner, Some(range)),
+            Belongs::Part(Part::Image) => return self.units_of(extent, owner, None),
+            Belongs::Part(Part::Home) => return self.units_of(extent, owner, Some(range)),
         };
         let here = found.filter(|(pointer, _)| pointer.addr == at);
         let fetch = here.map(|(pointer, what)| Fetch { pointer, what });
@@ -166,12 +156,9 @@ impl Core {
     /// The node of a tree that a record names.
     fn node_of(
         &mut self,
-        tree: Option<(Tree, TreeRoot)>,
+        (tree, root): (Tree, TreeRoot),
         owner: &Owner,
     ) -> Result<Option<(Pointer, What)>, Stop> {
-        let Some((tree, root)) = tree else {
-            return Ok(None);
-        };
         let found = tree.locate(&root, &mut self.blocks, owner.level, owner.logical)?;
         let identity = tree.identity(owner.level, owner.logical);
         Ok(found.map(|pointer| (pointer, What::Node(identity))))

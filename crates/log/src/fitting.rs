@@ -1,6 +1,7 @@
 //! Hole plugging (H10): which holes a segment is cut into where space is scarce. The log is threaded through them. Placing asks,
 //! and whoever foresees whether a segment will have a place.
 
+use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::{FragAddr, Geometry};
 use std::collections::BTreeMap;
 
@@ -58,7 +59,7 @@ impl Fitting {
                 frags,
             },
             false => Spared {
-                length: geometry.inode_block_frags(),
+                length: geometry.frags_for(INODE_BLOCK_MAX),
                 frags: u64::MAX,
             },
         };

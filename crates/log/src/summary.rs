@@ -3,10 +3,9 @@
 use crate::error::LogError;
 use crate::law::Rules;
 use loamfs_device::{Buffer, Device, IoKind, Read};
-use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, Records, SummaryError};
 use loamfs_format::superblock::{BLOCK_SIZE_MAX, CheckpointRef, Superblock};
-use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ssn};
+use loamfs_format::{Extent, FragAddr, Ssn};
 use loamfs_space::law::Law;
 
 /// A summary of the chain.
@@ -167,8 +166,7 @@ impl SummaryReader<'_> {
             let mut sound = true;
             for copy in a.copies(&self.sb.geometry) {
                 let bytes = window.get(self, &link.header, &copy)?;
-                sound &=
-                    bytes.is_some_and(|bytes| block_checksum(self.sb, &a, bytes) == a.checksum);
+                sound &= bytes.is_some_and(|bytes| a.verifies(&self.sb.uuid, bytes));
             }
             if !sound {
                 bad.push(a.extent);
@@ -192,24 +190,6 @@ fn in_body(record: Record) -> Option<Allocation> {
     match record {
         Record::Allocate(a) if a.in_body => Some(a),
         _ => None,
-    }
-}
-
-/// The checksum that the bytes of a block of the body have.
-fn block_checksum(sb: &Superblock, a: &Allocation, bytes: &[u8]) -> u64 {
-    match a.kind {
-        BlockKind::SmallData | BlockKind::XattrValue | BlockKind::Image => data_checksum(bytes),
-        kind => metadata_checksum(
-            &sb.uuid,
-            &Identity {
-                kind,
-                level: a.level,
-                ino: a.ino,
-                generation: a.generation,
-                logical: a.logical,
-            },
-            bytes,
-        ),
     }
 }
 

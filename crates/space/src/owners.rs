@@ -1,6 +1,7 @@
 //! The owner records that are newer than the last checkpoint (FORMAT.md, "Owner record").
 
 use crate::range_map::{Piece, RangeMap};
+use loamfs_format::kind::Logical;
 use loamfs_format::summary::Allocation;
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino};
 use std::ops::Range;
@@ -34,10 +35,10 @@ impl Owner {
     /// Fragments after which the logical number is one higher, as a power of two: that of homed data counts
     /// blocks, that of images units, and other objects stay one however they are cut.
     const fn step(self, geometry: &Geometry) -> Option<u32> {
-        match self.kind {
-            BlockKind::Homed => Some(geometry.block_frags().trailing_zeros()),
-            BlockKind::Image => Some(geometry.unit_frags().trailing_zeros()),
-            _ => None,
+        match self.kind.logical() {
+            Logical::Block => Some(geometry.block_frags().trailing_zeros()),
+            Logical::Unit => Some(geometry.unit_frags().trailing_zeros()),
+            Logical::Piece | Logical::Number | Logical::Hash => None,
         }
     }
 

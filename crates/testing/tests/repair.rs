@@ -10,6 +10,7 @@ use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::group::GroupDesc;
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{Body, Inode, mode};
+use loamfs_format::kind::MapTree;
 use loamfs_format::maps::OwnerRecord;
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind};
@@ -442,7 +443,7 @@ fn what_does_not_fit_is_left_out() {
         next_inode_block: None,
         inodes: None,
         unwritten: None,
-        worn: vec![(BlockKind::IfileNode, u64::MAX), (BlockKind::DirNode, 0)],
+        worn: vec![(MapTree::Ifile, u64::MAX)],
         set: vec![
             sample.small_extent(),
             Extent::new(FragAddr(u64::MAX - 1), 9),

@@ -7,6 +7,7 @@ use crate::{Options, Owner, Phase, Problem, Progress, Report, Volume};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK};
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
+use loamfs_format::kind::MapTree;
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, ifile};
 
@@ -27,7 +28,7 @@ pub(crate) struct Found {
     /// Behind the highest block of inodes.
     pub(crate) next_inode_block: InodeBlockNo,
     /// Nodes of maps that cannot be used: the map, the level, and the lower bound.
-    pub(crate) nodes: Vec<(BlockKind, u8, u64)>,
+    pub(crate) nodes: Vec<(MapTree, u8, u64)>,
     /// Extents that were never written.
     pub(crate) unwritten: Unwritten,
 }
@@ -200,12 +201,14 @@ impl Visitor for First<'_, '_> {
         if let Problem::Node {
             kind, level, low, ..
         } = problem
-            && kind.is_map()
+            && let Some(map) = kind.map()
         {
-            self.found.nodes.push((kind, level, low));
+            self.found.nodes.push((map, level, low));
         }
-        if let Problem::MapCopy { kind, low, .. } = problem {
-            self.report.plan.add_worn(kind, low);
+        if let Problem::MapCopy { kind, low, .. } = problem
+            && let Some(map) = kind.map()
+        {
+            self.report.plan.add_worn(map, low);
         }
         if let Some(dir) = problem.table() {
             self.report.plan.add_table(dir);

@@ -10,6 +10,7 @@ use crate::salvage::{is_live, refind};
 use crate::{Options, Phase, Problem, Report, Volume};
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::ifile::ino_at;
+use loamfs_format::kind::MapTree;
 use loamfs_format::maps::LazyEntry;
 use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_format::{BlockKind, FragAddr, Ino};
@@ -24,30 +25,20 @@ pub(super) fn plan(
 ) {
     let lost = &found.lost;
     if lost.groups && !lost.bits && !lost.owners {
+        take_out(MapTree::Group, "bitmap and owner records", found, report);
+    } else if lost.is_only(MapTree::Bitmap) {
         take_out(
-            BlockKind::GroupNode,
-            "bitmap and owner records",
-            found,
-            report,
-        );
-    } else if lost.is_only(BlockKind::BitmapNode) {
-        take_out(
-            BlockKind::BitmapNode,
+            MapTree::Bitmap,
             "owner records and what is in use",
             found,
             report,
         );
-    } else if lost.is_only(BlockKind::LazyNode) {
+    } else if lost.is_only(MapTree::Lazy) {
         if let Some(images) = images(volume) {
             report.plan.images = images;
-            take_out(
-                BlockKind::LazyNode,
-                "the images' owner records",
-                found,
-                report,
-            );
+            take_out(MapTree::Lazy, "the images' owner records", found, report);
         }
-    } else if lost.is_only(BlockKind::IfileNode) {
+    } else if lost.is_only(MapTree::Ifile) {
         if options.quick {
             report.skip("where lost inodes are, which only the whole device tells");
         } else {
@@ -73,18 +64,21 @@ fn search(volume: &Volume<'_>, found: &Found, report: &mut Report, options: &mut
         report.add(Problem::InodesUnproved { blocks });
     }
     take_out(
-        BlockKind::IfileNode,
+        MapTree::Ifile,
         "the inodes, where owner records say that they are",
         found,
         report,
     );
 }
 
-fn take_out(kind: BlockKind, from: &'static str, found: &Found, report: &mut Report) {
-    let nodes = found.nodes.iter().filter(|(of, ..)| *of == kind).copied();
+fn take_out(map: MapTree, from: &'static str, found: &Found, report: &mut Report) {
+    let nodes = found.nodes.iter().filter(|(of, ..)| *of == map).copied();
     report.plan.nodes.extend(nodes);
     if !report.plan.nodes.is_empty() {
-        report.add(Problem::MapKnown { kind, from });
+        report.add(Problem::MapKnown {
+            kind: map.kind(),
+            from,
+        });
         // What the nodes below them took is nobody's, and shows when these are gone.
         report.plan.truncated = true;
     }

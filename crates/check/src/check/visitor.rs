@@ -4,6 +4,7 @@ use super::slots::Slotted;
 use crate::{Owner, Problem};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::inode::Inode;
+use loamfs_format::kind::{Belongs, InodeTree, MapTree};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
 use std::ops::AddAssign;
 
@@ -29,21 +30,33 @@ pub(crate) struct Lost {
 impl Lost {
     /// What is out of reach below a block of this kind.
     pub(crate) fn below(kind: BlockKind) -> Lost {
-        let inodes = matches!(kind, BlockKind::IfileNode | BlockKind::InodeBlock);
-        Lost {
+        let mut lost = Lost {
             space: true,
-            names: inodes || kind == BlockKind::DirNode,
-            inodes,
-            bits: kind == BlockKind::BitmapNode,
-            owners: kind == BlockKind::OwnerNode,
-            groups: kind == BlockKind::GroupNode,
             kinds: 1 << kind as u32,
+            ..Lost::default()
+        };
+        match kind.belongs() {
+            Belongs::Inodes | Belongs::Map(MapTree::Ifile) => {
+                lost.names = true;
+                lost.inodes = true;
+            }
+            Belongs::Tree(InodeTree::Dir) => lost.names = true,
+            Belongs::Map(MapTree::Bitmap) => lost.bits = true,
+            Belongs::Map(MapTree::Owner) => lost.owners = true,
+            Belongs::Map(MapTree::Group) => lost.groups = true,
+            Belongs::Volume
+            | Belongs::Part(_)
+            | Belongs::Map(MapTree::Lazy)
+            | Belongs::Tree(
+                InodeTree::Extent | InodeTree::Checksum | InodeTree::Xattr | InodeTree::Track,
+            ) => {}
         }
+        lost
     }
 
-    /// Whether it is all below blocks of one kind.
-    pub(crate) fn is_only(&self, kind: BlockKind) -> bool {
-        *self == Lost::below(kind)
+    /// Whether it is all below nodes of one map.
+    pub(crate) fn is_only(&self, map: MapTree) -> bool {
+        *self == Lost::below(map.kind())
     }
 }
 

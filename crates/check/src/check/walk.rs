@@ -10,6 +10,7 @@ use crate::reader::{InodeBlock, TreeWalk, Visited, log_fault};
 use crate::{BlockFault, CheckError, MapFault, Owner, PointerFault, Problem, Volume};
 use loamfs_format::ifile::{INODE_BLOCK_MAX, INODE_BLOCKS_MAX, IfileEntry};
 use loamfs_format::inode::{Body, Inode, Table};
+use loamfs_format::kind::MapTree;
 use loamfs_format::node::Page;
 use loamfs_format::{BlockKind, Extent, Identity, Ino, InodeBlockNo, Pointer, Ssn};
 use std::sync::Arc;
@@ -22,15 +23,6 @@ const INODES: usize = 128;
 const DATA: u64 = 4 << 20;
 /// Nodes of which the copies are read together.
 const COPIES_AT_ONCE: usize = 64;
-
-/// The maps, in the order in which they are walked.
-const MAPS: [BlockKind; 5] = [
-    BlockKind::IfileNode,
-    BlockKind::BitmapNode,
-    BlockKind::OwnerNode,
-    BlockKind::GroupNode,
-    BlockKind::LazyNode,
-];
 
 impl<'w, 'v> Walker<'w, 'v> {
     pub(crate) fn new(
@@ -49,7 +41,7 @@ impl<'w, 'v> Walker<'w, 'v> {
 
     /// Walks the whole volume.
     pub(crate) fn run(&mut self) {
-        for (done, kind) in MAPS.into_iter().enumerate() {
+        for (done, kind) in MapTree::ALL.map(MapTree::kind).into_iter().enumerate() {
             self.map(kind);
             self.visitor.maps_done(done as u64 + 1);
         }

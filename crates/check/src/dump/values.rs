@@ -11,6 +11,7 @@ use loamfs_format::dirent::Dirent;
 use loamfs_format::group::{CHUNK_BYTES, CHUNK_FRAGS, GroupDesc};
 use loamfs_format::ifile::{IfileEntry, ino_at};
 use loamfs_format::inode::Timestamp;
+use loamfs_format::kind::{Belongs, InodeTree, MapTree};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::RawPointer;
@@ -33,33 +34,48 @@ pub(super) fn value(
     key: u64,
     bytes: &[u8],
 ) -> Box<dyn View> {
-    let said = match kind {
-        BlockKind::IfileNode => IfileEntry::decode(bytes).map(|e| ifile_entry(key, &e)),
-        BlockKind::BitmapNode => bitmap_chunk(key, bytes),
-        BlockKind::OwnerNode => OwnerRecord::decode(bytes).map(|o| {
+    let said = match kind.belongs() {
+        Belongs::Map(map) => of_map(map, key, bytes),
+        Belongs::Tree(tree) => of_tree(volume, (tree, ino), key, bytes),
+        Belongs::Volume | Belongs::Inodes | Belongs::Part(_) => None,
+    };
+    said.unwrap_or_else(|| malformed(kind, key, bytes))
+}
+
+fn of_map(map: MapTree, key: u64, bytes: &[u8]) -> Option<Box<dyn View>> {
+    match map {
+        MapTree::Ifile => IfileEntry::decode(bytes).map(|e| ifile_entry(key, &e)),
+        MapTree::Bitmap => bitmap_chunk(key, bytes),
+        MapTree::Owner => OwnerRecord::decode(bytes).map(|o| {
             let extent = Extent::new(FragAddr(key), o.frags.into());
             owner(extent, o.kind, o.level, o.ino, o.logical)
         }),
-        BlockKind::GroupNode => GroupDesc::decode(bytes).map(|d| group(key, &d)),
-        BlockKind::LazyNode => LazyEntry::decode(bytes).map(|e| lazy_entry(key, &e)),
-        BlockKind::DirNode => {
-            Dirent::decode(bytes).map(|d| dirent(key, d.ino, d.file_type, d.name))
-        }
-        BlockKind::ExtentNode => RawPointer::ref_from_bytes(bytes)
+        MapTree::Group => GroupDesc::decode(bytes).map(|d| group(key, &d)),
+        MapTree::Lazy => LazyEntry::decode(bytes).map(|e| lazy_entry(key, &e)),
+    }
+}
+
+fn of_tree(
+    volume: &Volume<'_>,
+    (tree, ino): (InodeTree, Ino),
+    key: u64,
+    bytes: &[u8],
+) -> Option<Box<dyn View>> {
+    match tree {
+        InodeTree::Dir => Dirent::decode(bytes).map(|d| dirent(key, d.ino, d.file_type, d.name)),
+        InodeTree::Extent => RawPointer::ref_from_bytes(bytes)
             .ok()
             .map(|raw| file_extent(key, &Pointer::decode(raw))),
-        BlockKind::ChecksumNode if ino == ATIME_INO => {
+        InodeTree::Checksum if ino == ATIME_INO => {
             AtimeRun::decode(bytes).map(|run| atime_run(key, &run))
         }
-        BlockKind::ChecksumNode => CrcRun::decode(bytes).map(|run| crc_run(key, &run)),
-        BlockKind::XattrNode => Xattr::decode(bytes).map(|x| xattr(key, &x)),
-        BlockKind::TrackNode => {
+        InodeTree::Checksum => CrcRun::decode(bytes).map(|run| crc_run(key, &run)),
+        InodeTree::Xattr => Xattr::decode(bytes).map(|x| xattr(key, &x)),
+        InodeTree::Track => {
             let frag = volume.geometry().fragment_size;
             TableEntry::decode(bytes, frag).map(|entry| table_entry(key, &entry))
         }
-        _ => None,
-    };
-    said.unwrap_or_else(|| malformed(kind, key, bytes))
+    }
 }
 
 pub(super) fn malformed(kind: BlockKind, key: u64, bytes: &[u8]) -> Box<dyn View> {

@@ -1,4 +1,5 @@
 //! What is said of a structure, once: a sentence, and the facts in it by name.
+use loamfs_format::kind::Logical;
 
 use loamfs_format::BlockKind;
 use loamfs_format::text::shown;
@@ -114,12 +115,11 @@ impl Display for Key {
 
 impl Serialize for Key {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            BlockKind::DirNode
-            | BlockKind::XattrNode
-            | BlockKind::TrackNode
-            | BlockKind::TrackHead => hash(self.1).serialize(serializer),
-            _ => self.1.serialize(serializer),
+        match self.0.logical() {
+            Logical::Hash => hash(self.1).serialize(serializer),
+            Logical::Block | Logical::Unit | Logical::Piece | Logical::Number => {
+                self.1.serialize(serializer)
+            }
         }
     }
 }

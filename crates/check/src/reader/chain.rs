@@ -9,10 +9,9 @@ use super::superblocks::Copies;
 use crate::CheckError;
 use loamfs_device::{Buffer, DeviceError};
 use loamfs_format::ifile::INODE_BLOCK_MAX;
-use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, Header, Record, Records, SegmentKind, SummaryError};
 use loamfs_format::superblock::{CheckpointRef, Superblock};
-use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ssn};
+use loamfs_format::{Extent, FragAddr, Ssn};
 use std::collections::BTreeMap;
 
 /// Summaries that are read by the second copy of their header at most.
@@ -263,7 +262,7 @@ fn bad_blocks(
         let mut sound = true;
         for copy in a.copies(&io.geometry) {
             let bytes = window.get(io, extent, &copy)?;
-            sound &= bytes.map(|bytes| checksum(sb, &a, bytes)) == Some(a.checksum);
+            sound &= bytes.is_some_and(|bytes| a.verifies(&sb.uuid, bytes));
         }
         if !sound {
             bad.push(a.extent);
@@ -278,24 +277,6 @@ pub(crate) fn body_extent(io: &Io<'_>, header: &Header, a: &Allocation) -> Optio
     let fits = u64::from(a.stored) <= longest.min(a.extent.frags.saturating_mul(io.frag()));
     let holds = |e: &&Extent| e.start <= a.extent.start && a.extent.end() <= e.end();
     header.extents.iter().find(holds).copied().filter(|_| fits)
-}
-
-/// The checksum that the bytes of a block of a body have.
-fn checksum(sb: &Superblock, a: &Allocation, bytes: &[u8]) -> u64 {
-    match a.kind {
-        BlockKind::SmallData | BlockKind::XattrValue | BlockKind::Image => data_checksum(bytes),
-        kind => {
-            let (level, ino, generation, logical) = (a.level, a.ino, a.generation, a.logical);
-            let identity = Identity {
-                kind,
-                level,
-                ino,
-                generation,
-                logical,
-            };
-            metadata_checksum(&sb.uuid, &identity, bytes)
-        }
-    }
 }
 
 /// A piece of a body, read in large requests.

@@ -1,7 +1,8 @@
 //! What points to nodes: the records of inner nodes, and roots.
 
 use super::{LEVEL_MAX, NODE_SIZE, Page, is_temporary};
-use crate::pointer::{BlockKind, Identity, Pointer, RawPointer};
+use crate::kind::BlockKind;
+use crate::pointer::{Identity, Pointer, RawPointer};
 use crate::types::Ino;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

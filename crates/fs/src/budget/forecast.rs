@@ -8,6 +8,8 @@ use crate::inodes::Inodes;
 use crate::law::{Law, Rules};
 use crate::maps::{Maps, OWNER};
 use loamfs_format::group::Role;
+use loamfs_format::ifile::INODE_BLOCK_MAX;
+use loamfs_format::kind::MapTree;
 use loamfs_format::{Geometry, Ssn};
 use loamfs_log::fitting::Cut;
 use loamfs_space::Space;
@@ -69,7 +71,7 @@ impl Forecast<'_> {
 
     /// The same, with the leaves of the largest map: where there are few of them they bound what is dirty.
     fn shapes_as_they_are(&mut self) -> Shapes {
-        let (mut shapes, root) = (self.shapes(), self.maps.root(&OWNER));
+        let (mut shapes, root) = (self.shapes(), self.maps.root(MapTree::Owner));
         if root.level <= COUNTED_LEVEL {
             shapes.count_owner_leaves(OWNER.known_leaves(&root, self.blocks));
         }
@@ -246,7 +248,7 @@ impl Budget<'_> {
     /// blocks there are.
     pub(super) fn longest_of_any(&self, more: u64) -> u64 {
         let g = self.geometry;
-        self.longest_content(more).max(g.inode_block_frags())
+        self.longest_content(more).max(g.frags_for(INODE_BLOCK_MAX))
     }
 
     /// The same of the inode blocks that there are.

@@ -3,6 +3,7 @@
 use super::worst_case::REMOVAL_COST;
 use crate::law::{Law, Rules};
 use loamfs_format::Geometry;
+use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{EXTENTS_MAX, Unwritten};
 
@@ -109,7 +110,7 @@ impl<'c> Sizes<'c> {
         let cut = longest / (EXTENTS_MAX as u64 / 2);
         g.frags_for(cut)
             .max(g.block_frags())
-            .max(g.inode_block_frags())
+            .max(g.frags_for(INODE_BLOCK_MAX))
     }
 
     /// Bytes of the log that are kept free for checksums of what was never written.

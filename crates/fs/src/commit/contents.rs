@@ -4,8 +4,9 @@ use crate::blocks::{Blocks, Stop};
 use crate::inodes::{Inodes, Node, trees};
 use crate::tracks::Tracks;
 use crate::tracks::layout::Layout;
+use loamfs_format::kind::{InodeTree, MapTree};
 use loamfs_format::node::NODE_SIZE;
-use loamfs_format::{BlockKind, Geometry, Ino, InodeBlockNo};
+use loamfs_format::{Geometry, Ino, InodeBlockNo};
 use std::collections::HashSet;
 
 /// A block that the segment will hold.
@@ -19,11 +20,11 @@ pub(super) enum Item {
     Image(Ino, u64),
 }
 
-/// A tree with dirty nodes, by their kind: of an inode, or a map.
+/// A tree with dirty nodes: of an inode, or a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TreeOf {
-    Inode(Ino, BlockKind),
-    Map(BlockKind),
+    Inode(Ino, InodeTree),
+    Map(MapTree),
 }
 
 /// What a segment will hold, in the order of its body: trees and inode blocks, then small data by directory and in
@@ -76,13 +77,13 @@ impl Contents {
 
     fn add_trees(&mut self, g: &Geometry, blocks: &mut Blocks, node: &Node) -> Result<(), Stop> {
         let inode = &node.inode;
-        for kind in trees::KINDS {
-            let Some((tree, root)) = trees::tree_of(inode, kind) else {
+        for which in InodeTree::ALL {
+            let Some((tree, root)) = trees::tree_of(inode, which) else {
                 continue;
             };
             let count = tree.dirty_nodes(&root, blocks)?.len();
             if count > 0 {
-                self.trees.push((TreeOf::Inode(inode.ino, kind), count));
+                self.trees.push((TreeOf::Inode(inode.ino, which), count));
                 self.frags.extend(std::iter::repeat_n(node_frags(g), count));
             }
         }

@@ -70,8 +70,8 @@ impl Commit<'_> {
     fn describe_maps(&mut self, seal: &mut Seal) {
         let held = self.core.space.held().iter();
         seal.say_all(held.map(|(extent, wait)| Record::Held(extent, wait)));
-        for (tree, root) in self.core.maps.roots() {
-            seal.say(Record::Root(tree.kind(), root));
+        for (map, _, root) in self.core.maps.roots() {
+            seal.say(Record::Root(map.kind(), root));
         }
     }
 

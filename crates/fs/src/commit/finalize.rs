@@ -6,7 +6,7 @@ use crate::blocks::{Blocks, Stop};
 use crate::core::Core;
 use crate::error::Error;
 use crate::inodes::{Inodes, block_identity, trees};
-use crate::maps::Maps;
+use crate::maps::{Maps, tree_of};
 use crate::tracks::layout::{Layout, slot_of};
 use crate::tracks::table;
 use crate::tree::{self, SealedNode, Tree};
@@ -271,29 +271,21 @@ impl Finalizing<'_> {
 
     /// A tree with its root, and the version of what it belongs to.
     fn tree(&mut self, of: TreeOf) -> Result<(Tree, TreeRoot, u32), Stop> {
-        let found = match of {
-            TreeOf::Map(kind) => {
-                let roots = self.maps.roots().into_iter();
-                let mut found = roots.filter(|(tree, _)| tree.kind() == kind);
-                found.next().map(|(tree, root)| (tree, root, 0))
-            }
-            TreeOf::Inode(ino, kind) => {
+        Ok(match of {
+            TreeOf::Map(map) => (tree_of(map), self.maps.root(map), 0),
+            TreeOf::Inode(ino, which) => {
                 let inode = &self.inodes.prepared(ino)?.inode;
-                trees::tree_of(inode, kind).map(|(tree, root)| (tree, root, inode.version))
+                let (tree, root) = trees::tree_of(inode, which).ok_or(VANISHED)?;
+                (tree, root, inode.version)
             }
-        };
-        Ok(found.ok_or(VANISHED)?)
+        })
     }
 
     fn set_root(&mut self, of: TreeOf, root: TreeRoot) -> Result<(), Stop> {
         match of {
-            TreeOf::Map(kind) => {
-                if let Some(slot) = self.maps.root_mut(kind) {
-                    *slot = root;
-                }
-            }
-            TreeOf::Inode(ino, kind) => {
-                trees::set_root(&mut self.inodes.prepared(ino)?.inode, kind, root);
+            TreeOf::Map(map) => *self.maps.root_mut(map) = root,
+            TreeOf::Inode(ino, which) => {
+                trees::set_root(&mut self.inodes.prepared(ino)?.inode, which, root);
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use crate::blocks::{Blocks, Stop};
 use crate::error::Error;
 use crate::maps::{IFILE, Maps};
 use loamfs_format::ifile::{INODE_BLOCKS_MAX, block_of, ino_at, slot_of};
+use loamfs_format::kind::MapTree;
 use loamfs_format::{Ino, InodeBlockNo, inode};
 
 /// Directories whose place for new inodes is remembered.
@@ -35,7 +36,7 @@ impl Inodes {
         if next.0 >= INODE_BLOCKS_MAX || self.bits(maps, blocks, next)?.0 == 0 {
             return Ok(next);
         }
-        let mapped = IFILE.prev(&maps.root(&IFILE), blocks, u64::MAX)?;
+        let mapped = IFILE.prev(&maps.root(MapTree::Ifile), blocks, u64::MAX)?;
         let mapped = mapped.map_or(next, |entry| InodeBlockNo(entry.key()));
         let newer = maps
             .changed_ifile()
@@ -50,7 +51,7 @@ impl Inodes {
         // The numbers of block 0 are not for everybody, though its leaf says that some are free.
         let mut next = Some(1);
         while let Some(from) = next {
-            let leaf = IFILE.descend(&maps.root(&IFILE), blocks, from, |a| a[0] != 0)?;
+            let leaf = IFILE.descend(&maps.root(MapTree::Ifile), blocks, from, |a| a[0] != 0)?;
             let Some(leaf) = leaf else { break };
             for (key, _) in leaf.page.iter().filter(|(key, _)| *key >= from) {
                 let block = InodeBlockNo(key);

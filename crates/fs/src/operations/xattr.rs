@@ -9,9 +9,10 @@ use crate::permission;
 use crate::tree::Tree;
 use crate::types::XattrMode;
 use crate::xattrs::{self, Put, Take};
+use loamfs_format::Ino;
+use loamfs_format::kind::InodeTree;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::xattr::Xattr;
-use loamfs_format::{BlockKind, Ino};
 
 /// Leaves that one step of a removal frees.
 const CLEAR_LEAVES: usize = 16;
@@ -99,6 +100,7 @@ impl Change for RemovingXattr {
 /// A bounded number of an orphan's attributes, or of entries of its table of tracks, about to go.
 pub(crate) struct Clearing {
     ino: Ino,
+    which: InodeTree,
     tree: Tree,
     root: TreeRoot,
 }
@@ -108,15 +110,21 @@ impl Clearing {
     pub fn prepare(core: &mut Core, ino: Ino) -> Result<Option<Clearing>, Stop> {
         core.prepare_dirty(ino)?;
         let node = core.inodes.prepared(ino)?;
-        let kinds = [BlockKind::XattrNode, BlockKind::TrackNode];
-        let mut trees = kinds
-            .iter()
-            .filter_map(|kind| trees::tree_of(&node.inode, *kind));
-        let Some((tree, root)) = trees.find(|(_, root)| !root.is_empty()) else {
+        let full = [InodeTree::Xattr, InodeTree::Track].map(|which| {
+            let tree = trees::tree_of(&node.inode, which);
+            let tree = tree.filter(|(_, root)| !root.is_empty());
+            tree.map(|(tree, root)| (which, tree, root))
+        });
+        let Some((which, tree, root)) = full.into_iter().flatten().next() else {
             return Ok(None);
         };
         tree.prepare_trim(&root, &mut core.blocks, 0, CLEAR_LEAVES)?;
-        Ok(Some(Clearing { ino, tree, root }))
+        Ok(Some(Clearing {
+            ino,
+            which,
+            tree,
+            root,
+        }))
     }
 }
 
@@ -129,9 +137,8 @@ impl Change for Clearing {
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let (ino, mut root, mut gone) = (self.ino, self.root, Vec::new());
-        let kind = self.tree.kind();
         let note = |key, value: &[u8]| {
-            if kind == BlockKind::XattrNode {
+            if self.which == InodeTree::Xattr {
                 gone.extend(Xattr::decode(value).map(|xattr| (key, xattr)));
             }
         };
@@ -139,7 +146,7 @@ impl Change for Clearing {
         self.tree
             .trim_step(&mut root, blocks, 0, CLEAR_LEAVES, note)?;
         let node = core.inodes.prepared(ino)?;
-        trees::set_root(&mut node.inode, kind, root);
+        trees::set_root(&mut node.inode, self.which, root);
         node.set_names_size(None);
         for (key, xattr) in gone {
             xattrs::drop_value(core, ino, key, &xattr);

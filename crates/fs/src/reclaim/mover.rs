@@ -8,12 +8,14 @@ use crate::blocks::{Missed, Stop};
 use crate::budget::worst_case::REMOVAL_COST;
 use crate::core::Core;
 use crate::error::Error;
+use crate::maps::tree_of;
 use crate::reading::Housed;
 use crate::tracks::form::Dissolve;
 use crate::writeback::Homed;
 use content::{MoveImage, MoveSmall, MoveValue};
 use home::MoveHome;
 use loamfs_format::ifile::{IfileEntry, ino_at};
+use loamfs_format::kind::{Belongs, MapTree, Part};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino, InodeBlockNo};
 use loamfs_space::Owner;
 use node::MoveNode;
@@ -205,32 +207,28 @@ impl Mover<'_> {
     /// Makes one block dirty if it is still where its owner record says.
     fn move_block(&mut self, extent: Extent, record: &Owner, range: Extent) -> Result<(), Stop> {
         let (ino, at) = (record.ino, extent.start);
-        match record.kind {
-            BlockKind::Summary | BlockKind::Superblock => Ok(()),
-            BlockKind::InodeBlock => self.move_inodes(InodeBlockNo(record.logical), at),
-            BlockKind::DirNode
-            | BlockKind::ExtentNode
-            | BlockKind::ChecksumNode
-            | BlockKind::XattrNode
-            | BlockKind::TrackNode => self.core.perform(&MoveNode { owner: *record, at }),
-            BlockKind::IfileNode
-            | BlockKind::BitmapNode
-            | BlockKind::OwnerNode
-            | BlockKind::GroupNode
-            | BlockKind::LazyNode => self.move_map_node(record, at),
-            BlockKind::SmallData => self.core.perform(&MoveSmall { ino, at }),
-            BlockKind::TrackHead => self.dissolve(ino, record.logical, at),
-            BlockKind::XattrValue => self.core.perform(&MoveValue {
+        match record.kind.belongs() {
+            Belongs::Volume => Ok(()),
+            Belongs::Inodes => self.move_inodes(InodeBlockNo(record.logical), at),
+            Belongs::Tree(which) => self.core.perform(&MoveNode {
+                owner: *record,
+                which,
+                at,
+            }),
+            Belongs::Map(map) => self.move_map_node(map, record, at),
+            Belongs::Part(Part::Small) => self.core.perform(&MoveSmall { ino, at }),
+            Belongs::Part(Part::Track) => self.dissolve(ino, record.logical, at),
+            Belongs::Part(Part::Value) => self.core.perform(&MoveValue {
                 ino,
                 key: record.logical,
                 at,
             }),
-            BlockKind::Image => self.core.perform(&MoveImage {
+            Belongs::Part(Part::Image) => self.core.perform(&MoveImage {
                 ino,
                 unit: record.logical,
                 at,
             }),
-            BlockKind::Homed => self.core.perform(&MoveHome {
+            Belongs::Part(Part::Home) => self.core.perform(&MoveHome {
                 ino,
                 extent,
                 first: record.logical,
@@ -259,17 +257,11 @@ impl Mover<'_> {
         Ok(())
     }
 
-    fn move_map_node(&mut self, record: &Owner, at: FragAddr) -> Result<(), Stop> {
-        let roots = self.core.maps.roots();
-        let Some((tree, root)) = roots
-            .into_iter()
-            .find(|(tree, _)| tree.kind() == record.kind)
-        else {
-            return Ok(());
-        };
+    fn move_map_node(&mut self, map: MapTree, record: &Owner, at: FragAddr) -> Result<(), Stop> {
+        let (tree, root) = (tree_of(map), self.core.maps.root(map));
         let found = tree.locate(&root, &mut self.core.blocks, record.level, record.logical)?;
         if found.is_some_and(|pointer| pointer.addr == at) {
-            self.core.maps.write_anew([(record.kind, record.logical)]);
+            self.core.maps.write_anew([(map, record.logical)]);
         }
         Ok(())
     }
@@ -277,14 +269,16 @@ impl Mover<'_> {
 
 /// The inode of a block, or the first one in it. Maps have none, and come first.
 fn first_inode(record: &Owner) -> Ino {
-    match record.kind {
-        BlockKind::InodeBlock => ino_at(InodeBlockNo(record.logical), 0),
-        _ => record.ino,
+    match record.kind.belongs() {
+        Belongs::Inodes => ino_at(InodeBlockNo(record.logical), 0),
+        Belongs::Volume | Belongs::Map(_) | Belongs::Tree(_) | Belongs::Part(_) => record.ino,
     }
 }
 
 /// The inode that changes when a block moves, if one does.
 fn inode_of(record: &Owner) -> Option<Ino> {
-    let by_inode = !record.kind.is_map() && record.kind != BlockKind::InodeBlock;
-    (by_inode && record.ino != Ino(0)).then_some(record.ino)
+    match record.kind.belongs() {
+        Belongs::Tree(_) | Belongs::Part(_) => Some(record.ino).filter(|ino| *ino != Ino(0)),
+        Belongs::Volume | Belongs::Inodes | Belongs::Map(_) => None,
+    }
 }

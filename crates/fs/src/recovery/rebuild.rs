@@ -7,12 +7,13 @@
 use super::{Replay, each_owner, with_tree};
 use crate::blocks::Blocks;
 use crate::error::Error;
-use crate::maps::{Chunk, MAPS, Maps};
+use crate::maps::{Chunk, Maps, tree_of};
 use crate::reader::Reader;
 use loamfs_format::group::{CHUNK_FRAGS, GroupDesc};
 use loamfs_format::ifile::IfileEntry;
+use loamfs_format::kind::MapTree;
 use loamfs_format::maps::LazyEntry;
-use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, InodeBlockNo};
+use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, InodeBlockNo};
 use loamfs_space::Cells;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -21,7 +22,7 @@ use std::ops::Range;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rebuild {
     /// These nodes: of which map, at which level, and their lower bounds.
-    pub nodes: Vec<(BlockKind, u8, u64)>,
+    pub nodes: Vec<(MapTree, u8, u64)>,
     /// What the IFILE said of blocks of inodes there.
     pub inode_blocks: Vec<(InodeBlockNo, IfileEntry)>,
     /// What the lazy map said of homes there.
@@ -30,11 +31,11 @@ pub struct Rebuild {
 
 /// The keys of which nodes told that were taken out, by map.
 #[derive(Debug, Default)]
-pub(crate) struct Lost(BTreeMap<BlockKind, Vec<Range<u64>>>);
+pub(crate) struct Lost(BTreeMap<MapTree, Vec<Range<u64>>>);
 
 impl Lost {
-    fn of(&self, kind: BlockKind) -> &[Range<u64>] {
-        self.0.get(&kind).map_or(&[], Vec::as_slice)
+    fn of(&self, map: MapTree) -> &[Range<u64>] {
+        self.0.get(&map).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -43,18 +44,14 @@ pub(crate) fn take_out(
     reader: &Reader,
     blocks: &mut Blocks,
     maps: &mut Maps,
-    nodes: &[(BlockKind, u8, u64)],
+    nodes: &[(MapTree, u8, u64)],
 ) -> Result<Lost, Error> {
     let mut lost = Lost::default();
-    for (kind, level, low) in nodes {
-        let tree = MAPS.iter().find(|tree| tree.kind() == *kind);
-        let Some((tree, root)) = tree.zip(maps.root_mut(*kind)) else {
-            continue;
-        };
+    for (map, level, low) in nodes {
         let keys = with_tree(reader, blocks, |blocks| {
-            tree.drop_node(root, blocks, *level, *low)
+            tree_of(*map).drop_node(maps.root_mut(*map), blocks, *level, *low)
         })?;
-        lost.0.entry(*kind).or_default().extend(keys);
+        lost.0.entry(*map).or_default().extend(keys);
     }
     Ok(lost)
 }
@@ -77,7 +74,7 @@ pub(crate) fn groups(
 ) -> Result<Vec<(GroupNo, GroupDesc)>, Error> {
     let mut groups = BTreeMap::new();
     let count = u64::from(geometry.groups());
-    let lost = lost.of(BlockKind::GroupNode).iter();
+    let lost = lost.of(MapTree::Group).iter();
     for number in lost.flat_map(|range| range.start..range.end.min(count)) {
         let group = GroupNo(u32::try_from(number).unwrap_or(u32::MAX));
         let chunks = with_tree(reader, blocks, |blocks| {
@@ -140,7 +137,7 @@ impl Replay<'_> {
         for (home, entry) in &found.images {
             self.maps.lazy_map_mut().fill_in(*home, *entry);
         }
-        for group in self.groups_of_keys(lost.of(BlockKind::BitmapNode)) {
+        for group in self.groups_of_keys(lost.of(MapTree::Bitmap)) {
             self.rebuild_bitmap(group)?;
         }
         Ok(())

@@ -5,19 +5,22 @@ use crate::core::Core;
 use crate::inodes::trees;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::tree::Tree;
-use loamfs_format::FragAddr;
+use loamfs_format::kind::InodeTree;
 use loamfs_format::node::TreeRoot;
+use loamfs_format::{FragAddr, Ino};
 use loamfs_space::Owner;
 
 /// Makes a node of a file's tree dirty if it is still where its owner record says.
 pub(super) struct MoveNode {
     pub owner: Owner,
+    pub which: InodeTree,
     pub at: FragAddr,
 }
 
 /// [`MoveNode`], prepared: the same entry is put again, which takes the path to it out for change.
 pub(super) struct MovingNode {
-    owner: Owner,
+    ino: Ino,
+    which: InodeTree,
     tree: Tree,
     root: TreeRoot,
     key: u64,
@@ -31,7 +34,7 @@ impl Operation for MoveNode {
         let owner = self.owner;
         core.prepare_dirty(owner.ino)?;
         let node = core.inodes.prepared(owner.ino)?;
-        let Some((tree, root)) = trees::tree_of(&node.inode, owner.kind) else {
+        let Some((tree, root)) = trees::tree_of(&node.inode, self.which) else {
             return Ok(Plan::Done(()));
         };
         let found = tree.locate(&root, &mut core.blocks, owner.level, owner.logical)?;
@@ -43,7 +46,8 @@ impl Operation for MoveNode {
         };
         tree.prepare_put(&root, &mut core.blocks, entry.key())?;
         Ok(Plan::Change(MovingNode {
-            owner,
+            ino: owner.ino,
+            which: self.which,
             tree,
             root,
             key: entry.key(),
@@ -60,11 +64,11 @@ impl Change for MovingNode {
     }
 
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
-        let (ino, mut root) = (self.owner.ino, self.root);
+        let (ino, mut root) = (self.ino, self.root);
         self.tree
             .put(&mut root, &mut core.blocks, self.key, &self.value)?;
         let inode = &mut core.inodes.prepared(ino)?.inode;
-        trees::set_root(inode, self.owner.kind, root);
+        trees::set_root(inode, self.which, root);
         Ok(core.touch(ino)?)
     }
 }
