@@ -7,17 +7,20 @@
 
 mod files;
 mod namespace;
+mod objects;
 mod rename;
 mod xattrs;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use loamfs_format::inode::{Timestamp, mode};
 
 use crate::content::Content;
-use crate::errno::{self, Errno};
+use crate::errno::Errno;
 
+pub use objects::Objects;
 pub use rename::{Rename, WHITEOUT};
 
 /// Names an object of a model for good.
@@ -147,10 +150,10 @@ pub struct New {
     pub rdev: u32,
 }
 
-/// A file system.
+/// A file system: its objects, and which of them live though no name leads to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
-    objects: BTreeMap<Id, Arc<Object>>,
+    objects: Objects,
     /// How often a file is held open.
     opens: BTreeMap<Id, u32>,
     /// Files that never had a name, and may get one.
@@ -175,7 +178,7 @@ impl Model {
             },
         };
         Self {
-            objects: BTreeMap::from([(ROOT, Arc::new(root))]),
+            objects: Objects(BTreeMap::from([(ROOT, Arc::new(root))])),
             opens: BTreeMap::new(),
             unnamed: BTreeSet::new(),
         }
@@ -185,7 +188,7 @@ impl Model {
     /// root and whatever an entry names.
     pub fn from_objects(objects: BTreeMap<Id, Arc<Object>>) -> Self {
         Self {
-            objects,
+            objects: Objects(objects),
             opens: BTreeMap::new(),
             unnamed: BTreeSet::new(),
         }
@@ -193,12 +196,7 @@ impl Model {
 
     /// All objects, orphans that are held open included.
     pub fn objects(&self) -> &BTreeMap<Id, Arc<Object>> {
-        &self.objects
-    }
-
-    /// An object.
-    pub fn get(&self, id: Id) -> Option<&Arc<Object>> {
-        self.objects.get(&id)
+        &self.objects.0
     }
 
     /// Whether a file is held open.
@@ -216,69 +214,34 @@ impl Model {
         self.opens.keys().copied()
     }
 
-    /// A path to the object for messages, or its id when it has none.
-    pub fn path(&self, id: Id) -> String {
-        if id == ROOT {
-            return "/".to_owned();
-        }
-        let holder = self.objects.iter().find_map(|(&dir, object)| {
-            let mut entries = object.entries()?.iter();
-            entries.find_map(|(name, &child)| (child == id).then_some((dir, name)))
-        });
-        match holder {
-            None => format!("<object {id}>"),
-            Some((dir, name)) => {
-                let name = String::from_utf8_lossy(name);
-                let parent = self.path(dir);
-                format!("{}/{name}", parent.trim_end_matches('/'))
-            }
-        }
-    }
-
     /// What unmounting does: nothing is open any more, and what has no name is gone.
     pub fn remount(&mut self) {
         self.opens.clear();
         self.unnamed.clear();
-        self.objects.retain(|_, object| object.nlink > 0);
-    }
-
-    /// Files and directories that a name leads to, the root included.
-    pub fn reachable(&self) -> BTreeSet<Id> {
-        let mut found = BTreeSet::from([ROOT]);
-        let mut next = vec![ROOT];
-        while let Some(dir) = next.pop() {
-            let entries = self.get(dir).and_then(|object| object.entries());
-            for &child in entries.into_iter().flat_map(BTreeMap::values) {
-                if found.insert(child) {
-                    next.push(child);
-                }
-            }
-        }
-        found
-    }
-
-    fn object(&self, id: Id) -> Answer<&Object> {
-        let found = self.objects.get(&id).map(Arc::as_ref);
-        found.ok_or(Refusal {
-            errno: errno::ENOENT,
-            also: &[errno::ESTALE],
-        })
-    }
-
-    fn object_mut(&mut self, id: Id) -> Answer<&mut Object> {
-        let found = self.objects.get_mut(&id).map(Arc::make_mut);
-        found.ok_or(Refusal {
-            errno: errno::ENOENT,
-            also: &[errno::ESTALE],
-        })
+        self.objects.0.retain(|_, object| object.nlink > 0);
     }
 
     /// Drops an object that has neither a name nor a holder.
     fn reap(&mut self, id: Id) {
-        let dead = self.objects.get(&id).is_some_and(|o| o.nlink == 0);
+        let dead = self.objects.get(id).is_some_and(|o| o.nlink == 0);
         if dead && !self.opens.contains_key(&id) {
-            self.objects.remove(&id);
+            self.objects.0.remove(&id);
             self.unnamed.remove(&id);
         }
+    }
+}
+
+/// Whoever asks about one object, or changes it alone, asks [`Objects`].
+impl Deref for Model {
+    type Target = Objects;
+
+    fn deref(&self) -> &Objects {
+        &self.objects
+    }
+}
+
+impl DerefMut for Model {
+    fn deref_mut(&mut self) -> &mut Objects {
+        &mut self.objects
     }
 }

@@ -3,11 +3,11 @@
 
 mod expect;
 mod files;
+mod known;
 mod names;
 mod ranges;
 mod scan;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loamfs_device::Device;
@@ -21,6 +21,7 @@ use crate::ops::Op;
 use crate::problem::{Problem, Verdict};
 use crate::subject::{Opening, Outcome, Subject, System};
 use crate::tree::must;
+use known::Known;
 
 /// Percent of a volume that must be in use before it may say that it is full.
 const FULL_PERCENT: u64 = 70;
@@ -51,12 +52,7 @@ pub struct Runner<'a> {
     subject: Option<Box<dyn Subject>>,
     /// What the volume must look like.
     pub model: Model,
-    /// Numbers of the objects' inodes.
-    inos: Inos,
-    /// Which object has a number now.
-    ids: BTreeMap<Ino, Id>,
-    /// The generation with which a number was last used.
-    generations: BTreeMap<Ino, u32>,
+    known: Known,
     no_space: u64,
 }
 
@@ -99,8 +95,7 @@ impl<'a> Runner<'a> {
         inos: Inos,
     ) -> Self {
         let mut runner = Self::with(system, device, opening, subject, model);
-        runner.ids = inos.iter().map(|(&id, &ino)| (ino, id)).collect();
-        runner.inos = inos;
+        runner.known = Known::new(inos);
         runner
     }
 
@@ -117,9 +112,7 @@ impl<'a> Runner<'a> {
             opening,
             subject: Some(subject),
             model,
-            inos: Inos::from([(ROOT, ROOT_INO)]),
-            ids: BTreeMap::from([(ROOT_INO, ROOT)]),
-            generations: BTreeMap::new(),
+            known: Known::new(Inos::from([(ROOT, ROOT_INO)])),
             no_space: 0,
         }
     }
@@ -216,10 +209,7 @@ impl<'a> Runner<'a> {
     pub fn compare(&mut self) -> Verdict {
         let inos = self.live();
         let inos = compare(self.subject()?, &self.model, &inos)?;
-        for (id, ino) in inos {
-            self.inos.insert(id, ino);
-            self.ids.insert(ino, id);
-        }
+        self.known.note_all(inos);
         let figures = self.subject()?.statfs();
         if figures.available > figures.free || figures.free > figures.total {
             let detail = format!("{figures:?}");
@@ -259,7 +249,7 @@ impl<'a> Runner<'a> {
             must(subject.close(), || "close".to_owned())?;
         }
         self.model.remount();
-        self.inos = self.live();
+        self.known.forget_dead(&self.model);
         Ok(())
     }
 
@@ -270,43 +260,13 @@ impl<'a> Runner<'a> {
 
     /// The inodes of what still exists.
     pub fn live(&self) -> Inos {
-        let pairs = self.inos.iter().map(|(&id, &ino)| (id, ino));
-        pairs
-            .filter(|(id, _)| self.model.get(*id).is_some())
-            .collect()
+        self.known.live(&self.model)
     }
 
     /// The inode of an object that exists.
     fn ino(&self, id: Id) -> Option<Ino> {
         self.model.get(id)?;
-        self.inos.get(&id).copied()
-    }
-
-    /// Notes which inode a new object is. A number may come back only after its
-    /// last user is gone, and then with another generation.
-    fn bind(&mut self, id: Id, ino: Ino, generation: u32) -> Verdict {
-        if let Some(&other) = self.ids.get(&ino)
-            && other != id
-            && self.model.get(other).is_some()
-        {
-            return Err(Problem::new(
-                "an inode number is used twice",
-                format!(
-                    "{ino} for {} and {}",
-                    self.model.path(other),
-                    self.model.path(id)
-                ),
-            ));
-        }
-        if self.generations.insert(ino, generation) == Some(generation) {
-            return Err(Problem::new(
-                "a reused inode number keeps its generation",
-                format!("{ino} generation {generation}"),
-            ));
-        }
-        self.inos.insert(id, ino);
-        self.ids.insert(ino, id);
-        Ok(())
+        self.known.ino(id)
     }
 
     /// Judges an answer of "no space": the volume must be full indeed, and

@@ -2,14 +2,14 @@
 
 use loamfs_format::inode::Timestamp;
 
-use super::{Answer, Body, Id, Model};
+use super::{Answer, Body, Id, Model, Objects};
 use crate::content::Content;
 use crate::errno::{EFBIG, EINVAL, EISDIR};
 
 /// No file reaches further.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-impl Model {
+impl Objects {
     fn content(&self, id: Id) -> Answer<&Content> {
         match &self.object(id)?.body {
             Body::File(content) => Ok(content),
@@ -128,7 +128,9 @@ impl Model {
             _ => Err(EINVAL.into()),
         }
     }
+}
 
+impl Model {
     /// Holds a file, so that it outlives its names.
     pub fn open(&mut self, id: Id) -> Answer<()> {
         self.object(id)?;

@@ -5,46 +5,14 @@ use std::sync::Arc;
 
 use loamfs_format::inode::mode;
 
-use super::{Answer, Body, Id, Model, NAME_MAX, New, Object, Refusal};
+use super::{Answer, Body, Id, Model, New, Refusal};
 use crate::content::Content;
-use crate::errno::{EEXIST, EISDIR, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY, EPERM};
+use crate::errno::{EEXIST, EISDIR, ENAMETOOLONG, ENOTEMPTY, EPERM};
 
-/// The set-group-id bit, which a directory hands down.
-const SETGID: u32 = 0o2000;
 /// Longest target of a symbolic link.
 const TARGET_MAX: usize = 4095;
 
 impl Model {
-    /// The entries of a directory.
-    pub(super) fn dir(&self, dir: Id) -> Answer<&BTreeMap<Vec<u8>, Id>> {
-        Ok(self.object(dir)?.entries().ok_or(ENOTDIR)?)
-    }
-
-    pub(super) fn dir_mut(&mut self, dir: Id) -> Answer<&mut BTreeMap<Vec<u8>, Id>> {
-        let object = self.object_mut(dir)?;
-        object.mtime = None;
-        match &mut object.body {
-            Body::Dir { entries, .. } => Ok(entries),
-            _ => Err(ENOTDIR.into()),
-        }
-    }
-
-    /// What a name leads to.
-    pub fn lookup(&self, dir: Id, name: &[u8]) -> Answer<Id> {
-        let entries = self.dir(dir)?;
-        check_name(name)?;
-        Ok(*entries.get(name).ok_or(ENOENT)?)
-    }
-
-    /// Whether a new entry of this name may be made.
-    pub(super) fn check_free(&self, dir: Id, name: &[u8]) -> Answer<()> {
-        match self.lookup(dir, name) {
-            Ok(_) => Err(EEXIST.into()),
-            Err(refusal) if refusal.errno == ENOENT => Ok(()),
-            Err(refusal) => Err(refusal),
-        }
-    }
-
     fn make(
         &mut self,
         dir: Id,
@@ -60,31 +28,8 @@ impl Model {
             self.object_mut(dir)?.nlink += 1;
         }
         self.dir_mut(dir)?.insert(name.to_vec(), id);
-        self.objects.insert(id, Arc::new(object));
+        self.objects.0.insert(id, Arc::new(object));
         Ok(())
-    }
-
-    /// A new object as a directory makes it.
-    fn born(&self, dir: Id, new: &New, file_type: u32, body: Body) -> Answer<Object> {
-        let holder = self.object(dir)?;
-        let handed_down = holder.permissions & SETGID;
-        let gid = if handed_down != 0 {
-            holder.gid
-        } else {
-            new.gid
-        };
-        let is_dir = file_type == mode::DIRECTORY;
-        Ok(Object {
-            file_type,
-            permissions: new.permissions | if is_dir { handed_down } else { 0 },
-            uid: new.uid,
-            gid,
-            rdev: new.rdev,
-            nlink: if is_dir { 2 } else { 1 },
-            mtime: None,
-            xattrs: BTreeMap::new(),
-            body,
-        })
     }
 
     /// Makes an empty file without a name, held open once.
@@ -93,7 +38,7 @@ impl Model {
         let body = Body::File(Content::default());
         let mut object = self.born(dir, new, mode::REGULAR, body)?;
         object.nlink = 0;
-        self.objects.insert(id, Arc::new(object));
+        self.objects.0.insert(id, Arc::new(object));
         self.unnamed.insert(id);
         self.open(id)
     }
@@ -184,11 +129,4 @@ impl Model {
         self.reap(id);
         Ok(())
     }
-}
-
-pub(super) fn check_name(name: &[u8]) -> Answer<()> {
-    if name.len() > NAME_MAX {
-        return Err(ENAMETOOLONG.into());
-    }
-    Ok(())
 }

@@ -2,8 +2,8 @@
 
 use loamfs_format::inode::mode;
 
-use super::namespace::check_name;
-use super::{Answer, Body, Id, Model, New, ROOT, Refusal};
+use super::objects::check_name;
+use super::{Answer, Body, Id, Model, New, Objects, Refusal};
 use crate::errno::{EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY};
 
 /// What a whiteout is beside a character device.
@@ -26,6 +26,50 @@ pub enum Rename {
     Exchange,
     /// Replace, and leave a whiteout where the old name was, which is this object.
     Whiteout(Id),
+}
+
+impl Objects {
+    /// The refusal of NOREPLACE, beside which a directory may also be moving into itself.
+    fn taken(&self, source: Id, new_dir: Id) -> Refusal {
+        let both = self.is_within(new_dir, source);
+        Refusal {
+            errno: EEXIST,
+            also: if both { &[EINVAL] } else { &[] },
+        }
+    }
+
+    /// The refusal of EXCHANGE with a name that leads nowhere.
+    fn missing(&self, source: Id, new_dir: Id) -> Refusal {
+        let both = self.is_within(new_dir, source);
+        Refusal {
+            errno: ENOENT,
+            also: if both { &[EINVAL] } else { &[] },
+        }
+    }
+
+    fn check_replace(&self, dir: Id, source: Id, target: Id) -> Answer<()> {
+        let from_dir = self.object(source)?.is_dir();
+        let Some(entries) = self.object(target)?.entries() else {
+            return if from_dir {
+                Err(ENOTDIR.into())
+            } else {
+                Ok(())
+            };
+        };
+        // A directory above its source is never empty, whatever moves there; the
+        // kernel says so first.
+        if !from_dir {
+            let above = self.is_within(dir, target);
+            return Err(Refusal {
+                errno: if above { ENOTEMPTY } else { EISDIR },
+                also: if above { &[EISDIR, EINVAL] } else { &[] },
+            });
+        }
+        if !entries.is_empty() {
+            return Err(ENOTEMPTY.into());
+        }
+        Ok(())
+    }
 }
 
 impl Model {
@@ -76,62 +120,6 @@ impl Model {
         match how {
             Rename::Whiteout(id) => self.mknod(dir, name, id, mode::CHARACTER, &WHITEOUT),
             _ => Ok(()),
-        }
-    }
-
-    /// The refusal of NOREPLACE, beside which a directory may also be moving into itself.
-    fn taken(&self, source: Id, new_dir: Id) -> Refusal {
-        let both = self.is_within(new_dir, source);
-        Refusal {
-            errno: EEXIST,
-            also: if both { &[EINVAL] } else { &[] },
-        }
-    }
-
-    /// The refusal of EXCHANGE with a name that leads nowhere.
-    fn missing(&self, source: Id, new_dir: Id) -> Refusal {
-        let both = self.is_within(new_dir, source);
-        Refusal {
-            errno: ENOENT,
-            also: if both { &[EINVAL] } else { &[] },
-        }
-    }
-
-    fn check_replace(&self, dir: Id, source: Id, target: Id) -> Answer<()> {
-        let from_dir = self.object(source)?.is_dir();
-        let Some(entries) = self.object(target)?.entries() else {
-            return if from_dir {
-                Err(ENOTDIR.into())
-            } else {
-                Ok(())
-            };
-        };
-        // A directory above its source is never empty, whatever moves there; the
-        // kernel says so first.
-        if !from_dir {
-            let above = self.is_within(dir, target);
-            return Err(Refusal {
-                errno: if above { ENOTEMPTY } else { EISDIR },
-                also: if above { &[EISDIR, EINVAL] } else { &[] },
-            });
-        }
-        if !entries.is_empty() {
-            return Err(ENOTEMPTY.into());
-        }
-        Ok(())
-    }
-
-    /// Whether `dir` is `ancestor` or lies below it.
-    fn is_within(&self, dir: Id, ancestor: Id) -> bool {
-        let mut at = dir;
-        loop {
-            if at == ancestor {
-                return true;
-            }
-            match self.get(at).map(|object| &object.body) {
-                Some(Body::Dir { parent, .. }) if at != ROOT => at = *parent,
-                _ => return false,
-            }
         }
     }
 

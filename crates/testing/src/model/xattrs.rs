@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use loamfs_fs::XattrMode;
 
-use super::{Answer, Id, Model};
+use super::{Answer, Id, Objects};
 use crate::errno::{EEXIST, ENODATA};
 
-impl Model {
+impl Objects {
     /// The value of an attribute.
     pub fn getxattr(&self, id: Id, name: &[u8]) -> Answer<Arc<[u8]>> {
         let found = self.object(id)?.xattrs.get(name);

@@ -8,31 +8,27 @@ use crate::model::{Answer, Id};
 use crate::problem::{Problem, Verdict};
 use crate::subject::Outcome;
 
-impl Runner<'_> {
-    /// Whether both sides answered the same; what they said when both went well.
-    pub(super) fn agree<T, M>(
-        &self,
-        outcome: Outcome<T>,
-        answer: Answer<M>,
-    ) -> Verdict<Option<(T, M)>> {
-        match (outcome, answer) {
-            (Ok(outcome), Ok(answer)) => Ok(Some((outcome, answer))),
-            (Err(failure), Err(refusal)) if refusal.allows(failure.errno) => Ok(None),
-            (Err(failure), Err(refusal)) => Err(Problem::new(
-                "another error",
-                format!("{failure}, not {}", errno::name(refusal.errno)),
-            )),
-            (Err(failure), Ok(_)) => Err(Problem::new(
-                "an operation failed that cannot",
-                failure.to_string(),
-            )),
-            (Ok(_), Err(refusal)) => Err(Problem::new(
-                "an operation went through that cannot",
-                format!("it is {}", errno::name(refusal.errno)),
-            )),
-        }
+/// Whether both sides answered the same; what they said when both went well.
+pub(super) fn agree<T, M>(outcome: Outcome<T>, answer: Answer<M>) -> Verdict<Option<(T, M)>> {
+    match (outcome, answer) {
+        (Ok(outcome), Ok(answer)) => Ok(Some((outcome, answer))),
+        (Err(failure), Err(refusal)) if refusal.allows(failure.errno) => Ok(None),
+        (Err(failure), Err(refusal)) => Err(Problem::new(
+            "another error",
+            format!("{failure}, not {}", errno::name(refusal.errno)),
+        )),
+        (Err(failure), Ok(_)) => Err(Problem::new(
+            "an operation failed that cannot",
+            failure.to_string(),
+        )),
+        (Ok(_), Err(refusal)) => Err(Problem::new(
+            "an operation went through that cannot",
+            format!("it is {}", errno::name(refusal.errno)),
+        )),
     }
+}
 
+impl Runner<'_> {
     /// Compares attributes that an operation gave with the model's.
     pub(super) fn expect_attr(&self, id: Id, attr: &Attr) -> Verdict {
         let Some(object) = self.model.get(id) else {

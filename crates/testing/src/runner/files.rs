@@ -3,6 +3,7 @@
 use loamfs_format::inode::Timestamp;
 use loamfs_fs::{SetAttr, SetTime};
 
+use super::expect::agree;
 use super::{Runner, Step, is_no_space};
 use crate::compare::compare_range;
 use crate::content::fill;
@@ -57,7 +58,7 @@ impl Runner<'_> {
             Op::Truncate { size, .. } => self.model.truncate(id, size),
             _ => Ok(()),
         };
-        if let Some((attr, ())) = self.agree(outcome, answer)? {
+        if let Some((attr, ())) = agree(outcome, answer)? {
             self.expect_attr(id, &attr)?;
         }
         Ok(Step::Done)
@@ -80,7 +81,7 @@ impl Runner<'_> {
             return Err(Problem::new("a write says nonsense", detail));
         }
         let answer = self.model.write(id, offset, &data[..written]);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         if written < data.len() {
             // Only space can end a write early.
             self.refused_for_space(true, &[])?;
@@ -107,7 +108,7 @@ impl Runner<'_> {
         };
         let outcome = self.subject()?.read(ino, offset, len as usize);
         let answer = self.model.read(id, offset, len as usize);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         match self.model.get(id).and_then(|object| object.content()) {
             Some(content) => {
                 compare_range(self.subject()?, ino, content, offset, len as usize)?;
@@ -123,7 +124,7 @@ impl Runner<'_> {
         };
         let outcome = self.subject()?.open_file(ino);
         let answer = self.model.open(id);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         Ok(Step::Done)
     }
 
@@ -139,7 +140,7 @@ impl Runner<'_> {
             return self.refused_for_space(false, &[]);
         }
         let answer = self.model.release(id);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         Ok(Step::Done)
     }
 
@@ -162,11 +163,11 @@ impl Runner<'_> {
         if is_no_space(&outcome) {
             let found = self.subject()?.getxattr(ino, &name);
             let answer = self.model.getxattr(id, &name);
-            self.same_value(found, answer)?;
+            same_value(found, answer)?;
             return self.refused_for_space(true, &[id]);
         }
         let answer = self.model.setxattr(id, &name, &value, how);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         Ok(Step::Done)
     }
 
@@ -177,21 +178,7 @@ impl Runner<'_> {
         let name = xattr_name(name);
         let outcome = self.subject()?.getxattr(ino, &name);
         let answer = self.model.getxattr(id, &name);
-        self.same_value(outcome, answer)
-    }
-
-    fn same_value(
-        &self,
-        outcome: crate::subject::Outcome<Vec<u8>>,
-        answer: crate::model::Answer<std::sync::Arc<[u8]>>,
-    ) -> Verdict<Step> {
-        match self.agree(outcome, answer)? {
-            Some((found, expected)) if found[..] != expected[..] => {
-                let detail = format!("{} bytes, not {}", found.len(), expected.len());
-                Err(Problem::new("an attribute has the wrong value", detail))
-            }
-            _ => Ok(Step::Done),
-        }
+        same_value(outcome, answer)
     }
 
     pub(super) fn removexattr(&mut self, id: Id, name: Name) -> Verdict<Step> {
@@ -204,7 +191,21 @@ impl Runner<'_> {
             return self.refused_for_space(false, &[]);
         }
         let answer = self.model.removexattr(id, &name);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         Ok(Step::Done)
+    }
+}
+
+/// Whether both sides gave the same value of an attribute.
+fn same_value(
+    outcome: crate::subject::Outcome<Vec<u8>>,
+    answer: crate::model::Answer<std::sync::Arc<[u8]>>,
+) -> Verdict<Step> {
+    match agree(outcome, answer)? {
+        Some((found, expected)) if found[..] != expected[..] => {
+            let detail = format!("{} bytes, not {}", found.len(), expected.len());
+            Err(Problem::new("an attribute has the wrong value", detail))
+        }
+        _ => Ok(Step::Done),
     }
 }

@@ -3,6 +3,7 @@
 use loamfs_format::inode::mode;
 use loamfs_fs::{NewInode, RenameFlags};
 
+use super::expect::agree;
 use super::{Runner, Step, is_no_space};
 use crate::errno::{ENOENT, EOPNOTSUPP};
 use crate::model::{Answer, Id, Model, New, Rename, WHITEOUT};
@@ -112,7 +113,7 @@ impl Runner<'_> {
             return Ok(Step::Skipped);
         };
         // An id names one object for good.
-        if self.inos.contains_key(&making.id) {
+        if self.known.ino(making.id).is_some() {
             return Ok(Step::Skipped);
         }
         let subject = self.subject()?;
@@ -129,8 +130,9 @@ impl Runner<'_> {
             return self.refused_for_space(true, &[making.dir]);
         }
         let answer = making.on_model(&mut self.model);
-        if let Some((attr, ())) = self.agree(outcome, answer)? {
-            self.bind(making.id, attr.ino, attr.generation)?;
+        if let Some((attr, ())) = agree(outcome, answer)? {
+            self.known
+                .bind(&self.model, making.id, attr.ino, attr.generation)?;
             self.expect_attr(making.id, &attr)?;
             self.check_object(making.dir)?;
         }
@@ -146,7 +148,7 @@ impl Runner<'_> {
         else {
             return Ok(Step::Skipped);
         };
-        let Some(holder) = self.ino(dir).filter(|_| !self.inos.contains_key(&id)) else {
+        let Some(holder) = self.ino(dir).filter(|_| self.known.ino(id).is_none()) else {
             return Ok(Step::Skipped);
         };
         let new = New {
@@ -161,8 +163,9 @@ impl Runner<'_> {
             return self.refused_for_space(true, &[dir]);
         }
         let answer = self.model.create_unnamed(dir, id, &new);
-        if let Some((attr, ())) = self.agree(outcome, answer)? {
-            self.bind(id, attr.ino, attr.generation)?;
+        if let Some((attr, ())) = agree(outcome, answer)? {
+            self.known
+                .bind(&self.model, id, attr.ino, attr.generation)?;
             self.expect_attr(id, &attr)?;
             self.check_object(dir)?;
         }
@@ -176,7 +179,7 @@ impl Runner<'_> {
         };
         let outcome = self.subject()?.lookup(ino, name);
         let expected = self.model.lookup(dir, name);
-        let found = self.agree(outcome, expected).map_err(|problem| {
+        let found = agree(outcome, expected).map_err(|problem| {
             Problem::new(
                 "a refused operation left something behind",
                 problem.to_string(),
@@ -206,7 +209,7 @@ impl Runner<'_> {
             return self.refused_for_space(true, &[id, dir]);
         }
         let answer = self.model.link(id, dir, &name.bytes());
-        if let Some((attr, ())) = self.agree(outcome, answer)? {
+        if let Some((attr, ())) = agree(outcome, answer)? {
             self.expect_attr(id, &attr)?;
         }
         Ok(Step::Done)
@@ -222,7 +225,7 @@ impl Runner<'_> {
         }
         let id = self.model.lookup(dir, &name.bytes());
         let answer = self.model.unlink(dir, &name.bytes());
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         if let Ok(id) = id {
             self.check_object(id)?;
         }
@@ -238,7 +241,7 @@ impl Runner<'_> {
             return self.refused_for_space(false, &[]);
         }
         let answer = self.model.rmdir(dir, &name.bytes());
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         self.check_object(dir)?;
         Ok(Step::Done)
     }
@@ -263,7 +266,7 @@ impl Runner<'_> {
             whiteout: matches!(how, Rename::Whiteout(_)).then(|| asked(&WHITEOUT)),
         };
         if let Rename::Whiteout(id) = how
-            && self.inos.contains_key(&id)
+            && self.known.ino(id).is_some()
         {
             return Ok(Step::Skipped);
         }
@@ -282,14 +285,15 @@ impl Runner<'_> {
             self.model.lookup(new_dir, &new_name),
         ];
         let answer = self.model.rename(dir, &name, new_dir, &new_name, how);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         if let Rename::Whiteout(id) = how
             && self.model.get(id).is_some()
         {
             let left = must(self.subject()?.lookup(from, &name), || {
                 "lookup of a whiteout".to_owned()
             })?;
-            self.bind(id, left.ino, left.generation)?;
+            self.known
+                .bind(&self.model, id, left.ino, left.generation)?;
             self.expect_attr(id, &left)?;
         }
         for id in moved.into_iter().flatten().chain([dir, new_dir]) {
@@ -304,7 +308,7 @@ impl Runner<'_> {
         };
         let outcome = self.subject()?.lookup(holder, &name.bytes());
         let answer = self.model.lookup(dir, &name.bytes());
-        if let Some((attr, id)) = self.agree(outcome, answer)? {
+        if let Some((attr, id)) = agree(outcome, answer)? {
             if self.ino(id) != Some(attr.ino) {
                 return Err(Problem::new(
                     "a name leads to the wrong inode",
@@ -319,12 +323,13 @@ impl Runner<'_> {
     /// A name that nobody ever made is not there.
     fn no_such_name(&self, dir: loamfs_format::Ino) -> Verdict<Step> {
         let outcome = self.subject()?.lookup(dir, b"never made");
-        self.agree(outcome, Err::<(), _>(ENOENT.into()))
-            .or_else(|problem| match self.ids.get(&dir) {
+        agree(outcome, Err::<(), _>(ENOENT.into())).or_else(|problem| {
+            match self.known.id(dir) {
                 // Not a directory: another error is right.
-                Some(id) if !self.model.get(*id).is_some_and(|o| o.is_dir()) => Ok(None),
+                Some(id) if !self.model.get(id).is_some_and(|o| o.is_dir()) => Ok(None),
                 _ => Err(problem),
-            })?;
+            }
+        })?;
         Ok(Step::Done)
     }
 }

@@ -1,5 +1,6 @@
 //! Running operations on ranges of files.
 
+use super::expect::agree;
 use super::{Runner, Step, is_no_space};
 use crate::errno::ENXIO;
 use crate::model::Id;
@@ -47,7 +48,7 @@ impl Runner<'_> {
             return self.refused_for_space(true, &[id]);
         }
         let answer = self.model.punch(id, offset, len);
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         self.check_around(id, offset, len)?;
         self.check_object(id)?;
         Ok(Step::Done)
@@ -78,7 +79,7 @@ impl Runner<'_> {
         } else {
             self.model.allocate(id, offset, len, grow)
         };
-        self.agree(outcome, answer)?;
+        agree(outcome, answer)?;
         self.check_around(id, offset, len)?;
         self.check_object(id)?;
         Ok(Step::Done)
@@ -93,7 +94,7 @@ impl Runner<'_> {
         let len = len.min(size.saturating_sub(offset));
         let outcome = self.subject()?.read(ino, offset, len as usize);
         let expected = self.model.read(id, offset, len as usize);
-        let Some((found, expected)) = self.agree(outcome, expected)? else {
+        let Some((found, expected)) = agree(outcome, expected)? else {
             return Ok(());
         };
         let fits = |(found, expected): (&u8, &u8)| found == expected || *found == 0;
@@ -103,7 +104,7 @@ impl Runner<'_> {
         }
         self.model.forget_mtime(id);
         let answer = self.model.write(id, offset, &found);
-        self.agree(Ok(()), answer).map(drop)
+        agree(Ok(()), answer).map(drop)
     }
 
     fn copy(&mut self, from: (Id, u64), to: (Id, u64), len: u64) -> Verdict<Step> {
@@ -123,7 +124,7 @@ impl Runner<'_> {
         // Only space can end a copy early.
         let early = outcome.is_ok() && copied < all;
         let answer = self.model.copy(from, to, if early { copied } else { len });
-        if let Some((copied, expected)) = self.agree(outcome, answer)?
+        if let Some((copied, expected)) = agree(outcome, answer)?
             && copied != expected
         {
             let detail = format!("{copied} bytes, not {expected}");

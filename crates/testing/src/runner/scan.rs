@@ -10,6 +10,7 @@ use super::{Runner, Step, is_no_space};
 use crate::model::Id;
 use crate::name::Name;
 use crate::problem::{Problem, Verdict};
+use crate::subject::Subject;
 use crate::tree::must;
 
 /// Readdir calls after which a scan will not end.
@@ -27,7 +28,7 @@ impl Runner<'_> {
             .map(Name::bytes)
             .filter(|name| !entries.contains_key(name))
             .collect();
-        let result = self.scan_with(holder, usize::from(chunk), &names);
+        let result = scan_with(self.subject()?, holder, usize::from(chunk), &names);
         // Whatever the scan found, the directory is left as it was.
         for name in &names {
             match self.subject()?.unlink(holder, name) {
@@ -37,7 +38,8 @@ impl Runner<'_> {
             }
         }
         let seen = result?;
-        self.touch(dir);
+        // The scan's own changes count as changes of the directory.
+        self.model.forget_mtime(dir);
         for name in &stays {
             if !seen.contains_key(name) {
                 let name = String::from_utf8_lossy(name);
@@ -47,64 +49,58 @@ impl Runner<'_> {
         }
         Ok(Step::Done)
     }
+}
 
-    /// Reads the directory; half of `names` go meanwhile, the other half come.
-    fn scan_with(
-        &self,
-        dir: Ino,
-        chunk: usize,
-        names: &[Vec<u8>],
-    ) -> Verdict<BTreeMap<Vec<u8>, Ino>> {
-        let subject = self.subject()?;
-        let (going, mut coming) = names.split_at(names.len() / 2);
-        let mut made = Vec::new();
-        for name in going {
-            if self.transient(dir, name)? {
-                made.push(name);
+/// Reads the directory; half of `names` go meanwhile, the other half come.
+fn scan_with(
+    subject: &dyn Subject,
+    dir: Ino,
+    chunk: usize,
+    names: &[Vec<u8>],
+) -> Verdict<BTreeMap<Vec<u8>, Ino>> {
+    let (going, mut coming) = names.split_at(names.len() / 2);
+    let mut made = Vec::new();
+    for name in going {
+        if transient(subject, dir, name)? {
+            made.push(name);
+        }
+    }
+    let mut going = &made[..];
+    let mut seen = BTreeMap::new();
+    let mut position = 0;
+    for _ in 0..CALLS_MAX {
+        let piece = must(subject.readdir(dir, position, chunk), || {
+            format!("readdir of {dir} at {position}")
+        })?;
+        let Some(last) = piece.last() else {
+            return Ok(seen);
+        };
+        position = last.next;
+        for entry in piece {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            if seen.insert(entry.name, entry.ino).is_some() {
+                return Err(Problem::new("a scan gave an entry twice", name));
             }
         }
-        let mut going = &made[..];
-        let mut seen = BTreeMap::new();
-        let mut position = 0;
-        for _ in 0..CALLS_MAX {
-            let piece = must(subject.readdir(dir, position, chunk), || {
-                format!("readdir of {dir} at {position}")
-            })?;
-            let Some(last) = piece.last() else {
-                return Ok(seen);
-            };
-            position = last.next;
-            for entry in piece {
-                let name = String::from_utf8_lossy(&entry.name).into_owned();
-                if seen.insert(entry.name, entry.ino).is_some() {
-                    return Err(Problem::new("a scan gave an entry twice", name));
-                }
-            }
-            if let Some((name, rest)) = going.split_first() {
-                must(subject.unlink(dir, name), || "unlink in a scan".to_owned())?;
-                going = rest;
-            }
-            if let Some((name, rest)) = coming.split_first() {
-                self.transient(dir, name)?;
-                coming = rest;
-            }
+        if let Some((name, rest)) = going.split_first() {
+            must(subject.unlink(dir, name), || "unlink in a scan".to_owned())?;
+            going = rest;
         }
-        Err(Problem::new("a scan does not end", format!("of {dir}")))
-    }
-
-    /// Makes a file; whether there was space for it.
-    fn transient(&self, dir: Ino, name: &[u8]) -> Verdict<bool> {
-        let new = NewInode::of_mode(0o600);
-        let outcome = self.subject()?.create(dir, name, &new);
-        if is_no_space(&outcome) {
-            return Ok(false);
+        if let Some((name, rest)) = coming.split_first() {
+            transient(subject, dir, name)?;
+            coming = rest;
         }
-        must(outcome, || "create in a scan".to_owned())?;
-        Ok(true)
     }
+    Err(Problem::new("a scan does not end", format!("of {dir}")))
+}
 
-    /// The scan's own changes count as changes of the directory.
-    fn touch(&mut self, dir: Id) {
-        self.model.forget_mtime(dir);
+/// Makes a file; whether there was space for it.
+fn transient(subject: &dyn Subject, dir: Ino, name: &[u8]) -> Verdict<bool> {
+    let new = NewInode::of_mode(0o600);
+    let outcome = subject.create(dir, name, &new);
+    if is_no_space(&outcome) {
+        return Ok(false);
     }
+    must(outcome, || "create in a scan".to_owned())?;
+    Ok(true)
 }
