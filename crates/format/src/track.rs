@@ -7,7 +7,7 @@
 //! ```
 
 use crate::dirent::{FIRST_KEY, KEYS_END};
-use crate::inode::{Timestamp, flag, mode};
+use crate::inode::{Inode, Timestamp, flag, mode};
 use crate::kind::BlockKind;
 use crate::pointer::{Identity, metadata_checksum};
 use crate::types::{FragAddr, Ino, Ssn};
@@ -348,6 +348,26 @@ impl TrackIdentity {
 }
 
 impl Slot {
+    /// What the slot of a file with this key says that its inode says too. The second hash of the name and where the data
+    /// are in the run remain to be said.
+    pub fn of(inode: &Inode, key: u64) -> Slot {
+        Slot {
+            key,
+            ino: inode.ino,
+            ssn: inode.ssn,
+            times: [inode.atime, inode.mtime, inode.ctime, inode.btime],
+            generation: inode.generation,
+            mode: inode.mode,
+            uid: inode.uid,
+            gid: inode.gid,
+            project: inode.project,
+            flags: inode.flags,
+            version: inode.version,
+            anchor: inode.anchor.0,
+            ..Slot::default()
+        }
+    }
+
     /// Whether a file like this may be in a track.
     fn verify(&self, track: &TrackIdentity) -> Result<(), TrackError> {
         let times = self.times.iter().all(|time| time.nanos < 1_000_000_000);

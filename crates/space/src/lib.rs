@@ -45,7 +45,7 @@ mod layout;
 mod owners;
 mod placement;
 mod range_map;
-mod role;
+pub mod role;
 mod space;
 mod uneven;
 mod unshown;

@@ -15,14 +15,41 @@ pub enum Cells {
     Blocks,
 }
 
+/// What is true of all groups of a role.
+struct Traits {
+    cells: Cells,
+    /// Whether segments go on there, one behind the other.
+    segments: bool,
+}
+
+/// The table: an entry a role.
+const fn traits(role: Role) -> Traits {
+    let (cells, segments) = match role {
+        Role::Free => (Cells::None, false),
+        Role::Log => (Cells::Units, true),
+        Role::Data => (Cells::Blocks, false),
+        Role::Track => (Cells::Units, false),
+        Role::Section => (Cells::None, false),
+    };
+    Traits { cells, segments }
+}
+
+/// The roles whose groups hold something.
+pub fn in_use() -> impl Iterator<Item = Role> {
+    let roles = Role::ALL.into_iter();
+    roles.filter(|role| Cells::of(*role) != Cells::None)
+}
+
+/// The roles in whose groups the log goes on.
+pub(crate) fn of_segments() -> impl Iterator<Item = Role> {
+    let roles = Role::ALL.into_iter();
+    roles.filter(|role| traits(*role).segments)
+}
+
 impl Cells {
     /// What groups of this role give out.
     pub const fn of(role: Role) -> Cells {
-        match role {
-            Role::Log | Role::Track => Cells::Units,
-            Role::Data => Cells::Blocks,
-            Role::Free | Role::Section => Cells::None,
-        }
+        traits(role).cells
     }
 
     /// Fragments that are the least in use of such a group: those that one owner record tells apart.

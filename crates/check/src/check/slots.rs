@@ -43,21 +43,7 @@ impl Slotted {
         let Body::Settled(settled) = &inode.body else {
             return None;
         };
-        let slot = Slot {
-            key: settled.key,
-            ino: inode.ino,
-            ssn: inode.ssn,
-            times: [inode.atime, inode.mtime, inode.ctime, inode.btime],
-            generation: inode.generation,
-            mode: inode.mode,
-            uid: inode.uid,
-            gid: inode.gid,
-            project: inode.project,
-            flags: inode.flags,
-            version: inode.version,
-            anchor: inode.anchor.0,
-            ..Slot::default()
-        };
+        let slot = Slot::of(inode, settled.key);
         let may_settle = inode.xattrs.is_empty()
             && inode.inline_xattrs.is_empty()
             && inode.checksums.is_empty()

@@ -98,32 +98,14 @@ fn slot(b: &mut Builder, index: usize, number: u64, track: u64, start: u64) -> (
         key,
     });
     let slot = Slot {
-        key,
         second: second_hash(&HASH_KEY, name.as_bytes()),
         start: if frags > 0 { start as u16 } else { 0 },
         frags: frags as u16,
         stored: pointer.stored,
         checksum: pointer.checksum,
-        ..attributes(inode)
+        ..Slot::of(inode, key)
     };
     (slot, end)
-}
-
-fn attributes(inode: &Inode) -> Slot {
-    Slot {
-        ino: inode.ino,
-        ssn: inode.ssn,
-        times: [inode.atime, inode.mtime, inode.ctime, inode.btime],
-        generation: inode.generation,
-        mode: inode.mode,
-        uid: inode.uid,
-        gid: inode.gid,
-        project: inode.project,
-        flags: inode.flags,
-        version: inode.version,
-        anchor: inode.anchor.0,
-        ..Slot::default()
-    }
 }
 
 /// Puts files into a track at `at`, which answers for the keys from `low` up to `high`.

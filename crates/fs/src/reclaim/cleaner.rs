@@ -10,7 +10,7 @@ use crate::core::Core;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use loamfs_log::writer::LogWriter;
-use loamfs_space::{Candidate, Cells, CleaningCost, Outlook, Space};
+use loamfs_space::{Candidate, Cells, CleaningCost, Outlook, Space, role};
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
@@ -236,8 +236,7 @@ impl Cleaner<'_> {
         but: &[GroupNo],
         elsewhere: &Elsewhere,
     ) -> Vec<GroupNo> {
-        let roles = [Role::Log, Role::Data, Role::Track].into_iter();
-        let found = roles.map(|role| self.cheapest_of(role, limit, frags, but, elsewhere));
+        let found = role::in_use().map(|role| self.cheapest_of(role, limit, frags, but, elsewhere));
         let live = |groups: &Vec<CleaningCost>| groups.first().map_or(u64::MAX, |it| it.live);
         let found = found.min_by_key(live).unwrap_or_default();
         let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();

@@ -7,7 +7,7 @@ use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use loamfs_format::group::Role;
 use loamfs_format::summary::{Allocation, Record};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Identity, Ino};
-use loamfs_space::Owner;
+use loamfs_space::{Cells, Owner};
 use std::collections::BTreeMap;
 
 /// That a range is none that a volume can have.
@@ -279,12 +279,10 @@ fn all_set(core: &Core, extent: Extent) -> bool {
         .all(|at| core.space.bitmaps().is_set(FragAddr(at)) == Some(true))
 }
 
-/// Whether a range has whole blocks of every data group that it reaches into.
+/// Whether a range has whole cells of every group that it reaches into.
 fn fits_roles(core: &Core, extent: Extent) -> bool {
-    let block = core.geometry.block_frags();
-    let edges = [extent.start, extent.end()];
-    edges.into_iter().all(|at| {
-        let group = core.geometry.group_of(at);
-        at.0.is_multiple_of(block) || core.space.role(group) != Role::Data
+    [extent.start, extent.end()].into_iter().all(|at| {
+        let role = core.space.role(core.geometry.group_of(at));
+        at.0.is_multiple_of(Cells::of(role).finest(&core.geometry))
     })
 }

@@ -59,22 +59,11 @@ fn layout(forming: &Forming, geometry: &Geometry, inodes: &Inodes) -> Option<Lay
 /// The slot of a file whose data are at `pointer`, in the run that begins `start` fragments before it.
 pub(crate) fn slot_of(inode: &Inode, key: u64, second: u64, pointer: &Pointer, start: u16) -> Slot {
     Slot {
-        key,
         second,
-        ino: inode.ino,
-        ssn: inode.ssn,
-        times: [inode.atime, inode.mtime, inode.ctime, inode.btime],
-        generation: inode.generation,
-        mode: inode.mode,
-        uid: inode.uid,
-        gid: inode.gid,
-        project: inode.project,
-        flags: inode.flags,
-        version: inode.version,
-        anchor: inode.anchor.0,
         start,
         frags: pointer.frags as u16,
         stored: pointer.stored,
         checksum: pointer.checksum,
+        ..Slot::of(inode, key)
     }
 }

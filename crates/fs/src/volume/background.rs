@@ -54,7 +54,7 @@ impl Upkeep<'_> {
         engine.sweeper().settle_in_time()?;
         let sealer = engine.sealer();
         sealer.keep_reserve()?;
-        engine.discard_freed(DISCARD_STEP);
+        sealer.discard_freed(DISCARD_STEP);
         sealer.checkpoint_if_due()?;
         sealer.give_back()
     }

@@ -3,7 +3,7 @@
 //! Only what may be written at once may be discarded. Space is given out under `sealing` or, to large files' data, under
 //! `homes`, so what is found free under both locks stays free until the device was told.
 
-use super::{Engine, Upkeep, Watch};
+use super::{Engine, Sealer, Upkeep, Watch};
 use crate::blocks::Stop;
 use crate::error::Error;
 use loamfs_format::{Extent, FragAddr, GroupNo};
@@ -57,17 +57,19 @@ impl Upkeep<'_> {
             let to = group.end().0.min(end);
             if from < to {
                 let range = Extent::new(FragAddr(from), to - from);
-                told += self.engine().trim_in_group(range, least.div_ceil(size))?;
+                told += self
+                    .engine()
+                    .sealer()
+                    .trim_in_group(range, least.div_ceil(size))?;
             }
         }
         Ok(told)
     }
 }
 
-impl Engine {
+impl Sealer<'_> {
     /// Trims a range of one group; its bitmap leaves memory again if it was not there before.
     fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
-        let _sealer = self.sealer();
         self.core().access.check()?;
         let discarder = Discarder::new(self);
         let group = self.core().geometry.group_of(range.start);
@@ -117,14 +119,15 @@ impl Engine {
     }
 }
 
-/// Whoever has no write of homes in flight: what he finds free of data groups stays so.
+/// Whoever may seal, and has no write of homes in flight: what he finds free stays so.
 struct Discarder<'v> {
     engine: &'v Engine,
     _homes: (Watch<'v>, RwLockWriteGuard<'v, ()>),
 }
 
 impl<'v> Discarder<'v> {
-    fn new(engine: &'v Engine) -> Discarder<'v> {
+    fn new(sealer: &'v Sealer<'_>) -> Discarder<'v> {
+        let engine: &Engine = sealer;
         Discarder {
             engine,
             _homes: engine.homes_alone(),

@@ -25,7 +25,7 @@ impl Upkeep<'_> {
             }
             let unwritten = sealer.commit_all(Durability::Durable)?;
             sealer.checkpoint(End::Open)?;
-            engine.discard_freed(usize::MAX);
+            sealer.discard_freed(usize::MAX);
             commit::all_written(unwritten)?;
             let _homes = engine.homes_alone();
             let mut core = self.core();

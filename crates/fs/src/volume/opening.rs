@@ -162,7 +162,7 @@ impl Upkeep<'_> {
             false => End::Open,
         };
         sealer.checkpoint(end)?;
-        engine.discard_freed(usize::MAX);
+        sealer.discard_freed(usize::MAX);
         commit::all_written(unwritten)
     }
 }

@@ -8,9 +8,8 @@
 //! count nowhere here.
 
 use crate::groups::Groups;
-use crate::role::Cells;
+use crate::role::{self, Cells};
 use loamfs_format::GroupNo;
-use loamfs_format::group::Role;
 use std::ops::Range;
 
 /// Groups looked at before the roomiest one is taken.
@@ -71,7 +70,8 @@ fn roomy(groups: &Groups, start: usize, size: u64) -> impl Iterator<Item = usize
 }
 
 fn average_room(groups: &Groups) -> u64 {
-    let log = groups.of(Role::Log).groups().len();
+    let log = role::of_segments().map(|role| groups.of(role).groups().len());
+    let log: usize = log.sum();
     let kept = groups.layout().tiers().log.iter().map(Range::len).sum();
     let others = groups.layout().groups().saturating_sub(log.max(kept));
     groups.indexes().rooms_sum() / (others as u64).max(1)
