@@ -16,6 +16,7 @@ pub(crate) use admission::NODES_COST;
 pub(crate) use forecast::KnownRoom;
 pub(crate) use sizes::Sizes;
 
+use crate::unit::UNIT;
 use admission::TABLES_COST;
 
 use crate::access::Access;
@@ -27,7 +28,7 @@ use crate::law::{Law, Rules};
 use crate::maps::Maps;
 use crate::pending::Pending;
 use crate::reclaim::Reclaim;
-use crate::writeback::{UNIT, Writeback};
+use crate::writeback::Writeback;
 use loamfs_format::Geometry;
 use loamfs_log::writer::LogWriter;
 use loamfs_space::Space;

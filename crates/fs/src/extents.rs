@@ -131,15 +131,10 @@ fn select(
     inode: &Inode,
     blocks: &mut Blocks,
     geometry: &Geometry,
-    (
-        Range {
-            start: from,
-            end: to,
-        },
-        max,
-    ): (Range<u64>, usize),
+    (range, max): (Range<u64>, usize),
     wanted: impl Fn(&FileExtent) -> bool,
 ) -> Result<Vec<FileExtent>, Stop> {
+    let (from, to) = (range.start, range.end);
     let found = match &inode.body {
         Body::Extents(extents) => {
             for extent in extents {
@@ -150,11 +145,9 @@ fn select(
         }
         Body::ExtentTree(root) => {
             let tree = tree(inode);
-            let start = tree
-                .prev(root, blocks, from)?
-                .map_or(from, |entry| entry.key());
-            let mut found = Vec::new();
-            let mut bad = None;
+            let start = tree.prev(root, blocks, from)?;
+            let start = start.map_or(from, |entry| entry.key());
+            let (mut found, mut bad) = (Vec::new(), None);
             let _ = tree.scan(root, blocks, start, |key, value| {
                 if key >= to || found.len() >= max {
                     return ControlFlow::Break(());
@@ -166,10 +159,7 @@ fn select(
                 }
                 ControlFlow::Continue(())
             })?;
-            match bad {
-                Some(stop) => return Err(stop),
-                None => found,
-            }
+            bad.map_or(Ok(found), Err)?
         }
         _ => Vec::new(),
     };
@@ -293,56 +283,25 @@ pub(crate) fn prepare(
     ranges: &[(u64, u64)],
     new: &[FileExtent],
 ) -> Result<ExtentChange, Stop> {
-    let mut change = ExtentChange::default();
     // An extent that ends right before a range is looked at too: a new home that continues it lengthens it.
     let mut touched: BTreeMap<u64, FileExtent> = BTreeMap::new();
     for (from, to) in ranges {
         let found = overlapping(inode, blocks, geometry, from.saturating_sub(1), *to)?;
         touched.extend(found.into_iter().map(|e| (e.block, e)));
     }
-    change.unwritten.0 = unwritten(touched.values());
-    let mut pieces: Vec<FileExtent> = Vec::new();
-    for old in touched.into_values() {
-        change.remove.push(old.block);
-        let (mut at, end) = (old.block, old.block + blocks_of(&old, geometry));
-        for (from, to) in ranges
-            .iter()
-            .filter(|(from, to)| *from < end && *to > old.block)
-        {
-            if *from > at {
-                pieces.push(clip(&old, geometry, at, *from));
-            }
-            change
-                .freed
-                .push(clip(&old, geometry, *from, *to).pointer.extent());
-            at = *to;
-        }
-        if at < end {
-            pieces.push(clip(&old, geometry, at, end));
-        }
+    let (mut pieces, mut freed) = (Vec::new(), Vec::new());
+    for old in touched.values() {
+        take_out(old, geometry, ranges, &mut pieces, &mut freed);
     }
     pieces.extend_from_slice(new);
-    pieces.sort_by_key(|e| e.block);
-    for piece in pieces {
-        let joined = change.put.last_mut().filter(|last| {
-            last.block + blocks_of(last, geometry) == piece.block
-                && last.pointer.extent().end() == piece.pointer.addr
-                && last.pointer.unwritten == piece.pointer.unwritten
-                && last
-                    .pointer
-                    .frags
-                    .checked_add(piece.pointer.frags)
-                    .is_some()
-        });
-        match joined {
-            Some(last) => last.pointer.frags += piece.pointer.frags,
-            None => change.put.push(piece),
-        }
-    }
-    change.unwritten.1 = unwritten(&change.put);
-    change
-        .remove
-        .retain(|key| change.put.iter().all(|e| e.block != *key));
+    let put = joined(pieces, geometry);
+    let is_put = |key: &u64| put.iter().any(|e| e.block == *key);
+    let change = ExtentChange {
+        unwritten: (unwritten(touched.values()), unwritten(&put)),
+        remove: touched.keys().copied().filter(|key| !is_put(key)).collect(),
+        freed,
+        put,
+    };
     if let Body::ExtentTree(root) = &inode.body {
         let tree = tree(inode);
         for extent in &change.put {
@@ -353,6 +312,48 @@ pub(crate) fn prepare(
         }
     }
     Ok(change)
+}
+
+/// Takes `ranges` out of an extent: what lies in them is freed, and what lies beside them are pieces that stay.
+fn take_out(
+    old: &FileExtent,
+    geometry: &Geometry,
+    ranges: &[(u64, u64)],
+    pieces: &mut Vec<FileExtent>,
+    freed: &mut Vec<Extent>,
+) {
+    let (mut at, end) = (old.block, old.block + blocks_of(old, geometry));
+    let inside = |(from, to): &&(u64, u64)| *from < end && *to > old.block;
+    for (from, to) in ranges.iter().filter(inside) {
+        if *from > at {
+            pieces.push(clip(old, geometry, at, *from));
+        }
+        freed.push(clip(old, geometry, *from, *to).pointer.extent());
+        at = *to;
+    }
+    if at < end {
+        pieces.push(clip(old, geometry, at, end));
+    }
+}
+
+/// The pieces in order, those joined that continue each other on the device, too.
+fn joined(mut pieces: Vec<FileExtent>, geometry: &Geometry) -> Vec<FileExtent> {
+    pieces.sort_by_key(|e| e.block);
+    let mut joined: Vec<FileExtent> = Vec::new();
+    for piece in pieces {
+        let continues = |last: &&mut FileExtent| {
+            let (before, behind) = (&last.pointer, &piece.pointer);
+            last.block + blocks_of(last, geometry) == piece.block
+                && before.extent().end() == behind.addr
+                && before.unwritten == behind.unwritten
+                && before.frags.checked_add(behind.frags).is_some()
+        };
+        match joined.last_mut().filter(continues) {
+            Some(last) => last.pointer.frags += piece.pointer.frags,
+            None => joined.push(piece),
+        }
+    }
+    joined
 }
 
 /// Makes a prepared change.

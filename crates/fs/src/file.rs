@@ -5,7 +5,7 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::inodes::Node;
-use crate::writeback::UNIT;
+use crate::unit::UNIT;
 use loamfs_format::Ino;
 use loamfs_format::inode::{Body, TAIL};
 use std::ops::Range;
@@ -40,13 +40,6 @@ impl Node {
     fn inline_max(&self) -> usize {
         TAIL - self.inode.inline_xattrs.len().min(TAIL)
     }
-}
-
-/// `len` bytes, which are zero but for what `fill` writes: bytes of a file are copied once, to where they stay.
-pub(crate) fn filled(len: usize, fill: impl FnOnce(&mut [u8])) -> Arc<[u8]> {
-    let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-    fill(Arc::make_mut(&mut bytes));
-    bytes
 }
 
 /// Whether segments show a file's blocks, or would if it had any.

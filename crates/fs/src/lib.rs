@@ -50,6 +50,7 @@ mod shares;
 mod tracks;
 mod tree;
 pub mod types;
+mod unit;
 mod volume;
 mod writeback;
 mod xattrs;

@@ -195,13 +195,33 @@ impl Maps {
         space: &Space,
         geometry: &Geometry,
     ) -> Result<(), Stop> {
+        self.apply_moving(blocks)?;
+        self.apply_ifile(blocks)?;
+        self.apply_bitmap(blocks, space)?;
+        for (group, desc) in space.checkpoint().dirty_groups() {
+            GROUP.put(&mut self.group, blocks, group.0.into(), &desc.encode())?;
+        }
+        self.apply_lazy(blocks)?;
+        self.apply_owners(blocks, space, geometry)?;
+        self.ifile_overlay.clear();
+        self.lazy_map.checkpointed();
+        Ok(())
+    }
+
+    /// Putting the same entry again takes the path to it out for change.
+    fn apply_moving(&mut self, blocks: &mut Blocks) -> Result<(), Stop> {
         for (map, key) in std::mem::take(&mut self.moving) {
             let (tree, root) = (tree_of(map), self.root_mut(map));
             if let Some(entry) = tree.next(root, blocks, key)? {
-                // Putting the same entry again takes the path to it out for change.
                 tree.put(root, blocks, entry.key(), entry.value())?;
             }
         }
+        Ok(())
+    }
+
+    // New keys come before those that go: `crate::tree` says why.
+
+    fn apply_ifile(&mut self, blocks: &mut Blocks) -> Result<(), Stop> {
         for (block, entry) in &self.ifile_overlay {
             if entry.live != 0 {
                 IFILE.put(&mut self.ifile, blocks, block.0, &entry.encode())?;
@@ -212,6 +232,10 @@ impl Maps {
                 IFILE.remove(&mut self.ifile, blocks, block.0)?;
             }
         }
+        Ok(())
+    }
+
+    fn apply_bitmap(&mut self, blocks: &mut Blocks, space: &Space) -> Result<(), Stop> {
         let mut chunks = Vec::new();
         for key in space.checkpoint().dirty_chunks() {
             chunks.push((key, space.checkpoint().chunk_value(key)?));
@@ -230,9 +254,10 @@ impl Maps {
                 BITMAP.remove(&mut self.bitmap, blocks, *key)?;
             }
         }
-        for (group, desc) in space.checkpoint().dirty_groups() {
-            GROUP.put(&mut self.group, blocks, group.0.into(), &desc.encode())?;
-        }
+        Ok(())
+    }
+
+    fn apply_lazy(&mut self, blocks: &mut Blocks) -> Result<(), Stop> {
         for home in self.lazy_map.changed() {
             if let Some(entry) = self.lazy_map.get(home) {
                 LAZY.put(&mut self.lazy, blocks, home.0, &entry.encode())?;
@@ -243,9 +268,6 @@ impl Maps {
                 LAZY.remove(&mut self.lazy, blocks, home.0)?;
             }
         }
-        self.apply_owners(blocks, space, geometry)?;
-        self.ifile_overlay.clear();
-        self.lazy_map.checkpointed();
         Ok(())
     }
 }

@@ -201,32 +201,7 @@ impl Reader {
                 Around::Whole | Around::Alone => {}
             }
         }
-        let size = self.size();
-        let mut spans: Vec<(Range<u64>, IoKind)> = Vec::new();
-        for (number, kind) in whole {
-            let window = number * WINDOW..((number + 1) * WINDOW).min(size);
-            if let Some((span, _)) = spans.last_mut()
-                && span.end == window.start
-                && window.end - span.start <= REQUEST_MAX
-            {
-                span.end = window.end;
-            } else {
-                spans.push((window, kind));
-            }
-        }
-        let read = self.requests(spans.iter().cloned());
-        let mut failed: Vec<(Range<u64>, DeviceError)> = Vec::new();
-        for ((span, _), read) in spans.into_iter().zip(read) {
-            match read {
-                // Copied: a window that is dropped must not leave its bytes behind with others of the same request.
-                Ok(bytes) => held.extend(
-                    (span.start / WINDOW..)
-                        .zip(bytes.chunks(WINDOW as usize))
-                        .map(|(number, bytes)| (number, Arc::from(bytes))),
-                ),
-                Err(error) => failed.push((span, error)),
-            }
-        }
+        let failed = self.read_windows(&whole, &mut held);
         self.windows().keep(&held);
         for i in order {
             let range = self.range(&wanted[i]);
@@ -238,6 +213,29 @@ impl Reader {
                 None => assemble(&held, range).map(|bytes| Ok(Slice::Own(bytes))),
             };
         }
+    }
+
+    /// Reads whole windows, neighbours with one request; what could not be read.
+    fn read_windows(
+        &self,
+        whole: &[(u64, IoKind)],
+        held: &mut Held,
+    ) -> Vec<(Range<u64>, DeviceError)> {
+        let spans = spans_of(whole, self.size());
+        let read = self.requests(spans.iter().cloned());
+        let mut failed = Vec::new();
+        for ((span, _), read) in spans.into_iter().zip(read) {
+            match read {
+                // Copied: a window that is dropped must not leave its bytes behind with others of the same request.
+                Ok(bytes) => held.extend(
+                    (span.start / WINDOW..)
+                        .zip(bytes.chunks(WINDOW as usize))
+                        .map(|(number, bytes)| (number, Arc::from(bytes))),
+                ),
+                Err(error) => failed.push((span, error)),
+            }
+        }
+        failed
     }
 
     /// Bytes that may be swept before their blocks are read, so that none is dropped before.
@@ -405,6 +403,23 @@ pub(crate) fn fetch_into(
         }
     }
     failed
+}
+
+/// The bytes of windows, in order, on a device of `size` bytes: neighbours together, as far as one request goes.
+fn spans_of(windows: &[(u64, IoKind)], size: u64) -> Vec<(Range<u64>, IoKind)> {
+    let mut spans: Vec<(Range<u64>, IoKind)> = Vec::new();
+    for (number, kind) in windows {
+        let window = number * WINDOW..((number + 1) * WINDOW).min(size);
+        if let Some((span, _)) = spans.last_mut()
+            && span.end == window.start
+            && window.end - span.start <= REQUEST_MAX
+        {
+            span.end = window.end;
+        } else {
+            spans.push((window, *kind));
+        }
+    }
+    spans
 }
 
 #[cfg(test)]

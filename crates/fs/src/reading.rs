@@ -18,7 +18,7 @@ use crate::inodes::{Inodes, Node};
 use crate::law::{Law, Rules};
 use crate::loader::Loader;
 use crate::maps::Maps;
-use crate::writeback::{UNIT, UnitBytes, unit_of};
+use crate::unit::{UNIT, UnitBytes, unit_of};
 use loamfs_format::inode::{Body, mode};
 use loamfs_format::superblock::Superblock;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino, Pointer, Ssn};

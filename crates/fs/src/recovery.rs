@@ -94,14 +94,8 @@ pub(crate) fn open(
     let windows = settings.shares.windows(blocks as u64);
     let reader = Reader::new(Arc::clone(device), sb.geometry, windows);
     let mut blocks = Blocks::new(sb.uuid, &sb.geometry, sb.reserved_extents(), blocks);
-    let mut maps = maps_of(&chain.links[chain.base]);
-    let read_only = settings.read_only;
-    let gone = rebuild::take_out(&reader, &mut blocks, &mut maps, &settings.rebuild.nodes)?;
-    let mut descs = read_groups(&reader, &mut blocks, &maps, &sb.geometry, read_only)?;
-    let found = rebuild::groups(&reader, &mut blocks, &maps, &sb.geometry, &gone)?;
-    let found_groups: Vec<GroupNo> = found.iter().map(|(group, _)| *group).collect();
-    descs.extend(found);
-    let lost = read_lazy(&reader, &mut blocks, &mut maps, &sb, read_only)?;
+    let checkpoint = &chain.links[chain.base];
+    let base = Base::read(&reader, &mut blocks, settings, &sb, checkpoint)?;
     let older = copies.older.as_ref();
     let differ = older.is_some_and(|o| !same_volume(o, &copies.newest));
     // A volume of an older program gets what tells rot from the log's end.
@@ -117,14 +111,14 @@ pub(crate) fn open(
         sb,
         named,
         &chain,
-        (blocks, maps),
-        descs,
+        (blocks, base.maps),
+        base.descs,
     )?;
     let closed = env.law.reopens(copies.are_marked_clean());
     if differ || bare || closed {
         core.checkpoints.note_copies_differ();
     }
-    core.space.repair().rewrite(found_groups);
+    core.space.repair().rewrite(base.rebuilt);
     let mut replay = Replay::of(&mut core, &reader);
     for group in &settings.recount {
         replay.recount(*group);
@@ -132,17 +126,54 @@ pub(crate) fn open(
     for link in chain.links.get(chain.base..).unwrap_or_default() {
         replay.summary(link)?;
     }
-    replay.fill_in(&gone, &settings.rebuild)?;
+    replay.fill_in(&base.gone, &settings.rebuild)?;
     // What the log has replaced since nobody misses.
     let missed =
         |(range, _): &(Range<u64>, Error)| core.maps.lazy_map().doubt().reaches_into(range);
-    if let Some((_, cause)) = lost.into_iter().find(missed)
-        && !read_only
+    if let Some((_, cause)) = base.lost.into_iter().find(missed)
+        && !settings.read_only
     {
         return Err(Needed::Lazy.fails(cause));
     }
     core.releasing().release();
     Ok((core, reader, chain.loss))
+}
+
+/// The maps as a checkpoint has them, as far as they can be read.
+struct Base {
+    maps: Maps,
+    descs: Vec<(GroupNo, GroupDesc)>,
+    /// Groups whose descriptors follow from other maps.
+    rebuilt: Vec<GroupNo>,
+    /// What nodes told of that were taken out.
+    gone: rebuild::Lost,
+    /// What of the lazy map cannot be read, and why.
+    lost: Vec<(Range<u64>, Error)>,
+}
+
+impl Base {
+    fn read(
+        reader: &Reader,
+        blocks: &mut Blocks,
+        settings: &Settings,
+        sb: &Superblock,
+        checkpoint: &Link,
+    ) -> Result<Base, Error> {
+        let mut maps = maps_of(checkpoint);
+        let gone = rebuild::take_out(reader, blocks, &mut maps, &settings.rebuild.nodes)?;
+        let mut descs = read_groups(reader, blocks, &maps, &sb.geometry, settings.read_only)?;
+        let found = rebuild::groups(reader, blocks, &maps, &sb.geometry, &gone)?;
+        let rebuilt = found.iter().map(|(group, _)| *group).collect();
+        descs.extend(found);
+        let lost = read_lazy(reader, blocks, &mut maps, sb, settings.read_only)?;
+        Ok(Base {
+            maps,
+            descs,
+            rebuilt,
+            gone,
+            lost,
+        })
+    }
 }
 
 /// Reads superblocks and chain. Who may write must know all that they say, and accept what rot took.
@@ -211,22 +242,10 @@ fn assemble(
     (blocks, maps): (Blocks, Maps),
     descs: Vec<(GroupNo, GroupDesc)>,
 ) -> Result<Core, Error> {
-    let geometry = sb.geometry;
     let base = &chain.links[chain.base];
     let last = &chain.links[chain.links.len() - 1];
-    let mut space =
-        Space::open(geometry, sb.copy_extents().to_vec(), descs).with_law(law::of_space(&env.law));
-    space.keep_log_on(sb.fast_groups());
-    if sb.reserves_places() {
-        reserve(&mut space, &sb)?;
-    }
-    // Numbers go on beyond all that lost segments may have, so that none of these ever proves a loss again.
-    let ssn = match chain.loss {
-        Some(loss) if !settings.read_only && env.law.jumps_over_lost() => {
-            Ssn(loss.highest.0.saturating_add(LOST_MAX))
-        }
-        _ => last.header.ssn,
-    };
+    let space = space_of(&sb, descs, env)?;
+    let ssn = last_number(chain, settings, env);
     let tail = Tail {
         ssn,
         token: last.header.token,
@@ -259,6 +278,28 @@ fn assemble(
     core.homes().count_unwritten(unwritten);
     core.checkpoints.note_announced(core.sb.incompatible);
     Ok(core)
+}
+
+/// Free space as the groups' descriptors have it.
+fn space_of(sb: &Superblock, descs: Vec<(GroupNo, GroupDesc)>, env: &Env) -> Result<Space, Error> {
+    let space = Space::open(sb.geometry, sb.copy_extents().to_vec(), descs);
+    let mut space = space.with_law(law::of_space(&env.law));
+    space.keep_log_on(sb.fast_groups());
+    if sb.reserves_places() {
+        reserve(&mut space, sb)?;
+    }
+    Ok(space)
+}
+
+/// The number behind which the log goes on: beyond all that lost segments may have, so that none of these ever proves a
+/// loss again.
+fn last_number(chain: &Chain, settings: &Settings, env: &Env) -> Ssn {
+    match chain.loss {
+        Some(loss) if !settings.read_only && env.law.jumps_over_lost() => {
+            Ssn(loss.highest.0.saturating_add(LOST_MAX))
+        }
+        _ => chain.links[chain.links.len() - 1].header.ssn,
+    }
 }
 
 /// Reserves the places where others look for superblocks, of a volume that has nothing there.

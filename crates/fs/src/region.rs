@@ -1,6 +1,6 @@
 //! Regions: the parts of large files that settle together.
 
-use crate::writeback::UNIT;
+use crate::unit::UNIT;
 use loamfs_format::Ino;
 
 /// Units of a region: half settled, files are slower to read than as they were or as they will be.

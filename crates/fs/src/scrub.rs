@@ -68,12 +68,24 @@ impl Standing {
     }
 }
 
+/// Whoever looks what stands somewhere follows maps, inodes and trees, and reads as others do.
+pub(crate) struct Survey<'c> {
+    core: &'c mut Core,
+}
+
 impl Core {
+    /// What stands on the device.
+    pub fn survey(&mut self) -> Survey<'_> {
+        Survey { core: self }
+    }
+}
+
+impl Survey<'_> {
     /// What stands in a range, by address. What begins before it and is no home belongs to the range where it begins. A block
     /// of a segment that is not known durable may not be there yet.
     pub fn standing_in(&mut self, range: Extent) -> Result<Listing, Stop> {
         let (mut listing, mut missed) = (Listing::default(), Missed::default());
-        for (extent, owner) in self.mover().live_in(range)? {
+        for (extent, owner) in self.core.mover().live_in(range)? {
             if owner.kind != BlockKind::Homed && extent.start < range.start {
                 continue;
             }
@@ -93,7 +105,7 @@ impl Core {
             listing.blocks.extend(fetches.into_iter().map(standing));
         }
         missed.nothing()?;
-        let durable = self.log.durable();
+        let durable = self.core.log.durable();
         listing
             .blocks
             .retain(|it| it.fetch.pointer.birth <= durable);
@@ -107,10 +119,10 @@ impl Core {
     pub fn rescue(&mut self, standing: &Standing) -> Result<(), Stop> {
         // A node of a map is only noted to be written anew. A checkpoint must be able to.
         if let What::Node(identity) = standing.fetch.what {
-            self.blocks.node(&standing.fetch.pointer, &identity)?;
+            self.core.blocks.node(&standing.fetch.pointer, &identity)?;
         }
-        let cell = standing.cell(&self.geometry);
-        let mut mover = self.mover();
+        let cell = standing.cell(&self.core.geometry);
+        let mut mover = self.core.mover();
         mover.rescue(standing.extent, &standing.owner, cell)
     }
 
@@ -126,20 +138,20 @@ impl Core {
             Belongs::Volume => None,
             Belongs::Inodes => {
                 let block = InodeBlockNo(owner.logical);
-                let entry = self.maps.ifile_entry(&mut self.blocks, block)?;
+                let entry = self.core.maps.ifile_entry(&mut self.core.blocks, block)?;
                 Some((entry.pointer, What::Meta(block_identity(block))))
             }
             Belongs::Tree(which) => {
-                let tree = trees::tree_of(&self.node(ino)?.inode, which);
+                let tree = trees::tree_of(&self.core.node(ino)?.inode, which);
                 tree.map_or(Ok(None), |tree| self.node_of(tree, owner))?
             }
-            Belongs::Map(map) => self.node_of((tree_of(map), self.maps.root(map)), owner)?,
+            Belongs::Map(map) => self.node_of((tree_of(map), self.core.maps.root(map)), owner)?,
             Belongs::Part(Part::Small) => {
-                let small = self.node(ino)?.inode.body.small();
+                let small = self.core.node(ino)?.inode.body.small();
                 small.map(|pointer| (pointer, What::Data(ino)))
             }
             Belongs::Part(Part::Track) => {
-                let head = self.head_at(ino, owner.logical, at)?;
+                let head = self.core.head_at(ino, owner.logical, at)?;
                 head.map(|(pointer, id)| (pointer, What::Track(id)))
             }
             Belongs::Part(Part::Value) => self
@@ -159,16 +171,16 @@ impl Core {
         (tree, root): (Tree, TreeRoot),
         owner: &Owner,
     ) -> Result<Option<(Pointer, What)>, Stop> {
-        let found = tree.locate(&root, &mut self.blocks, owner.level, owner.logical)?;
+        let found = tree.locate(&root, &mut self.core.blocks, owner.level, owner.logical)?;
         let identity = tree.identity(owner.level, owner.logical);
         Ok(found.map(|pointer| (pointer, What::Node(identity))))
     }
 
     /// The piece of an attribute's value that stands at an address.
     fn value_piece(&mut self, ino: Ino, key: u64, at: FragAddr) -> Result<Option<Pointer>, Stop> {
-        let node = self.node(ino)?;
+        let node = self.core.node(ino)?;
         let (tree, root) = (xattrs::tree(&node.inode), node.inode.xattrs);
-        let entry = tree.get(&root, &mut self.blocks, key)?;
+        let entry = tree.get(&root, &mut self.core.blocks, key)?;
         let xattr = entry.and_then(|entry| Xattr::decode(entry.value()));
         let Some(Value::Log(pieces)) = xattr.map(|xattr| xattr.value) else {
             return Ok(None);
@@ -187,14 +199,17 @@ impl Core {
         let (ino, unit) = (owner.ino, owner.logical);
         let units = match homes {
             Some(range) => {
-                let housed = self.mover().units_in(extent, owner, range)?;
+                let housed = self.core.mover().units_in(extent, owner, range)?;
                 let written = housed.into_iter().filter(|it| it.written);
                 written.map(|it| (it.unit, it.home)).collect()
             }
-            None => self.reading().homes(ino, unit, unit.saturating_add(1))?,
+            None => self
+                .core
+                .reading()
+                .homes(ino, unit, unit.saturating_add(1))?,
         };
         let (mut runs, mut missed, mut found) = (Runs::default(), Missed::default(), Vec::new());
-        let mut reading = self.reading();
+        let mut reading = self.core.reading();
         for (unit, home) in units {
             let at = if homes.is_some() { home } else { extent.start };
             let stored = missed.note(reading.stored(ino, unit, home, &mut runs))?;

@@ -22,16 +22,16 @@ mod show;
 mod spare;
 mod start;
 
-pub(crate) use homed::{Homed, Totals, UNIT, UnitBytes, unit_of};
+pub(crate) use homed::{Homed, Totals};
 pub(crate) use readers::Readers;
 pub(crate) use rounds::NotHome;
 pub(crate) use settle::Sweeper;
 pub(crate) use spare::Spare;
 pub(crate) use start::runs_of;
 
-use crate::inodes::Inodes;
 use crate::law::{Law, Rules};
 use crate::maps::Image;
+use crate::unit::UNIT;
 use homed::BATCH_UNITS_MAX;
 use loamfs_format::{Extent, FragAddr, Ino, Ssn};
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,14 +207,5 @@ impl Writeback {
     fn new_batch(&mut self) -> u64 {
         self.batches += 1;
         self.batches
-    }
-
-    /// The files that hold the next segment up.
-    pub fn held_up(&self, inodes: &Inodes) -> Vec<Ino> {
-        let waits = |(ino, upto): (&Ino, &u64)| {
-            let homed = inodes.get(*ino)?.homed();
-            homed.waits(*upto).then_some(*ino)
-        };
-        self.barrier.iter().filter_map(waits).collect()
     }
 }

@@ -172,35 +172,69 @@ impl Holes {
     }
 }
 
+/// Fragments behind a block of so many that begins with a unit, up to the next unit.
+fn rest_of_unit(frags: u32, unit: u64) -> u64 {
+    let frags = u64::from(frags);
+    frags.next_multiple_of(unit) - frags
+}
+
 impl Placer<'_> {
     fn run(&mut self, records_max: u64, body: SegmentBody<'_>) -> Result<SegmentPlace, PlaceError> {
         let unit = self.geometry.unit_frags();
         let frag = u64::from(self.geometry.fragment_size);
-        let mut summary_left = loamfs_format::summary::summary_len(records_max) / frag;
-        self.left = summary_left + body.frags.iter().map(|b| u64::from(*b)).sum::<u64>();
-        let end = |frags: u64| frags.next_multiple_of(unit) - frags;
-        let fitted = if self.holes.is_some() {
-            body.aligned
-        } else {
-            0
-        };
-        let aligned = body.frags.iter().take(fitted);
-        self.ends = aligned.map(|frags| end(u64::from(*frags))).sum();
+        let summary = loamfs_format::summary::summary_len(records_max) / frag;
+        self.left = summary + body.frags.iter().map(|b| u64::from(*b)).sum::<u64>();
+        let fitted = body.frags.iter().take(self.fitted(&body));
+        self.ends = fitted.map(|frags| rest_of_unit(*frags, unit)).sum();
         let window = self.left.next_multiple_of(unit) - unit;
         let run = self.space.bitmaps().log_run(self.current.end(), window);
         let alone = !self.space.law().gathers_segments() || self.holes.is_some();
         self.extend(if alone { 0 } else { run })?;
 
+        let summary = self.place_summary(summary)?;
+        let blocks = self.place_blocks(&body)?;
+        self.close()?;
+        let next = self.reserve_next()?;
+        let tracks = body.tracks.iter().map(|frags| self.track(*frags));
+        let tracks = tracks.collect::<Result<_, _>>()?;
+        for gap in std::mem::take(&mut self.gaps) {
+            self.space.abandon(gap)?;
+        }
+        Ok(SegmentPlace {
+            extents: std::mem::take(&mut self.closed),
+            blocks,
+            summary,
+            next,
+            tracks,
+        })
+    }
+
+    /// How many of the blocks that begin with a unit are fitted into holes, so that what ends within one counts.
+    fn fitted(&self, body: &SegmentBody<'_>) -> usize {
+        match self.holes {
+            Some(_) => body.aligned,
+            None => 0,
+        }
+    }
+
+    /// The ranges that the summary takes, of so many fragments.
+    fn place_summary(&mut self, mut left: u64) -> Result<Vec<Extent>, PlaceError> {
         let mut summary = Vec::new();
-        while summary_left > 0 {
-            let here = (self.current.frags - self.used).min(summary_left);
+        while left > 0 {
+            let here = (self.current.frags - self.used).min(left);
             if here == 0 {
-                self.another(unit)?;
+                self.another(self.geometry.unit_frags())?;
                 continue;
             }
             summary.push(self.fill(here));
-            summary_left -= here;
+            left -= here;
         }
+        Ok(summary)
+    }
+
+    /// The addresses of the blocks.
+    fn place_blocks(&mut self, body: &SegmentBody<'_>) -> Result<Vec<FragAddr>, PlaceError> {
+        let (unit, fitted) = (self.geometry.unit_frags(), self.fitted(body));
         let mut addresses = Vec::with_capacity(body.frags.len());
         for (i, block) in body.frags.iter().enumerate() {
             let frags = u64::from(*block);
@@ -215,23 +249,10 @@ impl Placer<'_> {
                 holes.fitting.placed(frags);
             }
             if i < fitted {
-                self.ends -= end(frags);
+                self.ends -= rest_of_unit(*block, unit);
             }
         }
-        self.close()?;
-        let next = self.reserve_next()?;
-        let tracks = body.tracks.iter().map(|frags| self.track(*frags));
-        let tracks = tracks.collect::<Result<_, _>>()?;
-        for gap in std::mem::take(&mut self.gaps) {
-            self.space.abandon(gap)?;
-        }
-        Ok(SegmentPlace {
-            extents: std::mem::take(&mut self.closed),
-            blocks: addresses,
-            summary,
-            next,
-            tracks,
-        })
+        Ok(addresses)
     }
 
     /// Takes the place of a track: an extent of its own, or the end of the track's before it.

@@ -6,7 +6,7 @@
 use super::Budget;
 use super::worst_case::REMOVAL_COST;
 use crate::reclaim;
-use crate::writeback::UNIT;
+use crate::unit::UNIT;
 use loamfs_format::Extent;
 use loamfs_format::checksum::{CRC_UNITS, CrcRun};
 use loamfs_format::group::Role;

@@ -7,6 +7,7 @@ use crate::budget::worst_case::RecordCounts;
 use crate::reclaim::Fight;
 use loamfs_format::group::Role;
 use loamfs_format::summary::SegmentKind;
+use loamfs_log::fitting::Cut;
 use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
 use loamfs_log::writer::Tail;
 
@@ -18,40 +19,10 @@ impl Commit<'_> {
         contents: &Contents,
         kind: SegmentKind,
     ) -> Result<SegmentPlace, Stop> {
-        let held = if kind == SegmentKind::Checkpoint {
-            self.core.space.held().ranges() + self.core.checkpoints.summaries().len()
-        } else {
-            0
-        };
-        let freed = self.core.blocks.frees().len()
-            + self.core.blocks.retires().len()
-            + contents.frags.len()
-            + contents.track_blocks() as usize;
         let tracks: Vec<u64> = contents.tracks.iter().map(|track| track.frags).collect();
-        let records = RecordCounts {
-            blocks: contents.frags.len() as u64 + contents.track_blocks(),
-            inode_blocks: self.core.inodes.block_count() as u64,
-            frees: freed as u64,
-            others: (self.core.pending.records().len() + held + contents.data.len()) as u64,
-            roles: if self.core.space.has_role_changes() {
-                self.core.geometry.groups().into()
-            } else {
-                0
-            },
-        };
-        let records_max = records.bytes();
-        // Of a log that lives on its reserve whole groups go last: what was superseded left holes of the same sizes.
-        let waiting = self.core.budget().groups_awaited();
-        let tight =
-            self.core.budget().is_tight(waiting) && self.core.space.law().gathers_segments();
-        let cut = tight.then(|| self.core.budget().cut());
-        let kept = if self.core.reclaim.is_packing() || tight {
-            self.core.space.free_groups()
-        } else {
-            waiting
-        };
-        self.core.space.placement().keep_for_data(kept);
-        let result = place(
+        let records_max = self.records_of(contents, kind).bytes();
+        let cut = self.keep_groups();
+        let placement = place(
             &mut self.core.space,
             &self.core.geometry,
             tail.next,
@@ -63,13 +34,53 @@ impl Commit<'_> {
             },
             (self.core.env.config().rotational, cut),
         );
-        match result {
-            Ok(placement) => {
-                self.core.reclaim.forget(Fight::Place);
-                Ok(placement)
+        let placement = placement.map_err(|error| self.found_no_place(error, contents))?;
+        self.core.reclaim.forget(Fight::Place);
+        Ok(placement)
+    }
+
+    /// The most records that the summary will have.
+    fn records_of(&self, contents: &Contents, kind: SegmentKind) -> RecordCounts {
+        let core = &self.core;
+        let blocks = contents.frags.len() as u64 + contents.track_blocks();
+        let held = match kind {
+            SegmentKind::Checkpoint => {
+                core.space.held().ranges() + core.checkpoints.summaries().len()
             }
-            Err(PlaceError::Load(groups)) => Err(Stop::Load(groups)),
-            Err(PlaceError::Full) => {
+            SegmentKind::Normal | SegmentKind::Mount => 0,
+        };
+        let superseded = core.blocks.frees().len() + core.blocks.retires().len();
+        RecordCounts {
+            blocks,
+            inode_blocks: core.inodes.block_count() as u64,
+            frees: superseded as u64 + blocks,
+            others: (core.pending.records().len() + held + contents.data.len()) as u64,
+            roles: match core.space.has_role_changes() {
+                true => core.geometry.groups().into(),
+                false => 0,
+            },
+        }
+    }
+
+    /// Keeps free groups for data that wait. Of a log that lives on its reserve whole groups go last: what was superseded
+    /// left holes of the same sizes, and the segment is cut to fit them.
+    fn keep_groups(&mut self) -> Option<Cut> {
+        let waiting = self.core.budget().groups_awaited();
+        let tight =
+            self.core.budget().is_tight(waiting) && self.core.space.law().gathers_segments();
+        let kept = match self.core.reclaim.is_packing() || tight {
+            true => self.core.space.free_groups(),
+            false => waiting,
+        };
+        self.core.space.placement().keep_for_data(kept);
+        tight.then(|| self.core.budget().cut())
+    }
+
+    fn found_no_place(&mut self, error: PlaceError, contents: &Contents) -> Stop {
+        match error {
+            PlaceError::Load(groups) => Stop::Load(groups),
+            PlaceError::Space(error) => error.into(),
+            PlaceError::Full => {
                 if self.core.fights().note_lost(Fight::Place) {
                     tracing::error!(
                         blocks = contents.frags.len(),
@@ -80,9 +91,8 @@ impl Commit<'_> {
                         "no room for a segment"
                     );
                 }
-                Err(Stop::Full)
+                Stop::Full
             }
-            Err(PlaceError::Space(error)) => Err(error.into()),
         }
     }
 }

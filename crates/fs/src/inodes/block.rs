@@ -1,6 +1,6 @@
 //! Inode blocks in memory (H20).
 
-use crate::file::filled;
+use crate::unit::filled;
 use loamfs_format::ifile::{IfileEntry, ino_at, slot_of};
 use loamfs_format::inode::{self, Inode};
 use loamfs_format::{Ino, InodeBlockNo, Pointer, Ssn};

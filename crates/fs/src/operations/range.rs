@@ -13,7 +13,7 @@ use crate::extents::{self, CrcChange, STEP_EXTENTS, STEP_UNITS};
 use crate::flags::flags_of;
 use crate::inodes::Node;
 use crate::permission;
-use crate::writeback::{UNIT, UnitBytes};
+use crate::unit::{UNIT, UnitBytes};
 use loamfs_format::Ino;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;

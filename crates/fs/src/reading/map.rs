@@ -5,7 +5,7 @@ use crate::blocks::Stop;
 use crate::error::{Corrupt, Error};
 use crate::extents::{self, STEP_EXTENTS, STEP_UNITS};
 use crate::inodes::Node;
-use crate::writeback::UNIT;
+use crate::unit::UNIT;
 use loamfs_format::ifile::{block_of, slot_of};
 use loamfs_format::inode::{Body, FileExtent, SIZE, TAIL};
 use loamfs_format::{FragAddr, Ino};

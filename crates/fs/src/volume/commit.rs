@@ -132,7 +132,7 @@ impl Sealer<'_> {
         let (mut unwritten, mut rounds) = (NotHome::new(), 0);
         let (segment, seen) = loop {
             let sealed = self.step(|core| {
-                let held_up = core.writeback.held_up(&core.inodes);
+                let held_up = core.held_up();
                 if !held_up.is_empty() {
                     return Ok(Err(held_up));
                 }
@@ -165,7 +165,7 @@ impl Sealer<'_> {
     /// Seals a segment of the images that there are, to make room for more, unless it had to wait for files' data.
     pub(crate) fn seal_early(&self) -> Result<(), Error> {
         let sealed = self.step(|core| {
-            if core.writeback.held_up(&core.inodes).is_empty() {
+            if core.held_up().is_empty() {
                 core.commit().seal(false)
             } else {
                 Ok(None)

@@ -17,7 +17,7 @@ use crate::patience;
 use crate::reading::{Shared, joined};
 use crate::region::Region;
 use crate::types::{Attr, DirEntry, EntryPlus, InodeFlags, NewInode, RenameFlags, SetAttr};
-use crate::writeback::UNIT;
+use crate::unit::UNIT;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
 use std::sync::PoisonError;

@@ -217,7 +217,7 @@ impl Scrub<'_> {
             load(core, group)?;
             match core.space.bitmaps().live_frags(range) {
                 0 => Ok(Listing::default()),
-                _ => core.standing_in(range),
+                _ => core.survey().standing_in(range),
             }
         });
         if !was_loaded {
@@ -242,7 +242,10 @@ impl Scrub<'_> {
             suspects = self.confirm(range, suspects)?;
         }
         for (standing, error) in suspects {
-            let healed = self.volume.run(|core| core.rescue(&standing)).is_ok();
+            let healed = self
+                .volume
+                .run(|core| core.survey().rescue(&standing))
+                .is_ok();
             done.damaged.push(Damaged {
                 addr: standing.fetch.pointer.addr,
                 ino: (standing.owner.ino != Ino(0)).then_some(standing.owner.ino),
@@ -288,7 +291,7 @@ impl Scrub<'_> {
         for _ in 0..TRIES {
             let (listing, asked) = self.volume.run(|core| {
                 load(core, core.geometry.group_of(range.start))?;
-                Ok((core.standing_in(range)?, core.open_ssn()))
+                Ok((core.survey().standing_in(range)?, core.open_ssn()))
             })?;
             let mut again = listing.blocks;
             again.retain(|it| {

@@ -4,7 +4,8 @@
 use crate::error::Error;
 use crate::reclaim::{self, Weighed};
 use crate::region::Region;
-use crate::writeback::{Sweeper, UNIT};
+use crate::unit::UNIT;
+use crate::writeback::Sweeper;
 use loamfs_format::Ino;
 use std::cmp::Reverse;
 use std::ops::Range;

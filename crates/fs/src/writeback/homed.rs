@@ -1,15 +1,12 @@
 //! What waits of one large file: units of 4 KiB in memory, from a write to where segments show them.
 
-use crate::file::filled;
+use crate::unit::{UNIT, UnitBytes};
 use loamfs_format::checksum::CRC_UNITS;
 use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::{AddAssign, Range, RangeInclusive, SubAssign};
-use std::sync::Arc;
 
-/// Bytes of a unit.
-pub(crate) const UNIT: u64 = loamfs_format::superblock::UNIT_SIZE as u64;
 /// A contiguous overwrite up to this many units goes through the log (rule 6).
 pub(crate) const IMAGE_UNITS_MAX: u64 = (1 << 20) / UNIT;
 /// Units that one batch takes at most.
@@ -18,22 +15,6 @@ pub(crate) const BATCH_UNITS_MAX: usize = (16 << 20) / UNIT as usize;
 /// So often in a row data may be given up on their way home, since they are cut. Then whoever cuts them waits, or who cuts
 /// without end would keep them from their home.
 const GIVEN_UP_MAX: u32 = 2;
-
-/// One unit's bytes.
-pub(crate) type UnitBytes = Arc<[u8]>;
-
-/// A unit of some content, zero behind its end.
-pub(crate) fn unit_of(content: &[u8], unit: u64) -> UnitBytes {
-    let from = content.len().min((unit * UNIT) as usize);
-    let to = content.len().min(from + UNIT as usize);
-    let part = &content[from..to];
-    match part.len() as u64 {
-        UNIT => part.into(),
-        _ => filled(UNIT as usize, |room| {
-            room[..part.len()].copy_from_slice(part)
-        }),
-    }
-}
 
 /// A unit's newest bytes, and what is to be known of them until segments show them.
 #[derive(Debug, Clone)]

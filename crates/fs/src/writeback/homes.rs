@@ -1,7 +1,7 @@
 //! Homes of large files' data: taking and showing them, giving them back, and what waits for them.
 
 use super::Writeback;
-use super::homed::{Batch, Homed, UNIT, UnitBytes, unit_of};
+use super::homed::{Batch, Homed};
 use super::start::Crcs;
 use crate::blocks::{Blocks, Stop};
 use crate::budget::Sizes;
@@ -10,6 +10,7 @@ use crate::extents;
 use crate::inodes::Inodes;
 use crate::law::{Law, Rules};
 use crate::pending::Pending;
+use crate::unit::{UNIT, UnitBytes, unit_of};
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::summary::{Allocation, Record, Unwritten};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Identity, Ino};
@@ -33,6 +34,15 @@ pub(crate) struct Homes<'c> {
 }
 
 impl Core {
+    /// The files that hold the next segment up.
+    pub fn held_up(&self) -> Vec<Ino> {
+        let waits = |(ino, upto): (&Ino, &u64)| {
+            let homed = self.inodes.get(*ino)?.homed();
+            homed.waits(*upto).then_some(*ino)
+        };
+        self.writeback.barrier.iter().filter_map(waits).collect()
+    }
+
     /// Homes of large files' data.
     pub fn homes(&mut self) -> Homes<'_> {
         Homes {

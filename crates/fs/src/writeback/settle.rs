@@ -1,7 +1,6 @@
 //! Settling, the lazy write-back: images are written from the log to their homes (Z3, Z4; rule 7).
 
 use super::Writeback;
-use super::homed::{UNIT, UnitBytes};
 use crate::blocks::{Blocks, Missed, Stop, What};
 use crate::core::Core;
 use crate::error::Error;
@@ -11,6 +10,7 @@ use crate::maps::{Image, Maps};
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::patience;
 use crate::region::Region;
+use crate::unit::{UNIT, UnitBytes};
 use crate::volume::Engine;
 use loamfs_device::{IoKind, Write};
 use loamfs_format::maps::LazyEntry;

@@ -1,6 +1,7 @@
 //! The buffer in which a round of homes is put together, for the next round.
 
-use super::homed::{BATCH_UNITS_MAX, UNIT};
+use super::homed::BATCH_UNITS_MAX;
+use crate::unit::UNIT;
 use loamfs_device::Buffer;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

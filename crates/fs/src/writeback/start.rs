@@ -1,9 +1,10 @@
 //! Starting the way home: overwrites become images, the rest gets new homes (rules 3, 6 and 10; H19).
 
-use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX, UNIT, UnitBytes};
+use super::homed::{BATCH_UNITS_MAX, Batch, IMAGE_UNITS_MAX};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use crate::unit::{UNIT, UnitBytes};
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::{Extent, FragAddr, Geometry, Ino};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,7 +6,8 @@ use crate::extents;
 use crate::operations::preallocate::NewHomes;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::reading::Housed;
-use crate::writeback::{Homed, UnitBytes};
+use crate::unit::UnitBytes;
+use crate::writeback::Homed;
 use loamfs_format::{Extent, Ino};
 
 /// Makes the blocks of a file wait for new homes whose homes are in a range; those of which nothing was written get them
