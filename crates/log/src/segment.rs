@@ -448,7 +448,7 @@ impl Segment {
 
 /// The bytes of a segment while they are put together.
 #[derive(Debug)]
-pub struct Image {
+pub struct SegmentBytes {
     extents: Vec<Extent>,
     buffers: Vec<Buffer>,
     /// Bytes at the end of the last buffer that no block takes.
@@ -456,15 +456,15 @@ pub struct Image {
     fragment_size: u64,
 }
 
-impl Image {
+impl SegmentBytes {
     /// Zeroed bytes for the extents.
-    pub fn new(geometry: &Geometry, extents: &[Extent]) -> Image {
+    pub fn new(geometry: &Geometry, extents: &[Extent]) -> SegmentBytes {
         let fragment_size = u64::from(geometry.fragment_size);
         let buffers: Vec<Buffer> = extents
             .iter()
             .map(|e| Buffer::zeroed((e.frags * fragment_size) as usize))
             .collect();
-        Image {
+        SegmentBytes {
             extents: extents.to_vec(),
             spare: buffers.last().map_or(0, |last| last.len()),
             buffers,

@@ -216,7 +216,7 @@ impl Builder {
         b.name(SUB, b"tiny", TINY);
         b.name(SUB, b"symlink", LINK);
         b.name(SUB, b"deep", DEEP);
-        b.settle();
+        b.count_links();
         // Freed a while ago and still waiting.
         b.held.push((extent(600, 7), Wait::Durable(Ssn(1))));
         b.mark(extent(600, 7));
@@ -379,7 +379,7 @@ impl Builder {
     }
 
     /// Gives every inode the link count and every directory the size that its entries want.
-    pub fn settle(&mut self) {
+    pub fn count_links(&mut self) {
         let mut links: BTreeMap<Ino, u32> = BTreeMap::new();
         for (dir, entries) in &self.dirs {
             for value in entries.values() {

@@ -243,7 +243,7 @@ fn inner_nodes_of_the_ifile_say_what_is_below_them() {
             b.add(ino, mode::FIFO | 0o600, ROOT_INO, Body::Empty);
             b.name(ROOT_INO, format!("fifo{block}").as_bytes(), ino);
         }
-        b.settle();
+        b.count_links();
         b.dynamic.inodes = b.inodes.len() as u64;
         b.dynamic.next_inode_block = InodeBlockNo(150);
         b.wrong_aggregate = wrong;

@@ -334,7 +334,7 @@ fn names_that_are_no_text_can_be_told_apart() {
     for name in names {
         b.name(DEEP, name, MANY);
     }
-    b.settle();
+    b.count_links();
     let device = b.finish();
     let directory = dump::directory(&Volume::open(&device).unwrap(), DEEP).unwrap();
     let said = json(&directory);

@@ -87,7 +87,7 @@ fn what_is_used_twice_is_named() {
     let body = b.inodes[&SMALL].body.clone();
     b.add(Ino(50), mode::REGULAR | 0o600, ROOT_INO, body);
     b.name(ROOT_INO, b"copy", Ino(50));
-    b.settle();
+    b.count_links();
     b.dynamic.inodes += 1;
     assert_eq!(kinds(&b.finish()), ["Overlap", "OwnerRecord"]);
 }

@@ -324,9 +324,9 @@ impl Budget<'_> {
         self.pending.since().is_none() && self.checkpoints.named().into_iter().all(named)
     }
 
-    /// Whether the log has less room than half the reserve, besides what is dirty and the two checkpoints, where data
+    /// Whether the log lives on its reserve: whether it has less room than half the reserve, besides what is dirty and the two checkpoints, where data
     /// that wait need so many whole groups.
-    pub fn is_tight(&mut self, waiting: u64) -> bool {
+    pub fn lives_on_reserve(&mut self, waiting: u64) -> bool {
         let half = self.sizes.reserve_bytes() / 2;
         let (dirty, longest) = (self.segment_estimate() + half, self.longest_of_any(0));
         self.space.free_groups() <= self.sizes.reserve_groups() + waiting

@@ -66,14 +66,14 @@ impl Commit<'_> {
     /// left holes of the same sizes, and the segment is cut to fit them.
     fn keep_groups(&mut self) -> Option<Cut> {
         let waiting = self.core.budget().groups_awaited();
-        let tight =
-            self.core.budget().is_tight(waiting) && self.core.space.law().gathers_segments();
-        let kept = match self.core.reclaim.is_packing() || tight {
+        let short = self.core.budget().lives_on_reserve(waiting)
+            && self.core.space.law().gathers_segments();
+        let kept = match self.core.reclaim.is_packing() || short {
             true => self.core.space.free_groups(),
             false => waiting,
         };
         self.core.space.placement().keep_for_data(kept);
-        tight.then(|| self.core.budget().cut())
+        short.then(|| self.core.budget().cut())
     }
 
     fn found_no_place(&mut self, error: PlaceError, contents: &Contents) -> Stop {

@@ -4,12 +4,12 @@ use loamfs_format::inode::Inode;
 use loamfs_format::pointer::data_checksum;
 use loamfs_format::summary::{Allocation, Header, Record};
 use loamfs_format::{FragAddr, Geometry, Identity, Pointer, Ssn};
-use loamfs_log::segment::{Image, Segment, SegmentPlace, SummaryTooLong};
+use loamfs_log::segment::{Segment, SegmentBytes, SegmentPlace, SummaryTooLong};
 
 /// A segment that is being put together.
 pub(super) struct Seal {
     ssn: Ssn,
-    image: Image,
+    bytes: SegmentBytes,
     records: Vec<Record>,
     /// Address of each block, in the order of the body.
     addresses: Vec<FragAddr>,
@@ -24,7 +24,7 @@ impl Seal {
     pub fn new(ssn: Ssn, geometry: &Geometry, placement: &SegmentPlace) -> Seal {
         Seal {
             ssn,
-            image: Image::new(geometry, &placement.extents),
+            bytes: SegmentBytes::new(geometry, &placement.extents),
             records: Vec::new(),
             addresses: placement.blocks.clone(),
             at: 0,
@@ -76,7 +76,7 @@ impl Seal {
 
     /// Puts bytes where a block of it has its place.
     pub fn put(&mut self, addr: FragAddr, bytes: &[u8]) {
-        self.image.put(addr, bytes);
+        self.bytes.put(addr, bytes);
     }
 
     /// Places a block of file data or of an attribute's value.
@@ -108,7 +108,7 @@ impl Seal {
             checksum: data_checksum(bytes),
             ..Pointer::NONE
         };
-        self.image.put(pointer.addr, bytes);
+        self.bytes.put(pointer.addr, bytes);
         let block = Allocation::block(&pointer, &id, inode.version);
         self.records.push(Record::Allocate(block));
         pointer
@@ -121,6 +121,6 @@ impl Seal {
         room: u64,
         key: Option<&[u8; 16]>,
     ) -> Result<(Header, Segment), SummaryTooLong> {
-        self.image.finish(header, &self.records, room, key)
+        self.bytes.finish(header, &self.records, room, key)
     }
 }

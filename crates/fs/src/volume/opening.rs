@@ -189,7 +189,7 @@ impl Sealer<'_> {
         if !self.law.seals_at_mount() {
             return Ok(());
         }
-        if self.law.checkpoint_at_mount(self.tight()) {
+        if self.law.checkpoint_at_mount(self.must_checkpoint()) {
             match self.checkpoint(End::Open) {
                 // No room for that either: what is left is enough for an empty segment, perhaps.
                 Err(Error::NoSpace) => {}
@@ -203,7 +203,7 @@ impl Sealer<'_> {
 
     /// Whether recovery's segment must be a checkpoint: where an empty one would eat into the reserve (rules 4 and 10),
     /// or lengthen a chain that is long enough (rule 9), which crash after crash would do without end.
-    fn tight(&self) -> bool {
+    fn must_checkpoint(&self) -> bool {
         let mut core = self.core();
         core.budget().checkpoint_due() || !core.budget().has_reserve()
     }

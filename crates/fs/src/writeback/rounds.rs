@@ -14,20 +14,20 @@ use std::collections::BTreeSet;
 pub(crate) type NotHome = Vec<(Ino, Error)>;
 
 /// What of a file is still to be written: the units `from ..= to`, and all that was put before put number `upto`.
-struct Sweep {
+struct Remaining {
     ino: Ino,
     from: u64,
     to: u64,
     upto: u64,
 }
 
-impl Sweep {
+impl Remaining {
     /// What waits of a file now.
-    fn of(core: &Core, ino: Ino) -> Option<Sweep> {
+    fn of(core: &Core, ino: Ino) -> Option<Remaining> {
         let homed = core.inodes.get(ino)?.homed();
         let last = homed.last_dirty();
         let waits = last.is_some() || homed.is_flying();
-        waits.then(|| Sweep {
+        waits.then(|| Remaining {
             ino,
             from: 0,
             to: last.unwrap_or(0),
@@ -36,7 +36,7 @@ impl Sweep {
     }
 
     /// This one, or when it is through the next over what of the file waits all the same; `None` when nothing does.
-    fn next(self, core: &Core) -> Option<Sweep> {
+    fn next(self, core: &Core) -> Option<Remaining> {
         if self.from <= self.to {
             return Some(self);
         }
@@ -44,8 +44,8 @@ impl Sweep {
         if !homed.waits(self.upto) {
             return None;
         }
-        let again = Sweep::of(core, self.ino)?;
-        Some(Sweep {
+        let again = Remaining::of(core, self.ino)?;
+        Some(Remaining {
             upto: self.upto,
             ..again
         })
@@ -56,9 +56,9 @@ impl Sweep {
 #[derive(Default)]
 struct Round {
     writes: Vec<HomeWrite>,
-    rest: Vec<Sweep>,
+    rest: Vec<Remaining>,
     /// Files of which others are writing something.
-    busy: Vec<Sweep>,
+    busy: Vec<Remaining>,
 }
 
 impl Round {
@@ -105,12 +105,12 @@ impl Engine {
         sealer: Option<&Sealer<'_>>,
     ) -> Result<NotHome, Error> {
         let write_out = || WriteOut::new(self, sealer);
-        let failed = write_out().sweep(files)?;
+        let failed = write_out().write(files)?;
         let files: BTreeSet<Ino> = failed.iter().map(|(ino, _)| *ino).collect();
         if files.is_empty() || !self.law().tries_again() {
             return Ok(failed);
         }
-        write_out().sweep(&Vec::from_iter(files))
+        write_out().write(&Vec::from_iter(files))
     }
 
     /// Whether images, and what settled, must wait for another segment. While files must be written out before the next is
@@ -161,20 +161,20 @@ impl<'v> WriteOut<'v> {
 
     /// Goes over all that waits now, whatever is written meanwhile. Files go together, in rounds of bounded size, so
     /// that many of them share a flush.
-    fn sweep(mut self, files: &[Ino]) -> Result<NotHome, Error> {
-        let mut waiting: Vec<Sweep> = {
+    fn write(mut self, files: &[Ino]) -> Result<NotHome, Error> {
+        let mut waiting: Vec<Remaining> = {
             let core = self.engine.core();
             core.access.check()?;
             files
                 .iter()
-                .filter_map(|ino| Sweep::of(&core, *ino))
+                .filter_map(|ino| Remaining::of(&core, *ino))
                 .collect()
         };
         while !waiting.is_empty() {
             let mut round = self.write_round(waiting)?;
             self.engine.seal_if_full(self.sealer)?;
-            if let ([], Some(sweep)) = (&round.rest[..], round.busy.first()) {
-                self.engine.wait_for_batch(sweep.ino);
+            if let ([], Some(it)) = (&round.rest[..], round.busy.first()) {
+                self.engine.wait_for_batch(it.ino);
             }
             round.rest.append(&mut round.busy);
             waiting = self.go_on(round.rest);
@@ -186,28 +186,28 @@ impl<'v> WriteOut<'v> {
     }
 
     /// What is left after a round. What was given up while it was written waits as before, and is gone over again.
-    fn go_on(&self, rest: Vec<Sweep>) -> Vec<Sweep> {
+    fn go_on(&self, rest: Vec<Remaining>) -> Vec<Remaining> {
         let core = self.engine.core();
         let mut next = Vec::new();
-        for sweep in rest {
-            let through = sweep.from > sweep.to;
-            if through && self.failed.iter().any(|(ino, _)| *ino == sweep.ino) {
+        for it in rest {
+            let through = it.from > it.to;
+            if through && self.failed.iter().any(|(ino, _)| *ino == it.ino) {
                 continue;
             }
-            next.extend(sweep.next(&core));
+            next.extend(it.next(&core));
         }
         next
     }
 
     /// Starts as much as a round may hold.
-    fn start_round(&mut self, waiting: Vec<Sweep>) -> Round {
+    fn start_round(&mut self, waiting: Vec<Remaining>) -> Round {
         let (mut round, mut bytes) = (Round::default(), 0);
-        for mut sweep in waiting {
+        for mut it in waiting {
             if bytes >= self.engine.round_bytes() || self.engine.is_segment_full() {
-                round.rest.push(sweep);
+                round.rest.push(it);
                 continue;
             }
-            let (ino, from, to) = (sweep.ino, sweep.from, sweep.to);
+            let (ino, from, to) = (it.ino, it.from, it.to);
             match self
                 .engine
                 .step(|core| core.perform(&Start { ino, from, to }))
@@ -215,16 +215,16 @@ impl<'v> WriteOut<'v> {
                 // Removed meanwhile.
                 Err(Error::Stale(_)) => {}
                 Err(error) => self.failed.push((ino, error)),
-                Ok(Started::Busy) => round.busy.push(sweep),
+                Ok(Started::Busy) => round.busy.push(it),
                 Ok(Started::Nothing) => {
-                    sweep.from = to + 1;
-                    round.rest.push(sweep);
+                    it.from = to + 1;
+                    round.rest.push(it);
                 }
                 Ok(Started::Until(next, write)) => {
                     bytes += write.as_ref().map_or(0, HomeWrite::bytes);
                     round.writes.extend(write);
-                    sweep.from = next;
-                    round.rest.push(sweep);
+                    it.from = next;
+                    round.rest.push(it);
                 }
             }
         }
@@ -232,7 +232,7 @@ impl<'v> WriteOut<'v> {
     }
 
     /// Starts a round, writes its new homes in the order of their addresses, flushes once, and shows them.
-    fn write_round(&mut self, waiting: Vec<Sweep>) -> Result<Round, Error> {
+    fn write_round(&mut self, waiting: Vec<Remaining>) -> Result<Round, Error> {
         let _homes = self.engine.homes_shared();
         let round = self.start_round(waiting);
         if round.writes.is_empty() {

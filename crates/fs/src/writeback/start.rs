@@ -318,55 +318,56 @@ fn make_images(core: &mut Core, ino: Ino, images: &[(u64, FragAddr)]) -> Result<
 }
 
 fn make_batch(core: &mut Core, ino: Ino, room: Taken) -> Result<Option<HomeWrite>, Stop> {
-    let Taken {
-        fresh: mut units,
-        blocks,
-        still,
-        homes,
-        firsts,
-        ..
-    } = room;
-    let per_block = core.geometry.block_units();
-    let node = core.inodes.prepared(ino)?;
-    if homes.is_empty() && firsts.is_empty() {
+    core.inodes.prepared(ino)?;
+    if room.homes.is_empty() && room.firsts.is_empty() {
         return Ok(None);
     }
-    let id = core.writeback.new_batch();
-    units.extend(firsts.iter().map(|(unit, ..)| *unit));
-    let in_place = joined(firsts, &core.geometry);
-    let arriving: Vec<Extent> = in_place
-        .iter()
-        .map(|(at, units)| Extent::new(*at, units.len() as u64 * core.geometry.unit_frags()))
-        .collect();
-    let runs = homes
-        .iter()
-        .map(|(first, extent)| home_write(&core.geometry, &blocks, *first, *extent))
-        .chain(in_place)
-        .collect();
+    let (batch, geometry) = (core.writeback.new_batch(), core.geometry);
+    let mut units = room.fresh;
+    units.extend(room.firsts.iter().map(|(unit, ..)| *unit));
+    let in_place = joined(room.firsts, &geometry);
+    let extent = |(at, units): &(FragAddr, Vec<(u64, UnitBytes)>)| {
+        Extent::new(*at, units.len() as u64 * geometry.unit_frags())
+    };
+    let arriving: Vec<Extent> = in_place.iter().map(extent).collect();
+    let new = room.homes.iter();
+    let new = new.map(|(first, home)| home_write(&geometry, &room.blocks, *first, *home));
     let write = HomeWrite {
         ino,
-        batch: id,
-        runs,
-        still,
+        batch,
+        runs: new.chain(in_place).collect(),
+        still: room.still,
     };
-    let crcs = write.units().map(|unit| (unit, 0)).collect();
+    set_off(core, &write, units, room.homes)?;
+    if !arriving.is_empty() {
+        core.writeback.arriving.insert(batch, (ino, arriving));
+    }
+    Ok(Some(write))
+}
+
+/// Notes that `units` of a file are on their way, to new `homes` or to those that they have.
+fn set_off(
+    core: &mut Core,
+    write: &HomeWrite,
+    units: BTreeSet<u64>,
+    homes: Vec<(u64, Extent)>,
+) -> Result<(), Stop> {
+    let per_block = core.geometry.block_units();
+    let node = core.inodes.prepared(write.ino)?;
     let (size, from) = (node.inode.size, node.hidden_from());
     node.change_homed(&mut core.writeback, |homed| {
         let taken = homed.take_units(units.iter().copied(), per_block);
         let hidden = homed.hidden_end(from);
         homed.set_off(Batch {
-            id,
+            id: write.batch,
             units: taken.into_iter().collect(),
             homes,
-            crcs,
+            crcs: write.units().map(|unit| (unit, 0)).collect(),
             shown: hidden.map_or(size, |end| size.min(end)),
             landed: false,
         });
     });
-    if !arriving.is_empty() {
-        core.writeback.arriving.insert(id, (ino, arriving));
-    }
-    Ok(Some(write))
+    Ok(())
 }
 
 /// The units of the blocks from `first` on, which go to their home.
