@@ -43,7 +43,7 @@ impl DeviceKind {
 /// One device of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceEntry {
-    /// Its identity, of a volume with [`INCOMPATIBLE_DEVICES`]; else zeros.
+    /// Its identity, of a volume with [`super::INCOMPATIBLE_DEVICES`]; else zeros.
     pub uuid: [u8; 16],
     /// What it is for.
     pub kind: DeviceKind,

@@ -36,7 +36,7 @@ impl Superblock {
     }
 
     /// The fragments that the superblock copies take, allocated for good: everything up to the end of each copy's
-    /// block of [`UNIT_SIZE`] bytes; the first also covers the boot area before it.
+    /// block of [`crate::geometry::UNIT_SIZE`] bytes; the first also covers the boot area before it.
     pub fn copy_extents(&self) -> [Extent; 2] {
         let frag = u64::from(self.geometry.fragment_size);
         let [first, second] = offsets(self.volume_bytes());
