@@ -16,6 +16,8 @@ use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::summary::{Allocation, HEADER_SIZE, Header, Record, SegmentKind};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, Pointer, Ssn, Token};
 use loamfs_fs::{Env, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Repairs, Volume, mkfs};
+use loamfs_testing::golden::{ALL, listing};
+use loamfs_testing::hostile::structures::{Part, Structures};
 use loamfs_testing::loam::{opened_for, repairs};
 use std::sync::Arc;
 
@@ -469,4 +471,75 @@ fn what_does_not_fit_is_left_out() {
     assert!(volume.info().segment > last);
     sample.assert_files(&volume);
     sample.assert_removable(&volume);
+}
+
+/// Repairs round by round until a check finds nothing; which problems the first one found.
+fn repaired(device: &Arc<MemoryDevice>) -> Vec<&'static str> {
+    let look = || check(device.as_ref(), &mut Options::default());
+    let first = look();
+    for _ in 0..4 {
+        let plan = look().plan;
+        if plan.is_empty() {
+            break;
+        }
+        let volume = Volume::open(device.clone(), &opened_for(&plan), Env::fixed(3)).unwrap();
+        volume.repair(&repairs(&plan)).unwrap();
+        volume.close().unwrap();
+    }
+    assert_eq!(look().problems, []);
+    first
+        .problems
+        .iter()
+        .map(|problem| problem.name())
+        .collect()
+}
+
+/// The directory and the inodes have all that a track says (rule 14).
+#[test]
+fn a_table_whose_tracks_or_counts_lie_goes_and_nothing_is_lost() {
+    let golden = ALL.iter().find(|golden| golden.name == "tracked").unwrap();
+    let image = (golden.make)().unwrap();
+    let listed = |device: Arc<MemoryDevice>| {
+        let options = OpenOptions {
+            read_only: true,
+            ..OpenOptions::default()
+        };
+        let volume = Volume::open(device, &options, Env::fixed(9)).unwrap();
+        listing(&volume).unwrap()
+    };
+    let device = |image| Arc::new(MemoryDevice::from_image(image).with_sector_size(512));
+    let before = listed(device(image.clone()));
+    let sites = Structures::read(image.clone()).unwrap().sites;
+    let (mut heads, mut nodes) = (0, 0);
+    for (site, found) in sites.iter().enumerate() {
+        // The permissions in each slot, and how many names the first entry says are elsewhere.
+        let (lies, expected) = match &found.part {
+            Part::Metadata(id) if id.kind == BlockKind::TrackHead => {
+                let slots = (0..usize::from(found.bytes[6])).map(|slot| 128 + 128 * slot + 84);
+                (slots.collect(), "TrackSlot")
+            }
+            Part::Metadata(id) if id.kind == BlockKind::TrackNode && id.level == 0 => {
+                let value = u16::from_le_bytes([found.bytes[72], found.bytes[73]]);
+                (vec![usize::from(value) + 32], "TrackCount")
+            }
+            _ => continue,
+        };
+        match expected {
+            "TrackSlot" => heads += 1,
+            _ => nodes += 1,
+        }
+        let mut structures = Structures::read(image.clone()).unwrap();
+        for at in lies {
+            structures.put(site, at, &[found.bytes[at] ^ 4]);
+        }
+        let lying = device(structures.sealed().unwrap());
+        let problems = repaired(&lying);
+        assert!(
+            problems.contains(&expected),
+            "{:?}: {problems:?}",
+            found.part
+        );
+        assert_eq!(listed(lying), before, "site {site}");
+    }
+    assert!(heads > 1 && nodes > 0, "{heads} heads, {nodes} nodes");
 }
