@@ -38,6 +38,7 @@ use crate::{Error, table};
 use aging::Course;
 use stage::Stage;
 pub(crate) use target::Drops;
+pub use target::LibraryArgs;
 use target::{InDirectory, InLibrary, OnDevice};
 
 pub use archive::pack_headers;
@@ -229,10 +230,8 @@ pub struct Settings {
     pub repository: PathBuf,
     /// A directory of the user's own to work in; for [`Kind::Directory`].
     pub directory: Option<PathBuf>,
-    /// A file to make the device in, instead of in memory; for [`Kind::Library`].
-    pub image: Option<PathBuf>,
-    /// Bytes of images that settle together, for the same.
-    pub settle: Option<u64>,
+    /// How the library is used; for [`Kind::Library`].
+    pub library: LibraryArgs,
 }
 
 /// What a run came to.
@@ -272,9 +271,8 @@ impl Case {
     pub fn run(&self, settings: &Settings, kind: Kind) -> Result<Outcome, Error> {
         let mut stage = match (kind, &settings.directory) {
             (Kind::Library, _) => {
-                let image = settings.image.as_deref();
-                let target = InLibrary::new(self.device, image, settings.seed)?;
-                Stage::new(target.settling(settings.settle)?)?
+                let target = InLibrary::new(self.device, &settings.library, settings.seed)?;
+                Stage::new(target)?
             }
             (Kind::Directory, Some(directory)) => {
                 Stage::new(InDirectory::new(directory, &settings.tools.loamfs)?)?

@@ -2,7 +2,7 @@
 
 use loamfs_format::superblock::DiskFigures;
 
-/// Reads `turning`, `solid`, or four figures: shortest and average seek in milliseconds, turns a minute (0: it does not
+/// Reads `turning`, `solid`, `shingled`, or four figures: shortest and average seek in milliseconds, turns a minute (0: it does not
 /// turn), and MB (10^6 bytes) a second.
 ///
 /// # Errors
@@ -11,6 +11,7 @@ pub fn parse(text: &str) -> Result<DiskFigures, String> {
     match text {
         "turning" => return Ok(DiskFigures::TURNING),
         "solid" => return Ok(DiskFigures::SOLID),
+        "shingled" => return Ok(DiskFigures::SHINGLED),
         _ => {}
     }
     let numbers: Vec<f64> = text
@@ -23,7 +24,7 @@ pub fn parse(text: &str) -> Result<DiskFigures, String> {
     };
     figures.filter(DiskFigures::is_possible).ok_or_else(|| {
         format!(
-            "`{text}` is no disk; give `turning`, `solid`, or its shortest and its average seek in ms, its turns a minute \
+            "`{text}` is no disk; give `turning`, `solid`, `shingled`, or its shortest and its average seek in ms, its turns a minute \
              and its MB/s, such as 0.8,8.5,7200,180"
         )
     })
@@ -39,6 +40,7 @@ fn figures(shortest: f64, average: f64, turns: f64, rate: f64) -> Option<DiskFig
         average_seek: whole(average * 1_000.0)?,
         turn: whole(turn)?,
         rate: whole(rate)?,
+        shingled: false,
     })
 }
 
@@ -54,6 +56,7 @@ mod tests {
     #[test]
     fn four_figures_are_a_disk() {
         assert_eq!(parse("turning"), Ok(DiskFigures::TURNING));
+        assert_eq!(parse("shingled"), Ok(DiskFigures::SHINGLED));
         assert_eq!(parse("0.8, 8.5,7200,180"), Ok(DiskFigures::TURNING));
         assert_eq!(parse("0.05,0.05,0,500"), Ok(DiskFigures::SOLID));
     }

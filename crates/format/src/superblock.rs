@@ -6,7 +6,7 @@
 use crate::geometry::OutOfRange;
 use crate::types::{FragAddr, Ssn, Token};
 use devices::{RawDevice, RawMember};
-use disk::RawDisk;
+use disk::{RawDisk, SHINGLED};
 use scrub::RawScrub;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -133,7 +133,8 @@ struct RawSuperblock {
     reserved2: [u8; DISK_AT - DEVICE_AT - size_of::<RawDevice>()],
     disk: RawDisk,
     scrub: RawScrub,
-    reserved3: [u8; MEMBERS_AT - DISK_AT - size_of::<RawDisk>() - size_of::<RawScrub>()],
+    disk_kind: u8,
+    reserved3: [u8; MEMBERS_AT - DISK_AT - size_of::<RawDisk>() - size_of::<RawScrub>() - 1],
     members: [RawMember; DEVICES_MAX],
     reserved4: [u8; LOG_KEY_AT - MEMBERS_AT - size_of::<RawMember>() * DEVICES_MAX],
     log_key: [u8; 16],
@@ -299,6 +300,7 @@ impl Superblock {
         }
         if let Some(disk) = &self.disk {
             raw.disk = RawDisk::new(disk);
+            raw.disk_kind = if disk.shingled { SHINGLED } else { 0 };
         }
         raw.scrub = RawScrub::new(&self.scrub);
         raw.log_key = self.log_key;
@@ -361,7 +363,7 @@ impl Superblock {
                 .copied()
                 .take(raw.profile_len.into())
                 .collect(),
-            disk: raw.disk.decode(),
+            disk: raw.disk.decode(raw.disk_kind),
             scrub: raw.scrub.decode(),
             log_key: raw.log_key,
             durable: Ssn(raw.durable.get()),

@@ -131,6 +131,7 @@ fn superblock_of_one() -> Superblock {
             average_seek: 0x0000_0304,
             turn: 0x0000_0506,
             rate: 0x0000_0708,
+            shingled: true,
         }),
         scrub: ScrubMark {
             next: FragAddr(0x0102),
@@ -152,7 +153,7 @@ fn superblock() {
         superblock::SIZE,
         &[
             (0, "4c6f616d4653011a"),
-            (8, "e353b0f6879f8db0"),
+            (8, "500cd6aed57bb784"),
             (16, "01000000"),
             (20, "03000000"),
             (24, UUID_HEX),
@@ -183,6 +184,7 @@ fn superblock() {
             (768, "0201 0000 0403 0000 0605 0000 0807"),
             (784, "0201 000000000000 fdff ffffffffffff"),
             (800, "0403 000000000000 0605 000000000000 0807"),
+            (824, "01"),
             (4064, "6162636465666768696a6b6c6d6e6f70"),
             (4080, "8888000000000000 01"),
         ],

@@ -2,6 +2,7 @@
 
 use crate::ownership::Ownership;
 use crate::types::SettleWhen;
+use loamfs_space::CleaningPolicy;
 
 /// What stays as it was told until the volume is closed.
 #[derive(Clone, Copy, Debug)]
@@ -14,4 +15,6 @@ pub(crate) struct Config {
     pub rotational: bool,
     /// When images settle.
     pub settles: SettleWhen,
+    /// Which groups are emptied first when nobody waits.
+    pub cleaning: CleaningPolicy,
 }

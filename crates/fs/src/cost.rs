@@ -18,6 +18,8 @@ pub(crate) struct Disk {
     turn: u64,
     /// Bytes that pass in a microsecond.
     rate: u64,
+    /// Whether what is written in short pieces costs bands that are written anew later, and no seek.
+    shingled: bool,
 }
 
 /// Where pieces lie that are read or written together.
@@ -41,6 +43,7 @@ impl Disk {
             average: figures.average_seek.into(),
             turn: figures.turn.into(),
             rate: u64::from(figures.rate).max(1),
+            shingled: figures.shingled,
         }
     }
 
@@ -51,6 +54,15 @@ impl Disk {
         let curve =
             self.average.saturating_sub(self.shortest) * part.min(1_000_000).isqrt() / 1_000;
         (gap / self.rate).min(self.shortest + curve + self.turn / 2)
+    }
+
+    /// Microseconds that a write `gap` bytes ahead takes longer than one that goes on. A shingled disk takes writes that do not
+    /// go on into a cache, one behind the other.
+    pub fn write_step(&self, gap: u64) -> u64 {
+        match self.shingled {
+            true => 0,
+            false => self.step(gap),
+        }
     }
 
     /// Bytes that pass in a second.

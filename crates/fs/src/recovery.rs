@@ -41,7 +41,7 @@ use loamfs_log::loss::Loss;
 use loamfs_log::summary::Link;
 use loamfs_log::superblocks::{self, Copies};
 use loamfs_log::writer::{LogWriter, Tail};
-use loamfs_space::Space;
+use loamfs_space::{CleaningPolicy, Space};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -60,6 +60,7 @@ pub(crate) struct Settings {
     pub links_max: u32,
     pub owner: Ownership,
     pub settles: SettleWhen,
+    pub cleaning: CleaningPolicy,
     /// Groups whose descriptors count wrongly.
     pub recount: Vec<GroupNo>,
     /// What is known of maps of which nodes cannot be read.
@@ -269,6 +270,7 @@ fn assemble(
         owner: settings.owner,
         links_max: settings.links_max,
         settles: settings.settles,
+        cleaning: settings.cleaning,
         ..*core.env.config()
     });
     let said = &last.header.dynamic;
@@ -326,6 +328,7 @@ impl Core {
             links_max: LINKS_MAX,
             rotational: device.rotational(),
             settles: SettleWhen::default(),
+            cleaning: CleaningPolicy::default(),
         };
         let mut core = Core {
             geometry: sb.geometry,

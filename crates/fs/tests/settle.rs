@@ -90,6 +90,7 @@ fn what_pays_on_the_disk_that_the_volume_was_made_for_is_settled() {
         average_seek: 0,
         turn: 0,
         rate: 1_000,
+        shingled: false,
     };
     assert_eq!(left(without_seeks), PIECES as u64);
 }

@@ -22,6 +22,17 @@ pub struct Candidate {
     pub scattered: u64,
 }
 
+/// In which order groups are emptied for which nobody waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleaningPolicy {
+    /// Those first that hold least for what is won.
+    Greedy,
+    /// Those first that win most for what they cost, weighed by age: (1 - u) * age / (1 + u), u being the part that is in use.
+    /// What is old stays as it is longer, and so does the space that is won from it (LFS).
+    #[default]
+    CostBenefit,
+}
+
 /// What it costs to empty a group, and what that wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleaningCost {
@@ -33,6 +44,41 @@ pub struct CleaningCost {
     pub won: u64,
     /// Fragments that must be free in groups of its role, for what it holds and for what nobody can use while it is emptied.
     pub room: u64,
+    /// Fragments that were taken elsewhere since something was placed in it: a hint.
+    pub age: u64,
+}
+
+impl CleaningPolicy {
+    /// All, by their names.
+    pub const NAMED: [(&'static str, CleaningPolicy); 2] = [
+        ("greedy", CleaningPolicy::Greedy),
+        ("cost-benefit", CleaningPolicy::CostBenefit),
+    ];
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<CleaningPolicy> {
+        let mut all = CleaningPolicy::NAMED.into_iter();
+        all.find_map(|(known, policy)| (known == name).then_some(policy))
+    }
+
+    /// Which of two groups is emptied first.
+    fn order(self, a: &CleaningCost, b: &CleaningCost) -> Ordering {
+        let by_cost = ratio(a.live, a.won, b.live, b.won);
+        let by_policy = match self {
+            CleaningPolicy::Greedy => by_cost,
+            CleaningPolicy::CostBenefit => b.benefit(a).cmp(&a.benefit(b)).then(by_cost),
+        };
+        by_policy.then(a.group.cmp(&b.group))
+    }
+}
+
+impl CleaningCost {
+    /// Benefit for the cost, times what another one costs.
+    fn benefit(&self, other: &CleaningCost) -> u128 {
+        let cost = 2 * u128::from(other.live) + u128::from(other.won);
+        let won = u128::from(self.won).saturating_mul(u128::from(self.age) + 1);
+        won.saturating_mul(cost)
+    }
 }
 
 /// What is in use once nothing is held back.
@@ -147,13 +193,14 @@ impl<'a> Cleaning<'a> {
         found.map(|(_, group)| group).collect()
     }
 
-    /// The groups of a role that hold something, those first that are cheapest to empty: that hold least for what
-    /// emptying wins, which is what is free in holes shorter than `hole_max` fragments (the others serve as they are).
+    /// The groups of a role that hold something, in the order of a policy. What emptying one wins is what is free in holes
+    /// shorter than `hole_max` fragments (the others serve as they are).
     /// Meanwhile holes of at least `least` fragments serve nobody. Groups that hold nothing but what cannot be moved, which
     /// is what is held back, and `fixed`, are not worth it. Log groups must be loaded to be known.
     pub fn cheapest_groups(
         self,
         role: Role,
+        policy: CleaningPolicy,
         hole_max: u64,
         least: u64,
         fixed: &[Extent],
@@ -179,11 +226,12 @@ impl<'a> Cleaning<'a> {
                         // Blocks do not fit the ends of holes.
                         Cells::Units => live + live / 4 + group.free_in_holes(least),
                     },
+                    age: self.groups.age(number as usize),
                 }
             })
             .filter(|cost| cost.won > 0 && cost.live > 0)
             .collect();
-        found.sort_by(|a, b| ratio(a.live, a.won, b.live, b.won).then(a.group.cmp(&b.group)));
+        found.sort_by(|a, b| policy.order(a, b));
         found
     }
 

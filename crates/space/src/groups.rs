@@ -34,6 +34,9 @@ pub(crate) struct Groups {
     uneven: Vec<u32>,
     /// Groups that are being emptied: nothing new is placed in them.
     closed: BTreeSet<usize>,
+    /// Fragments that were taken since the checkpoint that the volume was opened with: the time by which the age of what
+    /// groups hold is told.
+    clock: u64,
     indexes: Indexes,
     changes: Changes,
 }
@@ -52,6 +55,7 @@ impl Groups {
         let mut groups = Groups {
             uneven: uneven.map(|(number, _)| number).collect(),
             closed: BTreeSet::new(),
+            clock: 0,
             indexes: Indexes::new(count),
             changes: Changes::default(),
             layout,
@@ -96,6 +100,12 @@ impl Groups {
     pub(crate) fn unused(&self, index: usize) -> u64 {
         let frags = self.layout.extent(index).frags;
         frags.saturating_sub(self.table[index].used())
+    }
+
+    /// How many fragments were taken elsewhere since something was placed in the group. A hint: it starts anew when a volume
+    /// is opened, with what is replayed.
+    pub(crate) fn age(&self, index: usize) -> u64 {
+        self.clock.saturating_sub(self.table[index].written())
     }
 
     /// Groups that have less room than others.

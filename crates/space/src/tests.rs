@@ -1,6 +1,6 @@
 //! What the space promises, one by one.
 
-use crate::{ChunkValue, FoundSpace, Owner, Space, SpaceError, Wait};
+use crate::{ChunkValue, CleaningPolicy, FoundSpace, Owner, Space, SpaceError, Wait};
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, Ssn};
 
@@ -477,9 +477,10 @@ fn scattered_holes_are_candidates_and_large_ones_are_not() {
         (extent(640, 64), 32, 32)
     );
     let cheapest = |hole_max| {
-        let found = space
-            .cleaning()
-            .cheapest_groups(Role::Log, hole_max, 16, &[]);
+        let found =
+            space
+                .cleaning()
+                .cheapest_groups(Role::Log, CleaningPolicy::Greedy, hole_max, 16, &[]);
         found
             .iter()
             .map(|c| (c.group, c.live, c.won, c.room))
@@ -499,9 +500,13 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
         space.allocate(extent(unit, 4), small()).unwrap();
     }
     let cheapest = |space: &Space, fixed: &[Extent]| {
-        let found = space
-            .cleaning()
-            .cheapest_groups(Role::Log, u64::MAX, 16, fixed);
+        let found = space.cleaning().cheapest_groups(
+            Role::Log,
+            CleaningPolicy::Greedy,
+            u64::MAX,
+            16,
+            fixed,
+        );
         found.iter().map(|c| (c.group, c.live)).collect::<Vec<_>>()
     };
     let (ten, eleven) = (GroupNo(10), GroupNo(11));
@@ -512,6 +517,23 @@ fn a_group_is_not_emptied_of_what_no_move_frees() {
     assert_eq!(cheapest(&space, &[]), [(ten, 4)]);
     assert_eq!(space.bitmaps().live_frags(extent(640, 64)), 4);
     assert_eq!(space.bitmaps().live_frags(extent(704, 64)), 0);
+}
+
+/// Cost-benefit leaves alone what was written just now, however little it holds: more of it dies by itself.
+#[test]
+fn what_is_old_is_emptied_before_what_is_emptier() {
+    let mut space = volume();
+    run(space.placement().find_log(512, 4, FragAddr(640), false));
+    space.allocate(extent(640, 32), small()).unwrap();
+    space.allocate(extent(704, 28), small()).unwrap();
+    let cheapest = |space: &Space, policy| {
+        let found = space.cleaning();
+        let found = found.cheapest_groups(Role::Log, policy, u64::MAX, 16, &[]);
+        found.iter().map(|c| (c.group, c.age)).collect::<Vec<_>>()
+    };
+    let (ten, eleven) = ((GroupNo(10), 28), (GroupNo(11), 0));
+    assert_eq!(cheapest(&space, CleaningPolicy::Greedy), [eleven, ten]);
+    assert_eq!(cheapest(&space, CleaningPolicy::CostBenefit), [ten, eleven]);
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub const PAIR: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 10] = [
+pub const ALL: [Golden; 11] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -88,6 +88,11 @@ pub const ALL: [Golden; 10] = [
     Golden {
         name: "timed",
         make: timed::make,
+    },
+    // The same of a disk whose tracks overlap.
+    Golden {
+        name: "shingled",
+        make: timed::make_shingled,
     },
     // Small files in tracks.
     Golden {

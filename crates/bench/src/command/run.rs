@@ -4,13 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use loamfs_console::size;
 
 use super::plan::{Plan, go_on};
 use super::{loamfs, need_root, tell};
 use crate::lab::{Kind, MemoryDirectory, Mount, Tools, WholeDevice};
 use crate::results::{About, Place, Results};
-use crate::suite::{Case, Outcome, Settings, Workload, make_history};
+use crate::suite::{Case, LibraryArgs, Outcome, Settings, Workload, make_history};
 use crate::{Error, cleanup};
 
 /// Run the papers' workloads on LoamFS and the kernel's file systems, on loop devices whose requests are traced and
@@ -46,12 +45,8 @@ pub struct RunArgs {
     /// Use LoamFS as a library, on a device in memory.
     #[arg(long, conflicts_with_all = ["directory", "on", "kinds", "options", "repo"])]
     library: bool,
-    /// The library's device is a file, made here for each workload and removed afterwards.
-    #[arg(long, value_name = "FILE", requires = "library")]
-    image: Option<PathBuf>,
-    /// Bytes of images that the library settles together, as the mount option of that name.
-    #[arg(long, value_name = "SIZE", requires = "library", value_parser = size::parse)]
-    settle: Option<u64>,
+    #[command(flatten)]
+    how: LibraryArgs,
 }
 
 /// How often a run is repeated that somebody disturbed.
@@ -110,9 +105,9 @@ impl RunArgs {
     /// Those to add to.
     fn results(&self, place: Option<Place>) -> Result<Results, Error> {
         let earlier = self.plan.earlier()?;
-        let settle = self.settle.map(|bytes| format!("settle={bytes}"));
+        let how = self.how.told();
         let mut about = About {
-            options: self.options.clone().or(settle),
+            options: self.options.clone().or(how.clone()),
             repository: self.repo.as_ref().map(|path| path.display().to_string()),
             place,
             ..self.plan.about()
@@ -122,7 +117,7 @@ impl RunArgs {
         };
         // What ran in an emulated machine stays, and beside the library what was mounted.
         about.emulated.clone_from(&earlier.about.emulated);
-        if self.library && self.settle.is_none() {
+        if self.library && how.is_none() {
             about.options.clone_from(&earlier.about.options);
         }
         if self.library {
@@ -180,8 +175,7 @@ impl RunArgs {
             archive,
             repository,
             directory: self.directory.clone(),
-            image: self.image.clone(),
-            settle: self.settle,
+            library: self.how.clone(),
         };
         Ok((settings, made))
     }

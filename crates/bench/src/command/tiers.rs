@@ -10,7 +10,7 @@ use super::volume::json;
 use super::{loamfs, need_root, print, tell};
 use crate::disk::{Preset, Tally};
 use crate::lab::{Kind, Tools};
-use crate::suite::{Case, Scale, Settings, Workload, pack_headers};
+use crate::suite::{Case, LibraryArgs, Scale, Settings, Workload, pack_headers};
 use crate::table::columns;
 use crate::tiers::{Disks, On, Row, rows};
 use crate::{Error, cleanup};
@@ -133,8 +133,7 @@ impl TiersArgs {
             archive,
             repository: PathBuf::new(),
             directory: None,
-            image: None,
-            settle: None,
+            library: LibraryArgs::default(),
         };
         Ok((settings, made))
     }

@@ -10,7 +10,7 @@ use rustix::system::{RebootCommand, finit_module, reboot};
 use super::job::{Job, write_answer};
 use crate::Error;
 use crate::lab::{Tools, pose_as_disk};
-use crate::suite::{Outcome, Settings};
+use crate::suite::{LibraryArgs, Outcome, Settings};
 
 /// Where things are in the machine.
 pub const PROGRAM: &str = "/bin/loamfs-bench";
@@ -100,8 +100,7 @@ fn work() -> Result<Outcome, Error> {
         archive: ARCHIVE.into(),
         repository: PathBuf::new(),
         directory: None,
-        image: None,
-        settle: None,
+        library: LibraryArgs::default(),
     };
     pose_as_disk(Path::new(DISK))?;
     job.case.run(&settings, job.kind)

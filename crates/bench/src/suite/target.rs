@@ -15,7 +15,7 @@ use crate::trace::Trace;
 
 pub use device::OnDevice;
 pub use directory::InDirectory;
-pub use library::InLibrary;
+pub use library::{InLibrary, LibraryArgs};
 
 /// One of so many parts of a bound on memory is LoamFS's cache: the rest is for the daemon itself and the kernel.
 const CACHE: u64 = 2;

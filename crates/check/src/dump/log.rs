@@ -69,11 +69,12 @@ pub fn superblock(volume: &Volume<'_>) -> Box<dyn View> {
         devices = lines(sb.devices.iter().map(|entry| device(sb, entry))),
         disk = lines(sb.disk.iter().map(|disk| view!(
             "disk: seeks of {shortest_seek} us at least and {average_seek} us on average, \
-             {turn} us a turn, {rate} bytes a us",
+             {turn} us a turn, {rate} bytes a us{shingled}",
             shortest_seek = disk.shortest_seek,
             average_seek = disk.average_seek,
             turn = disk.turn,
             rate = disk.rate,
+            shingled = mark(disk.shingled, ", shingled"),
         ))),
         checkpoint = view!(
             "checkpoint {segment} at {at}, token {token}",

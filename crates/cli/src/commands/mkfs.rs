@@ -65,9 +65,9 @@ pub struct MkfsArgs {
     /// Average number of files in the directories to come.
     #[arg(long)]
     files_per_dir: Option<u32>,
-    /// What the disk's time costs, by which is decided what is worth settling: `turning`, `solid`, or its shortest and its
-    /// average seek in ms, its turns a minute and its MB/s, such as 0.8,8.5,7200,180. Default: `turning` or `solid`, as the
-    /// device says.
+    /// What the disk's time costs, by which is decided what is worth settling and cleaning: `turning`, `solid`, `shingled`
+    /// (which no disk says of itself), or its shortest and its average seek in ms, its turns a minute and its MB/s, such as
+    /// 0.8,8.5,7200,180. Default: `turning` or `solid`, as the device says.
     #[arg(long, value_name = "FIGURES", value_parser = crate::disk::parse)]
     disk: Option<DiskFigures>,
     /// Identity of the volume. Default: a random one.

@@ -207,6 +207,7 @@ fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, 
     let mut options = OpenOptions {
         cache_bytes: asked.cache_bytes().saturating_sub(buffers),
         settle_bytes: asked.settle,
+        cleaning: asked.clean.unwrap_or_default(),
         read_only: spec.options.is_read_only(),
         accept_loss: asked.accept_loss,
         flights: writers::COUNT,

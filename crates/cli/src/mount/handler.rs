@@ -146,6 +146,7 @@ impl ControlHandler {
         let seconds = defaults.commit_age_ms / 1_000;
         volume.commit_seconds.get_or_insert(seconds);
         volume.discard.get_or_insert(defaults.discard);
+        volume.clean.get_or_insert(defaults.cleaning);
         options.daemon.transport.get_or_insert_default();
         serde_json::to_string(&options.fixed()).map_err(|error| error.to_string())
     }

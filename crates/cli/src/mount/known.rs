@@ -36,6 +36,11 @@ const KNOWN: &[Known] = &[
         "What of overwritten large files settles in one sweep, 1M to half of the cache. Default: a twelfth to a quarter of it.",
     ),
     (
+        "clean",
+        OneOf(&["cost-benefit", "greedy"]),
+        "Which groups of the log are emptied first when nobody waits: by age too, or the emptiest. Default: cost-benefit.",
+    ),
+    (
         "commit",
         Value("SECONDS"),
         "Most time until a change is durable. Default: 5.",

@@ -173,9 +173,9 @@ fn unknown(word: &str, name: &str) -> Failure {
             "give on-error=/PROGRAM, which is run when the volume can no longer be written"
                 .to_owned()
         }
-        "cache" | "settle" | "commit" | "threads" | "transport" | "log" | "uid" | "gid"
-        | "device" => format!(
-            "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, commit=SECONDS, \
+        "cache" | "settle" | "clean" | "commit" | "threads" | "transport" | "log" | "uid"
+        | "gid" | "device" => format!(
+            "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, clean=POLICY, commit=SECONDS, \
              threads=NUMBER, transport=NAME, log=/PATH, uid=USER, gid=GROUP, device=/PATH"
         ),
         _ => format!(
@@ -234,7 +234,7 @@ fn split(list: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use loamfs_fs::{AtimeWhen, Ownership};
+    use loamfs_fs::{AtimeWhen, CleaningPolicy, Ownership};
 
     fn parsed(list: &str) -> Options {
         Options::parse([list]).unwrap()
@@ -299,6 +299,12 @@ mod tests {
     fn values_are_checked() {
         assert_eq!(parsed("cache=64M").volume.cache, Some(64 << 20));
         assert_eq!(parsed("settle=32M,cache=64M").volume.settle, Some(32 << 20));
+        let clean = |list| parsed(list).volume.clean;
+        assert_eq!(clean("clean=greedy"), Some(CleaningPolicy::Greedy));
+        assert_eq!(
+            clean("clean=cost-benefit"),
+            Some(CleaningPolicy::CostBenefit)
+        );
         let devices = parsed("device=/a,device=/b").daemon.devices;
         assert_eq!(devices, ["/a", "/b"].map(std::path::PathBuf::from));
         assert_eq!(parsed("commit=30").volume.commit_seconds, Some(30));
@@ -318,6 +324,8 @@ mod tests {
             "settle",
             "settle=64K",
             "settle=33M,cache=64M",
+            "clean",
+            "clean=oldest",
             "commit=0",
             "commit=-1",
             "threads=0",
@@ -342,9 +350,10 @@ mod tests {
         assert_eq!(parsed("ro,nosuid,noatime,remount,nofail").fixed(), []);
         let named = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(
-            parsed("uid=0,cache=32M,nodiscard").fixed(),
+            parsed("uid=0,clean=greedy,cache=32M,nodiscard").fixed(),
             [
                 named("cache", "33554432"),
+                named("clean", "greedy"),
                 named("discard", "false"),
                 named("uid", "0")
             ]

@@ -14,6 +14,8 @@ pub struct DiskFigures {
     pub turn: u32,
     /// Bytes that pass in a microsecond, 1 to 1,000,000.
     pub rate: u32,
+    /// Whether tracks overlap: what is written in short pieces costs no seek, but bands that are written anew later.
+    pub shingled: bool,
 }
 
 impl DiskFigures {
@@ -23,6 +25,7 @@ impl DiskFigures {
         average_seek: 8_500,
         turn: 8_333,
         rate: 180,
+        shingled: false,
     };
     /// Those of a disk that seeks in no time to speak of.
     pub const SOLID: DiskFigures = DiskFigures {
@@ -30,6 +33,13 @@ impl DiskFigures {
         average_seek: 50,
         turn: 0,
         rate: 500,
+        shingled: false,
+    };
+
+    /// Those of such a disk whose tracks overlap.
+    pub const SHINGLED: DiskFigures = DiskFigures {
+        shingled: true,
+        ..DiskFigures::TURNING
     };
 
     /// Those of most disks that turn, or do not.
@@ -48,6 +58,9 @@ impl DiskFigures {
             && (1..=1_000_000).contains(&self.rate)
     }
 }
+
+/// The bit of `disk_kind` that says so of a shingled disk.
+pub(super) const SHINGLED: u8 = 1;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -68,12 +81,13 @@ impl RawDisk {
         }
     }
 
-    pub(super) fn decode(&self) -> Option<DiskFigures> {
+    pub(super) fn decode(&self, kind: u8) -> Option<DiskFigures> {
         let figures = DiskFigures {
             shortest_seek: self.shortest_seek.get(),
             average_seek: self.average_seek.get(),
             turn: self.turn.get(),
             rate: self.rate.get(),
+            shingled: kind & SHINGLED != 0,
         };
         Some(figures).filter(DiskFigures::is_possible)
     }

@@ -61,6 +61,8 @@ fn figures_that_no_disk_has_were_not_said() {
     };
     let turning = DiskFigures::TURNING;
     assert_eq!(with(turning), Ok(Some(turning)));
+    let shingled = DiskFigures::SHINGLED;
+    assert_eq!(with(shingled), Ok(Some(shingled)));
     assert_eq!(with(DiskFigures { rate: 0, ..turning }), Ok(None));
     let shortest_seek = turning.average_seek + 1;
     let longer = DiskFigures {

@@ -1,6 +1,6 @@
 //! The cleaning policy: which groups and ranges are worth moving, when, and how long, by cost and benefit, what moving takes
-//! against what it wins (L4, L6; LFS, section 4.3.4; no age is known). What each would cost, and win, `space::cleaning` tells, the
-//! cheapest first. `volume::cleaning` carries it out.
+//! against what it wins (L4, L6; LFS, section 4.3.4). What each would cost, and win, `space::cleaning` tells, in the order of a
+//! policy. `volume::cleaning` carries it out.
 
 use super::plugging::Plugging;
 use super::settler::Prices;
@@ -10,7 +10,7 @@ use crate::core::Core;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo};
 use loamfs_log::writer::LogWriter;
-use loamfs_space::{Candidate, Cells, CleaningCost, Outlook, Space, role};
+use loamfs_space::{Candidate, Cells, CleaningCost, CleaningPolicy, Outlook, Space, role};
 
 /// Bytes of the smallest hole that is not worth compacting on a disk whose seeks are dear.
 const HOLE_MIN: u64 = 128 << 10;
@@ -96,6 +96,7 @@ pub(crate) struct Cleaner<'c> {
     space: &'c Space,
     log: &'c LogWriter,
     checkpoints: &'c Checkpoints,
+    policy: CleaningPolicy,
 }
 
 /// What the budget says of the room for what is moved.
@@ -118,6 +119,7 @@ impl Core {
             space: &self.space,
             log: &self.log,
             checkpoints: &self.checkpoints,
+            policy: self.env.config().cleaning,
         }
     }
 }
@@ -283,16 +285,24 @@ impl Cleaner<'_> {
         };
         let least_hole = self.sizes.hole_least();
         let (mut won, mut taken) = (0, 0);
-        self.space
-            .cleaning()
-            .cheapest_groups(role, hole_max, least_hole, self.checkpoints.summaries())
+        // Who waits for room gets what is cheapest now.
+        let policy = match limit {
+            CostLimit::Cheaper(_) => self.policy,
+            CostLimit::Low | CostLimit::High | CostLimit::Any => CleaningPolicy::Greedy,
+        };
+        let fixed = self.checkpoints.summaries();
+        let found = self.space.cleaning();
+        let found = found.cheapest_groups(role, policy, hole_max, least_hole, fixed);
+        found
             .into_iter()
             .filter(|cheap| cheap.group != next && !but.contains(&cheap.group))
+            // By age the dear ones do not come last.
+            .filter(|cheap| limit.allows(cheap.live, cheap.won))
             .take_while(|cheap| {
                 let enough = won >= frags;
                 won += cheap.won;
                 taken += cheap.room;
-                !enough && limit.allows(cheap.live, cheap.won) && taken <= room
+                !enough && taken <= room
             })
             .take(BATCH_MAX)
             .collect()

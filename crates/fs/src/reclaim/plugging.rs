@@ -4,8 +4,9 @@
 use super::settler::Prices;
 use crate::cost::Scatter;
 
-/// What is written, for each byte that is moved: the inode block that leads to it changes too, and the maps.
-const WRITTEN: u64 = 2;
+/// What is written, for each byte that is moved: the inode block that leads to it changes too, and the maps; and what that
+/// supersedes makes holes in the log, which are cleaned in their turn.
+const WRITTEN: u64 = 3;
 
 /// What it costs to write into holes, and to empty a group instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl Prices {
             span: group,
         };
         Plugging {
-            step: self.disk.step(g.total_frags * frag / holes),
+            step: self.disk.write_step(g.total_frags * frag / holes),
             hole,
             pass: self.disk.sweep(pass),
             rate: self.disk.bytes_in_a_second() / frag,
@@ -58,20 +59,25 @@ mod tests {
     use crate::fixture::volume;
     use crate::{Env, MkfsOptions, OpenOptions, Volume, mkfs};
     use loamfs_device::{Device, MemoryDevice};
+    use loamfs_format::superblock::DiskFigures;
     use std::sync::Arc;
 
     const MIB: u64 = 1 << 10;
 
-    fn on_a_disk(bytes: u64) -> Volume {
+    fn on_a_disk(bytes: u64, disk: Option<DiskFigures>) -> Volume {
         let device = MemoryDevice::new(bytes).with_rotational(true);
         let device: Arc<dyn Device> = Arc::new(device);
-        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let options = MkfsOptions {
+            disk,
+            ..MkfsOptions::default()
+        };
+        mkfs(&device, &options, &Env::fixed(1)).unwrap();
         Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap()
     }
 
     #[test]
     fn a_group_is_emptied_if_it_holds_little_and_holes_are_short() {
-        let volume = on_a_disk(2 << 30);
+        let volume = on_a_disk(2 << 30, None);
         let prices = volume.core().prices();
         let costs_more = |hole: u64, live: u64| {
             let plugging = prices.plugging(hole, 40 * MIB);
@@ -80,6 +86,14 @@ mod tests {
         assert!(costs_more(256, 0) && costs_more(256, 2 * MIB));
         assert!(!costs_more(256, 8 * MIB) && !costs_more(256, 16 * MIB));
         assert!(!costs_more(4 * MIB, 0) && !costs_more(16 * MIB, 0));
+    }
+
+    /// Moving things costs it bands, and holes cost no seek: it lost what the holes won.
+    #[test]
+    fn on_a_shingled_disk_holes_are_plugged() {
+        let volume = on_a_disk(2 << 30, Some(DiskFigures::SHINGLED));
+        let plugging = volume.core().prices().plugging(256, 40 * MIB);
+        assert!(!plugging.costs_more(0, 16 * MIB) && !plugging.costs_more(2 * MIB, 14 * MIB));
     }
 
     #[test]

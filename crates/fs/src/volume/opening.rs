@@ -15,6 +15,7 @@ use crate::writeback::Spare;
 use loamfs_device::Device;
 use loamfs_format::GroupNo;
 use loamfs_log::members;
+use loamfs_space::CleaningPolicy;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct OpenOptions {
     pub settle_bytes: Option<usize>,
     /// When images settle.
     pub settles: SettleWhen,
+    /// Which groups are emptied first when nobody waits.
+    pub cleaning: CleaningPolicy,
     /// Sealed segments that may wait for the threads of [`Upkeep::write_behind`]; 0 without such threads. They take
     /// memory beside the caches.
     pub flights: usize,
@@ -62,6 +65,7 @@ impl Default for OpenOptions {
             dirty_max: None,
             settle_bytes: None,
             settles: SettleWhen::default(),
+            cleaning: CleaningPolicy::default(),
             flights: 0,
             owner: Ownership::default(),
             atime: AtimeRule::default(),
@@ -96,6 +100,7 @@ impl Volume {
             links_max: options.links_max.min(recovery::LINKS_MAX),
             owner: options.owner,
             settles: options.settles,
+            cleaning: options.cleaning,
         };
         let (core, reader, loss) = recovery::open(&device, &settings, &env)?;
         let volume = Volume {

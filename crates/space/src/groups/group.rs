@@ -44,6 +44,9 @@ pub(crate) struct Group {
     directories: u32,
     /// Fragments promised to directories that were anchored here lately (dirpref).
     promised: u64,
+    /// What the table's clock showed when something was placed here last; 0 if that was before the checkpoint that the
+    /// volume was opened with.
+    written: u64,
     state: State,
     /// What happened to the bitmap since the checkpoint on disk, in order, while it was not in memory.
     deltas: Vec<Delta>,
@@ -61,6 +64,7 @@ impl Group {
             pristine,
             directories: 0,
             promised: 0,
+            written: 0,
             state: State::Empty,
             deltas: Vec::new(),
         }
@@ -101,6 +105,11 @@ impl Group {
     /// Fragments promised to directories that were anchored here lately.
     pub(crate) fn promised(&self) -> u64 {
         self.promised
+    }
+
+    /// What the table's clock showed when something was placed here last.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
     }
 
     /// Whether nothing is in use, held back or unshown.
@@ -171,9 +180,11 @@ impl Group {
 
     // ---- bits --------------------------------------------------------------------------------------------------
 
-    /// Sets the bits of an extent that is free, now, or when the bitmap is loaded; tells whether now.
-    pub(super) fn set(&mut self, bits: Range<u64>, extent: Extent) -> bool {
+    /// Sets the bits of an extent that is free, now, or when the bitmap is loaded; tells whether now. The table's clock
+    /// shows `clock`.
+    pub(super) fn set(&mut self, bits: Range<u64>, extent: Extent, clock: u64) -> bool {
         self.used = self.used.saturating_add(extent.frags);
+        self.written = clock;
         if Cells::of(self.role) == Cells::Blocks {
             self.promised = self.promised.saturating_sub(extent.frags);
         }

@@ -9,7 +9,8 @@ impl Groups {
     /// Sets the bits of a free range.
     pub(crate) fn set(&mut self, range: Range<u64>) {
         for (index, bits, extent) in self.layout.parts(range) {
-            let now = self.table[index].set(bits, extent);
+            self.clock += extent.frags;
+            let now = self.table[index].set(bits, extent, self.clock);
             self.marked(index, extent, now);
         }
     }
@@ -35,8 +36,9 @@ impl Groups {
     /// Sets the bits of a free, loaded range that the next checkpoint does not tell of.
     pub(crate) fn set_unshown(&mut self, range: Range<u64>) {
         for (index, bits, extent) in self.layout.parts(range) {
+            self.clock += extent.frags;
             let group = &mut self.table[index];
-            group.set(bits, extent);
+            group.set(bits, extent, self.clock);
             group.hide(extent.frags);
             self.refresh(index);
         }

@@ -14,11 +14,20 @@ const DISK: DiskFigures = DiskFigures {
     average_seek: 12_000,
     turn: 11_111,
     rate: 150,
+    shingled: false,
 };
 
 pub(super) fn make() -> Made<Image> {
+    made_for(DISK)
+}
+
+pub(super) fn make_shingled() -> Made<Image> {
+    made_for(DiskFigures::SHINGLED)
+}
+
+fn made_for(disk: DiskFigures) -> Made<Image> {
     let options = MkfsOptions {
-        disk: Some(DISK),
+        disk: Some(disk),
         ..Geometry::SMALL.mkfs_options()
     };
     let builder = Builder::with_options(&Geometry::SMALL, options, "golden timed", 70)?;

@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use loamfs_console::size;
 use loamfs_device::{Device, FileDevice, FileOptions, MemoryDevice, Mode, TracingDevice};
 use loamfs_fs::{
-    AtimeRule, AtimeWhen, DeviceKind, Env, MkfsOptions, NewDevice, OpenOptions, Volume, mkfs,
-    mkfs_on,
+    AtimeRule, AtimeWhen, CleaningPolicy, DeviceKind, DiskFigures, Env, MkfsOptions, NewDevice,
+    OpenOptions, Volume, mkfs, mkfs_on,
 };
 
 use super::{CACHE, Seen, Target};
@@ -19,6 +20,40 @@ use crate::cleanup::{Guard, later};
 use crate::suite::clock::micros;
 use crate::suite::files::{Files, LibraryFiles};
 use crate::trace::Trace;
+
+/// How the library is used.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct LibraryArgs {
+    /// The library's device is a file, made here for each workload and removed afterwards.
+    #[arg(long, value_name = "FILE", requires = "library")]
+    image: Option<PathBuf>,
+    /// Bytes of images that the library settles together, as the mount option of that name.
+    #[arg(long, value_name = "SIZE", requires = "library", value_parser = size::parse)]
+    settle: Option<u64>,
+    /// The library's volume is made for a shingled disk, as by `mkfs --disk shingled`.
+    #[arg(long, requires = "library")]
+    shingled: bool,
+    /// Which groups the library empties first, as the mount option of that name.
+    #[arg(long, value_name = "POLICY", requires = "library", value_parser = policy)]
+    clean: Option<CleaningPolicy>,
+}
+
+fn policy(name: &str) -> Result<CleaningPolicy, String> {
+    CleaningPolicy::named(name).ok_or_else(|| "give greedy or cost-benefit".to_owned())
+}
+
+impl LibraryArgs {
+    /// What of it makes other results, in words.
+    pub fn told(&self) -> Option<String> {
+        let settle = self.settle.map(|bytes| format!("settle={bytes}"));
+        let shingled = self.shingled.then(|| "shingled".to_owned());
+        let mut all = CleaningPolicy::NAMED.into_iter();
+        let clean = all.find(|(_, policy)| Some(*policy) == self.clean);
+        let clean = clean.map(|(name, _)| format!("clean={name}"));
+        let told = Vec::from_iter([settle, shingled, clean].into_iter().flatten());
+        (!told.is_empty()).then(|| told.join(","))
+    }
+}
 
 /// A new volume, on a new device.
 pub struct InLibrary {
@@ -29,18 +64,18 @@ pub struct InLibrary {
     env: Env,
     /// Bytes of cache; the library's own choice without it.
     cache: Option<usize>,
-    /// Bytes of images that settle together, likewise.
-    settle: Option<usize>,
+    /// What it is told besides.
+    args: LibraryArgs,
     _image: Option<Guard>,
 }
 
 impl InLibrary {
-    /// One of `size` bytes in memory, or in the file `image`, which must not be there and is removed afterwards.
+    /// One of `size` bytes in memory, or in a file, which must not be there and is removed afterwards.
     ///
     /// # Errors
     /// Those of the file and of mkfs.
-    pub fn new(size: u64, image: Option<&Path>, seed: u64) -> Result<InLibrary, Error> {
-        let (device, guard): (Arc<dyn Device>, _) = match image {
+    pub fn new(size: u64, args: &LibraryArgs, seed: u64) -> Result<InLibrary, Error> {
+        let (device, guard): (Arc<dyn Device>, _) = match &args.image {
             None => (
                 Arc::new(MemoryDevice::new(size).with_rotational(true)),
                 None,
@@ -51,8 +86,12 @@ impl InLibrary {
             }
         };
         let env = Env::fixed(seed);
-        mkfs(&device, &MkfsOptions::default(), &env).map_err(volume_failed("making"))?;
-        InLibrary::on(device, env, guard)
+        let options = MkfsOptions {
+            disk: args.shingled.then_some(DiskFigures::SHINGLED),
+            ..MkfsOptions::default()
+        };
+        mkfs(&device, &options, &env).map_err(volume_failed("making"))?;
+        InLibrary::on(device, env, guard, args)
     }
 
     /// One on devices in memory, of so many bytes each: one that turns, one that does not, or both. With both the fast one is the
@@ -76,32 +115,26 @@ impl InLibrary {
             [one] => mkfs(&one.device, &options, &env).map(|()| Arc::clone(&one.device)),
             several => mkfs_on(several, &options, &env),
         };
-        InLibrary::on(device.map_err(volume_failed("making"))?, env, None)
-    }
-
-    /// It settles so many bytes of images together from here on.
-    ///
-    /// # Errors
-    /// The volume's.
-    pub fn settling(mut self, bytes: Option<u64>) -> Result<InLibrary, Error> {
-        if let Some(bytes) = bytes {
-            self.settle = Some(bytes as usize);
-            self.remount()?;
-        }
-        Ok(self)
+        let device = device.map_err(volume_failed("making"))?;
+        InLibrary::on(device, env, None, &LibraryArgs::default())
     }
 
     /// On a volume that is made already.
-    fn on(device: Arc<dyn Device>, mut env: Env, image: Option<Guard>) -> Result<InLibrary, Error> {
+    fn on(
+        device: Arc<dyn Device>,
+        mut env: Env,
+        image: Option<Guard>,
+        args: &LibraryArgs,
+    ) -> Result<InLibrary, Error> {
         let device = Arc::new(TracingDevice::traced(device, micros));
-        let volume = open(&device, &mut env, None, None)?;
+        let volume = open(&device, &mut env, None, args)?;
         Ok(InLibrary {
             device,
             files: LibraryFiles::new(volume),
             open: true,
             env,
             cache: None,
-            settle: None,
+            args: args.clone(),
             _image: image,
         })
     }
@@ -127,7 +160,7 @@ fn open(
     device: &Arc<TracingDevice<Arc<dyn Device>>>,
     env: &mut Env,
     cache: Option<usize>,
-    settle_bytes: Option<usize>,
+    args: &LibraryArgs,
 ) -> Result<Volume, Error> {
     let mut options = OpenOptions {
         // As the others are mounted.
@@ -135,7 +168,8 @@ fn open(
             when: AtimeWhen::Never,
             ..AtimeRule::default()
         },
-        settle_bytes,
+        settle_bytes: args.settle.map(|bytes| bytes as usize),
+        cleaning: args.clean.unwrap_or_default(),
         ..OpenOptions::default()
     };
     options.cache_bytes = cache.unwrap_or(options.cache_bytes);
@@ -163,7 +197,7 @@ impl Target for InLibrary {
 
     fn remount(&mut self) -> Result<(), Error> {
         self.unmount()?;
-        let volume = open(&self.device, &mut self.env, self.cache, self.settle)?;
+        let volume = open(&self.device, &mut self.env, self.cache, &self.args)?;
         self.files = LibraryFiles::new(volume);
         self.open = true;
         Ok(())
@@ -234,8 +268,15 @@ mod tests {
 
     const SIZE: u64 = 64 << 20;
 
+    fn in_image(image: Option<&Path>) -> LibraryArgs {
+        LibraryArgs {
+            image: image.map(Path::to_owned),
+            ..LibraryArgs::default()
+        }
+    }
+
     fn smallfile(image: Option<&Path>) -> Trace {
-        let target = InLibrary::new(SIZE, image, 1).unwrap();
+        let target = InLibrary::new(SIZE, &in_image(image), 1).unwrap();
         let mut stage = Stage::new(target).unwrap();
         smallfile::run(&mut stage, 200).unwrap();
         stage.finish().unwrap().trace
@@ -301,7 +342,7 @@ mod tests {
     #[test]
     fn a_file_that_is_there_is_left_alone() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(InLibrary::new(SIZE, Some(file.path()), 1).is_err());
+        assert!(InLibrary::new(SIZE, &in_image(Some(file.path())), 1).is_err());
         assert!(file.path().exists());
     }
 
@@ -315,7 +356,9 @@ mod tests {
             let disk = VirtualDisk::new(preset, SIZE);
             let priced = Arc::new(PricedDevice::new(memory, disk));
             let device: Arc<dyn Device> = Arc::clone(&priced) as _;
-            let mut stage = Stage::new(InLibrary::on(device, env, None).unwrap()).unwrap();
+            let mut stage =
+                Stage::new(InLibrary::on(device, env, None, &LibraryArgs::default()).unwrap())
+                    .unwrap();
             postmark::mail(100, 300).run(&mut stage, 1).unwrap();
             let mut trace = stage.finish().unwrap().trace;
             let counted = priced.counters() - before;
@@ -334,7 +377,8 @@ mod tests {
 
     #[test]
     fn programs_need_a_mount() {
-        let mut stage = Stage::new(InLibrary::new(SIZE, None, 1).unwrap()).unwrap();
+        let mut stage =
+            Stage::new(InLibrary::new(SIZE, &LibraryArgs::default(), 1).unwrap()).unwrap();
         let refused = stage.program_phase("build", End::Sync, |_, _| Ok(()));
         assert!(refused.unwrap_err().to_string().contains("--only"));
     }

@@ -1,7 +1,7 @@
 //! Options that say how the library opens a volume.
 
 use loamfs_console::size;
-use loamfs_fs::{AtimeRule, AtimeWhen, Ownership};
+use loamfs_fs::{AtimeRule, AtimeWhen, CleaningPolicy, Ownership};
 use nix::unistd::{Group, User};
 
 use super::super::cache;
@@ -25,6 +25,8 @@ pub struct VolumeOptions {
     pub cache: Option<usize>,
     /// Bytes of images that settle together.
     pub settle: Option<usize>,
+    /// Which groups are emptied first when nobody waits.
+    pub clean: Option<CleaningPolicy>,
     /// Most seconds between commits.
     pub commit_seconds: Option<u64>,
     /// Tell the device at once what was freed.
@@ -61,6 +63,7 @@ impl VolumeOptions {
             ("gid", Some(value)) => self.owner.gid = Some(group_of(value)?),
             ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
             ("settle", Some(value)) => self.settle = Some(settle_of(value)?),
+            ("clean", Some(value)) => self.clean = Some(policy_of(value)?),
             ("commit", Some(value)) => {
                 self.commit_seconds =
                     Some(number(value, "commit", 1..=COMMIT_SECONDS_MAX, " seconds")?);
@@ -75,6 +78,7 @@ impl VolumeOptions {
         [
             ("cache", self.cache.map(|bytes| bytes.to_string())),
             ("settle", self.settle.map(|bytes| bytes.to_string())),
+            ("clean", self.clean.map(name_of)),
             ("commit", self.commit_seconds.map(|time| time.to_string())),
             ("discard", self.discard.map(|on| on.to_string())),
             ("uid", self.owner.uid.map(|uid| uid.to_string())),
@@ -124,6 +128,20 @@ fn settle_of(value: &str) -> Result<usize, Failure> {
             size::human(SETTLE_MIN)
         ))),
     }
+}
+
+fn policy_of(value: &str) -> Result<CleaningPolicy, Failure> {
+    CleaningPolicy::named(value).ok_or_else(|| {
+        Failure::usage(format!(
+            "clean={value} is no way of cleaning; give greedy or cost-benefit"
+        ))
+    })
+}
+
+fn name_of(policy: CleaningPolicy) -> String {
+    let mut all = CleaningPolicy::NAMED.into_iter();
+    let found = all.find(|(_, known)| *known == policy);
+    found.map(|(name, _)| name.to_owned()).unwrap_or_default()
 }
 
 /// A user, by number or name.
