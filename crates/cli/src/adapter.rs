@@ -10,6 +10,7 @@
 
 mod attributes;
 mod convert;
+mod errors;
 mod flags;
 mod lookups;
 mod reads;
@@ -42,6 +43,7 @@ use lookups::Lookups;
 pub use lookups::{SHARDS, Shard, Survivor};
 
 pub use attributes::Attributes;
+pub use errors::{ErrorKind, Errors};
 pub use reads::Reads;
 
 use crate::mount::handover::Handover;
@@ -101,6 +103,8 @@ pub struct Daemon {
     pub transport: Arc<Transport>,
     /// What a successor must know.
     pub handover: Arc<Handover>,
+    /// What is counted of errors.
+    pub errors: Arc<Errors>,
     /// Who lets another daemon follow, if one does.
     pub supervisor: Option<Arc<Unmounter>>,
 }
@@ -115,6 +119,16 @@ impl Changes {
         let is_durable = |node| volume.is_durable(ino_of(node));
         self.0.look_after_changes(is_durable);
     }
+
+    /// Whether all are durable.
+    pub fn are_durable(&self) -> bool {
+        self.0.are_durable()
+    }
+
+    /// Files and directories of which changes may not be durable.
+    pub fn undurable(&self) -> u64 {
+        self.0.undurable()
+    }
 }
 
 /// A volume as the kernel sees it.
@@ -126,6 +140,7 @@ pub struct Adapter {
     /// Something was lost with an earlier daemon, and whoever syncs everything is to be told.
     misses_changes: AtomicBool,
     handover: Arc<Handover>,
+    errors: Arc<Errors>,
     events: Arc<dyn Events>,
     notifier: Notifier,
     supervisor: Option<Arc<Unmounter>>,
@@ -150,6 +165,7 @@ impl Adapter {
     ) -> Self {
         Self {
             handover: daemon.handover,
+            errors: daemon.errors,
             supervisor: daemon.supervisor,
             gone: HashSet::new(),
             misses_changes: AtomicBool::new(false),
@@ -173,6 +189,7 @@ impl Adapter {
 
     /// The errno for the kernel; what an administrator must know of goes to the log too.
     fn errno(&self, doing: &str, ino: Ino, error: &Error) -> Errno {
+        self.errors.count(ino, error);
         match error {
             Error::Corrupt(_)
             | Error::Device(_)
@@ -227,7 +244,10 @@ impl Adapter {
     /// The inode behind the kernel's name for it, unless it was lost with an earlier daemon.
     fn ino(&self, node: NodeId) -> Result<Ino, Errno> {
         match !self.gone.is_empty() && self.gone.contains(&node) {
-            true => Err(Errno::STALE),
+            true => {
+                self.errors.count_kind(ErrorKind::Lost);
+                Err(Errno::STALE)
+            }
             false => Ok(ino_of(node)),
         }
     }
@@ -697,6 +717,7 @@ impl Filesystem for Adapter {
             self.forget_content(node, offset..end);
         }
         let taken = self.answer("write", ino, taken)?;
+        self.handover.note_written(taken);
         self.lookups.note_change(node);
         // Behind a write that went through its cache the kernel syncs by itself.
         let asked = flags.open.synchronous() || self.promise.covers(Promise::Everything);
@@ -783,6 +804,7 @@ impl Filesystem for Adapter {
                 inode = ino.get(),
                 "fsync failed: changes were lost with the daemon before"
             );
+            self.errors.count_kind(ErrorKind::Lost);
             return Err(Errno::IO);
         }
         self.sync("fsync", node)
@@ -795,7 +817,10 @@ impl Filesystem for Adapter {
     fn syncfs(&self, node: NodeId) -> Result<(), Errno> {
         self.answer("sync", ino_of(node), self.volume.sync())?;
         match self.misses_changes.swap(false, Ordering::Relaxed) {
-            true => Err(Errno::IO),
+            true => {
+                self.errors.count_kind(ErrorKind::Lost);
+                Err(Errno::IO)
+            }
             false => Ok(()),
         }
     }

@@ -9,6 +9,7 @@ pub use loamfs_console::{Front, Kind};
 use loamfs_device::DeviceError;
 use loamfs_format::superblock::SuperblockError;
 use loamfs_fs::{Error, LogError};
+use rustix::io::Errno;
 
 use crate::text::shown_path;
 
@@ -88,6 +89,12 @@ impl Failure {
                 Kind::NoPermission,
                 format!("{shown} can only be read; make it writable first"),
             ),
+            DeviceError::Io { errno, .. } if *errno == Errno::NOSPC.raw_os_error() => Self::new(
+                Kind::Io,
+                format!(
+                    "{shown}: the file system that it is on is full; make room there, or mount it read-only (`-o ro`)"
+                ),
+            ),
             other => Self::new(Kind::Io, format!("{shown}: {other}")),
         }
     }
@@ -97,7 +104,7 @@ impl Failure {
         let shown = shown_path(path);
         let told = |kind, advice: &str| Self::new(kind, format!("{shown}: {error}{advice}"));
         match error {
-            Error::Device(error) => Self::device(path, error),
+            Error::Device(error) | Error::Log(LogError::Device(error)) => Self::device(path, error),
             Error::Superblock(SuperblockError::Magic | SuperblockError::Short) => Self::new(
                 Kind::Data,
                 format!(

@@ -14,6 +14,7 @@ use loamfs_fs::{Error, MemberInfo, Piece, Place, Volume, superblocks};
 use loamfs_fuse::{Class, Counts, Tallies};
 use serde_json::{Value, json};
 
+use crate::mount::handover::Deaths;
 use crate::mount::scrubber::mark_json;
 use crate::text::{self, wrapped};
 
@@ -129,6 +130,9 @@ impl Identity {
 /// What a line of a report begins with: its name, and blanks.
 const INDENT: usize = 10;
 
+/// Damaged files that people are told.
+const DAMAGED_SHOWN: usize = 20;
+
 /// What a volume does, or did, since it was opened.
 pub struct Report(Value);
 
@@ -168,6 +172,24 @@ impl Report {
     /// Adds why changes are refused, and since when; null if nothing failed.
     pub fn failed(mut self, failure: Value) -> Self {
         self.0["failure"] = failure;
+        self
+    }
+
+    /// Adds the errors that programs got, by kind, and the files that are damaged.
+    pub fn with_errors(mut self, by_kind: Value, damaged_files: Vec<Value>) -> Self {
+        self.0["errors"] = by_kind;
+        self.0["damaged_files"] = damaged_files.into();
+        self
+    }
+
+    /// Adds since when operations and errors are counted, and which daemons died since then.
+    pub fn since(mut self, since: u64, deaths: Deaths) -> Self {
+        self.0["counted_since"] = since.into();
+        self.0["daemons_died"] = json!({
+            "count": deaths.count,
+            "last": (deaths.count > 0).then_some(deaths.last),
+            "last_files_lost": deaths.files,
+        });
         self
     }
 
@@ -267,10 +289,13 @@ impl Report {
             lines.push("access    for reading only".to_owned());
         }
         if self.value("/failure/why").is_string() {
-            let since = i64::try_from(self.number("/failure/since")).unwrap_or(0);
+            let advice = match self.value("/failure/goes_on_with_room") == Value::Bool(true) {
+                true => "make room where the image is, and it goes on by itself",
+                false => "unmount it, and mount it again",
+            };
             lines.push(format!(
-                "failed    since {} UTC: {}; unmount it, and mount it again",
-                loamfs_console::time::short(since),
+                "failed    since {}: {}; {advice}",
+                self.moment("/failure/since"),
                 self.words("/failure/why")
             ));
         }
@@ -290,7 +315,77 @@ impl Report {
                 count(damaged - healed, "block", "blocks"),
             ));
         }
+        lines.extend(self.death_line());
+        lines.extend(self.error_line());
+        lines.extend(self.damaged_lines());
         lines
+    }
+
+    /// Daemons that died since the mount began.
+    fn death_line(&self) -> Option<String> {
+        let died = Some(self.number("/daemons_died/count")).filter(|died| *died > 0)?;
+        let lost = match self.number("/daemons_died/last_files_lost") {
+            0 => "nothing was lost then".to_owned(),
+            files => format!(
+                "what was not synced may be lost, of {} at most",
+                count(files, "file or directory", "files and directories")
+            ),
+        };
+        Some(format!(
+            "replaced  {} died, the last before {}; {lost}",
+            count(died, "daemon", "daemons"),
+            self.moment("/daemons_died/last"),
+        ))
+    }
+
+    /// Errors that say something of the volume.
+    fn error_line(&self) -> Option<String> {
+        let words = [
+            ("damaged", "for damage"),
+            ("device", "of the device"),
+            ("lost", "for what went with a daemon"),
+            ("full", "for want of space"),
+            ("read_only", "as it takes no changes"),
+            ("defect", "for a defect of this program"),
+        ];
+        let told = words.into_iter().filter_map(|(kind, words)| {
+            let number = self.number(&format!("/errors/{kind}"));
+            (number > 0).then(|| format!("{number} {words}"))
+        });
+        let told: Vec<String> = told.collect();
+        (!told.is_empty()).then(|| {
+            let since = self.moment("/counted_since");
+            format!("errors    since {since}: {}", told.join(", "))
+        })
+    }
+
+    /// Files that are damaged.
+    fn damaged_lines(&self) -> Vec<String> {
+        let files = self.value("/damaged_files");
+        let files = files.as_array().map_or(&[][..], Vec::as_slice);
+        let line = |file: &Value| {
+            let whose = match (file["path"].as_str(), file["inode"].as_u64()) {
+                (Some(path), _) => path.to_owned(),
+                (None, Some(inode)) => format!("inode {inode}"),
+                (None, None) => "no file".to_owned(),
+            };
+            let why = file["reason"].as_str().unwrap_or_default();
+            format!("damaged   {whose}: {why}")
+        };
+        let mut lines: Vec<String> = files.iter().take(DAMAGED_SHOWN).map(line).collect();
+        if files.len() > DAMAGED_SHOWN {
+            lines.push(format!(
+                "damaged   {} more; --json names them",
+                files.len() - DAMAGED_SHOWN
+            ));
+        }
+        lines
+    }
+
+    /// A time of day in seconds, for people.
+    fn moment(&self, path: &str) -> String {
+        let seconds = i64::try_from(self.number(path)).unwrap_or(0);
+        format!("{} UTC", time::short(seconds))
     }
 
     /// What the volume is, and what it holds on the device and in memory.
@@ -460,8 +555,13 @@ impl Report {
             Some(line)
         });
         let lines: Vec<String> = lines.collect();
-        let title = (!lines.is_empty())
-            .then(|| "asked     by programs, and how long it took on average".to_owned());
+        let title = (!lines.is_empty()).then(|| match self.number("/counted_since") {
+            0 => "asked     by programs, and how long it took on average".to_owned(),
+            _ => format!(
+                "asked     by programs since {}, and how long it took",
+                self.moment("/counted_since")
+            ),
+        });
         title.into_iter().chain(lines).collect()
     }
 

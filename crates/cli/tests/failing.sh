@@ -1,5 +1,6 @@
 #!/bin/bash
-# A volume that can no longer be written says so where one looks, and a program is told. Needs root.
+# A volume that can no longer be written says so where one looks, and a program is told. Where only room was wanting below its
+# image, it goes on by itself. Needs root.
 #
 #   failing.sh LOAMFS
 set -euo pipefail
@@ -21,47 +22,134 @@ echo "$LOAMFS_MOUNTPOINT: $LOAMFS_REASON" >"$(dirname "$0")/said"
 END
 chmod +x "$work/told"
 
-told() { "$loamfs" info --json "$mnt" | python3 -c "import json, sys; print(json.load(sys.stdin)['failure'])"; }
+failure() { "$loamfs" info --json "$mnt" | python3 -c "import json, sys; print((json.load(sys.stdin)['failure'] or {}).get('$1'))"; }
+
+has_failed() { [ "$(failure why)" != None ]; }
+
+goes_on() { ! has_failed; }
 
 is_read_only() { grep " $mnt " /proc/self/mountinfo | grep -q ' ro,'; }
 
+is_writable() { ! is_read_only; }
+
+# Fills the host. What was synced is listed, with its checksum.
 fill() {
-    local number
+    local number name
     for number in $(seq 3000); do
-        head -c 15000 /dev/urandom >"$mnt/$number" || return 0
-        [ $((number % 50)) != 0 ] || sync "$mnt/$number" || return 0
+        name=$mnt/$1$number
+        head -c 15000 /dev/urandom >"$name" || return 0
+        if [ $((number % 20)) = 0 ]; then
+            sync "$name" || return 0
+            cksum "$name" >>"$work/synced"
+        fi
     done 2>/dev/null
     fail "a full host takes everything"
 }
 
-mount_it "plain,on-error=$work/told"
-[ "$(told)" = None ] || fail "something failed: $(told)"
-echo kept >"$mnt/kept"
-sync "$mnt/kept"
-exec 5>"$mnt/open"
-before=$(date +%s)
-fill
-until_it test -s "$work/said"
-grep -q "^$mnt: the log cannot be written: " "$work/said" || fail "the program is told $(cat "$work/said")"
-until_it sh -c "'$loamfs' info '$mnt' | grep -q '^failed    since .* UTC: the log cannot be written: '"
-since=$("$loamfs" info --json "$mnt" | python3 -c "import json, sys; print(json.load(sys.stdin)['failure']['since'])")
-[ "$since" -ge "$before" ] && [ "$since" -le "$(date +%s)" ] || fail "since $since"
-! is_read_only || fail "read-only with a file open for writing"
-exec 5>&-
-until_it is_read_only
-[ "$(cat "$mnt/kept")" = kept ] || fail "what was synced is not read"
-ok "info says since when and why, a program is told, and the mount table shows it once no file is open for writing"
+all_synced() { cut -d' ' -f3 "$work/synced" | xargs cksum 2>&1 | cmp -s - "$work/synced"; }
 
-mount -o remount,size=100M "$full"
-expect 32 "$loamfs" mount -o remount,rw "$image" "$mnt"
-"$loamfs" unmount "$mnt" >/dev/null 2>&1 || true
-mount_it plain
-[ "$(cat "$mnt/kept")" = kept ] || fail "what was synced is lost"
-echo more >"$mnt/more"
-sync "$mnt/more"
-expect 0 "$loamfs" unmount "$mnt"
-expect 0 "$loamfs" check "$image"
-ok "with room again, the next mount goes on"
+for kind in plain fuseblk; do
+    options="on-error=$work/told,$([ $kind = plain ] && echo plain || echo rw)"
+    mount_it "$options"
+    if has_failed; then fail "something failed: $(failure why)"; fi
+    echo kept >"$mnt/kept"
+    sync "$mnt/kept"
+    exec 5>"$mnt/open" 6<"$mnt/kept"
+    before=$(date +%s)
+    fill $kind
+    until_it test -s "$work/said"
+    grep -q "^$mnt: the log cannot be written: .*No space left" "$work/said" || fail "the program is told $(cat "$work/said")"
+    until_it has_failed
+    "$loamfs" info "$mnt" | tr -s '\n ' ' ' >"$work/out"
+    grep -q 'failed since .* UTC: the log cannot be written: .* goes on by itself' "$work/out" || fail "info says $(cat "$work/out")"
+    since=$(failure since)
+    [ "$since" -ge "$before" ] && [ "$since" -le "$(date +%s)" ] || fail "since $since"
+    ! is_read_only || fail "read-only with a file open for writing"
+    exec 5>&-
+    until_it is_read_only
+    [ "$(cat "$mnt/kept")" = kept ] || fail "what was synced is not read"
+    ok "$kind: info says since when and why, a program is told, and the mount table shows it once no file is open for writing"
+
+    expect 0 "$loamfs" trim "$mnt"
+    expect 32 "$loamfs" mount -o remount,rw "$image" "$mnt"
+    pid=$(daemon)
+    mount -o remount,size=36M "$full"
+    until_it goes_on
+    until_it is_writable
+    [ "$(daemon)" != "$pid" ] || fail "the same daemon goes on"
+    [ "$(cat <&6)" = kept ] || fail "an open file does not go on"
+    exec 6<&-
+    echo more >"$mnt/more"
+    # What was lost is told once.
+    ! sync "$mnt" 2>/dev/null || fail "what was lost is not told"
+    sync "$mnt/more" "$mnt"
+    all_synced || fail "what was synced is lost"
+    "$loamfs" info "$mnt" | grep -q '^replaced  1 daemon died' || fail "info does not say that a daemon was replaced"
+    ok "$kind: trim works while the host is full, and with room the volume goes on by itself"
+
+    # A daemon that dies while there is no room waits for it, and so does who uses the mount.
+    fill again
+    until_it has_failed
+    kill -9 "$(daemon)"
+    sleep 2
+    ! timeout 2 "$loamfs" info "$mnt" >"$work/out" 2>&1 || fail "a daemon serves without room"
+    grep -q " $mnt " /proc/self/mountinfo || fail "the mount is gone"
+    mount -o remount,size=48M "$full"
+    until_it goes_on
+    until_it is_writable
+    all_synced || fail "what was synced is lost"
+    ok "$kind: a daemon that dies while the host is full is replaced when there is room"
+
+    fill last
+    until_it has_failed
+    expect 32 "$loamfs" unmount "$mnt"
+    grep -q "the log cannot be written: .*; changes of up to [1-9].* are lost" "$work/out" || fail "unmount says $(cat "$work/out")"
+    head -c 50M /dev/zero >"$full/rest" 2>/dev/null || true
+    head -c 20M /dev/urandom >"$work/large"
+    expect 74 "$loamfs" put "$image" "$work/large" /large
+    grep -q "the file system that it is on is full; make room there, or mount it read-only" "$work/out" ||
+        fail "put says $(cat "$work/out")"
+    mount_it ro
+    all_synced || fail "what was synced is lost"
+    expect 0 "$loamfs" unmount "$mnt"
+    ok "$kind: an unmount says what is lost with a full host, and -o ro shows what was synced"
+
+    rm "$full/rest"
+    mount -o remount,size=100M "$full"
+    mount_it plain
+    all_synced || fail "what was synced is lost"
+    expect 0 "$loamfs" unmount "$mnt"
+    expect 0 "$loamfs" check "$image"
+    ok "$kind: with room again, the next mount goes on"
+    rm "$image" "$work/said" "$work/synced"
+    mount -o remount,size=24M "$full"
+    "$loamfs" mkfs -q --size 256M "$image"
+done
 expect 1 "$loamfs" mount -o on-error=relative "$image" "$mnt"
 grep -q "on-error=/PROGRAM" "$work/out" || fail "no advice: $(cat "$work/out")"
 ok "a program without a path is refused"
+
+# ---- what can only be read -----------------------------------------------------------------------------------------
+
+refused() {
+    expect 1 "$loamfs" mount "$2" "$mnt"
+    [ "$(wc -l <"$work/out")" = 1 ] && grep -q "can only be read: $1; mount it read-only (\`-o ro\`)" "$work/out" ||
+        fail "it says $(cat "$work/out")"
+    expect 0 "$loamfs" mount -o ro "$2" "$mnt"
+    expect 0 "$loamfs" unmount "$mnt"
+}
+
+mount -o remount,ro "$full"
+refused "the file system that it is on is read-only" "$image"
+device=$(losetup --show -r -f "$image")
+refused "the device is read-only" "$device"
+losetup -d "$device"
+umount "$full"
+truncate -s 64M "$work/host.img"
+mkfs.ext4 -q -F "$work/host.img"
+mount -o loop "$work/host.img" "$full"
+"$loamfs" mkfs -q --size 32M "$image"
+chattr +i "$image"
+refused "it is immutable or append-only (chattr(1))" "$image"
+chattr -i "$image"
+ok "what can only be read says why, and names -o ro"

@@ -10,6 +10,7 @@ import errno
 import json
 import multiprocessing
 import os
+import queue
 import random
 import shutil
 import signal
@@ -216,8 +217,9 @@ def names(place):
             os.rename(path, path + " moved")
             if kind == 4:
                 os.link(path + " moved", path + " link")
-                with open(path + " link") as file:
-                    assert file.read() in ("", str(number))
+                with open(path + " link", "rb") as file:
+                    found = file.read()
+                assert found in (b"", str(number).encode()), f"{path} holds {found}"
             if number % 3:
                 (os.rmdir if kind == 0 else os.unlink)(path + " moved")
         except OSError as error:
@@ -243,7 +245,7 @@ def attempt(step, since):
     """Does something whose end is synced. Returns whether it was; only a daemon that died since all was is an excuse."""
     try:
         step()
-    except (Lost, OSError, sqlite3.Error, shutil.Error) as error:
+    except (Lost, OSError) as error:
         if isinstance(error, OSError) and error.errno not in LOST:
             raise
         assert since is None or since % 2 or killed.value != since, f"no daemon died, and yet: {error}"
@@ -382,70 +384,127 @@ def compare(archive, tree):
     program("tar", "--compare", "-f", archive, "-C", tree)
 
 
-def sqlite(place):
-    """Transactions of databases. What was committed is there; one writes ahead, the other rolls back."""
-    paths = [place + "/ahead", place + "/back"]
-    settings = [
-        # Memory that processes share would be of a file that may be lost.
-        "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=50",
-        # FULL does not sync that the journal is gone, which is the commit.
-        "PRAGMA journal_mode=DELETE; PRAGMA synchronous=EXTRA",
-    ]
-    opened, told, since = [None, None], [0, 0], [None, None]
+# How two databases are used: one writes ahead, the other rolls back.
+SETTINGS = [
+    # Memory that processes share would be of a file that may be lost.
+    "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=50",
+    # FULL does not sync that the journal is gone, which is the commit.
+    "PRAGMA journal_mode=DELETE; PRAGMA synchronous=EXTRA",
+]
 
-    def begin(which):
-        for rest in ("", "-journal", "-wal"):
-            if os.path.exists(paths[which] + rest):
-                os.unlink(paths[which] + rest)
-        opened[which] = connect(which)
-        opened[which].execute("CREATE TABLE kept (number INTEGER PRIMARY KEY, content BLOB)")
-        opened[which].close()
-        sync_all(place)
 
-    def connect(which):
-        connection = sqlite3.connect(paths[which], timeout=60, isolation_level=None)
-        connection.executescript(settings[which])
-        return connection
+def begin(connections, which, path):
+    for rest in ("", "-journal", "-wal"):
+        if os.path.exists(path + rest):
+            os.unlink(path + rest)
+    connection = connect(which, path)
+    connection.execute("CREATE TABLE kept (number INTEGER PRIMARY KEY, content BLOB)")
+    connection.close()
+    sync_all(os.path.dirname(path))
 
-    def transact(which):
-        connection = opened[which] = opened[which] or connect(which)
-        connection.execute("BEGIN")
-        for number in range(told[which], told[which] + 5):
-            content = random.randbytes(random.randrange(1, 3000))
-            connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (number, content))
-        connection.execute("COMMIT")
-        told[which] += 5
 
-    def whole(which):
-        connection = connect(which)
+def connect(which, path):
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript(SETTINGS[which])
+    return connection
+
+
+def transact(connections, which, path, first):
+    if which not in connections:
+        connections[which] = connect(which, path)
+    connection = connections[which]
+    connection.execute("BEGIN")
+    for number in range(first, first + 5):
+        content = random.randbytes(random.randrange(1, 3000))
+        connection.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (number, content))
+    connection.execute("COMMIT")
+
+
+def whole(connections, which, path, told):
+    connection = connect(which, path)
+    [(said,)] = connection.execute("PRAGMA integrity_check").fetchall()
+    assert said == "ok", f"{path}: {said}"
+    [(count,)] = connection.execute(f"SELECT COUNT(*) FROM kept WHERE number < {told}").fetchall()
+    assert count == told, f"{path}: {count} rows of {told} that were committed"
+    connection.close()
+
+
+class Client:
+    """A process that uses databases. It ends with the first error, and its locks with it; then there is another one."""
+
+    def __init__(self):
+        self.process = None
+
+    def do(self, step, *words):
+        if self.process is None:
+            self.pipe, theirs = multiprocessing.Pipe()
+            self.process = multiprocessing.Process(target=serve, args=(theirs,))
+            self.process.start()
+            theirs.close()
+        self.pipe.send((step.__name__, words))
         try:
-            [(said,)] = connection.execute("PRAGMA integrity_check").fetchall()
-            assert said == "ok", f"{paths[which]}: {said}"
-            [(count,)] = connection.execute(f"SELECT COUNT(*) FROM kept WHERE number < {told[which]}").fetchall()
-            assert count == told[which], f"{paths[which]}: {count} rows of {told[which]} that were committed"
-        finally:
-            connection.close()
+            lost, wrong = self.pipe.recv()
+        except EOFError:
+            lost, wrong = "the client died", None
+        if lost or wrong:
+            self.end()
+        assert not wrong, wrong
+        if lost:
+            raise Lost(lost)
 
-    for which in (0, 1):
-        without_loss(lambda: begin(which))
-        opened[which], since[which] = None, killed.value
+    def end(self):
+        if self.process is not None:
+            try:
+                self.pipe.send((None, None))
+            except OSError:
+                # It has ended.
+                pass
+            self.process.join()
+            self.pipe.close()
+            self.process = None
+
+
+def serve(pipe):
+    connections = {}
+    while True:
+        step, words = pipe.recv()
+        if step is None:
+            for connection in connections.values():
+                connection.close()
+            return
+        try:
+            globals()[step](connections, *words)
+            pipe.send((None, None))
+        except AssertionError as error:
+            pipe.send((None, str(error)))
+        except (OSError, sqlite3.Error) as error:
+            pipe.send((str(error), None))
+            # Not even what a connection does when it is closed.
+            os._exit(0)
+
+
+def sqlite(place):
+    """Transactions of databases. What was committed is there."""
+    paths, told = [place + "/ahead/kept", place + "/back/kept"], [0, 0]
+    client = Client()
+    for which, path in enumerate(paths):
+        os.mkdir(os.path.dirname(path))
+        without_loss(lambda: sync_names(place))
+        without_loss(lambda: client.do(begin, which, path))
+    since = [killed.value, killed.value]
     while not stop.is_set():
         which = random.randrange(2)
-        if attempt(lambda: transact(which), since[which]):
+        if attempt(lambda: client.do(transact, which, paths[which], told[which]), since[which]):
+            told[which] += 5
             since[which] = killed.value
             yield True
-            continue
-        try:
-            opened[which].close()
-        except (sqlite3.Error, AttributeError):
-            pass
-        opened[which] = None
-        without_loss(lambda: whole(which))
-        yield
-    for which, connection in enumerate(opened):
-        if connection:
-            connection.close()
-        without_loss(lambda: whole(which))
+        else:
+            without_loss(lambda: client.do(whole, which, paths[which], told[which]))
+            yield
+    client.end()
+    for which, path in enumerate(paths):
+        without_loss(lambda: client.do(whole, which, path, told[which]))
+    client.end()
 
 
 def looks(place):
@@ -488,7 +547,7 @@ def successor(before):
         if now not in (None, before):
             return now, time.monotonic() - start
         time.sleep(0.01)
-    sys.exit("no daemon follows")
+    give_up("no daemon follows")
 
 
 with open(mnt + "/marker", "w") as file:
@@ -505,6 +564,12 @@ for worker in workers:
     worker.start()
 
 
+def give_up(why):
+    for worker in workers:
+        worker.kill()
+    sys.exit(why)
+
+
 def after(rounds_before, kept_before):
     """Waits until everybody has done more than by then, and each program has kept something."""
     deadline = time.monotonic() + 120
@@ -515,7 +580,7 @@ def after(rounds_before, kept_before):
 
     while said.empty() and not moved():
         if time.monotonic() > deadline:
-            sys.exit(f"somebody hangs: {rounds_before} and then {list(rounds)}, {kept_before} and then {list(kept)}")
+            give_up(f"somebody hangs: {rounds_before} and then {list(rounds)}, {kept_before} and then {list(kept)}")
         time.sleep(0.05)
 
 
@@ -533,7 +598,10 @@ for done in range(1, kills + 1):
         break
 after(list(rounds), list(kept))
 stop.set()
-failures = [said.get(timeout=120) for _ in workers]
+try:
+    failures = [said.get(timeout=240) for _ in workers]
+except queue.Empty:
+    give_up(f"somebody does not end: {list(rounds)}")
 for worker in workers:
     worker.join()
 waited.sort()

@@ -50,6 +50,23 @@ impl Access {
         }
     }
 
+    /// Whether the log failed for want of room below the device: where an image is, or in a pool.
+    pub fn wants_room(&self) -> bool {
+        matches!(self, Access::LogFailed(error) if error.is_for_want_of_room())
+    }
+
+    /// That the device may be told what is free. It may be where the log failed: what is free in memory waits for nothing
+    /// (rule 5), so it is free whatever the next mount finds.
+    ///
+    /// # Errors
+    /// As [`Access::check`].
+    pub(crate) fn check_discard(&self) -> Result<(), Error> {
+        match self {
+            Access::LogFailed(_) => Ok(()),
+            access => access.check(),
+        }
+    }
+
     /// That changes are taken.
     ///
     /// # Errors

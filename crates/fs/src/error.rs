@@ -309,6 +309,18 @@ impl Error {
         }
     }
 
+    /// Whether a write failed since there is no room below the device: where an image is, or in a pool.
+    pub fn is_for_want_of_room(&self) -> bool {
+        /// ENOSPC.
+        const NO_ROOM: i32 = 28;
+        match self {
+            Error::Device(error) | Error::Log(LogError::Device(error)) => {
+                matches!(error, DeviceError::Io { errno: NO_ROOM, .. })
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the same may well succeed later: nothing is damaged.
     pub(crate) fn is_passing(&self) -> bool {
         match self {

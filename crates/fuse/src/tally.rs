@@ -143,6 +143,32 @@ impl Counts {
         10_000_000_000,
     ];
 
+    /// As many numbers.
+    pub const WORDS: usize = 4 + Self::BOUNDS.len();
+
+    /// As numbers, for a later process.
+    #[must_use]
+    pub fn to_words(&self) -> [u64; Self::WORDS] {
+        let mut words = [0; Self::WORDS];
+        let all = [self.requests, self.errors, self.bytes, self.nanos];
+        for (word, value) in words.iter_mut().zip(all.iter().chain(&self.within)) {
+            *word = *value;
+        }
+        words
+    }
+
+    /// From numbers.
+    #[must_use]
+    pub fn from_words([requests, errors, bytes, nanos, within @ ..]: [u64; Self::WORDS]) -> Self {
+        Self {
+            requests,
+            errors,
+            bytes,
+            nanos,
+            within,
+        }
+    }
+
     fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.errors += other.errors;
@@ -232,6 +258,11 @@ impl Tallies {
         own
     }
 
+    /// Counts on from what another process has counted of the same mount.
+    pub fn count_on(&self, before: [Counts; Class::ALL.len()]) {
+        self.own().lock().classes = before;
+    }
+
     /// What was counted of each kind since the mount began.
     #[must_use]
     pub fn counts(&self) -> [Counts; Class::ALL.len()] {
@@ -291,6 +322,11 @@ mod tests {
         assert_eq!(read.within, [0, 0, 2, 2, 2, 2, 2, 2]);
         assert_eq!(counts[Class::Lookup as usize].errors, 1);
         assert_eq!(tallies.processes(), [(1, (2, 20)), (2, (1, 10))].into());
+        let later = Tallies::default();
+        later.count_on(counts.map(|counts| Counts::from_words(counts.to_words())));
+        assert_eq!(later.counts(), counts);
+        later.own().count(&answered(opcode::READ, 1));
+        assert_eq!(later.counts()[Class::Read as usize].requests, 3);
     }
 
     #[test]

@@ -275,6 +275,23 @@ impl Lookups {
         }
     }
 
+    /// Whether no inode has changes that may not be durable.
+    pub fn are_durable(&self) -> bool {
+        let changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
+        changed.nodes.is_empty()
+    }
+
+    /// Inodes of which changes may not be durable.
+    pub fn undurable(&self) -> u64 {
+        let shards = self.shards.iter();
+        let counts = shards.map(|shard| {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let changed = |entry: &&mut table::Entry| (1..=CHANGES).contains(&entry.change);
+            shard.iter_mut().filter(changed).count() as u64
+        });
+        counts.sum()
+    }
+
     // ---- succession --------------------------------------------------------------------------------------------
 
     /// Takes an inode over that the kernel had from an earlier daemon. Of one with changes that may not have been durable
@@ -330,6 +347,11 @@ impl Lookups {
 }
 
 impl Survivor {
+    /// Whether changes of it may not have been durable when the daemon ended.
+    pub fn is_undurable(&self) -> bool {
+        (1..=CHANGES).contains(&self.change)
+    }
+
     /// All that the earlier daemon itself did was durable when it ended.
     pub fn forget_changes(&mut self) {
         if self.change <= CHANGES {

@@ -38,6 +38,9 @@ impl Adapter {
             }
             missing.push(node);
         }
+        if !predecessor.was_durable {
+            self.handover.note_death(missing.len() as u64);
+        }
         let lookups = Arc::clone(&self.lookups);
         self.volume
             .upkeep()

@@ -23,7 +23,8 @@ Examples:
 
 /// Print what mounted volumes count, as OpenMetrics.
 ///
-/// Counters begin anew with each mount. Sizes are bytes, times seconds.
+/// Counters begin anew with each mount; those of the device and of the cleaner also when a daemon that died is replaced.
+/// Sizes are bytes, times seconds.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct MetricsArgs {
@@ -43,7 +44,7 @@ enum Type {
 }
 
 /// Figures of the whole volume: name, what it is, where the daemon's report has it, and what it means.
-const FIGURES: [(&str, Type, &str, &str); 20] = {
+const FIGURES: [(&str, Type, &str, &str); 21] = {
     use Type::{Counter, Gauge};
     [
         (
@@ -51,6 +52,12 @@ const FIGURES: [(&str, Type, &str, &str); 20] = {
             Gauge,
             "/read_only",
             "1 while the volume takes no changes.",
+        ),
+        (
+            "daemons_died",
+            Counter,
+            "/daemons_died/count",
+            "Daemons that died and were replaced.",
         ),
         ("size_bytes", Gauge, "/space/bytes", "Size of the volume."),
         ("free_bytes", Gauge, "/space/free", "What is free."),
@@ -310,6 +317,29 @@ fn text(reports: &[&Value]) -> String {
     ] {
         families.push(by_kind(name, help, "/operations", "operation", field, unit));
     }
+    let errors = Family::new(
+        "errors",
+        Type::Counter,
+        "Errors that programs got.",
+        reports,
+    );
+    families.push(
+        names(reports, "/errors")
+            .iter()
+            .fold(errors, |family, kind| {
+                let path = format!("/errors/{kind}");
+                family.values(&[("kind", kind)], |report| number(report, &path))
+            }),
+    );
+    let damaged = Family::new(
+        "damaged_files",
+        Type::Gauge,
+        "Files known to be damaged.",
+        reports,
+    );
+    families.push(damaged.values(&[], |report| {
+        Some(report.pointer("/damaged_files")?.as_array()?.len() as f64)
+    }));
     for (name, help, field) in [
         ("device_reads", "Reads of the device.", "reads"),
         ("device_read_bytes", "What they read.", "read_bytes"),
@@ -336,12 +366,16 @@ mod tests {
             "mountpoint": "/mnt/a \"b\"",
             "read_only": true,
             "volume": { "uuid": "u", "label": "l" },
+            "errors": { "damaged": 2 },
+            "damaged_files": [{ "path": "/a" }],
             "operations": { "read": { "requests": 3, "nanoseconds": 1_500_000_000 } },
         });
         let text = text(&[&report]);
         for line in [
             "# TYPE loamfs_read_only gauge",
             "loamfs_read_only{uuid=\"u\",label=\"l\",mountpoint=\"/mnt/a \\\"b\\\"\"} 1",
+            "loamfs_errors_total{uuid=\"u\",label=\"l\",mountpoint=\"/mnt/a \\\"b\\\"\",kind=\"damaged\"} 2",
+            "loamfs_damaged_files{uuid=\"u\",label=\"l\",mountpoint=\"/mnt/a \\\"b\\\"\"} 1",
             "# TYPE loamfs_operations counter",
             "loamfs_operations_total{uuid=\"u\",label=\"l\",mountpoint=\"/mnt/a \\\"b\\\"\",operation=\"read\"} 3",
             "loamfs_operation_seconds_total{uuid=\"u\",label=\"l\",mountpoint=\"/mnt/a \\\"b\\\"\",operation=\"read\"} 1.5",

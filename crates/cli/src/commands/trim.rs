@@ -71,7 +71,7 @@ impl TrimArgs {
             return print_lines([format!("{:#}", json!({ "bytes": bytes }))]);
         }
         let shown = shown_path(&self.volume);
-        print_lines([format!("{shown}: {} ({bytes} bytes) trimmed", human(bytes))])
+        print_lines([format!("{shown}: {} trimmed", human(bytes))])
     }
 
     fn unmounted(&self, [start, len, least]: [u64; 3]) -> Result<u64, Failure> {

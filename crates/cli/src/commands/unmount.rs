@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::completion::mounted;
 use crate::failure::{Failure, Kind};
-use crate::mount::control::Waiter;
+use crate::mount::control::{Ended, Waiter};
+use crate::mount::lost::Lost;
 use crate::mounts::{self, SUBTYPE};
 use crate::output::{note, print_lines};
 use crate::text::shown_path;
@@ -57,10 +58,9 @@ impl UnmountArgs {
         };
         if is_dead(&entry.path) {
             crate::mount::clear_dead(&entry)?;
-            note(&format!(
-                "loamfs: the daemon of {shown} had died; the next mount recovers the volume"
-            ));
-            return self.say(&entry, start, true, None);
+            let died =
+                format!("the daemon of {shown} had died; the next mount recovers the volume");
+            return self.after_death(&entry, start, &died);
         }
         // Before, because afterwards the daemon may be gone too soon.
         let waiter = Waiter::new(&entry);
@@ -70,32 +70,57 @@ impl UnmountArgs {
             .any(|other| other.device == entry.device)
         {
             // It is mounted elsewhere too, and stays that.
-            return self.say(&entry, start, false, None);
+            return self.say(&entry, start, None, None);
         }
-        let requests = match waiter {
-            Ok(waiter) => {
-                let said = waiter.wait();
-                let said = said.map_err(|error| {
-                    Failure::new(Kind::Io, format!("unmounting {shown}: {error}"))
-                })?;
-                serde_json::from_str(&said).ok()
+        match waiter.map(Waiter::wait) {
+            Ok(Ended::Closed(said)) => {
+                let requests = serde_json::from_str(&said).ok();
+                self.say(&entry, start, None, requests)
+            }
+            Ok(Ended::Failed(why)) => {
+                Err(Failure::new(Kind::Io, format!("unmounting {shown}: {why}")))
+            }
+            // Perhaps another one goes on, as long as the kernel waits for the volume to be closed.
+            Ok(Ended::Died) => {
+                wait_for_lock(&entry)?;
+                let closed = match Lost::of(&entry) {
+                    Some(lost) if lost.is_followed => "another one closed it",
+                    _ => "the next mount recovers it",
+                };
+                let died =
+                    format!("the daemon of {shown} died while it closed the volume; {closed}");
+                self.after_death(&entry, start, &died)
             }
             Err(_) => {
                 if mounts::is_trusted(&entry) {
                     wait_for_lock(&entry)?;
                 }
-                None
+                self.say(&entry, start, None, None)
             }
-        };
-        self.say(&entry, start, false, requests)
+        }
     }
 
-    /// With `--json`, what was unmounted, how long that took, and the requests since it was mounted.
+    /// A daemon died, and the mount is gone: that is a success only if nothing was lost.
+    fn after_death(&self, entry: &MountEntry, start: Instant, died: &str) -> Result<u8, Failure> {
+        let lost = Lost::of(entry);
+        Lost::forget(entry.device);
+        self.say(entry, start, Some(lost.unwrap_or_default()), None)?;
+        match lost.and_then(|lost| lost.words()) {
+            Some(words) => Err(Failure::new(Kind::Io, format!("{died}; {words}"))),
+            None => {
+                note(&format!("loamfs: {died}"));
+                Ok(0)
+            }
+        }
+    }
+
+    /// With `--json`, what was unmounted, how long that took, what was lost with a daemon that died, and the requests since it
+    /// was mounted.
     fn say(
         &self,
         entry: &MountEntry,
         start: Instant,
-        died: bool,
+        died: Option<Lost>,
         requests: Option<Value>,
     ) -> Result<u8, Failure> {
         if !self.json {
@@ -105,7 +130,8 @@ impl UnmountArgs {
             "device": entry.source.to_string_lossy(),
             "mountpoint": entry.path.to_string_lossy(),
             "type": entry.fstype.to_string_lossy(),
-            "daemon_died": died,
+            "daemon_died": died.is_some(),
+            "lost": died.map(|lost| json!({ "files": lost.files, "bytes": lost.bytes })),
             "seconds": start.elapsed().as_secs_f64(),
             "requests": requests,
         });

@@ -456,6 +456,17 @@ pub fn figures<const COUNT: usize>(answer: &str) -> Result<[u64; COUNT], Failure
         .ok_or_else(|| Failure::new(Kind::Io, "the daemon does not say how much"))
 }
 
+/// How a daemon ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It closed the volume; all its requests to the device, as JSON.
+    Closed(String),
+    /// It could not; why.
+    Failed(String),
+    /// It died before it was done.
+    Died,
+}
+
 /// A client that waits for the end of a daemon.
 pub struct Waiter(BufReader<UnixStream>);
 
@@ -478,21 +489,17 @@ impl Waiter {
         }
     }
 
-    /// Waits until the daemon has let go of the device. Returns what it says of that.
-    ///
-    /// # Errors
-    ///
-    /// What went wrong when it closed the volume, or that it died.
-    pub fn wait(mut self) -> Result<String, String> {
+    /// Waits until the daemon has let go of the device, or is gone.
+    pub fn wait(mut self) -> Ended {
         let mut line = String::new();
         let read = self.0.read_line(&mut line);
         let line = line.trim_end();
         match (read, line.strip_prefix("done")) {
-            (Ok(_), Some(words)) => Ok(words.trim_start().to_owned()),
+            (Ok(_), Some(words)) => Ended::Closed(words.trim_start().to_owned()),
             (Ok(_), None) if !line.is_empty() => {
-                Err(line.trim_start_matches("failed: ").to_owned())
+                Ended::Failed(line.trim_start_matches("failed: ").to_owned())
             }
-            _ => Err("the daemon died before it was done; the next mount recovers".to_owned()),
+            _ => Ended::Died,
         }
     }
 }

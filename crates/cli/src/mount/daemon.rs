@@ -10,8 +10,8 @@ use loamfs_device::{Counters, Device};
 use loamfs_fs::{AtimeWhen, Env, Error, Loss, OpenOptions, Volume};
 use loamfs_fuse::uring::Rings;
 use loamfs_fuse::{
-    BlockDevice, Hold, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session, Tallies,
-    find_mount,
+    BlockDevice, Counts, Hold, MountEntry, MountFlags, MountOptions, Mounted, Notifier, Session,
+    Tallies, find_mount,
 };
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
@@ -24,6 +24,7 @@ use super::handover::{Handover, Predecessor};
 use super::heir::Heirlooms;
 use super::keep::What;
 use super::log::Log;
+use super::lost::Lost;
 use super::promise::{Promise, Standing};
 use super::scrubber::Scrubber;
 use super::source::Source;
@@ -34,7 +35,7 @@ use super::transport::{self, Transport};
 use super::unmounter::{Unmounter, Wish};
 use super::writers::{self, Writers};
 use super::{cache, memory, stale, standing, stop};
-use crate::adapter::{self, Adapter, Attributes, Daemon, Events, Reads, Shard};
+use crate::adapter::{self, Adapter, Attributes, Daemon, Errors, Events, Reads, Shard};
 use crate::failure::{Failure, Kind};
 use crate::mounts::{self, SUBTYPE};
 use crate::report::{Identity, requests_json};
@@ -103,9 +104,8 @@ fn begin(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Failur
         transport,
         handover: Arc::new(handover),
         shards,
-        failing: Arc::default(),
         predecessor: None,
-        tallies: Tallies::default(),
+        counted: Counting::default(),
     })
 }
 
@@ -144,9 +144,8 @@ fn succeed(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Fail
         transport,
         handover: Arc::new(handover),
         shards,
-        failing: Arc::default(),
         predecessor: Some(predecessor),
-        tallies: Tallies::default(),
+        counted: Counting::default(),
     })
 }
 
@@ -358,10 +357,39 @@ struct Serving<'a> {
     transport: Arc<Transport>,
     handover: Arc<Handover>,
     shards: Vec<Shard>,
-    failing: Arc<Failing>,
     /// Of a successor.
     predecessor: Option<Predecessor>,
-    tallies: Tallies,
+    counted: Counting,
+}
+
+/// What is counted of a mount.
+#[derive(Clone, Default)]
+struct Counting {
+    operations: Tallies,
+    errors: Arc<Errors>,
+}
+
+impl Counting {
+    /// Goes on from what daemons before have counted.
+    fn after(handover: &Handover) -> Self {
+        let before = handover.counted();
+        let operations = Tallies::default();
+        operations.count_on(before.operations.map(Counts::from_words));
+        Self {
+            operations,
+            errors: Arc::new(Errors::counting_on(before.errors)),
+        }
+    }
+
+    /// Has a successor go on from here.
+    fn note(&self, volume: &Volume, is_durable: bool, handover: &Handover) {
+        let info = volume.info();
+        let waiting = info.dirty_log_bytes.saturating_add(info.dirty_home_bytes);
+        handover.note_counted((!is_durable).then_some(waiting), |counted| {
+            counted.operations = self.operations.counts().map(|counts| counts.to_words());
+            counted.errors = self.errors.counts();
+        });
+    }
 }
 
 impl Serving<'_> {
@@ -389,7 +417,13 @@ impl Serving<'_> {
     }
 
     /// Answers other commands from now on. A mount that cannot is served all the same.
-    fn control(&self, state: &Arc<State>, promise: &Arc<Standing>, hold: Hold) -> Option<Server> {
+    fn control(
+        &self,
+        state: &Arc<State>,
+        promise: &Arc<Standing>,
+        failing: &Arc<Failing>,
+        hold: Hold,
+    ) -> Option<Server> {
         let handler = Arc::new(ControlHandler {
             volume: Arc::downgrade(&self.volume),
             identity: self.opened.identity.clone(),
@@ -399,9 +433,10 @@ impl Serving<'_> {
             scrubber: state.scrubber.clone(),
             transport: Arc::clone(&self.transport),
             handover: Arc::clone(&self.handover),
-            failing: Arc::clone(&self.failing),
+            failing: Arc::clone(failing),
             upgrade: self.upgrade(state, hold),
-            tallies: self.tallies.clone(),
+            tallies: self.counted.operations.clone(),
+            errors: Arc::clone(&self.counted.errors),
         });
         let started = Server::start(self.attached.entry.as_ref()?, handler);
         if let Err(error) = &started {
@@ -456,6 +491,7 @@ impl Serving<'_> {
             promise,
             transport: Arc::clone(&self.transport),
             handover: Arc::clone(&self.handover),
+            errors: Arc::clone(&self.counted.errors),
             supervisor: self.is_supervised().then(|| Arc::clone(&self.unmounter)),
         };
         let shards = std::mem::take(&mut self.shards);
@@ -481,12 +517,15 @@ impl Serving<'_> {
         let (reads, attributes) = (Reads::of(options), Attributes::of(&options.daemon));
         let hold = Hold::default();
         let mut session = Session::new(adapter::config(reads, attributes)).held_by(hold.clone());
-        session = session.tallies(self.tallies.clone());
+        self.counted = Counting::after(&self.handover);
+        session = session.tallies(self.counted.operations.clone());
         if let Some(threads) = options.daemon.threads {
             session = session.workers(threads);
         }
-        if self.is_supervised() {
-            self.attached.mounted.open_ends(session.threads());
+        if !self.spec.foreground {
+            if self.is_supervised() {
+                self.attached.mounted.open_ends(session.threads());
+            }
             let mounted = &self.attached.mounted;
             let heirlooms = Heirlooms::of(mounted, &self.source, &self.handover);
             let failed = |error| Failure::new(Kind::Io, format!("descriptors: {error}"));
@@ -496,14 +535,19 @@ impl Serving<'_> {
         let adapter = self.adapter(state, Arc::clone(&promise), (reads, attributes))?;
         let writers = Writers::start(&self.volume)?;
         let supervisor = (!self.spec.foreground).then(|| Arc::clone(&self.unmounter));
-        let (changes, failing) = (adapter.changes(), Arc::clone(&self.failing));
+        let failing = Failing::new(self.is_supervised() && self.source.is_image());
+        let failing = Arc::new(failing);
+        let changes = adapter.changes();
+        let (looked, told) = (changes.clone(), Arc::clone(&failing));
+        let (counted, handover) = (self.counted.clone(), Arc::clone(&self.handover));
         let ticker = Ticker::start(Arc::downgrade(&self.volume), move |volume| {
-            changes.look_after(volume);
-            failing.look(volume, supervisor.as_ref());
+            looked.look_after(volume);
+            told.look(volume, supervisor.as_ref());
+            counted.note(volume, looked.are_durable(), &handover);
         })?;
         // It is the only one.
         let _ = state.ticker.set(ticker);
-        let server = self.control(state, &promise, hold);
+        let server = self.control(state, &promise, &failing, hold);
         self.confinement.before_serving(self.rings.is_some());
         if let Some(rings) = self.rings {
             session = session.rings(rings);
@@ -519,10 +563,17 @@ impl Serving<'_> {
         let ended = session.run(Arc::new(adapter), self.attached.mounted);
         writers.stop();
         state.closing();
+        let lost = Lost {
+            files: changes.undurable(),
+            bytes: self.handover.waiting(),
+            is_followed: false,
+        };
         Ok(Served {
             ended,
             source: self.source,
             server,
+            lost,
+            failing,
         })
     }
 }
@@ -532,6 +583,9 @@ struct Served {
     ended: Result<(), loamfs_fuse::Error>,
     source: Source,
     server: Option<Server>,
+    /// What is lost if the volume was not closed well.
+    lost: Lost,
+    failing: Arc<Failing>,
 }
 
 fn serve(serving: Serving<'_>) -> Result<(), Failure> {
@@ -557,7 +611,13 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
         // It lets go of the device too. If it is gone, it has.
         let _ = unmounter.say("over");
     }
-    let result = outcome(spec, &state, served.ended);
+    let (why, lost) = (served.failing.why(), served.lost);
+    let result =
+        outcome(spec, &state, served.ended).map_err(|failure| failed(&failure, why, &lost));
+    match &result {
+        Ok(()) => tracing::info!("unmounted {}", shown_path(&spec.mountpoint)),
+        Err(failure) => tracing::error!("{failure}"),
+    }
     if let Some(server) = served.server {
         let words = match &result {
             Ok(()) => Ok(requests.to_string()),
@@ -574,7 +634,7 @@ fn outcome(
     state: &State,
     ended: Result<(), loamfs_fuse::Error>,
 ) -> Result<(), Failure> {
-    let result = match (ended, state.take_closed()) {
+    match (ended, state.take_closed()) {
         (_, Some(Err(error))) => Err(Failure::volume(&spec.device, &error)),
         (Err(error), _) => Err(Failure::new(Kind::Io, error.to_string())),
         (Ok(()), Some(Ok(()))) => Ok(()),
@@ -585,10 +645,14 @@ fn outcome(
                 shown_path(&spec.device)
             ),
         )),
-    };
-    match &result {
-        Ok(()) => tracing::info!("unmounted {}", shown_path(&spec.mountpoint)),
-        Err(failure) => tracing::error!("{failure}"),
     }
-    result
+}
+
+/// That a mount did not end well: why, and what is lost.
+fn failed(failure: &Failure, why: Option<String>, lost: &Lost) -> Failure {
+    let why = why.unwrap_or_else(|| failure.to_string());
+    match lost.words() {
+        Some(lost) => Failure::new(failure.kind, format!("{why}; {lost}")),
+        None => Failure::new(failure.kind, why),
+    }
 }

@@ -13,32 +13,65 @@ use super::unmounter::Unmounter;
 const REASON_MAX: usize = 500;
 
 /// What is known of that.
-#[derive(Default)]
-pub struct Failing(OnceLock<(SystemTime, String)>);
+pub struct Failing {
+    found: OnceLock<Found>,
+    /// The supervisor has another daemon follow where room was wanting, and there is some.
+    goes_on: bool,
+}
+
+struct Found {
+    since: SystemTime,
+    why: String,
+    wants_room: bool,
+}
 
 impl Failing {
+    /// Nothing failed yet.
+    pub fn new(goes_on: bool) -> Self {
+        Self {
+            found: OnceLock::new(),
+            goes_on,
+        }
+    }
+
     /// Looks whether it is so by now. The supervisor is told the first time.
     pub fn look(&self, volume: &Volume, supervisor: Option<&Arc<Unmounter>>) {
-        if self.0.get().is_some() {
+        if self.found.get().is_some() {
             return;
         }
-        let Some(why) = volume.upkeep().access().failure() else {
+        let access = volume.upkeep().access();
+        let Some(why) = access.failure() else {
             return;
         };
+        let wants_room = access.wants_room();
+        let word = if wants_room { "full" } else { "failed" };
         if let Some(supervisor) = supervisor
-            && let Err(error) = supervisor.say(&format!("failed {}", in_one_line(&why)))
+            && let Err(error) = supervisor.say(&format!("{word} {}", in_one_line(&why)))
         {
             tracing::warn!("the supervisor: {error}");
         }
         // Nobody else looks.
-        let _ = self.0.set((SystemTime::now(), why));
+        let _ = self.found.set(Found {
+            since: SystemTime::now(),
+            why,
+            wants_room,
+        });
     }
 
-    /// Since when, in seconds of the time of day, and why; null while nothing failed.
+    /// Why changes are refused, if something failed.
+    pub fn why(&self) -> Option<String> {
+        self.found.get().map(|found| found.why.clone())
+    }
+
+    /// Since when, in seconds of the time of day, why, and whether it goes on by itself; null while nothing failed.
     pub fn to_json(&self) -> Value {
-        self.0.get().map_or(Value::Null, |(since, why)| {
-            let since = since.duration_since(UNIX_EPOCH);
-            json!({ "since": since.map_or(0, |since| since.as_secs()), "why": why })
+        self.found.get().map_or(Value::Null, |found| {
+            let since = found.since.duration_since(UNIX_EPOCH);
+            json!({
+                "since": since.map_or(0, |since| since.as_secs()),
+                "why": found.why,
+                "goes_on_with_room": found.wants_room && self.goes_on,
+            })
         })
     }
 }

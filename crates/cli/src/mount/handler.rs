@@ -7,6 +7,8 @@ use loamfs_format::Ino;
 use loamfs_fs::{OpenOptions, Volume};
 use loamfs_fuse::Tallies;
 
+use serde_json::Value;
+
 use super::confine::Confinement;
 use super::control::{Answers, Request, tell_progress};
 use super::failing::Failing;
@@ -16,6 +18,7 @@ use super::scrubber::Scrubber;
 use super::spec::Spec;
 use super::standing;
 use super::transport::Transport;
+use crate::adapter::Errors;
 use crate::report::{Identity, Report, piece_json};
 
 /// Images that are settled before progress is told.
@@ -45,6 +48,8 @@ pub struct ControlHandler {
     pub upgrade: Upgrade,
     /// What is counted of requests.
     pub tallies: Tallies,
+    /// What is counted of errors.
+    pub errors: Arc<Errors>,
 }
 
 /// See [`ControlHandler::upgrade`].
@@ -128,9 +133,18 @@ impl ControlHandler {
         Report::new(volume, &self.identity, device, Some(mountpoint))
             .of_daemon(self.confinement.to_json(), self.transport.to_json())
             .failed(self.failing.to_json())
+            .with_errors(self.errors.to_json(), self.damaged_files(volume))
+            .since(self.handover.counted().since, self.handover.deaths())
             .with_operations(&self.tallies)
             .to_json()
             .map_err(|error| error.to_string())
+    }
+
+    /// Files that are damaged, as programs and the scrub found.
+    fn damaged_files(&self, volume: &Volume) -> Vec<Value> {
+        let mut found = self.errors.damaged_files(volume);
+        found.extend(self.scrubber.damaged_files());
+        found
     }
 
     /// What was given at the mount, and else the defaults.

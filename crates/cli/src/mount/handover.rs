@@ -13,15 +13,16 @@ use std::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use loamfs_fuse::{Negotiated, Request};
+use loamfs_fuse::{Class, Counts, Negotiated, Request};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::adapter::{SHARDS, Shard, Survivor};
+use super::lost::Lost;
+use crate::adapter::{ErrorKind, SHARDS, Shard, Survivor};
 
 /// Which layout it is.
-const MAGIC: u64 = u64::from_le_bytes(*b"loamfs\0\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"loamfs\0\x02");
 
 /// Bytes in front of the tables.
 const HEAD: usize = 1 << 16;
@@ -44,6 +45,44 @@ struct Head {
     standing: Standing,
     /// The device number of the mount.
     mount: [u64; 2],
+    /// What waited to be written at most since all was durable, as far as the daemon looked, in bytes.
+    waiting: u64,
+    /// What was written since it last looked.
+    written: u64,
+    /// What was counted since the mount began, when the daemon last looked.
+    counted: Counted,
+    /// Daemons that died.
+    deaths: Deaths,
+}
+
+impl Head {
+    fn waiting(&self) -> u64 {
+        self.waiting.max(self.written)
+    }
+}
+
+/// What is counted of a mount, whoever serves it.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Counted {
+    /// Since when, in seconds of the time of day.
+    pub since: u64,
+    /// What programs asked for, by [`Class`].
+    pub operations: [[u64; Counts::WORDS]; Class::ALL.len()],
+    /// Errors, by kind.
+    pub errors: [u64; ErrorKind::COUNT],
+}
+
+/// Daemons of a mount that died, and what went with the last one.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Deaths {
+    /// How many.
+    pub count: u64,
+    /// When the last one was followed, in seconds of the time of day.
+    pub last: u64,
+    /// Files and directories of which changes may be lost.
+    pub files: u64,
 }
 
 /// A request that changes names, and what tells whether it was carried out. Its number is written last.
@@ -88,6 +127,7 @@ impl Handover {
         ftruncate(&file, (HEAD + SHARDS * Shard::BYTES) as u64)?;
         let mut parts = Parts::map(&file)?;
         parts.head.magic = MAGIC;
+        parts.head.counted.since = now() / 1_000_000_000;
         let file = Arc::new(File::from(file));
         let shards = parts.shards(&file);
         let handover = Self {
@@ -119,6 +159,8 @@ impl Handover {
             head.agreed = old.head.agreed;
             head.standing = old.head.standing;
             head.mount = old.head.mount;
+            head.counted = old.head.counted;
+            head.deaths = old.head.deaths;
         }
         new.first = (succession as usize % (BEGUN / BEGUN_OF_ONE)) * BEGUN_OF_ONE;
         for (slot, old) in new.begun.iter_mut().zip(&*old.begun) {
@@ -179,6 +221,44 @@ impl Handover {
         change(&mut self.shared().standing);
     }
 
+    /// Somebody wrote so many bytes.
+    pub fn note_written(&self, bytes: usize) {
+        let written = &mut self.shared().written;
+        *written = written.saturating_add(bytes as u64);
+    }
+
+    /// What is counted, and what waits to be written, in bytes: nothing if all is durable. To be called now and then.
+    pub fn note_counted(&self, waiting: Option<u64>, count: impl FnOnce(&mut Counted)) {
+        let mut head = self.shared();
+        let written = std::mem::take(&mut head.written);
+        let most = |waiting: u64| waiting.max(written).max(head.waiting);
+        head.waiting = waiting.map_or(0, most);
+        count(&mut head.counted);
+    }
+
+    /// What was counted when it was last noted.
+    pub fn counted(&self) -> Counted {
+        self.shared().counted
+    }
+
+    /// What waits to be written, in bytes, or has waited since all was durable.
+    pub fn waiting(&self) -> u64 {
+        self.shared().waiting()
+    }
+
+    /// A daemon before this one has died, and changes of so many files and directories may be lost.
+    pub fn note_death(&self, files: u64) {
+        let deaths = &mut self.shared().deaths;
+        deaths.count += 1;
+        deaths.last = now() / 1_000_000_000;
+        deaths.files = files;
+    }
+
+    /// Daemons that died.
+    pub fn deaths(&self) -> Deaths {
+        self.shared().deaths
+    }
+
     /// Nothing is answered any more, and all that was is durable.
     pub fn note_durable(&self) {
         self.shared().is_durable = 1;
@@ -211,6 +291,36 @@ impl AsFd for Handover {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// What a daemon that has ended left undone, by its memory.
+///
+/// # Errors
+///
+/// If that cannot be read.
+pub fn lost(memory: BorrowedFd<'_>) -> io::Result<Lost> {
+    let mut parts = Parts::map(memory)?;
+    let file = Arc::new(File::from(memory.try_clone_to_owned()?));
+    let start: *mut Head = parts.head;
+    let mut lost = Lost::default();
+    if parts.head.magic == MAGIC && parts.head.is_durable == 0 {
+        let shards = parts.shards(&file);
+        let undurable = |shard: &Shard| {
+            shard
+                .survivors()
+                .iter()
+                .filter(|one| one.is_undurable())
+                .count()
+        };
+        lost.files = shards.iter().map(undurable).sum::<usize>() as u64;
+        lost.bytes = if lost.files > 0 {
+            parts.head.waiting()
+        } else {
+            0
+        };
+    }
+    unmap(start);
+    Ok(lost)
 }
 
 /// The time of day as a mark: nanoseconds.
@@ -279,6 +389,16 @@ fn map(file: impl AsFd, len: usize) -> io::Result<&'static mut [u8]> {
     unsafe {
         let start = mmap(std::ptr::null_mut(), len, protection, flags, file, 0)?;
         Ok(std::slice::from_raw_parts_mut(start.cast(), len))
+    }
+}
+
+/// Takes memory away that [`Parts::map`] has mapped; nothing of it is used any more.
+#[expect(unsafe_code, reason = "unmapping memory is")]
+fn unmap(start: *mut Head) {
+    // SAFETY: it begins there and is that long, and the caller has let go of its parts.
+    let unmapped = unsafe { rustix::mm::munmap(start.cast(), HEAD + SHARDS * Shard::BYTES) };
+    if let Err(error) = unmapped {
+        tracing::warn!("memory is not given back: {error}");
     }
 }
 

@@ -44,6 +44,15 @@ impl Heirlooms {
         })
     }
 
+    /// Hands over only what tells a supervisor what was lost: nobody follows.
+    ///
+    /// # Errors
+    ///
+    /// Why the supervisor does not take it.
+    pub fn hand_over_memory(&self, supervisor: &Unmounter) -> Result<(), String> {
+        supervisor.keep(What::Memory, &[self.handover.as_fd()])
+    }
+
     /// Hands them over. The connection comes last: with it the mount can be taken over.
     ///
     /// # Errors

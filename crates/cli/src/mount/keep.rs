@@ -83,6 +83,12 @@ impl Keep {
         kept.first().map(AsFd::as_fd)
     }
 
+    /// All descriptors of this.
+    pub fn all(&self, what: What) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let kept = self.0.iter().filter(move |(known, _)| *known == what);
+        kept.flat_map(|(_, kept)| kept.iter().map(AsFd::as_fd))
+    }
+
     /// Sends all to a successor.
     ///
     /// # Errors

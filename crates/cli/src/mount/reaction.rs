@@ -19,19 +19,39 @@ use crate::text::shown_path;
 /// How often the kernel is asked.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Begins with it; it ends when all is done, or when the daemon that said so has ended.
-pub fn begin(spec: &Spec, why: &str, is_over: Arc<AtomicBool>) {
+/// Begins with it; it ends when all is done, or when the daemon that said so has ended. `shown` says from then on that the
+/// mount is shown as read-only for this.
+pub fn begin(spec: &Spec, why: &str, is_over: Arc<AtomicBool>, shown: Arc<AtomicBool>) {
     let (spec, why) = (spec.clone(), why.to_owned());
     let act = move || {
         if let Some(program) = &spec.options.daemon.on_error {
             run(program, &spec, &why);
         }
         if geteuid().is_root() {
-            show_read_only(&spec.mountpoint, &is_over);
+            show_read_only(&spec.mountpoint, &is_over, &shown);
         }
     };
     if let Err(error) = thread::Builder::new().name("reaction".into()).spawn(act) {
         tracing::error!("nothing is done about the failure: {error}");
+    }
+}
+
+/// Has the kernel show a mount as writable again, if it is read-only for a failure that is over.
+pub fn end(spec: &Spec, shown: &Arc<AtomicBool>) {
+    if !shown.swap(false, Ordering::SeqCst) {
+        return;
+    }
+    let mountpoint = spec.mountpoint.clone();
+    // The daemon may be asked for something on the way.
+    let act = move || match show(&mountpoint, false) {
+        Some(Ok(())) => {
+            tracing::info!("the mount on {} is writable again", shown_path(&mountpoint))
+        }
+        Some(Err(error)) => tracing::error!("the mount stays read-only: {error}"),
+        None => {}
+    };
+    if let Err(error) = thread::Builder::new().name("reaction".into()).spawn(act) {
+        tracing::error!("the mount stays read-only: {error}");
     }
 }
 
@@ -48,23 +68,34 @@ fn run(program: &Path, spec: &Spec, why: &str) {
     }
 }
 
-fn show_read_only(mountpoint: &Path, is_over: &AtomicBool) {
+fn show_read_only(mountpoint: &Path, is_over: &AtomicBool, shown: &AtomicBool) {
     while !is_over.load(Ordering::SeqCst) {
-        let Ok(Some(entry)) = find_mount(mountpoint, SUBTYPE.as_ref()) else {
-            return;
-        };
-        let shown = entry.options.to_string_lossy().into_owned();
-        // What a remount has changed stays so.
-        let mut flags = Options::parse_known([shown.as_str()]).kernel.flags;
-        flags.insert(MountFlags::RDONLY);
-        let options = MountOptions {
-            flags,
-            ..MountOptions::default()
-        };
-        if remount(&entry.path, &options).is_ok() {
-            tracing::info!("the mount on {} is read-only now", shown_path(&entry.path));
-            return;
+        match show(mountpoint, true) {
+            None => return,
+            Some(Ok(())) => {
+                tracing::info!("the mount on {} is read-only now", shown_path(mountpoint));
+                shown.store(true, Ordering::SeqCst);
+                // Its successor may have been quicker.
+                if is_over.load(Ordering::SeqCst) && shown.swap(false, Ordering::SeqCst) {
+                    let _ = show(mountpoint, false);
+                }
+                return;
+            }
+            Some(Err(_)) => thread::sleep(PAUSE),
         }
-        thread::sleep(PAUSE);
     }
+}
+
+/// Has the kernel show a mount as read-only, or not; nothing if there is none.
+fn show(mountpoint: &Path, read_only: bool) -> Option<Result<(), loamfs_fuse::Error>> {
+    let entry = find_mount(mountpoint, SUBTYPE.as_ref()).ok().flatten()?;
+    let shown = entry.options.to_string_lossy().into_owned();
+    // What a remount has changed stays so.
+    let mut flags = Options::parse_known([shown.as_str()]).kernel.flags;
+    flags.set(MountFlags::RDONLY, read_only);
+    let options = MountOptions {
+        flags,
+        ..MountOptions::default()
+    };
+    Some(remount(&entry.path, &options))
 }

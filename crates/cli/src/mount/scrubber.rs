@@ -143,6 +143,13 @@ impl Scrubber {
         value
     }
 
+    /// What it found and could not write anew, as [`to_json`](Self::to_json) has it.
+    pub fn damaged_files(&self) -> Vec<Value> {
+        let run = self.shared.run();
+        let damaged = run.found.iter().filter(|found| !found.healed);
+        damaged.map(Found::to_json).collect()
+    }
+
     fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
         let thread = self.shared.thread.lock();
         thread.unwrap_or_else(PoisonError::into_inner)

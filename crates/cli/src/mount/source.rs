@@ -18,6 +18,7 @@ use super::keep::{Keep, What};
 use super::old_loop;
 use super::options::Options;
 use super::spec::Spec;
+use super::unwritable;
 use crate::failure::{Failure, Kind};
 use crate::members;
 use crate::readers::{self, Kept};
@@ -65,7 +66,11 @@ impl Source {
     ///
     /// If one cannot be opened, stays in use, or is missing.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
-        let source = Self::open_one(path, options)?;
+        let opened = Self::open_one(path, options);
+        let source = opened.map_err(|failure| match options.is_read_only() {
+            true => failure,
+            false => unwritable::explained(path, failure),
+        })?;
         let others = RefCell::new(Vec::new());
         let named = Arc::clone(&source.named);
         let device = members::complete(path, named, &options.daemon.devices, |other| {
@@ -241,6 +246,11 @@ impl Source {
             path: path.clone(),
             block_size: BLOCK_SIZE.max(self.device.sector_size()),
         })
+    }
+
+    /// Whether the device that the mount names is a file, or a loop device for one.
+    pub fn is_image(&self) -> bool {
+        self.image.is_some() || !self.named.is_block_device()
     }
 
     /// The loop device, if there is one.

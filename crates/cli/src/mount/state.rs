@@ -24,6 +24,8 @@ pub struct State {
     pub scrubber: Scrubber,
     log: Log,
     foreground: bool,
+    /// Another daemon is to follow one that dies.
+    is_supervised: bool,
     /// The device number of the mount.
     device: Option<(u32, u32)>,
     /// What to say when the mount is ready; taken then.
@@ -50,6 +52,7 @@ impl State {
             scrubber,
             log: log.clone(),
             foreground: spec.foreground,
+            is_supervised: spec.options.is_supervised(),
             device,
             ready: Mutex::new(Some(ready)),
             closed: Mutex::new(None),
@@ -83,9 +86,12 @@ impl State {
         let Some(heirlooms) = heirlooms else {
             return Ok(());
         };
-        if agreed.can_be_taken_over() {
+        if !self.is_supervised {
+            heirlooms.hand_over_memory(&self.unmounter)?;
+        } else if agreed.can_be_taken_over() {
             heirlooms.hand_over(&self.unmounter)?;
         } else {
+            heirlooms.hand_over_memory(&self.unmounter)?;
             tracing::warn!(
                 "a daemon that dies is not replaced: this kernel sends no requests again, or forgets no names; Linux 6.16 does both"
             );

@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -16,13 +16,16 @@ use std::time::{Duration, Instant};
 
 use loamfs_fuse::{NodeId, Notifier, find_mount, is_dead};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use super::keep::{Keep, What};
 use super::log::Log;
+use super::lost::Lost;
 use super::packets::{self, Packet};
+use super::room::Room;
 use super::spec::Spec;
-use super::{confine, control, reaction, spawn, stale, unmounter};
+use super::{confine, control, handover, reaction, spawn, stale, unmounter};
 use crate::failure::{Failure, Kind};
 use crate::mounts::{self, SUBTYPE};
 use crate::text::shown_path;
@@ -61,6 +64,9 @@ pub fn run(spec: &Spec, log: &Log, arguments: &Arguments) -> Result<u8, Failure>
         is_newest: false,
         deaths: Vec::new(),
         is_over: Arc::default(),
+        room: None,
+        shown: Arc::default(),
+        daemon: None,
         notifier: None,
         device: None,
     };
@@ -92,6 +98,12 @@ struct Supervisor<'a> {
     deaths: Vec<Instant>,
     /// The daemon that is served has ended.
     is_over: Arc<AtomicBool>,
+    /// The log failed for want of this, and nobody has served the mount since.
+    room: Option<Room>,
+    /// The mount is shown as read-only for a failure.
+    shown: Arc<AtomicBool>,
+    /// The process that serves it.
+    daemon: Option<OwnedFd>,
     /// What has the kernel forget content of files.
     notifier: Option<Notifier>,
     /// The device number of the mount.
@@ -120,6 +132,7 @@ impl Supervisor<'_> {
         self.is_served = false;
         self.is_upgrade = false;
         self.is_newest = newest;
+        self.daemon = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         Ok((child, ours))
     }
 
@@ -134,7 +147,12 @@ impl Supervisor<'_> {
 
     fn note(&mut self, packet: Packet, socket: &OwnedFd) -> Result<(), String> {
         if let Some(why) = packet.text.strip_prefix("failed ") {
-            reaction::begin(self.spec, why, Arc::clone(&self.is_over));
+            self.react(why);
+            return Ok(());
+        }
+        if let Some(why) = packet.text.strip_prefix("full ") {
+            self.react(why);
+            self.look_for_room();
             return Ok(());
         }
         if let Some(content) = packet.text.strip_prefix("forget ") {
@@ -142,7 +160,13 @@ impl Supervisor<'_> {
         }
         if let Some(device) = packet.text.strip_prefix("served ") {
             self.is_served = true;
-            self.device = unmounter::device_of(device);
+            let before = std::mem::replace(&mut self.device, unmounter::device_of(device));
+            if let (None, Some(device)) = (before, self.device) {
+                // Of an earlier mount.
+                Lost::forget(device);
+            }
+            self.room = None;
+            reaction::end(self.spec, &self.shown);
             return Ok(());
         }
         match packet.text.as_str() {
@@ -157,6 +181,38 @@ impl Supervisor<'_> {
             _ => self.keep.note(packet)?,
         }
         Ok(())
+    }
+
+    /// The volume takes no changes any more.
+    fn react(&self, why: &str) {
+        let (is_over, shown) = (Arc::clone(&self.is_over), Arc::clone(&self.shown));
+        reaction::begin(self.spec, why, is_over, shown);
+    }
+
+    /// Where the mount can be taken over, another daemon goes on once there is room.
+    fn look_for_room(&mut self) {
+        if self.keep.first(What::Connection).is_none() {
+            return;
+        }
+        self.room = Room::below(&self.keep);
+        if let (Some(room), Some(daemon)) = (&self.room, self.daemon.take()) {
+            room.end_daemon(daemon, Arc::clone(&self.is_over));
+        }
+    }
+
+    /// Writes down what went with a daemon that died.
+    fn note_lost(&self, is_followed: bool) {
+        let memory = self.keep.first(What::Memory);
+        if let (Some(memory), Some(device)) = (memory, self.device) {
+            match handover::lost(memory) {
+                Ok(lost) => Lost {
+                    is_followed,
+                    ..lost
+                }
+                .note(device),
+                Err(error) => tracing::warn!("what was lost cannot be told: {error}"),
+            }
+        }
     }
 
     /// Has the kernel forget content of a file. That waits for reads which are under way, and so perhaps for the next daemon:
@@ -191,8 +247,22 @@ impl Supervisor<'_> {
 
     /// Whether another daemon is to follow one that ended so, and whether that is the newest program.
     fn next(&mut self, status: ExitStatus) -> Option<bool> {
+        let died = self.is_served && !status.success() && status.code().is_none();
+        if died {
+            self.note_lost(false);
+        }
+        let next = self.decide(status);
+        if died && next.is_some() {
+            self.note_lost(true);
+        }
+        next
+    }
+
+    fn decide(&mut self, status: ExitStatus) -> Option<bool> {
         let shown = shown_path(&self.spec.mountpoint);
-        let Some(connection) = self.keep.first(What::Connection) else {
+        let kept = self.keep.first(What::Connection);
+        let kept = kept.and_then(|connection| connection.try_clone_to_owned().ok());
+        let Some(connection) = kept.as_ref().map(AsFd::as_fd) else {
             // It never came to be used, or it is not to be taken over.
             if !status.success() && !self.is_served {
                 self.clear(status);
@@ -210,6 +280,17 @@ impl Supervisor<'_> {
         }
         if status.success() {
             return None;
+        }
+        if let Some(mut room) = self.room.take() {
+            room.wait(|| is_over(connection));
+            if is_over(connection) {
+                return None;
+            }
+            self.room = Some(room);
+            if self.count_death() <= deaths_max() {
+                tracing::info!("another daemon goes on with {shown}");
+                return Some(false);
+            }
         }
         if self.is_newest && !self.is_served {
             tracing::error!("that program cannot serve {shown} ({status}); the one before goes on");

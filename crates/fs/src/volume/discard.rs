@@ -70,7 +70,7 @@ impl Upkeep<'_> {
 impl Sealer<'_> {
     /// Trims a range of one group; its bitmap leaves memory again if it was not there before.
     fn trim_in_group(&self, range: Extent, least: u64) -> Result<u64, Error> {
-        self.core().access.check()?;
+        self.core().access.check_discard()?;
         let discarder = Discarder::new(self);
         let group = self.core().geometry.group_of(range.start);
         let was_loaded = self.core().space.bitmaps().is_loaded(group);

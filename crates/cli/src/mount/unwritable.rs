@@ -1,0 +1,47 @@
+//! Why a device or an image can only be read.
+
+use std::fs::{self, File};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use rustix::fs::{
+    Access, IFlags, StatVfsMountFlags, access, ioctl_getflags, major, minor, statvfs,
+};
+
+use crate::failure::{Failure, Kind};
+use crate::text::shown_path;
+
+/// The failure to open something for writing, with the reason if it can only be read.
+pub fn explained(path: &Path, failure: Failure) -> Failure {
+    if failure.kind == Kind::Busy {
+        return failure;
+    }
+    reason(path).map_or(failure, |why| {
+        let shown = shown_path(path);
+        let text = format!("{shown} can only be read: {why}; mount it read-only (`-o ro`)");
+        Failure::new(Kind::NoPermission, text)
+    })
+}
+
+fn reason(path: &Path) -> Option<&'static str> {
+    let found = fs::metadata(path).ok()?;
+    if found.file_type().is_block_device() {
+        let (major, minor) = (major(found.rdev()), minor(found.rdev()));
+        let told = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).ok()?;
+        if told.trim() == "1" {
+            return Some("the device is read-only");
+        }
+    } else if statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        return Some("the file system that it is on is read-only");
+    } else if is_immutable(path) {
+        return Some("it is immutable or append-only (chattr(1))");
+    }
+    let may_read = access(path, Access::READ_OK).is_ok();
+    let may_write = access(path, Access::WRITE_OK).is_ok();
+    (may_read && !may_write).then_some("you may not write to it")
+}
+
+fn is_immutable(path: &Path) -> bool {
+    let flags = File::open(path).map(|file| ioctl_getflags(&file));
+    matches!(flags, Ok(Ok(flags)) if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND))
+}
