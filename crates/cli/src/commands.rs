@@ -33,12 +33,10 @@ pub mod upgrade;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::{Failure, Front};
-
-/// How wide help is at most: what most terminals show.
-pub const COLUMNS_MAX: usize = 80;
+use crate::text::COLUMNS_MAX;
 
 /// A file system for very many small files, on disks where a seek is dear.
 ///
@@ -138,7 +136,7 @@ impl Command {
             Self::Scrub(args) => args.run(),
             Self::DropCaches(args) => args.run(),
             Self::Bench(args) => args.run(),
-            Self::GenerateMan(args) => args.run(),
+            Self::GenerateMan(args) => args.run(Cli::command(), front_of),
             Self::Completions(args) => args.run(),
         }
     }
@@ -155,8 +153,6 @@ pub fn front_of(arguments: &[OsString]) -> Front {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

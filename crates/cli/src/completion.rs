@@ -1,19 +1,16 @@
 //! What shells are told that complete a line.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use clap::CommandFactory;
-use loamfs_console::complete::{
-    Asked, CompletionCandidate, PathCompleter, VARIABLE, ValueCompleter,
-};
+use loamfs_console::complete::{Asked, VARIABLE};
 use loamfs_console::sibling;
 
 use crate::commands::Cli;
 use crate::failure::{Failure, Kind};
 use crate::helpers::Helper;
-use crate::mounts;
 
 /// Answers a shell that asks what can stand in a line; `None` if none does.
 pub fn answer(arguments: &[OsString], helper: Option<Helper>) -> Option<Result<u8, Failure>> {
@@ -47,16 +44,4 @@ fn ask_bench(asked: &Asked, words: &[OsString]) -> Result<u8, Failure> {
         .arg("--")
         .args(words);
     Err(Failure::io(&program, &command.exec()))
-}
-
-/// Where volumes are mounted, and whatever else there is.
-pub fn mounted(current: &OsStr) -> Vec<CompletionCandidate> {
-    let begun = current.to_string_lossy();
-    let mounts = mounts::ours().into_iter().map(|entry| entry.path);
-    let mut found: Vec<_> = mounts
-        .filter(|path| path.to_string_lossy().starts_with(&*begun))
-        .map(CompletionCandidate::new)
-        .collect();
-    found.extend(PathCompleter::any().complete(current));
-    found
 }

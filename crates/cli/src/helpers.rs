@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::{ArgAction, Command, CommandFactory, Parser};
 use loamfs_console::complete::ArgValueCompleter;
 
-use crate::commands::COLUMNS_MAX;
 use crate::commands::check::CheckArgs;
 use crate::commands::mkfs::MkfsArgs;
 use crate::commands::mount::MountArgs;
 use crate::failure::{Failure, Front};
 use crate::mount::known;
 use crate::parse_failed;
+use crate::text::COLUMNS_MAX;
 
 /// A name that is not `loamfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,16 +115,20 @@ impl Helper {
     /// The helper that the first argument names, if it names one.
     pub fn from_name(name: Option<&OsString>) -> Option<Self> {
         let name = Path::new(name?).file_name()?;
-        // What mount(8) calls to change a mount: types are so in the mount table.
-        if ["mount.fuse.loamfs", "mount.fuseblk.loamfs"]
-            .iter()
-            .any(|other| name == *other)
-        {
-            return Some(Self::Mount);
+        let is_name = |known: &&str| OsStr::new(known) == name;
+        Self::ALL.into_iter().find(|helper| {
+            let mut names =
+                std::iter::once(helper.name()).chain(helper.other_names().iter().copied());
+            names.any(|known| is_name(&known))
+        })
+    }
+
+    /// Other names of it: what mount(8) calls to change a mount, as types are so in the mount table.
+    pub const fn other_names(self) -> &'static [&'static str] {
+        match self {
+            Self::Mkfs | Self::Fsck => &[],
+            Self::Mount => &["mount.fuse.loamfs", "mount.fuseblk.loamfs"],
         }
-        Self::ALL
-            .into_iter()
-            .find(|helper| OsStr::new(helper.name()) == name)
     }
 
     /// All of them.

@@ -6,11 +6,13 @@
 
 mod adapter;
 mod attributes;
+mod candidates;
 mod commands;
 mod completion;
 mod descent;
 mod disk;
 mod dry;
+mod errors;
 mod failure;
 mod helpers;
 mod members;

@@ -25,6 +25,7 @@ pub mod promise;
 mod reaction;
 mod room;
 pub mod scrubber;
+mod signals;
 mod source;
 pub mod spawn;
 pub mod spec;

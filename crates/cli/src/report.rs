@@ -238,10 +238,10 @@ impl Report {
         let mut lines = self.mount_lines();
         lines.extend(self.trouble_lines());
         lines.extend(self.volume_lines());
+        let mut lines: Vec<String> = lines.iter().map(|line| wrapped(line, INDENT)).collect();
         if self.devices().as_array().is_some_and(|all| !all.is_empty()) {
             lines.extend(self.device_lines());
         }
-        let mut lines: Vec<String> = lines.iter().map(|line| wrapped(line, INDENT)).collect();
         lines.extend(self.request_lines());
         lines.extend(self.operation_lines());
         lines.join("\n")
@@ -448,7 +448,7 @@ impl Report {
         self.value("/devices")
     }
 
-    /// A line for each device of several.
+    /// A line for each device of several, broken as those of the report.
     pub fn device_lines(&self) -> Vec<String> {
         let devices = self.devices();
         let line = |device: &Value| {
@@ -483,7 +483,7 @@ impl Report {
         if lines.is_empty() {
             lines.push(format!("device    {}, the only one", self.words("/device")));
         }
-        lines
+        lines.iter().map(|line| wrapped(line, INDENT)).collect()
     }
 
     /// How far the scrub is, or when there was one.

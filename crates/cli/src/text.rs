@@ -18,8 +18,8 @@ pub fn shown_path(path: &Path) -> String {
     shown(path.as_os_str().as_bytes())
 }
 
-/// How wide text for people is.
-const COLUMNS: usize = 80;
+/// How wide text and help for people are at most: what most terminals show.
+pub const COLUMNS_MAX: usize = 80;
 
 /// A line, broken so that terminals show it whole. What is behind the break is set in by so many blanks; so is what the
 /// line begins with, a label, which is never broken.
@@ -29,7 +29,7 @@ pub fn wrapped(line: &str, indent: usize) -> String {
     let mut column = label.chars().count();
     for (number, word) in rest.split(' ').enumerate() {
         let length = word.chars().count();
-        if number > 0 && column + 1 + length > COLUMNS {
+        if number > 0 && column + 1 + length > COLUMNS_MAX {
             text.push('\n');
             text.push_str(&" ".repeat(indent));
             column = indent;
@@ -107,7 +107,7 @@ mod tests {
         let long = format!("label     {}", "word ".repeat(20));
         for line in wrapped(long.trim_end(), 10).lines() {
             assert!(
-                line.len() <= COLUMNS && line[10..].starts_with("word"),
+                line.len() <= COLUMNS_MAX && line[10..].starts_with("word"),
                 "{line}"
             );
         }

@@ -16,7 +16,7 @@ last_words() {
 
 dpkg-deb -x "$package" "$work/root"
 for path in usr/{bin,sbin}/loamfs usr/libexec/loamfs-bench usr/sbin/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs \
-    usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map,-bench,-bench-run}.1.gz usr/share/man/man8/{mkfs,fsck,mount}.loamfs.8.gz \
+    usr/share/man/man1/loamfs{,-mkfs,-mount,-grow,-map,-bench,-bench-run}.1.gz usr/share/man/man8/{mkfs,fsck,mount,mount.fuse,mount.fuseblk}.loamfs.8.gz \
     usr/share/bash-completion/completions/{,mkfs.,fsck.,mount.}loamfs \
     usr/share/zsh/vendor-completions/_loamfs \
     usr/lib/udev/rules.d/61-loamfs.rules usr/share/loamfs/magic usr/share/doc/loamfs/{copyright,changelog.gz,sbom.cdx.json.gz,README.md,docs/DESIGN.md}; do
@@ -26,7 +26,7 @@ done
 "$work/root/usr/bin/loamfs" --version >/dev/null
 [ "$("$work/root/usr/bin/loamfs" bench --version | cut -d" " -f1)" = loamfs-bench ] || fail "bench is not found"
 for file in "$work"/root/usr/share/man/man*/*.gz; do
-    zcat "$file" | grep -q '^\.SH "EXIT STATUS"' || fail "no exit status in $(basename "$file")"
+    zcat "$file" | grep -qE '^\.SH "EXIT STATUS"|^\.so man8/mount' || fail "no exit status in $(basename "$file")"
 done
 ok "everything is in the package"
 
@@ -70,7 +70,7 @@ mount -o remount,rw "$work/mnt"
 umount "$work/mnt"
 [ "$(loamfs cat "$work/volume.img" /file)" = hello ] || fail "what was written is not there"
 if command -v man >/dev/null; then
-    for page in 1/loamfs-mount 8/mount.loamfs; do
+    for page in 1/loamfs-mount 8/mount.loamfs 8/mount.fuse.loamfs; do
         man -w "${page%/*}" "${page#*/}" >/dev/null || fail "man ${page#*/}"
     done
 fi

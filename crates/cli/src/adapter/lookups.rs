@@ -13,17 +13,13 @@
 //! last, and that is taken back first. What the kernel forgets is counted too often if the daemon dies between reading and
 //! noting it. Such an inode is held longer than need be, until the mount ends, and never less long.
 
-mod table;
-
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use loamfs_fuse::{Errno, NodeId, Request};
 
-pub use table::{Shard, Survivor};
-
-/// Parts with a lock each.
-pub const SHARDS: usize = 64;
+use crate::mount::handover::table::{self, CHANGES, GONE, LOST, SHARDS};
+use crate::mount::handover::{Shard, Survivor};
 
 /// In a count: the volume holds this inode, though it has no name any more.
 const HELD: u32 = 1 << 31;
@@ -32,13 +28,6 @@ const HELD: u32 = 1 << 31;
 const KEPT: u32 = 1 << 30;
 /// The lookups in a count.
 const COUNT: u32 = KEPT - 1;
-
-/// What stands for changes that were lost with an earlier daemon: whoever syncs the file has to be told.
-const LOST: u32 = u32::MAX - 1;
-/// The same of an inode that is gone with them.
-const GONE: u32 = u32::MAX;
-/// The last number of a change.
-const CHANGES: u32 = LOST - 1;
 
 /// Inodes that are looked at in one go.
 const STEP: usize = 1 << 15;
@@ -343,20 +332,6 @@ impl Lookups {
                 entry.count |= HELD;
                 true
             })
-    }
-}
-
-impl Survivor {
-    /// Whether changes of it may not have been durable when the daemon ended.
-    pub fn is_undurable(&self) -> bool {
-        (1..=CHANGES).contains(&self.change)
-    }
-
-    /// All that the earlier daemon itself did was durable when it ended.
-    pub fn forget_changes(&mut self) {
-        if self.change <= CHANGES {
-            self.change = 0;
-        }
     }
 }
 

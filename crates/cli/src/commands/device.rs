@@ -6,10 +6,9 @@ use clap::{Args, ValueEnum};
 use loamfs_console::complete::ArgValueCompleter;
 
 use super::info;
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::Failure;
 use crate::output::print_lines;
-use crate::text::wrapped;
 
 /// What to do with devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -53,9 +52,7 @@ impl DeviceArgs {
         let report = info::report(&self.volume)?;
         print_lines(match self.json {
             true => vec![format!("{:#}", report.devices())],
-            false => (report.device_lines().iter())
-                .map(|line| wrapped(line, 10))
-                .collect(),
+            false => report.device_lines(),
         })
     }
 }

@@ -11,7 +11,7 @@ use loamfs_fuse::MountEntry;
 use rustix::process::geteuid;
 use serde_json::{Value, json};
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::Failure;
 use crate::mount::machine_memory;
 use crate::mounts;

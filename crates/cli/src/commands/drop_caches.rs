@@ -7,7 +7,7 @@ use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
 use rustix::process::geteuid;
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mounts;

@@ -5,11 +5,10 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use loamfs_console::complete::{Shell, script};
 use loamfs_console::generate::{Section, page, pages};
 
-use super::{Cli, front_of};
 use crate::failure::{Failure, Front, Kind};
 use crate::helpers::Helper;
 use crate::output::print_lines;
@@ -31,21 +30,24 @@ pub struct CompletionArgs {
     name: String,
 }
 
+/// Whose exit codes a command line uses.
+type FrontOf = fn(&[OsString]) -> Front;
+
 impl ManArgs {
     /// Carries it out.
     ///
     /// # Errors
     ///
     /// If a page cannot be written.
-    pub fn run(self) -> Result<u8, Failure> {
-        let written = self.write();
+    pub fn run(self, program: Command, front_of: FrontOf) -> Result<u8, Failure> {
+        let written = self.write(program, front_of);
         written.map_err(|error| Failure::io(&self.directory, &error))?;
         Ok(0)
     }
 
-    fn write(&self) -> io::Result<()> {
+    fn write(&self, program: Command, front_of: FrontOf) -> io::Result<()> {
         fs::create_dir_all(&self.directory)?;
-        pages(&self.directory, Cli::command(), &["loamfs"], &|words| {
+        pages(&self.directory, program, &["loamfs"], &|words| {
             let arguments: Vec<OsString> = words.iter().map(OsString::from).collect();
             more(
                 words.get(1).copied().unwrap_or_default(),
@@ -60,7 +62,11 @@ impl ManArgs {
                 helper.name(),
                 "8",
                 &more,
-            )
+            )?;
+            helper.other_names().iter().try_for_each(|name| {
+                let text = format!(".so man8/{}.8\n", helper.name());
+                fs::write(self.directory.join(format!("{name}.8")), text)
+            })
         })
     }
 }

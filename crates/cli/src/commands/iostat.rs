@@ -9,7 +9,7 @@ use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::human;
 use loamfs_console::time::took;
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::Failure;
 use crate::mounts;
 use crate::output::print_lines;

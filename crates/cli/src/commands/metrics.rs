@@ -7,7 +7,7 @@ use loamfs_console::complete::ArgValueCompleter;
 use loamfs_fuse::MountEntry;
 use serde_json::{Value, json};
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::output::{note, print_lines};

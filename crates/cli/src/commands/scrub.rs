@@ -11,7 +11,7 @@ use loamfs_console::time;
 use loamfs_fuse::MountEntry;
 use serde_json::Value;
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mount::scrubber::Pace;

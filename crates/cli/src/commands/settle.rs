@@ -7,7 +7,7 @@ use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::count;
 use serde_json::json;
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::Failure;
 use crate::mount::control::{self, Request};
 use crate::mounts;

@@ -11,7 +11,7 @@ use loamfs_fuse::MountEntry;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 
 use super::iostat::seconds;
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::output::print_lines;

@@ -9,7 +9,7 @@ use loamfs_device::{DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_fuse::{MountEntry, find_mount, is_dead, unmount};
 use serde_json::{Value, json};
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{Ended, Waiter};
 use crate::mount::lost::Lost;

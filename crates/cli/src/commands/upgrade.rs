@@ -9,7 +9,7 @@ use loamfs_console::complete::ArgValueCompleter;
 use loamfs_fuse::MountEntry;
 use serde_json::{Value, json};
 
-use crate::completion::mounted;
+use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::mount::control::{self, Request};
 use crate::mounts;

@@ -18,7 +18,7 @@ use super::scrubber::Scrubber;
 use super::spec::Spec;
 use super::standing;
 use super::transport::Transport;
-use crate::adapter::Errors;
+use crate::errors::Errors;
 use crate::report::{Identity, Report, piece_json};
 
 /// Images that are settled before progress is told.

@@ -5,6 +5,8 @@
 //! may be killed between any two instructions, so each part says how it stays readable. A successor copies what counts
 //! into memory of its own before it serves, and hands that over instead.
 
+pub mod table;
+
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -19,7 +21,10 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::lost::Lost;
-use crate::adapter::{ErrorKind, SHARDS, Shard, Survivor};
+use crate::errors::ErrorKind;
+
+use table::SHARDS;
+pub use table::{Shard, Survivor};
 
 /// Which layout it is.
 const MAGIC: u64 = u64::from_le_bytes(*b"loamfs\0\x02");

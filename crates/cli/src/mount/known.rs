@@ -139,6 +139,20 @@ const KNOWN: &[Known] = &[
     ),
 ];
 
+/// How an option is written, if it is one of these.
+pub fn form(name: &str) -> Option<String> {
+    let (_, behind, _) = KNOWN.iter().find(|(known, ..)| *known == name)?;
+    Some(written(name, behind))
+}
+
+fn written(name: &str, behind: &Behind) -> String {
+    match behind {
+        Nothing => name.to_owned(),
+        Value(value) => format!("{name}={value}"),
+        OneOf(values) => format!("{name}={}", values.join("|")),
+    }
+}
+
 /// What can stand at the end of a list of options.
 pub fn complete(current: &OsStr) -> Vec<CompletionCandidate> {
     let words = KNOWN.iter().flat_map(|(name, behind, _)| match behind {
@@ -156,12 +170,7 @@ pub fn complete(current: &OsStr) -> Vec<CompletionCandidate> {
 pub fn help() -> String {
     let mut text = "Mount options:\n".to_owned();
     for (name, behind, words) in KNOWN {
-        let value = match behind {
-            Nothing => String::new(),
-            Value(value) => format!("={value}"),
-            OneOf(values) => format!("={}", values.join("|")),
-        };
-        text.push_str(&format!("  {name}{value}\n      {words}\n"));
+        text.push_str(&format!("  {}\n      {words}\n", written(name, behind)));
     }
     text
 }

@@ -166,21 +166,18 @@ fn unknown(word: &str, name: &str) -> Failure {
         "context" | "fscontext" | "defcontext" | "rootcontext" => {
             format!("LoamFS has no SELinux labels; leave `{word}` out")
         }
-        "restart" => {
-            "give restart=yes, and a daemon that dies is replaced, or restart=no".to_owned()
-        }
-        "on-error" => {
-            "give on-error=/PROGRAM, which is run when the volume can no longer be written"
-                .to_owned()
-        }
-        "cache" | "settle" | "clean" | "commit" | "threads" | "transport" | "log" | "uid"
-        | "gid" | "device" => format!(
-            "the mount option `{word}` needs a value: cache=SIZE, settle=SIZE, clean=POLICY, commit=SECONDS, \
-             threads=NUMBER, transport=NAME, log=/PATH, uid=USER, gid=GROUP, device=/PATH"
-        ),
-        _ => format!(
-            "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
-        ),
+        _ => match super::known::form(name) {
+            Some(form) if form == name => {
+                format!("the mount option `{word}` takes no value; give {form}")
+            }
+            Some(form) if word == name => {
+                format!("the mount option `{word}` needs a value: {form}")
+            }
+            Some(form) => format!("the mount option `{word}` makes no sense; give {form}"),
+            None => format!(
+                "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
+            ),
+        },
     })
 }
 

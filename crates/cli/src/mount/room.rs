@@ -49,7 +49,7 @@ impl Room {
     }
 
     /// Whether there is enough by now.
-    fn is_there(&self) -> bool {
+    pub fn is_there(&self) -> bool {
         let now: Vec<(u64, u64)> = self
             .0
             .iter()

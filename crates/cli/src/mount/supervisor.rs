@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use loamfs_fuse::{NodeId, Notifier, find_mount, is_dead};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use signal_hook::consts::signal::{SIGHUP, SIGINT, SIGTERM};
 
 use super::keep::{Keep, What};
 use super::log::Log;
@@ -25,7 +24,7 @@ use super::lost::Lost;
 use super::packets::{self, Packet};
 use super::room::Room;
 use super::spec::Spec;
-use super::{confine, control, handover, reaction, spawn, stale, unmounter};
+use super::{confine, control, handover, reaction, signals, spawn, stale, unmounter};
 use crate::failure::{Failure, Kind};
 use crate::mounts::{self, SUBTYPE};
 use crate::text::shown_path;
@@ -50,7 +49,7 @@ pub struct Arguments {
 ///
 /// If none can be started.
 pub fn run(spec: &Spec, log: &Log, arguments: &Arguments) -> Result<u8, Failure> {
-    outlive_signals()?;
+    signals::outlive()?;
     confine::spare_from_oom();
     if let Some(file) = &spec.options.daemon.log {
         log.to_file(file)?;
@@ -282,6 +281,11 @@ impl Supervisor<'_> {
             return None;
         }
         if let Some(mut room) = self.room.take() {
+            if !room.is_there() {
+                tracing::error!(
+                    "the daemon of {shown} died ({status}); another one follows when there is room where the image is"
+                );
+            }
             room.wait(|| is_over(connection));
             if is_over(connection) {
                 return None;
@@ -351,21 +355,6 @@ fn is_over(connection: BorrowedFd<'_>) -> bool {
     let now = Timespec::default();
     let polled = poll(&mut asked, Some(&now));
     polled.is_err() || asked[0].revents().contains(PollFlags::ERR)
-}
-
-/// Signals that end a daemon are sent to this process too; it ends with the daemon.
-///
-/// # Errors
-///
-/// If they cannot be handled.
-pub fn outlive_signals() -> Result<(), Failure> {
-    let noted = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&noted)).map_err(|error| {
-            Failure::new(Kind::Io, format!("signals cannot be handled: {error}"))
-        })?;
-    }
-    Ok(())
 }
 
 /// As a shell has it: a signal counts from 128 on.

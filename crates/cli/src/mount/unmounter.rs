@@ -23,7 +23,7 @@ use super::log::Log;
 use super::packets::{self, Packet};
 use super::spec::Spec;
 use super::words::Words;
-use super::{spawn, supervisor};
+use super::{signals, spawn};
 use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::text::shown_path;
@@ -166,7 +166,7 @@ pub fn serve(socket: &OwnedFd, mut otherwise: impl FnMut(Packet) -> Result<(), S
 ///
 /// If that cannot be had.
 pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
-    supervisor::outlive_signals()?;
+    signals::outlive()?;
     if let Some(file) = &spec.options.daemon.log {
         log.to_file(file)?;
     }

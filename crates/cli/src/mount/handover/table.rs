@@ -15,16 +15,19 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 const LEVEL_MIN: u64 = 7;
 const LEVEL_MAX: u64 = 22;
 
+/// Parts of the table, with a lock each.
+pub const SHARDS: usize = 64;
+
 /// An inode that the kernel knows, in 32-bit words, so that none is lost to padding.
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct Entry {
+pub struct Entry {
     node: [u32; 2],
     /// Lookups, and a bit of the daemon's own.
     pub count: u32,
     /// The request that counted last, in short.
     pub request: u32,
-    /// Which of its changes may not be durable: see [`super::Lookups::note_change`].
+    /// Which of its changes may not be durable: see `adapter::lookups`.
     pub change: u32,
 }
 
@@ -43,7 +46,7 @@ impl Entry {
 }
 
 /// Spreads neighbouring numbers over all bits (the finaliser of MurmurHash3, by Austin Appleby).
-pub(super) fn mix(mut word: u64) -> u64 {
+pub fn mix(mut word: u64) -> u64 {
     word ^= word >> 33;
     word = word.wrapping_mul(0xff51_afd7_ed55_8ccd);
     word ^= word >> 33;
@@ -60,6 +63,27 @@ pub struct Survivor {
     pub change: u32,
 }
 
+/// What stands for changes that were lost with an earlier daemon: whoever syncs the file has to be told.
+pub const LOST: u32 = u32::MAX - 1;
+/// The same of an inode that is gone with them.
+pub const GONE: u32 = u32::MAX;
+/// The last number of a change.
+pub const CHANGES: u32 = LOST - 1;
+
+impl Survivor {
+    /// Whether changes of it may not have been durable when the daemon ended.
+    pub fn is_undurable(&self) -> bool {
+        (1..=CHANGES).contains(&self.change)
+    }
+
+    /// All that the earlier daemon itself did was durable when it ended.
+    pub fn forget_changes(&mut self) {
+        if self.change <= CHANGES {
+            self.change = 0;
+        }
+    }
+}
+
 /// One part of the table.
 pub struct Shard {
     file: Arc<File>,
@@ -69,7 +93,7 @@ pub struct Shard {
     entries: &'static mut [Entry],
     used: usize,
     /// The number of the last change of one of its inodes.
-    pub(super) change: u32,
+    pub change: u32,
 }
 
 impl Shard {
@@ -121,7 +145,7 @@ impl Shard {
     }
 
     /// All that are there.
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         self.table_mut().iter_mut().filter(|entry| entry.count != 0)
     }
 
@@ -139,13 +163,13 @@ impl Shard {
         }
     }
 
-    pub(super) fn get(&mut self, node: NodeId) -> Option<&mut Entry> {
+    pub fn get(&mut self, node: NodeId) -> Option<&mut Entry> {
         let at = self.find(node).ok()?;
         Some(&mut self.table_mut()[at])
     }
 
     /// Puts an inode there that is not; its count is not zero. Returns whether there was room.
-    pub(super) fn insert(&mut self, new: Survivor) -> bool {
+    pub fn insert(&mut self, new: Survivor) -> bool {
         if self.used >= self.capacity() / 4 * 3 && !self.resize(*self.level + 1) {
             return false;
         }
@@ -165,7 +189,7 @@ impl Shard {
     }
 
     /// Takes an inode out. Those behind it that stand there for want of their own place move up.
-    pub(super) fn remove(&mut self, node: NodeId) {
+    pub fn remove(&mut self, node: NodeId) {
         let Ok(mut hole) = self.find(node) else {
             return;
         };

@@ -90,7 +90,7 @@ impl Errors {
     }
 
     /// Somebody got this error of an inode.
-    pub(super) fn count(&self, ino: Ino, error: &Error) {
+    pub fn count(&self, ino: Ino, error: &Error) {
         let Some(kind) = ErrorKind::of(error) else {
             return;
         };
@@ -106,7 +106,7 @@ impl Errors {
     }
 
     /// Somebody got an error of this kind.
-    pub(super) fn count_kind(&self, kind: ErrorKind) {
+    pub fn count_kind(&self, kind: ErrorKind) {
         self.counts[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 

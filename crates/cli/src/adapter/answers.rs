@@ -1,0 +1,244 @@
+//! What answers to requests have in common: errors, what is durable by then, and what the kernel gets and holds by them.
+
+use std::ops::{ControlFlow, Range};
+use std::sync::PoisonError;
+
+use loamfs_format::Ino;
+use loamfs_format::inode::mode;
+use loamfs_fs::Error;
+use loamfs_fs::types::{Attr, DirEntry, NewInode};
+use loamfs_fuse::{AttrReply, Caller, EntryReply, Errno, NewNode, NodeId, OpenReply, ReadCall};
+
+use super::convert::{file_attr, ino_of, node_of};
+use super::{Adapter, TTL};
+use crate::errors::ErrorKind;
+use crate::mount::promise::Promise;
+
+impl Adapter {
+    /// The errno for the kernel; what an administrator must know of goes to the log too.
+    pub(super) fn errno(&self, doing: &str, ino: Ino, error: &Error) -> Errno {
+        self.errors.count(ino, error);
+        match error {
+            Error::Corrupt(_)
+            | Error::Device(_)
+            | Error::Log(_)
+            | Error::Space(_)
+            | Error::Superblock(_) => {
+                tracing::error!(inode = ino.get(), "{doing} failed: {error}");
+            }
+            error => tracing::debug!(inode = ino.get(), "{doing}: {error}"),
+        }
+        Errno::from_raw_os_error(error.errno())
+    }
+
+    pub(super) fn answer<T>(
+        &self,
+        doing: &str,
+        ino: Ino,
+        result: Result<T, Error>,
+    ) -> Result<T, Errno> {
+        result.map_err(|error| self.errno(doing, ino, &error))
+    }
+
+    /// The answer to a change of names in a directory, which is durable by then if that is promised.
+    pub(super) fn named<T>(
+        &self,
+        doing: &str,
+        dir: NodeId,
+        result: Result<T, Error>,
+    ) -> Result<T, Errno> {
+        self.kept(Promise::Names, doing, dir, result)
+    }
+
+    /// The answer to any other change of an inode.
+    pub(super) fn changed<T>(
+        &self,
+        doing: &str,
+        node: NodeId,
+        result: Result<T, Error>,
+    ) -> Result<T, Errno> {
+        self.kept(Promise::Everything, doing, node, result)
+    }
+
+    pub(super) fn kept<T>(
+        &self,
+        promise: Promise,
+        doing: &str,
+        node: NodeId,
+        result: Result<T, Error>,
+    ) -> Result<T, Errno> {
+        let ino = ino_of(node);
+        let value = self.answer(doing, ino, result)?;
+        self.lookups.note_change(node);
+        if self.promise.covers(promise) {
+            self.sync(doing, node)?;
+        }
+        Ok(value)
+    }
+
+    /// Returns when all that was done to an inode is durable.
+    pub(super) fn sync(&self, doing: &str, node: NodeId) -> Result<(), Errno> {
+        let (ino, change) = (ino_of(node), self.lookups.change(node));
+        self.answer(doing, ino, self.volume.fsync(ino, false))?;
+        self.lookups.note_durable(node, change);
+        Ok(())
+    }
+
+    /// The inode behind the kernel's name for it, unless it was lost with an earlier daemon.
+    pub(super) fn ino(&self, node: NodeId) -> Result<Ino, Errno> {
+        match !self.gone.is_empty() && self.gone.contains(&node) {
+            true => {
+                self.errors.count_kind(ErrorKind::Lost);
+                Err(Errno::STALE)
+            }
+            false => Ok(ino_of(node)),
+        }
+    }
+
+    pub(super) fn drop_capability(&self, ino: Ino) -> Result<(), Errno> {
+        let dropped = self.attributes.drop_capability(&self.volume, ino);
+        self.answer("write", ino, dropped)
+    }
+
+    /// Has the kernel forget, soon, content of a file. It waits for reads that are under way, and a process that waits so
+    /// cannot be killed: so it is left to the supervisor, where another daemon may have to answer them.
+    pub(super) fn forget_content(&self, node: NodeId, range: Range<u64>) {
+        let Some(supervisor) = &self.supervisor else {
+            return self.notifier.content(node, range);
+        };
+        let words = format!("forget {} {} {}", node.0, range.start, range.end);
+        if let Err(error) = supervisor.say(&words) {
+            tracing::warn!("the supervisor: {error}");
+        }
+    }
+
+    /// The reply that gives the kernel an inode, and counts that it has it once more.
+    pub(super) fn entry(&self, caller: Caller, attr: &Attr) -> Result<EntryReply, Errno> {
+        let node = node_of(attr);
+        self.lookups.count(node, caller.request)?;
+        Ok(EntryReply {
+            node,
+            generation: u64::from(attr.generation),
+            attr: file_attr(attr, self.block_size),
+            entry_ttl: TTL,
+            attr_ttl: TTL,
+        })
+    }
+
+    /// As [`entry`](Self::entry), of an inode that was changed by this.
+    pub(super) fn changed_entry(&self, caller: Caller, attr: &Attr) -> Result<EntryReply, Errno> {
+        let entry = self.entry(caller, attr)?;
+        self.lookups.note_change(entry.node);
+        Ok(entry)
+    }
+
+    pub(super) fn attr(&self, attr: &Attr) -> AttrReply {
+        AttrReply {
+            attr: file_attr(attr, self.block_size),
+            attr_ttl: TTL,
+        }
+    }
+
+    /// Before the last name of an inode goes: holds it while the kernel still knows it, as it may
+    /// be open, or somebody's working directory. The kernel locks the inode and the directory
+    /// meanwhile, so no name comes or goes beside this.
+    pub(super) fn hold_victim(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+        let victim = match self.volume.lookup(dir, name) {
+            Ok(victim) => victim,
+            // The operation itself says what is wrong.
+            Err(_) => return Ok(()),
+        };
+        self.lookups.note_change(node_of(&victim));
+        let is_dir = victim.mode & mode::TYPE == mode::DIRECTORY;
+        if !is_dir && victim.nlink > 1 {
+            return Ok(());
+        }
+        let held = self
+            .lookups
+            .hold(node_of(&victim), || self.volume.open_file(victim.ino));
+        self.answer("holding", victim.ino, held)
+    }
+
+    /// Somebody reads, and did not ask that it leave no trace. The kernel, which keeps attributes for long, forgets the
+    /// access time with each of these requests by itself.
+    pub(super) fn accessed(&self, ino: Ino, call: ReadCall) {
+        if !call.flags.noatime() {
+            self.volume.accessed(ino);
+        }
+    }
+
+    pub(super) fn release(&self, ino: Ino) {
+        if let Err(error) = self.volume.release_file(ino) {
+            self.errno("releasing", ino, &error);
+        }
+    }
+
+    /// Before a change of a file for which the kernel does not say, as it does for writes, whether it takes set-user-id and
+    /// the like away: all but root's do.
+    pub(super) fn drop_privileges(&self, caller: Caller, ino: Ino) -> Result<(), Errno> {
+        if caller.uid == 0 {
+            return Ok(());
+        }
+        self.answer("change", ino, self.volume.drop_privileges(ino))
+    }
+
+    pub(super) fn opened(&self) -> OpenReply {
+        OpenReply {
+            fh: 0,
+            flags: self.reads.open_flags(),
+        }
+    }
+
+    pub(super) fn new_inode(caller: Caller, new: NewNode, rdev: u32) -> NewInode {
+        NewInode {
+            mode: new.mode & !mode::TYPE,
+            umask: new.umask,
+            uid: caller.uid,
+            gid: caller.gid,
+            rdev,
+        }
+    }
+
+    /// Walks a directory from `offset` on until `add` breaks off or the end is reached. `list` gives entries from a position
+    /// on, each with what belongs to it.
+    pub(super) fn walk<T>(
+        &self,
+        dir: Ino,
+        offset: u64,
+        list: impl Fn(u64) -> Result<Vec<(DirEntry, T)>, Error>,
+        mut add: impl FnMut(&DirEntry, &T) -> ControlFlow<()>,
+    ) -> Result<(), Errno> {
+        let mut position = offset;
+        let mut first = true;
+        loop {
+            let batch = match list(position) {
+                Ok(batch) => batch,
+                Err(error @ Error::WouldWait) => return Err(self.errno("listing", dir, &error)),
+                Err(error) if first => return Err(self.errno("listing", dir, &error)),
+                // What was listed so far was counted; the next call meets the error.
+                Err(_) => return Ok(()),
+            };
+            let Some((last, _)) = batch.last() else {
+                return Ok(());
+            };
+            position = last.next;
+            first = false;
+            let mut pairs = batch.iter();
+            if pairs.try_for_each(|(entry, of)| add(entry, of)).is_break() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Logs a missing inode behind a name once for each directory in a row.
+    pub(super) fn log_gap(&self, dir: Ino, name: &[u8], error: &Error) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.replace(dir) != Some(dir) {
+            let name = crate::text::shown(name);
+            tracing::error!(
+                directory = dir.get(),
+                "the inode of `{name}` cannot be read: {error}"
+            );
+        }
+    }
+}
