@@ -13,16 +13,31 @@ loamfs=$(realpath "$1")
 full=$work/full
 
 mkdir "$mnt" "$full"
-mount -t tmpfs -o size=24M tmpfs "$full"
+truncate -s 110M "$work/host.img"
+mkfs.ext4 -q -F -m 0 "$work/host.img"
+mount -o loop "$work/host.img" "$full"
 image=$full/volume.img
-"$loamfs" mkfs -q --size 256M "$image"
+
+# An image on a host with room for 24 MiB, and what can make way.
+prepare() {
+    local number
+    rm -f "$image" "$full"/ballast* "$work/said" "$work/synced"
+    "$loamfs" mkfs -q --size 256M "$image"
+    for number in 1 2 3; do fallocate -l 12M "$full/ballast$number"; done
+    sync
+    fallocate -l $(($(df --output=avail "$full" | tail -1) - 24 * 1024))K "$full/ballast0"
+}
+
+# Makes room on the host.
+make_room() { rm "$full/ballast$1"; }
+
 cat >"$work/told" <<'END'
 #!/bin/sh
 echo "$LOAMFS_MOUNTPOINT: $LOAMFS_REASON" >"$(dirname "$0")/said"
 END
 chmod +x "$work/told"
 
-failure() { "$loamfs" info --json "$mnt" | python3 -c "import json, sys; print((json.load(sys.stdin)['failure'] or {}).get('$1'))"; }
+failure() { "$loamfs" info --json "$mnt" 2>/dev/null | python3 -c "import json, sys; print((json.load(sys.stdin)['failure'] or {}).get('$1'))" 2>/dev/null; }
 
 has_failed() { [ "$(failure why)" != None ]; }
 
@@ -49,6 +64,7 @@ fill() {
 all_synced() { cut -d' ' -f3 "$work/synced" | xargs cksum 2>&1 | cmp -s - "$work/synced"; }
 
 for kind in plain fuseblk; do
+    prepare
     options="on-error=$work/told,$([ $kind = plain ] && echo plain || echo rw)"
     mount_it "$options"
     if has_failed; then fail "something failed: $(failure why)"; fi
@@ -73,7 +89,7 @@ for kind in plain fuseblk; do
     expect 0 "$loamfs" trim "$mnt"
     expect 32 "$loamfs" mount -o remount,rw "$image" "$mnt"
     pid=$(daemon)
-    mount -o remount,size=36M "$full"
+    make_room 1
     until_it goes_on
     until_it is_writable
     [ "$(daemon)" != "$pid" ] || fail "the same daemon goes on"
@@ -94,7 +110,7 @@ for kind in plain fuseblk; do
     sleep 2
     ! timeout 2 "$loamfs" info "$mnt" >"$work/out" 2>&1 || fail "a daemon serves without room"
     grep -q " $mnt " /proc/self/mountinfo || fail "the mount is gone"
-    mount -o remount,size=48M "$full"
+    make_room 2
     until_it goes_on
     until_it is_writable
     all_synced || fail "what was synced is lost"
@@ -115,15 +131,12 @@ for kind in plain fuseblk; do
     ok "$kind: an unmount says what is lost with a full host, and -o ro shows what was synced"
 
     rm "$full/rest"
-    mount -o remount,size=100M "$full"
+    make_room 3
     mount_it plain
     all_synced || fail "what was synced is lost"
     expect 0 "$loamfs" unmount "$mnt"
     expect 0 "$loamfs" check "$image"
     ok "$kind: with room again, the next mount goes on"
-    rm "$image" "$work/said" "$work/synced"
-    mount -o remount,size=24M "$full"
-    "$loamfs" mkfs -q --size 256M "$image"
 done
 expect 1 "$loamfs" mount -o on-error=relative "$image" "$mnt"
 grep -q "on-error=/PROGRAM" "$work/out" || fail "no advice: $(cat "$work/out")"
@@ -144,11 +157,7 @@ refused "the file system that it is on is read-only" "$image"
 device=$(losetup --show -r -f "$image")
 refused "the device is read-only" "$device"
 losetup -d "$device"
-umount "$full"
-truncate -s 64M "$work/host.img"
-mkfs.ext4 -q -F "$work/host.img"
-mount -o loop "$work/host.img" "$full"
-"$loamfs" mkfs -q --size 32M "$image"
+mount -o remount,rw "$full"
 chattr +i "$image"
 refused "it is immutable or append-only (chattr(1))" "$image"
 chattr -i "$image"

@@ -84,7 +84,7 @@ const TABLE: &[(&str, i32, &[&str])] = &[
         &["auto, uring or dev"],
     ),
     ("mount -o commit=0 IMAGE DIR", 1, &["1 to 3600 seconds"]),
-    ("mount -o log=relative IMAGE DIR", 1, &["log=/PATH"]),
+    ("mount -o log=relative IMAGE DIR", 1, &["log=/FILE"]),
     ("mount -o norecovery IMAGE DIR", 1, &["needs `ro`"]),
     ("mount -o context=x IMAGE DIR", 1, &["no SELinux labels"]),
     ("unmount", 1, &["<MOUNTPOINT>"]),

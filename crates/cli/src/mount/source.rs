@@ -66,6 +66,9 @@ impl Source {
     ///
     /// If one cannot be opened, stays in use, or is missing.
     pub fn open(path: &Path, options: &Options) -> Result<Self, Failure> {
+        if !options.is_read_only() {
+            unwritable::refuse_device(path)?;
+        }
         let opened = Self::open_one(path, options);
         let source = opened.map_err(|failure| match options.is_read_only() {
             true => failure,

@@ -1,6 +1,6 @@
 //! Why a device or an image can only be read.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -11,29 +11,48 @@ use rustix::fs::{
 use crate::failure::{Failure, Kind};
 use crate::text::shown_path;
 
+/// That a device is not read-only: it can be opened for writing all the same, and only a write fails.
+///
+/// # Errors
+///
+/// If it is.
+pub fn refuse_device(path: &Path) -> Result<(), Failure> {
+    let why = fs::metadata(path).ok().and_then(|found| of_device(&found));
+    why.map_or(Ok(()), |why| Err(refusal(path, why)))
+}
+
 /// The failure to open something for writing, with the reason if it can only be read.
 pub fn explained(path: &Path, failure: Failure) -> Failure {
     if failure.kind == Kind::Busy {
         return failure;
     }
-    reason(path).map_or(failure, |why| {
-        let shown = shown_path(path);
-        let text = format!("{shown} can only be read: {why}; mount it read-only (`-o ro`)");
-        Failure::new(Kind::NoPermission, text)
-    })
+    reason(path).map_or(failure, |why| refusal(path, why))
+}
+
+fn refusal(path: &Path, why: &str) -> Failure {
+    let shown = shown_path(path);
+    let text = format!("{shown} can only be read: {why}; mount it read-only (`-o ro`)");
+    Failure::new(Kind::NoPermission, text)
+}
+
+fn of_device(found: &Metadata) -> Option<&'static str> {
+    if !found.file_type().is_block_device() {
+        return None;
+    }
+    let (major, minor) = (major(found.rdev()), minor(found.rdev()));
+    let told = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).ok()?;
+    (told.trim() == "1").then_some("the device is read-only")
 }
 
 fn reason(path: &Path) -> Option<&'static str> {
     let found = fs::metadata(path).ok()?;
-    if found.file_type().is_block_device() {
-        let (major, minor) = (major(found.rdev()), minor(found.rdev()));
-        let told = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).ok()?;
-        if told.trim() == "1" {
-            return Some("the device is read-only");
-        }
-    } else if statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+    if let Some(why) = of_device(&found) {
+        return Some(why);
+    }
+    if statvfs(path).is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         return Some("the file system that it is on is read-only");
-    } else if is_immutable(path) {
+    }
+    if is_immutable(path) {
         return Some("it is immutable or append-only (chattr(1))");
     }
     let may_read = access(path, Access::READ_OK).is_ok();
