@@ -11,6 +11,12 @@ set -euo pipefail
 loamfs=$(realpath "$1")
 . "$(dirname "$0")/common.sh"
 full=$work/full
+device=
+
+last_words() {
+    [ -z "$device" ] || losetup -d "$device"
+    tally failing "$1"
+}
 
 mkdir "$mnt" "$full"
 truncate -s 110M "$work/host.img"
@@ -24,7 +30,7 @@ prepare() {
     rm -f "$image" "$full"/ballast* "$work/said" "$work/synced"
     "$loamfs" mkfs -q --size 256M "$image"
     for number in 1 2 3; do fallocate -l 12M "$full/ballast$number"; done
-    sync
+    sync -f "$full"
     fallocate -l $(($(df --output=avail "$full" | tail -1) - 24 * 1024))K "$full/ballast0"
 }
 
@@ -157,6 +163,7 @@ refused "the file system that it is on is read-only" "$image"
 device=$(losetup --show -r -f "$image")
 refused "the device is read-only" "$device"
 losetup -d "$device"
+device=
 mount -o remount,rw "$full"
 chattr +i "$image"
 refused "it is immutable or append-only (chattr(1))" "$image"
