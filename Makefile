@@ -107,6 +107,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/log.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/transport.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/replaced.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/unmounted.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/failing.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/unmounted.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/mount.sh $(WORK)/tree
