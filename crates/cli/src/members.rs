@@ -40,11 +40,29 @@ pub fn complete(
     others: &[PathBuf],
     open: impl Fn(&Path) -> Result<Arc<FileDevice>, Failure>,
 ) -> Result<Arc<dyn Device>, Failure> {
-    // Whoever opens the volume says what else is wrong with it.
-    let found = superblocks::find(&device).ok().map(|copies| copies.newest);
+    let others = others_of(path, &device, others, open)?;
+    match superblocks::find(&device).is_ok_and(|copies| copies.newest.has_devices()) {
+        true => joined(path, device, &others),
+        // Whoever opens the volume says what is wrong with it.
+        false => Ok(device),
+    }
+}
+
+/// The other devices of the volume of which `device`, at `path`, is one, as for [`complete`].
+///
+/// # Errors
+///
+/// As for [`complete`].
+pub fn others_of(
+    path: &Path,
+    device: &Arc<FileDevice>,
+    others: &[PathBuf],
+    open: impl Fn(&Path) -> Result<Arc<FileDevice>, Failure>,
+) -> Result<Vec<Candidate>, Failure> {
+    let found = superblocks::find(device).ok().map(|copies| copies.newest);
     let Some(sb) = found.filter(Superblock::has_devices) else {
         return match others.first() {
-            None => Ok(device),
+            None => Ok(Vec::new()),
             Some(other) => Err(Failure::usage(format!(
                 "{} is a volume of one device; leave out {}",
                 shown_path(path),
@@ -64,7 +82,7 @@ pub fn complete(
             candidates.push(candidate(&path, open(&path)?));
         }
     }
-    joined(path, device, &candidates)
+    Ok(candidates)
 }
 
 /// The whole volume out of devices that are all known.
@@ -86,7 +104,8 @@ pub fn whole(
     joined(path, Arc::clone(device), &others.collect::<Vec<_>>())
 }
 
-fn candidate(path: &Path, device: Arc<FileDevice>) -> Candidate {
+/// A device, called by its path.
+pub fn candidate(path: &Path, device: Arc<FileDevice>) -> Candidate {
     Candidate {
         name: shown_path(path),
         device,

@@ -443,6 +443,16 @@ impl Report {
         ]
     }
 
+    /// Which volume it is of.
+    pub fn uuid(&self) -> String {
+        self.words("/volume/uuid")
+    }
+
+    /// Bytes of the volume.
+    pub fn bytes(&self) -> u64 {
+        self.number("/space/bytes")
+    }
+
     /// The devices of several.
     pub fn devices(&self) -> Value {
         self.value("/devices")
@@ -458,7 +468,10 @@ impl Report {
                 "device {:<2} {}, {}, {}: {} log, {} data, {} free; {} reads of {}, {} writes of {}, {} flushes",
                 number("/device"),
                 words("name"),
-                words("kind"),
+                match device["state"] == "leaving" {
+                    true => words("kind") + ", leaving",
+                    false => words("kind"),
+                },
                 human(number("/bytes")),
                 number("/groups/log"),
                 number("/groups/data"),
@@ -650,6 +663,7 @@ fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
         "name": member.name,
         "uuid": uuid::Uuid::from_bytes(member.entry.uuid).to_string(),
         "kind": member.entry.kind.name(),
+        "state": member.entry.state.name(),
         "bytes": member.entry.frags.saturating_mul(fragment_size.into()),
         "groups": { "free": free, "log": log, "data": data },
         "requests": requests_json(&member.counters),

@@ -1,6 +1,7 @@
 #!/bin/bash
 # A volume of three devices: a fast one and two others. Made, mounted by any of them, as image files that are named and as
 # block devices that the kernel has; killed and mounted again; refused, with nothing changed, where one is missing or doubled.
+# Devices join, leave and are replaced, also after the command was killed, and grow.
 # Needs root for fuseblk and loop devices.
 #
 #   devices.sh LOAMFS
@@ -159,3 +160,132 @@ grep -q "the fast devices are full" "$work/daemon.log" || fail "the log does not
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check --device "$two" --device "$ssd" "$one"
 ok "a full fast device spills, and says so"
+
+# ---- joining and leaving -----------------------------------------------------------------------------------------
+
+mount_it "$others"
+rm -rf "$mnt"/many "$mnt"/small*
+three=$work/three.img
+four=$work/four.img
+truncate -s 160M "$three" "$four"
+named=(--device "$two" --device "$ssd")
+
+# How many devices the mount has.
+count() { "$loamfs" device list --json "$mnt" | grep -c '"device":'; }
+
+bytes() { df -B1 --output=size "$mnt" | tail -1; }
+
+before=$(bytes)
+for change in "add $three" "remove $two" "replace $two $three"; do
+    expect 75 "$loamfs" device ${change%% *} "$mnt" ${change#* }
+    said "is mounted on $mnt; unmount it first"
+    expect 75 "$loamfs" device ${change%% *} "${named[@]}" "$one" ${change#* }
+done
+expect 75 "$loamfs" grow "$mnt"
+said "is mounted on $mnt; unmount it first"
+expect 75 "$loamfs" grow "${named[@]}" "$one"
+expect 64 "$loamfs" device remove "$mnt" "$three"
+said "is no device of this volume"
+[ "$(count)" = 3 ] || fail "the devices have changed"
+"$loamfs" unmount "$mnt"
+[ -z "$(tr -d '\0' <"$three" | head -c 1)" ] || fail "it was written to"
+ok "a mount keeps the devices that it has"
+
+"$loamfs" mkfs -q --force --size 64M "$work/other.img"
+expect 73 "$loamfs" device add "${named[@]}" "$one" "$work/other.img"
+said "give --force to overwrite it"
+expect 64 "$loamfs" device add "${named[@]}" "$one" "$two"
+said "is a device of this volume already"
+cp "$work/other.img" "$work/copy.img"
+expect 73 "$loamfs" device add "$work/other.img" "$work/copy.img"
+cmp "$work/other.img" "$work/copy.img" || fail "a copy of a volume was overwritten"
+ok "what cannot join or leave is named, and stays as it was"
+
+expect 0 "$loamfs" device add "${named[@]}" "$one" "$three"
+said "added"
+others="$others,device=$three"
+mount_it "$others"
+[ "$(count)" = 4 ] || fail "it has not joined"
+[ "$(bytes)" -gt $((before + 100000000)) ] || fail "there is no more room"
+crash "$others"
+[ "$(count)" = 4 ] || fail "it has not stayed"
+ok "a device joins"
+
+# Four fifths of what the others hold: of a small volume the log's reserve is most of the rest.
+full=$((($(bytes) - 150000000) / 5 * 4))
+mkdir "$mnt/fill"
+number=0
+while [ $(($(df -B1 --output=used "$mnt" | tail -1) + 3000000)) -lt $full ]; do
+    number=$((number + 1))
+    head -c 2500000 /dev/urandom >"$mnt/fill/large$number"
+    mkdir "$mnt/fill/$number"
+    head -c 100000 /dev/urandom | split -b 5000 - "$mnt/fill/$number/x"
+done
+sync -f "$mnt"
+(cd "$mnt/fill" && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$work/sums"
+expect 0 "$loamfs" device list "$mnt"
+"$loamfs" unmount "$mnt"
+named=(--device "$three" --device "$two" --device "$ssd")
+expect 64 "$loamfs" device remove "${named[@]}" "$one" "$ssd"
+said "leads the volume"
+# It is killed, and goes on.
+for pause in 0.2 0.5; do
+    timeout -s KILL "$pause" "$loamfs" device remove "${named[@]}" "$one" "$two" >"$work/out" 2>&1 || true
+    [ -z "$(ls -A "$mnt")" ] || fail "it is mounted"
+done
+if grep -q -- "$two" <("$loamfs" device list "${named[@]}" "$one" 2>&1); then
+    expect 0 "$loamfs" device remove "${named[@]}" "$one" "$two"
+    said "removed"
+fi
+named=(--device "$three" --device "$ssd")
+expect 0 "$loamfs" check "${named[@]}" "$one"
+expect 65 "$loamfs" info "$two"
+others="device=$ssd,device=$three"
+ok "a device leaves, though it is killed in between, and nothing is lost"
+
+mount_it "$others"
+(cd "$mnt/fill" && sha256sum --quiet -c "$work/sums") || fail "something was lost"
+"$loamfs" unmount "$mnt"
+expect 64 "$loamfs" device remove "${named[@]}" "$one" "$three"
+said "and the others have room for"
+expect 0 "$loamfs" device replace --json "${named[@]}" "$one" "$three" "$four"
+said '"bytes": '
+others="device=$ssd,device=$four"
+mount_it "$others"
+[ "$(count)" = 3 ] || fail "it was not replaced"
+(cd "$mnt/fill" && sha256sum --quiet -c "$work/sums") || fail "something was lost"
+rm -r "$mnt"/fill
+"$loamfs" unmount "$mnt"
+named=(--device "$four" --device "$ssd")
+expect 0 "$loamfs" check "${named[@]}" "$one"
+expect 0 "$loamfs" device add "${named[@]}" "$one" "$two"
+named+=(--device "$two")
+expect 0 "$loamfs" device remove "${named[@]}" "$one" "$four"
+expect 0 "$loamfs" check --device "$two" --device "$ssd" "$one"
+ok "a device is replaced by another one; unmounted they join and leave too"
+
+# ---- growing -----------------------------------------------------------------------------------------------------
+
+others="device=$ssd,device=$two"
+named=(--device "$two" --device "$ssd")
+mount_it "$others"
+before=$(bytes)
+head -c 20000000 /dev/urandom >"$mnt/large"
+sum=$(sha256sum <"$mnt/large")
+"$loamfs" unmount "$mnt"
+expect 64 "$loamfs" grow --size 1G "${named[@]}" "$one"
+said "is for a volume of one device"
+longer=$("$loamfs" device list --json "${named[@]}" "$one" | tr -d ' ,"' | sed -n 's/^name://p' | tail -1)
+truncate -s +160M "$longer"
+expect 0 "$loamfs" grow "${named[@]}" "$one"
+said "has grown from"
+expect 0 "$loamfs" check "${named[@]}" "$one"
+mount_it "$others"
+[ "$(bytes)" -gt $((before + 160000000)) ] || fail "df says $(bytes) after $before"
+[ "$(sha256sum <"$mnt/large")" = "$sum" ] || fail "something was lost"
+head -c 100000000 /dev/urandom >"$mnt/larger" || fail "there is no more room"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" grow "${named[@]}" "$one"
+said "fills its device already"
+expect 0 "$loamfs" check "${named[@]}" "$one"
+ok "a volume of several devices grows"

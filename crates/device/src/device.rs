@@ -19,6 +19,11 @@ pub trait Device: Send + Sync {
     /// Whether a seek costs milliseconds.
     fn rotational(&self) -> bool;
 
+    /// Whether it does where this byte is: of several devices on the one that has it.
+    fn rotational_at(&self, _offset: u64) -> bool {
+        self.rotational()
+    }
+
     /// Reads a batch; the requests go down together, those that touch each other
     /// as one, and each carries its own result.
     fn read(&self, batch: &mut [Read]);
@@ -53,6 +58,10 @@ impl<D: Device + ?Sized> Device for Arc<D> {
 
     fn rotational(&self) -> bool {
         (**self).rotational()
+    }
+
+    fn rotational_at(&self, offset: u64) -> bool {
+        (**self).rotational_at(offset)
     }
 
     fn read(&self, batch: &mut [Read]) {

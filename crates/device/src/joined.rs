@@ -41,6 +41,12 @@ impl Member {
         }
     }
 
+    /// The same at `range` of the whole, which is as long as what the device gives.
+    #[must_use]
+    pub fn at_range(self, range: Range<u64>) -> Self {
+        Self { range, ..self }
+    }
+
     /// What errors call it.
     pub fn name(&self) -> &str {
         &self.name
@@ -127,7 +133,7 @@ pub struct JoinedDevice {
 type Part = (usize, Range<usize>);
 
 impl JoinedDevice {
-    /// One device out of these, in this order.
+    /// One device out of these, in this order, one behind the other.
     ///
     /// # Errors
     /// [`DeviceError::OutOfRange`] if a member gives more than its device has, or all give more than can be counted.
@@ -136,7 +142,6 @@ impl JoinedDevice {
         let mut members = members;
         for member in &mut members {
             let len = member.range.end - member.range.start;
-            check_range(member.device.size(), member.offset, len)?;
             let end = size.checked_add(len).ok_or(DeviceError::OutOfRange {
                 offset: size,
                 len,
@@ -145,7 +150,50 @@ impl JoinedDevice {
             member.range = size..end;
             size = end;
         }
+        Self::with_gaps(members, size)
+    }
+
+    /// One device of `size` bytes, in which each member has its range, by address. What is read in a gap is zeros, and nothing
+    /// can be written there.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfRange`] if a member gives more than its device has, or lies in another one or behind the end.
+    pub fn with_gaps(members: Vec<Member>, size: u64) -> Result<Self, DeviceError> {
+        let mut free_from = 0;
+        for Member {
+            device,
+            offset,
+            range,
+            ..
+        } in &members
+        {
+            let len = range.end.saturating_sub(range.start);
+            check_range(device.size(), *offset, len)?;
+            check_range(size, range.start, len)?;
+            if range.start < free_from {
+                let (offset, size) = (range.start, free_from);
+                return Err(DeviceError::OutOfRange { offset, len, size });
+            }
+            free_from = range.end;
+        }
         Ok(Self { members, size })
+    }
+
+    /// Whether a member has each byte of a range that lies on the device.
+    fn check_held(&self, offset: u64, len: usize) -> Result<(), DeviceError> {
+        let held: usize = self
+            .cut(offset, len)
+            .iter()
+            .map(|(_, bytes)| bytes.len())
+            .sum();
+        match held == len {
+            true => Ok(()),
+            false => Err(DeviceError::OutOfRange {
+                offset,
+                len: len as u64,
+                size: self.size,
+            }),
+        }
     }
 
     /// A range that lies on the device, cut where one member ends and the next begins.
@@ -204,6 +252,11 @@ impl Device for JoinedDevice {
         self.members.iter().any(|m| m.device.rotational())
     }
 
+    fn rotational_at(&self, offset: u64) -> bool {
+        let held = self.members.iter().find(|m| m.range.contains(&offset));
+        held.is_some_and(|m| m.device.rotational())
+    }
+
     fn read(&self, batch: &mut [Read]) {
         let mut below = vec![Vec::new(); self.members.len()];
         for (index, read) in batch.iter_mut().enumerate() {
@@ -212,7 +265,11 @@ impl Device for JoinedDevice {
             if read.result.is_err() {
                 continue;
             }
-            for (member, bytes) in self.cut(read.offset, len) {
+            let parts = self.cut(read.offset, len);
+            if parts.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() < len {
+                read.buffer.fill(0);
+            }
+            for (member, bytes) in parts {
                 let at = self.members[member].at(read.offset + bytes.start as u64);
                 let part = part_of(read, &bytes, at);
                 below[member].push(((index, bytes), part));
@@ -234,7 +291,10 @@ impl Device for JoinedDevice {
         let mut below = vec![Vec::new(); self.members.len()];
         let mut results: Vec<_> = batch
             .iter()
-            .map(|write| check_write(self.size, sector, write.offset, write.data.len() as u64))
+            .map(|write| {
+                check_write(self.size, sector, write.offset, write.data.len() as u64)?;
+                self.check_held(write.offset, write.data.len())
+            })
             .collect();
         let checked = batch.iter().zip(&results).enumerate();
         for (index, (write, _)) in checked.filter(|(_, (_, result))| result.is_ok()) {

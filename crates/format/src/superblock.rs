@@ -20,7 +20,7 @@ mod scrub;
 mod tests;
 
 pub use crate::geometry::{BLOCK_SIZE_MAX, GROUPS_MAX, Geometry, UNIT_SIZE};
-pub use devices::{DEVICE_OFFSET_MAX, DEVICES_MAX, DeviceEntry, DeviceKind};
+pub use devices::{DEVICE_OFFSET_MAX, DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState};
 pub use disk::DiskFigures;
 pub use features::{
     COMPATIBLE_ATIME, INCOMPATIBLE_DEVICES, INCOMPATIBLE_KNOWN, INCOMPATIBLE_TRACKS,
@@ -245,17 +245,19 @@ impl RawSuperblock {
         let count = usize::from(self.device_count.get());
         let several = self.incompatible.get() & INCOMPATIBLE_DEVICES != 0;
         let devices = match several {
-            false => (count == 1).then(|| vec![self.device_alone.decode()]),
+            false => {
+                let alone = self.device_alone.decode();
+                (count == 1 && devices::holds_all(alone, geometry)).then(|| vec![alone])
+            }
             true => {
                 let members = self.members.get(..count);
-                members.and_then(|members| devices::table(members, self.device.get()))
+                let table = members.and_then(|members| devices::table(members, self.device.get()));
+                table.filter(|table| devices::fit(table, geometry))
             }
         };
-        devices
-            .filter(|devices| devices::hold_all(devices, geometry, several))
-            .ok_or(SuperblockError::Geometry {
-                field: "device table",
-            })
+        devices.ok_or(SuperblockError::Geometry {
+            field: "device table",
+        })
     }
 }
 

@@ -205,6 +205,7 @@ fn table_of_devices() {
                 frags: 0x8000,
                 device: 3,
                 offset: 0,
+                ..DeviceEntry::default()
             },
             DeviceEntry {
                 uuid: *b"QRSTUVWXYZabcdef",
@@ -213,6 +214,7 @@ fn table_of_devices() {
                 frags: 0x1000,
                 device: 4,
                 offset: 0x0201_0000_0000,
+                ..DeviceEntry::default()
             },
         ],
         ..superblock_of_one()

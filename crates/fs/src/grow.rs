@@ -8,27 +8,27 @@
 use crate::env::Env;
 use crate::error::Error;
 use crate::volume::{OpenOptions, Volume};
-use loamfs_device::Device;
-use loamfs_format::superblock::{Geometry, Superblock, UNIT_SIZE, offsets};
-use loamfs_log::superblocks;
+use loamfs_device::{Device, Member};
+use loamfs_format::FragAddr;
+use loamfs_format::superblock::{DeviceEntry, Superblock, UNIT_SIZE, offsets};
+use loamfs_log::superblocks::Copies;
+use loamfs_log::{members, superblocks};
 use std::sync::Arc;
 
-/// Makes the volume on a device larger: `size` bytes, or all that the device has. Returns its size before and after,
-/// in bytes; when it has that size already nothing changes.
+/// Makes the volume on a device larger: `size` bytes, or all that the device has. Of several devices each that has become longer
+/// is used whole, as far as no other one's addresses follow. Returns the volume's size before and after, in bytes; when it has
+/// that size already nothing changes.
 ///
 /// # Errors
 /// [`Error::Options`] for a size that it cannot have; that the volume cannot be opened, or the device's.
 pub fn grow(device: &Arc<dyn Device>, size: Option<u64>, env: &Env) -> Result<(u64, u64), Error> {
     // A size that it cannot have is refused before anything is written.
     let newest = superblocks::read(device.as_ref())?.newest;
-    resized(&newest, size, device.size())?;
-    // Recovered and closed, it stands on one checkpoint, which one copy names at least.
-    let options = OpenOptions::default();
-    Volume::open(Arc::clone(device), &options, env.clone())?.close()?;
-    let copies = superblocks::read(device.as_ref())?;
+    resized(&newest, size, device.as_ref())?;
+    let copies = closed(device, env)?;
     let old = &copies.newest;
-    let grown = resized(old, size, device.size())?;
-    let sizes = (bytes(&old.geometry), bytes(&grown.geometry));
+    let grown = resized(old, size, device.as_ref())?;
+    let sizes = (bytes(old), bytes(&grown));
     if sizes.0 == sizes.1 {
         return Ok(sizes);
     }
@@ -40,34 +40,60 @@ pub fn grow(device: &Arc<dyn Device>, size: Option<u64>, env: &Env) -> Result<(u
     let reached = reached.map(|place| grown.geometry.byte_offset(place.start));
     superblocks::wipe(device.as_ref(), reached)?;
     device.flush()?;
-    let newest = usize::from(copies.slots[0] < copies.slots[1]);
-    for slot in [1 - newest, newest] {
-        superblocks::write_slot(device.as_ref(), &grown, slot)?;
-        device.flush()?;
+    members::change(device.as_ref(), &grown, &copies.slots, None)?;
+    if !old.has_devices() {
+        reopened(device, env)?;
     }
-    // It must open as it is now.
+    Ok(sizes)
+}
+
+/// Opens the volume as it is.
+pub(crate) fn open(device: &Arc<dyn Device>, env: &Env) -> Result<Volume, Error> {
+    Volume::open(Arc::clone(device), &OpenOptions::default(), env.clone())
+}
+
+/// The superblocks of a volume that was recovered and closed: it stands on one checkpoint, which one copy names at least.
+pub(crate) fn closed(device: &Arc<dyn Device>, env: &Env) -> Result<Copies, Error> {
+    open(device, env)?.close()?;
+    Ok(superblocks::read(device.as_ref())?)
+}
+
+/// That it opens as it is now.
+pub(crate) fn reopened(device: &Arc<dyn Device>, env: &Env) -> Result<(), Error> {
     let env = Env {
         seed: env.seed.wrapping_add(1),
         ..env.clone()
     };
-    Volume::open(Arc::clone(device), &options, env)?.close()?;
-    Ok(sizes)
+    open(device, &env)?.close()
 }
 
-fn bytes(geometry: &Geometry) -> u64 {
-    geometry
-        .total_frags
-        .saturating_mul(geometry.fragment_size.into())
+/// Bytes of a volume that there are.
+pub(crate) fn bytes(sb: &Superblock) -> u64 {
+    sb.geometry.byte_offset(FragAddr(sb.held_frags()))
 }
 
-fn resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Superblock, Error> {
+fn resized(old: &Superblock, size: Option<u64>, device: &dyn Device) -> Result<Superblock, Error> {
+    let grown = match (old.has_devices(), size) {
+        (false, _) => one_resized(old, size, device.size())?,
+        (true, None) => several_resized(old, device.members()),
+        (true, Some(_)) => {
+            let text = "--size is for a volume of one device; of several each is used whole";
+            return Err(Error::Options(text.into()));
+        }
+    };
+    match grown.geometry.validate() {
+        Ok(()) => Ok(grown),
+        Err(error) => Err(Error::Options(format!(
+            "{error}; a larger volume needs larger groups"
+        ))),
+    }
+}
+
+fn one_resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Superblock, Error> {
     let refuse = |text: String| Err(Error::Options(text));
-    let (have, want) = (bytes(&old.geometry), size.unwrap_or(device));
+    let (have, want) = (bytes(old), size.unwrap_or(device));
     let unit = u64::from(UNIT_SIZE);
     let new = want / unit * unit;
-    if old.has_devices() {
-        return refuse("a volume of several devices cannot be made larger yet".into());
-    }
     if want > device {
         return refuse(format!(
             "the device has {device} bytes, fewer than the {want} asked for"
@@ -89,8 +115,30 @@ fn resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Superbloc
     if let [only] = grown.devices.as_mut_slice() {
         only.frags = grown.geometry.total_frags;
     }
-    match grown.geometry.validate() {
-        Ok(()) => Ok(grown),
-        Err(error) => refuse(format!("{error}; a larger volume needs larger groups")),
+    Ok(grown)
+}
+
+/// Each device used as far as it reaches, and no other one's addresses follow. Where superblocks stand stays as it is.
+fn several_resized(old: &Superblock, members: &[Member]) -> Superblock {
+    let g = &old.geometry;
+    let mut grown = old.clone();
+    for (index, member) in members.iter().enumerate().take(old.devices.len()) {
+        let DeviceEntry {
+            addr,
+            frags,
+            offset,
+            ..
+        } = old.devices[index];
+        let held = member.device().size().saturating_sub(offset);
+        let held = held / u64::from(UNIT_SIZE) * g.unit_frags();
+        let next = old.devices.get(index + 1).map(|next| next.addr.0);
+        let most = next.map_or(u64::MAX, |next| next.saturating_sub(addr.0));
+        grown.devices[index].frags = held.min(most).max(frags);
+    }
+    let end = grown.devices.last().map_or(0, |last| last.extent().end().0);
+    grown.geometry.total_frags = g.total_frags.max(end);
+    match offsets(grown.volume_bytes()) == offsets(old.volume_bytes()) {
+        true => grown,
+        false => old.clone(),
     }
 }

@@ -6,7 +6,7 @@ use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::inodes::Node;
 use crate::law;
-use crate::recovery::reserve;
+use crate::recovery::{log_begin, reserve};
 use crate::volume::{load_groups, write_segment};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::ifile::block_of;
@@ -24,6 +24,7 @@ use std::sync::Arc;
 mod shares;
 
 pub use shares::NewDevice;
+pub(crate) use shares::lead_in;
 
 /// What an administrator may choose.
 #[derive(Debug, Clone)]
@@ -305,9 +306,12 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     reserve(&mut space, sb)?;
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();
-    let found = space
-        .placement()
-        .find_log(window, unit, FragAddr(0), device.rotational());
+    let found = space.placement().find_log(
+        window,
+        unit,
+        FragAddr(0),
+        device.rotational_at(log_begin(sb)),
+    );
     let FoundSpace::Run(run) = found else {
         return Err(Error::NoSpace);
     };

@@ -284,9 +284,11 @@ fn assemble(
 
 /// Free space as the groups' descriptors have it.
 fn space_of(sb: &Superblock, descs: Vec<(GroupNo, GroupDesc)>, env: &Env) -> Result<Space, Error> {
-    let space = Space::open(sb.geometry, sb.copy_extents().to_vec(), descs);
+    let copies = sb.copy_extents().to_vec();
+    let space = Space::open_with_gaps(sb.geometry, copies, &sb.gaps(), descs);
     let mut space = space.with_law(law::of_space(&env.law));
     space.keep_log_on(sb.fast_groups());
+    space.leave(sb.leaving_groups());
     if sb.reserves_places() {
         reserve(&mut space, sb)?;
     }
@@ -302,6 +304,16 @@ fn last_number(chain: &Chain, settings: &Settings, env: &Env) -> Ssn {
         }
         _ => chain.links[chain.links.len() - 1].header.ssn,
     }
+}
+
+/// A byte of the device on which the log should stand.
+pub(crate) fn log_begin(sb: &Superblock) -> u64 {
+    let fast = sb.fast_groups();
+    let group = fast
+        .first()
+        .map_or(GroupNo(0), |groups| GroupNo(groups.start));
+    sb.geometry
+        .byte_offset(sb.geometry.group_extent(group).start)
 }
 
 /// Reserves the places where others look for superblocks, of a volume that has nothing there.
@@ -327,6 +339,7 @@ impl Core {
             owner: Ownership::default(),
             links_max: LINKS_MAX,
             rotational: device.rotational(),
+            log_rotational: device.rotational_at(log_begin(&sb)),
             settles: SettleWhen::default(),
             cleaning: CleaningPolicy::default(),
         };

@@ -19,6 +19,7 @@ mod flight;
 mod freeze;
 mod info;
 mod latch;
+mod leaving;
 mod opening;
 mod operations;
 mod places;

@@ -167,8 +167,13 @@ fn one_device_alone_is_refused_and_left_as_it_is() {
         let whole = read_exact(&*device, 0, before.len(), loamfs_device::IoKind::Other).unwrap();
         assert!(whole[..] == before[..]);
     }
-    let refused = grow(&stand.joined(), None, &Env::fixed(4)).unwrap_err();
-    assert!(refused.to_string().contains("several devices"), "{refused}");
+    let refused = grow(&stand.joined(), Some(1 << 30), &Env::fixed(4)).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("of several each is used whole"),
+        "{refused}"
+    );
 }
 
 #[test]

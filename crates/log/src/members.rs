@@ -6,6 +6,7 @@
 use crate::error::LogError;
 use crate::superblocks::{self, Copies};
 use loamfs_device::{Device, JoinedDevice, Member};
+use loamfs_format::Ssn;
 use loamfs_format::superblock::{DeviceEntry, Superblock};
 use std::sync::Arc;
 
@@ -105,29 +106,62 @@ struct Known {
 /// # Errors
 /// The first thing that is wrong with a device, or which one is not there.
 pub fn join(first: &Candidate, others: &[Candidate]) -> Result<Arc<dyn Device>, MembersError> {
-    let known: Vec<Known> = std::iter::once(first)
-        .chain(others)
-        .map(know)
-        .collect::<Result<_, _>>()?;
-    let of = &known[0].sb;
-    if let Some(other) = known.iter().find(|k| k.sb.uuid != of.uuid) {
-        return Err(MembersError::Foreign {
-            name: other.name.clone(),
-            first: first.name.clone(),
-        });
-    }
-    doubled(&known)?;
-    if !of.has_devices() {
+    let known = know_all(first, others)?;
+    if !known[0].sb.has_devices() {
         return Ok(Arc::clone(&first.device));
     }
     let leads = leader(&known)?;
     for one in &known {
         belongs(one, leads)?;
     }
+    put_together(first, &known, leads)
+}
+
+/// As [`join`], for whoever keeps devices while some join and leave: leaves those of the `others` out that the table does not have.
+///
+/// # Errors
+/// As for [`join`].
+pub fn join_those_in(
+    first: &Candidate,
+    others: &[Candidate],
+) -> Result<Arc<dyn Device>, MembersError> {
+    // One that is being added may not say anything yet, or was wiped.
+    let says = |other: &&Candidate| superblocks::find(other.device.as_ref()).is_ok();
+    let others: Vec<Candidate> = others.iter().filter(says).cloned().collect();
+    let mut known = know_all(first, &others)?;
+    if !known[0].sb.has_devices() {
+        return Ok(Arc::clone(&first.device));
+    }
+    let leads = leader(&known)?.clone();
+    known.retain(|one| leads.devices.iter().any(|entry| is(one, entry)));
+    put_together(first, &known, &leads)
+}
+
+/// Asks all devices what they are: of one volume, and no two the same.
+fn know_all(first: &Candidate, others: &[Candidate]) -> Result<Vec<Known>, MembersError> {
+    let known: Vec<Known> = std::iter::once(first)
+        .chain(others)
+        .map(know)
+        .collect::<Result<_, _>>()?;
+    if let Some(other) = known.iter().find(|k| k.sb.uuid != known[0].sb.uuid) {
+        return Err(MembersError::Foreign {
+            name: other.name.clone(),
+            first: first.name.clone(),
+        });
+    }
+    doubled(&known)?;
+    Ok(known)
+}
+
+fn put_together(
+    first: &Candidate,
+    known: &[Known],
+    leads: &Superblock,
+) -> Result<Arc<dyn Device>, MembersError> {
     let entries = leads.devices.iter();
-    let members = entries.map(|entry| member(&known, entry, leads));
+    let members = entries.map(|entry| member(known, entry, leads));
     let members = members.collect::<Result<Vec<Member>, _>>()?;
-    match JoinedDevice::new(members) {
+    match JoinedDevice::with_gaps(members, leads.volume_bytes()) {
         Ok(joined) => Ok(Arc::new(joined)),
         Err(cause) => Err(unknown(first, cause.into())),
     }
@@ -234,25 +268,42 @@ fn member(
             need,
         });
     }
-    Ok(Member::new(
-        &found.name,
-        Arc::clone(&found.device),
-        entry.offset,
-        len,
-    ))
+    let device = Arc::clone(&found.device);
+    Ok(Member::new(&found.name, device, entry.offset, len).at_range(held))
 }
 
 /// Whether a device is what the volume on it needs: one of one device, or all of its devices together.
 pub(crate) fn are_all(device: &dyn Device, sb: &Superblock) -> bool {
     let members = device.members();
-    match &sb.devices[..] {
-        [_] => members.len() <= 1,
-        entries => {
-            let ranges = members.iter().map(|m| (m.offset(), m.range()));
-            let said = entries.iter().map(|e| (e.offset, sb.bytes_of(e)));
-            sb.device == entries[0].device && ranges.eq(said)
-        }
+    if sb.devices.len() == 1 && sb.gaps().is_empty() {
+        return members.len() <= 1;
     }
+    let ranges = members.iter().map(|m| (m.offset(), m.range()));
+    let said = sb.devices.iter().map(|e| (e.offset, sb.bytes_of(e)));
+    sb.device == sb.devices[0].device && ranges.eq(said)
+}
+
+/// Writes the superblocks of a volume that nobody has open, on the devices that it had, each copy durable before the next:
+/// first those of the one that is `new`, which mean nothing as long as the leading device does not name it; then that one's, of
+/// which the one that counts decides; then those of the others that stay. `slots` are the checkpoints that the leading device's copies name so far.
+///
+/// # Errors
+/// A device's.
+pub fn change(
+    device: &dyn Device,
+    sb: &Superblock,
+    slots: &[Option<Ssn>; 2],
+    new: Option<(&DeviceEntry, &dyn Device)>,
+) -> Result<(), LogError> {
+    if let Some((entry, joins)) = new {
+        identify_one(joins, entry, sb)?;
+    }
+    let newest = usize::from(slots[0] < slots[1]);
+    for slot in [1 - newest, newest] {
+        superblocks::write_slot(device, sb, slot)?;
+        device.flush()?;
+    }
+    identify(device, sb)
 }
 
 /// Writes the copies that say whose they are to the devices that do not lead, where they are not there or tell of other
@@ -261,20 +312,28 @@ pub(crate) fn are_all(device: &dyn Device, sb: &Superblock) -> bool {
 /// # Errors
 /// A device's.
 pub fn identify(device: &dyn Device, sb: &Superblock) -> Result<(), LogError> {
-    let entries = sb.devices.iter().zip(device.members());
-    for (entry, member) in entries.skip(1) {
-        let device = member.device().as_ref();
-        let own = Superblock {
-            device: entry.device,
-            ..sb.clone()
-        };
-        if superblocks::find(device).is_ok_and(|copies| say(&copies, &own)) {
-            continue;
+    for member in device.members().iter().skip(1) {
+        let is_here = |entry: &&DeviceEntry| sb.bytes_of(entry).start == member.range().start;
+        // Who leaves has no entry any more.
+        if let Some(entry) = sb.devices.iter().find(is_here) {
+            identify_one(member.device().as_ref(), entry, sb)?;
         }
-        for slot in 0..2 {
-            superblocks::write_slot(device, &own, slot)?;
-            device.flush()?;
-        }
+    }
+    Ok(())
+}
+
+/// The same on the device of one entry.
+fn identify_one(device: &dyn Device, entry: &DeviceEntry, sb: &Superblock) -> Result<(), LogError> {
+    let own = Superblock {
+        device: entry.device,
+        ..sb.clone()
+    };
+    if superblocks::find(device).is_ok_and(|copies| say(&copies, &own)) {
+        return Ok(());
+    }
+    for slot in 0..2 {
+        superblocks::write_slot(device, &own, slot)?;
+        device.flush()?;
     }
     Ok(())
 }

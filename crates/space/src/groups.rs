@@ -51,7 +51,7 @@ impl Groups {
             .collect();
         let whole = layout.geometry().group_frags;
         let uneven = (0u32..).zip(&table);
-        let uneven = uneven.filter(|(_, group)| group.pristine_run() < whole);
+        let uneven = uneven.filter(|(_, group)| (1..whole).contains(&group.pristine_run()));
         let mut groups = Groups {
             uneven: uneven.map(|(number, _)| number).collect(),
             closed: BTreeSet::new(),
@@ -62,9 +62,11 @@ impl Groups {
             table,
         };
         for (number, desc) in descs {
+            let index = number.0 as usize;
             let frags = groups.layout.geometry().group_extent(number).frags;
-            if let Some(group) = groups.table.get_mut(number.0 as usize) {
-                group.describe(desc, frags);
+            let used = desc.used.saturating_add(groups.layout.unmapped_in(index));
+            if let Some(group) = groups.table.get_mut(index) {
+                group.describe(GroupDesc { used, ..desc }, frags);
             }
         }
         for index in 0..count {
@@ -163,6 +165,14 @@ impl Groups {
         }
     }
 
+    /// From now on nothing new is placed in these groups, and they are no room.
+    pub(crate) fn leave(&mut self, groups: Vec<Range<usize>>) {
+        self.layout.leave(groups);
+        for index in 0..self.table.len() {
+            self.refresh(index);
+        }
+    }
+
     /// Promises fragments of a group to a new directory.
     pub(crate) fn promise(&mut self, index: usize, frags: u64) {
         self.table[index].promise(frags, self.layout.geometry().group_frags);
@@ -221,6 +231,7 @@ impl Groups {
         Stand {
             frags: self.layout.extent(index).frags,
             open: !self.is_closed(index),
+            stays: !self.layout.is_leaving(index),
             homes: !self.layout.is_for_log(index),
         }
     }

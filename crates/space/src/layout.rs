@@ -21,6 +21,10 @@ pub(crate) struct Layout {
     reserved: Vec<Extent>,
     /// Those of the reserved extents of which the maps say nothing.
     unmapped: Vec<Extent>,
+    /// Groups of which no device has anything.
+    absent: usize,
+    /// Groups in which nothing new is placed, for good.
+    leaving: Vec<Range<usize>>,
     tiers: Tiers,
 }
 
@@ -34,15 +38,44 @@ pub(crate) struct Tiers {
 }
 
 impl Layout {
-    /// A volume with `reserved` extents that the maps tell of.
-    pub(crate) fn new(geometry: Geometry, reserved: Vec<Extent>) -> Layout {
+    /// A volume with `reserved` extents that the maps tell of, and `gaps` that no device holds.
+    pub(crate) fn new(geometry: Geometry, reserved: Vec<Extent>, gaps: &[Extent]) -> Layout {
+        let whole = |gap: &Extent| {
+            let end = match gap.end().0 == geometry.total_frags {
+                true => u64::from(geometry.groups()),
+                false => gap.end().0 / geometry.group_frags,
+            };
+            end.saturating_sub(gap.start.0.div_ceil(geometry.group_frags))
+        };
         Layout {
             geometry,
             shift: geometry.group_frags.trailing_zeros(),
-            reserved,
-            unmapped: Vec::new(),
+            absent: gaps.iter().map(whole).sum::<u64>() as usize,
+            reserved: [&reserved, gaps].concat(),
+            unmapped: gaps.to_vec(),
+            leaving: Vec::new(),
             tiers: Tiers::default(),
         }
+    }
+
+    /// Groups that there are: of which a device has something.
+    pub(crate) fn present(&self) -> usize {
+        self.groups().saturating_sub(self.absent)
+    }
+
+    /// From now on nothing new is placed in these groups.
+    pub(crate) fn leave(&mut self, groups: Vec<Range<usize>>) {
+        self.leaving = groups;
+    }
+
+    /// Groups in which nothing new is placed, for good.
+    pub(crate) fn leaving(&self) -> &[Range<usize>] {
+        &self.leaving
+    }
+
+    /// Whether a group is one of these.
+    pub(crate) fn is_leaving(&self, index: usize) -> bool {
+        self.leaving.iter().any(|range| range.contains(&index))
     }
 
     /// From now on the log should stand in these groups, which follow each other, and data in the others.
@@ -187,8 +220,11 @@ impl Layout {
     /// Fragments of a group that are reserved and of which the maps say nothing.
     pub(crate) fn unmapped_in(&self, index: usize) -> u64 {
         let group = self.extent(index);
-        let inside = self.unmapped.iter().filter(|place| place.overlaps(group));
-        inside.map(|place| place.frags).sum()
+        let inside = |place: &Extent| {
+            let end = place.end().0.min(group.end().0);
+            end.saturating_sub(place.start.0.max(group.start.0))
+        };
+        self.unmapped.iter().map(inside).sum()
     }
 
     // ---- bitmaps -----------------------------------------------------------------------------------------------
@@ -205,9 +241,11 @@ impl Layout {
     /// Of a group that holds nothing, how many fragments are reserved, and the longest run of whole blocks.
     pub(crate) fn pristine(&self, index: usize) -> (u64, u64) {
         let block = self.geometry.block_frags();
-        let reserved = self.reserved_in(index);
-        if reserved.is_empty() {
-            return (0, self.extent(index).frags / block * block);
+        let (reserved, frags) = (self.reserved_in(index), self.extent(index).frags);
+        match reserved.first() {
+            None => return (0, frags / block * block),
+            Some(all) if *all == (0..frags) => return (frags, 0),
+            Some(_) => {}
         }
         let bits = self.pristine_bits(index);
         let frags = bits.ones();

@@ -9,7 +9,7 @@ use crate::bitmaps::Bitmaps;
 use crate::checkpoint::{self, Checkpoint};
 use crate::cleaning::Cleaning;
 use crate::error::SpaceError;
-use crate::groups::{FreeIndex, Groups, SpaceRepair};
+use crate::groups::{FreeIndex, Group, Groups, SpaceRepair};
 use crate::held::Held;
 use crate::law::{Law, Rules};
 use crate::layout::Layout;
@@ -53,8 +53,18 @@ impl Space {
         reserved: Vec<Extent>,
         descs: Vec<(GroupNo, GroupDesc)>,
     ) -> Space {
+        Space::open_with_gaps(geometry, reserved, &[], descs)
+    }
+
+    /// The same of a volume with `gaps`: nothing is found there, and the maps do not tell of them.
+    pub fn open_with_gaps(
+        geometry: Geometry,
+        reserved: Vec<Extent>,
+        gaps: &[Extent],
+        descs: Vec<(GroupNo, GroupDesc)>,
+    ) -> Space {
         Space {
-            groups: Groups::open(Layout::new(geometry, reserved), descs),
+            groups: Groups::open(Layout::new(geometry, reserved, gaps), descs),
             unshown: Unshown::default(),
             held: Held::default(),
             owners: Owners::default(),
@@ -94,6 +104,13 @@ impl Space {
             .keep_log_on(groups.into_iter().map(within).collect());
     }
 
+    /// From now on nothing new is placed in these groups, and what is free there is no room: their device is to leave. The
+    /// ranges do not overlap.
+    pub fn leave(&mut self, groups: Vec<Range<u32>>) {
+        let within = |range: Range<u32>| range.start as usize..range.end as usize;
+        self.groups.leave(groups.into_iter().map(within).collect());
+    }
+
     /// Log groups outside of those in which the log should stand.
     pub fn spilled_log_groups(&self) -> u64 {
         let data = &self.groups.layout().tiers().data;
@@ -121,10 +138,24 @@ impl Space {
         known.map_or(Role::Free, |known| known.role())
     }
 
-    /// Fragments that are not in use; those held back count as free.
+    /// Fragments that are not in use; those held back count as free, and those of a device that leaves do not.
     pub fn free_frags(&self) -> u64 {
         let layout = self.groups.layout();
-        layout.geometry().total_frags.saturating_sub(self.in_use())
+        let leaving = layout.leaving().iter().cloned().flatten();
+        let lost: u64 = leaving.map(|index| self.groups.unused(index)).sum();
+        let free = layout.geometry().total_frags.saturating_sub(self.in_use());
+        free.saturating_sub(lost)
+    }
+
+    /// Fragments of a group in use, held back, unshown or reserved.
+    pub fn used_in(&self, group: GroupNo) -> u64 {
+        self.groups.get(group).map_or(0, |known| known.used())
+    }
+
+    /// Whether nothing is in use of a group, held back or unshown, and it has no role.
+    pub fn is_vacant(&self, group: GroupNo) -> bool {
+        let vacant = |known: &Group| known.role() == Role::Free && known.is_empty();
+        self.groups.get(group).is_none_or(vacant)
     }
 
     /// Fragments in use, unshown and reserved ones included, held-back ones not.

@@ -676,3 +676,48 @@ fn without_a_choice_there_are_no_tiers() {
         assert_eq!(space.spilled_log_groups(), 0);
     }
 }
+
+/// A gap that begins inside of a group, and groups whose device is to leave: there is room elsewhere alone.
+#[test]
+fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
+    let gap = extent(1000, 1048);
+    let mut space = Space::open_with_gaps(geometry(), Vec::new(), &[gap], Vec::new());
+    assert_eq!(space.free_groups(), 48);
+    assert_eq!(space.free_frags(), 4096 - 1048);
+    let leaving = std::iter::once(40..64).collect();
+    space.leave(leaving);
+    assert_eq!(space.free_groups(), 24);
+    let mut left = 4096 - 1048 - 24 * 64;
+    assert_eq!(space.free_frags(), left);
+    let mut full = 0;
+    for round in 0.. {
+        let near = FragAddr(round * 577 % 4096);
+        let found = match round % 2 {
+            0 => space.placement().find_log(40, 4, near, false),
+            _ => space
+                .placement()
+                .find_data(9, near, GroupNo(round as u32 % 64)),
+        };
+        let FoundSpace::Run(run) = found else {
+            full += 1;
+            if full > 3 {
+                break;
+            }
+            continue;
+        };
+        assert!(!run.overlaps(gap) && run.end().0 <= 40 * 64, "{run:?}");
+        space.allocate_unshown(run).unwrap();
+        left -= run.frags;
+        assert_eq!(space.free_frags(), left);
+        assert_eq!(space.check(), Ok(()));
+    }
+    assert!(left < 64, "{left}");
+    space.leave(Vec::new());
+    assert_eq!(space.free_groups(), 24);
+    assert_eq!(space.check(), Ok(()));
+    assert!(
+        space.is_vacant(GroupNo(20))
+            && space.is_vacant(GroupNo(50))
+            && !space.is_vacant(GroupNo(3))
+    );
+}

@@ -29,7 +29,8 @@ impl<'a> Uneven<'a> {
     pub fn ragged(self) -> Ragged {
         let (layout, mut ragged) = (self.groups.layout(), Ragged::default());
         let geometry = layout.geometry();
-        for index in self.groups.uneven().iter().map(|group| *group as usize) {
+        let uneven = self.groups.uneven().iter().map(|group| *group as usize);
+        for index in uneven.filter(|index| !layout.is_leaving(*index)) {
             let group = self.groups.group(index);
             // At the end of the group, and of each part that is reserved.
             let cuts = 1 + layout.reserved_in(index).len() as u64;

@@ -8,6 +8,7 @@ mod builder;
 mod crashed;
 mod dumps;
 mod fine;
+mod gap;
 mod listing;
 mod pair;
 mod placed;
@@ -20,6 +21,7 @@ mod unwritten;
 mod wide;
 
 pub use dumps::dumps;
+pub use gap::joined as joined_with_gap;
 pub use listing::listing;
 
 use loamfs_device::Image;
@@ -40,6 +42,12 @@ pub struct Golden {
 pub const PAIR: Golden = Golden {
     name: "pair",
     make: pair::make,
+};
+
+/// A volume of which a device has left and another one is to ([`joined_with_gap`]).
+pub const GAP: Golden = Golden {
+    name: "gap",
+    make: gap::make,
 };
 
 /// The golden volumes of one device.

@@ -23,7 +23,7 @@ use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::BlockKind;
 use loamfs_fs::{Env, OpenOptions, Volume};
-use loamfs_testing::golden::{ALL, Golden, PAIR, dumps, listing};
+use loamfs_testing::golden::{ALL, GAP, Golden, PAIR, dumps, joined_with_gap, listing};
 use loamfs_testing::pair::Pair;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -50,15 +50,16 @@ fn device(image: Image) -> Arc<MemoryDevice> {
     Arc::new(MemoryDevice::from_image(image).with_sector_size(512))
 }
 
-/// The device of a golden volume, or both.
+/// The device of a golden volume, or all of them.
 fn whole(golden: &Golden, image: Image) -> Arc<dyn Device> {
     on(golden, device(image))
 }
 
 fn on(golden: &Golden, device: Arc<dyn Device>) -> Arc<dyn Device> {
-    match golden.name == PAIR.name {
-        true => Pair::default().joined(&device).unwrap(),
-        false => device,
+    match golden.name {
+        name if name == PAIR.name => Pair::default().joined(&device).unwrap(),
+        name if name == GAP.name => joined_with_gap(&device).unwrap(),
+        _ => device,
     }
 }
 
@@ -71,9 +72,9 @@ fn listed(golden: &Golden, image: Image) -> String {
     listing(&volume).unwrap()
 }
 
-/// The golden volumes, that of two devices among them.
+/// The golden volumes, those of several devices among them.
 fn all() -> impl Iterator<Item = Golden> {
-    ALL.into_iter().chain([PAIR])
+    ALL.into_iter().chain([PAIR, GAP])
 }
 
 /// Compares a kept text with what there is now.

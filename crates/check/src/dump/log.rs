@@ -6,7 +6,7 @@ use crate::reader::CopyState;
 use crate::{CheckError, Volume};
 use loamfs_format::Ssn;
 use loamfs_format::summary::{Allocation, Record, Unwritten, Wait};
-use loamfs_format::superblock::{DeviceEntry, Superblock};
+use loamfs_format::superblock::{DeviceEntry, DeviceState, Superblock};
 
 /// A device. Of one that is alone there is less to say.
 fn device(sb: &Superblock, entry: &DeviceEntry) -> Box<dyn View> {
@@ -16,9 +16,13 @@ fn device(sb: &Superblock, entry: &DeviceEntry) -> Box<dyn View> {
     };
     let uuid = hex(&entry.uuid);
     view!(
-        "device {device}{kind}: {fragments} fragments from {from} on, at byte {offset}{uuid}",
+        "device {device}{kind}{state}: {fragments} fragments from {from} on, at byte {offset}{uuid}",
         device = entry.device,
         kind = said(entry.kind.name(), format!(", {}", entry.kind.name())),
+        state = match entry.state {
+            DeviceState::Present => worded(None, ""),
+            DeviceState::Leaving => said("leaving", ", leaving".to_owned()),
+        },
         fragments = entry.frags,
         from = entry.addr.0,
         offset = entry.offset,

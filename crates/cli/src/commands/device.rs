@@ -1,20 +1,46 @@
 //! `loamfs device`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use loamfs_console::complete::ArgValueCompleter;
+use loamfs_console::size::human;
+use loamfs_device::{Device, FileDevice, FileOptions, Mode};
+use loamfs_format::superblock::DeviceKind;
+use loamfs_fs::members::{Candidate, join};
+use loamfs_fs::{Env, LogError, OpenOptions, Volume};
+use serde_json::{Value, json};
 
 use super::info;
+use super::mkfs::refuse_mounted;
 use crate::candidates::mounted;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
+use crate::members::{self, candidate};
+use crate::mounts;
 use crate::output::print_lines;
+use crate::progress::StepProgress;
+use crate::readers::{self, Kept};
+use crate::report::{Identity, Report};
+use crate::signatures;
+use crate::text::shown_path;
+use crate::volume::{Access, open_one};
+
+/// How long udev may hold the lock of a device that was closed.
+const LOCK_TIME: Duration = Duration::from_millis(500);
 
 /// What to do with devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Action {
     /// Show what each holds, and what was asked of it.
     List,
+    /// Add a device. What it held is lost.
+    Add,
+    /// Move what a device holds to the others, and take it out.
+    Remove,
+    /// Add the second device, and remove the first one.
+    Replace,
 }
 
 /// What people type.
@@ -23,11 +49,17 @@ Examples:
   loamfs device list /mnt
       Which devices a mounted volume has.
   loamfs device list --device fast.img disk.img
-      Of one that is not mounted, on image files.";
+      Of one that is not mounted, on image files.
+  loamfs device add /dev/sdb /dev/sdc
+      More room: /dev/sdc joins the volume on /dev/sdb, which is not mounted.
+  loamfs device replace /dev/sda /dev/sdb /dev/sdd
+      Unmounted, from one disk to another; what is interrupted goes on when it is typed again.";
 
-/// Show the devices of a volume.
+/// Show the devices of a volume, add and remove them.
 ///
-/// Those that are there when the volume is made are all that it has.
+/// Devices join and leave a volume that is not mounted. What is interrupted, by a crash too, goes on when the command is
+/// repeated, with an image file that has joined already named by --device. The device that leads the volume cannot be
+/// removed: it is the first one listed.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct DeviceArgs {
@@ -36,6 +68,18 @@ pub struct DeviceArgs {
     /// A device or image file of the volume, or the directory on which it is mounted.
     #[arg(add = ArgValueCompleter::new(mounted))]
     volume: PathBuf,
+    /// The device to add or remove, which may be given by its number; to replace, the old one and the new one.
+    #[arg(value_name = "DEVICE")]
+    devices: Vec<PathBuf>,
+    /// The new device is for the log and small files. It is the only copy of what is there. Default: as what it replaces.
+    #[arg(long)]
+    fast: bool,
+    /// Overwrite what the new device seems to hold.
+    #[arg(long, short)]
+    force: bool,
+    /// Take back that a device is to be removed; what was moved stays where it is.
+    #[arg(long)]
+    cancel: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -46,13 +90,280 @@ impl DeviceArgs {
     ///
     /// # Errors
     ///
-    /// If there is no volume, or its daemon cannot be asked.
+    /// If there is no volume, its daemon cannot be asked, it is mounted, or the device cannot join or leave.
     pub fn run(self) -> Result<u8, Failure> {
-        let Action::List = self.action;
+        self.check()?;
+        match (self.action, self.devices.as_slice()) {
+            (Action::List, []) => self.list(),
+            (Action::Add, [new]) => {
+                let sizes = self.add(new, self.kind(None))?;
+                self.say(&format!("added {}", shown_path(new)), sizes)
+            }
+            (Action::Remove, [old]) => {
+                let old_number = self.number(old)?;
+                if self.cancel {
+                    self.stay(old_number)?;
+                    let words = format!("device {old_number} stays");
+                    let value = json!({ "device": old_number, "stays": true });
+                    return print_lines([if self.json {
+                        format!("{value:#}")
+                    } else {
+                        words
+                    }]);
+                }
+                let sizes = self.remove(old_number, members::named())?;
+                self.say(&format!("removed {}", shown_path(old)), sizes)
+            }
+            (Action::Replace, [old, new]) => self.replace(old, new),
+            (action, _) => {
+                let words = match action {
+                    Action::List => "`list` takes the volume alone",
+                    Action::Add => "name the volume, and the device to add",
+                    Action::Remove => "name the volume, and the device to remove",
+                    Action::Replace => "name the volume, the old device and the new one",
+                };
+                Err(Failure::usage(words))
+            }
+        }
+    }
+
+    /// That options go with what is to be done.
+    fn check(&self) -> Result<(), Failure> {
+        let adds = matches!(self.action, Action::Add | Action::Replace);
+        if (self.fast || self.force) && !adds {
+            return Err(Failure::usage(
+                "--fast and --force are for a device that is added",
+            ));
+        }
+        match self.cancel && self.action != Action::Remove {
+            true => Err(Failure::usage("--cancel goes with `remove` alone")),
+            false => Ok(()),
+        }
+    }
+
+    fn list(&self) -> Result<u8, Failure> {
         let report = info::report(&self.volume)?;
         print_lines(match self.json {
             true => vec![format!("{:#}", report.devices())],
             false => report.device_lines(),
         })
     }
+
+    fn say(&self, what: &str, (before, after): (u64, u64)) -> Result<u8, Failure> {
+        print_lines([match self.json {
+            true => format!("{:#}", json!({ "bytes_before": before, "bytes": after })),
+            false => format!(
+                "{what}; the volume had {} and has {}",
+                human(before),
+                human(after)
+            ),
+        }])
+    }
+
+    fn replace(&self, old: &Path, new: &Path) -> Result<u8, Failure> {
+        self.refuse_mounted_volume()?;
+        let report = info::report(&self.volume)?;
+        let number = self.number(old)?;
+        // Added by a command that was interrupted.
+        let (before, _) = match member_of(&report, new) {
+            Some(_) => (report.bytes(), 0),
+            None => self.add(new, self.kind(Some(&entry(&report, number))))?,
+        };
+        // An image file that has joined is no longer found by the names of before.
+        let is_named = |other: &PathBuf| same_file(other, new);
+        let mut named = members::named().to_vec();
+        if !named.iter().any(is_named) && !same_file(&self.volume, new) {
+            named.push(new.to_owned());
+        }
+        let (_, after) = self.remove(number, &named)?;
+        let words = format!("replaced {} by {}", shown_path(old), shown_path(new));
+        self.say(&words, (before, after))
+    }
+
+    /// What a new device is for.
+    fn kind(&self, old: Option<&Value>) -> DeviceKind {
+        let was_fast = old.is_some_and(|old| old["kind"] == DeviceKind::Fast.name());
+        match self.fast || was_fast {
+            true => DeviceKind::Fast,
+            false => DeviceKind::Slow,
+        }
+    }
+
+    /// The number of a device of the volume, which is named by it or by path.
+    fn number(&self, device: &Path) -> Result<u32, Failure> {
+        let report = info::report(&self.volume)?;
+        if let Some(number) = device.to_str().and_then(|text| text.parse().ok()) {
+            return Ok(number);
+        }
+        member_of(&report, device).ok_or_else(|| {
+            Failure::usage(format!(
+                "{} is no device of this volume; `loamfs device list` shows those that are",
+                shown_path(device)
+            ))
+        })
+    }
+
+    // ---- adding ------------------------------------------------------------------------------------------------
+
+    fn add(&self, new: &Path, kind: DeviceKind) -> Result<(u64, u64), Failure> {
+        self.refuse_mounted_volume()?;
+        let report = info::report(&self.volume)?;
+        if member_of(&report, new).is_some() {
+            return Err(Failure::usage(format!(
+                "{} is a device of this volume already",
+                shown_path(new)
+            )));
+        }
+        refuse_mounted(new)?;
+        let device = self.open_new(new, &report)?;
+        let (first, others) = self.candidates(members::named())?;
+        let new = candidate(new, device);
+        loamfs_fs::add(&first, &others, (&new, kind), &Env::system())
+            .map_err(|error| Failure::volume(&self.volume, &error))
+    }
+
+    /// Opens a device that is to join, without what it seems to hold.
+    fn open_new(&self, path: &Path, report: &Report) -> Result<Arc<FileDevice>, Failure> {
+        let mut options = FileOptions::new(Mode::ReadWriteExclusive);
+        options.lock_wait = LOCK_TIME;
+        let failed = |error| Failure::device(path, &error);
+        let opened = readers::open(path, &options, Kept::ByLock);
+        let device: Arc<FileDevice> = Arc::new(opened.map_err(failed)?);
+        let plain = Arc::clone(&device) as Arc<dyn Device>;
+        let found = signatures::find(&plain).map_err(failed)?;
+        // A command that was interrupted has left it so. A copy of the volume, or of who leads it, may be a backup.
+        let follows = |own: &Identity| {
+            let sb = own.superblock();
+            sb.devices
+                .first()
+                .is_some_and(|leads| leads.device != sb.device)
+        };
+        let is_ours = Identity::probe(path).is_ok_and(|own| is_of(&own, report) && follows(&own));
+        if let Some(first) = found.first().filter(|_| !self.force && !is_ours) {
+            return Err(Failure::new(
+                Kind::CannotCreate,
+                format!(
+                    "{} seems to hold {}; give --force to overwrite it",
+                    shown_path(path),
+                    first.name
+                ),
+            ));
+        }
+        signatures::wipe(&plain, &found).map_err(failed)?;
+        plain.flush().map_err(failed)?;
+        Ok(device)
+    }
+
+    // ---- removing ----------------------------------------------------------------------------------------------
+
+    fn remove(&self, number: u32, named: &[PathBuf]) -> Result<(u64, u64), Failure> {
+        self.refuse_mounted_volume()?;
+        let (first, others) = self.candidates(named)?;
+        let failed = |error| Failure::volume(&self.volume, &error);
+        if own_number(&first) == Some(number) && !others.is_empty() {
+            return Err(Failure::usage(format!(
+                "name the volume by another device than {}, which is to leave it",
+                shown_path(&self.volume)
+            )));
+        }
+        let volume = self.opened(&first, &others)?;
+        let emptied = empty(&volume, number);
+        let closed = volume.close();
+        emptied.and(closed).map_err(failed)?;
+        loamfs_fs::remove_emptied(&first, &others, &Env::system()).map_err(failed)
+    }
+
+    /// Devices join and leave a volume that is not mounted.
+    fn refuse_mounted_volume(&self) -> Result<(), Failure> {
+        match mounts::find(&self.volume) {
+            None => Ok(()),
+            Some(entry) => Err(Failure::new(
+                Kind::Busy,
+                format!(
+                    "{} is mounted on {}; unmount it first",
+                    shown_path(&self.volume),
+                    shown_path(&entry.path)
+                ),
+            )),
+        }
+    }
+
+    fn stay(&self, number: u32) -> Result<(), Failure> {
+        self.refuse_mounted_volume()?;
+        let (first, others) = self.candidates(members::named())?;
+        let volume = self.opened(&first, &others)?;
+        let stays = volume.upkeep().stay(number);
+        let closed = volume.close();
+        stays
+            .and(closed)
+            .map_err(|error| Failure::volume(&self.volume, &error))
+    }
+
+    /// The devices of a volume that is not mounted, of which some are named.
+    fn candidates(&self, named: &[PathBuf]) -> Result<(Candidate, Vec<Candidate>), Failure> {
+        let open = |path: &Path| open_one(path, Access::Write);
+        let first = open(&self.volume)?;
+        let others = members::others_of(&self.volume, &first, named, open)?;
+        Ok((candidate(&self.volume, first), others))
+    }
+
+    fn opened(&self, first: &Candidate, others: &[Candidate]) -> Result<Volume, Failure> {
+        let joined = join(first, others).map_err(LogError::from);
+        let opened = joined
+            .map_err(loamfs_fs::Error::from)
+            .and_then(|device| Volume::open(device, &OpenOptions::default(), Env::system()));
+        opened.map_err(|error| Failure::volume(&self.volume, &error))
+    }
+}
+
+/// Moves what a device holds to the others.
+fn empty(volume: &Volume, number: u32) -> Result<(), loamfs_fs::Error> {
+    let mut bar = StepProgress::new();
+    volume.upkeep().leave(number)?;
+    let mut total = 0;
+    let emptied = volume.upkeep().evacuate(|left| {
+        total = total.max(left);
+        bar.step(1, "MiB moved", (total - left) >> 20, total >> 20);
+        true
+    });
+    bar.finish();
+    emptied.map(drop)
+}
+
+fn same_file(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    real(one).is_some_and(|one| Some(one) == real(other))
+}
+
+/// Whether a device says that it is of the volume of a report.
+fn is_of(own: &Identity, report: &Report) -> bool {
+    let uuid = uuid::Uuid::from_bytes(own.superblock().uuid).to_string();
+    report.uuid() == uuid
+}
+
+/// The number of a device of the volume, if it is one.
+fn member_of(report: &Report, path: &Path) -> Option<u32> {
+    let own = Identity::probe(path)
+        .ok()
+        .filter(|own| is_of(own, report))?;
+    let sb = own.superblock();
+    let device = sb.own_device()?;
+    let uuid = uuid::Uuid::from_bytes(device.uuid).to_string();
+    let devices = report.devices();
+    let mut all = devices.as_array().into_iter().flatten();
+    all.any(|one| one["uuid"] == uuid).then_some(device.device)
+}
+
+/// What a report says of a device.
+fn entry(report: &Report, number: u32) -> Value {
+    let devices = report.devices();
+    let mut all = devices.as_array().into_iter().flatten();
+    all.find(|one| one["device"] == number)
+        .cloned()
+        .unwrap_or_default()
+}
+
+fn own_number(device: &Candidate) -> Option<u32> {
+    let copies = loamfs_fs::superblocks::find(device.device.as_ref()).ok()?;
+    copies.newest.own_device().map(|own| own.device)
 }

@@ -13,6 +13,7 @@ use serde_json::json;
 
 use super::mkfs::refuse_mounted;
 use crate::failure::{Failure, Kind};
+use crate::members;
 use crate::mounts;
 use crate::output::print_lines;
 use crate::report::Identity;
@@ -29,7 +30,8 @@ Examples:
 
 /// Make an unmounted volume larger.
 ///
-/// A crash meanwhile leaves the old size or the new one. A volume of less than 16M cannot reach 16M.
+/// A crash meanwhile leaves the old size or the new one. A volume of less than 16M cannot reach 16M. Of a volume of several
+/// devices each that has become longer is used whole.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct GrowArgs {
@@ -80,10 +82,12 @@ impl GrowArgs {
     fn grow(&self) -> Result<(u64, u64), Failure> {
         let device = open_one(&self.device, Access::Write)?;
         if Identity::read(&device).is_ok_and(|identity| identity.superblock().has_devices()) {
-            return Err(Failure::usage(format!(
-                "{} is one of several devices; such a volume cannot be made larger yet",
-                shown_path(&self.device)
-            )));
+            let others = members::named();
+            let all = members::complete(&self.device, device, others, |other| {
+                open_one(other, Access::Write)
+            })?;
+            return loamfs_fs::grow(&all, self.size, &Env::system())
+                .map_err(|error| Failure::volume(&self.device, &error));
         }
         let metadata =
             fs::metadata(&self.device).map_err(|error| Failure::io(&self.device, &error))?;

@@ -23,6 +23,49 @@ fn joined(devices: Vec<Arc<dyn Device>>) -> JoinedDevice {
     JoinedDevice::new(members.map(member).collect()).unwrap()
 }
 
+#[test]
+fn each_member_turns_or_does_not() {
+    let disk = |turns| Arc::new(MemoryDevice::new(4096).with_rotational(turns)) as Arc<dyn Device>;
+    let members = [false, true].map(|turns| Member::new("disk", disk(turns), 0, 4096));
+    let joined = JoinedDevice::new(members.into()).unwrap();
+    assert!(joined.rotational());
+    let at = [0, 4095, 4096, 8191, 8192].map(|at| joined.rotational_at(at));
+    assert_eq!(at, [false, false, true, true, false]);
+}
+
+/// Behind the first and the last member nothing is.
+#[test]
+fn a_gap_reads_as_zeros_and_takes_no_write() {
+    let devices = memories();
+    let at = [0..8 << 10, 12 << 10..16 << 10];
+    let members = devices.iter().zip(PARTS).zip(at.clone());
+    let member = |((device, (offset, len)), range): ((&Arc<MemoryDevice>, (u64, u64)), _)| {
+        Member::new("disk", Arc::clone(device) as _, offset, len).at_range(range)
+    };
+    let members: Vec<Member> = members.map(member).collect();
+    let joined = JoinedDevice::with_gaps(members, 20 << 10).unwrap();
+    assert_eq!(joined.size(), 20 << 10);
+    write(&joined, 4 << 10, 4 << 10);
+    write(&joined, 12 << 10, 4 << 10);
+    let whole = read_exact(&joined, 0, 20 << 10, IoKind::Other).unwrap();
+    let byte = |at: usize| whole[at << 10];
+    assert_eq!(
+        [0, 4, 8, 11, 12, 16, 19].map(byte),
+        [0xee, 7, 0, 0, 7, 0, 0]
+    );
+    let data = [7; 2048];
+    for offset in [7 << 10, 8 << 10, 11 << 10, 15 << 10, 18 << 10] {
+        let refused = joined.write(&[Write::new(offset, &data, IoKind::Other)]);
+        assert!(
+            matches!(refused[..], [Err(DeviceError::OutOfRange { .. })]),
+            "{offset}"
+        );
+    }
+    let twice = || Member::new("disk", Arc::clone(&devices[0]) as _, 0, 4096).at_range(0..4096);
+    assert!(JoinedDevice::with_gaps(vec![twice(), twice()], 1 << 20).is_err());
+    assert!(JoinedDevice::with_gaps(vec![twice()], 1024).is_err());
+}
+
 fn dynamic<D: Device + 'static>(devices: &[Arc<D>]) -> Vec<Arc<dyn Device>> {
     devices.iter().map(|d| Arc::clone(d) as _).collect()
 }

@@ -3,7 +3,7 @@
 use super::places::offsets;
 use super::{SIZE, Superblock};
 use crate::geometry::{Geometry, UNIT_SIZE};
-use crate::types::FragAddr;
+use crate::types::{Extent, FragAddr};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -40,6 +40,34 @@ impl DeviceKind {
     }
 }
 
+/// Whether a device of several is to stay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceState {
+    /// It is there to be used.
+    #[default]
+    Present = 0,
+    /// Nothing new is placed there: what it holds moves to the others.
+    Leaving = 2,
+}
+
+impl DeviceState {
+    /// The word for it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            DeviceState::Present => "present",
+            DeviceState::Leaving => "leaving",
+        }
+    }
+
+    const fn decode(raw: u8) -> Option<DeviceState> {
+        match raw {
+            0 => Some(DeviceState::Present),
+            2 => Some(DeviceState::Leaving),
+            _ => None,
+        }
+    }
+}
+
 /// One device of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceEntry {
@@ -47,6 +75,8 @@ pub struct DeviceEntry {
     pub uuid: [u8; 16],
     /// What it is for.
     pub kind: DeviceKind,
+    /// Whether it is to stay.
+    pub state: DeviceState,
     /// First address that the device holds.
     pub addr: FragAddr,
     /// Fragments that it holds.
@@ -55,6 +85,13 @@ pub struct DeviceEntry {
     pub device: u32,
     /// Bytes on the device before address `addr`.
     pub offset: u64,
+}
+
+impl DeviceEntry {
+    /// The fragments that it holds.
+    pub const fn extent(&self) -> Extent {
+        Extent::new(self.addr, self.frags)
+    }
 }
 
 /// The device of a volume of one.
@@ -113,21 +150,21 @@ impl RawMember {
             offset: U64::new(entry.offset),
             device: U32::new(entry.device),
             kind: entry.kind as u8,
-            state: 0,
+            state: entry.state as u8,
             reserved: [0; 2],
         }
     }
 
     fn decode(&self) -> Option<DeviceEntry> {
-        let entry = DeviceEntry {
+        Some(DeviceEntry {
             uuid: self.uuid,
             kind: DeviceKind::decode(self.kind)?,
+            state: DeviceState::decode(self.state)?,
             addr: FragAddr(self.addr.get()),
             frags: self.frags.get(),
             device: self.device.get(),
             offset: self.offset.get(),
-        };
-        (self.state == 0).then_some(entry)
+        })
     }
 }
 
@@ -145,36 +182,40 @@ pub(super) fn table(members: &[RawMember], here: u32) -> Option<Vec<DeviceEntry>
     (differ && is_here).then_some(devices)
 }
 
-/// Whether the devices hold every address, whole groups each but for the last one, and no superblock copy of another
-/// device than the first.
-pub(super) fn hold_all(devices: &[DeviceEntry], geometry: &Geometry, several: bool) -> bool {
+/// Whether the one device of a volume without a table holds it, from its first byte on.
+pub(super) fn holds_all(device: DeviceEntry, geometry: &Geometry) -> bool {
+    (device.addr.0, device.offset, device.frags) == (0, 0, geometry.total_frags)
+}
+
+/// Whether the devices of a table hold parts of the volume, by address: from a group's beginning on each, nothing twice, and no
+/// superblock copy of another device than the first, which is to stay.
+pub(super) fn fit(devices: &[DeviceEntry], geometry: &Geometry) -> bool {
     let bytes = geometry.byte_offset(FragAddr(geometry.total_frags));
     let copies_end = offsets(bytes)[1] + SIZE as u64;
-    let unit = u64::from(UNIT_SIZE);
-    let mut at = 0u64;
+    let mut free_from = 0u64;
     for (index, device) in devices.iter().enumerate() {
-        let is_last = index + 1 == devices.len();
-        let whole = is_last || device.frags.is_multiple_of(geometry.group_frags);
         let begins_well = match index {
             0 => {
-                device.offset == 0
-                    && (!several || geometry.byte_offset(FragAddr(device.frags)) >= copies_end)
+                (device.addr.0, device.offset, device.state) == (0, 0, DeviceState::Present)
+                    && geometry.byte_offset(FragAddr(device.frags)) >= copies_end
             }
             _ => {
                 device.offset >= copies_end
                     && device.offset <= DEVICE_OFFSET_MAX
-                    && device.offset.is_multiple_of(unit)
+                    && device.offset.is_multiple_of(UNIT_SIZE.into())
             }
         };
-        let Some(end) = at.checked_add(device.frags) else {
+        let Some(end) = device.addr.0.checked_add(device.frags) else {
             return false;
         };
-        if device.addr.0 != at || device.frags == 0 || !whole || !begins_well {
+        let of_units = device.frags != 0 && device.frags.is_multiple_of(geometry.unit_frags());
+        let of_groups = device.addr.0.is_multiple_of(geometry.group_frags);
+        if device.addr.0 < free_from || !of_groups || !of_units || !begins_well {
             return false;
         }
-        at = end;
+        free_from = end;
     }
-    at == geometry.total_frags
+    free_from <= geometry.total_frags
 }
 
 impl Superblock {
@@ -189,11 +230,44 @@ impl Superblock {
         self.geometry.byte_offset(device.addr)..self.geometry.byte_offset(end)
     }
 
-    /// The groups on fast devices, by address.
-    pub fn fast_groups(&self) -> Vec<std::ops::Range<u32>> {
-        let group = |at: u64| (at / self.geometry.group_frags) as u32;
-        let fast = self.devices.iter().filter(|d| d.kind == DeviceKind::Fast);
-        fast.map(|d| group(d.addr.0)..self.geometry.groups().min(group(d.addr.0 + d.frags)))
+    /// The addresses of the volume that no device holds, by address. Without a table of devices there are none.
+    pub fn gaps(&self) -> Vec<Extent> {
+        if !self.has_devices() {
+            return Vec::new();
+        }
+        let ends = self.devices.iter().map(|device| device.extent().end().0);
+        let starts = self.devices.iter().skip(1).map(|device| device.addr.0);
+        let starts = starts.chain([self.geometry.total_frags]);
+        ends.zip(starts)
+            .filter(|(end, start)| end < start)
+            .map(|(end, start)| Extent::new(FragAddr(end), start - end))
             .collect()
+    }
+
+    /// Fragments of the volume that there are: that a device holds.
+    pub fn held_frags(&self) -> u64 {
+        self.devices.iter().map(|device| device.frags).sum()
+    }
+
+    /// The groups of a device.
+    pub fn groups_of(&self, device: &DeviceEntry) -> std::ops::Range<u32> {
+        let end = device.extent().end().0.div_ceil(self.geometry.group_frags);
+        self.geometry.group_of(device.addr).0..self.geometry.groups().min(end as u32)
+    }
+
+    /// The groups on fast devices that are to stay, by address.
+    pub fn fast_groups(&self) -> Vec<std::ops::Range<u32>> {
+        let fast = |device: &&DeviceEntry| {
+            (device.kind, device.state) == (DeviceKind::Fast, DeviceState::Present)
+        };
+        let fast = self.devices.iter().filter(fast);
+        fast.map(|device| self.groups_of(device)).collect()
+    }
+
+    /// The groups on devices that leave, by address.
+    pub fn leaving_groups(&self) -> Vec<std::ops::Range<u32>> {
+        let leaving = |device: &&DeviceEntry| device.state == DeviceState::Leaving;
+        let leaving = self.devices.iter().filter(leaving);
+        leaving.map(|device| self.groups_of(device)).collect()
     }
 }

@@ -72,6 +72,7 @@ impl Superblock {
         if self.reserves_places() {
             extents.extend(self.other_places());
         }
+        extents.extend(self.gaps());
         extents
     }
 }

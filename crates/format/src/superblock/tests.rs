@@ -140,6 +140,7 @@ fn on_two() -> Superblock {
         frags: 32_768,
         device: u32::from(number) + 5,
         offset: u64::from(number) << 24,
+        state: DeviceState::Present,
     };
     Superblock {
         incompatible: INCOMPATIBLE_DEVICES,
@@ -164,6 +165,7 @@ fn a_table_of_devices_survives_the_round_trip() {
             device: number as u32,
             offset: if number == 0 { 0 } else { 16 << 20 },
             kind: DeviceKind::Slow,
+            state: DeviceState::Present,
         })
         .collect();
     most.geometry.total_frags = 64 * 16_384;
@@ -185,9 +187,8 @@ fn a_table_that_cannot_be_is_refused() {
             sb.devices[0].uuid = sb.devices[1].uuid
         }),
         ("no identity", |sb| sb.devices[1].uuid = [0; 16]),
-        ("a gap", |sb| {
-            sb.devices[1].addr.0 += 8192;
-            sb.devices[1].frags -= 8192;
+        ("the first that leaves", |sb| {
+            sb.devices[0].state = DeviceState::Leaving
         }),
         ("no whole groups", |sb| {
             sb.devices[0].frags += 16;
@@ -209,11 +210,26 @@ fn a_table_that_cannot_be_is_refused() {
     // What no table entry of this version says, in the bytes: a kind, a state.
     for at in [44, 45] {
         let mut bytes = on_two().encode();
-        bytes[MEMBERS_AT + at] = 2;
+        bytes[MEMBERS_AT + at] = 3;
         let sum = checksum(&bytes);
         bytes[8..16].copy_from_slice(&sum.to_le_bytes());
         assert_eq!(Superblock::decode(&bytes[..]), refused, "byte {at}");
     }
+}
+
+#[test]
+fn gaps_are_between_devices_and_behind_the_last_one() {
+    let mut sb = on_two();
+    sb.devices[0].frags -= 4;
+    sb.devices[1].addr.0 += 8192;
+    sb.devices[1].frags -= 2 * 8192;
+    sb.devices[1].state = DeviceState::Leaving;
+    assert_eq!(Superblock::decode(&sb.encode()[..]), Ok(sb.clone()));
+    let gap = |start, frags| Extent::new(FragAddr(start), frags);
+    assert_eq!(sb.gaps(), [gap(32_764, 8196), gap(57_344, 8192)]);
+    assert!(!sb.gives(gap(40_959, 2)) && sb.gives(gap(40_960, 4)));
+    assert!(sb.leaving_groups().into_iter().flatten().eq([5, 6]));
+    assert_eq!(on_two().gaps(), []);
 }
 
 #[test]
@@ -252,8 +268,8 @@ proptest::proptest! {
         if let Ok(sb) = Superblock::decode(&bytes[..]) {
             let ranges: Vec<_> = sb.devices.iter().map(|entry| sb.bytes_of(entry)).collect();
             proptest::prop_assert_eq!(ranges[0].start, 0);
-            proptest::prop_assert!(ranges.windows(2).all(|two| two[0].end == two[1].start));
-            proptest::prop_assert_eq!(ranges.last().map(|last| last.end), Some(sb.volume_bytes()));
+            proptest::prop_assert!(ranges.windows(2).all(|two| two[0].end <= two[1].start));
+            proptest::prop_assert!(ranges.last().is_some_and(|last| last.end <= sb.volume_bytes()));
             proptest::prop_assert!(sb.own_device().is_some());
             proptest::prop_assert!(sb.fast_groups().iter().all(|g| g.start <= g.end));
         }

@@ -32,7 +32,7 @@ impl Commit<'_> {
                 aligned: contents.frags.len() - contents.data.len(),
                 tracks: &tracks,
             },
-            (self.core.env.config().rotational, cut),
+            (self.core.env.config().log_rotational, cut),
         );
         let placement = placement.map_err(|error| self.found_no_place(error, contents))?;
         self.core.reclaim.forget(Fight::Place);

@@ -6,7 +6,7 @@ use crate::error::Error;
 use loamfs_device::Device;
 use loamfs_format::FragAddr;
 use loamfs_format::superblock::{
-    DEVICES_MAX, DeviceEntry, DeviceKind, Geometry, SIZE, SMALL_DEVICE, offsets,
+    DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, Geometry, SIZE, SMALL_DEVICE, offsets,
 };
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct NewDevice {
 }
 
 /// Bytes on a device but the first, before what it holds of a volume of `bytes` bytes: its superblock copies are there.
-const fn lead_in(bytes: u64) -> u64 {
+pub(crate) const fn lead_in(bytes: u64) -> u64 {
     if bytes < SMALL_DEVICE {
         256 << 10
     } else {
@@ -85,6 +85,7 @@ pub(super) fn divide(
             frags,
             device: index as u32,
             offset: if index == 0 { 0 } else { lead_in },
+            state: DeviceState::Present,
         };
         addr += frags;
         entry

@@ -2,9 +2,9 @@
 //!
 //! Who seals a segment puts it into a queue. Threads of the front end take segments from it ([`Upkeep::write_behind`]);
 //! when more than [`super::OpenOptions::flights`] wait, the one who seals writes the oldest, and a flush first writes
-//! or waits for all of them. So operations go on in memory while the device works. On a rotating device one is written at
-//! a time, in their order: two would have its head go back and forth. The same threads commit early, when much is dirty,
-//! so that hardly any operation has to.
+//! or waits for all of them. So operations go on in memory while the device works. On a device that rotates one is written at
+//! a time, in their order: two would have its head go back and forth. Of several devices that on which a segment begins
+//! counts. The same threads commit early, when much is dirty, so that hardly any operation has to.
 
 use super::{Engine, Sealer, Upkeep};
 use crate::error::Error;
@@ -19,14 +19,20 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(super) struct Flight {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// No segment is written while another is.
-    one_by_one: bool,
+}
+
+/// A sealed segment.
+#[derive(Debug)]
+struct Sealed {
+    segment: Segment,
+    /// It is not written while another is: its device rotates.
+    alone: bool,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
     /// Sealed segments, the oldest first.
-    waiting: VecDeque<Segment>,
+    waiting: VecDeque<Sealed>,
     /// Segments that somebody is writing.
     writing: usize,
     /// Much is dirty.
@@ -46,15 +52,19 @@ enum Work {
     Stream,
 }
 
-impl Flight {
-    /// No segments yet, for a device that is `rotational` or not.
-    pub(super) fn new(rotational: bool) -> Flight {
-        Flight {
-            one_by_one: rotational,
-            ..Flight::default()
+impl Queue {
+    /// The oldest segment, if it may be written now. Who takes it is writing.
+    fn pop(&mut self) -> Option<Segment> {
+        let next = self.waiting.front()?;
+        if next.alone && self.writing > 0 {
+            return None;
         }
+        self.writing += 1;
+        self.waiting.pop_front().map(|sealed| sealed.segment)
     }
+}
 
+impl Flight {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,16 +82,11 @@ impl Flight {
             if queue.waiting.len() <= allowed {
                 return None;
             }
-            if self.may_write(&queue) {
-                queue.writing += 1;
-                return queue.waiting.pop_front();
+            if let Some(segment) = queue.pop() {
+                return Some(segment);
             }
             queue = self.wait(queue);
         }
-    }
-
-    fn may_write(&self, queue: &Queue) -> bool {
-        queue.writing == 0 || !self.one_by_one
     }
 
     fn landed(&self) {
@@ -101,10 +106,7 @@ impl Flight {
     fn next(&self) -> Option<Work> {
         let mut queue = self.queue();
         loop {
-            if self.may_write(&queue)
-                && let Some(segment) = queue.waiting.pop_front()
-            {
-                queue.writing += 1;
+            if let Some(segment) = queue.pop() {
                 return Some(Work::Write(segment));
             }
             if queue.closed && queue.waiting.is_empty() {
@@ -250,7 +252,14 @@ impl Sealer<'_> {
     pub(super) fn launch(&self, segment: Segment) -> Result<(), Error> {
         // What was sealed is in the caches.
         self.share_cache(&self.core());
-        self.flight.queue().waiting.push_back(segment);
+        let geometry = self.core().geometry;
+        let first = segment
+            .writes
+            .first()
+            .map(|(at, _)| geometry.byte_offset(*at));
+        let alone = first.is_some_and(|at| self.device.rotational_at(at));
+        let sealed = Sealed { segment, alone };
+        self.flight.queue().waiting.push_back(sealed);
         self.flight.changed.notify_one();
         while let Some(oldest) = self.flight.take(self.flights) {
             self.bring(&oldest)?;
@@ -302,6 +311,7 @@ pub(crate) fn write_segment(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::*;
     use crate::OpenOptions;
     use crate::fixture::{file, volume};
 
@@ -328,6 +338,25 @@ mod tests {
         volume.engine.write_streams().unwrap();
         assert_eq!(waiting(), 0);
         assert!(!volume.core().writeback.has_streams());
+    }
+
+    /// The log stands on a fast device; a slow one beside it, where it spills to, has a head of its own.
+    #[test]
+    fn segments_wait_for_each_other_where_a_seek_is_dear_alone() {
+        let mut queue = Queue::default();
+        for (ssn, alone) in [false, false, true, false].into_iter().enumerate() {
+            let segment = Segment {
+                ssn: loamfs_format::Ssn(ssn as u64),
+                writes: Vec::new(),
+            };
+            queue.waiting.push_back(Sealed { segment, alone });
+        }
+        let mut pop = |landed| {
+            queue.writing -= landed;
+            queue.pop().map(|segment| segment.ssn.0)
+        };
+        assert_eq!([pop(0), pop(0), pop(0)], [Some(0), Some(1), None]);
+        assert_eq!([pop(1), pop(1), pop(0)], [None, Some(2), Some(3)]);
     }
 
     /// Nobody takes them there, and each was remembered until the volume was closed.

@@ -102,17 +102,13 @@ fn roles(core: &Core, groups: Range<u32>) -> [u64; Role::ALL.len()] {
 }
 
 fn members(core: &Core, device: &dyn Device) -> Vec<MemberInfo> {
-    let (sb, g) = (&core.sb, &core.geometry);
+    let sb = &core.sb;
     let pairs = sb.devices.iter().zip(device.members());
-    let member = |(entry, member): (&DeviceEntry, &Member)| {
-        let groups =
-            entry.addr.0 / g.group_frags..(entry.addr.0 + entry.frags).div_ceil(g.group_frags);
-        MemberInfo {
-            name: member.name().to_owned(),
-            entry: *entry,
-            groups: roles(core, groups.start as u32..groups.end as u32),
-            counters: member.device().counters(),
-        }
+    let member = |(entry, member): (&DeviceEntry, &Member)| MemberInfo {
+        name: member.name().to_owned(),
+        entry: *entry,
+        groups: roles(core, sb.groups_of(entry)),
+        counters: member.device().counters(),
     };
     pairs.map(member).collect()
 }
@@ -130,7 +126,7 @@ impl Volume {
         StatFs {
             fragment_size: g.fragment_size,
             block_size: g.block_size,
-            total: g.total_frags,
+            total: core.sb.held_frags(),
             free,
             available: free.min(available / frag),
             inodes: core.inodes.live(),
@@ -144,7 +140,15 @@ impl Volume {
         let settle_bytes = self.engine.sweeper().settle_bytes();
         let mut core = self.core();
         let g = core.geometry;
-        let groups = roles(&core, 0..g.groups());
+        let mut groups = [0; Role::ALL.len()];
+        for entry in &core.sb.devices {
+            let of_device = roles(&core, core.sb.groups_of(entry));
+            groups
+                .iter_mut()
+                .zip(of_device)
+                .for_each(|(all, more)| *all += more);
+        }
+        let absent = g.total_frags.saturating_sub(core.sb.held_frags());
         let members = members(&core, self.engine.device());
         Info {
             uuid: core.sb.uuid,
@@ -154,8 +158,8 @@ impl Volume {
             group_size: g.group_frags * u64::from(g.fragment_size),
             groups,
             spilled_log_groups: core.space.spilled_log_groups(),
-            total_frags: g.total_frags,
-            used_frags: core.space.in_use(),
+            total_frags: core.sb.held_frags(),
+            used_frags: core.space.in_use().saturating_sub(absent),
             held_frags: core.space.held().frags(),
             segment: core.log.tail().ssn,
             durable: core.log.durable(),

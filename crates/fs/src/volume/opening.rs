@@ -111,7 +111,7 @@ impl Volume {
                 sweeping: Mutex::new(()),
                 settling: Mutex::new(()),
                 landed: Condvar::new(),
-                flight: Flight::new(device.rotational()),
+                flight: Flight::default(),
                 device,
                 reader,
                 flights: options.flights,
@@ -130,8 +130,6 @@ impl Volume {
         }
         volume.core().atimes = Atimes::new(options.atime, shares.bytes);
         if !options.read_only {
-            let sb = volume.core().sb.clone();
-            members::identify(volume.engine.device(), &sb)?;
             volume.core().leftovers.tell_freed(options.discard);
             volume.engine.sealer().begin(loss.is_some())?;
         }
@@ -186,11 +184,13 @@ impl Sealer<'_> {
             )
         };
         if accepts_loss {
-            return self.go_on_without();
+            self.go_on_without()?;
+            return self.identify();
         }
         if self.law.mends_copies(differ) || self.law.names_adopted(unnamed) {
             self.name_checkpoint(End::Open)?;
         }
+        self.identify()?;
         if !self.law.seals_at_mount() {
             return Ok(());
         }
@@ -204,6 +204,12 @@ impl Sealer<'_> {
         let segment = self.step(|core| core.commit().seal_mount())?;
         self.launch(segment)?;
         self.flush()
+    }
+
+    /// Has the devices that do not lead say whose they are, behind the one that does.
+    fn identify(&self) -> Result<(), Error> {
+        let sb = self.core().sb.clone();
+        Ok(members::identify(self.device(), &sb)?)
     }
 
     /// Whether recovery's segment must be a checkpoint: where an empty one would eat into the reserve (rules 4 and 10),

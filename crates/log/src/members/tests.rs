@@ -16,6 +16,7 @@ fn volume() -> Superblock {
         frags: 4096,
         device: number,
         offset: u64::from(number) * (256 << 10),
+        ..DeviceEntry::default()
     };
     Superblock {
         uuid: [7; 16],

@@ -21,6 +21,8 @@ pub(super) struct Stand {
     pub(super) frags: u64,
     /// Whether anything new may be placed in it.
     pub(super) open: bool,
+    /// Whether what is free there is room: its device is to stay.
+    pub(super) stays: bool,
     /// Whether directories may be anchored in it.
     pub(super) homes: bool,
 }
@@ -51,11 +53,17 @@ struct Share {
 
 impl Share {
     fn of(group: &Group, stand: Stand) -> Share {
-        let Stand { frags, open, homes } = stand;
+        let Stand {
+            frags,
+            open,
+            stays,
+            homes,
+        } = stand;
         let (role, unused) = (group.role(), frags.saturating_sub(group.used()));
         let gives = Cells::of(role) != Cells::None;
         let claimable = group.is_claimable();
-        let listed = gives || claimable;
+        let listed = stays && (gives || claimable);
+        let open = stays && open;
         // Small enough: a group has at most 2^19 fragments.
         let (run, bound, free) = match group.state() {
             State::Loaded(map) => (map.longest() as u32, 0, map.clear_frags()),
@@ -63,7 +71,7 @@ impl Share {
             State::Empty if claimable => (0, 0, group.pristine_run()),
             State::Empty => (0, 0, 0),
         };
-        let homes = homes && (role == Role::Free || Cells::of(role) == Cells::Blocks);
+        let homes = stays && homes && (role == Role::Free || Cells::of(role) == Cells::Blocks);
         let room = unused.saturating_sub(group.promised()) as u32;
         Share {
             role,

@@ -20,14 +20,15 @@ impl<'a> Ranges<'a> {
     }
 
     /// Free whole cells from `at` on, in fragments, at most `max`, across the borders of loaded groups of one role. 0 when
-    /// `at` is not the start of a cell.
+    /// `at` is not the start of a cell, or on a device that leaves.
     pub(crate) fn run(self, role: Role, at: FragAddr, max: u64) -> u64 {
         let mut found = 0;
         while found < max && at.0.saturating_add(found) < self.layout.geometry().total_frags {
             let here = at.0 + found;
             let index = self.layout.index(here);
             let group = &self.table[index];
-            let Some(map) = group.map().filter(|_| group.role() == role) else {
+            let is_room = group.role() == role && !self.layout.is_leaving(index);
+            let Some(map) = group.map().filter(|_| is_room) else {
                 break;
             };
             let run = map.run(self.layout.position(here), max - found);

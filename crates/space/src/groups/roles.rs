@@ -22,7 +22,8 @@ impl Groups {
         for number in self.indexes.idle().clone() {
             let (index, group) = (number as usize, GroupNo(number));
             let known = &self.table[index];
-            let last_log = known.role() == Role::Log && self.of(Role::Log).groups().len() <= 1;
+            let log = self.of(Role::Log).groups();
+            let last_log = log.len() <= 1 && log.contains(&number);
             // A bitmap that was not compared with its descriptor is no proof that nothing is there.
             if protect != Some(group) && !last_log && known.map().is_some() {
                 self.lose_role(index);

@@ -168,7 +168,7 @@ impl<'a> Search<'a> {
 
     /// Whether half of the groups are free.
     fn is_roomy(&self) -> bool {
-        free_groups(self.groups) > self.groups.layout().groups() as u64 / 2
+        free_groups(self.groups) > self.groups.layout().present() as u64 / 2
     }
 
     /// Fragments of the smallest hole that is begun. While there is plenty, what is written into small ones costs more in

@@ -1,0 +1,202 @@
+//! Devices that join and leave a volume that nobody has open.
+//!
+//! A device that joins has no group descriptors, and so is free; one that leaves was emptied before
+//! ([`crate::Upkeep::evacuate`]). So nothing but superblocks changes, in the order of [`members::change`]: a crash leaves the old
+//! table or the new one.
+
+use crate::env::{Env, Random};
+use crate::error::Error;
+use crate::grow::{bytes, closed, open, reopened};
+use crate::mkfs::lead_in;
+use loamfs_device::Device;
+use loamfs_format::superblock::{
+    DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, INCOMPATIBLE_DEVICES, PROBES, Superblock,
+    UNIT_SIZE, offsets,
+};
+use loamfs_format::{Extent, FragAddr, GroupNo};
+use loamfs_log::members::{self, Candidate, join_those_in};
+use loamfs_log::superblocks;
+use std::sync::Arc;
+
+/// Adds a device to the volume on `first` and `others`. Returns all of them as one device, and the volume's size before and
+/// after, in bytes. What the new device held is lost.
+///
+/// # Errors
+/// [`Error::Options`] for a device that cannot join; that the volume cannot be opened, or a device's.
+pub fn add(
+    first: &Candidate,
+    others: &[Candidate],
+    new: (&Candidate, DeviceKind),
+    env: &Env,
+) -> Result<(u64, u64), Error> {
+    let (new, kind) = new;
+    let volume = joined(first, others)?;
+    let mut random = Random::new(env.seed);
+    // What cannot be is refused before anything is written.
+    with_entry(
+        &superblocks::read(volume.as_ref())?.newest,
+        new,
+        kind,
+        &mut random,
+    )?;
+    let copies = closed(&volume, env)?;
+    let (table, entry) = with_entry(&copies.newest, new, kind, &mut random)?;
+    // What an earlier volume has left there must not pass for a copy of this one.
+    superblocks::wipe(new.device.as_ref(), PROBES)?;
+    new.device.flush()?;
+    let joins = Some((&entry, new.device.as_ref()));
+    members::change(volume.as_ref(), &table, &copies.slots, joins)?;
+    let others = [others, std::slice::from_ref(new)].concat();
+    reopened(&joined(first, &others)?, env)?;
+    Ok((bytes(&copies.newest), bytes(&table)))
+}
+
+/// Takes devices out of the volume that were emptied, and wipes what they say of it. Returns the volume's size before and after,
+/// in bytes; if none leaves, nothing changes.
+///
+/// # Errors
+/// [`Error::Options`] if something is left on one; that the volume cannot be opened, or a device's.
+pub fn remove_emptied(
+    first: &Candidate,
+    others: &[Candidate],
+    env: &Env,
+) -> Result<(u64, u64), Error> {
+    let volume = joined(first, others)?;
+    let old = superblocks::read(volume.as_ref())?.newest;
+    let (leave, stay): (Vec<DeviceEntry>, Vec<DeviceEntry>) = old
+        .devices
+        .iter()
+        .partition(|entry| entry.state == DeviceState::Leaving);
+    if leave.is_empty() {
+        return Ok((bytes(&old), bytes(&old)));
+    }
+    refuse_full(&volume, &leave, env)?;
+    let copies = superblocks::read(volume.as_ref())?;
+    let table = Superblock {
+        membership_epoch: next_epoch(&copies.newest)?,
+        devices: stay,
+        ..copies.newest.clone()
+    };
+    members::change(volume.as_ref(), &table, &copies.slots, None)?;
+    let is_left =
+        |entry: &&DeviceEntry| !table.devices.iter().any(|stays| stays.uuid == entry.uuid);
+    let gone = copies.newest.devices.iter().zip(volume.members());
+    for (_, member) in gone.filter(|(entry, _)| is_left(entry)) {
+        superblocks::wipe(member.device().as_ref(), PROBES)?;
+        member.device().flush()?;
+    }
+    reopened(&joined(first, others)?, env)?;
+    Ok((bytes(&copies.newest), bytes(&table)))
+}
+
+/// The volume; a device that is no part of it does not count.
+fn joined(first: &Candidate, others: &[Candidate]) -> Result<Arc<dyn Device>, Error> {
+    Ok(join_those_in(first, others).map_err(loamfs_log::LogError::from)?)
+}
+
+/// Recovers and closes the volume: that nothing is left on devices that leave.
+fn refuse_full(volume: &Arc<dyn Device>, leave: &[DeviceEntry], env: &Env) -> Result<(), Error> {
+    let opened = open(volume, env)?;
+    let full = {
+        let core = opened.core();
+        let holds = |entry: &&DeviceEntry| {
+            let mut groups = core.sb.groups_of(entry).map(GroupNo);
+            !groups.all(|group| core.space.is_vacant(group))
+        };
+        leave.iter().find(holds).map(|entry| entry.device)
+    };
+    opened.close()?;
+    match full {
+        None => Ok(()),
+        Some(device) => Err(Error::Options(format!("device {device} is not empty yet"))),
+    }
+}
+
+fn next_epoch(sb: &Superblock) -> Result<u64, Error> {
+    let next = sb.membership_epoch.checked_add(1);
+    next.ok_or_else(|| Error::Options("the devices of this volume have changed too often".into()))
+}
+
+/// The superblock of a volume that a device has joined, and the device's entry.
+fn with_entry(
+    old: &Superblock,
+    new: &Candidate,
+    kind: DeviceKind,
+    random: &mut Random,
+) -> Result<(Superblock, DeviceEntry), Error> {
+    let refuse = |text: String| Err(Error::Options(text));
+    let name = &new.name;
+    let own = superblocks::find(new.device.as_ref()).ok();
+    let own = own.filter(|copies| copies.newest.uuid == old.uuid);
+    let uuid = own.and_then(|copies| copies.newest.own_device().map(|entry| entry.uuid));
+    if uuid.is_some_and(|uuid| old.devices.iter().any(|entry| entry.uuid == uuid)) {
+        return refuse(format!("{name} is a device of this volume already"));
+    }
+    if old.devices.len() >= DEVICES_MAX {
+        return refuse(format!(
+            "the volume has {DEVICES_MAX} devices, and can have no more"
+        ));
+    }
+    let mut table = old.clone();
+    table.membership_epoch = next_epoch(old)?;
+    if !old.has_devices() {
+        table.incompatible |= INCOMPATIBLE_DEVICES;
+        for alone in &mut table.devices {
+            alone.uuid = random.uuid();
+        }
+    }
+    let g = &old.geometry;
+    let offset = lead_in(old.volume_bytes());
+    let held = new.device.size().saturating_sub(offset) / u64::from(UNIT_SIZE) * g.unit_frags();
+    if held < g.group_frags {
+        let (have, group) = (new.device.size(), g.byte_offset(FragAddr(g.group_frags)));
+        return refuse(format!(
+            "{name} has {have} bytes, too few for a group of {group} behind its superblocks; choose a larger device"
+        ));
+    }
+    let number = old.devices.iter().map(|entry| entry.device).max();
+    let Some(device) = number.map_or(Some(0), |highest| highest.checked_add(1)) else {
+        return refuse("the devices of this volume have changed too often".into());
+    };
+    let (addr, frags) = place(old, held);
+    let entry = DeviceEntry {
+        uuid: random.uuid(),
+        kind,
+        state: DeviceState::Present,
+        addr,
+        frags,
+        device,
+        offset,
+    };
+    let at = table
+        .devices
+        .partition_point(|other| other.addr < entry.addr);
+    table.devices.insert(at, entry);
+    let end = entry.extent().end().0;
+    table.geometry.total_frags = g.total_frags.max(end);
+    let (have, grown) = (old.volume_bytes(), table.volume_bytes());
+    if offsets(have) != offsets(grown) {
+        return refuse(format!(
+            "a volume of {have} bytes cannot become one of {grown}: below 16 MiB superblocks stand elsewhere; make a new one"
+        ));
+    }
+    // As it is read back.
+    match Superblock::decode(&table.encode()[..]) {
+        Ok(_) => Ok((table, entry)),
+        Err(error) => refuse(format!("{error}; a larger volume needs larger groups")),
+    }
+}
+
+/// Where a device of so many fragments is placed, and how many of them count: in the first gap that has room for its whole
+/// groups, else behind all others.
+fn place(sb: &Superblock, frags: u64) -> (FragAddr, u64) {
+    let group = sb.geometry.group_frags;
+    let fits = |gap: &Extent| {
+        let start = gap.start.0.next_multiple_of(group);
+        let room = gap.end().0.saturating_sub(start);
+        (room >= frags / group * group).then_some((FragAddr(start), room.min(frags)))
+    };
+    let behind = sb.devices.last().map_or(0, |last| last.extent().end().0);
+    let behind = FragAddr(behind.next_multiple_of(group));
+    sb.gaps().iter().find_map(fits).unwrap_or((behind, frags))
+}
