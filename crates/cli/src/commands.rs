@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod cat;
 pub mod check;
+pub mod clean;
 pub mod device;
 pub mod doctor;
 pub mod drop_caches;
@@ -80,6 +81,7 @@ pub enum Command {
     Get(get::GetArgs),
     Salvage(salvage::SalvageArgs),
     Settle(settle::SettleArgs),
+    Clean(clean::CleanArgs),
     Scrub(scrub::ScrubArgs),
     DropCaches(drop_caches::DropCachesArgs),
     Bench(bench::BenchArgs),
@@ -133,6 +135,7 @@ impl Command {
             Self::Get(args) => args.run(),
             Self::Salvage(args) => args.run(),
             Self::Settle(args) => args.run(),
+            Self::Clean(args) => args.run(),
             Self::Scrub(args) => args.run(),
             Self::DropCaches(args) => args.run(),
             Self::Bench(args) => args.run(),
@@ -201,6 +204,7 @@ mod tests {
             "map --json vol.img /file",
             "probe vol.img",
             "settle --json /mnt",
+            "clean --json --until 80% /mnt",
             "drop-caches /mnt",
             "bench run --suite papers --scale small --json",
             "bench --help",

@@ -7,7 +7,9 @@ mod plugging;
 mod settler;
 mod state;
 
-pub(crate) use cleaner::{BATCH_MAX, CostLimit, Elsewhere, Goal, IDLE_ROUNDS, outlook, pays};
+pub(crate) use cleaner::{
+    BATCH_MAX, CostLimit, Elsewhere, Goal, IDLE_ROUNDS, Spared, outlook, pays,
+};
 pub(crate) use settler::{Estimate, Weighed, cheapest_first, closing, idle};
 pub(crate) use state::{Fight, Reclaim};
 

@@ -15,6 +15,7 @@ mod cleaning;
 mod commit;
 mod discard;
 mod drive;
+mod emptying;
 mod flight;
 mod freeze;
 mod info;
@@ -33,6 +34,7 @@ mod upkeep;
 mod xattrs;
 
 pub(crate) use drive::{TRIES, load_groups};
+pub use emptying::Cleaned;
 pub(crate) use flight::write_segment;
 pub use info::{Info, MemberInfo};
 pub use opening::OpenOptions;
@@ -54,6 +56,7 @@ use latch::Latch;
 use loamfs_device::Device;
 use loamfs_log::loss::Loss;
 use settling::Quiet;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
@@ -84,10 +87,14 @@ pub(crate) struct Engine {
     core: Latch<Core>,
     /// Held by whoever seals segments: see [`Sealer`].
     sealing: Mutex<()>,
+    /// How many wait for that.
+    wait_to_seal: AtomicUsize,
     /// Shared by those who write homes; held alone by whoever must have no such write in flight.
     homes: RwLock<()>,
     /// Held by whoever writes all homes out.
     sweeping: Mutex<()>,
+    /// Held by whoever empties groups step by step, while others seal.
+    emptying: Mutex<()>,
     /// Held by whoever settles for a reader, or by the clock.
     settling: Mutex<()>,
     /// Told, with `core`, whenever writes of homes are over.

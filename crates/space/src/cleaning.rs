@@ -46,6 +46,8 @@ pub struct CleaningCost {
     pub room: u64,
     /// Fragments that were taken elsewhere since something was placed in it: a hint.
     pub age: u64,
+    /// When that was, by [`Cleaning::clock`].
+    pub written: u64,
 }
 
 impl CleaningPolicy {
@@ -157,6 +159,11 @@ impl<'a> Cleaning<'a> {
         (0..windows).zip(large).filter_map(candidate).collect()
     }
 
+    /// The time by which ages are told: fragments that were taken since the checkpoint that the volume was opened with.
+    pub fn clock(self) -> u64 {
+        self.groups.clock()
+    }
+
     /// Free fragments of log groups in holes of at least `least` fragments: what segments can still be placed in.
     /// Groups that are not loaded count with all that is free in them.
     pub fn log_usable(self, least: u64) -> u64 {
@@ -227,6 +234,7 @@ impl<'a> Cleaning<'a> {
                         Cells::Units => live + live / 4 + group.free_in_holes(least),
                     },
                     age: self.groups.age(number as usize),
+                    written: group.written(),
                 }
             })
             .filter(|cost| cost.won > 0 && cost.live > 0)

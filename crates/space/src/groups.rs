@@ -104,6 +104,11 @@ impl Groups {
         frags.saturating_sub(self.table[index].used())
     }
 
+    /// Fragments that were taken since the checkpoint that the volume was opened with.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock
+    }
+
     /// How many fragments were taken elsewhere since something was placed in the group. A hint: it starts anew when a volume
     /// is opened, with what is replayed.
     pub(crate) fn age(&self, index: usize) -> u64 {

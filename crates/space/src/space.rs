@@ -169,6 +169,11 @@ impl Space {
         self.groups.has_closed()
     }
 
+    /// Whether this group is being emptied.
+    pub fn is_closed(&self, group: GroupNo) -> bool {
+        self.groups.is_closed(group.0 as usize)
+    }
+
     /// Groups that have no role and can take one.
     pub fn free_groups(&self) -> u64 {
         self.groups.of(Role::Free).groups().len() as u64

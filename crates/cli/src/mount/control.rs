@@ -9,6 +9,9 @@
 //! - `drop`: `done` when everything is durable, and forgotten that was read;
 //! - `settle`: `progress DONE TOTAL` now and then; `done`, the number of images that were settled and of those that are
 //!   left when what waited in the log is at home, and durable;
+//! - `clean PERCENT`: `progress DONE TOTAL` now and then; `done`, the number of groups that were gone through, of those that are
+//!   free now and were not, the bytes of these, bytes that were moved, and the number of groups that are left; it ends early
+//!   if the client hangs up;
 //! - `scrub start RATE WORD`, a rate of 0 for none, `anew` or `on`; `scrub stop`; `scrub status`: how far a scrub is then, and
 //!   what it found, as JSON;
 //! - `trim START LENGTH LEAST`, in bytes: `progress DONE TOTAL` now and then; `done` and how many bytes the device was
@@ -64,6 +67,8 @@ pub enum Request {
     Drop,
     /// Bring parts of large files that wait in the log to their homes.
     Settle,
+    /// Empty groups of the log of which less than so much of a hundred is in use.
+    Clean(u32),
     /// Scrub, or go on with it.
     ScrubStart(Pace),
     /// Stop a scrub.
@@ -103,6 +108,7 @@ impl Request {
             Self::Sync => "sync".to_owned(),
             Self::Drop => "drop".to_owned(),
             Self::Settle => "settle".to_owned(),
+            Self::Clean(percent) => format!("clean {percent}"),
             Self::ScrubStart(pace) => {
                 let word = if pace.anew { "anew" } else { "on" };
                 format!("scrub start {} {word}", pace.rate.unwrap_or(0))
@@ -157,6 +163,7 @@ impl Request {
             "sync" => Self::Sync,
             "drop" => Self::Drop,
             "settle" => Self::Settle,
+            "clean" => Self::Clean(rest.parse().ok()?),
             "scrub" => Self::parse_scrub(rest)?,
             "trim" => Self::Trim([numbers.next()??, numbers.next()??, numbers.next()??]),
             "label" => Self::Label(rest.to_owned()),
@@ -362,7 +369,13 @@ fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStre
 /// Tells a client that waits how much of its request is done.
 pub fn tell_progress(out: &mut dyn Write, done: u64, total: u64) {
     // Who hung up does not want to know.
-    let _ = writeln!(out, "{PROGRESS}{done} {total}").and_then(|()| out.flush());
+    let _ = is_heard(out, done, total);
+}
+
+/// As [`tell_progress`], and whether the client still listens.
+pub fn is_heard(out: &mut dyn Write, done: u64, total: u64) -> bool {
+    let told = writeln!(out, "{PROGRESS}{done} {total}");
+    told.and_then(|()| out.flush()).is_ok()
 }
 
 fn progress_of(line: &str) -> Option<(u64, u64)> {
@@ -538,6 +551,7 @@ mod tests {
             Request::Sync,
             Request::Drop,
             Request::Settle,
+            Request::Clean(80),
             Request::ScrubStop,
             Request::ScrubStatus,
             Request::ScrubStart(Pace {
@@ -571,6 +585,8 @@ mod tests {
             "",
             "map",
             "map x",
+            "clean",
+            "clean x",
             "scrub",
             "scrub start 5",
             "trim 1 2",

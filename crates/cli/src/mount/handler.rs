@@ -4,13 +4,13 @@ use std::io::Write;
 use std::sync::{Arc, Weak};
 
 use loamfs_format::Ino;
-use loamfs_fs::{OpenOptions, Volume};
+use loamfs_fs::{Cleaned, OpenOptions, Volume};
 use loamfs_fuse::Tallies;
 
 use serde_json::Value;
 
 use super::confine::Confinement;
-use super::control::{Answers, Request, tell_progress};
+use super::control::{Answers, Request, is_heard, tell_progress};
 use super::failing::Failing;
 use super::handover::Handover;
 use super::promise::Standing;
@@ -76,6 +76,9 @@ impl Answers for ControlHandler {
                 let settled = settle(&volume, &mut |done, total| tell_progress(out, done, total));
                 let (settled, left) = settled.map_err(|error| sentence(&error))?;
                 format!("done {settled} {left}")
+            }
+            Request::Clean(percent) => {
+                clean(&volume, *percent, out).map_err(|error| sentence(&error))?
             }
             Request::ScrubStart(pace) => {
                 self.scrubber.start(*pace)?;
@@ -192,6 +195,19 @@ fn settle(volume: &Volume, tell: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64),
         before = images;
         volume.upkeep().settle(SETTLE_STEP)?;
     }
+}
+
+/// Empties groups of the log as long as the client listens. Returns the last line.
+fn clean(volume: &Volume, percent: u32, out: &mut dyn Write) -> Result<String, loamfs_fs::Error> {
+    let mut tell = |done, total| is_heard(out, done, total);
+    let Cleaned {
+        groups,
+        freed,
+        moved,
+        left,
+    } = volume.upkeep().clean(percent, &mut tell)?;
+    let bytes = freed.saturating_mul(volume.info().group_size);
+    Ok(format!("done {groups} {freed} {bytes} {moved} {left}"))
 }
 
 /// Writes a line for each piece of a file's content.

@@ -19,6 +19,8 @@ const HOLE_MIN: u64 = 128 << 10;
 pub(crate) const BATCH_MAX: usize = 8;
 /// Fragments that are worth moving at most, for each that this wins, when an operation waits for room.
 const COST_MAX: u64 = 7;
+/// In idle times one of so many groups is kept free.
+const IDLE_PART: u64 = 16;
 /// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
 /// gives.
 pub(crate) const IDLE_ROUNDS: usize = 3;
@@ -36,6 +38,8 @@ pub(crate) enum CostLimit {
     Any,
     /// Nobody waits for it: what takes a disk less than to plug holes instead.
     Cheaper(Plugging),
+    /// Nobody waits for it: groups of which less than so many of a hundred fragments are in use.
+    Emptier(u32),
 }
 
 impl CostLimit {
@@ -45,8 +49,33 @@ impl CostLimit {
             CostLimit::Low => (5, 3),
             CostLimit::High | CostLimit::Any => (COST_MAX, 1),
             CostLimit::Cheaper(plugging) => return plugging.costs_more(live, won),
+            CostLimit::Emptier(percent) => return live * 100 < (live + won) * u64::from(percent),
         };
         live * least <= won * most
+    }
+}
+
+/// Groups that are not emptied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spared<'a> {
+    /// These: it was tried before.
+    pub groups: &'a [GroupNo],
+    /// Those in which something was placed later, by the clock of `space::cleaning`: what was moved is there.
+    pub written: u64,
+}
+
+impl<'a> Spared<'a> {
+    /// None.
+    pub const NONE: Spared<'static> = Spared::groups(&[]);
+
+    /// These alone.
+    pub const fn groups(groups: &'a [GroupNo]) -> Spared<'a> {
+        let written = u64::MAX;
+        Spared { groups, written }
+    }
+
+    fn has(self, cheap: &CleaningCost) -> bool {
+        cheap.written > self.written || self.groups.contains(&cheap.group)
     }
 }
 
@@ -142,7 +171,7 @@ impl Cleaner<'_> {
         let ranges = match (groups.is_empty(), limit) {
             (false, _) => extents.flat_map(|extent| self.pieces(extent)).collect(),
             (true, CostLimit::Any) => self.compactable(segment),
-            (true, CostLimit::Low | CostLimit::High | CostLimit::Cheaper(_)) => Vec::new(),
+            (true, _) => Vec::new(),
         };
         (groups, ranges)
     }
@@ -178,12 +207,56 @@ impl Cleaner<'_> {
         let waiting = g.frags_for(elsewhere.waiting_bytes);
         let limit = CostLimit::Cheaper(prices.plugging(self.longest_hole(), waiting));
         let frags = self.lacking_ahead(waiting) * g.group_frags;
-        let found = self.cheapest_of(Role::Log, limit, frags, &[], elsewhere);
+        self.log_groups_to_empty(limit, frags, Spared::NONE, elsewhere)
+    }
+
+    /// Groups of the log but some, and their pieces, that are worth emptying, until they win `frags` fragments.
+    pub fn log_groups_to_empty(
+        &self,
+        limit: CostLimit,
+        frags: u64,
+        but: Spared<'_>,
+        elsewhere: &Elsewhere,
+    ) -> (Vec<GroupNo>, Vec<Extent>) {
+        let found = self.cheapest_of(Role::Log, limit, frags, but, elsewhere);
         let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
         groups.sort_unstable();
-        let extents = groups.iter().map(|group| g.group_extent(*group));
+        let extents = groups
+            .iter()
+            .map(|group| self.geometry.group_extent(*group));
         let ranges = extents.flat_map(|extent| self.pieces(extent)).collect();
         (groups, ranges)
+    }
+
+    /// How many groups of the log but some are worth emptying, as far as their bitmaps are known.
+    pub fn emptiable(&self, limit: CostLimit, but: Spared<'_>) -> u64 {
+        let next = self.geometry.group_of(self.log.tail().next);
+        let fixed = self.checkpoints.summaries();
+        let found = self.space.cleaning();
+        let found = found.cheapest_groups(Role::Log, self.policy, u64::MAX, 0, fixed);
+        let worth = found.iter().filter(|cheap| {
+            cheap.group != next && !but.has(cheap) && limit.allows(cheap.live, cheap.won)
+        });
+        worth.count() as u64
+    }
+
+    /// Free groups that are lacking when nobody does anything: what segments and data keep for themselves, and a sixteenth of
+    /// all for what is written next.
+    pub fn lacking_in_idle_time(&self) -> u64 {
+        let g = self.geometry;
+        let wanted = self.sizes.groups_kept_from_data() + 1 + u64::from(g.groups()) / IDLE_PART;
+        wanted.saturating_sub(self.space.free_groups())
+    }
+
+    /// What emptying groups may cost, so that it takes a disk less than to write `frags` fragments into holes: those of data
+    /// groups, or of the log where there are none.
+    pub fn cheaper_than_plugging(&self, prices: &Prices, frags: u64) -> CostLimit {
+        let data = self.space.free_index(Role::Data);
+        let hole = match data.groups().is_empty() {
+            true => self.space.free_index(Role::Log).longest().into(),
+            false => self.longest_hole(),
+        };
+        CostLimit::Cheaper(prices.plugging(hole, frags))
     }
 
     /// Log ranges to be compacted, the cheapest that are worth it, until about `frags` free fragments are won; in the
@@ -238,6 +311,7 @@ impl Cleaner<'_> {
         but: &[GroupNo],
         elsewhere: &Elsewhere,
     ) -> Vec<GroupNo> {
+        let but = Spared::groups(but);
         let found = role::in_use().map(|role| self.cheapest_of(role, limit, frags, but, elsewhere));
         let live = |groups: &Vec<CleaningCost>| groups.first().map_or(u64::MAX, |it| it.live);
         let found = found.min_by_key(live).unwrap_or_default();
@@ -268,7 +342,7 @@ impl Cleaner<'_> {
         role: Role,
         limit: CostLimit,
         frags: u64,
-        but: &[GroupNo],
+        but: Spared<'_>,
         elsewhere: &Elsewhere,
     ) -> Vec<CleaningCost> {
         let g = self.geometry;
@@ -287,7 +361,7 @@ impl Cleaner<'_> {
         let (mut won, mut taken) = (0, 0);
         // Who waits for room gets what is cheapest now.
         let policy = match limit {
-            CostLimit::Cheaper(_) => self.policy,
+            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => self.policy,
             CostLimit::Low | CostLimit::High | CostLimit::Any => CleaningPolicy::Greedy,
         };
         let fixed = self.checkpoints.summaries();
@@ -295,7 +369,7 @@ impl Cleaner<'_> {
         let found = found.cheapest_groups(role, policy, hole_max, least_hole, fixed);
         found
             .into_iter()
-            .filter(|cheap| cheap.group != next && !but.contains(&cheap.group))
+            .filter(|cheap| cheap.group != next && !but.has(cheap))
             // By age the dear ones do not come last.
             .filter(|cheap| limit.allows(cheap.live, cheap.won))
             .take_while(|cheap| {

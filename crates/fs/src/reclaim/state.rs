@@ -11,6 +11,8 @@ pub(crate) enum Fight {
     Place,
     /// The reserve, whole again. To lose it is no reason for ENOSPC: an operation fights harder.
     Reserve,
+    /// Free groups, before somebody needs them.
+    Ahead,
 }
 
 /// What the mover went through since the volume was opened, in fragments.
@@ -29,7 +31,7 @@ pub(crate) struct Reclaim {
     /// Everything is packed, before somebody gets ENOSPC.
     packing: bool,
     /// Free fragments, held back ones included, when each fight was lost.
-    lost: [Option<u64>; 3],
+    lost: [Option<u64>; 4],
     /// Cleaning ahead failed.
     ahead_over: bool,
     /// What was found out about the log's room.

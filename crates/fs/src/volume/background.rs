@@ -21,7 +21,8 @@ const GIVE_BACK_ROUNDS: usize = 6;
 pub(super) const LEFTOVERS_STEP: usize = 64;
 
 impl Upkeep<'_> {
-    /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints.
+    /// Does what is due by the clock: commit by age, leftovers of an earlier mount, settling, checkpoints, and
+    /// emptying groups while few are free.
     ///
     /// # Errors
     /// [`Error`].
@@ -56,7 +57,10 @@ impl Upkeep<'_> {
         sealer.keep_reserve()?;
         sealer.discard_freed(DISCARD_STEP);
         sealer.checkpoint_if_due()?;
-        sealer.give_back()
+        sealer.give_back()?;
+        drop(sealer);
+        engine.empty_in_idle_time();
+        Ok(())
     }
 
     /// Settles up to `max` images at their homes (rule 7). On a read-only volume it does nothing. One that fails keeps its

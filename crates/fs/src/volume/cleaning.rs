@@ -131,7 +131,7 @@ impl Sealer<'_> {
     }
 
     /// Commits, and takes two checkpoints: nothing is held back then but what the second superseded.
-    fn take_checkpoints(&self) -> Result<(), Error> {
+    pub(super) fn take_checkpoints(&self) -> Result<(), Error> {
         self.commit_shown(false, Durability::Durable)?;
         self.checkpoint(End::Open)?;
         self.checkpoint(End::Open)

@@ -16,6 +16,7 @@ use loamfs_device::Device;
 use loamfs_format::GroupNo;
 use loamfs_log::members;
 use loamfs_space::CleaningPolicy;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::Duration;
 
@@ -107,8 +108,10 @@ impl Volume {
             engine: Engine {
                 core: Latch::new(core),
                 sealing: Mutex::new(()),
+                wait_to_seal: AtomicUsize::new(0),
                 homes: RwLock::new(()),
                 sweeping: Mutex::new(()),
+                emptying: Mutex::new(()),
                 settling: Mutex::new(()),
                 landed: Condvar::new(),
                 flight: Flight::default(),

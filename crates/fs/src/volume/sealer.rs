@@ -2,7 +2,15 @@
 
 use super::{Engine, Watch};
 use std::ops::Deref;
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// How often, and how long apart, it is looked whether others wait for the right to seal: a tenth of a second in all.
+const LOOKS: u32 = 100;
+/// See above.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The right to seal segments, to count them as durable, and to write superblocks. One has it at a time; what needs it is
 /// a method of it. A flush of the device alone needs none.
@@ -24,11 +32,24 @@ impl Deref for Sealer<'_> {
 impl Engine {
     /// Waits for the right to seal.
     pub(crate) fn sealer(&self) -> Sealer<'_> {
+        self.wait_to_seal.fetch_add(1, Ordering::Relaxed);
         let alone = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.wait_to_seal.fetch_sub(1, Ordering::Relaxed);
         Sealer {
             engine: self,
             _watch: self.watch(),
             _alone: alone,
+        }
+    }
+
+    /// Who seals step after step, and is in no hurry, lets those go first who wait for the right to: a lock by itself goes to
+    /// whoever is awake.
+    pub(crate) fn let_others_seal(&self) {
+        for _ in 0..LOOKS {
+            if self.wait_to_seal.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            thread::sleep(LOOK);
         }
     }
 }

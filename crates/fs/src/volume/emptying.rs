@@ -1,0 +1,373 @@
+//! Emptying groups of the log before anybody needs them: because the volume's owner asks for it, and in idle times when few
+//! are free. Others seal segments between the steps, and one flush serves all groups that are emptied together.
+
+use super::{Durability, Engine, Sealer, Upkeep};
+use crate::core::Core;
+use crate::error::Error;
+use crate::reclaim::{BATCH_MAX, CostLimit, Fight, Spared};
+use loamfs_format::{Extent, GroupNo};
+use std::sync::PoisonError;
+
+/// Pieces of groups that are moved before others may seal a segment: each is as large as a segment.
+const PIECES: usize = 4;
+
+/// What cleaning came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Groups of the log that were gone through.
+    pub groups: u64,
+    /// Groups that are free, and were not before.
+    pub freed: u64,
+    /// Bytes that were moved.
+    pub moved: u64,
+    /// Groups that still hold less, which could not be emptied, or were not since it was told to stop.
+    pub left: u64,
+}
+
+impl Upkeep<'_> {
+    /// Empties the groups of the log of which less than `percent` of a hundred is in use, some at a time. Each is tried once,
+    /// so it ends. `tell` is called between the steps with the number of groups that were gone through, and of all that are
+    /// known; it says whether to go on.
+    ///
+    /// # Errors
+    /// [`Error`]. What was emptied before stays empty.
+    pub fn clean(
+        &self,
+        percent: u32,
+        tell: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Cleaned, Error> {
+        let engine = self.engine();
+        self.core().access.check()?;
+        // What was freed and waits comes by itself.
+        self.commit(Durability::Durable)?;
+        engine.sealer().say_reusable()?;
+        let moved = |core: &Core| {
+            core.geometry
+                .byte_offset(loamfs_format::FragAddr(core.reclaim.cleaned().live))
+        };
+        let (free, before, written) = {
+            let core = self.core();
+            let written = core.space.cleaning().clock();
+            (core.space.free_groups(), moved(&core), written)
+        };
+        let limit = CostLimit::Emptier(percent.min(100));
+        let mut tried = Vec::new();
+        loop {
+            let groups = tried.as_slice();
+            let spared = Spared { groups, written };
+            let left = engine.left_to_empty(limit, spared)?;
+            let done = tried.len() as u64;
+            if left == 0 || !tell(done, done + left) {
+                break;
+            }
+            let groups = engine.empty_some(limit, u64::MAX, spared)?;
+            if groups.is_empty() {
+                break;
+            }
+            tried.extend(groups);
+        }
+        if !tried.is_empty() {
+            engine.give_emptied_back()?;
+        }
+        let groups = &[];
+        let left = engine.left_to_empty(limit, Spared { groups, written })?;
+        let core = self.core();
+        Ok(Cleaned {
+            groups: tried.len() as u64,
+            freed: core.space.free_groups().saturating_sub(free),
+            moved: moved(&core).saturating_sub(before),
+            left,
+        })
+    }
+}
+
+impl Engine {
+    /// Empties some groups if nobody does anything, few groups are free, and it takes a disk less than to plug the holes that
+    /// are left. Where that was in vain it is not tried again before more was freed. A failure is nobody's error.
+    pub(super) fn empty_in_idle_time(&self) {
+        let (free, limit, frags) = {
+            let mut core = self.core();
+            let idle = core.pending.since().is_none() && !core.is_dirty();
+            let lacking = core.cleaner().lacking_in_idle_time();
+            if !idle || lacking == 0 || core.reclaim.is_ahead_over() || core.space.is_emptying() {
+                return;
+            }
+            if core.fights().is_lost(Fight::Ahead) || !core.budget().may_compact() {
+                return;
+            }
+            let prices = core.prices();
+            let frags = lacking * core.geometry.group_frags;
+            let limit = core.cleaner().cheaper_than_plugging(&prices, frags);
+            (core.space.free_groups(), limit, frags)
+        };
+        let emptied = self
+            .empty_some(limit, frags, Spared::NONE)
+            .and_then(|groups| match groups.is_empty() {
+                true => Ok(()),
+                false => self.give_emptied_back(),
+            });
+        let mut core = self.core();
+        match emptied {
+            Err(error) => {
+                tracing::warn!(%error, "groups of the log are not emptied ahead any more");
+                core.reclaim.stop_ahead();
+            }
+            Ok(_) if core.space.free_groups() <= free => {
+                core.fights().note_lost(Fight::Ahead);
+            }
+            Ok(_) => {}
+        }
+    }
+
+    /// How many groups of the log are worth it, of those whose bitmaps are in memory. If none of these is, others are loaded
+    /// until one is: what is in use of a group need not be what would have to be moved.
+    fn left_to_empty(&self, limit: CostLimit, spared: Spared<'_>) -> Result<u64, Error> {
+        let mut before = Vec::new();
+        loop {
+            let unseen = self.sealer().load_emptiest()?;
+            let left = self.core().cleaner().emptiable(limit, spared);
+            if left > 0 || unseen.is_empty() || unseen == before {
+                return Ok(left);
+            }
+            before = unseen;
+        }
+    }
+
+    /// Empties groups of the log, but those that are spared, that are worth it and win `frags` fragments, a batch at most.
+    /// Returns them.
+    fn empty_some(
+        &self,
+        limit: CostLimit,
+        frags: u64,
+        spared: Spared<'_>,
+    ) -> Result<Vec<GroupNo>, Error> {
+        // One batch at a time: the end of one opens the groups of all.
+        let _emptying = self.emptying.lock().unwrap_or_else(PoisonError::into_inner);
+        let (groups, pieces) = self.sealer().begin_to_empty(limit, frags, spared)?;
+        if groups.is_empty() {
+            return Ok(groups);
+        }
+        let moved = pieces.chunks(PIECES).try_for_each(|pieces| {
+            self.let_others_seal();
+            self.sealer().move_pieces(pieces)
+        });
+        let sealer = self.sealer();
+        let durable =
+            moved.and_then(|()| sealer.commit_shown(false, Durability::Durable).map(drop));
+        self.core().mover().open_groups();
+        durable?;
+        sealer.say_reusable()?;
+        Ok(groups)
+    }
+}
+
+impl Engine {
+    /// What is left in groups that were emptied are summaries: two checkpoints give them back.
+    fn give_emptied_back(&self) -> Result<(), Error> {
+        let sealer = self.sealer();
+        sealer.take_checkpoints()?;
+        sealer.say_reusable()
+    }
+}
+
+impl Sealer<'_> {
+    /// What is cheap to move is seen in bitmaps only. Returns the groups whose were loaded.
+    fn load_emptiest(&self) -> Result<Vec<GroupNo>, Error> {
+        let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
+        self.load(&unseen)?;
+        Ok(unseen)
+    }
+
+    fn begin_to_empty(
+        &self,
+        limit: CostLimit,
+        frags: u64,
+        spared: Spared<'_>,
+    ) -> Result<(Vec<GroupNo>, Vec<Extent>), Error> {
+        self.load_emptiest()?;
+        let mut core = self.core();
+        if !core.budget().may_compact() {
+            return Ok(Default::default());
+        }
+        let elsewhere = core.budget().elsewhere();
+        let (groups, pieces) = core
+            .cleaner()
+            .log_groups_to_empty(limit, frags, spared, &elsewhere);
+        if !groups.is_empty() {
+            core.mover().close_groups(&groups);
+        }
+        Ok((groups, pieces))
+    }
+
+    /// Moves what lives in pieces of groups that are still being emptied. Whoever fought for space between two steps opened
+    /// them; what is placed there since is not in the way of anybody, and they may have another role.
+    fn move_pieces(&self, pieces: &[Extent]) -> Result<(), Error> {
+        let pieces: Vec<Extent> = {
+            let core = self.core();
+            // Nor was it frozen, or closed, between two steps.
+            core.access.check()?;
+            let closed = |piece: &Extent| core.space.is_closed(core.geometry.group_of(piece.start));
+            pieces.iter().copied().filter(closed).collect()
+        };
+        self.evacuate_all(
+            &pieces,
+            |core| core.budget().may_compact(),
+            || self.commit_shown(false, Durability::Written).map(drop),
+        )
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{Env, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
+    use loamfs_device::{Device, MemoryDevice};
+    use loamfs_format::group::Role;
+    use std::sync::Arc;
+
+    fn make(volume: &Volume, name: &str, number: usize, bytes: usize) -> Ino {
+        let name = format!("{name}{number}");
+        let made = volume.create(ROOT_INO, name.as_bytes(), &NewInode::of_mode(0o644));
+        let ino = made.unwrap().ino;
+        volume.write(ino, 0, &vec![number as u8; bytes]).unwrap();
+        ino
+    }
+
+    fn remove(volume: &Volume, name: &str, number: usize) {
+        let name = format!("{name}{number}");
+        volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+    }
+
+    /// A volume of 128 MiB with few free groups. What its log holds is thin, and the holes of its data groups are short. With
+    /// the small files that are left.
+    fn crowded(rotational: bool) -> (Arc<dyn Device>, Volume, Vec<(usize, Ino)>) {
+        let device = MemoryDevice::new(128 << 20).with_rotational(rotational);
+        let device: Arc<dyn Device> = Arc::new(device);
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2));
+        let volume = volume.unwrap();
+        let small: Vec<(usize, Ino)> = (0..5_500)
+            .map(|number| (number, make(&volume, "small", number, 6_000)))
+            .collect();
+        volume.sync().unwrap();
+        let long = |volume: &Volume| volume.core().space.free_index(Role::Data).longest() >= 128;
+        let mut large = 0;
+        while volume.core().cleaner().lacking_in_idle_time() == 0 || long(&volume) {
+            make(&volume, "large", large, 64 << 10);
+            large += 1;
+            volume.sync().unwrap();
+        }
+        for number in (0..large).step_by(2) {
+            remove(&volume, "large", number);
+        }
+        let (stay, go): (Vec<_>, Vec<_>) =
+            small.into_iter().partition(|(number, _)| number % 16 == 0);
+        for (number, _) in go {
+            remove(&volume, "small", number);
+        }
+        volume.sync().unwrap();
+        (device, volume, stay)
+    }
+
+    #[test]
+    fn in_idle_times_groups_are_emptied_before_space_is_short_and_that_ends() {
+        let (device, volume, files) = crowded(true);
+        let free = volume.info().groups[0];
+        let (lacking, longest) = {
+            let core = volume.core();
+            let longest = core.space.free_index(Role::Data).longest();
+            (core.cleaner().lacking_in_idle_time(), longest)
+        };
+        for _ in 0..16 {
+            volume.upkeep().tick().unwrap();
+        }
+        let groups = volume.info().groups;
+        let cleaned = volume.info().cleaned_frags;
+        assert!(
+            cleaned > 0 && groups[0] > free,
+            "{free} were free, {lacking} lacking, holes of {longest}: {groups:?}, {cleaned}"
+        );
+        let written = device.counters().total().writes;
+        for _ in 0..16 {
+            volume.upkeep().tick().unwrap();
+        }
+        assert_eq!(device.counters().total().writes, written);
+        for (number, ino) in files {
+            let content = vec![number as u8; 6_000];
+            assert_eq!(volume.read(ino, 0, 6_000).unwrap(), content);
+        }
+    }
+
+    #[test]
+    fn where_nothing_turns_idle_times_stay_idle() {
+        let (_, volume, _) = crowded(false);
+        for _ in 0..16 {
+            volume.upkeep().tick().unwrap();
+        }
+        assert_eq!(volume.info().cleaned_frags, 0);
+    }
+
+    /// What `begin` chose, which is begun.
+    fn begun(volume: &Volume) -> Vec<Extent> {
+        let limit = CostLimit::Emptier(60);
+        let begun = volume
+            .engine
+            .sealer()
+            .begin_to_empty(limit, u64::MAX, Spared::NONE);
+        let (groups, pieces) = begun.unwrap();
+        assert!(!groups.is_empty() && !pieces.is_empty());
+        pieces
+    }
+
+    #[test]
+    fn groups_that_somebody_opened_meanwhile_stay_as_they_are() {
+        let (_, volume, _) = crowded(false);
+        let pieces = begun(&volume);
+        volume.core().mover().open_groups();
+        volume.engine.sealer().move_pieces(&pieces).unwrap();
+        assert_eq!(volume.info().cleaned_frags, 0);
+        let pieces = begun(&volume);
+        volume.engine.sealer().move_pieces(&pieces).unwrap();
+        assert!(volume.info().cleaned_frags > 0);
+    }
+
+    #[test]
+    fn a_volume_that_is_frozen_meanwhile_stays_at_rest() {
+        let (_, volume, _) = crowded(false);
+        let pieces = begun(&volume);
+        volume.upkeep().freeze().unwrap();
+        let moved = volume.engine.sealer().move_pieces(&pieces);
+        assert!(matches!(moved, Err(Error::ReadOnly)), "{moved:?}");
+        assert!(!volume.core().is_dirty());
+        volume.sync().unwrap();
+    }
+
+    #[test]
+    fn groups_behind_those_that_are_spared_are_found() {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(256 << 20));
+        mkfs(&device, &MkfsOptions::default(), &Env::fixed(1)).unwrap();
+        let volume = Volume::open(Arc::clone(&device), &OpenOptions::default(), Env::fixed(2));
+        let volume = volume.unwrap();
+        for number in 0..16_000 {
+            make(&volume, "small", number, 6_000);
+        }
+        for number in (0..16_000).step_by(2) {
+            remove(&volume, "small", number);
+        }
+        volume.close().unwrap();
+        let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(3)).unwrap();
+        let emptiest = volume
+            .core()
+            .space
+            .cleaning()
+            .unloaded_log_groups(BATCH_MAX);
+        assert_eq!(emptiest.len(), BATCH_MAX);
+        let spared = Spared::groups(&emptiest);
+        let left = volume
+            .engine
+            .left_to_empty(CostLimit::Emptier(80), spared)
+            .unwrap();
+        assert!(left > 0);
+    }
+}
