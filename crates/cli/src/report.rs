@@ -389,7 +389,7 @@ impl Report {
     }
 
     /// What the volume is, and what it holds on the device and in memory.
-    fn volume_lines(&self) -> [String; 7] {
+    fn volume_lines(&self) -> [String; 8] {
         let (size, number) = (|path| self.size(path), |path| self.number(path));
         [
             format!(
@@ -433,6 +433,7 @@ impl Report {
                 size("/memory/dirty_home_bytes"),
                 size("/memory/bitmap_bytes"),
             ),
+            self.cleaning_line(),
             self.scrub_line(),
             format!(
                 "requests  {}, {} of {}",
@@ -451,6 +452,28 @@ impl Report {
     /// Bytes of the volume.
     pub fn bytes(&self) -> u64 {
         self.number("/space/bytes")
+    }
+
+    /// What cleaning moved and won, and what writing takes.
+    fn cleaning_line(&self) -> String {
+        let number = |path| self.number(path);
+        let won = number("/log/cleaned_bytes").saturating_sub(number("/log/moved_bytes"));
+        let for_each = match self.value("/log/device_bytes_for_each").as_f64() {
+            Some(bytes) => format!(
+                "{bytes:.2} bytes written for each of the {}",
+                self.size("/log/written_bytes")
+            ),
+            None => "nothing written".to_owned(),
+        };
+        format!(
+            "cleaning  {} freed, {} moved for it; {for_each} of contents; at most {:.0} ms of waiting for room",
+            human(won),
+            self.size("/log/moved_bytes"),
+            self.value("/log/longest_wait_seconds")
+                .as_f64()
+                .unwrap_or(0.0)
+                * 1_000.0,
+        )
     }
 
     /// The devices of several.
@@ -638,6 +661,15 @@ fn info_json(volume: &Volume) -> Value {
             "settle_milliseconds": info.settle_time.as_millis() as u64,
             "cleaned_frags": info.cleaned_frags,
             "cleaned_live_frags": info.cleaned_live_frags,
+            "cleaned_bytes_by_tenths": info.cleaned_by_tenths.map(bytes),
+            "cleaned_bytes": bytes(info.cleaned_frags),
+            "moved_bytes": bytes(info.cleaned_live_frags),
+            "written_bytes": info.written_bytes,
+            "device_bytes_for_each": match info.written_bytes {
+                0 => None,
+                written => Some(info.device.total().write_bytes as f64 / written as f64),
+            },
+            "longest_wait_seconds": info.longest_wait.as_secs_f64(),
             "held_bytes": bytes(info.held_frags),
         },
         "memory": {

@@ -29,6 +29,7 @@ mod scrub;
 mod sealer;
 mod settling;
 mod sync;
+mod tally;
 mod tracks;
 mod upkeep;
 mod xattrs;
@@ -61,6 +62,7 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use std::time::Duration;
+use tally::Tally;
 
 /// How far a commit goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +112,7 @@ pub(crate) struct Engine {
     /// Where new homes are put together.
     spare: Spare,
     shares: Shares,
+    tally: Tally,
     /// How old changes become before they are committed.
     commit_age: Duration,
     law: Law<dyn Rules>,

@@ -44,7 +44,7 @@ enum Type {
 }
 
 /// Figures of the whole volume: name, what it is, where the daemon's report has it, and what it means.
-const FIGURES: [(&str, Type, &str, &str); 21] = {
+const FIGURES: [(&str, Type, &str, &str); 23] = {
     use Type::{Counter, Gauge};
     [
         (
@@ -105,6 +105,18 @@ const FIGURES: [(&str, Type, &str, &str); 21] = {
             Counter,
             "/log/cleaned_live_frags",
             "Those of them that were in use, and moved.",
+        ),
+        (
+            "written_bytes",
+            Counter,
+            "/log/written_bytes",
+            "Bytes of contents that programs wrote.",
+        ),
+        (
+            "longest_wait_seconds",
+            Gauge,
+            "/log/longest_wait_seconds",
+            "The longest that an operation waited for room.",
         ),
         (
             "cache_bytes",

@@ -80,16 +80,18 @@ impl Mover<'_> {
     /// Begins with moving what lives in `ranges`, and counts it. Returns what of it is read by way of windows.
     pub fn begin_cleaning(&mut self, ranges: &[Extent]) -> Result<Vec<Extent>, Stop> {
         let (mut missed, mut live) = (Missed::default(), Vec::new());
+        let mut used = Vec::new();
         for range in ranges {
-            live.extend(missed.note(self.live_in(*range))?.unwrap_or_default());
+            let found = missed.note(self.live_in(*range))?.unwrap_or_default();
+            let bitmaps = self.core.space.bitmaps();
+            let frags = found.iter().map(|(extent, _)| bitmaps.live_frags(*extent));
+            used.push(frags.sum::<u64>());
+            live.extend(found);
         }
         missed.nothing()?;
-        let whole: u64 = ranges.iter().map(|range| range.frags).sum();
-        let used = live
-            .iter()
-            .map(|(extent, _)| self.core.space.bitmaps().live_frags(*extent));
-        let used: u64 = used.sum();
-        self.core.reclaim.note_cleaned(whole, used);
+        for (range, used) in ranges.iter().zip(used) {
+            self.core.reclaim.note_cleaned(range.frags, used);
+        }
         live.retain(|(_, record)| !matches!(record.kind, BlockKind::Homed | BlockKind::Summary));
         Ok(live.into_iter().map(|(extent, _)| extent).collect())
     }

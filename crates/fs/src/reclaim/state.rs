@@ -22,6 +22,8 @@ pub(crate) struct Cleaned {
     pub frags: u64,
     /// What of it was in use, and so moved.
     pub live: u64,
+    /// The ranges, by how many tenths of each were in use: the last are those that were full.
+    pub by_tenths: [u64; 10],
 }
 
 /// What the cleaner did, and what it is at.
@@ -39,10 +41,12 @@ pub(crate) struct Reclaim {
 }
 
 impl Reclaim {
-    /// The mover went through ranges of so many fragments, of which so many were in use.
+    /// The mover went through a range of so many fragments, of which so many were in use.
     pub fn note_cleaned(&mut self, frags: u64, live: u64) {
         self.cleaned.frags += frags;
         self.cleaned.live += live.min(frags);
+        let tenth = (live * 10).checked_div(frags).unwrap_or(0).min(9);
+        self.cleaned.by_tenths[tenth as usize] += frags;
     }
 
     pub fn cleaned(&self) -> Cleaned {

@@ -292,7 +292,13 @@ impl<'e> Course<'e> {
                 Ok(())
             }
             Stop::Full | Stop::Crowded | Stop::Tight if !self.may_commit => Err(Error::NoSpace),
-            Stop::Full | Stop::Crowded | Stop::Tight => self.make_room(halt),
+            Stop::Full | Stop::Crowded | Stop::Tight => {
+                let since = self.engine.core().env.elapsed();
+                let made = self.make_room(halt);
+                let now = self.engine.core().env.elapsed();
+                self.engine.tally.note_wait(now.saturating_sub(since));
+                made
+            }
         }
     }
 

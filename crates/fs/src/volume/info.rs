@@ -53,6 +53,12 @@ pub struct Info {
     pub cleaned_frags: u64,
     /// See above.
     pub cleaned_live_frags: u64,
+    /// The same ranges, by how many tenths of each were in use.
+    pub cleaned_by_tenths: [u64; 10],
+    /// Bytes of contents that callers wrote since the volume was opened.
+    pub written_bytes: u64,
+    /// The longest that an operation waited since then until there was room for it, in memory or on the device.
+    pub longest_wait: Duration,
     /// Bytes for caches and dirty data together ([`OpenOptions::cache_bytes`](super::OpenOptions::cache_bytes)).
     pub cache_bytes: u64,
     /// Bytes of images that settle together at most ([`OpenOptions::settle_bytes`](super::OpenOptions::settle_bytes)).
@@ -169,6 +175,9 @@ impl Volume {
             settle_time,
             cleaned_frags: core.reclaim.cleaned().frags,
             cleaned_live_frags: core.reclaim.cleaned().live,
+            cleaned_by_tenths: core.reclaim.cleaned().by_tenths,
+            written_bytes: self.engine.tally.written(),
+            longest_wait: self.engine.tally.longest_wait(),
             cache_bytes: self.engine.shares.bytes as u64,
             settle_bytes,
             cached_bytes: core.blocks.cached_bytes(),

@@ -3,6 +3,7 @@
 use super::commit::{self, End};
 use super::flight::Flight;
 use super::latch::Latch;
+use super::tally::Tally;
 use super::{Durability, Engine, Sealer, Upkeep, Volume};
 use crate::atime::waiting::Atimes;
 use crate::env::Env;
@@ -122,6 +123,7 @@ impl Volume {
                 quiet: Mutex::default(),
                 spare: Spare::default(),
                 shares,
+                tally: Tally::default(),
                 commit_age: Duration::from_millis(options.commit_age_ms),
                 law: env.law,
             },

@@ -359,7 +359,10 @@ impl Volume {
                 data: piece,
             });
             match result {
-                Ok(()) => done += piece.len(),
+                Ok(()) => {
+                    done += piece.len();
+                    self.engine.tally.note_written(piece.len() as u64);
+                }
                 Err(error) if done == 0 => return Err(error),
                 Err(_) => break,
             }
