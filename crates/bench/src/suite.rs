@@ -239,6 +239,8 @@ pub struct Settings {
 pub struct Outcome {
     /// Requests, in phases.
     pub trace: Trace,
+    /// Bytes that each of several devices holds, one behind the other; nothing of one.
+    pub parts: Vec<u64>,
     /// Seconds of each phase on this machine, whose disk is another one.
     pub seconds: Vec<f64>,
     /// CPU time of each phase there; nothing if it was not counted.

@@ -65,7 +65,7 @@ impl Row {
     }
 }
 
-/// What a workload comes to: LoamFS on both disks and on each, and others on each.
+/// What a workload comes to: LoamFS on both disks and on each, and others on each, which `mounted` runs.
 ///
 /// # Errors
 /// Those of a run.
@@ -74,7 +74,7 @@ pub fn rows(
     disks: Disks,
     settings: &Settings,
     others: &[Kind],
-    tell: &mut dyn FnMut(&str),
+    mounted: impl Fn(Kind) -> Result<Outcome, Error>,
 ) -> Result<Vec<Row>, Error> {
     let row = |file_system: &'static str, on| Row {
         workload: case.name.clone(),
@@ -86,11 +86,9 @@ pub fn rows(
     let total = |outcome: &Outcome, preset| replay(&outcome.trace, preset, case.device).total;
     let name = Kind::Loam.name();
     let mut rows = Vec::new();
-    tell(&format!("{} on {name}", case.name));
     let both = case.run_on_tiers(settings, Some(disks.beside), Some(case.device))?;
-    let sizes = [disks.beside, case.device];
-    let mut parts = both.trace.apart(&sizes).into_iter();
-    let mut priced = [(disks.fast, sizes[0]), (disks.slow, sizes[1])]
+    let mut parts = both.trace.apart(&both.parts).into_iter();
+    let mut priced = [(disks.fast, disks.beside), (disks.slow, case.device)]
         .map(|(preset, size)| parts.next().map(|trace| replay(&trace, preset, size).total));
     rows.push(Row {
         fast: priced[0].take(),
@@ -108,8 +106,7 @@ pub fn rows(
         ..row(name, On::Slow)
     });
     for kind in others {
-        tell(&format!("{} on {}", case.name, kind.name()));
-        let outcome = case.run(settings, *kind)?;
+        let outcome = mounted(*kind)?;
         rows.push(Row {
             fast: Some(total(&outcome, disks.fast)),
             ..row(kind.name(), On::Fast)

@@ -9,8 +9,8 @@ use crate::env::Env;
 use crate::error::Error;
 use crate::volume::{OpenOptions, Volume};
 use loamfs_device::{Device, Member};
-use loamfs_format::FragAddr;
 use loamfs_format::superblock::{DeviceEntry, Superblock, UNIT_SIZE, offsets};
+use loamfs_format::{FragAddr, Geometry};
 use loamfs_log::superblocks::Copies;
 use loamfs_log::{members, superblocks};
 use std::sync::Arc;
@@ -67,6 +67,25 @@ pub(crate) fn reopened(device: &Arc<dyn Device>, env: &Env) -> Result<(), Error>
     open(device, &env)?.close()
 }
 
+/// Fragments that a device holds behind its superblocks, which end at byte `offset`: whole units.
+pub(crate) fn room_on(device: &dyn Device, offset: u64, g: &Geometry) -> u64 {
+    device.size().saturating_sub(offset) / u64::from(UNIT_SIZE) * g.unit_frags()
+}
+
+/// That superblocks stand where they did in a volume that gets another size.
+///
+/// # Errors
+/// [`Error::Options`] if they do not.
+pub(crate) fn refuse_moved(have: u64, new: u64) -> Result<(), Error> {
+    match offsets(have) == offsets(new) {
+        true => Ok(()),
+        false => Err(Error::Options(format!(
+            "a volume of {have} bytes cannot become one of {new}: below 16 MiB superblocks stand elsewhere; make a new \
+             one"
+        ))),
+    }
+}
+
 /// Bytes of a volume that there are.
 pub(crate) fn bytes(sb: &Superblock) -> u64 {
     sb.geometry.byte_offset(FragAddr(sb.held_frags()))
@@ -104,12 +123,7 @@ fn one_resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Super
             "the volume has {have} bytes already; it cannot be made smaller"
         ));
     }
-    if offsets(new) != offsets(have) {
-        return refuse(format!(
-            "a volume of {have} bytes cannot become one of {new}: below 16 MiB superblocks stand elsewhere; make a new \
-             one"
-        ));
-    }
+    refuse_moved(have, new)?;
     let mut grown = old.clone();
     grown.geometry.total_frags = new / u64::from(old.geometry.fragment_size);
     if let [only] = grown.devices.as_mut_slice() {
@@ -129,16 +143,15 @@ fn several_resized(old: &Superblock, members: &[Member]) -> Superblock {
             offset,
             ..
         } = old.devices[index];
-        let held = member.device().size().saturating_sub(offset);
-        let held = held / u64::from(UNIT_SIZE) * g.unit_frags();
+        let held = room_on(member.device().as_ref(), offset, g);
         let next = old.devices.get(index + 1).map(|next| next.addr.0);
         let most = next.map_or(u64::MAX, |next| next.saturating_sub(addr.0));
         grown.devices[index].frags = held.min(most).max(frags);
     }
     let end = grown.devices.last().map_or(0, |last| last.extent().end().0);
     grown.geometry.total_frags = g.total_frags.max(end);
-    match offsets(grown.volume_bytes()) == offsets(old.volume_bytes()) {
-        true => grown,
-        false => old.clone(),
+    match refuse_moved(old.volume_bytes(), grown.volume_bytes()) {
+        Ok(()) => grown,
+        Err(_) => old.clone(),
     }
 }

@@ -6,12 +6,11 @@
 
 use crate::env::{Env, Random};
 use crate::error::Error;
-use crate::grow::{bytes, closed, open, reopened};
+use crate::grow::{bytes, closed, open, refuse_moved, reopened, room_on};
 use crate::mkfs::lead_in;
 use loamfs_device::Device;
 use loamfs_format::superblock::{
     DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, INCOMPATIBLE_DEVICES, PROBES, Superblock,
-    UNIT_SIZE, offsets,
 };
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use loamfs_log::members::{self, Candidate, join_those_in};
@@ -147,7 +146,7 @@ fn with_entry(
     }
     let g = &old.geometry;
     let offset = lead_in(old.volume_bytes());
-    let held = new.device.size().saturating_sub(offset) / u64::from(UNIT_SIZE) * g.unit_frags();
+    let held = room_on(new.device.as_ref(), offset, g);
     if held < g.group_frags {
         let (have, group) = (new.device.size(), g.byte_offset(FragAddr(g.group_frags)));
         return refuse(format!(
@@ -174,12 +173,7 @@ fn with_entry(
     table.devices.insert(at, entry);
     let end = entry.extent().end().0;
     table.geometry.total_frags = g.total_frags.max(end);
-    let (have, grown) = (old.volume_bytes(), table.volume_bytes());
-    if offsets(have) != offsets(grown) {
-        return refuse(format!(
-            "a volume of {have} bytes cannot become one of {grown}: below 16 MiB superblocks stand elsewhere; make a new one"
-        ));
-    }
+    refuse_moved(old.volume_bytes(), table.volume_bytes())?;
     // As it is read back.
     match Superblock::decode(&table.encode()[..]) {
         Ok(_) => Ok((table, entry)),

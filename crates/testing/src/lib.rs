@@ -7,6 +7,7 @@
 //! - [`campaign`]: whole runs of the model test,
 //! - [`explore`]: the crash explorer,
 //! - [`subject`]: what can be tested; [`loam`] is the real thing, [`left_out`] and [`without`] are wrong ones,
+//! - [`files`]: what short tests put on a volume,
 //! - [`golden`]: volumes that stay as they are, [`hostile`]: volumes that somebody forged, [`rot`]: volumes of which bits
 //!   flipped,
 //! - [`brim`]: volumes that are filled until nothing fits, and emptied,
@@ -29,6 +30,7 @@ pub mod content;
 pub mod crashes;
 pub mod errno;
 pub mod explore;
+pub mod files;
 pub mod fsx;
 pub mod generate;
 pub mod geometry;

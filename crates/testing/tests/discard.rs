@@ -10,6 +10,7 @@ use loamfs_format::Ino;
 use loamfs_fs::{
     Durability, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs,
 };
+use loamfs_testing::files::get;
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
@@ -45,11 +46,6 @@ fn put(volume: &Volume, name: &str, bytes: &[u8]) -> Ino {
     let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
     assert_eq!(volume.write(ino, 0, bytes).unwrap(), bytes.len());
     ino
-}
-
-fn get(volume: &Volume, name: &str) -> Result<Vec<u8>, Error> {
-    let attr = volume.lookup(ROOT_INO, name.as_bytes())?;
-    volume.read(attr.ino, 0, attr.size as usize)
 }
 
 /// What is left when power fails now, and of what was not flushed the discards reached the disk, the writes did not.

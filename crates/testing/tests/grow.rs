@@ -4,12 +4,12 @@
 
 use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, IoKind, MemoryDevice, RecordingDevice};
-use loamfs_fs::{Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, grow, mkfs};
+use loamfs_fs::{Env, Error, MkfsOptions, OpenOptions, Volume, grow, mkfs};
 use loamfs_testing::crashes::crashes;
+use loamfs_testing::files::{content, get, put};
 use loamfs_testing::left_out;
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode::of_mode(0o644);
 const OLD_SIZE: u64 = 4 << 20;
 const NEW_SIZE: u64 = 12 << 20;
 /// A file that the old size has no room for.
@@ -19,23 +19,6 @@ const COPIES: [u64; 2] = [64 << 10, 128 << 10];
 
 fn open(device: Arc<dyn Device>, seed: u64) -> Volume {
     left_out::open(device, &OpenOptions::default(), Env::fixed(seed)).unwrap()
-}
-
-fn content(len: usize, seed: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| ((i * 31) >> 3) as u8 ^ seed as u8)
-        .collect()
-}
-
-fn put(volume: &Volume, name: &str, bytes: &[u8]) -> Result<(), Error> {
-    let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW)?.ino;
-    volume.write(ino, 0, bytes)?;
-    volume.sync()
-}
-
-fn get(volume: &Volume, name: &str) -> Result<Vec<u8>, Error> {
-    let attr = volume.lookup(ROOT_INO, name.as_bytes())?;
-    volume.read(attr.ino, 0, attr.size as usize)
 }
 
 /// A full volume of `size` bytes on a device of `device`, after a crash; and how many files fill it.

@@ -8,13 +8,13 @@ use loamfs_device::{Device, Image, MemoryDevice, RecordingDevice};
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join, join_those_in};
 use loamfs_fs::{
-    Env, Error, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume, add, grow, mkfs,
-    mkfs_on, remove_emptied,
+    Env, Error, MkfsOptions, NewDevice, OpenOptions, Volume, add, grow, mkfs, mkfs_on,
+    remove_emptied,
 };
 use loamfs_testing::crashes::crashes;
+use loamfs_testing::files::{content, get, put};
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode::of_mode(0o644);
 /// Bytes of each device.
 const PART: u64 = 4 << 20;
 /// Where all but the last end.
@@ -105,23 +105,6 @@ impl Parts {
     }
 }
 
-fn content(len: usize, seed: usize) -> Vec<u8> {
-    (0..len)
-        .map(|i| ((i * 31) >> 3) as u8 ^ seed as u8)
-        .collect()
-}
-
-fn put(volume: &Volume, name: &str, bytes: &[u8]) -> Result<(), Error> {
-    let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW)?.ino;
-    volume.write(ino, 0, bytes)?;
-    volume.sync()
-}
-
-fn get(volume: &Volume, name: &str) -> Vec<u8> {
-    let attr = volume.lookup(ROOT_INO, name.as_bytes()).unwrap();
-    volume.read(attr.ino, 0, attr.size as usize).unwrap()
-}
-
 /// Small files and large ones, as many as there is room for or at most so many.
 fn fill(volume: &Volume, most: usize) -> usize {
     let put = |i: usize| put(volume, &format!("f{i}"), &content(size(i), i));
@@ -138,7 +121,11 @@ const fn size(file: usize) -> usize {
 
 fn is_whole(volume: &Volume, files: usize) {
     for i in 0..files {
-        assert_eq!(get(volume, &format!("f{i}")), content(size(i), i), "f{i}");
+        assert_eq!(
+            get(volume, &format!("f{i}")).unwrap(),
+            content(size(i), i),
+            "f{i}"
+        );
     }
 }
 
@@ -299,7 +286,7 @@ fn a_gap_is_filled_by_the_next_device_that_fits() {
     assert_eq!(after, before);
     let volume = parts.open(4);
     is_whole(&volume, files);
-    assert_eq!(get(&volume, "m0"), content(100_000, 0));
+    assert_eq!(get(&volume, "m0").unwrap(), content(100_000, 0));
     assert!(more > 3, "{more}");
     assert!(
         (more + 1..more + 10).all(|i| put(&volume, &format!("m{i}"), &content(100_000, i)).is_ok())

@@ -10,13 +10,12 @@ use loamfs_format::summary::{Header, Record, SegmentKind};
 use loamfs_format::superblock::{self, PROBES, RO_COMPATIBLE_PLACES, SIZE, Superblock};
 use loamfs_format::{Extent, FragAddr, Ssn, Token};
 use loamfs_fs::{
-    Env, Error, LogError, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, grow, mkfs,
-    superblocks,
+    Env, Error, LogError, MkfsOptions, OpenOptions, ROOT_INO, Volume, grow, mkfs, superblocks,
 };
 use loamfs_testing::crashes::crashes;
+use loamfs_testing::files::{get, put};
 use std::sync::Arc;
 
-const NEW: NewInode = NewInode::of_mode(0o644);
 const PAGE: usize = 4096;
 /// What the volume's owner wrote.
 const TRUE: &[u8] = b"the owner's";
@@ -46,17 +45,6 @@ fn open_read_only(device: Arc<dyn Device>) -> Result<Volume, Error> {
         ..OpenOptions::default()
     };
     Volume::open(device, &options, Env::fixed(8))
-}
-
-fn put(volume: &Volume, name: &str, bytes: &[u8]) -> Result<(), Error> {
-    let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW)?.ino;
-    volume.write(ino, 0, bytes)?;
-    volume.sync()
-}
-
-fn get(volume: &Volume, name: &str) -> Vec<u8> {
-    let attr = volume.lookup(ROOT_INO, name.as_bytes()).unwrap();
-    volume.read(attr.ino, 0, attr.size as usize).unwrap()
 }
 
 /// A volume with one file, after a crash.
@@ -186,10 +174,10 @@ fn is_true(image: &Image) {
     assert_eq!(chosen.newest, *checked.superblock());
     let volume = open_read_only(device.clone()).unwrap();
     assert_eq!(volume.info().label, b"true");
-    assert_eq!(get(&volume, "true"), TRUE);
+    assert_eq!(get(&volume, "true").unwrap(), TRUE);
     let volume = open(device);
     assert_eq!(volume.info().label, b"true");
-    assert_eq!(get(&volume, "true"), TRUE);
+    assert_eq!(get(&volume, "true").unwrap(), TRUE);
 }
 
 /// The image with a superblock copy torn.
@@ -238,9 +226,9 @@ fn attacked(size: u64) -> (Arc<MemoryDevice>, Vec<u8>, usize) {
 }
 
 fn is_whole(volume: &Volume, pages: &[u8], files: std::ops::Range<usize>) {
-    assert_eq!(get(volume, "true"), TRUE);
+    assert_eq!(get(volume, "true").unwrap(), TRUE);
     for i in files {
-        let bytes = get(volume, &format!("f{i}"));
+        let bytes = get(volume, &format!("f{i}")).unwrap();
         assert!(
             bytes.chunks(pages.len()).all(|chunk| chunk == pages),
             "f{i}"
@@ -274,7 +262,7 @@ fn the_first_copy_decides_which_others_count() {
         // The advice helps.
         undecided.poke(other_place(size), &[0; PAGE]).unwrap();
         let volume = open_read_only(undecided).unwrap();
-        assert_eq!(get(&volume, "true"), TRUE);
+        assert_eq!(get(&volume, "true").unwrap(), TRUE);
     }
 }
 
@@ -483,7 +471,7 @@ fn a_copy_that_asks_for_more_than_is_known_is_refused() {
             let opened = Volume::open(device.clone(), &OpenOptions::default(), Env::fixed(9));
             assert!(matches!(opened, Err(Error::Superblock(_))), "at {copy}");
             let volume = open_read_only(device.clone()).unwrap();
-            assert_eq!(get(&volume, "true"), TRUE);
+            assert_eq!(get(&volume, "true").unwrap(), TRUE);
             assert_eq!(device.snapshot(), before);
         }
         // A place that is none of the volume's asks for nothing.

@@ -132,11 +132,7 @@ impl Plan {
         if let Some(path) = &self.archive {
             return Ok((path.clone(), None));
         }
-        let name = format!("loamfs-bench-{}.tar", std::process::id());
-        let path = work.join(name);
-        let gone = path.clone();
-        let undo = cleanup::later(move || drop(fs::remove_file(&gone)));
-        pack_headers(&path)?;
+        let (path, undo) = made_archive(work)?;
         Ok((path, Some(undo)))
     }
 
@@ -197,8 +193,17 @@ impl Plan {
     }
 }
 
+/// An archive of the system's C headers, with what undoes it.
+pub fn made_archive(work: &Path) -> Result<(PathBuf, cleanup::Guard), Error> {
+    let path = work.join(format!("loamfs-bench-{}.tar", std::process::id()));
+    let gone = path.clone();
+    let undo = cleanup::later(move || drop(fs::remove_file(&gone)));
+    pack_headers(&path)?;
+    Ok((path, undo))
+}
+
 /// A file system that can be made on a device.
-fn on_a_device(kind: Kind) -> Result<Kind, &'static str> {
+pub fn on_a_device(kind: Kind) -> Result<Kind, &'static str> {
     if kind.is_compared() {
         Ok(kind)
     } else {

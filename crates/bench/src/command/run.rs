@@ -182,7 +182,7 @@ impl RunArgs {
 }
 
 /// A run in which nobody else dropped caches.
-fn undisturbed(settings: &Settings, case: &Case, kind: Kind) -> Result<Outcome, Error> {
+pub fn undisturbed(settings: &Settings, case: &Case, kind: Kind) -> Result<Outcome, Error> {
     for _ in 0..ATTEMPTS {
         let outcome = case.run(settings, kind)?;
         if !outcome.disturbed {

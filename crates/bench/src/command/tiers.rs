@@ -3,14 +3,17 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use clap::builder::{EnumValueParser, TypedValueParser};
 use loamfs_console::size;
 
+use super::plan::{made_archive, on_a_device};
 use super::rounds::once;
+use super::run::undisturbed;
 use super::volume::json;
 use super::{loamfs, need_root, print, tell};
 use crate::disk::{Preset, Tally};
 use crate::lab::{Kind, Tools};
-use crate::suite::{Case, LibraryArgs, Scale, Settings, Workload, pack_headers};
+use crate::suite::{Case, LibraryArgs, Scale, Settings, Workload};
 use crate::table::columns;
 use crate::tiers::{Disks, On, Row, rows};
 use crate::{Error, cleanup};
@@ -43,7 +46,7 @@ pub struct TiersArgs {
     #[arg(long, value_name = "NUMBER", requires = "only")]
     count: Option<u64>,
     /// Other file systems beside LoamFS, on each disk alone.
-    #[arg(long = "fs", value_name = "NAME")]
+    #[arg(long = "fs", value_name = "NAME", value_parser = EnumValueParser::<Kind>::new().try_map(on_a_device))]
     others: Vec<Kind>,
     /// The solid-state disk.
     #[arg(long, value_name = "NAME", default_value = "flash-sata")]
@@ -80,7 +83,12 @@ impl TiersArgs {
         };
         let mut found = Vec::new();
         for case in &cases {
-            found.extend(rows(case, disks, &settings, &self.others, &mut tell)?);
+            let mounted = |kind: Kind| {
+                tell(&format!("{} on {}", case.name, kind.name()));
+                undisturbed(&settings, case, kind)
+            };
+            tell(&format!("{} on {}", case.name, Kind::Loam.name()));
+            found.extend(rows(case, disks, &settings, &self.others, mounted)?);
         }
         print(&if self.json {
             json(&found)
@@ -107,15 +115,9 @@ impl TiersArgs {
     /// With what undoes the archive, if one was made.
     fn settings(&self, cases: &[Case]) -> Result<(Settings, Option<cleanup::Guard>), Error> {
         let work = std::path::absolute(&self.work).map_err(Error::at("finding", &self.work))?;
-        let archive = work.join(format!("loamfs-bench-{}.tar", std::process::id()));
-        let made = match cases.iter().any(|case| case.workload.needs_archive()) {
-            true => {
-                let gone = archive.clone();
-                let guard = cleanup::later(move || drop(std::fs::remove_file(&gone)));
-                pack_headers(&archive)?;
-                Some(guard)
-            }
-            false => None,
+        let (archive, made) = match cases.iter().any(|case| case.workload.needs_archive()) {
+            true => made_archive(&work).map(|(path, guard)| (path, Some(guard)))?,
+            false => (PathBuf::new(), None),
         };
         let settings = Settings {
             tools: Tools {

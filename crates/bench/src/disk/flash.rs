@@ -11,6 +11,8 @@
 //! - The disk is used: every unit holds something, in the order of their numbers.
 //! - As with disks that turn, nobody reads two places at once.
 
+use std::collections::VecDeque;
+
 use super::mechanics::Busy;
 use super::{Span, Surface};
 use crate::trace::SECTOR;
@@ -74,7 +76,8 @@ pub struct Flash {
     holds: Vec<u32>,
     /// Units that count, in each block.
     live: Vec<u32>,
-    erased: Vec<u64>,
+    /// Those that were erased first come first.
+    erased: VecDeque<u64>,
     open: [Option<Open>; 2],
     /// What the dies have worked since a request began.
     work: f64,
@@ -98,7 +101,7 @@ impl Flash {
             map: (0..units as u32).collect(),
             holds: (0..places).map(held).collect(),
             live: (0..full + spare).map(live).collect(),
-            erased: (full..full + spare).rev().collect(),
+            erased: (full..full + spare).collect(),
             open: [None; 2],
             work: 0.0,
             busy: Busy::default(),
@@ -148,7 +151,7 @@ impl Flash {
         let mut open = match self.open[stream as usize].take() {
             Some(open) => open,
             None => Open {
-                block: self.erased.pop().unwrap_or_default(),
+                block: self.erased.pop_front().unwrap_or_default(),
                 next: 0,
             },
         };
@@ -211,7 +214,7 @@ impl Flash {
         }
         self.work += self.cells.erase;
         self.busy.erased += 1;
-        self.erased.insert(0, victim);
+        self.erased.push_back(victim);
     }
 
     /// Seconds that the dies take for what was asked of them since this was asked last.

@@ -65,6 +65,7 @@ pub fn read_answer(path: &Path) -> Option<Result<Outcome, Error>> {
         let trace = answer.trace.parse();
         let trace = trace.map_err(|error: ParseError| Error::Trace(error.to_string()))?;
         Ok(Outcome {
+            parts: Vec::new(),
             trace: Trace {
                 size: answer.size,
                 ..trace
@@ -101,6 +102,7 @@ mod tests {
         };
         let uses = vec![Uses::marked(&trace.requests, &[])];
         let sent = Outcome {
+            parts: Vec::new(),
             trace: trace.clone(),
             seconds: vec![0.25],
             spent: Vec::new(),

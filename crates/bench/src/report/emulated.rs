@@ -76,6 +76,7 @@ mod tests {
 
     fn ran(results: &mut Results, kind: Kind, trace: &str) {
         let outcome = Outcome {
+            parts: Vec::new(),
             trace: trace.parse().unwrap(),
             seconds: vec![1.0],
             spent: Vec::new(),

@@ -205,6 +205,7 @@ mod tests {
         let mut results = Results::new(About::of_nothing());
         for (workload, kind, trace) in runs {
             let outcome = Outcome {
+                parts: Vec::new(),
                 trace: trace.parse().unwrap(),
                 seconds: vec![1.25],
                 spent: vec![Spent::default()],

@@ -83,6 +83,7 @@ mod tests {
             ..About::of_nothing()
         });
         let outcome = Outcome {
+            parts: Vec::new(),
             trace: trace.parse().unwrap(),
             seconds: vec![1.25],
             spent: vec![SPENT],

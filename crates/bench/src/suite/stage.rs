@@ -312,6 +312,7 @@ impl Stage {
         count_from(&mut trace, origin);
         Ok(Outcome {
             trace,
+            parts: seen.parts,
             seconds,
             spent,
             uses,

@@ -69,6 +69,8 @@ pub trait Target {
 pub struct Seen {
     /// Requests to its device, in microseconds of [`super::clock::micros`]; no phases.
     pub trace: Trace,
+    /// Bytes that each of several devices holds of it, one behind the other; nothing of one.
+    pub parts: Vec<u64>,
     /// Sectors of its journal, where that is known.
     pub journal: Vec<Range<u64>>,
     /// Whether somebody else dropped caches.

@@ -96,23 +96,18 @@ impl DeviceArgs {
         match (self.action, self.devices.as_slice()) {
             (Action::List, []) => self.list(),
             (Action::Add, [new]) => {
-                let sizes = self.add(new, self.kind(None))?;
+                let report = self.report()?;
+                let sizes = self.add(&report, new, self.kind(None))?;
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
             (Action::Remove, [old]) => {
-                let old_number = self.number(old)?;
-                if self.cancel {
-                    self.stay(old_number)?;
-                    let words = format!("device {old_number} stays");
-                    let value = json!({ "device": old_number, "stays": true });
-                    return print_lines([if self.json {
-                        format!("{value:#}")
-                    } else {
-                        words
-                    }]);
+                match (number(&info::report(&self.volume)?, old)?, self.cancel) {
+                    (old, true) => self.stay(old),
+                    (number, false) => {
+                        let sizes = self.remove(number, members::named())?;
+                        self.say(&format!("removed {}", shown_path(old)), sizes)
+                    }
                 }
-                let sizes = self.remove(old_number, members::named())?;
-                self.say(&format!("removed {}", shown_path(old)), sizes)
             }
             (Action::Replace, [old, new]) => self.replace(old, new),
             (action, _) => {
@@ -161,13 +156,12 @@ impl DeviceArgs {
     }
 
     fn replace(&self, old: &Path, new: &Path) -> Result<u8, Failure> {
-        self.refuse_mounted_volume()?;
-        let report = info::report(&self.volume)?;
-        let number = self.number(old)?;
+        let report = self.report()?;
+        let number = number(&report, old)?;
         // Added by a command that was interrupted.
         let (before, _) = match member_of(&report, new) {
             Some(_) => (report.bytes(), 0),
-            None => self.add(new, self.kind(Some(&entry(&report, number))))?,
+            None => self.add(&report, new, self.kind(Some(&entry(&report, number))))?,
         };
         // An image file that has joined is no longer found by the names of before.
         let is_named = |other: &PathBuf| same_file(other, new);
@@ -189,33 +183,23 @@ impl DeviceArgs {
         }
     }
 
-    /// The number of a device of the volume, which is named by it or by path.
-    fn number(&self, device: &Path) -> Result<u32, Failure> {
-        let report = info::report(&self.volume)?;
-        if let Some(number) = device.to_str().and_then(|text| text.parse().ok()) {
-            return Ok(number);
-        }
-        member_of(&report, device).ok_or_else(|| {
-            Failure::usage(format!(
-                "{} is no device of this volume; `loamfs device list` shows those that are",
-                shown_path(device)
-            ))
-        })
+    /// What there is to say of the volume, which is not mounted.
+    fn report(&self) -> Result<Report, Failure> {
+        self.refuse_mounted_volume()?;
+        info::report(&self.volume)
     }
 
     // ---- adding ------------------------------------------------------------------------------------------------
 
-    fn add(&self, new: &Path, kind: DeviceKind) -> Result<(u64, u64), Failure> {
-        self.refuse_mounted_volume()?;
-        let report = info::report(&self.volume)?;
-        if member_of(&report, new).is_some() {
+    fn add(&self, report: &Report, new: &Path, kind: DeviceKind) -> Result<(u64, u64), Failure> {
+        if member_of(report, new).is_some() {
             return Err(Failure::usage(format!(
                 "{} is a device of this volume already",
                 shown_path(new)
             )));
         }
         refuse_mounted(new)?;
-        let device = self.open_new(new, &report)?;
+        let device = self.open_new(new, report)?;
         let (first, others) = self.candidates(members::named())?;
         let new = candidate(new, device);
         loamfs_fs::add(&first, &others, (&new, kind), &Env::system())
@@ -288,7 +272,7 @@ impl DeviceArgs {
         }
     }
 
-    fn stay(&self, number: u32) -> Result<(), Failure> {
+    fn stay(&self, number: u32) -> Result<u8, Failure> {
         self.refuse_mounted_volume()?;
         let (first, others) = self.candidates(members::named())?;
         let volume = self.opened(&first, &others)?;
@@ -296,7 +280,11 @@ impl DeviceArgs {
         let closed = volume.close();
         stays
             .and(closed)
-            .map_err(|error| Failure::volume(&self.volume, &error))
+            .map_err(|error| Failure::volume(&self.volume, &error))?;
+        print_lines([match self.json {
+            true => format!("{:#}", json!({ "device": number, "stays": true })),
+            false => format!("device {number} stays"),
+        }])
     }
 
     /// The devices of a volume that is not mounted, of which some are named.
@@ -339,6 +327,19 @@ fn same_file(one: &Path, other: &Path) -> bool {
 fn is_of(own: &Identity, report: &Report) -> bool {
     let uuid = uuid::Uuid::from_bytes(own.superblock().uuid).to_string();
     report.uuid() == uuid
+}
+
+/// The number of a device of the volume, which is named by it or by path.
+fn number(report: &Report, device: &Path) -> Result<u32, Failure> {
+    if let Some(number) = device.to_str().and_then(|text| text.parse().ok()) {
+        return Ok(number);
+    }
+    member_of(report, device).ok_or_else(|| {
+        Failure::usage(format!(
+            "{} is no device of this volume; `loamfs device list` shows those that are",
+            shown_path(device)
+        ))
+    })
 }
 
 /// The number of a device of the volume, if it is one.

@@ -177,7 +177,7 @@ impl Cleaner<'_> {
     }
 
     /// Free groups that data which wait lack, if the holes of data groups are shorter than all of them together.
-    fn lacking_ahead(&self, waiting: u64) -> u64 {
+    fn groups_lacking_ahead(&self, waiting: u64) -> u64 {
         let g = self.geometry;
         let wanted = waiting.div_ceil(g.group_frags) + self.sizes.groups_kept_from_data() + 1;
         match waiting > self.longest_hole() {
@@ -193,21 +193,16 @@ impl Cleaner<'_> {
 
     /// Whether groups may be worth emptying for so many bytes of data that wait.
     pub fn would_clean_ahead(&self, waiting_bytes: u64) -> bool {
-        self.lacking_ahead(self.geometry.frags_for(waiting_bytes)) > 0
+        self.groups_lacking_ahead(self.geometry.frags_for(waiting_bytes)) > 0
     }
 
-    /// Groups of the log, and their pieces, that are worth emptying for data that wait, as long as that takes a disk less than
-    /// to plug holes with them.
-    pub fn choose_ahead(
-        &self,
-        prices: &Prices,
-        elsewhere: &Elsewhere,
-    ) -> (Vec<GroupNo>, Vec<Extent>) {
+    /// What emptying groups of the log may cost for so many bytes of data that wait, so that it takes a disk less than to plug
+    /// holes with them, and the fragments that are lacking.
+    pub fn lacking_ahead(&self, prices: &Prices, waiting_bytes: u64) -> (CostLimit, u64) {
         let g = self.geometry;
-        let waiting = g.frags_for(elsewhere.waiting_bytes);
+        let waiting = g.frags_for(waiting_bytes);
         let limit = CostLimit::Cheaper(prices.plugging(self.longest_hole(), waiting));
-        let frags = self.lacking_ahead(waiting) * g.group_frags;
-        self.log_groups_to_empty(limit, frags, Spared::NONE, elsewhere)
+        (limit, self.groups_lacking_ahead(waiting) * g.group_frags)
     }
 
     /// Groups of the log but some, and their pieces, that are worth emptying, until they win `frags` fragments.
@@ -230,14 +225,8 @@ impl Cleaner<'_> {
 
     /// How many groups of the log but some are worth emptying, as far as their bitmaps are known.
     pub fn emptiable(&self, limit: CostLimit, but: Spared<'_>) -> u64 {
-        let next = self.geometry.group_of(self.log.tail().next);
-        let fixed = self.checkpoints.summaries();
-        let found = self.space.cleaning();
-        let found = found.cheapest_groups(Role::Log, self.policy, u64::MAX, 0, fixed);
-        let worth = found.iter().filter(|cheap| {
-            cheap.group != next && !but.has(cheap) && limit.allows(cheap.live, cheap.won)
-        });
-        worth.count() as u64
+        self.worth_emptying(Role::Log, limit, but, (0, u64::MAX))
+            .count() as u64
     }
 
     /// Free groups that are lacking when nobody does anything: what segments and data keep for themselves, and a sixteenth of
@@ -346,7 +335,6 @@ impl Cleaner<'_> {
         elsewhere: &Elsewhere,
     ) -> Vec<CleaningCost> {
         let g = self.geometry;
-        let next = g.group_of(self.log.tail().next);
         let room = self.room_for(role, elsewhere);
         // Data that wait need whole groups, a segment only holes that are long enough.
         let hole_max = match elsewhere.groups_awaited {
@@ -357,21 +345,8 @@ impl Cleaner<'_> {
             }
             _ => u64::MAX,
         };
-        let least_hole = self.sizes.hole_least();
         let (mut won, mut taken) = (0, 0);
-        // Who waits for room gets what is cheapest now.
-        let policy = match limit {
-            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => self.policy,
-            CostLimit::Low | CostLimit::High | CostLimit::Any => CleaningPolicy::Greedy,
-        };
-        let fixed = self.checkpoints.summaries();
-        let found = self.space.cleaning();
-        let found = found.cheapest_groups(role, policy, hole_max, least_hole, fixed);
-        found
-            .into_iter()
-            .filter(|cheap| cheap.group != next && !but.has(cheap))
-            // By age the dear ones do not come last.
-            .filter(|cheap| limit.allows(cheap.live, cheap.won))
+        self.worth_emptying(role, limit, but, (self.sizes.hole_least(), hole_max))
             .take_while(|cheap| {
                 let enough = won >= frags;
                 won += cheap.won;
@@ -380,6 +355,31 @@ impl Cleaner<'_> {
             })
             .take(BATCH_MAX)
             .collect()
+    }
+
+    /// Groups of a role but some, and but that in which the log goes on, that are worth emptying. `holes` are the shortest that
+    /// serve as they are, and the longest that do not count as room.
+    fn worth_emptying(
+        &self,
+        role: Role,
+        limit: CostLimit,
+        but: Spared<'_>,
+        holes: (u64, u64),
+    ) -> impl Iterator<Item = CleaningCost> {
+        let next = self.geometry.group_of(self.log.tail().next);
+        // Who waits for room gets what is cheapest now.
+        let policy = match limit {
+            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => self.policy,
+            CostLimit::Low | CostLimit::High | CostLimit::Any => CleaningPolicy::Greedy,
+        };
+        let (least, most) = holes;
+        let fixed = self.checkpoints.summaries();
+        let cleaning = self.space.cleaning();
+        let found = cleaning.cheapest_groups(role, policy, most, least, fixed);
+        // By age the dear ones do not come last.
+        found.into_iter().filter(move |cheap| {
+            cheap.group != next && !but.has(cheap) && limit.allows(cheap.live, cheap.won)
+        })
     }
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its

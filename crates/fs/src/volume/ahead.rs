@@ -3,8 +3,7 @@
 
 use super::{Durability, Engine, Sealer};
 use crate::error::Error;
-use crate::reclaim::BATCH_MAX;
-use loamfs_format::Extent;
+use crate::reclaim::Spared;
 
 /// Batches of groups that are emptied for what waits.
 const ROUNDS: usize = 4;
@@ -36,10 +35,12 @@ impl Engine {
 impl Sealer<'_> {
     /// Empties some groups of the log, if that pays. Returns whether it did.
     fn clean_ahead(&self) -> Result<bool, Error> {
-        // What is cheap to move is seen in bitmaps only.
-        let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
-        self.load(&unseen)?;
-        let ranges = self.choose_ahead();
+        let (limit, frags) = {
+            let mut core = self.core();
+            let waiting = core.budget().waiting().blocks;
+            core.cleaner().lacking_ahead(&core.prices(), waiting)
+        };
+        let (_, ranges) = self.begin_to_empty(limit, frags, Spared::NONE)?;
         if ranges.is_empty() {
             return Ok(false);
         }
@@ -56,19 +57,5 @@ impl Sealer<'_> {
         moved?;
         self.say_reusable()?;
         Ok(true)
-    }
-
-    /// The pieces of groups that are worth emptying for what waits, which are closed.
-    fn choose_ahead(&self) -> Vec<Extent> {
-        let mut core = self.core();
-        if !core.budget().may_compact() {
-            return Vec::new();
-        }
-        let (elsewhere, prices) = (core.budget().elsewhere(), core.prices());
-        let (groups, ranges) = core.cleaner().choose_ahead(&prices, &elsewhere);
-        if !groups.is_empty() {
-            core.mover().close_groups(&groups);
-        }
-        ranges
     }
 }

@@ -60,8 +60,7 @@ impl Sealer<'_> {
         match means {
             0 | 1 => self.replenish(Goal::Segments(WON_AT_ONCE))?,
             2 => {
-                self.checkpoint(End::Open)?;
-                self.checkpoint(End::Open)?;
+                self.name_in_both()?;
                 self.say_reusable()?;
             }
             _ => {
@@ -97,8 +96,7 @@ impl Sealer<'_> {
     fn pack_ranges(&self) -> Result<(), Error> {
         let (mut best, mut idle, mut packed) = (0, 0, Vec::new());
         for _ in 0..REPLENISH_ROUNDS {
-            let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
-            self.load(&unseen)?;
+            self.load_emptiest()?;
             let ranges = {
                 let mut core = self.core();
                 let goal = core.budget().segment_estimate() + 2 * core.sizes().spare_bytes();
@@ -133,8 +131,7 @@ impl Sealer<'_> {
     /// Commits, and takes two checkpoints: nothing is held back then but what the second superseded.
     pub(super) fn take_checkpoints(&self) -> Result<(), Error> {
         self.commit_shown(false, Durability::Durable)?;
-        self.checkpoint(End::Open)?;
-        self.checkpoint(End::Open)
+        self.name_in_both()
     }
 
     /// Makes the reserve whole again after removals that ate into it: what they freed is made reusable, then groups are
@@ -186,8 +183,7 @@ impl Sealer<'_> {
                     break;
                 }
                 // What stays where it is are summaries and maps, until both superblock copies name a later checkpoint.
-                self.checkpoint(End::Open)?;
-                self.checkpoint(End::Open)?;
+                self.name_in_both()?;
                 self.say_reusable()?;
                 drained = true;
                 continue;
@@ -205,9 +201,7 @@ impl Sealer<'_> {
 
     /// Moves what the cleaner chooses. Returns whether there was anything. `last` are the groups that were emptied before.
     fn move_some(&self, limit: CostLimit, last: &mut Vec<GroupNo>) -> Result<bool, Error> {
-        // Holes, and what is cheap to move, are seen in bitmaps only.
-        let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
-        self.load(&unseen)?;
+        self.load_emptiest()?;
         let (groups, ranges) = {
             let mut core = self.core();
             let elsewhere = core.budget().elsewhere();
@@ -231,6 +225,14 @@ impl Sealer<'_> {
         }
         *last = groups;
         moved.map(|_| true)
+    }
+
+    /// Loads bitmaps of the log's emptiest groups: holes, and what is cheap to move, are seen there only. Returns the groups whose
+    /// were loaded.
+    pub(super) fn load_emptiest(&self) -> Result<Vec<GroupNo>, Error> {
+        let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
+        self.load(&unseen)?;
+        Ok(unseen)
     }
 
     /// A segment that says that everything is durable lets what was freed be reused.

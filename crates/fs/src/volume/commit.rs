@@ -203,6 +203,13 @@ impl Sealer<'_> {
         }
     }
 
+    /// Two checkpoints, so that both superblock copies name one from here on: what is in the superblock stands in both, and
+    /// nothing is held back but what the second supersedes.
+    pub(super) fn name_in_both(&self) -> Result<(), Error> {
+        self.checkpoint(End::Open)?;
+        self.checkpoint(End::Open)
+    }
+
     /// Writes a checkpoint and the superblock that names it (rules 5 and 9).
     pub(super) fn checkpoint(&self, end: End) -> Result<(), Error> {
         self.core().access.check()?;

@@ -4,7 +4,7 @@
 use super::{Durability, Engine, Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::{BATCH_MAX, CostLimit, Fight, Spared};
+use crate::reclaim::{CostLimit, Fight, Spared};
 use loamfs_format::{Extent, GroupNo};
 use std::sync::PoisonError;
 
@@ -159,9 +159,7 @@ impl Engine {
         sealer.say_reusable()?;
         Ok(groups)
     }
-}
 
-impl Engine {
     /// What is left in groups that were emptied are summaries: two checkpoints give them back.
     fn give_emptied_back(&self) -> Result<(), Error> {
         let sealer = self.sealer();
@@ -171,14 +169,9 @@ impl Engine {
 }
 
 impl Sealer<'_> {
-    /// What is cheap to move is seen in bitmaps only. Returns the groups whose were loaded.
-    fn load_emptiest(&self) -> Result<Vec<GroupNo>, Error> {
-        let unseen = self.core().space.cleaning().unloaded_log_groups(BATCH_MAX);
-        self.load(&unseen)?;
-        Ok(unseen)
-    }
-
-    fn begin_to_empty(
+    /// Closes groups of the log that are worth emptying, but those that are spared, and win `frags` fragments. Returns them, and
+    /// their pieces; none while there is no room to move anything to.
+    pub(super) fn begin_to_empty(
         &self,
         limit: CostLimit,
         frags: u64,
@@ -221,6 +214,7 @@ impl Sealer<'_> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::reclaim::BATCH_MAX;
     use crate::{Env, Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume, mkfs};
     use loamfs_device::{Device, MemoryDevice};
     use loamfs_format::group::Role;

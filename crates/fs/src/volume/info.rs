@@ -98,8 +98,11 @@ pub struct MemberInfo {
     pub counters: Counters,
 }
 
+/// How many groups have each role, in the order of [`Role::ALL`].
+type Roles = [u64; Role::ALL.len()];
+
 /// How many groups of a range have each role.
-fn roles(core: &Core, groups: Range<u32>) -> [u64; Role::ALL.len()] {
+fn roles(core: &Core, groups: Range<u32>) -> Roles {
     let mut count = [0; Role::ALL.len()];
     for group in groups {
         count[core.space.role(GroupNo(group)) as usize] += 1;
@@ -107,16 +110,15 @@ fn roles(core: &Core, groups: Range<u32>) -> [u64; Role::ALL.len()] {
     count
 }
 
-fn members(core: &Core, device: &dyn Device) -> Vec<MemberInfo> {
-    let sb = &core.sb;
-    let pairs = sb.devices.iter().zip(device.members());
-    let member = |(entry, member): (&DeviceEntry, &Member)| MemberInfo {
+fn members(core: &Core, roles: &[[u64; Role::ALL.len()]], device: &dyn Device) -> Vec<MemberInfo> {
+    let found = core.sb.devices.iter().zip(roles).zip(device.members());
+    let member = |((entry, groups), member): ((&DeviceEntry, &Roles), &Member)| MemberInfo {
         name: member.name().to_owned(),
         entry: *entry,
-        groups: roles(core, sb.groups_of(entry)),
+        groups: *groups,
         counters: member.device().counters(),
     };
-    pairs.map(member).collect()
+    found.map(member).collect()
 }
 
 impl Volume {
@@ -146,16 +148,13 @@ impl Volume {
         let settle_bytes = self.engine.sweeper().settle_bytes();
         let mut core = self.core();
         let g = core.geometry;
-        let mut groups = [0; Role::ALL.len()];
-        for entry in &core.sb.devices {
-            let of_device = roles(&core, core.sb.groups_of(entry));
-            groups
-                .iter_mut()
-                .zip(of_device)
-                .for_each(|(all, more)| *all += more);
-        }
+        let entries = core.sb.devices.iter();
+        let roles: Vec<_> = entries
+            .map(|entry| roles(&core, core.sb.groups_of(entry)))
+            .collect();
+        let groups = std::array::from_fn(|role| roles.iter().map(|of| of[role]).sum());
         let absent = g.total_frags.saturating_sub(core.sb.held_frags());
-        let members = members(&core, self.engine.device());
+        let members = members(&core, &roles, self.engine.device());
         Info {
             uuid: core.sb.uuid,
             label: core.sb.label.clone(),

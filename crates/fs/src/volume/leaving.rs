@@ -5,7 +5,6 @@
 //! summaries and nodes of maps, goes with checkpoints. The device leaves the table once the volume is closed
 //! ([`crate::membership`]).
 
-use super::commit::End;
 use super::{Durability, Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
@@ -94,8 +93,7 @@ impl Upkeep<'_> {
                 }
             }
             let sealer = self.engine().sealer();
-            sealer.checkpoint(End::Open)?;
-            sealer.checkpoint(End::Open)?;
+            sealer.name_in_both()?;
             sealer.say_reusable()?;
         }
     }
@@ -104,8 +102,7 @@ impl Upkeep<'_> {
 impl Sealer<'_> {
     /// Writes the table of devices as it is in memory: to both copies of the leading device, then to the others.
     fn say_table(&self) -> Result<(), Error> {
-        self.checkpoint(End::Open)?;
-        self.checkpoint(End::Open)?;
+        self.name_in_both()?;
         let sb = self.core().sb.clone();
         Ok(members::identify(self.device(), &sb)?)
     }

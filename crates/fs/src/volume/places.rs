@@ -1,6 +1,5 @@
 //! Places at which readers look for superblocks, of volumes that have none there: older programs gave them to files.
 
-use super::commit::End;
 use super::{Durability, Sealer, Upkeep};
 use crate::error::Error;
 use loamfs_format::superblock::RO_COMPATIBLE_PLACES;
@@ -57,8 +56,7 @@ impl Sealer<'_> {
         superblocks::wipe(self.device.as_ref(), offsets)?;
         self.core().sb.ro_compatible |= RO_COMPATIBLE_PLACES;
         // Each names one copy anew, and neither says so before a checkpoint has nothing there.
-        self.checkpoint(End::Open)?;
-        self.checkpoint(End::Open)?;
+        self.name_in_both()?;
         Ok(true)
     }
 
@@ -84,8 +82,7 @@ impl Sealer<'_> {
             self.evacuate_with_homes(&[range], |core| core.budget().may_compact())?;
             self.commit_all(Durability::Durable)?;
             self.say_reusable()?;
-            self.checkpoint(End::Open)?;
-            self.checkpoint(End::Open)?;
+            self.name_in_both()?;
             self.say_reusable()?;
         }
         Ok(false)

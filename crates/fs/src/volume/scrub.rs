@@ -1,7 +1,6 @@
 //! Scrubbing: all that lives and has a checksum is read from the device, in the order of addresses, and verified; what is damaged
 //! and stands a second time, on the device or in memory, is written anew. Somebody calls step after step, as fast as he likes.
 
-use super::commit::End;
 use super::{Engine, Volume};
 use crate::blocks::Stop;
 use crate::core::Core;
@@ -189,9 +188,7 @@ impl Scrub<'_> {
     /// # Errors
     /// [`Error`]; [`Error::ReadOnly`] on a volume that is.
     pub fn keep(&self) -> Result<(), Error> {
-        let sealer = self.engine().sealer();
-        sealer.checkpoint(End::Open)?;
-        sealer.checkpoint(End::Open)
+        self.engine().sealer().name_in_both()
     }
 }
 
@@ -333,9 +330,7 @@ impl Scrub<'_> {
             done.damaged.push(lost(addr, error.into()));
         }
         if !done.damaged.is_empty() {
-            let anew = sealer
-                .checkpoint(End::Open)
-                .and_then(|()| sealer.checkpoint(End::Open));
+            let anew = sealer.name_in_both();
             done.damaged
                 .iter_mut()
                 .for_each(|it| it.healed = anew.is_ok());

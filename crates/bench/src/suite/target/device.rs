@@ -120,6 +120,7 @@ impl Target for OnDevice {
         let trace = self.capture.stop()?;
         Ok(Seen {
             trace,
+            parts: Vec::new(),
             journal: self.lab.journal()?,
             disturbed: self.drops.disturbed()?,
         })

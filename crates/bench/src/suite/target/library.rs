@@ -251,8 +251,12 @@ impl Target for InLibrary {
 
     fn seen(self: Box<Self>) -> Result<Seen, Error> {
         let requests = self.device.observer().take();
+        let members = self.device.members().iter();
         Ok(Seen {
             trace: Trace::of_device(self.device.size(), &requests),
+            parts: members
+                .map(|member| member.range().end - member.range().start)
+                .collect(),
             ..Seen::default()
         })
     }
@@ -325,8 +329,12 @@ mod tests {
         let target = InLibrary::on_tiers(Some(sizes[0]), Some(sizes[1]), 1).unwrap();
         let mut stage = Stage::new(target).unwrap();
         smallfile::run(&mut stage, 200).unwrap();
-        let trace = stage.finish().unwrap().trace;
-        let parts = trace.apart(&sizes);
+        let outcome = stage.finish().unwrap();
+        let trace = outcome.trace;
+        // Whole groups, and on the second one behind its superblocks.
+        assert_eq!(outcome.parts.len(), 2);
+        assert!(outcome.parts[0] == sizes[0] && outcome.parts[1] < sizes[1]);
+        let parts = trace.apart(&outcome.parts);
         let written = |trace: &Trace| trace.sum(Op::Write).bytes;
         assert_eq!(written(&trace), parts.iter().map(written).sum::<u64>());
         assert!(written(&parts[0]) > 200 << 10);
