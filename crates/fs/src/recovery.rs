@@ -80,7 +80,8 @@ struct Replay<'c> {
     checkpoints: &'c mut Checkpoints,
 }
 
-/// Reads superblocks and chain, and rebuilds the state of the last adopted segment. Writes nothing.
+/// Reads superblocks and chain, and rebuilds the state of the last adopted segment. Writes nothing but headers of the log
+/// that a crash tore ([`chain::rewrite_headers`]).
 pub(crate) fn open(
     device: &Arc<dyn Device>,
     settings: &Settings,
@@ -188,13 +189,15 @@ fn adopt(
         device.flush()?;
     }
     let copies = superblocks::read(device)?;
-    let (sb, chain) = chain::adopt(device, &copies, &law::of_log(&env.law))?;
+    let law = law::of_log(&env.law);
+    let (sb, chain) = chain::adopt(device, &copies, &law)?;
     if !settings.read_only {
         copies.may_write()?;
         match chain.loss {
             Some(loss) if !settings.accept_loss => return Err(LogError::from(loss).into()),
             _ => {}
         }
+        chain::rewrite_headers(device, &sb, &chain, &law)?;
     }
     Ok((copies, sb, chain))
 }

@@ -68,6 +68,11 @@ pub trait Rules: Debug + Send + Sync {
         true
     }
 
+    /// A header that was read by its second copy is written again before anything else is.
+    fn rewrites_headers(&self) -> bool {
+        true
+    }
+
     /// Up to which segment frees are durable: since a durable summary says so (rule 5).
     fn recorded(&self, known: Known) -> Ssn {
         known.recorded

@@ -47,6 +47,10 @@ impl log::Rules for Broken {
         self.without.unless("clean-alone", both)
     }
 
+    fn rewrites_headers(&self) -> bool {
+        self.without.only_with("copy-alone", true)
+    }
+
     fn claimed(&self, durable: Ssn) -> Ssn {
         self.without.choose("durable-unnamed", durable, Ssn(0))
     }
