@@ -23,7 +23,7 @@ mod trusted;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use loamfs_format::Ino;
 use loamfs_fs::{Error, Volume};
@@ -118,6 +118,8 @@ pub struct Adapter {
     lookups: Arc<Lookups>,
     /// What the kernel has from an earlier daemon, and was lost with it.
     gone: HashSet<NodeId>,
+    /// Until then the kernel may not have been told yet that files are shorter than it knows.
+    in_doubt_until: Option<Instant>,
     /// Something was lost with an earlier daemon, and whoever syncs everything is to be told.
     misses_changes: AtomicBool,
     handover: Arc<Handover>,
@@ -149,6 +151,7 @@ impl Adapter {
             errors: daemon.errors,
             supervisor: daemon.supervisor,
             gone: HashSet::new(),
+            in_doubt_until: None,
             misses_changes: AtomicBool::new(false),
             promise: daemon.promise,
             transport: daemon.transport,

@@ -58,6 +58,44 @@ expect 0 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check "$image"
 ok "a successor keeps what options and remounts said"
 
+# ---- what was lost -----------------------------------------------------------------------------------------------
+
+# A read that began before the daemon died knows the length of what was lost with it.
+for kind in "" plain; do
+    mount_it "commit=300${kind:+,$kind}"
+    : >"$mnt/lost"
+    sync "$mnt/lost"
+    python3 - "$mnt/lost" "$(daemon)" <<'END' || fail "a read that waited while what it reads was lost"
+import errno, os, signal, sys, threading, time
+
+file, daemon = os.open(sys.argv[1], os.O_RDWR), int(sys.argv[2])
+os.write(file, b"not synced")
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+# The kernel knows the length, and has none of the content.
+os.fstat(file)
+found = []
+
+
+def read():
+    try:
+        found.append(os.pread(file, 4096, 0))
+    except OSError as error:
+        found.append(error.errno)
+
+
+os.kill(daemon, signal.SIGSTOP)
+reader = threading.Thread(target=read)
+reader.start()
+time.sleep(0.5)
+os.kill(daemon, signal.SIGKILL)
+reader.join()
+sys.exit(f"it found {found[0]}" if found[0] not in (errno.EIO, b"") else 0)
+END
+    expect 0 "$loamfs" unmount "$mnt"
+    expect 0 "$loamfs" check "$image"
+done
+ok "what was lost is never read as zeros"
+
 # ---- another program ---------------------------------------------------------------------------------------------
 
 cp "$loamfs" "$work/program"

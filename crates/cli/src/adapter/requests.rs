@@ -321,6 +321,11 @@ impl Filesystem for Adapter {
         let size = usize::try_from(call.size).unwrap_or(usize::MAX);
         let data = self.volume.read_shared(ino, call.offset, size);
         let data = self.answer("read", ino, data)?;
+        let found: usize = data.iter().map(|piece| piece.range().len()).sum();
+        if found < size && self.is_in_doubt(node) {
+            self.errors.count_kind(ErrorKind::Lost);
+            return Err(Errno::IO);
+        }
         self.accessed(ino, call);
         for piece in data {
             reply.append_shared(Arc::clone(piece.holder()), piece.range());
