@@ -11,6 +11,7 @@
 mod answers;
 mod attributes;
 mod convert;
+mod doubt;
 mod flags;
 mod lookups;
 mod reads;
@@ -23,7 +24,7 @@ mod trusted;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loamfs_format::Ino;
 use loamfs_fs::{Error, Volume};
@@ -32,6 +33,7 @@ use loamfs_fuse::{Errno, Negotiated, NodeId, Notifier};
 
 pub use attributes::Attributes;
 use convert::ino_of;
+use doubt::Doubt;
 use lookups::Lookups;
 pub use reads::Reads;
 
@@ -118,8 +120,7 @@ pub struct Adapter {
     lookups: Arc<Lookups>,
     /// What the kernel has from an earlier daemon, and was lost with it.
     gone: HashSet<NodeId>,
-    /// Until then the kernel may not have been told yet that files are shorter than it knows.
-    in_doubt_until: Option<Instant>,
+    doubt: Doubt,
     /// Something was lost with an earlier daemon, and whoever syncs everything is to be told.
     misses_changes: AtomicBool,
     handover: Arc<Handover>,
@@ -151,7 +152,7 @@ impl Adapter {
             errors: daemon.errors,
             supervisor: daemon.supervisor,
             gone: HashSet::new(),
-            in_doubt_until: None,
+            doubt: Doubt::default(),
             misses_changes: AtomicBool::new(false),
             promise: daemon.promise,
             transport: daemon.transport,

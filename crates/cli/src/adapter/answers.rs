@@ -116,6 +116,7 @@ impl Adapter {
     pub(super) fn entry(&self, caller: Caller, attr: &Attr) -> Result<EntryReply, Errno> {
         let node = node_of(attr);
         self.lookups.count(node, caller.request)?;
+        self.doubt.end(node);
         Ok(EntryReply {
             node,
             generation: u64::from(attr.generation),
@@ -133,6 +134,7 @@ impl Adapter {
     }
 
     pub(super) fn attr(&self, attr: &Attr) -> AttrReply {
+        self.doubt.end(node_of(attr));
         AttrReply {
             attr: file_attr(attr, self.block_size),
             attr_ttl: TTL,

@@ -233,11 +233,6 @@ impl Lookups {
         true
     }
 
-    /// Whether something that was done to an inode was lost, and nobody has been told.
-    pub fn is_lost(&self, node: NodeId) -> bool {
-        self.change(node) == LOST
-    }
-
     /// Whether something that was done to an inode was lost, and nobody has been told. Now somebody is.
     pub fn tell_loss(&self, node: NodeId) -> bool {
         self.settle(node, LOST)

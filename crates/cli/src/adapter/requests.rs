@@ -109,6 +109,7 @@ impl Filesystem for Adapter {
     fn statx(&self, _: Caller, node: NodeId, _: Option<u64>) -> Result<StatxReply, Errno> {
         let ino = self.ino(node)?;
         let attr = self.answer("statx", ino, self.volume.getattr(ino))?;
+        self.doubt.end(node);
         Ok(StatxReply {
             attr: file_attr(&attr, self.block_size),
             birth: Some(time_to_fuse(attr.btime)),
@@ -322,7 +323,7 @@ impl Filesystem for Adapter {
         let data = self.volume.read_shared(ino, call.offset, size);
         let data = self.answer("read", ino, data)?;
         let found: usize = data.iter().map(|piece| piece.range().len()).sum();
-        if found < size && self.is_in_doubt(node) {
+        if found < size && self.doubt.has(node) {
             self.errors.count_kind(ErrorKind::Lost);
             return Err(Errno::IO);
         }

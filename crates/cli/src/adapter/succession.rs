@@ -6,18 +6,15 @@
 //! an inode has 24 bits of its generation, which is chosen at random.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use loamfs_fs::Error;
 use loamfs_fuse::{Errno, NodeId};
 
 use super::Adapter;
 use super::convert::{ino_of, node_of};
+use super::doubt::Doubt;
 use super::lookups::Fate;
 use crate::mount::handover::Predecessor;
-
-/// How long reads that the kernel began before it was told what is lost may be under way.
-const DOUBT: Duration = Duration::from_secs(1);
 
 impl Adapter {
     /// Goes on where an earlier daemon ended. To be called before the first request, and before the volume's first
@@ -50,7 +47,7 @@ impl Adapter {
             .upkeep()
             .hold_orphans(|attr| lookups.note_held(node_of(attr)));
         if !missing.is_empty() {
-            self.in_doubt_until = Some(Instant::now() + DOUBT);
+            self.doubt = Doubt::of(missing.iter().copied());
             let (lost, gone) = (missing.len() - self.gone.len(), self.gone.len());
             tracing::warn!(
                 "changes that were not synced may be lost: of {lost} files and directories that programs know, and {gone} more are gone"
@@ -68,15 +65,6 @@ impl Adapter {
     /// Has the kernel send again what the earlier daemon did not answer. To be called when this one is at its place.
     pub fn go_on(&self) {
         self.notifier.resend();
-    }
-
-    /// Whether the kernel may show zeros where a file has no end any more. A read that it began by the length before goes that
-    /// far: it takes a short answer for the end only while it has not been told of other attributes.
-    pub(super) fn is_in_doubt(&self, node: NodeId) -> bool {
-        let is_new = self
-            .in_doubt_until
-            .is_some_and(|until| Instant::now() < until);
-        is_new && self.lookups.is_lost(node)
     }
 
     fn fate(&self, node: NodeId) -> Fate {
