@@ -253,7 +253,7 @@ impl Case {
         let recorded = guarded(|| record(&stage, image, model, ops));
         let result = recorded
             .map_err(found)
-            .and_then(|recording| hunt.explore(&recording, effort, self.seed()));
+            .and_then(|recording| hunt.explore(&recording, effort, self.seed() ^ effort.seed));
         (hunt.tally, result)
     }
 }

@@ -333,6 +333,7 @@ const EFFORT: Effort = Effort {
     depth: 0,
     kill_in: 0,
     read_only_in: 0,
+    seed: 0,
     rot: true,
 };
 

@@ -23,6 +23,8 @@ pub struct Report {
     pub find: Find,
     /// The operations that lead to it, as few as were found.
     pub ops: Vec<Op>,
+    /// How far it was gone.
+    pub effort: Effort,
 }
 
 impl fmt::Display for Report {
@@ -32,7 +34,8 @@ impl fmt::Display for Report {
         write!(f, "{}", listing(&self.ops))?;
         writeln!(
             f,
-            "  again: cargo run --release -p loamfs-testing --bin explore -- --only '{}'",
+            "  again: cargo run --release -p loamfs-testing --bin explore -- {} --only '{}'",
+            self.effort.arguments(),
             self.case
         )
     }
@@ -147,6 +150,7 @@ impl Fleet<'_> {
                 trail: Vec::new(),
             },
             ops: Vec::new(),
+            effort: self.orders.effort,
         };
         let prepared = match &*ready {
             Ok(prepared) => prepared,
@@ -178,6 +182,7 @@ impl Fleet<'_> {
             case: case.name.clone(),
             find,
             ops,
+            effort: self.orders.effort,
         });
     }
 

@@ -31,6 +31,8 @@ pub struct Effort {
     pub read_only_in: u64,
     /// Whether a copy of the superblock may rot.
     pub rot: bool,
+    /// What chooses among states, beside the name of a case.
+    pub seed: u64,
 }
 
 impl Effort {
@@ -46,6 +48,7 @@ impl Effort {
         kill_in: 16,
         read_only_in: 8,
         rot: true,
+        seed: 0,
     };
 
     /// For a run that has time.
@@ -56,6 +59,16 @@ impl Effort {
         kill_in: 4,
         ..Self::QUICK
     };
+
+    /// What the program `explore` takes for as much; its care aside.
+    pub fn arguments(&self) -> String {
+        let quick = if self.depth == Self::QUICK.depth {
+            "--quick "
+        } else {
+            ""
+        };
+        format!("{quick}--states {} --seed {}", self.states, self.seed)
+    }
 
     /// For the crashes after a crash.
     fn next(self) -> Self {
