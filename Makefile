@@ -109,7 +109,6 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/replaced.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/unmounted.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/failing.sh $(LOAMFS)
-	$(ROOT) bash crates/cli/tests/unmounted.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/mount.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/oracle.sh
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
