@@ -103,7 +103,7 @@ problems! {
          mount read-only to save what is left, or give up what is lost with `-o accept-loss`"
     )]
     112 Major false LostSegments { first: Ssn, at: FragAddr, durable: Ssn }
-    /// The second copy of a summary's header stands in for it, until who mounts the volume writes it anew. A torn write leaves that.
+    /// The second copy of a summary's header stands in for it, until the next mount writes it anew. A torn write leaves that.
     #[error("the header of segment {ssn} at {at} is damaged; its second copy was read")]
     113 Note false SummaryHeader { ssn: Ssn, at: FragAddr }
     /// More numbers are said to be given out than all segments could; once the last one is, few inodes can be made.

@@ -150,8 +150,8 @@ fn several_resized(old: &Superblock, members: &[Member]) -> Superblock {
     }
     let end = grown.devices.last().map_or(0, |last| last.extent().end().0);
     grown.geometry.total_frags = g.total_frags.max(end);
-    match refuse_moved(old.volume_bytes(), grown.volume_bytes()) {
-        Ok(()) => grown,
-        Err(_) => old.clone(),
+    match offsets(grown.volume_bytes()) == offsets(old.volume_bytes()) {
+        true => grown,
+        false => old.clone(),
     }
 }

@@ -6,9 +6,9 @@ use crate::look;
 use crate::loss::Loss;
 use crate::summary::{Link, SummaryReader, durable_of};
 use crate::superblocks::Copies;
-use loamfs_device::{Device, IoKind, Write};
+use loamfs_device::{Device, IoKind, read_exact, write_all};
 use loamfs_format::summary::{Header, RECORDS_MAX, Record, SegmentKind, SummaryError};
-use loamfs_format::superblock::{CheckpointRef, Superblock};
+use loamfs_format::superblock::{CheckpointRef, Superblock, UNIT_SIZE};
 use loamfs_format::{Extent, FragAddr, Ssn};
 use loamfs_space::law::Law;
 use std::collections::BTreeMap;
@@ -33,8 +33,6 @@ pub struct Chain {
     pub dropped: usize,
     /// What rotted, if the chain does not end where a crash ended it.
     pub loss: Option<Loss>,
-    /// Adopted segments whose headers were read by their second copies.
-    pub healed: Vec<Ssn>,
 }
 
 /// What the superblock copies say of the chain's end.
@@ -90,11 +88,7 @@ pub fn adopt(
 /// segment freed again.
 fn read(reader: &SummaryReader<'_>, claims: Claims) -> Result<Chain, LogError> {
     let law = reader.law;
-    let Followed {
-        mut links,
-        seen,
-        mut healed,
-    } = follow(reader, claims)?;
+    let (mut links, seen) = follow(reader, claims)?;
     let claimed = law.claimed(claims.durable);
     let every = links.iter().map(|link| durable_of(&link.header)).max();
     let durable = every.unwrap_or_default().max(claimed).max(seen.durable);
@@ -108,7 +102,6 @@ fn read(reader: &SummaryReader<'_>, claims: Claims) -> Result<Chain, LogError> {
     let adopted = links.iter().map(|link| durable_of(&link.header)).max();
     let recorded = law.recorded_in_chain(every, adopted);
     let last = &links[links.len() - 1].header;
-    healed.retain(|ssn| *ssn <= last.ssn);
     let loss = (claimed.max(seen.durable) > last.ssn).then(|| Loss {
         first: last.ssn.next(),
         at: last.next,
@@ -121,13 +114,12 @@ fn read(reader: &SummaryReader<'_>, claims: Claims) -> Result<Chain, LogError> {
         recorded: recorded.unwrap_or_default(),
         dropped,
         loss,
-        healed,
     })
 }
 
-/// Writes the headers that were read by their second copies where they belong, and makes that durable. A second copy stands
-/// in the last unit of its segment's body: who frees the blocks there lets others write over it, long before a superblock
-/// names a checkpoint behind the segment. So nothing else may be written before.
+/// Writes headers that were read by their second copies where they belong, and makes that durable. A second copy stands in
+/// the last unit of its segment's body: who frees the blocks there lets others write over it, long before a superblock names
+/// a checkpoint behind the segment. So nothing else may be written before.
 ///
 /// # Errors
 /// The device's.
@@ -137,62 +129,43 @@ pub fn rewrite_headers(
     chain: &Chain,
     law: &Law<dyn Rules>,
 ) -> Result<(), LogError> {
-    if chain.healed.is_empty() || !law.rewrites_headers() {
+    let mut healed = chain.links.iter().filter(|link| link.by_copy).peekable();
+    if healed.peek().is_none() || !law.rewrites_headers() {
         return Ok(());
     }
-    let reader = SummaryReader { device, sb, law };
-    let unit = reader.bytes(Extent::new(FragAddr(0), sb.geometry.unit_frags())) as usize;
-    let is_healed = |link: &&Link| chain.healed.contains(&link.header.ssn);
-    for link in chain.links.iter().filter(is_healed) {
-        let mut bytes = reader.read(link.at, unit, IoKind::Summary)?;
+    for link in healed {
+        let at = sb.geometry.byte_offset(link.at);
+        let mut unit = read_exact(device, at, UNIT_SIZE as usize, IoKind::Summary)?;
         let header = link.header.encode();
-        bytes[..header.len()].copy_from_slice(&header);
-        let write = Write::new(sb.geometry.byte_offset(link.at), &bytes, IoKind::Segment);
-        let written: Result<(), _> = device.write(&[write]).into_iter().collect();
-        written?;
+        unit[..header.len()].copy_from_slice(&header);
+        write_all(device, at, &unit, IoKind::Segment)?;
     }
     Ok(device.flush()?)
 }
 
-/// What following a chain found.
-struct Followed {
-    /// The checkpoint and all segments that continue each other behind it.
-    links: Vec<Link>,
-    /// What a look behind their end found.
-    seen: look::Seen,
-    /// Those of them whose headers were read by their second copies.
-    healed: Vec<Ssn>,
-}
-
-/// Follows the chain from the checkpoint to where it breaks off.
-fn follow(reader: &SummaryReader<'_>, claims: Claims) -> Result<Followed, LogError> {
+/// The checkpoint and all segments that continue each other behind it, and what a look behind their end found.
+fn follow(reader: &SummaryReader<'_>, claims: Claims) -> Result<(Vec<Link>, look::Seen), LogError> {
     let sb = reader.sb;
     let geometry = &sb.geometry;
-    let (first, by_copy) = checkpoint(reader)?;
+    let first = checkpoint(reader)?;
     let links_max = geometry.checkpoint_segments_max as usize * 4 + LINKS_SLACK;
     // Summaries do not overlap, so all of them together are no longer than the volume.
     let volume = reader.bytes(Extent::new(FragAddr(0), geometry.total_frags));
     let records_max = (u64::from(geometry.checkpoint_summary_max) * 4 + RECORDS_MAX).min(volume);
-    let (mut records, mut healed) = (first.header.records_len, Vec::new());
-    healed.extend(by_copy.then_some(first.header.ssn));
+    let (mut records, mut healed) = (first.header.records_len, 0);
     let mut links = vec![first];
     loop {
         let last = &links[links.len() - 1].header;
         let next = match reader.successor(last) {
             Ok(link) => link,
             Err(_) if claims.clean == Some(last.ssn) && links.len() == 1 => {
-                let seen = look::Seen::default();
-                return Ok(Followed {
-                    links,
-                    seen,
-                    healed,
-                });
+                return Ok((links, look::Seen::default()));
             }
             Err(cause) => {
                 let mut seen = look::behind(reader, last);
                 match seen.healed.take() {
-                    Some(link) if healed.len() < HEALED_MAX => {
-                        healed.push(link.header.ssn);
+                    Some(link) if healed < HEALED_MAX => {
+                        healed += 1;
                         link
                     }
                     _ => {
@@ -200,11 +173,7 @@ fn follow(reader: &SummaryReader<'_>, claims: Claims) -> Result<Followed, LogErr
                         if cause == SummaryError::Unreadable {
                             seen.durable = seen.durable.max(last.ssn.next());
                         }
-                        return Ok(Followed {
-                            links,
-                            seen,
-                            healed,
-                        });
+                        return Ok((links, seen));
                     }
                 }
             }
@@ -219,19 +188,19 @@ fn follow(reader: &SummaryReader<'_>, claims: Claims) -> Result<Followed, LogErr
     }
 }
 
-/// The checkpoint that the superblock names, and whether its header was read by the second copy: there was no other way.
-fn checkpoint(reader: &SummaryReader<'_>) -> Result<(Link, bool), LogError> {
+/// The checkpoint that the superblock names, by its second copy if there is no other way.
+fn checkpoint(reader: &SummaryReader<'_>) -> Result<Link, LogError> {
     let CheckpointRef { ssn, token, addr } = reader.sb.checkpoint;
     let is_named = |h: &Header| {
         h.ssn == ssn && h.token == token && h.kind == SegmentKind::Checkpoint && reader.is_ours(h)
     };
     let cause = match reader.link(addr) {
-        Ok(link) if is_named(&link.header) => return Ok((link, false)),
+        Ok(link) if is_named(&link.header) => return Ok(link),
         Ok(_) => None,
         Err(cause) => Some(cause),
     };
     if let Some(link) = look::second_copy(reader, addr, is_named) {
-        return Ok((link, true));
+        return Ok(link);
     }
     Err(match cause {
         Some(cause) => LogError::Checkpoint { ssn, addr, cause },

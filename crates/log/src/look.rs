@@ -119,7 +119,11 @@ fn is_authentic(reader: &SummaryReader<'_>, header: &Header) -> bool {
 fn reread(reader: &SummaryReader<'_>, header: Header) -> Option<Link> {
     let at = header.extents.first()?.start;
     let header = reader.placed(header, at).ok()?;
-    reader.link_of(header, &[]).ok()
+    let link = reader.link_of(header, &[]).ok()?;
+    Some(Link {
+        by_copy: true,
+        ..link
+    })
 }
 
 /// Goes over the units around an address, by rising address. What cannot be read is left out.

@@ -17,6 +17,8 @@ pub struct Link {
     pub header: Header,
     /// What it says.
     pub records: Records,
+    /// Its header was read by the second copy.
+    pub by_copy: bool,
 }
 
 /// Bytes read at once from where a summary is expected.
@@ -112,6 +114,7 @@ impl SummaryReader<'_> {
             at,
             records: header.decode_records(&bytes)?,
             header,
+            by_copy: false,
         })
     }
 

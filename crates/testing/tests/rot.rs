@@ -86,6 +86,15 @@ fn a_seeded_slice_of_bits_is_found_by_a_scrub() {
     assert!(0 < healed && healed < met.len());
 }
 
+/// Headers of summaries, and the bytes at which they are.
+fn headers(memory: &MemoryDevice) -> impl Iterator<Item = (u64, Header)> {
+    let units = (0..memory.size()).step_by(UNIT_SIZE as usize);
+    units.filter_map(|at| {
+        let bytes = memory.peek(at, UNIT_SIZE as usize).unwrap();
+        Some((at, Header::decode(&bytes).ok()?))
+    })
+}
+
 /// A volume was closed and opened again, and a crash tore the copy that said so, and the header behind the checkpoint.
 #[test]
 fn a_clean_end_of_which_one_copy_alone_tells_is_not_believed() {
@@ -111,11 +120,8 @@ fn a_clean_end_of_which_one_copy_alone_tells_is_not_believed() {
             !Superblock::decode(&bytes).unwrap().clean
         });
         let next = Ssn(newest.checkpoint.ssn.0 + 1);
-        let summary = (0..memory.size()).step_by(UNIT_SIZE as usize).find(|at| {
-            let bytes = memory.peek(*at, UNIT_SIZE as usize).unwrap();
-            Header::decode(&bytes).is_ok_and(|header| header.ssn == next)
-        });
-        for at in open_copies.chain(summary) {
+        let summary = headers(&memory).find(|(_, header)| header.ssn == next);
+        for at in open_copies.chain(summary.map(|(at, _)| at)) {
             memory.poke(at, &[0; 512]).unwrap();
         }
         let volume = open();
@@ -141,12 +147,7 @@ fn a_torn_header_is_whole_again_before_its_second_copy_may_go() {
         volume.sync().unwrap();
     };
     create(&open().unwrap(), b"early");
-    let units = (0..memory.size()).step_by(UNIT_SIZE as usize);
-    let header_at = |at: u64| {
-        let bytes = memory.peek(at, UNIT_SIZE as usize).unwrap();
-        Header::decode(&bytes).ok().map(|header| (at, header))
-    };
-    let newest = units.filter_map(header_at).max_by_key(|(_, h)| h.ssn);
+    let newest = headers(&memory).max_by_key(|(_, header)| header.ssn);
     let (at, header) = newest.unwrap();
     memory.poke(at, &[0; 512]).unwrap();
     create(&open().unwrap(), b"late");

@@ -1,7 +1,7 @@
 //! Files that may be shorter than the kernel knows, since changes of them were lost with an earlier daemon.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use loamfs_fuse::NodeId;
@@ -9,8 +9,8 @@ use loamfs_fuse::NodeId;
 /// How long reads that the kernel began before it was told may be under way.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Where the kernel may show zeros behind a file's new end. A read that it began by the length before goes that far: it takes
-/// a short answer for the end only while it has not been told of other attributes.
+/// Where the kernel may show zeros behind a file's new end. A read that it began by the length before goes that far. It takes
+/// a short answer for the end only while nobody told it of other attributes.
 #[derive(Default)]
 pub(super) struct Doubt {
     until: Option<Instant>,
@@ -42,7 +42,7 @@ impl Doubt {
         self.until.is_some_and(|until| Instant::now() < until)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashSet<NodeId>> {
+    fn lock(&self) -> MutexGuard<'_, HashSet<NodeId>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -101,13 +101,12 @@ impl DeviceArgs {
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
             (Action::Remove, [old]) => {
-                match (number(&info::report(&self.volume)?, old)?, self.cancel) {
-                    (old, true) => self.stay(old),
-                    (number, false) => {
-                        let sizes = self.remove(number, members::named())?;
-                        self.say(&format!("removed {}", shown_path(old)), sizes)
-                    }
+                let number = number(&info::report(&self.volume)?, old)?;
+                if self.cancel {
+                    return self.stay(number);
                 }
+                let sizes = self.remove(number, members::named())?;
+                self.say(&format!("removed {}", shown_path(old)), sizes)
             }
             (Action::Replace, [old, new]) => self.replace(old, new),
             (action, _) => {

@@ -17,10 +17,10 @@ impl Engine {
         }
         self.core().sb.incompatible |= feature;
         // Each names one copy anew.
-        let mut named = sealer.checkpoint(End::Open);
-        if self.law().announces_in_both() {
-            named = named.and_then(|()| sealer.checkpoint(End::Open));
-        }
+        let named = match self.law().announces_in_both() {
+            true => sealer.name_in_both(),
+            false => sealer.checkpoint(End::Open),
+        };
         let mut core = self.core();
         match named {
             Ok(()) => core.checkpoints.note_announced(feature),

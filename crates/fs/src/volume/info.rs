@@ -110,7 +110,7 @@ fn roles(core: &Core, groups: Range<u32>) -> Roles {
     count
 }
 
-fn members(core: &Core, roles: &[[u64; Role::ALL.len()]], device: &dyn Device) -> Vec<MemberInfo> {
+fn members(core: &Core, roles: &[Roles], device: &dyn Device) -> Vec<MemberInfo> {
     let found = core.sb.devices.iter().zip(roles).zip(device.members());
     let member = |((entry, groups), member): ((&DeviceEntry, &Roles), &Member)| MemberInfo {
         name: member.name().to_owned(),

@@ -16,9 +16,10 @@ const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] 
         [--keep-going] [--no-check] [--scatter] [--only CASE]
 
   Singles: every operation from every start with everything that may follow, or
-  N of them chosen by the seed, which chooses among crashes too. Pairs: two or three with commits between them.
+  N of them chosen by the seed. Pairs: two or three with commits between them.
   Long: M random operations. Scatter: segments take the lowest holes, each block
-  one of its own, so that space is reused at once and writes land apart.";
+  one of its own, so that space is reused at once and writes land apart.
+  The seed chooses among crashes too.";
 
 struct Settings {
     cases: Vec<Case>,
