@@ -1,6 +1,11 @@
 //! Buffers in which data lies on a page boundary, where a direct write can take it from.
 
+use std::hint::black_box;
+
 use rustix::param::page_size;
+
+/// Longer than most requests but writes, in bytes.
+const TOUCHED: usize = 8192;
 
 /// Bytes of which those behind a prefix start on a page boundary.
 pub(crate) struct AlignedBuffer {
@@ -19,6 +24,17 @@ impl AlignedBuffer {
         // align_offset may refuse to answer; then it is a slower buffer.
         let start = if start < align { start } else { 0 };
         Self { bytes, start }
+    }
+
+    /// As [`new`](Self::new), for requests that are read: the pages that most of them take are there. If a server is
+    /// killed while the kernel copies a request to it, and a page is not there, the kernel fails the request with EIO
+    /// instead of leaving it to a successor.
+    pub(crate) fn for_requests(prefix: usize, len: usize) -> Self {
+        let mut buffer = Self::new(prefix, len);
+        let touched = buffer.bytes.len().min(buffer.start + TOUCHED);
+        buffer.bytes[..touched].fill(1);
+        black_box(&mut buffer.bytes);
+        buffer
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

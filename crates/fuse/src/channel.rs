@@ -11,6 +11,9 @@ pub trait Transport {
     ///
     /// Whatever the system says.
     fn channel(&self) -> Result<Box<dyn Channel>, Errno>;
+
+    /// What was put off is carried out from here on ([`Session::put_off_until`](crate::Session::put_off_until)).
+    fn resume(&self) {}
 }
 
 /// One thread's end of a connection.

@@ -2,6 +2,7 @@
 //! read from a descriptor is answered on the same one, by the same thread
 //! unless that was the last free one.
 
+mod later;
 mod spare;
 
 use std::fs::File;
@@ -18,6 +19,7 @@ use crate::wire::READ_BUFFER_MIN;
 use crate::wire::header::IN_HEADER_LEN;
 use crate::wire::input::WriteIn;
 use crate::{Channel, Config, Errno, Outcome, RawRequest, Reply, Transport, Worker};
+use later::Later;
 use spare::Spare;
 
 /// Where the kernel's FUSE device is.
@@ -39,6 +41,7 @@ pub struct DevFuse {
     ends: Mutex<Vec<Arc<OwnedFd>>>,
     buffer_len: usize,
     spare: Arc<Spare<Read>>,
+    later: Option<Arc<Later<Read>>>,
 }
 
 impl DevFuse {
@@ -55,6 +58,16 @@ impl DevFuse {
             spare: Arc::new(Spare::new(
                 thread::available_parallelism().map_or(1, usize::from),
             )),
+            later: None,
+        }
+    }
+
+    /// Has the first channel put off what need not be carried out before
+    /// [`resume`](Transport::resume).
+    pub(crate) fn putting_off(self) -> Self {
+        Self {
+            later: Some(Arc::default()),
+            ..self
         }
     }
 
@@ -104,6 +117,12 @@ impl Transport for DevFuse {
     fn channel(&self) -> Result<Box<dyn Channel>, Errno> {
         Ok(Box::new(self.open()))
     }
+
+    fn resume(&self) {
+        if let Some(later) = &self.later {
+            later.begin();
+        }
+    }
 }
 
 impl DevFuse {
@@ -111,9 +130,10 @@ impl DevFuse {
     pub(crate) fn open(&self) -> DevChannel {
         DevChannel {
             descriptor: self.end(),
-            buffer: AlignedBuffer::new(WRITE_PREFIX, self.buffer_len),
+            buffer: AlignedBuffer::for_requests(WRITE_PREFIX, self.buffer_len),
             reply: Reply::new(),
             spare: Arc::clone(&self.spare),
+            later: self.later.clone(),
         }
     }
 }
@@ -131,6 +151,7 @@ pub(crate) struct DevChannel {
     buffer: AlignedBuffer,
     reply: Reply,
     spare: Arc<Spare<Read>>,
+    later: Option<Arc<Later<Read>>>,
 }
 
 /// What reading or writing the device means for the loop.
@@ -143,7 +164,10 @@ enum Step {
 impl Channel for DevChannel {
     fn serve(&mut self, worker: &Worker) -> Result<(), Errno> {
         self.spare.join();
-        let result = self.take_requests(worker);
+        let result = match self.catch_up(worker) {
+            Ok(Step::Go) => self.take_requests(worker),
+            other => other.map(drop),
+        };
         self.spare.leave();
         result
     }
@@ -180,6 +204,58 @@ impl DevChannel {
         }
     }
 
+    /// Puts off what comes until that is over, and then carries out what was put off, as other threads do.
+    fn catch_up(&mut self, worker: &Worker) -> Result<Step, Errno> {
+        let Some(later) = self.later.take() else {
+            return Ok(Step::Go);
+        };
+        let mut step = Step::Go;
+        while step == Step::Go && !later.has_begun() {
+            step = match read(&self.descriptor, self.buffer.bytes_mut()) {
+                Ok(len) => self.take_or_put_off(worker, len, &later)?,
+                Err(errno) => after_read(errno)?,
+            };
+        }
+        while step == Step::Go
+            && let Some(mut read) = later.next()
+        {
+            self.exchange(&mut read);
+            step = self.take(worker, read.len)?;
+            self.exchange(&mut read);
+        }
+        Ok(step)
+    }
+
+    /// Carries out at once what the kernel keeps pages locked for, and what shows nothing that may be lost.
+    fn take_or_put_off(
+        &mut self,
+        worker: &Worker,
+        len: usize,
+        later: &Later<Read>,
+    ) -> Result<Step, Errno> {
+        let request = filled(&self.buffer, len);
+        if let Ok(raw) = RawRequest::contiguous(request) {
+            if !raw.can_be_put_off() {
+                return handle(worker, &raw, &mut self.reply, &self.descriptor);
+            }
+            let hand = || Read {
+                descriptor: Arc::clone(&self.descriptor),
+                buffer: copied(request),
+                len,
+            };
+            if later.put_off(hand) {
+                return Ok(Step::Go);
+            }
+        }
+        self.take(worker, len)
+    }
+
+    /// Has this channel take a request that was read elsewhere, or go back to its own.
+    fn exchange(&mut self, read: &mut Read) {
+        std::mem::swap(&mut self.descriptor, &mut read.descriptor);
+        std::mem::swap(&mut self.buffer, &mut read.buffer);
+    }
+
     /// Takes requests until the connection ends.
     fn take_requests(&mut self, worker: &Worker) -> Result<(), Errno> {
         let mut step = Step::Go;
@@ -200,6 +276,7 @@ impl DevChannel {
             buffer,
             reply,
             spare,
+            later: _,
         } = self;
         let raw = match RawRequest::contiguous(filled(buffer, len)) {
             Ok(raw) => raw,

@@ -16,7 +16,14 @@ use crate::{Errno, Error, Mounted, NodeId};
 /// Makes the kernel forget what it knows of inodes. Dropping it ends its thread.
 pub struct Notifier {
     connection: Arc<OwnedFd>,
-    contents: Sender<(NodeId, Range<u64>)>,
+    contents: Sender<Notice>,
+}
+
+/// What has to wait for others.
+enum Notice {
+    Content(NodeId, Range<u64>),
+    /// To be closed when all before it is done.
+    End(OwnedFd),
 }
 
 impl Notifier {
@@ -70,12 +77,24 @@ impl Notifier {
     /// that is killed does not end before that thread does.
     pub fn content(&self, node: NodeId, range: Range<u64>) {
         // The thread ends with this.
-        let _ = self.contents.send((node, range));
+        let _ = self.contents.send(Notice::Content(node, range));
+    }
+
+    /// Closes `end` once the kernel has forgotten all [`content`](Self::content) that it was told to forget before.
+    pub fn close_then(&self, end: OwnedFd) {
+        let _ = self.contents.send(Notice::End(end));
     }
 }
 
-fn forget_contents(connection: &OwnedFd, waiting: &Receiver<(NodeId, Range<u64>)>) {
-    for (node, range) in waiting {
+fn forget_contents(connection: &OwnedFd, waiting: &Receiver<Notice>) {
+    for notice in waiting {
+        let (node, range) = match notice {
+            Notice::Content(node, range) => (node, range),
+            Notice::End(end) => {
+                drop(end);
+                continue;
+            }
+        };
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let len = signed(range.end.saturating_sub(range.start));
         tell(connection, node, signed(range.start), len);

@@ -124,6 +124,17 @@ impl<'a> RawRequest<'a> {
         )
     }
 
+    /// Whether nothing in the kernel stays locked meanwhile that it needs to forget what it has cached. Reads and writes
+    /// lock pages.
+    pub(crate) fn can_be_put_off(&self) -> bool {
+        let locks = matches!(
+            self.header.opcode,
+            opcode::READ | opcode::WRITE | opcode::READLINK
+        );
+        let is_general = matches!(self.header.opcode, opcode::STATFS | opcode::INIT);
+        !locks && !is_general && self.wants_reply()
+    }
+
     /// Whether it changes what is in the file system.
     pub(crate) fn changes(&self) -> bool {
         !matches!(

@@ -20,9 +20,13 @@ pub struct Session {
     workers: Option<usize>,
     rings: Option<Rings>,
     agreed: Option<Negotiated>,
+    put_off_until: Option<Wait>,
     hold: Hold,
     tallies: Tallies,
 }
+
+/// Returns when something has happened.
+type Wait = Box<dyn FnOnce() + Send>;
 
 impl Session {
     /// A session that asks the kernel for what `config` says.
@@ -59,6 +63,14 @@ impl Session {
         self
     }
 
+    /// Puts requests off over `/dev/fuse` until `wait` returns: all but those
+    /// without which the kernel cannot forget what it has cached.
+    #[must_use]
+    pub fn put_off_until(mut self, wait: impl FnOnce() + Send + 'static) -> Self {
+        self.put_off_until = Some(Box::new(wait));
+        self
+    }
+
     /// Lets `hold` stop the session for a successor.
     #[must_use]
     pub fn held_by(mut self, hold: Hold) -> Self {
@@ -92,7 +104,11 @@ impl Session {
     /// workers from going on. The mount is detached in both cases.
     pub fn run(mut self, fs: Arc<dyn Filesystem>, mounted: Mounted) -> Result<(), Error> {
         let connection = Arc::clone(mounted.connection());
-        let transport = DevFuse::new(connection, mounted.ends(), &self.config);
+        let mut transport = DevFuse::new(connection, mounted.ends(), &self.config);
+        let wait = self.put_off_until.take();
+        if wait.is_some() {
+            transport = transport.putting_off();
+        }
         let dispatcher = Arc::new(Dispatcher::counting(
             Arc::clone(&fs),
             self.config,
@@ -103,7 +119,7 @@ impl Session {
         }
         self.hold.holds(&dispatcher);
         let result = match self.rings.take() {
-            None => self.serve(&transport, &dispatcher, &mounted),
+            None => self.serve(&transport, &dispatcher, &mounted, wait),
             Some(rings) => {
                 let mut first = transport.open();
                 let serving = Serving {
@@ -113,7 +129,7 @@ impl Session {
                     workers: self.worker_count(),
                 };
                 match serving.by_rings(rings, &mut first) {
-                    Ok(false) => self.serve(&transport, &dispatcher, &mounted),
+                    Ok(false) => self.serve(&transport, &dispatcher, &mounted, wait),
                     result => result.map(drop),
                 }
             }
@@ -130,6 +146,7 @@ impl Session {
         transport: &dyn Transport,
         dispatcher: &Arc<Dispatcher>,
         mounted: &Mounted,
+        mut wait: Option<Wait>,
     ) -> Result<(), Error> {
         thread::scope(|scope| {
             let mut threads = Vec::new();
@@ -145,7 +162,13 @@ impl Session {
                             .map_err(Error::Thread)
                     });
                 match started {
-                    Ok(running) => threads.push(running),
+                    Ok(running) => {
+                        threads.push(running);
+                        if let Some(wait) = wait.take() {
+                            wait();
+                            transport.resume();
+                        }
+                    }
                     Err(error) if threads.is_empty() => return Err(error),
                     // Fewer threads will do.
                     Err(error) => {

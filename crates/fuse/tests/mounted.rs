@@ -11,7 +11,8 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use common::{MemFs, Served, answered_while_syncs_wait, options, seen};
 use drive::{drive, pattern};
 use loamfs_fuse::{
     Caller, Capabilities, Config, Errno, Error, Filesystem, MountFlags, MountOptions, Negotiated,
-    NodeId, ReadDirPlus,
+    NodeId, ReadDirPlus, Session,
 };
 
 #[test]
@@ -83,6 +84,40 @@ fn statfs_is_answered_while_all_others_wait_for_the_device() {
         rustix::fs::statfs(place.path()).is_ok()
     });
     assert_eq!(seen(&fs.counts.fsyncs), files as u64);
+    served.end().unwrap();
+}
+
+/// A successor has the kernel forget something first. For that it has to answer what keeps pages locked.
+#[test]
+fn what_is_put_off_waits_and_the_rest_does_not() {
+    need_mounts!();
+    let place = tempfile::tempdir().unwrap();
+    let fs = Arc::new(MemFs::default());
+    let (go_on, wait) = channel();
+    let session = Session::new(Config::default()).put_off_until(move || wait.recv().unwrap());
+    let served = Served::start_session(place.path(), fs, &options(), session);
+    let is_told = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let askers: Vec<_> = (0..8)
+            .map(|number| {
+                let (path, is_told) = (served.path.join(number.to_string()), &is_told);
+                scope.spawn(move || {
+                    let found = fs::metadata(path).map_err(|error| error.kind());
+                    assert_eq!(found.err(), Some(ErrorKind::NotFound));
+                    assert!(is_told.load(Ordering::SeqCst), "answered too early");
+                })
+            })
+            .collect();
+        for _ in 0..100 {
+            rustix::fs::statfs(&served.path).unwrap();
+            thread::sleep(Duration::from_millis(2));
+        }
+        is_told.store(true, Ordering::SeqCst);
+        go_on.send(()).unwrap();
+        for asker in askers {
+            asker.join().unwrap();
+        }
+    });
     served.end().unwrap();
 }
 

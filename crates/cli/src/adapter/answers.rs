@@ -1,6 +1,7 @@
 //! What answers to requests have in common: errors, what is durable by then, and what the kernel gets and holds by them.
 
 use std::ops::{ControlFlow, Range};
+use std::os::fd::OwnedFd;
 use std::sync::PoisonError;
 
 use loamfs_format::Ino;
@@ -103,20 +104,26 @@ impl Adapter {
     /// Has the kernel forget, soon, content of a file. It waits for reads that are under way, and a process that waits so
     /// cannot be killed: so it is left to the supervisor, where another daemon may have to answer them.
     pub(super) fn forget_content(&self, node: NodeId, range: Range<u64>) {
-        let Some(supervisor) = &self.supervisor else {
-            return self.notifier.content(node, range);
-        };
-        let words = format!("forget {} {} {}", node.0, range.start, range.end);
-        if let Err(error) = supervisor.say(&words) {
-            tracing::warn!("the supervisor: {error}");
+        match &self.supervisor {
+            None => self.notifier.content(node, range),
+            Some(supervisor) => note(supervisor.forget(&[(node, range)])),
         }
+    }
+
+    /// As [`forget_content`](Self::forget_content), all of several files. Returns what ends when that is done, if it can be
+    /// known.
+    pub(super) fn forget_files(&self, nodes: &[NodeId]) -> Option<OwnedFd> {
+        let supervisor = self.supervisor.as_ref()?;
+        let contents: Vec<_> = nodes.iter().map(|node| (*node, 0..u64::MAX)).collect();
+        note(supervisor.forget(&contents));
+        let forgotten = supervisor.when_forgotten();
+        forgotten.map_err(|error| note(Err(error))).ok()
     }
 
     /// The reply that gives the kernel an inode, and counts that it has it once more.
     pub(super) fn entry(&self, caller: Caller, attr: &Attr) -> Result<EntryReply, Errno> {
         let node = node_of(attr);
         self.lookups.count(node, caller.request)?;
-        self.doubt.end(node);
         Ok(EntryReply {
             node,
             generation: u64::from(attr.generation),
@@ -134,7 +141,6 @@ impl Adapter {
     }
 
     pub(super) fn attr(&self, attr: &Attr) -> AttrReply {
-        self.doubt.end(node_of(attr));
         AttrReply {
             attr: file_attr(attr, self.block_size),
             attr_ttl: TTL,
@@ -242,5 +248,12 @@ impl Adapter {
                 "the inode of `{name}` cannot be read: {error}"
             );
         }
+    }
+}
+
+/// What the supervisor does not do is told.
+fn note(done: Result<(), String>) {
+    if let Err(error) = done {
+        tracing::warn!("the supervisor: {error}");
     }
 }

@@ -1,48 +1,61 @@
-//! Files that may be shorter than the kernel knows, since changes of them were lost with an earlier daemon.
+//! Files of which the kernel may know more than there is, since changes of them were lost with an earlier daemon.
+//!
+//! It is told to forget that. Until it has, its page cache shows what was lost, and whoever opens such a file would build
+//! on it. So nothing is answered meanwhile but what the kernel waits for itself: reads and writes that have locked pages.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use loamfs_fuse::NodeId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// How long reads that the kernel began before it was told may be under way.
-const LONGEST: Duration = Duration::from_secs(1);
+/// How long the kernel is waited for; it waits for reads from the device.
+const LONGEST: Timespec = Timespec {
+    tv_sec: 10,
+    tv_nsec: 0,
+};
 
-/// Where the kernel may show zeros behind a file's new end. A read that it began by the length before goes that far. It takes
-/// a short answer for the end only while nobody told it of other attributes.
+/// Where the kernel may show what was lost.
 #[derive(Default)]
 pub(super) struct Doubt {
-    until: Option<Instant>,
-    nodes: Mutex<HashSet<NodeId>>,
+    nodes: HashSet<NodeId>,
+    /// It ends when that is forgotten.
+    forgotten: Option<OwnedFd>,
+    is_over: AtomicBool,
 }
 
 impl Doubt {
     /// Of files that the kernel is being told of now.
-    pub fn of(nodes: impl IntoIterator<Item = NodeId>) -> Self {
+    pub fn of(nodes: Vec<NodeId>, forgotten: Option<OwnedFd>) -> Self {
         Self {
-            until: Some(Instant::now() + LONGEST),
-            nodes: Mutex::new(nodes.into_iter().collect()),
+            nodes: nodes.into_iter().collect(),
+            forgotten,
+            is_over: AtomicBool::new(false),
         }
     }
 
-    /// Whether the kernel may not know yet how long a file is.
+    /// Whether the kernel may not know yet how long a file is. A read that it began by the length before goes that far, and
+    /// it takes a short answer for the end only while nobody told it of other attributes: else it shows zeros behind the
+    /// end.
     pub fn has(&self, node: NodeId) -> bool {
-        self.is_on() && self.lock().contains(&node)
+        self.is_on() && self.nodes.contains(&node)
     }
 
-    /// The kernel gets a file's attributes: what it reads from here on ends where the file does.
-    pub fn end(&self, node: NodeId) {
-        if self.is_on() {
-            self.lock().remove(&node);
+    /// Whether the kernel is still forgetting.
+    pub fn is_on(&self) -> bool {
+        !self.nodes.is_empty() && !self.is_over.load(Ordering::Acquire)
+    }
+
+    /// Waits until the kernel has forgotten.
+    pub fn wait(&self) {
+        if let Some(forgotten) = &self.forgotten {
+            let mut asked = [PollFd::new(forgotten, PollFlags::IN)];
+            // A signal that comes between is no reason to go on waiting.
+            if matches!(poll(&mut asked, Some(&LONGEST)), Ok(0)) {
+                tracing::warn!("files may still show what was lost: reading them takes long");
+            }
         }
-    }
-
-    fn is_on(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() < until)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<NodeId>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.is_over.store(true, Ordering::Release);
     }
 }

@@ -47,19 +47,29 @@ impl Adapter {
             .upkeep()
             .hold_orphans(|attr| lookups.note_held(node_of(attr)));
         if !missing.is_empty() {
-            self.doubt = Doubt::of(missing.iter().copied());
             let (lost, gone) = (missing.len() - self.gone.len(), self.gone.len());
             tracing::warn!(
                 "changes that were not synced may be lost: of {lost} files and directories that programs know, and {gone} more are gone"
             );
             self.misses_changes = true.into();
             self.notifier.names();
-        }
-        for &node in &missing {
-            self.notifier.attributes(node);
-            self.forget_content(node, 0..u64::MAX);
+            for &node in &missing {
+                self.notifier.attributes(node);
+            }
+            let forgotten = self.forget_files(&missing);
+            self.doubt = Doubt::of(missing, forgotten);
         }
         Ok(())
+    }
+
+    /// Whether the kernel still has to forget what was lost with the earlier daemon.
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubt.is_on()
+    }
+
+    /// Returns when it has. Nobody is to be told of a loss before, nor to be shown what was lost.
+    pub fn wait_until_forgotten(&self) {
+        self.doubt.wait();
     }
 
     /// Has the kernel send again what the earlier daemon did not answer. To be called when this one is at its place.

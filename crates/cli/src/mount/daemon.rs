@@ -533,7 +533,7 @@ impl Serving<'_> {
             state.will_hand_over(heirlooms.map_err(failed)?);
         }
         let promise = self.standing()?;
-        let adapter = self.adapter(state, Arc::clone(&promise), (reads, attributes))?;
+        let adapter = Arc::new(self.adapter(state, Arc::clone(&promise), (reads, attributes))?);
         let writers = Writers::start(&self.volume)?;
         let supervisor = (!self.spec.foreground).then(|| Arc::clone(&self.unmounter));
         let failing = Failing::new(self.is_supervised() && self.source.is_image());
@@ -558,10 +558,14 @@ impl Serving<'_> {
             ready.map_err(|errno| Failure::new(Kind::Io, errno.to_string()))?;
             adapter.go_on();
             session = session.taken_over(agreed);
+            if adapter.is_in_doubt() {
+                let adapter = Arc::clone(&adapter);
+                session = session.put_off_until(move || adapter.wait_until_forgotten());
+            }
         }
         drop(self.volume);
         // The session owns the adapter, and that the volume: both are gone when it returns.
-        let ended = session.run(Arc::new(adapter), self.attached.mounted);
+        let ended = session.run(adapter, self.attached.mounted);
         writers.stop();
         state.closing();
         let lost = Lost {

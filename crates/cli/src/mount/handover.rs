@@ -27,7 +27,7 @@ use table::SHARDS;
 pub use table::{Shard, Survivor};
 
 /// Which layout it is.
-const MAGIC: u64 = u64::from_le_bytes(*b"loamfs\0\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"loamfs\0\x03");
 
 /// Bytes in front of the tables.
 const HEAD: usize = 1 << 16;

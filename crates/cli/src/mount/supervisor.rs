@@ -154,8 +154,8 @@ impl Supervisor<'_> {
             self.look_for_room();
             return Ok(());
         }
-        if let Some(content) = packet.text.strip_prefix("forget ") {
-            return self.forget(content);
+        if let Some(contents) = packet.text.strip_prefix("forget ") {
+            return self.forget(contents);
         }
         if let Some(device) = packet.text.strip_prefix("served ") {
             self.is_served = true;
@@ -176,6 +176,11 @@ impl Supervisor<'_> {
             }
             "upgrade" if self.keep.first(What::Connection).is_some() => self.is_upgrade = true,
             "upgrade" => return Err("this mount cannot be taken over".to_owned()),
+            "forgotten" => {
+                let notifier = self.notifier()?;
+                let ends = packet.descriptors.into_iter();
+                ends.for_each(|end| notifier.close_then(end));
+            }
             "take" => self.keep.send(socket).map_err(|error| error.to_string())?,
             _ => self.keep.note(packet)?,
         }
@@ -214,23 +219,32 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Has the kernel forget content of a file. That waits for reads which are under way, and so perhaps for the next daemon:
-    /// a daemon that waited for them could not end.
-    fn forget(&mut self, content: &str) -> Result<(), String> {
-        let mut numbers = content.split(' ').map(|number| number.parse().ok());
-        let mut next = || numbers.next().flatten().ok_or("that is no content");
-        let (node, range) = (NodeId(next()?), next()?..next()?);
-        if self.notifier.is_none() {
-            let connection = self.keep.first(What::Connection).ok_or("there is none")?;
-            let connection = connection.try_clone_to_owned();
-            let connection = connection.map_err(|error| error.to_string())?;
-            let notifier = Notifier::of(Arc::new(connection));
-            self.notifier = Some(notifier.map_err(|error| error.to_string())?);
-        }
-        if let Some(notifier) = &self.notifier {
-            notifier.content(node, range);
+    /// Has the kernel forget contents of files. That waits for reads which are under way, and so perhaps for the next
+    /// daemon: a daemon that waited for them could not end.
+    fn forget(&mut self, contents: &str) -> Result<(), String> {
+        let mut numbers = contents.split(' ').map(|number| number.parse().ok());
+        let notifier = self.notifier()?;
+        while let Some(node) = numbers.next() {
+            let mut next = || numbers.next().flatten();
+            let (Some(node), Some(start), Some(end)) = (node, next(), next()) else {
+                return Err("that is no content".to_owned());
+            };
+            notifier.content(NodeId(node), start..end);
         }
         Ok(())
+    }
+
+    fn notifier(&mut self) -> Result<&Notifier, String> {
+        let notifier = match self.notifier.take() {
+            Some(notifier) => notifier,
+            None => {
+                let connection = self.keep.first(What::Connection).ok_or("there is none")?;
+                let connection = connection.try_clone_to_owned();
+                let connection = connection.map_err(|error| error.to_string())?;
+                Notifier::of(Arc::new(connection)).map_err(|error| error.to_string())?
+            }
+        };
+        Ok(self.notifier.insert(notifier))
     }
 
     /// Lets go of the mount: who uses it gets errors from here on.

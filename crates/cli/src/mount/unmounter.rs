@@ -7,12 +7,13 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 
-use loamfs_fuse::{MountEntry, detach, unmount};
+use loamfs_fuse::{MountEntry, NodeId, detach, unmount};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::mount::UnmountFlags;
 use rustix::process::geteuid;
@@ -27,6 +28,9 @@ use super::{signals, spawn};
 use crate::failure::{Failure, Kind};
 use crate::mounts;
 use crate::text::shown_path;
+
+/// Contents in one packet at most: three numbers each.
+const FORGET_MAX: usize = 4096 / (3 * 21) - 1;
 
 /// What it is asked for of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +100,40 @@ impl Unmounter {
     }
 
     /// Tells the supervisor something: that the mount with a device number is `served`, or that it is `over`, that something
-    /// has `failed`, what content of a file the kernel is to `forget`, or to `upgrade`.
+    /// has `failed`, or to `upgrade`.
     ///
     /// # Errors
     ///
     /// As [`ask`](Self::ask).
     pub fn say(&self, word: &str) -> Result<(), String> {
         self.tell(word, &[])
+    }
+
+    /// Has the supervisor have the kernel forget, soon, content of files.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn forget(&self, contents: &[(NodeId, Range<u64>)]) -> Result<(), String> {
+        let mut parts = contents.chunks(FORGET_MAX);
+        parts.try_for_each(|part| {
+            let words = part.iter().map(|(node, range)| {
+                let (start, end) = (range.start, range.end);
+                format!(" {node} {start} {end}", node = node.0)
+            });
+            self.say(&format!("forget{}", words.collect::<String>()))
+        })
+    }
+
+    /// What ends when the kernel has forgotten all that it was to forget so far.
+    ///
+    /// # Errors
+    ///
+    /// As [`ask`](Self::ask).
+    pub fn when_forgotten(&self) -> Result<OwnedFd, String> {
+        let (ours, theirs) = packets::pair().map_err(|error| error.to_string())?;
+        self.tell("forgotten", &[theirs.as_fd()])?;
+        Ok(ours)
     }
 
     /// What the supervisor kept.
