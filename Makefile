@@ -85,6 +85,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/tools.sh $(LOAMFS)
 	bash crates/cli/tests/completion.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/readme.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/columns.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/watch.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/devices.sh $(LOAMFS)

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use loamfs_console::complete::Asked;
-use loamfs_console::{Front, Kind, complaint, sibling};
+use loamfs_console::{Front, Kind, complaint, lines, sibling};
 
 use crate::Error;
 
@@ -37,7 +37,7 @@ const CALLED: &str = "loamfs bench";
 
 /// Measure file systems by what they ask of a disk, and price that on disks of a model.
 #[derive(Debug, Parser)]
-#[command(name = NAME, bin_name = CALLED, version, disable_help_subcommand = true)]
+#[command(name = NAME, bin_name = CALLED, version, disable_help_subcommand = true, max_term_width = lines::COLUMNS_MAX)]
 struct Cli {
     #[command(subcommand)]
     bench: Bench,
@@ -149,7 +149,7 @@ fn print(text: &str) -> Result<(), Error> {
 
 /// Tells whoever waits what is done now. If nobody listens, nothing is lost.
 fn tell(what: &str) {
-    let _ = writeln!(io::stderr(), "{CALLED}: {what}");
+    lines::tell(&format!("{CALLED}: {what}"));
 }
 
 /// The `loamfs` program, which makes volumes and mounts them.

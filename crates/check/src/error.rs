@@ -5,6 +5,7 @@ use loamfs_format::inode::InodeError;
 use loamfs_format::node::NodeError;
 use loamfs_format::summary::SummaryError;
 use loamfs_format::superblock::SuperblockError;
+use loamfs_format::text::{human, lacking};
 use loamfs_format::track::TrackError;
 use loamfs_format::{BlockKind, Extent, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn};
 
@@ -24,11 +25,13 @@ pub enum CheckError {
     /// The first copy is damaged, and both other places hold one that would be the second.
     #[error(
         "the superblock at byte 65536 is damaged, and it cannot be told whether the one at byte 131072, of a volume of \
-         {small} bytes, or the one at byte 8388608, of {large} bytes, is the volume's"
+         {}, or the one at byte 8388608, of {}, is the volume's",
+        human(*small),
+        human(*large)
     )]
     Undecided { small: u64, large: u64 },
     /// The device is smaller than the volume.
-    #[error("the volume takes {need} bytes, the device has {have}")]
+    #[error("the device has {}", lacking(*have, *need))]
     Shrunk { have: u64, need: u64 },
     /// The volume has several devices, and only some of them are there.
     #[error("this is one of the {count} devices of a volume")]
@@ -47,7 +50,11 @@ pub enum CheckError {
     #[error("the chain goes on beyond segment {ssn}")]
     ChainTooLong { ssn: Ssn },
     /// The summaries behind the last checkpoint say more than any writer leaves.
-    #[error("the summaries up to segment {ssn} have {bytes} bytes of records, more than {limit}")]
+    #[error(
+        "the summaries up to segment {ssn} have {} of records, more than {}",
+        human(*bytes),
+        human(*limit)
+    )]
     RecordsTooLong { ssn: Ssn, bytes: u64, limit: u64 },
     /// A summary that was read before cannot be read again.
     #[error("segment {ssn} has changed while it was read: {cause}")]

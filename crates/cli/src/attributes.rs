@@ -1,5 +1,6 @@
 //! Extended attributes between the system and a volume: what `cp -a` takes along.
 
+use loamfs_console::size::human;
 use std::ffi::CString;
 use std::fmt;
 
@@ -63,6 +64,10 @@ pub fn set(
 }
 
 fn does_not_fit(name: &[u8], value: &[u8], reason: &dyn fmt::Display) -> Trouble {
-    let what = format!("its attribute {} of {} bytes", shown(name), value.len());
+    let what = format!(
+        "its attribute {} of {}",
+        shown(name),
+        human(value.len() as u64)
+    );
     Trouble::left_out(what, reason)
 }

@@ -2,6 +2,8 @@
 
 use std::io::{self, BufWriter, ErrorKind, Write};
 
+pub use loamfs_console::lines::tell as note;
+
 use crate::failure::{Failure, Kind};
 
 /// Prints lines; that whoever reads them has had enough is no failure. Returns the exit code.
@@ -30,9 +32,4 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8,
         }
         _ => Ok(0),
     }
-}
-
-/// Says something to whoever looks on, beside the output proper. Nobody may be looking.
-pub fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "{text}");
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+pub use loamfs_console::lines::{COLUMNS_MAX, wrapped};
 use loamfs_format::inode::mode;
 pub use loamfs_format::text::shown;
 use loamfs_fs::types::Timestamp;
@@ -16,31 +17,6 @@ pub fn bytes(argument: &OsStr) -> &[u8] {
 /// A path that can be shown, whoever chose its names.
 pub fn shown_path(path: &Path) -> String {
     shown(path.as_os_str().as_bytes())
-}
-
-/// How wide text and help for people are at most: what most terminals show.
-pub const COLUMNS_MAX: usize = 80;
-
-/// A line, broken so that terminals show it whole. What is behind the break is set in by so many blanks; so is what the
-/// line begins with, a label, which is never broken.
-pub fn wrapped(line: &str, indent: usize) -> String {
-    let (label, rest) = line.split_at_checked(indent).unwrap_or((line, ""));
-    let mut text = label.to_owned();
-    let mut column = label.chars().count();
-    for (number, word) in rest.split(' ').enumerate() {
-        let length = word.chars().count();
-        if number > 0 && column + 1 + length > COLUMNS_MAX {
-            text.push('\n');
-            text.push_str(&" ".repeat(indent));
-            column = indent;
-        } else if number > 0 {
-            text.push(' ');
-            column += 1;
-        }
-        text.push_str(word);
-        column += length;
-    }
-    text
 }
 
 /// A point in time, as `stat` shows it.
@@ -100,20 +76,6 @@ pub fn type_name(bits: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_lines_are_broken_between_words() {
-        assert_eq!(wrapped("label     short", 10), "label     short");
-        let long = format!("label     {}", "word ".repeat(20));
-        for line in wrapped(long.trim_end(), 10).lines() {
-            assert!(
-                line.len() <= COLUMNS_MAX && line[10..].starts_with("word"),
-                "{line}"
-            );
-        }
-        let path = "x".repeat(100);
-        assert_eq!(wrapped(&format!("at {path}"), 3), format!("at {path}"));
-    }
 
     #[test]
     fn letters_of_a_mode() {

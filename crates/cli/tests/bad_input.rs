@@ -231,7 +231,7 @@ fn a_superblock_of_another_volume_of_another_size() {
         assert!(found.status.success(), "{command}: {found:?}");
     }
     place.file().write_all_at(&[7; SIZE], OFFSETS[0]).unwrap();
-    place.cannot_be_opened(&["12582912", "4096 zeros", "loamfs check"]);
+    place.cannot_be_opened(&["12.0 MiB", "4096 zeros", "loamfs check"]);
     place.refuses("probe IMAGE", DATA, &["4096 zeros"]);
     place.file().write_all_at(&[0; SIZE], OFFSETS[1]).unwrap();
     let checked = loamfs(&place.args("check IMAGE"));
@@ -260,13 +260,18 @@ fn a_superblock_that_is_old_or_gone_is_no_obstacle() {
 fn a_device_that_shrank() {
     let place = Place::volume();
     place.file().set_len(12 << 20).unwrap();
-    place.cannot_be_opened(&["12582912", "16777216", "at least as large"]);
+    place.cannot_be_opened(&[
+        "12.0 MiB",
+        "16.0 MiB",
+        "4.0 MiB too little",
+        "at least as large",
+    ]);
 }
 
 /// A file that was cut does not look whole again because a larger one is asked for.
 #[test]
 fn an_image_that_was_cut_does_not_grow() {
-    let words = ["20971520", "67108864", "at least as large"];
+    let words = ["20.0 MiB", "64.0 MiB", "at least as large"];
     for size in ["60M", "64M", "80M"] {
         let place = Place::blank(64 << 20);
         let made = loamfs(&place.args("mkfs IMAGE"));

@@ -175,7 +175,7 @@ mkfs.ext4 -q "$work/ext4.img"
 mkdir "$work/ext4"
 mount -o loop "$work/ext4.img" "$work/ext4"
 expect 74 "$loamfs" get "$image" /tree/small1 "$work/ext4"
-grep -q "small1: its attribute user.large of 60000 bytes is left out" "$work/out" || fail "not told: $(cat "$work/out")"
+grep -q "small1: its attribute user.large of 58.6 KiB is left out" "$work/out" || fail "not told: $(cat "$work/out")"
 python3 -c "
 import os, sys
 assert os.getxattr(sys.argv[1], 'user.small') == b'y'" "$work/ext4/small1"

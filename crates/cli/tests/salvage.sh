@@ -121,7 +121,7 @@ import json, sys
 print(next(piece["at"] for piece in json.load(sys.stdin) if piece["place"] == "home"))')
 zero $((place + 8192)) 1
 salvage 65
-grep -q "tree/a/large: 4096 of 20000000 bytes are lost" "$work/out" || fail "does not say what is damaged"
+grep -q "tree/a/large: 4.0 KiB of 19.1 MiB are lost" "$work/out" || fail "does not say what is damaged"
 cmp -n 8192 "$work/out.d/tree/a/large" "$tree/a/large"
 cmp -i 12288 "$work/out.d/tree/a/large" "$tree/a/large"
 [ "$(od -An -tx1 -j 8192 -N 4096 "$work/out.d/tree/a/large" | tr -d ' 0*\n')" = "" ] || fail "no hole"

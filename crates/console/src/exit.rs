@@ -7,6 +7,8 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::json;
 
+use crate::lines::tell;
+
 /// The kinds of failure that exit codes tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -107,13 +109,16 @@ pub fn end(program: &str, arguments: &[OsString], result: Result<u8, (u8, String
     match result {
         Ok(code) => ExitCode::from(code),
         Err((code, message)) => {
-            let told = if asks_for_json(arguments) {
-                json!({ "error": message, "exit_code": code }).to_string()
+            if asks_for_json(arguments) {
+                // Nobody may be listening; the exit code still says it.
+                let _ = writeln!(
+                    io::stderr(),
+                    "{}",
+                    json!({ "error": message, "exit_code": code })
+                );
             } else {
-                format!("{program}: {message}")
-            };
-            // Nobody may be listening; the exit code still says it.
-            let _ = writeln!(io::stderr(), "{told}");
+                tell(&format!("{program}: {message}"));
+            }
             ExitCode::from(code)
         }
     }

@@ -1,6 +1,6 @@
 //! Sizes on the command line, such as `8G`, and sizes for people to read.
 
-use unit_prefix::NumberPrefix;
+pub use loamfs_format::text::human;
 
 /// Digits behind the point that a size may have.
 const DIGITS_MAX: usize = 9;
@@ -71,14 +71,6 @@ pub fn parse_units(text: &str, unit: u32) -> Result<u64, String> {
     parse(text).map(|bytes| bytes / unit * unit)
 }
 
-/// A size for people: `1.5 GiB`.
-pub fn human(bytes: u64) -> String {
-    match NumberPrefix::binary(bytes as f64) {
-        NumberPrefix::Standalone(_) => format!("{bytes} B"),
-        NumberPrefix::Prefixed(prefix, number) => format!("{number:.1} {prefix}B"),
-    }
-}
-
 /// A number and what is counted, in the right number: `1 read`, `2 reads`.
 pub fn count(number: u64, one: &str, many: &str) -> String {
     let what = if number == 1 { one } else { many };
@@ -131,15 +123,5 @@ mod tests {
     fn one_is_no_plural() {
         assert_eq!(count(1, "read", "reads"), "1 read");
         assert_eq!(count(0, "read", "reads"), "0 reads");
-    }
-
-    #[test]
-    fn people_see_one_decimal() {
-        assert_eq!(human(0), "0 B");
-        assert_eq!(human(1023), "1023 B");
-        assert_eq!(human(1536), "1.5 KiB");
-        assert_eq!(human(320 << 20), "320.0 MiB");
-        assert_eq!(human(8 << 30), "8.0 GiB");
-        assert_eq!(human(u64::MAX), "16.0 EiB");
     }
 }

@@ -6,6 +6,7 @@ use std::iter::Sum;
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use loamfs_format::text::human;
 use serde::{Deserialize, Serialize};
 
 use crate::{IoKind, Op};
@@ -109,7 +110,7 @@ impl fmt::Display for Counters {
         writeln!(
             f,
             "{:<12}{:>10}{:>16}{:>10}{:>16}",
-            "kind", "reads", "read bytes", "writes", "write bytes"
+            "kind", "reads", "read", "writes", "written"
         )?;
         let used = IoKind::ALL
             .into_iter()
@@ -119,13 +120,18 @@ impl fmt::Display for Counters {
             writeln!(
                 f,
                 "{name:<12}{:>10}{:>16}{:>10}{:>16}",
-                row.reads, row.read_bytes, row.writes, row.write_bytes
+                row.reads,
+                human(row.read_bytes),
+                row.writes,
+                human(row.write_bytes)
             )?;
         }
         write!(
             f,
-            "{} flushes, {} discards of {} bytes",
-            self.flushes, self.discards, self.discard_bytes
+            "{} flushes, {} discards of {}",
+            self.flushes,
+            self.discards,
+            human(self.discard_bytes)
         )
     }
 }

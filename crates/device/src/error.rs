@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use loamfs_format::text::human;
 use rustix::io::Errno;
 
 /// The four things that a device is asked to do.
@@ -35,7 +36,7 @@ impl fmt::Display for Op {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// The medium or the kernel refused a request.
-    #[error("{op} of {len} bytes at {offset} failed: {message}")]
+    #[error("{op}{} failed: {message}", range(*offset, *len))]
     Io {
         /// What was asked.
         op: Op,
@@ -49,7 +50,7 @@ pub enum DeviceError {
         message: String,
     },
     /// A range reaches beyond the end of the device.
-    #[error("{len} bytes at {offset} reach beyond the device's {size} bytes")]
+    #[error("{} at byte {offset} reach beyond the device, which has {}", human(*len), human(*size))]
     OutOfRange {
         /// First byte of the range.
         offset: u64,
@@ -59,7 +60,7 @@ pub enum DeviceError {
         size: u64,
     },
     /// A write that does not start and end at a sector.
-    #[error("a write of {len} bytes at {offset} is not in whole sectors of {sector} bytes")]
+    #[error("a write{} is not in whole sectors of {}", range(*offset, *len), human((*sector).into()))]
     Unaligned {
         /// First byte of the range.
         offset: u64,
@@ -155,6 +156,14 @@ impl DeviceError {
     }
 }
 
+/// A range for people: how long, and the byte at which it begins, which one needs to look there. A flush has none.
+fn range(offset: u64, len: u64) -> String {
+    match len {
+        0 => String::new(),
+        _ => format!(" of {} at byte {offset}", human(len)),
+    }
+}
+
 fn describe(errno: i32) -> String {
     std::io::Error::from_raw_os_error(errno).to_string()
 }
@@ -223,7 +232,7 @@ mod tests {
         let error = DeviceError::io(Op::Write, 8192, 4096, Errno::IO.raw_os_error());
         let text = error.to_string();
         assert!(
-            text.starts_with("write of 4096 bytes at 8192 failed: "),
+            text.starts_with("write of 4.0 KiB at byte 8192 failed: "),
             "{text}"
         );
         assert_eq!(error.errno(), 5);

@@ -1,4 +1,4 @@
-//! Bytes as text.
+//! Bytes as text, and how many they are.
 
 use std::fmt::Write as _;
 
@@ -28,9 +28,52 @@ fn escape(text: &mut String, bytes: &[u8]) {
     }
 }
 
+/// A size for people, in powers of 1,024: `1.5 GiB`. The only place that writes one.
+pub fn human(bytes: u64) -> String {
+    const LETTERS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
+    let step = bytes.checked_ilog2().unwrap_or(0) / 10;
+    match LETTERS.get(step.wrapping_sub(1) as usize) {
+        Some(letter) => {
+            let unit = (1_u64 << (10 * step)) as f64;
+            format!("{:.1} {letter}iB", bytes as f64 / unit)
+        }
+        None => format!("{bytes} B"),
+    }
+}
+
+/// How far a size falls short of one that is needed, for people: both, and what is missing, since two sizes that differ
+/// can read the same.
+pub fn lacking(have: u64, need: u64) -> String {
+    let missing = human(need.saturating_sub(have));
+    format!(
+        "{} of {} needed, {missing} too little",
+        human(have),
+        human(need)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_see_one_decimal() {
+        assert_eq!(human(0), "0 B");
+        assert_eq!(human(1023), "1023 B");
+        assert_eq!(human(1024), "1.0 KiB");
+        assert_eq!(human(1536), "1.5 KiB");
+        assert_eq!(human(320 << 20), "320.0 MiB");
+        assert_eq!(human(8 << 30), "8.0 GiB");
+        assert_eq!(human(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn sizes_that_read_the_same_are_told_apart() {
+        assert_eq!(
+            lacking((8 << 30) - 4096, 8 << 30),
+            "8.0 GiB of 8.0 GiB needed, 4.0 KiB too little"
+        );
+    }
 
     #[test]
     fn hostile_names_cannot_move_the_cursor() {

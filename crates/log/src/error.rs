@@ -5,6 +5,7 @@ use crate::members::MembersError;
 use loamfs_device::DeviceError;
 use loamfs_format::summary::SummaryError;
 use loamfs_format::superblock::SuperblockError;
+use loamfs_format::text::{human, lacking};
 use loamfs_format::{FragAddr, Ssn};
 use loamfs_space::SpaceError;
 
@@ -25,7 +26,9 @@ pub enum LogError {
     /// The copy that would decide where the other stands is damaged, and there is one at either place.
     #[error(
         "the superblock at byte 65536 is damaged, and those at bytes 131072 and 8388608 are of volumes of different \
-         sizes, {small} and {large} bytes; overwrite the one with the wrong size with 4096 zeros and run `loamfs check`"
+         sizes, {} and {}; overwrite the one with the wrong size with 4096 zeros and run `loamfs check`",
+        human(*small),
+        human(*large)
     )]
     Undecided {
         /// Bytes of the volume of which there is a copy at byte 131072.
@@ -35,7 +38,8 @@ pub enum LogError {
     },
     /// The device is smaller than the volume on it.
     #[error(
-        "the device has {have} bytes but the volume needs {need}; attach a device that is at least as large"
+        "the device has {} for the volume; attach a device that is at least as large",
+        lacking(*have, *need)
     )]
     Shrunk {
         /// Bytes that the device has.

@@ -8,6 +8,7 @@ use crate::superblocks::{self, Copies};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::Ssn;
 use loamfs_format::superblock::{DeviceEntry, Superblock};
+use loamfs_format::text::{human, lacking};
 use std::sync::Arc;
 
 /// A device that may be one of a volume's.
@@ -70,7 +71,8 @@ pub enum MembersError {
     },
     /// A device of the volume is not there.
     #[error(
-        "device {number} of the volume's {count}, a {kind} one of {bytes} bytes, is missing; attach or name it"
+        "device {number} of the volume's {count}, a {kind} one of {}, is missing; attach or name it",
+        human(*bytes)
     )]
     Missing {
         /// Which.
@@ -83,7 +85,7 @@ pub enum MembersError {
         bytes: u64,
     },
     /// A device is shorter than the table says.
-    #[error("{name} has {have} bytes, and the volume needs {need} of it; attach the whole device")]
+    #[error("{name} has {} for the volume; attach the whole device", lacking(*have, *need))]
     Short {
         /// The device.
         name: String,

@@ -6,6 +6,7 @@
 use crate::fitting::{Cut, Fitting};
 use loamfs_device::Buffer;
 use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
+use loamfs_format::text::human;
 use loamfs_format::track::TRACK_MAX;
 use loamfs_format::{Extent, FragAddr, Geometry, GroupNo, Ssn};
 use loamfs_space::{FoundSpace, Space, SpaceError};
@@ -549,7 +550,7 @@ impl SegmentBytes {
 
 /// A summary that is longer than its place.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("a summary of {records} records takes {bytes} bytes, and has {room}")]
+#[error("a summary of {records} records takes {}, and has {}", human(*bytes as u64), human(*room))]
 pub struct SummaryTooLong {
     /// Records.
     pub records: usize,

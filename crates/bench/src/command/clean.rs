@@ -62,7 +62,7 @@ fn text(rows: &[Row]) -> String {
         row.costs.iter().map(|cost| cost.amplification).collect()
     });
     let moved = table(
-        "Blocks read and written for a new one, segments read whole; behind them 2 / (1 - u)",
+        "Blocks read and written for a new one, of whole segments; then 2 / (1 - u)",
         rows,
         |row| {
             let costs = row.costs.iter().map(|cost| cost.write_cost);

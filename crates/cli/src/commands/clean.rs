@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
-use crate::text::shown_path;
+use crate::text::{shown_path, wrapped};
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -71,12 +71,13 @@ impl CleanArgs {
             return print_lines([format!("{figures:#}")]);
         }
         let shown = shown_path(&self.mountpoint);
-        print_lines([format!(
+        let told = format!(
             "{shown}: {} cleaned, {} moved; {freed} more free ({}), {left} left",
             count(groups, "group", "groups"),
             human(moved),
             human(freed_bytes),
-        )])
+        );
+        print_lines([wrapped(&told, 2)])
     }
 }
 

@@ -1,5 +1,6 @@
 //! `loamfs dump`.
 
+use std::io::IsTerminal as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
@@ -8,6 +9,7 @@ use loamfs_format::{FragAddr, Ino, Ssn};
 
 use crate::failure::Failure;
 use crate::output::print;
+use crate::text::wrapped;
 use crate::volume::{Access, open_device};
 
 /// What people type.
@@ -123,6 +125,12 @@ impl DumpArgs {
             What::Lazy => dump::lazy(&volume),
         };
         print(|out| {
+            if !self.json && std::io::stdout().is_terminal() {
+                let text = view.to_string();
+                return text
+                    .lines()
+                    .try_for_each(|line| writeln!(out, "{}", wrapped(line, 2)));
+            }
             if !self.json {
                 return write!(out, "{view}");
             }

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use loamfs_console::size::{human, parse, parse_u32, parse_units};
+use loamfs_console::size::{parse, parse_u32, parse_units};
 use loamfs_device::{Device, DeviceError, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::{DeviceKind, DiskFigures, UNIT_SIZE};
+use loamfs_format::text::lacking;
 use loamfs_fs::types::SetAttr;
 use loamfs_fs::{Env, Error, MkfsOptions, NewDevice, OpenOptions, ROOT_INO, Volume};
 use rustix::process::{getegid, geteuid};
@@ -213,9 +214,8 @@ impl MkfsArgs {
             && size > device.size()
         {
             return Err(Failure::usage(format!(
-                "{shown} has {} ({} bytes); give at most that as --size",
-                human(device.size()),
-                device.size()
+                "{shown} has {}; leave --size out to take all of it",
+                lacking(device.size(), size)
             )));
         }
         let found = signatures::find(device).map_err(|error| Failure::device(path, &error))?;

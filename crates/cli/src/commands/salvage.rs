@@ -25,7 +25,7 @@ use crate::progress::{CopyProgress, StepProgress};
 use crate::text::{bytes, shown, shown_path};
 use crate::trouble::Trouble;
 use crate::volume::{Access, is_name, open_device};
-use loamfs_console::size::parse;
+use loamfs_console::size::{human, parse};
 
 /// Where what has no name that is known comes.
 const LOST_FOUND: &str = "lost+found";
@@ -163,11 +163,11 @@ impl SalvageArgs {
             (
                 findings.no_superblock,
                 format!(
-                    "no superblock was found; {device} is taken for volume {} with fragments of {} and blocks of {} \
-                     bytes, and the log is believed by its checksums alone",
+                    "no superblock was found; {device} is taken for volume {} with fragments of {} and blocks of {}, \
+                     and the log is believed by its checksums alone",
                     uuid::Uuid::from_bytes(salvage.volume().superblock().uuid),
-                    salvage.volume().geometry().fragment_size,
-                    salvage.volume().geometry().block_size,
+                    human(salvage.volume().geometry().fragment_size.into()),
+                    human(salvage.volume().geometry().block_size.into()),
                 ),
             ),
             (
@@ -366,12 +366,13 @@ impl Source for Remains<'_, '_> {
         if let Some(first) = damage.faults.first() {
             let words = match damage.at {
                 Some(at) => format!(
-                    "{} of {} bytes are lost and read as zeros, the first at byte {at}: {first}",
-                    damage.bytes, attr.size
+                    "{} of {} are lost and read as zeros, the first at byte {at}: {first}",
+                    human(damage.bytes),
+                    human(attr.size)
                 ),
                 None => format!(
-                    "some of its {} bytes may be lost and read as zeros: {first}",
-                    attr.size
+                    "some of its {} may be lost and read as zeros: {first}",
+                    human(attr.size)
                 ),
             };
             troubles.push(Trouble::Said(Kind::Data, words));

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use loamfs_console::size::human;
 use loamfs_fs::types::Attr;
 use serde_json::json;
 
@@ -70,11 +71,19 @@ impl StatArgs {
     }
 }
 
+/// The bytes, where they are not what is read already.
+fn exact(bytes: u64) -> String {
+    match bytes {
+        0..1024 => String::new(),
+        _ => format!(" ({bytes} bytes)"),
+    }
+}
+
 fn described(path: &[u8], attr: &Attr, target: Option<&[u8]>, xattrs: &[String]) -> String {
     let target = target.map_or(String::new(), |target| format!(" -> {}", shown(target)));
     let mut text = format!(
         "  path {}{target}\n  type {}, mode {:04o} ({})\n inode {}, generation {}, {} names\n owner {}, \
-         group {}\n  size {} bytes, {} units of 512 bytes\naccess {}\nmodify {}\nchange {}\n birth {}",
+         group {}\n  size {}{}, {} on the device\naccess {}\nmodify {}\nchange {}\n birth {}",
         shown(path),
         text::type_name(attr.mode),
         attr.mode & 0o7777,
@@ -84,8 +93,9 @@ fn described(path: &[u8], attr: &Attr, target: Option<&[u8]>, xattrs: &[String])
         attr.nlink,
         attr.uid,
         attr.gid,
-        attr.size,
-        attr.blocks,
+        human(attr.size),
+        exact(attr.size),
+        human(attr.blocks.saturating_mul(512)),
         text::moment(attr.atime),
         text::moment(attr.mtime),
         text::moment(attr.ctime),

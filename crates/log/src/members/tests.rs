@@ -127,7 +127,7 @@ fn what_is_missing_is_named() {
     let [ssd, disk] = both(&volume());
     let without_disk = refused(&ssd, &[]);
     assert!(
-        without_disk.starts_with("device 1 of the volume's 2, a slow one of 4194304 bytes"),
+        without_disk.starts_with("device 1 of the volume's 2, a slow one of 4.0 MiB"),
         "{without_disk}"
     );
     let without_ssd = refused(&disk, &[]);
@@ -167,7 +167,7 @@ fn what_does_not_belong_is_named() {
     let short = device("short", 4 << 20, &second);
     assert!(
         refused(&ssd, &[&short])
-            .starts_with("short has 4194304 bytes, and the volume needs 4456448")
+            .starts_with("short has 4.0 MiB of 4.2 MiB needed, 256.0 KiB too little")
     );
     let empty = Candidate {
         name: "empty".into(),
