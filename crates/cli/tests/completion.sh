@@ -33,6 +33,7 @@ CASES = [
     ("loamfs mount -o ro,noat", "loamfs mount -o ro,noatime "),
     ("loamfs mount -o cac", "loamfs mount -o cache="),
     ("loamfs mount -o noatime,transport=u", "loamfs mount -o noatime,transport=uring "),
+    ("loamfs mount -o ro,log=/etc/hostn", "loamfs mount -o ro,log=/etc/hostname "),
     ("mount.loamfs volume.img /mnt -o accept", "mount.loamfs volume.img /mnt -o accept-loss "),
     ("loamfs dump volume.img superb", "loamfs dump volume.img superblock "),
     ("loamfs dump vol", "loamfs dump volume.img "),

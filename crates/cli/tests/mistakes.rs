@@ -59,7 +59,7 @@ const TABLE: &[(&str, i32, &[&str])] = &[
     (
         "mount -o rw,noatme IMAGE DIR",
         1,
-        &["`noatme` is not known"],
+        &["`noatme` is not known; did you mean `noatime`?"],
     ),
     (
         "mount -o cache IMAGE DIR",
@@ -81,7 +81,7 @@ const TABLE: &[(&str, i32, &[&str])] = &[
     (
         "mount -o transport=tcp IMAGE DIR",
         1,
-        &["auto, uring or dev"],
+        &["transport=auto|uring|dev"],
     ),
     ("mount -o commit=0 IMAGE DIR", 1, &["1 to 3600 seconds"]),
     ("mount -o log=relative IMAGE DIR", 1, &["log=/FILE"]),

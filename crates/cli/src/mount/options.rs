@@ -1,6 +1,7 @@
 //! What stands behind `-o`, by whom it is for.
 
 mod daemon;
+pub mod table;
 mod volume;
 
 use std::fmt::Display;
@@ -14,37 +15,8 @@ pub use volume::VolumeOptions;
 
 use crate::failure::Failure;
 
-/// An option as it was given: its name, and its value if it has one.
-type Word<'a> = (&'a str, Option<&'a str>);
-
 /// The name of an option, and its value in canonical form.
 pub type Fixed = (String, String);
-
-/// Options that are flags of mount(2): which, and whether they are set or cleared.
-const FLAGS: [(&str, MountFlags, bool); 15] = [
-    ("ro", MountFlags::RDONLY, true),
-    ("rw", MountFlags::RDONLY, false),
-    ("suid", MountFlags::NOSUID, false),
-    ("nosuid", MountFlags::NOSUID, true),
-    ("dev", MountFlags::NODEV, false),
-    ("nodev", MountFlags::NODEV, true),
-    ("exec", MountFlags::NOEXEC, false),
-    ("noexec", MountFlags::NOEXEC, true),
-    ("symfollow", MountFlags::NOSYMFOLLOW, false),
-    ("nosymfollow", MountFlags::NOSYMFOLLOW, true),
-    ("sync", MountFlags::SYNCHRONOUS, true),
-    ("async", MountFlags::SYNCHRONOUS, false),
-    ("dirsync", MountFlags::DIRSYNC, true),
-    // mount(8): these imply the following, unless a later option says otherwise.
-    ("owner", OWNED, true),
-    ("group", OWNED, true),
-];
-const OWNED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
-/// What `defaults` clears.
-const DEFAULTS: MountFlags = MountFlags::RDONLY
-    .union(MountFlags::NOEXEC)
-    .union(MountFlags::SYNCHRONOUS)
-    .union(OWNED);
 
 /// Options of a mount.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,36 +83,18 @@ impl Options {
     }
 
     fn add(&mut self, text: &str) -> Result<(), Failure> {
-        let word = match text.split_once('=') {
+        let (name, value) = match text.split_once('=') {
             Some((name, value)) => (name, Some(value.trim_matches('"'))),
             None => (text, None),
         };
-        let taken = self.take(word)
-            || self.volume.take(word)?
-            || self.daemon.take(word)?
-            || is_ignored(word);
-        match taken {
-            true => Ok(()),
-            false => Err(unknown(text, word.0)),
+        // Words for other programs.
+        if name.starts_with("x-") || name.starts_with("X-") {
+            return Ok(());
         }
-    }
-
-    /// Takes an option that is the kernel's, or of the command alone.
-    fn take(&mut self, word: Word<'_>) -> bool {
-        let flags = &mut self.kernel.flags;
-        match word {
-            ("remount", None) => self.remount = true,
-            ("nofail", None) => self.nofail = true,
-            ("allow_other", None) => self.kernel.allow_other = true,
-            ("user" | "users", _) => flags.insert(OWNED | MountFlags::NOEXEC),
-            ("defaults", None) => flags.remove(DEFAULTS),
-            (name, None) => match FLAGS.iter().find(|(known, ..)| *known == name) {
-                Some((_, which, set)) => flags.set(*which, *set),
-                None => return false,
-            },
-            _ => return false,
+        match table::find(name) {
+            Some(known) if known.take(self, value)? => Ok(()),
+            known => Err(unknown(text, name, known)),
         }
-        true
     }
 }
 
@@ -160,58 +114,28 @@ where
 }
 
 /// Why an option is not taken.
-fn unknown(word: &str, name: &str) -> Failure {
-    Failure::usage(match name {
-        // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
-        "context" | "fscontext" | "defcontext" | "rootcontext" => {
-            format!("LoamFS has no SELinux labels; leave `{word}` out")
-        }
-        _ => match super::known::form(name) {
-            Some(form) if form == name => {
-                format!("the mount option `{word}` takes no value; give {form}")
+fn unknown(word: &str, name: &str, known: Option<&table::Known>) -> Failure {
+    let Some(known) = known else {
+        let advice = table::nearest(name).map_or_else(
+            || "see loamfs-mount(1) for those that are".to_owned(),
+            |near| format!("did you mean `{}`?", near.form()),
+        );
+        return Failure::usage(match name {
+            // mount(8) hands these on only where SELinux is in use, and there dropping them would open what they close.
+            "context" | "fscontext" | "defcontext" | "rootcontext" => {
+                format!("LoamFS has no SELinux labels; leave `{word}` out")
             }
-            Some(form) if word == name => {
-                format!("the mount option `{word}` needs a value: {form}")
-            }
-            Some(form) => format!("the mount option `{word}` makes no sense; give {form}"),
-            None => format!(
-                "the mount option `{word}` is not known; see loamfs-mount(1) for those that are"
-            ),
-        },
+            _ => format!("the mount option `{word}` is not known; {advice}"),
+        });
+    };
+    let form = known.form();
+    Failure::usage(if form == name {
+        format!("the mount option `{word}` takes no value; give {form}")
+    } else if word == name {
+        format!("the mount option `{word}` needs a value: {form}")
+    } else {
+        format!("the mount option `{word}` makes no sense; give {form}")
     })
-}
-
-/// Options that mean something to mount(8) or fstab(5) but nothing here. Access times are always
-/// written late, and permissions always checked by the kernel. Names of the mount are our own. No
-/// kernel has mandatory locks any more. Inodes have no number of changes that could be asked for.
-fn is_ignored((name, value): Word<'_>) -> bool {
-    const WORDS: [&str; 16] = [
-        "auto",
-        "noauto",
-        "nouser",
-        "nousers",
-        "noowner",
-        "nogroup",
-        "_netdev",
-        "lazytime",
-        "nolazytime",
-        "default_permissions",
-        "silent",
-        "loud",
-        "mand",
-        "nomand",
-        "iversion",
-        "noiversion",
-    ];
-    // The last ones are what the mount table shows of any FUSE mount, which mount(8) repeats at a remount.
-    const WITH_VALUE: [&str; 9] = [
-        "fsname", "subtype", "comment", "helper", "uhelper", "user_id", "group_id", "blksize",
-        "max_read",
-    ];
-    name.starts_with("x-")
-        || name.starts_with("X-")
-        || value.is_none() && WORDS.contains(&name)
-        || value.is_some() && WITH_VALUE.contains(&name)
 }
 
 /// Cuts at commas outside double quotes.
@@ -230,6 +154,7 @@ fn split(list: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use super::table::OWNED;
     use super::*;
     use loamfs_fs::{AtimeWhen, CleaningPolicy, Ownership};
 
@@ -360,7 +285,14 @@ mod tests {
 
     #[test]
     fn an_unknown_option_is_named() {
-        let failure = Options::parse(["ro,frobnicate"]).unwrap_err();
-        assert!(failure.to_string().contains("`frobnicate`"));
+        for (list, says) in [
+            ("ro,frobnicate", "`frobnicate` is not known; see"),
+            ("ro,noatmie", "did you mean `noatime`?"),
+            ("chache=64M", "did you mean `cache=SIZE`?"),
+            ("on_error=/x", "did you mean `on-error=/PROGRAM`?"),
+        ] {
+            let failure = Options::parse([list]).unwrap_err().to_string();
+            assert!(failure.contains(says), "{list}: {failure}");
+        }
     }
 }

@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use super::super::words::Words;
-use super::{Word, number};
-use crate::failure::Failure;
 
 /// Most threads that serve requests.
-const THREADS_MAX: usize = 256;
+pub(super) const THREADS_MAX: usize = 256;
 
 /// How requests travel, as it was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,31 +54,6 @@ pub struct DaemonOptions {
 }
 
 impl DaemonOptions {
-    /// Takes an option if it is one of these.
-    pub(super) fn take(&mut self, word: Word<'_>) -> Result<bool, Failure> {
-        match word {
-            ("plain", None) => self.plain = true,
-            ("unconfined", None) => self.unconfined = true,
-            ("acl", None) => self.noacl = false,
-            ("noacl", None) => self.noacl = true,
-            ("xattr", None) => self.noxattr = false,
-            ("noxattr", None) => self.noxattr = true,
-            ("threads", Some(value)) => {
-                self.threads = Some(number(value, "threads", 1..=THREADS_MAX, "")?);
-            }
-            ("transport", Some(value)) => self.transport = Some(transport_of(value)?),
-            ("restart", Some("yes")) => self.no_restart = false,
-            ("restart", Some("no")) => self.no_restart = true,
-            ("on-error", Some(value)) if value.starts_with('/') => {
-                self.on_error = Some(value.into());
-            }
-            ("log", Some(value)) if value.starts_with('/') => self.log = Some(value.into()),
-            ("device", Some(value)) if value.starts_with('/') => self.devices.push(value.into()),
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
     /// Those that no remount changes, with their values if they were given.
     pub(super) fn fixed(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let yes = |given: bool| given.then(|| true.to_string());
@@ -101,12 +74,4 @@ impl DaemonOptions {
         ]
         .into_iter()
     }
-}
-
-fn transport_of(value: &str) -> Result<Transport, Failure> {
-    Transport::WORDS.value(value).ok_or_else(|| {
-        Failure::usage(format!(
-            "transport={value} is not known; give auto, uring or dev"
-        ))
-    })
 }

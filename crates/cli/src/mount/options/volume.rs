@@ -1,18 +1,17 @@
 //! Options that say how the library opens a volume.
 
 use loamfs_console::size;
-use loamfs_fs::{AtimeRule, AtimeWhen, CleaningPolicy, Ownership};
+use loamfs_fs::{AtimeRule, CleaningPolicy, Ownership};
 use nix::unistd::{Group, User};
 
 use super::super::cache;
-use super::{Word, number};
 use crate::failure::Failure;
 
 /// Fewest bytes that may settle together: less takes a seek for each.
 const SETTLE_MIN: u64 = 1 << 20;
 
 /// Longest time between commits that may be asked for.
-const COMMIT_SECONDS_MAX: u64 = 3_600;
+pub(super) const COMMIT_SECONDS_MAX: u64 = 3_600;
 
 /// How a volume is opened, as far as anything is said of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,34 +44,6 @@ impl VolumeOptions {
             .unwrap_or_else(|| by_memory().unwrap_or(usize::MAX))
     }
 
-    /// Takes an option if it is one of these.
-    pub(super) fn take(&mut self, word: Word<'_>) -> Result<bool, Failure> {
-        match word {
-            ("accept-loss", None) => self.accept_loss = true,
-            ("norecovery", None) => self.norecovery = true,
-            ("noatime", None) => self.atime().when = AtimeWhen::Never,
-            ("strictatime", None) => self.atime().when = AtimeWhen::Always,
-            ("atime" | "relatime" | "norelatime" | "nostrictatime", None) => {
-                self.atime().when = AtimeWhen::Relative;
-            }
-            ("diratime", None) => self.atime().directories = true,
-            ("nodiratime", None) => self.atime().directories = false,
-            ("discard", None) => self.discard = Some(true),
-            ("nodiscard", None) => self.discard = Some(false),
-            ("uid", Some(value)) => self.owner.uid = Some(user_of(value)?),
-            ("gid", Some(value)) => self.owner.gid = Some(group_of(value)?),
-            ("cache", Some(value)) => self.cache = Some(cache_of(value)?),
-            ("settle", Some(value)) => self.settle = Some(settle_of(value)?),
-            ("clean", Some(value)) => self.clean = Some(policy_of(value)?),
-            ("commit", Some(value)) => {
-                self.commit_seconds =
-                    Some(number(value, "commit", 1..=COMMIT_SECONDS_MAX, " seconds")?);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
     /// Those that no remount changes, with their values if they were given.
     pub(super) fn fixed(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         [
@@ -101,12 +72,13 @@ impl VolumeOptions {
         }
     }
 
-    fn atime(&mut self) -> &mut AtimeRule {
+    pub(super) fn atime(&mut self) -> &mut AtimeRule {
         self.atime.get_or_insert_default()
     }
 }
 
-fn cache_of(value: &str) -> Result<usize, Failure> {
+/// The cache that is asked for.
+pub(super) fn cache_of(value: &str) -> Result<usize, Failure> {
     let bytes = size::parse(value).map_err(Failure::usage)?;
     let memory = cache::machine();
     match usize::try_from(bytes) {
@@ -119,7 +91,8 @@ fn cache_of(value: &str) -> Result<usize, Failure> {
     }
 }
 
-fn settle_of(value: &str) -> Result<usize, Failure> {
+/// What is to settle together.
+pub(super) fn settle_of(value: &str) -> Result<usize, Failure> {
     let bytes = size::parse(value).map_err(Failure::usage)?;
     match usize::try_from(bytes) {
         Ok(count) if bytes >= SETTLE_MIN => Ok(count),
@@ -130,14 +103,6 @@ fn settle_of(value: &str) -> Result<usize, Failure> {
     }
 }
 
-fn policy_of(value: &str) -> Result<CleaningPolicy, Failure> {
-    CleaningPolicy::named(value).ok_or_else(|| {
-        Failure::usage(format!(
-            "clean={value} is no way of cleaning; give greedy or cost-benefit"
-        ))
-    })
-}
-
 fn name_of(policy: CleaningPolicy) -> String {
     let mut all = CleaningPolicy::NAMED.into_iter();
     let found = all.find(|(_, known)| *known == policy);
@@ -145,7 +110,7 @@ fn name_of(policy: CleaningPolicy) -> String {
 }
 
 /// A user, by number or name.
-fn user_of(value: &str) -> Result<u32, Failure> {
+pub(super) fn user_of(value: &str) -> Result<u32, Failure> {
     let named = || User::from_name(value).ok().flatten();
     number_of(value)
         .or_else(|| named().map(|user| user.uid.as_raw()))
@@ -157,7 +122,7 @@ fn user_of(value: &str) -> Result<u32, Failure> {
 }
 
 /// A group, by number or name.
-fn group_of(value: &str) -> Result<u32, Failure> {
+pub(super) fn group_of(value: &str) -> Result<u32, Failure> {
     let named = || Group::from_name(value).ok().flatten();
     number_of(value)
         .or_else(|| named().map(|group| group.gid.as_raw()))
