@@ -1,6 +1,5 @@
 //! Errors that programs met, counted by what they say of the volume, and files that are damaged.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,10 +11,8 @@ use loamfs_format::Ino;
 use loamfs_fs::{Error, LogError, Volume};
 use serde_json::{Value, json};
 
+use crate::mount::handover::damaged::{Damaged, FILES_MAX};
 use crate::text::shown_path;
-
-/// Damaged files that are remembered; all are logged.
-const FILES_MAX: usize = 1_000;
 
 /// What an error says of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,16 +73,16 @@ impl ErrorKind {
 #[derive(Default)]
 pub struct Errors {
     counts: [AtomicU64; ErrorKind::COUNT],
-    /// Files that could not be read, since when, and why.
-    damaged: Mutex<BTreeMap<Ino, (u64, String)>>,
+    /// Files that could not be read, in the order in which that was found.
+    damaged: Mutex<Vec<Damaged>>,
 }
 
 impl Errors {
-    /// Those of a mount that has had so many.
-    pub fn counting_on(before: [u64; ErrorKind::COUNT]) -> Self {
+    /// Those of a mount that has had so many, and whose files these are.
+    pub fn counting_on(before: [u64; ErrorKind::COUNT], damaged: Vec<Damaged>) -> Self {
         Self {
             counts: before.map(AtomicU64::new),
-            ..Self::default()
+            damaged: Mutex::new(damaged),
         }
     }
 
@@ -97,10 +94,11 @@ impl Errors {
         self.count_kind(kind);
         if kind == ErrorKind::Damaged {
             let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
-            if damaged.len() < FILES_MAX {
+            let is_known = || damaged.iter().any(|file| file.ino == ino.get());
+            if damaged.len() < FILES_MAX && !is_known() {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 let since = since.map_or(0, |since| since.as_secs());
-                damaged.entry(ino).or_insert((since, error.to_string()));
+                damaged.push(Damaged::new(ino.get(), since, &error.to_string()));
             }
         }
     }
@@ -126,18 +124,24 @@ impl Errors {
             .into()
     }
 
-    /// The files that could not be read since this process began, by path where that is known.
+    /// The files that could not be read since the mount began.
+    pub fn damaged(&self) -> Vec<Damaged> {
+        let damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        damaged.clone()
+    }
+
+    /// The same, by path where that is known.
     pub fn damaged_files(&self, volume: &Volume) -> Vec<Value> {
         // Looking for a path reads, which may fail in its turn.
-        let damaged = self
-            .damaged
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let told = damaged.into_iter().map(|(ino, (since, why))| {
-            let path = volume.path_of(ino).ok().flatten();
+        let told = self.damaged().into_iter().map(|file| {
+            let path = volume.path_of(Ino(file.ino)).ok().flatten();
             let path = path.map(|path| shown_path(Path::new(OsStr::from_bytes(&path))));
-            json!({ "path": path, "inode": ino.get(), "since": since, "reason": why })
+            json!({
+                "path": path,
+                "inode": file.ino,
+                "since": file.since(),
+                "reason": file.reason(),
+            })
         });
         told.collect()
     }
@@ -153,7 +157,7 @@ mod tests {
         first.count(Ino(33), &Error::NotFound);
         first.count(Ino(33), &Error::NoSpace);
         first.count(Ino(33), &Error::WouldWait);
-        let second = Errors::counting_on(first.counts());
+        let second = Errors::counting_on(first.counts(), first.damaged());
         second.count(Ino(33), &Error::NoSpace);
         second.count_kind(ErrorKind::Lost);
         let told = second.to_json();

@@ -510,10 +510,10 @@ impl Report {
         match self.number("/groups/spilled_log") {
             0 => {}
             1 => lines.push(
-                "spilled   1 log group is on a slow device, as the fast ones are full".into(),
+                "spilled   1 log group is on a slow device, as the fast ones had no room".into(),
             ),
             count => lines.push(format!(
-                "spilled   {count} log groups are on slow devices, as the fast ones are full"
+                "spilled   {count} log groups are on slow devices, as the fast ones had no room"
             )),
         }
         if lines.is_empty() {

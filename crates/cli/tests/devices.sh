@@ -155,8 +155,8 @@ for dir in $(seq 40); do
 done
 sync -f "$mnt"
 "$loamfs" info "$mnt" >"$work/out"
-said "as the fast ones are full"
-grep -q "the fast devices are full" "$work/daemon.log" || fail "the log does not tell of it"
+said "as the fast ones had no room"
+grep -q "the fast devices have no room" "$work/daemon.log" || fail "the log does not tell of it"
 "$loamfs" unmount "$mnt"
 expect 0 "$loamfs" check --device "$two" --device "$ssd" "$one"
 ok "a full fast device spills, and says so"

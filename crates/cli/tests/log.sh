@@ -85,6 +85,17 @@ read_damaged
 until_it heard "<27>loamfs\[[0-9]*\]: .*does not match its checksum"
 ok "errors are in the system's log"
 
+# What info tells of them outlives the daemon that met them, once that has looked around.
+told() { "$loamfs" info "$mnt" | sed -n '/^errors/s/.*UTC: //p; /^damaged/p'; }
+told >"$work/before"
+grep -q "^[1-9][0-9]* for damage" "$work/before" && grep -q "^damaged   damaged: " "$work/before" || fail "info says $(cat "$work/before")"
+sleep 3
+kill -9 "$(daemon)"
+is_replaced() { "$loamfs" info "$mnt" | grep -q "^replaced  1 daemon died"; }
+until_it is_replaced
+told | diff "$work/before" - >"$work/out" || fail "after another daemon it says $(cat "$work/out")"
+ok "errors and damaged files are told after another daemon too"
+
 rm "$work/reads"
 fill_the_log
 ok "a log that nobody reads keeps nobody waiting"

@@ -378,7 +378,7 @@ impl Counting {
         operations.count_on(before.operations.map(Counts::from_words));
         Self {
             operations,
-            errors: Arc::new(Errors::counting_on(before.errors)),
+            errors: Arc::new(Errors::counting_on(before.errors, handover.damaged())),
         }
     }
 
@@ -390,6 +390,7 @@ impl Counting {
             counted.operations = self.operations.counts().map(|counts| counts.to_words());
             counted.errors = self.errors.counts();
         });
+        handover.note_damaged(&self.errors.damaged());
     }
 }
 
@@ -431,7 +432,7 @@ impl Serving<'_> {
             spec: self.spec.clone(),
             promise: Arc::clone(promise),
             confinement: Arc::clone(&self.confinement),
-            scrubber: state.scrubber.clone(),
+            state: Arc::clone(state),
             transport: Arc::clone(&self.transport),
             handover: Arc::clone(&self.handover),
             failing: Arc::clone(failing),

@@ -14,9 +14,9 @@ use super::control::{Answers, Request, is_heard, tell_progress};
 use super::failing::Failing;
 use super::handover::Handover;
 use super::promise::Standing;
-use super::scrubber::Scrubber;
 use super::spec::Spec;
 use super::standing;
+use super::state::State;
 use super::transport::Transport;
 use crate::errors::Errors;
 use crate::report::{Identity, Report, piece_json};
@@ -36,8 +36,8 @@ pub struct ControlHandler {
     pub promise: Arc<Standing>,
     /// What the daemon has given up.
     pub confinement: Arc<Confinement>,
-    /// What scrubs it.
-    pub scrubber: Scrubber,
+    /// What the threads of the daemon share.
+    pub state: Arc<State>,
     /// How requests travel.
     pub transport: Arc<Transport>,
     /// What a successor must know.
@@ -61,7 +61,7 @@ impl Answers for ControlHandler {
         let done = |result: Result<(), loamfs_fs::Error>| {
             result
                 .map(|()| "done".to_owned())
-                .map_err(|error| sentence(&error))
+                .map_err(|error| self.sentence(&error))
         };
         let last = match request {
             Request::Info => self.report(&volume)?,
@@ -74,21 +74,21 @@ impl Answers for ControlHandler {
             Request::Drop => done(volume.upkeep().drop_caches())?,
             Request::Settle => {
                 let settled = settle(&volume, &mut |done, total| tell_progress(out, done, total));
-                let (settled, left) = settled.map_err(|error| sentence(&error))?;
+                let (settled, left) = settled.map_err(|error| self.sentence(&error))?;
                 format!("done {settled} {left}")
             }
             Request::Clean(percent) => {
-                clean(&volume, *percent, out).map_err(|error| sentence(&error))?
+                clean(&volume, *percent, out).map_err(|error| self.sentence(&error))?
             }
             Request::ScrubStart(pace) => {
-                self.scrubber.start(*pace)?;
-                self.scrubber.to_json(&volume).to_string()
+                self.state.scrubber.start(*pace)?;
+                self.state.scrubber.to_json(&volume).to_string()
             }
             Request::ScrubStop => {
-                self.scrubber.stop()?;
-                self.scrubber.to_json(&volume).to_string()
+                self.state.scrubber.stop()?;
+                self.state.scrubber.to_json(&volume).to_string()
             }
-            Request::ScrubStatus => self.scrubber.to_json(&volume).to_string(),
+            Request::ScrubStatus => self.state.scrubber.to_json(&volume).to_string(),
             Request::Trim([start, len, least]) => {
                 let told =
                     volume
@@ -96,7 +96,7 @@ impl Answers for ControlHandler {
                         .trim_telling(*start, *len, *least, &mut |done, total| {
                             tell_progress(out, done, total)
                         });
-                format!("done {}", told.map_err(|error| sentence(&error))?)
+                format!("done {}", told.map_err(|error| self.sentence(&error))?)
             }
             Request::Label(label) => done(volume.upkeep().set_label(label.as_bytes()))?,
             Request::Freeze => {
@@ -143,10 +143,23 @@ impl ControlHandler {
             .map_err(|error| error.to_string())
     }
 
+    /// What is wrong, and what to do about it.
+    fn sentence(&self, error: &loamfs_fs::Error) -> String {
+        match error {
+            loamfs_fs::Error::ReadOnly if self.state.is_closing() => {
+                "the volume is being closed, for an unmount or an upgrade; what was done so far stays, and the same command can go on then".to_owned()
+            }
+            loamfs_fs::Error::ReadOnly => format!(
+                "{error}; remount it with `-o remount,rw`, or see the log for why it takes no changes"
+            ),
+            error => error.to_string(),
+        }
+    }
+
     /// Files that are damaged, as programs and the scrub found.
     fn damaged_files(&self, volume: &Volume) -> Vec<Value> {
         let mut found = self.errors.damaged_files(volume);
-        found.extend(self.scrubber.damaged_files());
+        found.extend(self.state.scrubber.damaged_files());
         found
     }
 
@@ -166,16 +179,6 @@ impl ControlHandler {
         volume.clean.get_or_insert(defaults.cleaning);
         options.daemon.transport.get_or_insert_default();
         serde_json::to_string(&options.fixed()).map_err(|error| error.to_string())
-    }
-}
-
-/// What is wrong, and what to do about it.
-fn sentence(error: &loamfs_fs::Error) -> String {
-    match error {
-        loamfs_fs::Error::ReadOnly => format!(
-            "{error}; remount it with `-o remount,rw`, or see the log for why it takes no changes"
-        ),
-        error => error.to_string(),
     }
 }
 

@@ -5,6 +5,7 @@
 //! may be killed between any two instructions, so each part says how it stays readable. A successor copies what counts
 //! into memory of its own before it serves, and hands that over instead.
 
+pub mod damaged;
 pub mod table;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::lost::Lost;
 use crate::errors::ErrorKind;
 
+use damaged::{Damaged, FILES_MAX};
 use table::SHARDS;
 pub use table::{Shard, Survivor};
 
@@ -59,6 +61,14 @@ struct Head {
     /// Daemons that died.
     deaths: Deaths,
 }
+
+const _: () = assert!(
+    size_of::<Head>()
+        + size_of::<[Begun; BEGUN]>()
+        + size_of::<[u64; SHARDS]>()
+        + size_of::<[Damaged; FILES_MAX]>()
+        <= HEAD
+);
 
 impl Head {
     fn waiting(&self) -> u64 {
@@ -106,6 +116,7 @@ pub struct Handover {
     file: Arc<File>,
     head: Mutex<&'static mut Head>,
     begun: Vec<Mutex<&'static mut Begun>>,
+    damaged: Mutex<&'static mut [Damaged]>,
     /// Where this daemon's own part of them begins.
     first: usize,
     /// Of earlier daemons.
@@ -139,6 +150,7 @@ impl Handover {
             file,
             head: Mutex::new(parts.head),
             begun: parts.begun.iter_mut().map(Mutex::new).collect(),
+            damaged: Mutex::new(parts.damaged),
             first: 0,
             earlier: HashMap::new(),
         };
@@ -172,6 +184,7 @@ impl Handover {
             **slot.get_mut().unwrap_or_else(PoisonError::into_inner) = *old;
             new.earlier.insert(old.unique, old.mark);
         }
+        new.note_damaged(&damaged::left(old.damaged));
         let was_durable = old.head.is_durable != 0;
         let file = Arc::new(File::from(predecessor.try_clone()?));
         let survivors = old
@@ -244,6 +257,17 @@ impl Handover {
     /// What was counted when it was last noted.
     pub fn counted(&self) -> Counted {
         self.shared().counted
+    }
+
+    /// These files are damaged, by the time at which that was found. To be called now and then.
+    pub fn note_damaged(&self, files: &[Damaged]) {
+        let mut places = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        damaged::leave(&mut places, files);
+    }
+
+    /// The files that were damaged when that was last noted.
+    pub fn damaged(&self) -> Vec<Damaged> {
+        damaged::left(&self.damaged.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What waits to be written, in bytes, or has waited since all was durable.
@@ -347,6 +371,7 @@ struct Parts {
     head: &'static mut Head,
     begun: &'static mut [Begun],
     levels: &'static mut [u64],
+    damaged: &'static mut [Damaged],
     tables: &'static mut [u8],
 }
 
@@ -363,11 +388,16 @@ impl Parts {
         let (head, rest) = Head::mut_from_prefix(head).map_err(|_| bad())?;
         let (begun, rest) =
             <[Begun]>::mut_from_prefix_with_elems(rest, BEGUN).map_err(|_| bad())?;
-        let (levels, _) = <[u64]>::mut_from_prefix_with_elems(rest, SHARDS).map_err(|_| bad())?;
+        let (levels, rest) =
+            <[u64]>::mut_from_prefix_with_elems(rest, SHARDS).map_err(|_| bad())?;
+        // Zeros, of a daemon that left none yet.
+        let (damaged, _) =
+            <[Damaged]>::mut_from_prefix_with_elems(rest, FILES_MAX).map_err(|_| bad())?;
         Ok(Self {
             head,
             begun,
             levels,
+            damaged,
             tables,
         })
     }
@@ -431,6 +461,16 @@ mod tests {
         let (fourth, _, _) = Handover::after(&third.as_fd().try_clone_to_owned().unwrap()).unwrap();
         assert_eq!(fourth.earlier(request(6, true)), Some(77));
         assert_eq!(fourth.earlier(request(8, true)), Some(99));
+    }
+
+    #[test]
+    fn damaged_files_are_known_to_all_who_follow() {
+        let file = Damaged::new(33, 7, "a block");
+        let (first, _) = Handover::new().unwrap();
+        first.note_damaged(&[file]);
+        let (second, _, _) = Handover::after(&first.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let (third, _, _) = Handover::after(&second.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(third.damaged(), [file]);
     }
 
     #[test]

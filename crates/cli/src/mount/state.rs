@@ -1,6 +1,7 @@
 //! What the threads of a daemon share, and what it does when its mount begins and ends.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use loamfs_fs::Error;
@@ -30,6 +31,8 @@ pub struct State {
     device: Option<(u32, u32)>,
     /// What to say when the mount is ready; taken then.
     ready: Mutex<Option<Ready>>,
+    /// The volume is being closed, or was.
+    is_closing: AtomicBool,
     /// How closing the volume ended.
     closed: Mutex<Option<Result<(), Error>>>,
     unmounter: Arc<Unmounter>,
@@ -55,6 +58,7 @@ impl State {
             is_supervised: spec.options.is_supervised(),
             device,
             ready: Mutex::new(Some(ready)),
+            is_closing: AtomicBool::new(false),
             closed: Mutex::new(None),
             unmounter: Arc::clone(unmounter),
             heirlooms: Mutex::new(None),
@@ -68,6 +72,11 @@ impl State {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         *waiting = Some(heirlooms);
+    }
+
+    /// Whether the volume takes no changes as it is being closed.
+    pub fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
     }
 
     /// How closing the volume ended, if it has.
@@ -148,6 +157,7 @@ impl Events for State {
     }
 
     fn closing(&self) {
+        self.is_closing.store(true, Ordering::Release);
         self.scrubber.end();
         if let Some(ticker) = self.ticker.get() {
             ticker.stop();
