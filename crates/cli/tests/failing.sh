@@ -148,6 +148,38 @@ expect 1 "$loamfs" mount -o on-error=relative "$image" "$mnt"
 grep -q "on-error=/PROGRAM" "$work/out" || fail "no advice: $(cat "$work/out")"
 ok "a program without a path is refused"
 
+# ---- loop devices that would not tell ------------------------------------------------------------------------------
+
+# Their driver takes a write that was cut short for a whole one: so it is on tmpfs, and without direct I/O.
+mkdir "$work/memory"
+mount -t tmpfs -o size=40M tmpfs "$work/memory"
+on_disk=$image image=$work/memory/volume.img
+rm -f "$work/synced"
+"$loamfs" mkfs -q --size 256M "$image"
+mount_it
+tr '\n' ' ' <"$work/out" | grep -q "plain FUSE mount (a loop device would lose what was synced" || fail "it says $(cat "$work/out")"
+fill memory
+until_it has_failed
+expect 32 "$loamfs" unmount "$mnt"
+mount_it ro
+all_synced || fail "what was synced is lost"
+expect 0 "$loamfs" unmount "$mnt"
+ok "an image in memory is mounted without a loop device, and keeps what was synced when memory is full"
+
+image=$on_disk
+device=$(losetup --show -f "$image")
+"$loamfs" mount "$device" "$mnt" >"$work/out" 2>&1
+grep -q "below $device get full, what was synced is lost" "$work/out" || fail "it says $(cat "$work/out")"
+expect 0 "$loamfs" unmount "$mnt"
+losetup -d "$device"
+device=$(losetup --direct-io=on --show -f "$image")
+"$loamfs" mount "$device" "$mnt" >"$work/out" 2>&1
+! grep -q "get full" "$work/out" || fail "it says $(cat "$work/out")"
+expect 0 "$loamfs" unmount "$mnt"
+losetup -d "$device"
+device=
+ok "a loop device that would not say that its image is full is warned of"
+
 # ---- what can only be read -----------------------------------------------------------------------------------------
 
 refused() {

@@ -21,6 +21,9 @@ const FLAG_READ_ONLY: u32 = 1;
 const FLAG_AUTOCLEAR: u32 = 4;
 const FLAG_DIRECT_IO: u32 = 16;
 
+/// What statfs(2) says of a tmpfs.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 /// How often a free device is asked for again after somebody else took it.
 const ATTEMPTS_MAX: u32 = 64;
 
@@ -180,6 +183,15 @@ impl LoopDevice {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Whether a write fails for which the image's file system has too little room. The driver takes a write that was cut
+    /// short for a whole one, and so are cut short all that are buffered, and on tmpfs direct ones too.
+    #[must_use]
+    pub fn tells_of_want_of_room(&self, image: impl AsFd) -> bool {
+        let flags = status(self.device.as_fd()).map_or(0, |info| info.flags);
+        let in_memory = rustix::fs::fstatfs(image).is_ok_and(|found| found.f_type == TMPFS_MAGIC);
+        flags & FLAG_DIRECT_IO != 0 && !in_memory
     }
 
     /// Detaches the image. If the device is in use, that happens when the last

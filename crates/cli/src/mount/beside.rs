@@ -1,7 +1,9 @@
 //! What is mounted beside or below a new mount, and had better be known to who made it.
 
+use std::fs::File;
 use std::path::Path;
 
+use loamfs_device::{LoopDevice, backing_file};
 use loamfs_fuse::MountEntry;
 
 use super::spec::Spec;
@@ -12,7 +14,24 @@ use crate::text::shown_path;
 /// What to say of the mount that was made.
 pub fn warnings(spec: &Spec) -> Vec<String> {
     let hidden = hidden(&spec.mountpoint).into_iter();
-    hidden.chain(same_identity(spec)).collect()
+    hidden
+        .chain(same_identity(spec))
+        .chain(silent_loop(spec))
+        .collect()
+}
+
+/// A loop device of somebody else's that would not say when its image finds no room.
+fn silent_loop(spec: &Spec) -> Option<String> {
+    let image = File::open(backing_file(&spec.device)?).ok()?;
+    let device = LoopDevice::open(&spec.device, true).ok()?;
+    let is_silent = !spec.options.is_read_only() && !device.tells_of_want_of_room(&image);
+    is_silent.then(|| {
+        format!(
+            "should the file system below {} get full, what was synced is lost without a word; mount the image itself, or \
+             attach it with `losetup --direct-io=on`, on a disk",
+            shown_path(&spec.device)
+        )
+    })
 }
 
 /// What the mount lies over.

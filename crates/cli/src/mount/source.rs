@@ -147,7 +147,18 @@ impl Source {
             direct_io: true,
             block_size: 0,
         };
+        let plain = |image, because| {
+            drop(image);
+            let image = wait_for(path, &FileOptions::new(mode), Kept::ByLock)?;
+            Ok(Self::plain(image, Some(because)))
+        };
         match LoopDevice::attach_opened(&*image, path, loop_options) {
+            Ok(attached) if !loop_options.read_only && !attached.tells_of_want_of_room(&*image) => {
+                drop(attached);
+                old_loop::wait_until_harmless(path, patience() / 4)?;
+                let because = "a loop device would lose what was synced, should the file system that the image is on get full";
+                plain(image, because.to_owned())
+            }
             Ok(attached) => {
                 let of_loop = FileOptions {
                     rotational: Some(image.rotational()),
@@ -164,11 +175,7 @@ impl Source {
                     attached: Some(attached),
                 })
             }
-            Err(error) => {
-                drop(image);
-                let image = wait_for(path, &FileOptions::new(mode), Kept::ByLock)?;
-                Ok(Self::plain(image, Some(error.to_string())))
-            }
+            Err(error) => plain(image, error.to_string()),
         }
     }
 
