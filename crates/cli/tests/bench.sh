@@ -165,6 +165,18 @@ END_OF_CHECK
 }
 
 # LoamFS on two disks and on each, ext4 on each: five rows, and what is written to the fast one is programmed there.
+# What is not installed is said before anything is measured.
+lacking() {
+    mkdir -p "$work/none"
+    for run in "tiers --only smallfile --scale tiny --work $work" "run --scale tiny --out $work/never.json"; do
+        # shellcheck disable=SC2086
+        PATH=$work/none "$loamfs" bench $run --fs nilfs2 >"$work/out" 2>"$work/err" && fail "bench $run runs without mkfs.nilfs2"
+        [ ! -s "$work/out" ] || fail "bench $run measures first"
+        grep -q "mkfs.nilfs2 is not installed" "$work/err" || { cat "$work/err" >&2; fail "bench $run does not say what it lacks"; }
+    done
+    ok "a file system whose mkfs is not installed is refused before anything is measured"
+}
+
 tiers() {
     "$loamfs" bench tiers --only smallfile --scale tiny --fs ext4 --work "$work" --json >"$work/out" 2>"$work/err" ||
         { cat "$work/err" >&2; fail "bench tiers does not end well"; }
@@ -194,6 +206,7 @@ END_OF_CHECK
 
 in_the_library
 policies
+lacking
 tiers
 in_memory
 in_a_directory

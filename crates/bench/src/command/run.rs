@@ -70,6 +70,7 @@ impl RunArgs {
             [] => &Kind::HERE[..],
             kinds => kinds,
         };
+        Kind::need(&self.plan.kinds)?;
         let run = |case: &Case, kind| undisturbed(&settings, case, kind);
         self.plan.carry_out(&mut results, &cases, kinds, run)
     }

@@ -72,6 +72,7 @@ impl TiersArgs {
     pub fn run(self) -> Result<(), Error> {
         if !self.others.is_empty() {
             need_root()?;
+            Kind::need(&self.others)?;
         }
         cleanup::on_signals()?;
         let cases = self.cases()?;

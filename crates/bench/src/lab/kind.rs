@@ -8,6 +8,9 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Error;
+use crate::stand::is_program;
+
 /// What can be on the device.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, clap::ValueEnum,
@@ -112,6 +115,23 @@ impl Kind {
             Kind::Btrfs => Some("mkfs.btrfs"),
             Kind::F2fs | Kind::F2fsLarge => Some("mkfs.f2fs"),
             Kind::Nilfs2 => Some("mkfs.nilfs2"),
+        }
+    }
+
+    /// Whether this machine has that for all of these.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lacking`], which says what to install, for the first of which it has not.
+    pub fn need(kinds: &[Self]) -> Result<(), Error> {
+        let lacking = |kind: &&Self| kind.formatter().is_some_and(|program| !is_program(program));
+        match kinds.iter().find(lacking) {
+            Some(kind) => Err(Error::Lacking(format!(
+                "{} is not installed, which makes {}; install it, or choose other file systems by --fs",
+                kind.formatter().unwrap_or_default(),
+                kind.name()
+            ))),
+            None => Ok(()),
         }
     }
 
