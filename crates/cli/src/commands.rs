@@ -39,11 +39,22 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::failure::{Failure, Front};
 use crate::text::COLUMNS_MAX;
 
+/// What people type first.
+const EXAMPLES: &str = "\
+Examples:
+  loamfs mkfs --size 8G volume.img
+  loamfs mount volume.img /mnt
+      A volume in a file, and its files below /mnt.
+  loamfs info /mnt
+      How it is.
+  loamfs unmount /mnt
+      Returns when everything is in the file.";
+
 /// A file system for very many small files, on disks where a seek is dear.
 ///
 /// Sizes are numbers with an optional K, M, G or T (powers of 1,024), such as 8G or 1.5T.
 #[derive(Debug, Parser)]
-#[command(name = "loamfs", version, disable_help_subcommand = true, max_term_width = COLUMNS_MAX)]
+#[command(name = "loamfs", version, disable_help_subcommand = true, max_term_width = COLUMNS_MAX, after_long_help = EXAMPLES)]
 pub struct Cli {
     /// Another device of a volume of several; may be given again. Those that the kernel has as block devices are found
     /// without.

@@ -15,6 +15,26 @@ use crate::mount::known;
 use crate::parse_failed;
 use crate::text::COLUMNS_MAX;
 
+/// What people type.
+const MKFS_EXAMPLES: &str = "\
+Examples:
+  mkfs -t loamfs -L photos /dev/sdb1
+      A volume on a partition.";
+
+/// What people type.
+const FSCK_EXAMPLES: &str = "\
+Examples:
+  fsck -t loamfs -f -y /dev/sdb1
+      Everything, and what can be repaired is.";
+
+/// What people type.
+const MOUNT_EXAMPLES: &str = "\
+Examples:
+  mount -t loamfs -o noatime /dev/sdb1 /srv/mail
+      A partition.
+  mount -t loamfs volume.img /mnt
+      An image file.";
+
 /// A name that is not `loamfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helper {
@@ -28,7 +48,7 @@ pub enum Helper {
 
 /// Make a LoamFS volume.
 #[derive(Debug, Parser)]
-#[command(name = "mkfs.loamfs", version, max_term_width = COLUMNS_MAX)]
+#[command(name = "mkfs.loamfs", version, max_term_width = COLUMNS_MAX, after_long_help = MKFS_EXAMPLES)]
 pub struct MkfsHelper {
     #[command(flatten)]
     args: MkfsArgs,
@@ -43,7 +63,7 @@ pub struct MkfsHelper {
 /// Exit codes are those of fsck(8): 0 nothing wrong, 1 repaired, 4 errors left, 8 the check failed, 16 wrong
 /// call.
 #[derive(Debug, Parser)]
-#[command(name = "fsck.loamfs", version, max_term_width = COLUMNS_MAX)]
+#[command(name = "fsck.loamfs", version, max_term_width = COLUMNS_MAX, after_long_help = FSCK_EXAMPLES)]
 pub struct FsckHelper {
     /// Repair without asking; does little without -f (see above).
     #[arg(short = 'a')]
@@ -79,7 +99,7 @@ pub struct FsckHelper {
 /// As mount.fuse.loamfs and mount.fuseblk.loamfs, which is what mount(8) calls by the type in the mount
 /// table, it changes the options of a mount (-o remount). The options are those of loamfs-mount(1).
 #[derive(Debug, Parser)]
-#[command(name = "mount.loamfs", version, max_term_width = COLUMNS_MAX)]
+#[command(name = "mount.loamfs", version, max_term_width = COLUMNS_MAX, after_long_help = MOUNT_EXAMPLES)]
 pub struct MountHelper {
     /// The device or image file.
     device: PathBuf,

@@ -167,11 +167,12 @@ impl Copied {
             }
             print_lines([format!("{value:#}")])?;
         } else {
-            note(&format!(
-                "{verb} {}, {}",
-                count(files, "file or directory", "files and directories"),
-                human(bytes)
-            ));
+            let all = count(files, "file or directory", "files and directories");
+            let whole = match bad {
+                0 => all,
+                bad => format!("{} of {all}", files.saturating_sub(bad)),
+            };
+            note(&format!("{verb} {whole}, {}", human(bytes)));
         }
         match bad {
             0 => Ok(0),

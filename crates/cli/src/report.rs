@@ -267,7 +267,10 @@ impl Report {
     fn mount_lines(&self) -> Vec<String> {
         let mut lines = vec![
             format!("volume    {}", self.words("/volume/uuid")),
-            format!("label     {}", self.words("/volume/label")),
+            match self.words("/volume/label").as_str() {
+                "" => "label     (none)".to_owned(),
+                label => format!("label     {label}"),
+            },
             format!("device    {}", self.words("/device")),
         ];
         if self.value("/mountpoint").is_string() {

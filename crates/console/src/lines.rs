@@ -11,7 +11,7 @@ pub fn wrapped(line: &str, indent: usize) -> String {
     let (label, rest) = line.split_at_checked(indent).unwrap_or((line, ""));
     let mut text = label.to_owned();
     let mut column = label.chars().count();
-    for (number, word) in rest.split(' ').enumerate() {
+    for (number, word) in words(rest).enumerate() {
         let length = word.chars().count();
         if number > 0 && column + 1 + length > COLUMNS_MAX {
             text.push('\n');
@@ -25,6 +25,27 @@ pub fn wrapped(line: &str, indent: usize) -> String {
         column += length;
     }
     text
+}
+
+/// The words of a line: a size is one, with its unit.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(line);
+    std::iter::from_fn(move || {
+        let line = rest?;
+        let mut end = line.find(' ').unwrap_or(line.len());
+        let is_number = line.as_bytes().first().is_some_and(u8::is_ascii_digit);
+        if let Some(behind) = line.get(end + 1..).filter(|_| is_number) {
+            let unit = behind.find(|letter: char| !letter.is_ascii_alphabetic());
+            let unit = &behind[..unit.unwrap_or(behind.len())];
+            if unit == "B" || unit.len() == 3 && unit.ends_with("iB") {
+                end += 1 + unit.len();
+                // What stands right behind the unit belongs to it.
+                end += line[end..].find(' ').unwrap_or(line.len() - end);
+            }
+        }
+        rest = line.get(end + 1..);
+        Some(&line[..end])
+    })
 }
 
 /// Says something on standard error: in one line, as programs search it, but at a terminal broken so that it can be read.
@@ -56,6 +77,8 @@ mod tests {
                 "{line}"
             );
         }
+        let sizes = wrapped(&format!("{} 16.0 MiB, and", "x".repeat(74)), 0);
+        assert!(sizes.ends_with("\n16.0 MiB, and"), "{sizes}");
         let path = "x".repeat(100);
         assert_eq!(wrapped(&format!("at {path}"), 3), format!("at {path}"));
     }

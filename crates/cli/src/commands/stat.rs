@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use loamfs_console::size::human;
+use loamfs_console::size::{count, human};
 use loamfs_fs::types::Attr;
 use serde_json::json;
 
@@ -82,7 +82,7 @@ fn exact(bytes: u64) -> String {
 fn described(path: &[u8], attr: &Attr, target: Option<&[u8]>, xattrs: &[String]) -> String {
     let target = target.map_or(String::new(), |target| format!(" -> {}", shown(target)));
     let mut text = format!(
-        "  path {}{target}\n  type {}, mode {:04o} ({})\n inode {}, generation {}, {} names\n owner {}, \
+        "  path {}{target}\n  type {}, mode {:04o} ({})\n inode {}, generation {}, {}\n owner {}, \
          group {}\n  size {}{}, {} on the device\naccess {}\nmodify {}\nchange {}\n birth {}",
         shown(path),
         text::type_name(attr.mode),
@@ -90,7 +90,7 @@ fn described(path: &[u8], attr: &Attr, target: Option<&[u8]>, xattrs: &[String])
         text::mode_letters(attr.mode),
         attr.ino,
         attr.generation,
-        attr.nlink,
+        count(attr.nlink.into(), "name", "names"),
         attr.uid,
         attr.gid,
         human(attr.size),
