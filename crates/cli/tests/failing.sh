@@ -116,11 +116,16 @@ for kind in plain fuseblk; do
     sleep 2
     ! timeout 2 "$loamfs" info "$mnt" >"$work/out" 2>&1 || fail "a daemon serves without room"
     grep -q " $mnt " /proc/self/mountinfo || fail "the mount is gone"
+    for command in info unmount; do
+        expect $([ $command = info ] && echo 75 || echo 32) timeout 60 "$loamfs" $command "$mnt"
+        grep -q "has died, and the next one does not serve yet: mostly it waits for room" "$work/out" ||
+            fail "$command says $(cat "$work/out")"
+    done
     make_room 2
     until_it goes_on
     until_it is_writable
     all_synced || fail "what was synced is lost"
-    ok "$kind: a daemon that dies while the host is full is replaced when there is room"
+    ok "$kind: a daemon that dies while the host is full is replaced when there is room; until then info and unmount say so"
 
     fill last
     until_it has_failed

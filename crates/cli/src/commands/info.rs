@@ -59,10 +59,11 @@ impl InfoArgs {
 ///
 /// If there is none, or its daemon cannot be asked.
 pub fn report(volume: &Path) -> Result<Report, Failure> {
-    let is_dir = std::fs::symlink_metadata(volume).is_ok_and(|metadata| metadata.is_dir());
+    // Not asked of a mount, which may not answer.
+    let is_dir = || std::fs::symlink_metadata(volume).is_ok_and(|metadata| metadata.is_dir());
     match mounts::find(volume) {
         Some(entry) => ask(&entry),
-        None if is_dir => Err(mounts::none_on(volume)),
+        None if is_dir() => Err(mounts::none_on(volume)),
         None => look(volume),
     }
 }

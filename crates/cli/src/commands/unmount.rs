@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
 use loamfs_device::{DeviceError, FileDevice, FileOptions, Mode};
-use loamfs_fuse::{MountEntry, find_mount, is_dead, unmount};
+use loamfs_fuse::{MountEntry, find_mount, unmount};
 use serde_json::{Value, json};
 
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
-use crate::mount::control::{Ended, Waiter};
+use crate::mount::control::{self, Ended, Waiter};
 use crate::mount::lost::Lost;
 use crate::mounts::{self, SUBTYPE};
 use crate::output::{note, print_lines};
@@ -56,7 +56,7 @@ impl UnmountArgs {
                 "no LoamFS is mounted on {shown}; name the directory that it is mounted on"
             )));
         };
-        if is_dead(&entry.path) {
+        if control::is_over(&entry)? {
             crate::mount::clear_dead(&entry)?;
             let died =
                 format!("the daemon of {shown} had died; the next mount recovers the volume");

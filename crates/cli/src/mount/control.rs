@@ -29,7 +29,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -48,6 +48,9 @@ const REQUEST_MAX: u64 = 256;
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
+
+/// How long the successor of a daemon that died is waited for.
+const SUCCESSION: Duration = Duration::from_secs(5);
 
 /// What a line begins with that tells how far the daemon is.
 const PROGRESS: &str = "progress ";
@@ -329,11 +332,54 @@ fn connect(entry: &MountEntry) -> io::Result<UnixStream> {
     let socket = socket_in(&directory, entry);
     match UnixStream::connect(&socket) {
         // Where another one follows, it is asked when it answers the mount.
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !is_dead(&entry.path) => {
-            UnixStream::connect(&socket)
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            match is_dead_within(&entry.path, SUCCESSION) {
+                Some(true) => Err(error),
+                Some(false) => UnixStream::connect(&socket),
+                None => Err(io::ErrorKind::TimedOut.into()),
+            }
         }
         connected => connected,
     }
+}
+
+/// Whether nobody serves a mount any more, nor will.
+///
+/// # Errors
+///
+/// That a daemon died, and the next one does not serve yet.
+pub fn is_over(entry: &MountEntry) -> Result<bool, Failure> {
+    let knows = || UnixStream::connect(socket_in(&directory(), entry));
+    match is_dead_within(&entry.path, SUCCESSION) {
+        Some(dead) => Ok(dead),
+        // It is busy, or cannot be asked by this user.
+        None if !knows().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) => {
+            Ok(false)
+        }
+        None => Err(late(entry)),
+    }
+}
+
+/// Whether a mount has lost its server, as far as that can be told in time: while another one is to follow, nobody answers.
+fn is_dead_within(path: &Path, patience: Duration) -> Option<bool> {
+    let (tell, told) = mpsc::channel();
+    let path = path.to_owned();
+    // It may never end, and goes with this process.
+    let asked = thread::Builder::new().spawn(move || tell.send(is_dead(&path)));
+    asked.ok()?;
+    told.recv_timeout(patience).ok()
+}
+
+/// That a daemon died, and its successor does not serve yet.
+fn late(entry: &MountEntry) -> Failure {
+    Failure::new(
+        Kind::Busy,
+        format!(
+            "the daemon of {} has died, and the next one does not serve yet: mostly it waits for room where the image is, \
+             so make some there; the log says more",
+            shown_path(&entry.path)
+        ),
+    )
 }
 
 fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStream>>) {
@@ -415,6 +461,7 @@ fn ask_telling(
             Kind::NoPermission,
             format!("the daemon of {shown} cannot be asked; try as the user who mounted it"),
         ),
+        io::ErrorKind::TimedOut => late(entry),
         io::ErrorKind::ConnectionRefused => Failure::new(
             Kind::Io,
             format!("the daemon of {shown} has died; `loamfs unmount` clears the mount"),
