@@ -57,6 +57,12 @@ impl From<Error> for Failure {
 }
 
 impl System for Loam {
+    fn arguments(&self) -> String {
+        let check = if self.check { "" } else { " --no-check" };
+        let scattered = self.without.is_scattered();
+        format!("{check}{}", if scattered { " --scatter" } else { "" })
+    }
+
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),
@@ -302,5 +308,20 @@ impl Subject for Mounted {
 
     fn settle_directory(&self, dir: Ino) -> Outcome<()> {
         Ok(self.volume.upkeep().settle_directory(dir)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_the_explorer_again_is_told_how() {
+        assert_eq!(Loam::default().arguments(), "");
+        let other = Loam {
+            check: false,
+            without: Without::default().scattered(true),
+        };
+        assert_eq!(other.arguments(), " --no-check --scatter");
     }
 }

@@ -98,6 +98,11 @@ pub trait System: Sync {
     /// Opens a volume, recovering it if it was not closed.
     fn open(&self, device: Arc<dyn Device>, opening: &Opening) -> Outcome<Box<dyn Subject>>;
 
+    /// What the program `explore` takes for this system; each begins with a space.
+    fn arguments(&self) -> String {
+        String::new()
+    }
+
     /// Of a device of `size` bytes, where one of the system's devices ends and the next begins.
     fn cuts(&self, _size: u64) -> Vec<u64> {
         Vec::new()

@@ -53,6 +53,11 @@ impl Without {
         Self { scattered, ..self }
     }
 
+    /// Whether it is so.
+    pub fn is_scattered(&self) -> bool {
+        self.scattered
+    }
+
     /// The same, saying on standard error which clauses it comes to.
     #[must_use]
     pub fn announced(self) -> Self {

@@ -23,8 +23,8 @@ pub struct Report {
     pub find: Find,
     /// The operations that lead to it, as few as were found.
     pub ops: Vec<Op>,
-    /// How far it was gone.
-    pub effort: Effort,
+    /// What the program `explore` takes for the same system, and for as much.
+    pub arguments: String,
 }
 
 impl fmt::Display for Report {
@@ -35,8 +35,7 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  again: cargo run --release -p loamfs-testing --bin explore -- {} --only '{}'",
-            self.effort.arguments(),
-            self.case
+            self.arguments, self.case
         )
     }
 }
@@ -150,7 +149,7 @@ impl Fleet<'_> {
                 trail: Vec::new(),
             },
             ops: Vec::new(),
-            effort: self.orders.effort,
+            arguments: self.arguments(),
         };
         let prepared = match &*ready {
             Ok(prepared) => prepared,
@@ -182,8 +181,13 @@ impl Fleet<'_> {
             case: case.name.clone(),
             find,
             ops,
-            effort: self.orders.effort,
+            arguments: self.arguments(),
         });
+    }
+
+    fn arguments(&self) -> String {
+        let (effort, system) = (self.orders.effort.arguments(), self.system.arguments());
+        format!("{effort}{system}")
     }
 
     fn report(&self, report: Report) {

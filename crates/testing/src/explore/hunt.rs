@@ -60,7 +60,7 @@ impl Effort {
         ..Self::QUICK
     };
 
-    /// What the program `explore` takes for as much; its care aside.
+    /// What the program `explore` takes for as much.
     pub fn arguments(&self) -> String {
         let quick = if self.depth == Self::QUICK.depth {
             "--quick "
