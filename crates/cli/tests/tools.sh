@@ -203,6 +203,25 @@ rm -r "$mnt/many"
 "$loamfs" unmount "$mnt"
 "$loamfs" check "$image" >/dev/null || fail "the volume is not sound after cleaning"
 ok "groups of the log are emptied when asked for"
+# An unmount ends it, and that is what is said: nothing is read-only or dead.
+other=$image image=$work/cleaned.img
+"$loamfs" mkfs -q --size 256M "$image"
+for _ in 1 2 3; do
+    mount_it
+    mkdir -p "$mnt/many"
+    head -c 40000000 /dev/urandom | split -b 6000 -a 4 -d - "$mnt/many/"
+    sync
+    (cd "$mnt/many" && seq -f %04g 0 2 6660 | xargs rm -f)
+    sync
+    "$loamfs" clean --until 95% "$mnt" >"$work/cleaned" 2>&1 &
+    sleep 0.1
+    "$loamfs" unmount "$mnt"
+    wait $! || grep -q "is being closed, for an unmount\|was unmounted before that was done\|no LoamFS is mounted" "$work/cleaned" ||
+        fail "clean says $(cat "$work/cleaned")"
+done
+rm "$image"
+image=$other
+ok "a clean that an unmount ends says so"
 
 # Image files lose what the volume does not need.
 mount_it -o discard

@@ -40,6 +40,7 @@ use rustix::process::geteuid;
 use super::promise::Promise;
 use super::scrubber::Pace;
 use crate::failure::{Failure, Kind};
+use crate::mounts;
 use crate::progress::StepProgress;
 use crate::text::shown_path;
 
@@ -474,12 +475,22 @@ fn ask_telling(
             Kind::Io,
             format!("the daemon of {shown} says: {words}"),
         )),
-        None if last.is_empty() && *request != Request::Upgrade => Err(Failure::new(
-            Kind::Io,
-            format!("the daemon of {shown} died before it was done; try again"),
-        )),
+        None if last.is_empty() && *request != Request::Upgrade => Err(ended_early(entry)),
         None => Ok(answer),
     }
+}
+
+/// That a daemon ended before it was done: it died, or the volume was unmounted.
+fn ended_early(entry: &MountEntry) -> Failure {
+    let shown = shown_path(&entry.path);
+    let is_there = mounts::ours()
+        .iter()
+        .any(|other| (other.device, &other.path) == (entry.device, &entry.path));
+    let words = match is_there {
+        true => format!("the daemon of {shown} died before it was done; try again"),
+        false => format!("{shown} was unmounted before that was done; what was done so far stays"),
+    };
+    Failure::new(Kind::Io, words)
 }
 
 /// As [`ask`], showing how far the daemon is with what is called `name`.
