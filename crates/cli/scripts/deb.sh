@@ -7,6 +7,7 @@ set -eu
 output=$1
 version=$2
 here=$(dirname "$0")
+maintainer="The LoamFS authors <loamfs@localhost.localdomain>"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 chmod 755 "$stage"
@@ -19,9 +20,17 @@ gzip -9n "$stage"/usr/share/man/man*/*.[18]
 # All documents, so that what they say of each other is there.
 doc=$stage/usr/share/doc/loamfs
 install -d "$doc/docs"
-install -m 644 README.md SECURITY.md CONTRIBUTING.md "$doc"
+install -m 644 README.md SECURITY.md CONTRIBUTING.md CHANGELOG.md "$doc"
 install -m 644 docs/*.md "$doc/docs"
-gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
+# Debian has a form of its own for changes of a package; those of the program are beside it.
+built=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+gzip -9nc >"$doc/changelog.gz" <<END
+loamfs ($version) unstable; urgency=medium
+
+  * What changed in the program is in CHANGELOG.md beside this file.
+
+ -- $maintainer  $(LC_ALL=C date -R -u -d "@$built")
+END
 python3 "$here/dependencies.py" sbom | gzip -9n >"$doc/sbom.cdx.json.gz"
 cat >"$doc/copyright" <<END
 Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -41,7 +50,7 @@ END
 
 # The project has no address of its own yet.
 install -d "$stage/usr/share/lintian/overrides"
-echo "loamfs: bogus-mail-host *" >"$stage/usr/share/lintian/overrides/loamfs"
+printf 'loamfs: %s *\n' bogus-mail-host bogus-mail-host-in-debian-changelog >"$stage/usr/share/lintian/overrides/loamfs"
 
 # What the programs were linked against is the least that they need.
 # shellcheck disable=SC2086
@@ -51,7 +60,7 @@ cat >"$stage/DEBIAN/control" <<END
 Package: loamfs
 Version: $version
 Architecture: $(dpkg --print-architecture)
-Maintainer: The LoamFS authors <loamfs@localhost.localdomain>
+Maintainer: $maintainer
 Section: admin
 Priority: optional
 Installed-Size: $(du -sk "$stage/usr" | cut -f1)
