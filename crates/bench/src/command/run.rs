@@ -59,6 +59,7 @@ impl RunArgs {
         } else if self.directory.is_some() && need_root().is_err() {
             tell("only root can drop caches: they stay warm between phases");
         }
+        Kind::need(&self.plan.kinds)?;
         cleanup::on_signals()?;
         let place = self.place()?;
         let mut results = self.results(place.clone())?;
@@ -70,7 +71,6 @@ impl RunArgs {
             [] => &Kind::HERE[..],
             kinds => kinds,
         };
-        Kind::need(&self.plan.kinds)?;
         let run = |case: &Case, kind| undisturbed(&settings, case, kind);
         self.plan.carry_out(&mut results, &cases, kinds, run)
     }
