@@ -113,7 +113,7 @@ mount_it transport=uring,cache=64M
 cache=$("$loamfs" info --json "$mnt" | python3 -c 'import json, sys; print(json.load(sys.stdin)["memory"]["cache_bytes"])')
 umount "$mnt"
 [ "$cache" = $((64 << 20)) ] || fail "of cache=64M info shows $cache"
-refused 1 transport=tcp "give auto, uring or dev"
+refused 1 transport=tcp "give transport=auto|uring|dev"
 ok "buffers take their part of the cache and no more"
 
 # ---- what it outlives ----------------------------------------------------------------------------------------------
