@@ -175,6 +175,14 @@ mod tests {
     }
 
     #[test]
+    fn mount_may_say_which_user_mounts() {
+        for list in ["user=nobody", "users=nobody"] {
+            let flags = parsed(list).kernel.flags;
+            assert_eq!(flags, table::OWNED | MountFlags::NOEXEC, "{list}");
+        }
+    }
+
+    #[test]
     fn what_the_mount_table_shows_may_be_given_again() {
         let list = "rw,noatime,user_id=0,group_id=0,default_permissions,allow_other,blksize=4096";
         let options = parsed(list);

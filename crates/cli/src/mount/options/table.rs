@@ -25,6 +25,8 @@ type Set = fn(&mut Options);
 enum Does {
     /// Nothing stands there; a flag of mount(2) is set or cleared.
     Flag(MountFlags, bool),
+    /// Nothing stands there, or who mounts, which mount(8) adds; flags of mount(2) are set.
+    ByUser(MountFlags),
     /// Nothing stands there.
     Call(Set),
     /// What is meant by this word.
@@ -39,7 +41,7 @@ enum Does {
     NothingWith,
 }
 
-use Does::{Call, Flag, Nothing, NothingWith, OneOf, Path, Value};
+use Does::{ByUser, Call, Flag, Nothing, NothingWith, OneOf, Path, Value};
 
 /// mount(8): `owner` and `group` imply these, unless a later option says otherwise; so do `user` and `users`.
 pub const OWNED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
@@ -268,14 +270,8 @@ pub const KNOWN: &[Known] = &[
     taken("symfollow", Flag(MountFlags::NOSYMFOLLOW, false)),
     taken("owner", Flag(OWNED, true)),
     taken("group", Flag(OWNED, true)),
-    taken(
-        "user",
-        Call(|options| options.kernel.flags.insert(OWNED | MountFlags::NOEXEC)),
-    ),
-    taken(
-        "users",
-        Call(|options| options.kernel.flags.insert(OWNED | MountFlags::NOEXEC)),
-    ),
+    taken("user", ByUser(OWNED.union(MountFlags::NOEXEC))),
+    taken("users", ByUser(OWNED.union(MountFlags::NOEXEC))),
     taken("defaults", Flag(DEFAULTS, false)),
     told(
         "allow_other",
@@ -362,6 +358,7 @@ impl Known {
     pub fn take(&self, options: &mut Options, value: Option<&str>) -> Result<bool, Failure> {
         match (&self.does, value) {
             (Flag(which, set), None) => options.kernel.flags.set(*which, *set),
+            (ByUser(which), _) => options.kernel.flags.insert(*which),
             (Call(set), None) => set(options),
             (Value(_, set), Some(value)) => set(options, value)?,
             (Path(_, set), Some(path)) if path.starts_with('/') => set(options, path),
@@ -381,7 +378,7 @@ impl Known {
     pub fn form(&self) -> String {
         let name = self.name;
         match &self.does {
-            Flag(..) | Call(_) | Nothing => name.to_owned(),
+            Flag(..) | ByUser(_) | Call(_) | Nothing => name.to_owned(),
             Value(value, _) => format!("{name}={value}"),
             Path(value, _) => format!("{name}=/{value}"),
             OneOf(values) => {
@@ -396,7 +393,7 @@ impl Known {
     pub fn completions(&self) -> Vec<String> {
         let name = self.name;
         match &self.does {
-            Flag(..) | Call(_) | Nothing => vec![name.to_owned()],
+            Flag(..) | ByUser(_) | Call(_) | Nothing => vec![name.to_owned()],
             Value(..) | Path(..) | NothingWith => vec![format!("{name}=")],
             OneOf(values) => {
                 let word = |(word, _): &(&str, _)| format!("{name}={word}");
