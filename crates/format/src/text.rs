@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use unit_prefix::NumberPrefix;
+
 /// Bytes that can be shown, such as a name: text as it is, but a backslash as `\\`, and bytes that would disturb a
 /// terminal or a line, or are no UTF-8, as `\x1b`. Different bytes are shown differently.
 pub fn shown(bytes: &[u8]) -> String {
@@ -30,14 +32,9 @@ fn escape(text: &mut String, bytes: &[u8]) {
 
 /// A size for people, in powers of 1,024: `1.5 GiB`. The only place that writes one.
 pub fn human(bytes: u64) -> String {
-    const LETTERS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
-    let step = bytes.checked_ilog2().unwrap_or(0) / 10;
-    match LETTERS.get(step.wrapping_sub(1) as usize) {
-        Some(letter) => {
-            let unit = (1_u64 << (10 * step)) as f64;
-            format!("{:.1} {letter}iB", bytes as f64 / unit)
-        }
-        None => format!("{bytes} B"),
+    match NumberPrefix::binary(bytes as f64) {
+        NumberPrefix::Standalone(_) => format!("{bytes} B"),
+        NumberPrefix::Prefixed(prefix, number) => format!("{number:.1} {prefix}B"),
     }
 }
 
