@@ -87,17 +87,15 @@ impl Notifier {
 }
 
 fn forget_contents(connection: &OwnedFd, waiting: &Receiver<Notice>) {
+    let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     for notice in waiting {
-        let (node, range) = match notice {
-            Notice::Content(node, range) => (node, range),
-            Notice::End(end) => {
-                drop(end);
-                continue;
+        match notice {
+            Notice::Content(node, range) => {
+                let len = range.end.saturating_sub(range.start);
+                tell(connection, node, signed(range.start), signed(len));
             }
-        };
-        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        let len = signed(range.end.saturating_sub(range.start));
-        tell(connection, node, signed(range.start), len);
+            Notice::End(end) => drop(end),
+        }
     }
 }
 

@@ -106,7 +106,9 @@ impl Adapter {
     pub(super) fn forget_content(&self, node: NodeId, range: Range<u64>) {
         match &self.supervisor {
             None => self.notifier.content(node, range),
-            Some(supervisor) => note(supervisor.forget(&[(node, range)])),
+            Some(supervisor) => {
+                told(supervisor.forget(&[(node, range)]));
+            }
         }
     }
 
@@ -115,9 +117,8 @@ impl Adapter {
     pub(super) fn forget_files(&self, nodes: &[NodeId]) -> Option<OwnedFd> {
         let supervisor = self.supervisor.as_ref()?;
         let contents: Vec<_> = nodes.iter().map(|node| (*node, 0..u64::MAX)).collect();
-        note(supervisor.forget(&contents));
-        let forgotten = supervisor.when_forgotten();
-        forgotten.map_err(|error| note(Err(error))).ok()
+        let forgotten = supervisor.forget(&contents);
+        told(forgotten.and_then(|()| supervisor.when_forgotten()))
     }
 
     /// The reply that gives the kernel an inode, and counts that it has it once more.
@@ -251,9 +252,9 @@ impl Adapter {
     }
 }
 
-/// What the supervisor does not do is told.
-fn note(done: Result<(), String>) {
-    if let Err(error) = done {
-        tracing::warn!("the supervisor: {error}");
-    }
+/// What the supervisor answers; the log tells why it does not.
+fn told<T>(answer: Result<T, String>) -> Option<T> {
+    answer
+        .inspect_err(|error| tracing::warn!("the supervisor: {error}"))
+        .ok()
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use loamfs_fuse::NodeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 /// How long the kernel is waited for; it waits for reads from the device.
 const LONGEST: Timespec = Timespec {
@@ -51,8 +52,7 @@ impl Doubt {
     pub fn wait(&self) {
         if let Some(forgotten) = &self.forgotten {
             let mut asked = [PollFd::new(forgotten, PollFlags::IN)];
-            // A signal that comes between is no reason to go on waiting.
-            if matches!(poll(&mut asked, Some(&LONGEST)), Ok(0)) {
+            if matches!(retry_on_intr(|| poll(&mut asked, Some(&LONGEST))), Ok(0)) {
                 tracing::warn!("files may still show what was lost: reading them takes long");
             }
         }

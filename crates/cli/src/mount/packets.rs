@@ -10,7 +10,7 @@ use rustix::net::{
 };
 
 /// Longest packet, in bytes.
-const BYTES_MAX: usize = 4096;
+pub const BYTES_MAX: usize = 4096;
 
 /// Most descriptors of one packet; the kernel takes a few more.
 pub const DESCRIPTORS_MAX: usize = 128;

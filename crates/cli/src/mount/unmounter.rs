@@ -30,7 +30,7 @@ use crate::mounts;
 use crate::text::shown_path;
 
 /// Contents in one packet at most: three numbers each.
-const FORGET_MAX: usize = 4096 / (3 * 21) - 1;
+const FORGET_MAX: usize = packets::BYTES_MAX / (3 * 21) - 1;
 
 /// What it is asked for of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
