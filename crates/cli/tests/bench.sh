@@ -164,7 +164,6 @@ END_OF_CHECK
     ok "programs and streams, beside a server that does no other work and ext4"
 }
 
-# LoamFS on two disks and on each, ext4 on each: five rows, and what is written to the fast one is programmed there.
 # What is not installed is said before anything is measured.
 lacking() {
     mkdir -p "$work/none"
@@ -177,6 +176,7 @@ lacking() {
     ok "a file system whose mkfs is not installed is refused before anything is measured"
 }
 
+# LoamFS on two disks and on each, ext4 on each: five rows, and what is written to the fast one is programmed there.
 tiers() {
     "$loamfs" bench tiers --only smallfile --scale tiny --fs ext4 --work "$work" --json >"$work/out" 2>"$work/err" ||
         { cat "$work/err" >&2; fail "bench tiers does not end well"; }
