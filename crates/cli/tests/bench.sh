@@ -173,7 +173,13 @@ lacking() {
         [ ! -s "$work/out" ] || fail "bench $run measures first"
         grep -q "mkfs.nilfs2 is not installed" "$work/err" || { cat "$work/err" >&2; fail "bench $run does not say what it lacks"; }
     done
-    ok "a file system whose mkfs is not installed is refused before anything is measured"
+    ln -s "$(command -v tar)" "$work/none/tar"
+    PATH=$work/none "$loamfs" bench run --scale tiny --out "$results" --only smallfile >"$work/out" 2>"$work/err" ||
+        { cat "$work/err" >&2; fail "what is not installed is not left out"; }
+    grep -q "btrfs is left out: no mkfs.btrfs is installed" "$work/err" || fail "nobody is told that btrfs is left out"
+    holds 'r["kind"] == "loamfs"' || fail "more runs than what is installed"
+    rm "$results"
+    ok "what is not installed is refused before anything is measured, or left out if nobody asked for it"
 }
 
 # LoamFS on two disks and on each, ext4 on each: five rows, and what is written to the fast one is programmed there.

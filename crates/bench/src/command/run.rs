@@ -65,14 +65,31 @@ impl RunArgs {
         let mut results = self.results(place.clone())?;
         let cases = self.cases(place.as_ref())?;
         let (settings, _made) = self.settings(&cases, place)?;
-        let kinds = match self.plan.kinds.as_slice() {
-            _ if self.library => &[Kind::Library],
-            _ if self.directory.is_some() => &[Kind::Directory],
-            [] => &Kind::HERE[..],
-            kinds => kinds,
-        };
         let run = |case: &Case, kind| undisturbed(&settings, case, kind);
-        self.plan.carry_out(&mut results, &cases, kinds, run)
+        self.plan
+            .carry_out(&mut results, &cases, &self.kinds(), run)
+    }
+
+    /// On what it runs. What is not installed is left out, if it was not asked for by name.
+    fn kinds(&self) -> Vec<Kind> {
+        match self.plan.kinds.as_slice() {
+            _ if self.library => vec![Kind::Library],
+            _ if self.directory.is_some() => vec![Kind::Directory],
+            [] => {
+                let all = Kind::HERE.into_iter();
+                let (here, without): (Vec<Kind>, Vec<Kind>) =
+                    all.partition(|kind| kind.is_installed());
+                for kind in without {
+                    let program = kind.formatter().unwrap_or_default();
+                    tell(&format!(
+                        "{} is left out: no {program} is installed",
+                        kind.name()
+                    ));
+                }
+                here
+            }
+            kinds => kinds.to_vec(),
+        }
     }
 
     /// Those that can be run there.

@@ -118,14 +118,18 @@ impl Kind {
         }
     }
 
+    /// Whether this machine has that.
+    pub fn is_installed(self) -> bool {
+        self.formatter().is_none_or(is_program)
+    }
+
     /// Whether this machine has that for all of these.
     ///
     /// # Errors
     ///
     /// [`Error::Lacking`], which says what to install, for the first of which it has not.
     pub fn need(kinds: &[Self]) -> Result<(), Error> {
-        let lacking = |kind: &&Self| kind.formatter().is_some_and(|program| !is_program(program));
-        match kinds.iter().find(lacking) {
+        match kinds.iter().find(|kind| !kind.is_installed()) {
             Some(kind) => Err(Error::Lacking(format!(
                 "{} is not installed, which makes {}; install it, or choose other file systems by --fs",
                 kind.formatter().unwrap_or_default(),
