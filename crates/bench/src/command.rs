@@ -19,6 +19,7 @@ mod run;
 mod settler;
 mod streams;
 mod tiers;
+mod tracks;
 mod volume;
 
 use std::ffi::OsString;
@@ -59,6 +60,7 @@ enum Bench {
     Hash(hash::HashArgs),
     Settler(settler::SettlerArgs),
     Clean(clean::CleanArgs),
+    Tracks(tracks::TracksArgs),
     #[command(hide = true)]
     Ceiling(ceiling::CeilingArgs),
     #[command(hide = true)]
@@ -86,6 +88,7 @@ impl Bench {
             Bench::Hash(args) => args.run().map(|()| true),
             Bench::Settler(args) => args.run(),
             Bench::Clean(args) => args.run().map(|()| true),
+            Bench::Tracks(args) => args.run().map(|()| true),
             Bench::Ceiling(args) => args.run().map(|()| true),
             Bench::Fill(args) => args.run().map(|()| true),
             Bench::Guest(args) => args.run().map(|()| true),
@@ -177,6 +180,7 @@ mod tests {
             "replay a.trace.gz --preset reference --json",
             "report results.json --html report.html",
             "claims --only create --work /tmp",
+            "tracks --only deep --files 1000 --reads 100 --volume 256 --json",
             "hash --runs 2 --part 100 --json",
             "requests --files 10 --work /tmp --json",
             "mount --files 10 --rounds 1 --clients 1,2 --processors 1 --fs loamfs --fs ceiling --work /tmp --json",

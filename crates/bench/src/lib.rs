@@ -8,6 +8,7 @@
 //! - [`hash`]: what it costs to compute where a small file lies;
 //! - [`clean`]: what cleaning a log costs, policies side by side;
 //! - [`settler`]: when what was overwritten should settle, policies side by side;
+//! - [`tracks`]: what tracks are worth, beside reading from the log;
 //! - [`suite`]: the papers' workloads, run on each file system;
 //! - [`emulate`]: a machine that is emulated, for file systems that this one's kernel lacks;
 //! - [`requests`]: what a FUSE mount is asked for each operation, counted by the kernel;
@@ -40,6 +41,7 @@ mod error;
 pub mod hash;
 pub mod lab;
 mod machine;
+mod modelled;
 pub mod mount;
 mod operation;
 pub mod report;
@@ -53,6 +55,7 @@ pub mod suite;
 pub mod table;
 pub mod tiers;
 pub mod trace;
+pub mod tracks;
 pub mod workload;
 
 pub use error::Error;

@@ -7,7 +7,7 @@
 mod aging;
 mod archive;
 mod clock;
-mod coldread;
+pub(crate) mod coldread;
 mod compile;
 pub(crate) mod files;
 mod full;

@@ -210,8 +210,22 @@ END_OF_CHECK
     ok "policies of settling, on disks of a model"
 }
 
+tracks() {
+    "$loamfs" bench tracks --only deep --files 1000 --reads 100 --volume 256 --json >"$work/out" 2>"$work/err" ||
+        { cat "$work/err" >&2; fail "bench tracks does not end well"; }
+    python3 - "$work/out" <<'END_OF_CHECK' || fail "reads out of tracks were not compared"
+import json, sys
+row, = json.load(open(sys.argv[1]))
+reads = {it["work"]: (it["log"]["read"]["requests"], it["tracks"]["read"]["requests"]) for it in row["compared"]}
+print(row["settled"], reads)
+sys.exit(row["settled"] != 1000 or not all(min(both) > 0 for both in reads.values()))
+END_OF_CHECK
+    ok "small files out of the log and out of tracks, on a disk of the model"
+}
+
 in_the_library
 policies
+tracks
 lacking
 tiers
 in_memory

@@ -76,6 +76,6 @@ pub use recovery::Rebuild;
 pub use repair::Repairs;
 pub use types::*;
 pub use volume::{
-    Cleaned, Damaged, Durability, Info, MemberInfo, OpenOptions, Ranges, Scrub, Scrubbed, Upkeep,
-    Volume, Xattrs,
+    Arranged, Arranging, Cleaned, Damaged, Durability, Info, MemberInfo, OpenOptions, Ranges,
+    Scrub, Scrubbed, Upkeep, Volume, Xattrs,
 };

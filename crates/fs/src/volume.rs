@@ -42,6 +42,7 @@ pub use opening::OpenOptions;
 pub use ranges::Ranges;
 pub use scrub::{Damaged, Scrub, Scrubbed};
 pub(crate) use sealer::Sealer;
+pub use tracks::{Arranged, Arranging};
 pub use upkeep::Upkeep;
 pub use xattrs::Xattrs;
 

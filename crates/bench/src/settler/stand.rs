@@ -1,14 +1,13 @@
 //! A volume on a priced disk in memory, and what a policy does on it.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
-use loamfs_device::{Device, MemoryDevice};
-use loamfs_fs::{AtimeRule, AtimeWhen, Env, MkfsOptions, OpenOptions, SettleWhen, Volume, mkfs};
+use loamfs_fs::{OpenOptions, SettleWhen, Volume};
 
 use super::{Estimate, Policy, Taken};
 use crate::Error;
-use crate::disk::{Preset, PricedDevice, VirtualDisk};
+use crate::disk::Preset;
+use crate::modelled::{Modelled, failed};
 use crate::suite::files::LibraryFiles;
 
 /// Bytes of the volume.
@@ -19,39 +18,34 @@ const IDLE_TICKS: usize = 10;
 /// A volume in use.
 pub(super) struct Stand {
     policy: Policy,
-    device: Arc<PricedDevice<MemoryDevice>>,
-    env: Env,
-    files: LibraryFiles,
+    modelled: Modelled,
     estimate: RefCell<Option<Estimate>>,
 }
 
 impl Stand {
     pub fn new(policy: Policy, preset: Preset, seed: u64) -> Result<Stand, Error> {
-        let memory = MemoryDevice::new(VOLUME).with_rotational(true);
-        let disk = VirtualDisk::new(preset, VOLUME);
-        let device = Arc::new(PricedDevice::new(memory, disk));
-        device.observer().begin("setup");
-        let mut env = Env::fixed(seed);
-        let shared: Arc<dyn Device> = Arc::clone(&device) as _;
-        mkfs(&shared, &MkfsOptions::default(), &env).map_err(failed("making"))?;
-        let files = open(policy, &device, &mut env)?;
+        let options = OpenOptions {
+            settles: match policy {
+                Policy::Weighed => SettleWhen::Pays,
+                Policy::Never | Policy::Always | Policy::Unmount => SettleWhen::Asked,
+            },
+            ..OpenOptions::default()
+        };
         Ok(Stand {
             policy,
-            device,
-            env,
-            files,
+            modelled: Modelled::new(preset, VOLUME, seed, options)?,
             estimate: RefCell::default(),
         })
     }
 
     pub fn files(&self) -> &LibraryFiles {
-        &self.files
+        self.modelled.files()
     }
 
     /// What was made so far does not count; nothing of it is in memory.
     pub fn is_made(&mut self) -> Result<(), Error> {
         self.remount()?;
-        self.device.observer().begin("work");
+        self.modelled.disk().begin("work");
         Ok(())
     }
 
@@ -74,16 +68,15 @@ impl Stand {
     /// The volume is closed and opened.
     pub fn remount(&mut self) -> Result<(), Error> {
         self.close()?;
-        self.files = open(self.policy, &self.device, &mut self.env)?;
-        Ok(())
+        self.modelled.reopen()
     }
 
     /// The volume is closed for good: what it took.
     pub fn finish(self) -> Result<Taken, Error> {
         self.close()?;
         let images = self.volume().info().images;
-        self.device.observer().end(0);
-        let total = self.device.observer().priced().total;
+        self.modelled.disk().end(0);
+        let total = self.modelled.disk().priced().total;
         Ok(Taken {
             policy: self.policy,
             seconds: total.seconds,
@@ -99,18 +92,18 @@ impl Stand {
             self.volume().sync().map_err(failed("syncing"))?;
             self.settle()?;
         }
-        self.volume().close().map_err(failed("closing"))
+        self.modelled.close()
     }
 
     /// Seconds of the disk so far, with cleaning that it owes, once nothing waits in its queue.
     fn spent(&self) -> f64 {
-        self.device.observer().end(0);
-        let total = self.device.observer().priced().total;
+        self.modelled.disk().end(0);
+        let total = self.modelled.disk().priced().total;
         total.seconds + total.owed_seconds
     }
 
     fn volume(&self) -> &Volume {
-        self.files.volume()
+        self.modelled.volume()
     }
 
     /// Settles all there is, and compares what that takes with what it was said to take.
@@ -135,34 +128,5 @@ impl Stand {
             *largest = Some(estimate);
         }
         Ok(())
-    }
-}
-
-fn open(
-    policy: Policy,
-    device: &Arc<PricedDevice<MemoryDevice>>,
-    env: &mut Env,
-) -> Result<LibraryFiles, Error> {
-    let options = OpenOptions {
-        atime: AtimeRule {
-            when: AtimeWhen::Never,
-            ..AtimeRule::default()
-        },
-        settles: match policy {
-            Policy::Weighed => SettleWhen::Pays,
-            Policy::Never | Policy::Always | Policy::Unmount => SettleWhen::Asked,
-        },
-        ..OpenOptions::default()
-    };
-    // No two openings have the same tokens.
-    env.seed = env.seed.wrapping_add(1);
-    let volume = Volume::open(Arc::clone(device) as _, &options, env.clone());
-    Ok(LibraryFiles::new(volume.map_err(failed("opening"))?))
-}
-
-fn failed(verb: &'static str) -> impl Fn(loamfs_fs::Error) -> Error {
-    move |error| Error::Io {
-        what: format!("{verb} the volume"),
-        source: std::io::Error::other(error),
     }
 }

@@ -14,7 +14,7 @@ use crate::Error;
 use crate::workload::Content;
 
 /// Reads between drops of all caches.
-const DROP_EVERY: usize = 100;
+pub(crate) const DROP_EVERY: usize = 100;
 /// Bytes of a file: hashFS's are of 4 KiB.
 const FILE: usize = 4096;
 /// Files of a directory of the flat set, as the paper's; the deep set has a hundredth.
@@ -47,9 +47,10 @@ pub fn run_cold(stage: &mut Stage, count: u64, reads: u64, seed: u64) -> Result<
 }
 
 /// The name of a set, and where in it a file is.
-type Layout = (&'static str, fn(u64) -> PathBuf);
+pub(crate) type Layout = (&'static str, fn(u64) -> PathBuf);
 
-const LAYOUTS: [Layout; 2] = [("flat", flat), ("deep", deep)];
+/// The flat set and the deep one.
+pub(crate) const LAYOUTS: [Layout; 2] = [("flat", flat), ("deep", deep)];
 
 /// Which files are asked for.
 #[derive(Clone, Copy, Debug)]
@@ -104,10 +105,8 @@ impl Set {
         })
     }
 
-    /// Popular files do not lie side by side.
     fn path(&self, number: u64) -> PathBuf {
-        let spread = number.wrapping_mul(0x9e37_79b1) % self.count;
-        Path::new(self.layout.0).join(self.layout.1(spread))
+        Path::new(self.layout.0).join(self.layout.1(spread(number, self.count)))
     }
 
     fn draw(&mut self, popularity: Popularity, reads: u64) -> Vec<u64> {
@@ -160,6 +159,11 @@ fn cold(stage: &mut Stage, name: &str, paths: &[PathBuf]) -> Result<(), Error> {
         beat.add(part.len() as u64);
         part.iter().try_for_each(|path| files.read_whole(path))
     })
+}
+
+/// The file that is as popular as a number is low: such files do not lie side by side.
+pub(crate) fn spread(number: u64, count: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b1) % count.max(1)
 }
 
 fn flat(number: u64) -> PathBuf {

@@ -21,11 +21,20 @@ const NAMES_MAX: usize = 256;
 /// Files that are taken out of a track together: an inode block of each changes.
 const DISSOLVED_AT_ONCE: usize = 4;
 
-/// Makes the files of a directory ready to settle into one track, from a key on. Answers where the next one begins; `None`
-/// at the end of the directory.
+/// Makes the files of a directory ready to settle into one track, from a key on.
 pub(crate) struct FormTrack {
     pub dir: Ino,
     pub from: u64,
+}
+
+/// What [`FormTrack`] came to.
+#[derive(Default)]
+pub(crate) struct Formed {
+    /// Where the next range begins; `None` at the end of the directory, or without room for more.
+    pub next: Option<u64>,
+    /// Files of the track, and bytes of their contents.
+    pub files: u64,
+    pub bytes: u64,
 }
 
 /// [`FormTrack`], prepared.
@@ -65,6 +74,16 @@ struct Run {
     high: u64,
 }
 
+impl Formed {
+    /// Nothing yet; the next range begins at a key, if it is one.
+    fn until(high: u64) -> Formed {
+        Formed {
+            next: key_before_end(high),
+            ..Formed::default()
+        }
+    }
+}
+
 impl Operation for FormTrack {
     type Change = FormingTrack;
 
@@ -72,20 +91,20 @@ impl Operation for FormTrack {
         let dir = self.dir;
         let node = core.directory(dir)?;
         if node.inode.nlink == 0 || !table::has_room(&node.inode) || self.from >= KEYS_END {
-            return Ok(Plan::Done(None));
+            return Ok(Plan::Done(Formed::default()));
         }
         // Nobody fights for room to settle.
         let segment = core.geometry.segment_max.into();
         if !core.budget().space_fits(segment, 0) {
-            return Ok(Plan::Done(None));
+            return Ok(Plan::Done(Formed::default()));
         }
         let range = core.range_to_settle(dir, self.from)?;
         if range.entry.is_some() {
-            return Ok(Plan::Done(key_before_end(range.high)));
+            return Ok(Plan::Done(Formed::until(range.high)));
         }
         let run = core.next_run(dir, &range)?;
         if run.files.is_empty() {
-            return Ok(Plan::Done(key_before_end(run.high)));
+            return Ok(Plan::Done(Formed::until(run.high)));
         }
         let mut missed = Missed::default();
         missed.note(core.prepare_dirty(dir))?;
@@ -111,7 +130,7 @@ impl Operation for FormTrack {
 }
 
 impl Change for FormingTrack {
-    type Done = Option<u64>;
+    type Done = Formed;
 
     fn claim(&self) -> Claim {
         let content: usize = self.files.iter().map(|file| file.content.len()).sum();
@@ -123,7 +142,7 @@ impl Change for FormingTrack {
         }
     }
 
-    fn apply(self, core: &mut Core) -> Result<Option<u64>, Broken> {
+    fn apply(self, core: &mut Core) -> Result<Formed, Broken> {
         let (dir, none) = (self.dir, TableEntry::default());
         let inode = &mut core.inodes.prepared(dir)?.inode;
         table::put(inode, &mut core.blocks, self.low, &none)?;
@@ -132,6 +151,7 @@ impl Change for FormingTrack {
         }
         core.touch(dir)?;
         core.pending.add_content(head_bytes(self.files.len()));
+        let mut formed = Formed::until(self.high);
         let mut files = BTreeMap::new();
         for File {
             key,
@@ -140,6 +160,8 @@ impl Change for FormingTrack {
         } in self.files
         {
             core.pending.add_content(content.len());
+            formed.files += 1;
+            formed.bytes += content.len() as u64;
             let node = core.inodes.prepared(settling.ino)?;
             node.inode.parent = dir;
             node.set_dir_key(key);
@@ -154,7 +176,7 @@ impl Change for FormingTrack {
             names: self.names,
             files,
         });
-        Ok(key_before_end(self.high))
+        Ok(formed)
     }
 }
 
