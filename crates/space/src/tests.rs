@@ -721,3 +721,20 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
             && !space.is_vacant(GroupNo(3))
     );
 }
+
+/// The log's end stands where a device is to leave, with room behind it: the log goes on elsewhere, by a run that is one.
+#[test]
+fn the_log_goes_on_elsewhere_when_its_end_is_where_a_device_leaves() {
+    for tiers in [vec![], vec![0..2, 2..4]] {
+        let mut space = volume();
+        let there = run(space.placement().find_log(64, 4, FragAddr(45 * 64), false));
+        assert_eq!(there, extent(45 * 64, 64));
+        space.allocate(extent(there.start.0, 32), small()).unwrap();
+        space.keep_log_on(tiers);
+        space.leave(std::iter::once(40..64).collect());
+        for near in [there.start, FragAddr(there.start.0 + 32), there.end()] {
+            let found = run(space.placement().find_log(8, 4, near, false));
+            assert!(found.frags > 0 && found.end().0 <= 40 * 64, "{found:?}");
+        }
+    }
+}

@@ -146,11 +146,13 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The first run of at least `least` fragments of a loaded log group, followed beyond the group's end.
+    /// The first run of at least `least` fragments of a loaded log group, followed beyond the group's end. What is free on a
+    /// device that leaves is no run.
     fn run_in(&self, index: usize, from: u64, least: u64) -> Option<Extent> {
         let group = self.groups.group(index);
         let map = group.map()?;
-        if group.role() != Role::Log || least == 0 {
+        let leaves = self.groups.layout().is_leaving(index);
+        if leaves || group.role() != Role::Log || least == 0 {
             return None;
         }
         let at = FragAddr(self.groups.layout().start(index) + map.find(from, least)?);
