@@ -81,11 +81,15 @@ fn sentence(results: &Results, contests: &[Contest<'_>]) -> String {
     let mut said = format!(
         "By the time that a hard disk of the model is busy, LoamFS is first in {first} of {count} {workloads}"
     );
-    if let Some((kind, times)) = rival(contests) {
-        let part = 1.0 / times.max(1e-9);
+    if let Some(rival) = rival(contests) {
+        let part = rival.ours / rival.theirs.max(1e-9);
+        let which = match rival.workloads {
+            all if all == count => "over all".to_owned(),
+            some => format!("over the {some} that it has figures of"),
+        };
         said.push_str(&format!(
-            ", and takes {part:.2} of the time of {} over all",
-            kind.name()
+            ", and takes {part:.2} of the time of {} {which}",
+            rival.kind.name()
         ));
     }
     match (last, worst.best()) {
@@ -99,22 +103,41 @@ fn sentence(results: &Results, contests: &[Contest<'_>]) -> String {
     }
 }
 
-/// The other file system that takes least over all workloads in which it has figures, and how many times LoamFS's time that
-/// is in the same ones.
-fn rival(contests: &[Contest<'_>]) -> Option<(Kind, f64)> {
-    let mut sums: Vec<(Kind, f64, f64)> = Vec::new();
+/// Another file system over all workloads in which it has figures.
+struct Rival {
+    kind: Kind,
+    workloads: usize,
+    /// Its seconds.
+    theirs: f64,
+    /// LoamFS's in the same workloads.
+    ours: f64,
+}
+
+/// The one that takes least beside LoamFS.
+fn rival(contests: &[Contest<'_>]) -> Option<Rival> {
+    let mut rivals: Vec<Rival> = Vec::new();
     for contest in contests {
-        for (kind, seconds) in &contest.others {
-            match sums.iter_mut().find(|sum| sum.0 == *kind) {
-                Some(sum) => (sum.1, sum.2) = (sum.1 + seconds, sum.2 + contest.ours),
-                None => sums.push((*kind, *seconds, contest.ours)),
-            }
+        for &(kind, seconds) in &contest.others {
+            let at = rivals.iter().position(|rival| rival.kind == kind);
+            let at = at.unwrap_or_else(|| {
+                let (workloads, theirs, ours) = (0, 0.0, 0.0);
+                rivals.push(Rival {
+                    kind,
+                    workloads,
+                    theirs,
+                    ours,
+                });
+                rivals.len() - 1
+            });
+            rivals[at].workloads += 1;
+            rivals[at].theirs += seconds;
+            rivals[at].ours += contest.ours;
         }
     }
-    let times = sums
+    let times = |rival: &Rival| rival.theirs / rival.ours.max(1e-9);
+    rivals
         .into_iter()
-        .map(|(kind, theirs, ours)| (kind, theirs / ours.max(1e-9)));
-    times.min_by(|a, b| a.1.total_cmp(&b.1))
+        .min_by(|a, b| times(a).total_cmp(&times(b)))
 }
 
 /// Where no other file system stands beside it.
@@ -246,6 +269,19 @@ mod tests {
         assert!(told.contains("first in 0 of 1 workload,"), "{told}");
         assert!(told.contains("it loses most in"), "{told}");
         assert!(told.contains("times as long as ext4."), "{told}");
+    }
+
+    #[test]
+    fn who_lacks_figures_is_not_compared_over_all() {
+        let told = said(&[
+            (Workload::Smallfile, Kind::Loam, NEAR),
+            (Workload::Smallfile, Kind::Ext2, FAR),
+            (Workload::Largefile, Kind::Loam, NEAR),
+            (Workload::Largefile, Kind::Ext2, FAR),
+            (Workload::Largefile, Kind::Ext4, NEAR),
+        ]);
+        let words = "takes 1.00 of the time of ext4 over the 1 that it has figures of";
+        assert!(told.contains(words), "{told}");
     }
 
     #[test]
