@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use crate::Error;
 use crate::beside::{About, Figure, Report};
+use crate::machine::is_program;
 use crate::rounds::Rounds;
-use crate::stand::is_program;
 
 use task::{Sources, Task};
 

@@ -32,3 +32,9 @@ pub fn seconds_since_1970() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |time| time.as_secs())
 }
+
+/// Whether this machine has a program of this name.
+pub(crate) fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
+}

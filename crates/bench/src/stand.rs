@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::cleanup::{Guard, later};
 use crate::lab::{Kind, Lab, Mounted, Tools};
+use crate::machine::is_program;
 
 /// The program of [`Subject::Bindfs`].
 const BINDFS: &str = "bindfs";
@@ -74,12 +75,6 @@ impl Subject {
             Subject::Btrfs => Kind::Btrfs,
         }
     }
-}
-
-/// Whether this machine has a program of this name.
-pub(crate) fn is_program(name: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(name).is_file())
 }
 
 /// A file system that is mounted on a device of its own.

@@ -1,7 +1,6 @@
 //! What can go wrong in the log.
 
 use crate::loss::Loss;
-use crate::members::MembersError;
 use loamfs_device::DeviceError;
 use loamfs_format::summary::SummaryError;
 use loamfs_format::superblock::SuperblockError;
@@ -96,4 +95,80 @@ pub enum LogError {
     /// Space accounting met an impossible request.
     #[error(transparent)]
     Space(#[from] SpaceError),
+}
+
+/// Why devices are not a volume together.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MembersError {
+    /// A device has no superblock that can be used.
+    #[error("{name}: {cause}")]
+    Unknown {
+        /// The device.
+        name: String,
+        /// What is wrong with its superblocks.
+        cause: Box<LogError>,
+    },
+    /// A device is of another volume than the first one named.
+    #[error("{name} does not belong to the same volume as {first}; leave it out")]
+    Foreign {
+        /// The device.
+        name: String,
+        /// The one named first.
+        first: String,
+    },
+    /// Two devices say that they are the same one.
+    #[error(
+        "{first} and {second} both say that they are device {number}; detach the one that is a copy"
+    )]
+    Doubled {
+        /// One of them.
+        first: String,
+        /// The other.
+        second: String,
+        /// Which device.
+        number: u32,
+    },
+    /// A device left the volume, or never joined it.
+    #[error("{name} is no device of this volume any more; leave it out")]
+    Stale {
+        /// The device.
+        name: String,
+    },
+    /// A device knows of a change of devices of which the first one does not: that is an old copy.
+    #[error(
+        "{name} has seen membership {have} of the volume, and its first device only {leads}; attach the newer first device"
+    )]
+    Later {
+        /// The device.
+        name: String,
+        /// Its epoch.
+        have: u64,
+        /// That of the device that leads.
+        leads: u64,
+    },
+    /// A device of the volume is not there.
+    #[error(
+        "device {number} of the volume's {count}, a {kind} one of {}, is missing; attach or name it",
+        human(*bytes)
+    )]
+    Missing {
+        /// Which.
+        number: u32,
+        /// How many the volume has.
+        count: usize,
+        /// What it is for.
+        kind: &'static str,
+        /// Bytes of the volume that it holds.
+        bytes: u64,
+    },
+    /// A device is shorter than the table says.
+    #[error("{name} has {} for the volume; attach the whole device", lacking(*have, *need))]
+    Short {
+        /// The device.
+        name: String,
+        /// Bytes that it has.
+        have: u64,
+        /// Bytes that it should have.
+        need: u64,
+    },
 }

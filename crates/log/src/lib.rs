@@ -17,4 +17,4 @@ pub mod summary;
 pub mod superblocks;
 pub mod writer;
 
-pub use error::LogError;
+pub use error::{LogError, MembersError};

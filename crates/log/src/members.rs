@@ -3,12 +3,11 @@
 //! The first device by address **leads**: its two superblock copies name the checkpoints, and its table says who belongs to
 //! the volume. The copies on the others only say whose they are; no checkpoint is taken from them.
 
-use crate::error::LogError;
+use crate::error::{LogError, MembersError};
 use crate::superblocks::{self, Copies};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::Ssn;
 use loamfs_format::superblock::{DeviceEntry, Superblock};
-use loamfs_format::text::{human, lacking};
 use std::sync::Arc;
 
 /// A device that may be one of a volume's.
@@ -18,82 +17,6 @@ pub struct Candidate {
     pub name: String,
     /// The device.
     pub device: Arc<dyn Device>,
-}
-
-/// Why devices are not a volume together.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum MembersError {
-    /// A device has no superblock that can be used.
-    #[error("{name}: {cause}")]
-    Unknown {
-        /// The device.
-        name: String,
-        /// What is wrong with its superblocks.
-        cause: Box<LogError>,
-    },
-    /// A device is of another volume than the first one named.
-    #[error("{name} does not belong to the same volume as {first}; leave it out")]
-    Foreign {
-        /// The device.
-        name: String,
-        /// The one named first.
-        first: String,
-    },
-    /// Two devices say that they are the same one.
-    #[error(
-        "{first} and {second} both say that they are device {number}; detach the one that is a copy"
-    )]
-    Doubled {
-        /// One of them.
-        first: String,
-        /// The other.
-        second: String,
-        /// Which device.
-        number: u32,
-    },
-    /// A device left the volume, or never joined it.
-    #[error("{name} is no device of this volume any more; leave it out")]
-    Stale {
-        /// The device.
-        name: String,
-    },
-    /// A device knows of a change of devices of which the first one does not: that is an old copy.
-    #[error(
-        "{name} has seen membership {have} of the volume, and its first device only {leads}; attach the newer first device"
-    )]
-    Later {
-        /// The device.
-        name: String,
-        /// Its epoch.
-        have: u64,
-        /// That of the device that leads.
-        leads: u64,
-    },
-    /// A device of the volume is not there.
-    #[error(
-        "device {number} of the volume's {count}, a {kind} one of {}, is missing; attach or name it",
-        human(*bytes)
-    )]
-    Missing {
-        /// Which.
-        number: u32,
-        /// How many the volume has.
-        count: usize,
-        /// What it is for.
-        kind: &'static str,
-        /// Bytes of the volume that it holds.
-        bytes: u64,
-    },
-    /// A device is shorter than the table says.
-    #[error("{name} has {} for the volume; attach the whole device", lacking(*have, *need))]
-    Short {
-        /// The device.
-        name: String,
-        /// Bytes that it has.
-        have: u64,
-        /// Bytes that it should have.
-        need: u64,
-    },
 }
 
 /// A device, and what its own copies say.
@@ -272,17 +195,6 @@ fn member(
     }
     let device = Arc::clone(&found.device);
     Ok(Member::new(&found.name, device, entry.offset, len).at_range(held))
-}
-
-/// Whether a device is what the volume on it needs: one of one device, or all of its devices together.
-pub(crate) fn are_all(device: &dyn Device, sb: &Superblock) -> bool {
-    let members = device.members();
-    if sb.devices.len() == 1 && sb.gaps().is_empty() {
-        return members.len() <= 1;
-    }
-    let ranges = members.iter().map(|m| (m.offset(), m.range()));
-    let said = sb.devices.iter().map(|e| (e.offset, sb.bytes_of(e)));
-    sb.device == sb.devices[0].device && ranges.eq(said)
 }
 
 /// Writes the superblocks of a volume that nobody has open, on the devices that it had, each copy durable before the next:

@@ -2,7 +2,6 @@
 
 use crate::error::LogError;
 use crate::law::Rules;
-use crate::members;
 use loamfs_device::{Device, DeviceError, IoKind, Read, Write};
 use loamfs_format::Ssn;
 use loamfs_format::superblock::{self, CheckpointRef, PROBES, Superblock, SuperblockError};
@@ -53,7 +52,7 @@ type Found = (u64, Result<Superblock, LogError>);
 pub fn read(device: &dyn Device) -> Result<Copies, LogError> {
     let copies = find(device)?;
     let sb = &copies.newest;
-    if !members::are_all(device, sb) {
+    if !are_all(device, sb) {
         return Err(LogError::Incomplete {
             count: sb.devices.len(),
         });
@@ -233,4 +232,15 @@ pub fn write_slot(device: &dyn Device, sb: &Superblock, slot: usize) -> Result<(
         .into_iter()
         .collect::<Result<(), _>>()?;
     Ok(())
+}
+
+/// Whether a device is what the volume on it needs: one of one device, or all of its devices together.
+fn are_all(device: &dyn Device, sb: &Superblock) -> bool {
+    let members = device.members();
+    if sb.devices.len() == 1 && sb.gaps().is_empty() {
+        return members.len() <= 1;
+    }
+    let ranges = members.iter().map(|m| (m.offset(), m.range()));
+    let said = sb.devices.iter().map(|e| (e.offset, sb.bytes_of(e)));
+    sb.device == sb.devices[0].device && ranges.eq(said)
 }

@@ -9,7 +9,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::stand::is_program;
+use crate::machine::is_program;
 
 /// What can be on the device.
 #[derive(
