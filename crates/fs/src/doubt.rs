@@ -1,4 +1,4 @@
-//! What a volume that is only read does not know of its lazy map, of which nodes cannot be read.
+//! Which units cannot be trusted where nodes of the lazy map cannot be read. Only a volume that is not written is opened so.
 //!
 //! A home whose entry is unknown may hold what an image has long replaced, and the checksum that the file has for it may
 //! be as old, so that nothing but the entry tells. Such a unit can be read only if it never had an image that may still

@@ -1,5 +1,7 @@
-//! IFILE (the inode map, L2), BFILE and MFILE (the lazy map): trees as the last checkpoint wrote them, those of the
-//! IFILE and the MFILE under overlays of what changed since. What changed of the BFILE is in `space`.
+//! The maps of a volume: trees as the last checkpoint wrote them, under overlays of what changed since.
+//!
+//! IFILE is the inode map (L2), MFILE the lazy map (Z1): [`IFILE`] and [`LAZY`]. BFILE (H4) is the bitmaps and descriptors of
+//! groups, and the records of owners: three trees here, and what changed of them is in `space`.
 //!
 //! The overlays are exactly what the summaries since that checkpoint say, so recovery rebuilds them record by record,
 //! and only a checkpoint changes the trees.

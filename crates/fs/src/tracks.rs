@@ -1,4 +1,4 @@
-//! Tracks: a directory's small files in one run, which one read of the device brings (S1-S5; DESIGN.md, "Tracks").
+//! Tracks: a directory's small files in one run, which one read of the device brings (hashFS, S1-S5; DESIGN.md, "Tracks").
 //!
 //! The truth is the directory and the inode in the log; a track is a second way to them (rule 14). [`table`] is where a
 //! directory keeps which track holds the names from a key on, [`lookup`] asks it, [`change`] keeps it true while files and

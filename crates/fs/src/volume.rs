@@ -1,11 +1,12 @@
 //! A volume in use: [`Volume`] and its views are what callers ask, and [`Engine`] what works below: the state behind one lock,
 //! the device beside it, and the steps that bring changes to it.
 //!
-//! Lock order: `moving`, `sweeping`, `settling`, `sealing`, `homes`, `core`; no device is touched while `core` is held. An operation runs under
-//! `core`, reads and writes memory only, and is sent back when blocks are missing; they are read without the lock and it
-//! runs again. Whoever seals a segment holds `sealing` ([`Sealer`]); sealed segments are written without a lock ([`flight`]). Whoever
-//! writes large files' data to their homes shares `homes`, and needs `sealing` only to make room in the next segment: so
-//! nobody who waits for a small file waits for a large one (rule 3).
+//! Lock order: `moving`, `sweeping`, `settling`, `emptying`, `sealing`, `homes`, `core` (DESIGN.md, "Locks" says what each is for);
+//! no device is touched while `core` is held. An operation runs under `core`, reads and writes memory only, and is sent
+//! back when blocks are missing; they are read without the lock and it runs again. Whoever seals a segment holds `sealing`
+//! ([`Sealer`]); sealed segments are written without a lock ([`flight`]). Whoever writes large files' data to their homes
+//! shares `homes`, and needs `sealing` only to make room in the next segment: so nobody who waits for a small file waits for
+//! a large one (rule 3).
 
 mod ahead;
 mod announce;

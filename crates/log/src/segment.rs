@@ -59,8 +59,8 @@ pub struct SegmentBody<'a> {
 /// Finds a place for a summary with at most `records_max` bytes of records and for the blocks of `body`.
 ///
 /// `at` is the unit reserved for this summary. On a device that is `rotational` the log begins in the middle. Without a
-/// `cut` the log goes on where the next long run is. A segment may have so many extents; where the smallest holes would take
-/// more, the rest is cut into the longest.
+/// `cut` the log goes on where the next long run is. A segment has [`EXTENTS_MAX`] extents at most; where the smallest holes
+/// would take more, the rest is cut into the longest.
 ///
 /// # Errors
 /// [`PlaceError`]; in each case space is as it was before.

@@ -51,7 +51,7 @@ impl Quiet {
 impl Sweeper<'_> {
     /// Settles what has to leave the log, or else what is worth it when the device was asked for nothing since the last time.
     pub(super) fn settle_in_time(&self) -> Result<(), Error> {
-        let Some(_turn) = self.may_sweep() else {
+        let Some(_turn) = self.may_settle() else {
             return Ok(());
         };
         let one_sweep = self.settle_buffer();
@@ -101,7 +101,7 @@ impl Sweeper<'_> {
     }
 
     /// The right to a sweep that nobody needs; `None` while somebody else has it: memory is for one at a time.
-    pub(crate) fn may_sweep(&self) -> Option<MutexGuard<'_, ()>> {
+    pub(crate) fn may_settle(&self) -> Option<MutexGuard<'_, ()>> {
         match self.settling.try_lock() {
             Ok(turn) => Some(turn),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

@@ -40,14 +40,13 @@ impl Due {
 }
 
 impl Volume {
-    /// Returns when everything that was done to an inode is on the device. `data_only` may leave out what reading
-    /// the data back does not need.
+    /// Returns when everything that was done to an inode is on the device. `_data_only` is what
+    /// fdatasync(2) asks, and leaves out nothing: what reading the data back needs rides in the same segment as the rest.
     ///
     /// # Errors
     /// [`Error`]; EIO when data could not be written anywhere. It is kept in memory then, and the next fsync tries
     /// again.
-    pub fn fsync(&self, ino: Ino, data_only: bool) -> Result<(), Error> {
-        let _ = data_only;
+    pub fn fsync(&self, ino: Ino, _data_only: bool) -> Result<(), Error> {
         patience::wait_from_here()?;
         let Some(due) = self.engine.step(|core| Due::of(core, ino))? else {
             return Ok(());

@@ -250,7 +250,7 @@ impl Sweeper<'_> {
             return Ok(());
         }
         // What somebody else settles just now is read meanwhile where it is.
-        let Some(_turn) = self.may_sweep() else {
+        let Some(_turn) = self.may_settle() else {
             return Ok(());
         };
         // Whoever reads is told what cannot be read, and nothing else.
