@@ -10,7 +10,7 @@ pub const CSS: &str = "\
   --ours: #1f7a4d; --owed: #d0d4d7; --read: #2468c2; --write: #d9730d; --mark: #eeeeee; }
   figure, tr { break-inside: avoid; } h2, h3 { break-after: avoid; } main { max-width: none; } body { font-size: 9pt; } }
 body { background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; margin: 0; }
-main { max-width: 76rem; margin: 0 auto; padding: 1.5rem; }
+main { max-width: 76rem; margin: 0 auto; padding: 1.5rem; overflow-wrap: break-word; }
 h1 { font-size: 1.9rem; margin: 0 0 .5rem; } h2 { margin: 2.2rem 0 .6rem; } h3 { margin: 1.4rem 0 .3rem; }
 code { background: var(--mark); padding: .1em .3em; border-radius: 3px; overflow-wrap: anywhere; }
 .wide { overflow-x: auto; }

@@ -295,6 +295,8 @@ mod tests {
     fn words_are_explained_and_cells_say_their_heading() {
         let page = page(&results(&[(Workload::Smallfile, Kind::Loam, NEAR)]));
         assert!(page.contains("data-of=\"hard disk, s\""));
+        // The path in an error is longer than a phone is wide.
+        assert!(page.contains("overflow-wrap: break-word"));
         for word in [
             "cleaning owed</b>:",
             "<code>reference</code>",
