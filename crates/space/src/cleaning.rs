@@ -86,12 +86,23 @@ impl CleaningCost {
 /// What is in use once nothing is held back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outlook {
-    /// Groups of the log.
+    /// Groups of the log, but for those whose devices leave.
     pub log_groups: u64,
-    /// Fragments that they take when what is worth it was moved together.
+    /// Fragments that all of them take when what is worth it was moved together.
     pub log_used: u64,
     /// Fragments of data groups that come free by themselves.
     pub data_going: u64,
+    /// Fragments of data groups whose devices leave.
+    pub data_leaving: u64,
+}
+
+/// What stands on devices that leave, and has to find a place elsewhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaving {
+    /// Fragments in groups of the log, and of tracks.
+    pub log: u64,
+    /// Fragments in data groups.
+    pub data: u64,
 }
 
 /// What cleaning looks at.
@@ -249,23 +260,51 @@ impl<'a> Cleaning<'a> {
         let going = self.staying(going);
         let frags = self.groups.layout().geometry().group_frags;
         let mut outlook = Outlook::default();
-        for (group, going) in self.groups.numbered().map(|(_, group)| group).zip(going) {
+        for ((index, group), going) in self.groups.numbered().zip(going) {
+            let index = index as usize;
+            let leaves = self.groups.layout().is_leaving(index);
             match Cells::of(group.role()) {
                 Cells::Units => {
                     let live = group.used().saturating_sub(going);
                     let worth = live <= frags.saturating_sub(live).saturating_mul(dear);
-                    outlook.log_groups += 1;
+                    outlook.log_groups += u64::from(!leaves);
                     outlook.log_used += match worth {
                         // Blocks do not fit the ends of holes.
                         true => (live + live / 8).min(frags),
                         false => frags,
                     };
                 }
+                Cells::Blocks if leaves => outlook.data_leaving += self.to_move(index, going),
                 Cells::Blocks => outlook.data_going += going,
                 Cells::None => {}
             }
         }
         outlook
+    }
+
+    /// What stands on devices that leave, but for what is held back.
+    pub fn leaving(self) -> Leaving {
+        let (layout, mut leaving) = (self.groups.layout(), Leaving::default());
+        if layout.leaving().is_empty() {
+            return leaving;
+        }
+        let going = self.staying(&[]);
+        for index in layout.leaving().iter().cloned().flatten() {
+            let frags = self.to_move(index, going[index]);
+            match Cells::of(self.groups.group(index).role()) {
+                Cells::Units => leaving.log += frags,
+                Cells::Blocks => leaving.data += frags,
+                Cells::None => {}
+            }
+        }
+        leaving
+    }
+
+    /// Fragments of a group whose device leaves that have to find another place, of which so many are going.
+    fn to_move(self, index: usize, going: u64) -> u64 {
+        let used = self.groups.group(index).used();
+        let reserved = self.groups.layout().unmapped_in(index);
+        used.saturating_sub(reserved + going)
     }
 
     /// Fragments of each group that no move frees.

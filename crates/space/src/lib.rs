@@ -57,7 +57,7 @@ mod tests;
 
 pub use bitmaps::Bitmaps;
 pub use checkpoint::{Checkpoint, ChunkValue};
-pub use cleaning::{Candidate, Cleaning, CleaningCost, CleaningPolicy, Outlook};
+pub use cleaning::{Candidate, Cleaning, CleaningCost, CleaningPolicy, Leaving, Outlook};
 pub use error::SpaceError;
 pub use groups::{FreeIndex, SpaceRepair};
 pub use held::Held;

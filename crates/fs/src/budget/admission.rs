@@ -115,8 +115,11 @@ impl Budget<'_> {
     /// Whether the content of a small file of `size` bytes goes to a data group because the log is nearly full (H18,
     /// rule 10): what is left of the log is for metadata.
     pub fn spills(&mut self, size: u64) -> bool {
-        let room =
-            self.space.free_index(Role::Data).frags() * u64::from(self.geometry.fragment_size);
+        let (room, leaving) = (
+            self.space.free_index(Role::Data).frags(),
+            self.leaving().data,
+        );
+        let room = room.saturating_sub(leaving) * u64::from(self.geometry.fragment_size);
         let block = u64::from(self.geometry.block_size);
         let waiting = self.waiting();
         room >= waiting.blocks + block

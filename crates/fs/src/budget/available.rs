@@ -20,6 +20,18 @@ const LEFT_BLOCKS: u64 = 5;
 impl Budget<'_> {
     /// Bytes that a large file can take; `in_vain` says that the fight for such room was lost.
     pub fn available_bytes(&mut self, in_vain: bool) -> u64 {
+        let (room, leaving) = self.room(in_vain);
+        room.saturating_sub(leaving)
+    }
+
+    /// Bytes that lack for what devices hold that leave.
+    pub fn lacking_bytes(&mut self, in_vain: bool) -> u64 {
+        let (room, leaving) = self.room(in_vain);
+        leaving.saturating_sub(room)
+    }
+
+    /// Bytes that data of large files can take, and those of them that stand on devices which leave.
+    fn room(&mut self, in_vain: bool) -> (u64, u64) {
         let g = self.geometry;
         let frag = u64::from(g.fragment_size);
         let going: Vec<Extent> = self
@@ -42,7 +54,7 @@ impl Budget<'_> {
             let left = LEFT_BLOCKS * u64::from(g.block_size);
             (blocks * frag).saturating_sub(waiting.blocks + left)
         };
-        room(metadata_of(room(0)))
+        (room(metadata_of(room(0))), outlook.data_leaving * frag)
     }
 
     /// Groups that the log needs for good with `metadata` more fragments, a segment, and the room that removals find at

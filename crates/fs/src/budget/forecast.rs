@@ -12,7 +12,7 @@ use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::kind::MapTree;
 use loamfs_format::{Geometry, Ssn};
 use loamfs_log::fitting::Cut;
-use loamfs_space::Space;
+use loamfs_space::{Leaving, Space};
 
 /// Bytes for which it is looked at together whether there is room.
 const AHEAD: u64 = 64 << 10;
@@ -26,6 +26,8 @@ const SCATTERS: u64 = 1 << 20;
 pub(crate) struct KnownRoom {
     /// Free fragments of log groups that any segment can use.
     usable: Option<u64>,
+    /// What stands on devices that leave.
+    leaving: Option<Leaving>,
     /// What leaves the checkpoints their room, by the way of cutting.
     roomy: [Option<Roomy>; 2],
     /// The log's holes.
@@ -38,6 +40,11 @@ impl KnownRoom {
     /// Free fragments of log groups that any segment can use, counted if they are not known.
     pub(super) fn usable(&mut self, count: impl FnOnce() -> u64) -> u64 {
         *self.usable.get_or_insert_with(count)
+    }
+
+    /// What stands on devices that leave, counted if it is not known.
+    pub(super) fn leaving(&mut self, count: impl FnOnce() -> Leaving) -> Leaving {
+        *self.leaving.get_or_insert_with(count)
     }
 }
 

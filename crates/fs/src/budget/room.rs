@@ -3,10 +3,11 @@
 use super::{Budget, Waiting};
 use crate::reclaim::Elsewhere;
 use loamfs_format::group::Role;
+use loamfs_space::Leaving;
 
 impl Budget<'_> {
-    /// Whether `log` more bytes in the log and `data` more bytes in data groups, besides what is dirty and what waits,
-    /// would leave the reserve alone.
+    /// Whether `log` more bytes in the log and `data` more bytes in data groups, besides what is dirty, what waits, and what
+    /// still stands on devices that leave, would leave the reserve alone.
     pub fn space_fits(&mut self, log: u64, data: u64) -> bool {
         self.fits_beside(&self.waiting(), log, data)
     }
@@ -14,10 +15,11 @@ impl Budget<'_> {
     /// The same; it was counted what waits.
     pub(super) fn fits_beside(&mut self, waiting: &Waiting, log: u64, data: u64) -> bool {
         let frag = u64::from(self.geometry.fragment_size);
-        let for_data = self.groups_for_data(waiting, data);
+        let leaving = self.leaving();
+        let for_data = self.groups_for_data(waiting, data + leaving.data * frag);
         let dirty = log + self.segment_with(waiting);
         // Blocks are not split, so that the ends of holes are lost.
-        let dirty = dirty + dirty / 2;
+        let dirty = dirty + dirty / 2 + (leaving.log + leaving.log / 8) * frag;
         let in_log = self.log_room(for_data) * frag;
         let groups = |bytes: u64| {
             bytes
@@ -89,6 +91,12 @@ impl Budget<'_> {
     /// Free fragments that any segment can be cut into: in holes of the log, and in whole groups.
     pub fn usable(&mut self) -> u64 {
         self.usable_log() + self.space.free_groups() * self.geometry.group_frags
+    }
+
+    /// What stands on devices that leave.
+    pub(super) fn leaving(&mut self) -> Leaving {
+        let space = self.space;
+        self.reclaim.known().leaving(|| space.cleaning().leaving())
     }
 
     /// Free fragments of log groups in holes that any segment can be cut into.

@@ -82,13 +82,19 @@ impl Upkeep<'_> {
             if idle > IDLE_ROUNDS {
                 return Err(Error::NoSpace);
             }
+            if idle > 0 {
+                // What was admitted has room once others are moved together.
+                self.engine().win_space(idle)?;
+            }
             for groups in groups.chunks(GROUPS_AT_ONCE) {
                 let sealer = self.engine().sealer();
                 let emptied = sealer.empty(groups);
                 self.core().mover().leave_unmoved();
                 emptied?;
                 drop(sealer);
-                if !tell(self.core().left_on_leaving().0) {
+                // Who is told may need the lock.
+                let (left, _) = self.core().left_on_leaving();
+                if !tell(left) {
                     return Ok(false);
                 }
             }
@@ -169,10 +175,11 @@ impl Core {
         let need: u64 = groups.map(|group| self.space.used_in(GroupNo(group))).sum();
         let need = need.saturating_sub(self.unheld(entry)) * frag;
         let in_vain = self.fights().is_lost(Fight::Room);
-        let have = self.budget().available_bytes(in_vain);
-        if have >= need && self.budget().has_reserve() {
+        let lacking = self.budget().lacking_bytes(in_vain);
+        if lacking == 0 {
             return Ok(());
         }
+        let have = need.saturating_sub(lacking);
         Err(Error::Options(format!(
             "device {} holds {need} bytes, and the others have room for {have}; delete files, or add a device first",
             entry.device
