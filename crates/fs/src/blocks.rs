@@ -6,6 +6,7 @@
 mod caches;
 
 use crate::error::{Corrupt, Error, Needed};
+use crate::hash::{NumberMap, NumberSet};
 use crate::tree::{Fault, NodeReader, NodeStore, SealedNode};
 use caches::{Block, Caches, Key};
 use loamfs_format::kind::MapTree;
@@ -13,7 +14,7 @@ use loamfs_format::node::{Page, is_temporary, temporary};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::superblock::BLOCK_SIZE_MAX;
 use loamfs_format::{Extent, FragAddr, Geometry, Identity, Ino, Pointer, Ssn};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Why an operation did not end.
@@ -152,9 +153,9 @@ pub(crate) struct Blocks {
     reserved: Vec<Extent>,
     caches: Caches,
     /// Fetched for operations that have not ended yet, with their number. They stay, whatever the caches drop.
-    pinned: HashMap<Key, (Block, usize)>,
+    pinned: NumberMap<Key, (Block, usize)>,
     /// Sealed into a segment that is not on the device yet: they cannot be read from there.
-    flying: HashMap<Key, (Ssn, Block)>,
+    flying: NumberMap<Key, (Ssn, Block)>,
     /// The segment being sealed.
     sealing: Ssn,
     dirty: BTreeMap<FragAddr, Arc<Page>>,
@@ -162,7 +163,7 @@ pub(crate) struct Blocks {
     /// What operations found missing.
     wanted: Vec<Fetch>,
     /// The same: most are asked for again and again, as neighbours of others.
-    wanted_keys: HashSet<Key>,
+    wanted_keys: NumberSet<Key>,
     /// What the operation that runs asked for before, and did not get.
     damaged: Vec<Damage>,
     /// What the next segment frees.
@@ -185,13 +186,13 @@ impl Blocks {
             geometry: *geometry,
             reserved,
             caches: Caches::new(cache_bytes),
-            pinned: HashMap::new(),
-            flying: HashMap::new(),
+            pinned: NumberMap::default(),
+            flying: NumberMap::default(),
             sealing: Ssn(0),
             dirty: BTreeMap::new(),
             next_temporary: 1,
             wanted: Vec::new(),
-            wanted_keys: HashSet::new(),
+            wanted_keys: NumberSet::default(),
             damaged: Vec::new(),
             frees: Vec::new(),
             worn: BTreeSet::new(),

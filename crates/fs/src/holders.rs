@@ -1,11 +1,11 @@
 //! Who holds inodes though their names may go. That is kept beside the inodes, which need not stay in memory for it.
 
+use crate::hash::NumberMap;
 use loamfs_format::Ino;
-use std::collections::HashMap;
 
 /// The inodes that somebody holds.
 #[derive(Debug, Default)]
-pub(crate) struct Holders(HashMap<Ino, Held>);
+pub(crate) struct Holders(NumberMap<Ino, Held>);
 
 #[derive(Debug, Default)]
 struct Held {

@@ -6,6 +6,7 @@ pub(crate) mod trees;
 
 use crate::blocks::{Blocks, Stop, What};
 use crate::error::{Corrupt, Error};
+use crate::hash::{NumberMap, SteadyMap};
 use crate::maps::Maps;
 use crate::writeback::{Homed, Writeback};
 use block::InodeBlock;
@@ -13,8 +14,7 @@ use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, DefaultHasher};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// An inode in memory. `inode` is its current form; what a segment shows of it may lag behind (rule 3).
@@ -178,11 +178,11 @@ impl Node {
 #[derive(Default)]
 pub(crate) struct Inodes {
     /// Idle ones leave in the order of the map, so that has no chance in it: the same seed gives the same bytes.
-    nodes: HashMap<Ino, Node, BuildHasherDefault<DefaultHasher>>,
+    nodes: SteadyMap<Ino, Node>,
     /// Inode blocks that are dirty, or loaded by an operation that was about to dirty them.
     blocks: BTreeMap<InodeBlockNo, InodeBlock>,
     /// Where each directory's next inode comes from.
-    hints: HashMap<Ino, InodeBlockNo>,
+    hints: NumberMap<Ino, InodeBlockNo>,
     /// First inode block never used.
     next_block: InodeBlockNo,
     /// Live inodes.

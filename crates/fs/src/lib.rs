@@ -26,6 +26,7 @@ mod fixture;
 mod flags;
 mod freeing;
 mod grow;
+mod hash;
 mod holders;
 mod inodes;
 pub mod law;

@@ -1,9 +1,10 @@
 //! Clean blocks: metadata and content, each in a scan-resistant cache, so that content never drives out metadata.
 
+use crate::hash::NumberHash;
 use loamfs_format::node::Page;
 use loamfs_format::{Extent, FragAddr, Pointer};
 use quick_cache::Weighter;
-use quick_cache::unsync::Cache;
+use quick_cache::unsync::{Cache as Of, DefaultLifecycle};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ impl Weighter<Key, Block> for Weight {
     }
 }
 
+type Cache = Of<Key, Block, Weight, NumberHash>;
+
 /// The part of the cache that metadata and content each have at least.
 const LEAST: u64 = 4;
 /// The part by which their shares change at once.
@@ -52,9 +55,9 @@ const STEP: u64 = 64;
 pub(super) struct Caches {
     /// What they may take together.
     bytes: u64,
-    metadata: Cache<Key, Block, Weight>,
+    metadata: Cache,
     /// Gets what metadata leaves.
-    contents: Cache<Key, Block, Weight>,
+    contents: Cache,
     /// By address, the checksum of what `contents` may hold. With it content leaves when its space is freed: dead blocks
     /// would push out the ends of files, which each append needs.
     content_at: BTreeMap<FragAddr, u64>,
@@ -65,7 +68,9 @@ impl Caches {
     pub fn new(bytes: usize) -> Caches {
         let bytes = (bytes as u64).max(4 << 20);
         let most = bytes - bytes / LEAST;
-        let cache = || Cache::with_weighter((most / 4096) as usize, most, Weight);
+        let items = (most / 4096) as usize;
+        let hash = NumberHash::default;
+        let cache = || Cache::with(items, most, Weight, hash(), DefaultLifecycle::default());
         Caches {
             bytes,
             metadata: cache(),
