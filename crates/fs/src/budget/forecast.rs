@@ -19,7 +19,7 @@ const AHEAD: u64 = 64 << 10;
 /// Level of the highest root whose leaves are counted: a deeper tree has more of them than a few segments change.
 const COUNTED_LEVEL: u8 = 2;
 /// Bytes of a segment that would take many of the smallest holes.
-const SCATTERS: u64 = 1 << 20;
+const SCATTERS: u64 = 128 << 10;
 
 /// What was found out about the log's room: it holds until a segment is placed or something is released.
 #[derive(Debug, Default)]
@@ -321,6 +321,21 @@ impl Budget<'_> {
             .into_iter()
             .find(|cut| fits(cut))
             .unwrap_or(Cut::Longest)
+    }
+
+    /// Whether the next segment may take whole groups though the log lives on its reserve: what empties groups gives as many
+    /// back, and in holes it costs a seek for each. Both checkpoints must find room without them.
+    pub fn lends_groups(&mut self) -> bool {
+        let dirty = self.segment_estimate();
+        let taken = (dirty + dirty / 8).div_ceil(self.sizes.group_bytes());
+        let (groups, longest) = (self.groups_for_log(), self.longest_in_memory());
+        self.space.is_emptying()
+            && dirty >= SCATTERS
+            && groups >= taken
+            && self
+                .forecast()
+                .fits(groups - taken, dirty, longest, Cut::Longest)
+                == Some(true)
     }
 
     /// Whether both checkpoints were just taken, and nothing changed since: there is nothing that they could give back.

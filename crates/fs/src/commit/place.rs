@@ -67,7 +67,8 @@ impl Commit<'_> {
     fn keep_groups(&mut self) -> Option<Cut> {
         let waiting = self.core.budget().groups_awaited();
         let short = self.core.budget().lives_on_reserve(waiting)
-            && self.core.space.law().gathers_segments();
+            && self.core.space.law().gathers_segments()
+            && (self.core.reclaim.is_packing() || !self.core.budget().lends_groups());
         let kept = match self.core.reclaim.is_packing() || short {
             true => self.core.space.free_groups(),
             false => waiting,

@@ -4,6 +4,7 @@
 
 use super::plugging::Plugging;
 use super::settler::Prices;
+use super::state::Reclaim;
 use crate::budget::Sizes;
 use crate::checkpoints::Checkpoints;
 use crate::core::Core;
@@ -19,6 +20,10 @@ const HOLE_MIN: u64 = 128 << 10;
 pub(crate) const BATCH_MAX: usize = 8;
 /// Fragments that are worth moving at most, for each that this wins, when an operation waits for room.
 const COST_MAX: u64 = 7;
+/// A group that holds so many fragments for each that it wins, in relation to another, costs hardly more.
+const ALIKE: (u64, u64) = (5, 4);
+/// What part of a segment is won together where that is dear.
+const DEAR_PART: u64 = 4;
 /// In idle times one of so many groups is kept free.
 const IDLE_PART: u64 = 16;
 /// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
@@ -30,7 +35,8 @@ const LAST_ROUNDS: usize = 8;
 /// What moving may cost, against what it wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CostLimit {
-    /// Room is there, but in holes that cost a seek each: five fragments, if that wins three.
+    /// There is room for what waits, but not for much more, or in holes that cost a seek each: five fragments, if that wins
+    /// three.
     Low,
     /// An operation waits for it: [`COST_MAX`] fragments, if that wins one.
     High,
@@ -82,19 +88,20 @@ impl<'a> Spared<'a> {
 /// When the cleaner has won enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// The reserve is whole, and so many segments of the largest size fit besides.
+    /// The reserve is whole, and a little fits besides; at a low price so many segments of the largest size.
     Segments(u32),
     /// Nothing is won any more.
     All,
 }
 
 impl Goal {
-    /// What the next round may cost; `enough` says whether all of it is won but whole groups.
-    pub fn limit(self, enough: bool) -> CostLimit {
+    /// What the next round may cost; if that moves nothing, the one behind it, and so on. `served` says whether what waits has
+    /// room.
+    pub fn limits(self, served: bool) -> &'static [CostLimit] {
         match self {
-            Goal::All => CostLimit::Any,
-            Goal::Segments(_) if enough => CostLimit::Low,
-            Goal::Segments(_) => CostLimit::High,
+            Goal::All => &[CostLimit::Any],
+            Goal::Segments(_) if served => &[CostLimit::Low],
+            Goal::Segments(_) => &[CostLimit::Low, CostLimit::High],
         }
     }
 
@@ -112,6 +119,45 @@ pub(crate) fn pays(won: u64, moved: u64) -> bool {
     won * COST_MAX >= moved
 }
 
+/// As many of these groups, from the first one on, as win so many fragments, and find so much room elsewhere.
+fn batch(groups: &[CleaningCost], frags: u64, room: u64) -> &[CleaningCost] {
+    let (mut won, mut taken) = (0, 0);
+    let some = groups.iter().take(BATCH_MAX).take_while(|cheap| {
+        let enough = won >= frags;
+        won += cheap.won;
+        taken += cheap.room;
+        !enough && taken <= room
+    });
+    &groups[..some.count()]
+}
+
+/// Groups that win as much as the cheapest, and cost hardly more, but lie nearest to each other: they are read, and then
+/// written, with fewer seeks. What is left is not much dearer later.
+fn nearest(found: &[CleaningCost], cheapest: &[CleaningCost], room: u64) -> Vec<CleaningCost> {
+    let Some(dearest) = cheapest.last() else {
+        return Vec::new();
+    };
+    let frags = cheapest.iter().map(|cheap| cheap.won).sum::<u64>();
+    let alike = |cheap: &&CleaningCost| {
+        let (a, b) = (cheap.live * dearest.won, dearest.live * cheap.won);
+        a.saturating_mul(ALIKE.1) <= b.saturating_mul(ALIKE.0)
+    };
+    let mut alike: Vec<CleaningCost> = found.iter().filter(alike).copied().collect();
+    alike.sort_unstable_by_key(|cheap| cheap.group);
+    // Groups that differ in size win more or less.
+    let wanted = frags - frags / 16;
+    let runs = (0..alike.len()).map(|first| batch(&alike[first..], wanted, room));
+    let enough = |run: &&[CleaningCost]| run.iter().map(|cheap| cheap.won).sum::<u64>() >= wanted;
+    let span = |run: &&[CleaningCost]| match (run.first(), run.last()) {
+        (Some(first), Some(last)) => last.group.0 - first.group.0,
+        _ => u32::MAX,
+    };
+    runs.filter(enough)
+        .min_by_key(span)
+        .unwrap_or(cheapest)
+        .to_vec()
+}
+
 /// What is in use once nothing is held back and `going` is free too, and all was cleaned that is worth it to an operation
 /// which waits for room.
 pub(crate) fn outlook(space: &Space, going: &[Extent]) -> Outlook {
@@ -125,6 +171,7 @@ pub(crate) struct Cleaner<'c> {
     space: &'c Space,
     log: &'c LogWriter,
     checkpoints: &'c Checkpoints,
+    reclaim: &'c Reclaim,
     policy: CleaningPolicy,
 }
 
@@ -148,6 +195,7 @@ impl Core {
             space: &self.space,
             log: &self.log,
             checkpoints: &self.checkpoints,
+            reclaim: &self.reclaim,
             policy: self.env.config().cleaning,
         }
     }
@@ -155,16 +203,14 @@ impl Core {
 
 impl Cleaner<'_> {
     /// What is cheapest to move: whole groups, which serve every role then and are read and written without seeks, and their
-    /// pieces; when all else failed, ranges of the log alone. About a segment's worth is won. `last` are the groups that
-    /// were emptied before.
-    pub fn choose(
-        &self,
-        limit: CostLimit,
-        last: &[GroupNo],
-        elsewhere: &Elsewhere,
-    ) -> (Vec<GroupNo>, Vec<Extent>) {
+    /// pieces; when all else failed, ranges of the log alone. About a segment's worth is won, of what is dear a part of it.
+    pub fn choose(&self, limit: CostLimit, elsewhere: &Elsewhere) -> (Vec<GroupNo>, Vec<Extent>) {
         let segment = self.geometry.frags_for(self.geometry.segment_max.into());
-        let groups = self.groups_to_empty(limit, segment, last, elsewhere);
+        let frags = match limit {
+            CostLimit::High => segment / DEAR_PART,
+            _ => segment,
+        };
+        let groups = self.groups_to_empty(limit, frags, elsewhere);
         let extents = groups
             .iter()
             .map(|group| self.geometry.group_extent(*group));
@@ -291,18 +337,13 @@ impl Cleaner<'_> {
     }
 
     /// Groups of one role that are cheapest to empty and worth it, as many as win `frags` fragments and whose content
-    /// has room elsewhere; `but` some. Emptied, they can take any role. In the order of their addresses, so that
-    /// neighbours are read without a seek.
-    fn groups_to_empty(
-        &self,
-        limit: CostLimit,
-        frags: u64,
-        but: &[GroupNo],
-        elsewhere: &Elsewhere,
-    ) -> Vec<GroupNo> {
-        let but = Spared::groups(but);
+    /// has room elsewhere. Emptied, they can take any role. In the order of their addresses, so that neighbours are read
+    /// without a seek.
+    fn groups_to_empty(&self, limit: CostLimit, frags: u64, elsewhere: &Elsewhere) -> Vec<GroupNo> {
+        let but = Spared::NONE;
         let found = role::in_use().map(|role| self.cheapest_of(role, limit, frags, but, elsewhere));
-        let live = |groups: &Vec<CleaningCost>| groups.first().map_or(u64::MAX, |it| it.live);
+        let live =
+            |groups: &Vec<CleaningCost>| groups.iter().map(|it| it.live).min().unwrap_or(u64::MAX);
         let found = found.min_by_key(live).unwrap_or_default();
         let mut groups: Vec<GroupNo> = found.into_iter().map(|cheap| cheap.group).collect();
         groups.sort_unstable();
@@ -345,16 +386,13 @@ impl Cleaner<'_> {
             }
             _ => u64::MAX,
         };
-        let (mut won, mut taken) = (0, 0);
-        self.worth_emptying(role, limit, but, (self.sizes.hole_least(), hole_max))
-            .take_while(|cheap| {
-                let enough = won >= frags;
-                won += cheap.won;
-                taken += cheap.room;
-                !enough && taken <= room
-            })
-            .take(BATCH_MAX)
-            .collect()
+        let holes = (self.sizes.hole_least(), hole_max);
+        let found: Vec<CleaningCost> = self.worth_emptying(role, limit, but, holes).collect();
+        let cheapest = batch(&found, frags, room);
+        match limit {
+            CostLimit::Low | CostLimit::High | CostLimit::Any => nearest(&found, cheapest, room),
+            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => cheapest.to_vec(),
+        }
     }
 
     /// Groups of a role but some, and but that in which the log goes on, that are worth emptying. `holes` are the shortest that
@@ -368,18 +406,22 @@ impl Cleaner<'_> {
     ) -> impl Iterator<Item = CleaningCost> {
         let next = self.geometry.group_of(self.log.tail().next);
         // Who waits for room gets what is cheapest now.
-        let policy = match limit {
-            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => self.policy,
-            CostLimit::Low | CostLimit::High | CostLimit::Any => CleaningPolicy::Greedy,
+        let (policy, again) = match limit {
+            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => (self.policy, true),
+            CostLimit::Low | CostLimit::High | CostLimit::Any => (CleaningPolicy::Greedy, false),
         };
         let (least, most) = holes;
         let fixed = self.checkpoints.summaries();
         let cleaning = self.space.cleaning();
         let found = cleaning.cheapest_groups(role, policy, most, least, fixed);
+        let (reclaim, named) = (self.reclaim, self.checkpoints.named());
+        let spared = move |cheap: &CleaningCost| {
+            cheap.group == next || but.has(cheap) || !again && reclaim.is_left(cheap, named)
+        };
         // By age the dear ones do not come last.
-        found.into_iter().filter(move |cheap| {
-            cheap.group != next && !but.has(cheap) && limit.allows(cheap.live, cheap.won)
-        })
+        found
+            .into_iter()
+            .filter(move |cheap| !spared(cheap) && limit.allows(cheap.live, cheap.won))
     }
 
     /// A range in pieces for one step each: what is missing of a piece is read in a few batches, in the order of its

@@ -1,6 +1,8 @@
 //! What is known of cleaning, of the fights for space that were lost, and of the room that is left.
 
 use crate::budget::KnownRoom;
+use loamfs_format::{GroupNo, Ssn};
+use loamfs_space::CleaningCost;
 
 /// What is fought for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,16 @@ pub(crate) struct Cleaned {
     pub by_tenths: [u64; 10],
 }
 
+/// Groups that were emptied as far as they could be.
+#[derive(Debug)]
+struct Left {
+    groups: Vec<GroupNo>,
+    /// When that was, by the clock of `space::cleaning`.
+    clock: u64,
+    /// Checkpoints from here on free what is left: map nodes and summaries.
+    until: Ssn,
+}
+
 /// What the cleaner did, and what it is at.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
@@ -34,10 +46,21 @@ pub(crate) struct Reclaim {
     packing: bool,
     /// Free fragments, held back ones included, when each fight was lost.
     lost: [Option<u64>; 4],
+    /// What moving left behind, of the last rounds.
+    left: Vec<Left>,
     /// Cleaning ahead failed.
     ahead_over: bool,
     /// What was found out about the log's room.
     known: KnownRoom,
+}
+
+impl Left {
+    /// Whether both superblock copies name a checkpoint that freed it.
+    fn is_over(&self, named: [Option<Ssn>; 2]) -> bool {
+        named
+            .into_iter()
+            .all(|checkpoint| checkpoint >= Some(self.until))
+    }
 }
 
 impl Reclaim {
@@ -51,6 +74,33 @@ impl Reclaim {
 
     pub fn cleaned(&self) -> Cleaned {
         self.cleaned
+    }
+
+    /// At this time of `space::cleaning`, all was moved out of these groups but what goes with the checkpoint of segment `until`,
+    /// or a later one. What both superblock copies named before is forgotten.
+    pub fn note_left(
+        &mut self,
+        groups: Vec<GroupNo>,
+        clock: u64,
+        until: Ssn,
+        named: [Option<Ssn>; 2],
+    ) {
+        self.left.retain(|left| !left.is_over(named));
+        if !groups.is_empty() {
+            self.left.push(Left {
+                groups,
+                clock,
+                until,
+            });
+        }
+    }
+
+    /// Whether moving what a group holds was in vain, and would be again: only a checkpoint frees it.
+    pub fn is_left(&self, cheap: &CleaningCost, named: [Option<Ssn>; 2]) -> bool {
+        let has = |left: &Left| cheap.written <= left.clock && left.groups.contains(&cheap.group);
+        self.left
+            .iter()
+            .any(|left| has(left) && !left.is_over(named))
     }
 
     /// Segments take holes before they take whole groups, from here on or no more.
@@ -96,5 +146,37 @@ impl Reclaim {
     /// That holds no more.
     pub fn forget_room(&mut self) {
         self.known = KnownRoom::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(number: u32, written: u64) -> CleaningCost {
+        CleaningCost {
+            group: GroupNo(number),
+            live: 1,
+            won: 1,
+            room: 1,
+            age: 0,
+            written,
+        }
+    }
+
+    /// Such a group was the cheapest, and was moved again and again for nothing.
+    #[test]
+    fn what_moving_left_is_spared_until_both_copies_name_a_later_checkpoint() {
+        let named = |a, b| [Some(Ssn(a)), Some(Ssn(b))];
+        let mut reclaim = Reclaim::default();
+        reclaim.note_left(vec![GroupNo(3)], 100, Ssn(20), named(10, 12));
+        assert!(reclaim.is_left(&group(3, 100), named(10, 12)));
+        assert!(reclaim.is_left(&group(3, 100), named(25, 12)));
+        assert!(!reclaim.is_left(&group(3, 100), named(25, 20)));
+        // What was placed there since may be moved, and so may others.
+        assert!(!reclaim.is_left(&group(3, 101), named(10, 12)));
+        assert!(!reclaim.is_left(&group(4, 100), named(10, 12)));
+        reclaim.note_left(Vec::new(), 200, Ssn(30), named(25, 20));
+        assert!(reclaim.left.is_empty());
     }
 }

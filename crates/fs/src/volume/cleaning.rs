@@ -17,6 +17,33 @@ const REPLENISH_ROUNDS: usize = 1024;
 /// comes first, and what was not moved is cheaper to move later.
 const WON_AT_ONCE: u32 = 1;
 
+/// What part of a segment must fit for what waits to go on for a while.
+const SERVED_PART: u64 = 8;
+
+/// How a fight for space stands.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    /// What is moved has room elsewhere.
+    room: bool,
+    /// What waits has room.
+    served: bool,
+    /// The goal is reached.
+    won: bool,
+    /// Fragments that can be used.
+    usable: u64,
+}
+
+impl Core {
+    /// All was moved out of these groups that could be.
+    fn note_left(&mut self, mut groups: Vec<GroupNo>) {
+        let (geometry, bitmaps) = (&self.geometry, self.space.bitmaps());
+        groups.retain(|group| bitmaps.live_frags(geometry.group_extent(*group)) > 0);
+        let (clock, until) = (self.space.cleaning().clock(), self.open_ssn());
+        let named = self.checkpoints.named();
+        self.reclaim.note_left(groups, clock, until, named);
+    }
+}
+
 impl Engine {
     /// Makes room in memory: what waits is committed, and pending truncates are drained. Returns why there is no room
     /// all the same, if data of large files that cannot be written take most of it.
@@ -58,7 +85,14 @@ impl Sealer<'_> {
         self.commit_all(Durability::Durable)?;
         self.commit_shown(true, Durability::Durable)?;
         match means {
-            0 | 1 => self.replenish(Goal::Segments(WON_AT_ONCE))?,
+            0 | 1 => {
+                let served = self.replenish(Goal::Segments(WON_AT_ONCE))?;
+                // What moving left behind comes with two checkpoints.
+                if !served && self.core().budget().holds_back_much() {
+                    self.name_in_both()?;
+                    self.say_reusable()?;
+                }
+            }
             2 => {
                 self.name_in_both()?;
                 self.say_reusable()?;
@@ -153,32 +187,20 @@ impl Sealer<'_> {
         Ok(())
     }
 
-    /// Empties groups and compacts the log while it lacks room for the goal in holes that segments fit into.
-    pub(super) fn replenish(&self, goal: Goal) -> Result<(), Error> {
-        let (mut best, mut idle, mut drained, mut last) = (0, 0, false, Vec::new());
+    /// Empties groups and compacts the log while it lacks room for the goal in holes that segments fit into. Returns whether
+    /// there is room for what waits now.
+    pub(super) fn replenish(&self, goal: Goal) -> Result<bool, Error> {
+        let (mut best, mut idle, mut drained) = (0, 0, false);
         for _ in 0..REPLENISH_ROUNDS {
-            let (room, enough, whole_groups, usable) = {
-                let mut core = self.core();
-                let whole = core.space.free_groups() * core.geometry.group_frags;
-                let enough = match goal {
-                    Goal::All => false,
-                    Goal::Segments(count) => {
-                        let room = u64::from(count) * u64::from(core.geometry.segment_max);
-                        core.budget().space_fits(room, 0)
-                    }
-                };
-                let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
-                // What stands in whole groups serves every role, and so counts twice.
-                let usable = core.budget().usable_log() + 2 * whole;
-                (core.budget().may_compact(), enough, whole_groups, usable)
-            };
-            tracing::debug!(?goal, room, enough, whole_groups, usable, "winning space");
-            idle = if usable > best { 0 } else { idle + 1 };
-            best = best.max(usable);
-            if enough && whole_groups || idle > goal.patience() {
+            let standing = self.standing(goal);
+            tracing::debug!(?goal, ?standing, "winning space");
+            idle = if standing.usable > best { 0 } else { idle + 1 };
+            best = best.max(standing.usable);
+            if standing.won || idle > goal.patience() {
                 break;
             }
-            if !room || !self.move_some(goal.limit(enough), &mut last)? {
+            let limits = goal.limits(standing.served);
+            if !standing.room || !self.move_first(limits)? {
                 if goal != Goal::All || drained {
                     break;
                 }
@@ -189,23 +211,57 @@ impl Sealer<'_> {
                 continue;
             }
             drained = false;
-            // What was won is known, and used, only then; another round costs far more.
-            self.say_reusable()?;
             // Summaries and map nodes in the way go with a checkpoint.
             if idle > 1 {
                 self.checkpoint(End::Open)?;
             }
         }
-        Ok(())
+        Ok(self.standing(goal).served)
     }
 
-    /// Moves what the cleaner chooses. Returns whether there was anything. `last` are the groups that were emptied before.
-    fn move_some(&self, limit: CostLimit, last: &mut Vec<GroupNo>) -> Result<bool, Error> {
+    /// How a fight stands.
+    fn standing(&self, goal: Goal) -> Standing {
+        let mut core = self.core();
+        let whole = core.space.free_groups() * core.geometry.group_frags;
+        let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
+        let segment = u64::from(core.geometry.segment_max);
+        let (served, won) = match goal {
+            Goal::All => (false, false),
+            Goal::Segments(count) => {
+                let all = u64::from(count) * segment;
+                let mut fits = |bytes| core.budget().space_fits(bytes, 0);
+                (
+                    fits(all.min(segment / SERVED_PART)),
+                    whole_groups && fits(all),
+                )
+            }
+        };
+        Standing {
+            room: core.budget().may_compact(),
+            served,
+            won,
+            // What stands in whole groups serves every role, and so counts twice.
+            usable: core.budget().usable_log() + 2 * whole,
+        }
+    }
+
+    /// Moves what the first limit allows that allows anything. Returns whether one does.
+    fn move_first(&self, limits: &[CostLimit]) -> Result<bool, Error> {
+        for limit in limits {
+            if self.move_some(*limit)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Moves what the cleaner chooses, and makes what was won usable. Returns whether there was anything.
+    fn move_some(&self, limit: CostLimit) -> Result<bool, Error> {
         self.load_emptiest()?;
         let (groups, ranges) = {
             let mut core = self.core();
             let elsewhere = core.budget().elsewhere();
-            let (groups, ranges) = core.cleaner().choose(limit, last, &elsewhere);
+            let (groups, ranges) = core.cleaner().choose(limit, &elsewhere);
             if !groups.is_empty() {
                 core.mover().close_groups(&groups);
             }
@@ -223,8 +279,11 @@ impl Sealer<'_> {
             core.mover().open_groups();
             core.mover().leave_unmoved();
         }
-        *last = groups;
-        moved.map(|_| true)
+        moved?;
+        // What was won is known, and used, only then; another round costs far more.
+        self.say_reusable()?;
+        self.core().note_left(groups);
+        Ok(true)
     }
 
     /// Loads bitmaps of the log's emptiest groups: holes, and what is cheap to move, are seen there only. Returns the groups whose
