@@ -278,7 +278,7 @@ impl Inode {
 
     /// Bytes of the tail that body, table and attributes leave.
     pub fn room(&self) -> usize {
-        TAIL.saturating_sub(self.body.len() + self.table.len() + self.inline_xattrs.len())
+        TAIL.saturating_sub(self.body.len() + self.table.claim() + self.inline_xattrs.len())
     }
 
     /// The bytes on disk. Body, table and attributes have [`TAIL`] bytes; what does not fit is cut.
@@ -512,6 +512,15 @@ impl Table {
         match self {
             Table::None => 0,
             Table::Inline(bytes) => bytes.len(),
+            Table::Tree(_) => TreeRoot::SIZE,
+        }
+    }
+
+    /// Bytes of the tail that are the table's: one that stands there may have to become a tree.
+    pub fn claim(&self) -> usize {
+        match self {
+            Table::None => 0,
+            Table::Inline(bytes) => bytes.len().max(TreeRoot::SIZE),
             Table::Tree(_) => TreeRoot::SIZE,
         }
     }

@@ -22,7 +22,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use table::{Answer, TableEntry, decode_inline, encode_inline};
+pub use table::{
+    Answer, SHORT_ELSEWHERE_MAX, SHORT_END, TableEntry, decode_inline, encode_inline, filter_of,
+    inline_size,
+};
 
 /// First bytes of a track.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"LTRK");
@@ -172,6 +175,9 @@ pub enum TrackError {
     /// The checksum, under the identity that was asked for.
     #[error("the checksum of the track's head is wrong")]
     Checksum,
+    /// Other names than the table's filter has.
+    #[error("the track has other names than its table says")]
+    Filter,
     /// Another track than the table says.
     #[error("the track is another one than its table says")]
     Identity,

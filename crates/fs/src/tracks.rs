@@ -2,10 +2,12 @@
 //!
 //! The truth is the directory and the inode in the log; a track is a second way to them (rule 14). [`table`] is where a
 //! directory keeps which track holds the names from a key on, [`lookup`] asks it, [`change`] keeps it true while files and
-//! names change, [`form`] makes files of a directory ready to settle, and [`layout`] is how a segment writes them.
+//! names change, [`form`] makes files of a directory ready to settle, and [`layout`] is how a segment writes them. [`gather`]
+//! brings together what leads to tracks.
 
 pub(crate) mod change;
 pub(crate) mod form;
+pub(crate) mod gather;
 pub(crate) mod layout;
 pub(crate) mod lookup;
 pub(crate) mod table;

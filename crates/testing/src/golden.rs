@@ -4,6 +4,7 @@
 //! - [`ALL`]: the programs, one a volume,
 //! - [`listing()`]: what a volume holds, [`dumps()`]: every structure of it as text.
 
+mod arranged;
 mod builder;
 mod crashed;
 mod dumps;
@@ -51,7 +52,7 @@ pub const GAP: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 11] = [
+pub const ALL: [Golden; 12] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -106,5 +107,10 @@ pub const ALL: [Golden; 11] = [
     Golden {
         name: "tracked",
         make: tracked::make,
+    },
+    // A tree whose files were put into tracks, and its directories together; tables with filters.
+    Golden {
+        name: "arranged",
+        make: arranged::make,
     },
 ];

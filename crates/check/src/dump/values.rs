@@ -211,16 +211,21 @@ pub(super) fn file_extent(block: u64, p: &Pointer) -> Box<dyn View> {
 
 /// What a directory's table says of the names from a key on.
 pub(super) fn table_entry(low: u64, entry: &TableEntry) -> Box<dyn View> {
+    let filter = match entry.has_filter() {
+        true => format!(", filter {}", hash(entry.filter)),
+        false => String::new(),
+    };
     let track = entry.is_some().then(|| {
         view!(
             "track at {extent} segment {segment} checksum {checksum}: {slots} slots, masked {masked}, \
-             {elsewhere} names elsewhere",
+             {elsewhere} names elsewhere{filter}",
             extent = extent(Extent::new(entry.addr, entry.frags.into())),
             segment = entry.ssn.0,
             checksum = hash(entry.checksum),
             slots = entry.slots,
             masked = hash(entry.stale),
             elsewhere = entry.elsewhere,
+            filter = worded(entry.has_filter().then(|| hash(entry.filter)), filter),
         )
     });
     let words = track

@@ -8,7 +8,7 @@ use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::inode::{Body, Inode, ROOT_INO, Settled, Table, mode};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
 use loamfs_format::superblock::INCOMPATIBLE_TRACKS;
-use loamfs_format::track::{Head, Slot, TableEntry, head_bytes, second_hash};
+use loamfs_format::track::{Head, Slot, TableEntry, filter_of, head_bytes, second_hash};
 use loamfs_format::{BlockKind, FragAddr, Ino, Pointer, Ssn};
 use std::collections::BTreeSet;
 
@@ -124,6 +124,7 @@ fn track(b: &mut Builder, (low, high): (u64, u64), at: u64, files: &[u64]) {
         ssn: Ssn(1),
         frags: end as u16,
         slots: slots.len() as u8,
+        filter: filter_of(&slots),
         ..TableEntry::default()
     };
     let generation = b.inode(DIR).generation;
@@ -207,6 +208,8 @@ fn forged(at: usize, bytes: &[u8]) -> Vec<&'static str> {
         let identity = entry(b).identity(DIR, generation, FIRST_KEY, KEYS_END);
         let head = &b.bytes[from..from + len];
         entry(b).checksum = metadata_checksum(&UUID, &identity.block(), head);
+        // As of an entry without a filter.
+        entry(b).filter = (1 << 48) - 1;
     })
 }
 
@@ -330,6 +333,9 @@ fn a_slot_whose_name_is_another_one_is_named() {
     assert_eq!(exchanged, ["TrackSlot"]);
     // The second hash is of another name: nobody is told of the file.
     assert_eq!(forged(field(8), &[1, 2, 3]), ["TrackCount", "TrackSlot"]);
+    // So it is where a filter lacks its name.
+    let filtered = changed(|b| entry(b).filter &= entry(b).filter - 1);
+    assert_eq!(filtered, ["TrackHead"]);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 use super::*;
 use crate::dirent::hash_key;
+use crate::inode::TAIL;
+use crate::node::TreeRoot;
 use proptest::prelude::*;
 
 const UUID: [u8; 16] = [7; 16];
@@ -211,30 +213,69 @@ fn no_track_is_longer_than_its_limits() {
     assert_eq!(head.encode(&UUID, 0), Err(TrackError::Length));
 }
 
-#[test]
-fn a_table_of_three_tracks_fits_an_inode() {
-    let entry = TableEntry {
-        addr: FragAddr(9),
+/// An entry that just fits into an inode.
+fn largest() -> TableEntry {
+    TableEntry {
+        addr: FragAddr(SHORT_END - 1),
         ssn: Ssn(2),
         checksum: 3,
-        stale: 1,
-        elsewhere: 4,
+        stale: 0,
+        elsewhere: SHORT_ELSEWHERE_MAX,
         frags: 40,
         slots: 2,
-    };
-    let table = [(256, entry), (512, TableEntry::default()), (1024, entry)];
-    let bytes = encode_inline(&table);
-    assert_eq!(bytes.len(), 144);
+        filter: 0x8000_0000_0001,
+    }
+}
+
+#[test]
+fn what_needs_more_room_in_an_inode_loses_its_filter_there() {
+    let (entry, none) = (largest(), TableEntry::default());
+    for long in [
+        TableEntry { stale: 1, ..entry },
+        TableEntry {
+            elsewhere: SHORT_ELSEWHERE_MAX + 1,
+            ..entry
+        },
+        TableEntry {
+            addr: FragAddr(SHORT_END),
+            ..entry
+        },
+    ] {
+        let bytes = encode_inline(&[(256, long), (512, none)], TAIL).unwrap();
+        let read = decode_inline(&bytes, FRAGMENT).unwrap();
+        let filter = (1 << 48) - 1;
+        assert_eq!(
+            read,
+            [(256, TableEntry { filter, ..long }), (512, none)],
+            "without its filter"
+        );
+        assert_eq!(
+            TableEntry::decode(&long.encode(), FRAGMENT),
+            Some(long),
+            "a node has room"
+        );
+    }
+}
+
+#[test]
+fn a_table_of_five_tracks_fits_an_inode_beside_the_root_of_a_tree() {
+    let entry = largest();
+    let none = TableEntry::default();
+    let last = KEYS_END - 256;
+    let table = [
+        (256, entry),
+        (512, none),
+        (1024, entry),
+        (2048, entry),
+        (last, entry),
+    ];
+    let bytes = encode_inline(&table, TAIL - TreeRoot::SIZE).unwrap();
+    assert_eq!(encode_inline(&table, bytes.len() - 1), None);
     assert_eq!(decode_inline(&bytes, FRAGMENT).unwrap(), table);
-    assert_eq!(decode_inline(&bytes[..143], FRAGMENT), None);
-    assert_eq!(
-        decode_inline(&[&bytes[48..], &bytes[..48]].concat(), FRAGMENT),
-        None
-    );
-    assert_eq!(
-        decode_inline(&encode_inline(&[(257, entry)]), FRAGMENT),
-        None
-    );
+    assert_eq!(decode_inline(&bytes[..bytes.len() - 1], FRAGMENT), None);
+    let one = TableEntry::SHORT_SIZE;
+    let turned = [&bytes[one..], &bytes[..one]].concat();
+    assert_eq!(decode_inline(&turned, FRAGMENT), None);
     for wrong in [
         TableEntry { stale: 4, ..entry },
         TableEntry { slots: 65, ..entry },
@@ -263,6 +304,24 @@ fn a_table_of_three_tracks_fits_an_inode() {
             "{wrong:?}"
         );
     }
+}
+
+#[test]
+fn a_filter_has_the_names_of_its_slots_and_few_others() {
+    let slots: Vec<Slot> = (0..25)
+        .map(|i| Slot {
+            second: second_hash(&[3; 16], format!("file {i}").as_bytes()),
+            ..Slot::default()
+        })
+        .collect();
+    let entry = TableEntry {
+        filter: filter_of(&slots),
+        ..TableEntry::default()
+    };
+    assert!(slots.iter().all(|slot| entry.may_have(slot.second)));
+    let others = (0..1000u32).map(|i| second_hash(&[3; 16], &i.to_le_bytes()));
+    let met = others.filter(|second| entry.may_have(*second)).count();
+    assert!((200..600).contains(&met), "{met} of 1000");
 }
 
 #[test]

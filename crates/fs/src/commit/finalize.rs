@@ -20,7 +20,7 @@ use loamfs_format::maps::LazyEntry;
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::metadata_checksum;
 use loamfs_format::summary::{Allocation, Record};
-use loamfs_format::track::{Head, Slot, TableEntry};
+use loamfs_format::track::{Head, Slot, TableEntry, filter_of};
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Identity, Ino, InodeBlockNo, Pointer};
 
@@ -157,6 +157,7 @@ impl Finalizing<'_> {
             elsewhere: track.elsewhere,
             frags: track.frags as u16,
             slots: slots.len() as u8,
+            filter: filter_of(&slots),
         };
         let identity = entry.identity(track.dir, generation, track.low, track.high);
         let head = Head { identity, slots };

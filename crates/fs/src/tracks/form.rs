@@ -89,8 +89,9 @@ impl Operation for FormTrack {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<FormingTrack>, Stop> {
         let dir = self.dir;
-        let node = core.directory(dir)?;
-        if node.inode.nlink == 0 || !table::has_room(&node.inode) || self.from >= KEYS_END {
+        let (geometry, ssn) = (core.geometry, core.open_ssn());
+        let inode = &core.directory(dir)?.inode;
+        if inode.nlink == 0 || !table::has_room(inode, &geometry, ssn) || self.from >= KEYS_END {
             return Ok(Plan::Done(Formed::default()));
         }
         // Nobody fights for room to settle.

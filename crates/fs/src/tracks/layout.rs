@@ -3,7 +3,7 @@
 use super::{Forming, Settling, Tracks};
 use crate::inodes::{Inodes, Node};
 use loamfs_format::inode::Inode;
-use loamfs_format::track::{Slot, head_bytes};
+use loamfs_format::track::{SHORT_ELSEWHERE_MAX, Slot, head_bytes};
 use loamfs_format::{Geometry, Ino, Pointer};
 
 /// A track that a segment writes.
@@ -33,12 +33,14 @@ impl Tracks {
     }
 }
 
-/// The layout of a track; `None` if no file is left for it.
+/// The layout of a track; `None` if no file is left for it, or too many names came to its range.
 fn layout(forming: &Forming, geometry: &Geometry, inodes: &Inodes) -> Option<Layout> {
     let files = forming.files.iter().map(|(key, file)| (*key, *file));
     let ready = |file: &Settling| inodes.get(file.ino).and_then(Node::small).is_some();
     let files: Vec<(u64, Settling)> = files.filter(|(_, file)| ready(file)).collect();
-    if files.is_empty() {
+    let elsewhere = forming.names.saturating_sub(files.len() as u32);
+    // Its entry may stand in an inode, and needs no tree only now.
+    if files.is_empty() || elsewhere > SHORT_ELSEWHERE_MAX {
         return None;
     }
     let head_frags = geometry.frags_for(head_bytes(files.len()) as u64) as u32;
@@ -49,7 +51,7 @@ fn layout(forming: &Forming, geometry: &Geometry, inodes: &Inodes) -> Option<Lay
         dir: forming.dir,
         low: forming.low,
         high: forming.high,
-        elsewhere: forming.names.saturating_sub(files.len() as u32),
+        elsewhere,
         files,
         head_frags,
         frags: u64::from(head_frags) + data,

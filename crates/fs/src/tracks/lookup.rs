@@ -1,4 +1,5 @@
-//! Looking names up by way of tracks (S5): one read brings attributes and data, or says that there is no such name.
+//! Looking names up by way of tracks (S5): one read brings attributes and data. Mostly the table alone says that there
+//! is no such name.
 
 use super::table::{self, KeyRange};
 use crate::blocks::{Stop, What};
@@ -26,6 +27,9 @@ impl Loader<'_> {
         let Some(range) = range.filter(|range| range.entry.is_some()) else {
             return Ok(Answer::AskDirectory);
         };
+        if !range.entry.may_have(second) {
+            return Ok(range.entry.answer(None));
+        }
         let head = match self.head(dir, &range) {
             Err(Stop::Failed(error)) => {
                 tracing::error!(%error, dir = dir.0, "a track cannot be read; the directory is asked");

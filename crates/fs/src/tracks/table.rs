@@ -8,11 +8,9 @@ use crate::tree::Tree;
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::inode::{Inode, Table};
 use loamfs_format::node::TreeRoot;
-use loamfs_format::track::{TableEntry, decode_inline, encode_inline, head_bytes};
-use loamfs_format::{BlockKind, Geometry, Pointer};
+use loamfs_format::track::{SHORT_END, TableEntry, decode_inline, encode_inline, head_bytes};
+use loamfs_format::{BlockKind, Geometry, Pointer, Ssn};
 
-/// Entries that stand in an inode at most.
-const INLINE_MAX: usize = 3;
 /// Bytes that a table must have in the inode's tail.
 const LEAST: usize = TreeRoot::SIZE;
 
@@ -86,9 +84,11 @@ pub(crate) fn next_low(inode: &Inode, blocks: &mut Blocks, from: u64) -> Result<
     Ok(next.unwrap_or(KEYS_END))
 }
 
-/// Whether the inode has room for a table.
-pub(crate) fn has_room(inode: &Inode) -> bool {
-    inode.room() + inode.table.len() >= LEAST
+/// Whether the inode has room for a table, whatever the next segment `ssn` says of its tracks: what stands in the inode then
+/// must not need a tree.
+pub(crate) fn has_room(inode: &Inode, geometry: &Geometry, ssn: Ssn) -> bool {
+    let short = geometry.total_frags <= SHORT_END && ssn.0 < SHORT_END / 2;
+    short && inode.room() + inode.table.claim() >= LEAST
 }
 
 /// Reads what putting an entry at `key` needs.
@@ -117,8 +117,8 @@ pub(crate) fn put(
         Ok(at) => table[at].1 = *entry,
         Err(at) => table.insert(at, (key, *entry)),
     }
-    let bytes = encode_inline(&table);
-    if table.len() <= INLINE_MAX && bytes.len() <= inode.room() + inode.table.len() {
+    let room = inode.room() + inode.table.claim();
+    if let Some(bytes) = encode_inline(&table, room) {
         inode.table = Table::Inline(bytes);
         return Ok(());
     }

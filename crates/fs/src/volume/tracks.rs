@@ -6,12 +6,18 @@ use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
 use crate::tracks::form::{FormTrack, Loose};
+use crate::tracks::gather::Gather;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
+use loamfs_format::kind::InodeTree;
 use loamfs_format::superblock::INCOMPATIBLE_TRACKS;
 
 /// Bytes of contents that settle in one step.
 const STEP: u64 = 16 << 20;
+/// What of directories is brought together, one after the other.
+const PASSES: [InodeTree; 2] = [InodeTree::Dir, InodeTree::Track];
+/// Directories that are brought together in one step.
+const GATHERED: usize = 256;
 /// Entries of a directory that are looked at together.
 const ENTRIES: usize = 1024;
 
@@ -21,12 +27,18 @@ const ENTRIES: usize = 1024;
 pub struct Arranging {
     /// Directories that are still to come; the last is next.
     waiting: Vec<Ino>,
+    /// How many of these are not in the one that is being arranged.
+    behind: usize,
     /// The one that is being arranged, and what is done there.
     now: Option<(Ino, Stage)>,
     /// Whether directories below are arranged too.
     deep: bool,
     /// Whether files of it may have changed just now.
     warm: bool,
+    /// Directories that were gone through, eight bytes for each.
+    met: Vec<Ino>,
+    /// How many of these were brought together, once all are done: first their names, then what leads to their tracks.
+    gathered: [Option<usize>; PASSES.len()],
     done: Arranged,
 }
 
@@ -57,9 +69,12 @@ impl Arranging {
     pub fn tree(top: Ino) -> Arranging {
         Arranging {
             waiting: vec![top],
+            behind: 0,
             now: None,
             deep: true,
             warm: true,
+            met: Vec::new(),
+            gathered: [None; PASSES.len()],
             done: Arranged::default(),
         }
     }
@@ -85,6 +100,7 @@ impl Arranging {
     /// The directory that comes next is begun.
     fn next(&mut self) -> Option<(Ino, Stage)> {
         let dir = self.waiting.pop()?;
+        self.behind = self.waiting.len();
         let first = match self.deep {
             true => Stage::List(0),
             false => Stage::Loosen(0),
@@ -112,6 +128,9 @@ impl Upkeep<'_> {
     /// [`Error`]; tracks that were written before count. A directory that is gone meanwhile is none.
     pub fn arrange(&self, arranging: &mut Arranging) -> Result<bool, Error> {
         let Some((dir, stage)) = arranging.now.take().or_else(|| arranging.next()) else {
+            if self.gather(arranging)? {
+                return Ok(true);
+            }
             all_written(self.engine().write_out(Durability::Durable)?)?;
             return Ok(false);
         };
@@ -132,6 +151,7 @@ impl Upkeep<'_> {
         };
         if arranging.now.is_none() {
             arranging.done.directories += 1;
+            arranging.met.push(dir);
         }
         Ok(true)
     }
@@ -148,10 +168,57 @@ impl Upkeep<'_> {
         let is_directory = |file_type: u8| file_type == dirent_type(mode::DIRECTORY);
         let below = entries.iter().filter(|entry| is_directory(entry.file_type));
         arranging.waiting.extend(below.map(|entry| entry.ino));
-        Ok(Some(match entries.last() {
-            Some(last) => Stage::List(last.next),
-            None => Stage::Loosen(0),
-        }))
+        if let Some(last) = entries.last() {
+            return Ok(Some(Stage::List(last.next)));
+        }
+        // Tracks stand in the order in which a listing comes to them.
+        if let Some(found) = arranging.waiting.get_mut(arranging.behind..) {
+            found.reverse();
+        }
+        Ok(Some(Stage::Loosen(0)))
+    }
+
+    /// Brings directories together in the log that were gone through, once all of them are done, if anything settled: a few of
+    /// them. Answers whether there were any.
+    fn gather(&self, arranging: &mut Arranging) -> Result<bool, Error> {
+        if !arranging.deep || arranging.done.files == 0 {
+            return Ok(false);
+        }
+        for (which, gathered) in PASSES.into_iter().zip(&mut arranging.gathered) {
+            if gathered.is_none() {
+                // So that segments hold nothing else.
+                all_written(self.engine().write_out(Durability::Written)?)?;
+            }
+            let from = *gathered.get_or_insert(0);
+            let some = arranging.met.iter().skip(from).take(GATHERED);
+            let count = some.len();
+            for dir in some {
+                match self.gather_directory(*dir, which) {
+                    // What is left stays where it is.
+                    Err(Error::NoSpace) => return Ok(false),
+                    gathered => gathered?,
+                }
+            }
+            *gathered = Some(from + count);
+            if count > 0 {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Makes a directory's inode dirty, and all of a tree of it.
+    fn gather_directory(&self, dir: Ino, which: InodeTree) -> Result<(), Error> {
+        let mut from = Some(0);
+        while let Some(key) = from {
+            let step = Gather {
+                dir,
+                which,
+                from: key,
+            };
+            from = self.engine().run(|core| core.perform(&step))?;
+        }
+        Ok(())
     }
 
     /// Takes the next track apart that lacks files of its range.

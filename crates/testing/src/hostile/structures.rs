@@ -9,7 +9,7 @@ use loamfs_format::inode::{self, Body, Inode, Table};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::pointer::{RawPointer, data_checksum, metadata_checksum};
 use loamfs_format::summary::HEADER_SIZE;
-use loamfs_format::track::{TableEntry, head_bytes};
+use loamfs_format::track::{TableEntry, decode_inline, head_bytes, inline_size};
 use loamfs_format::{BlockKind, Geometry, Identity, Ino, Pointer, superblock};
 use xxhash_rust::xxh3::xxh3_64;
 use zerocopy::FromBytes;
@@ -27,6 +27,8 @@ const OWN_SUM: usize = 8;
 const POINTER_SUM: usize = 32;
 /// Place of the checksum in an entry of a table of tracks.
 const TABLE_SUM: usize = 16;
+/// The same, of an entry in an inode.
+const TABLE_SUM_SHORT: usize = 17;
 const RECORDS_LEN: usize = 72;
 const RECORDS_SUM: usize = 80;
 
@@ -277,7 +279,13 @@ impl Structures {
             } else if identity.kind == BlockKind::XattrNode {
                 self.attribute(site, value)?;
             } else if identity.kind == BlockKind::TrackNode {
-                self.track((site, value), (identity.ino, identity.generation), key)?;
+                let len = usize::from(half(&self.sites[site].bytes, at + 10));
+                let bytes = self.sites[site].bytes.get(value..value + len);
+                let bytes = bytes.unwrap_or_default();
+                let entry = TableEntry::decode(bytes, self.geometry.fragment_size);
+                let entry = entry.ok_or("an entry of a table of tracks is malformed")?;
+                let dir = (identity.ino, identity.generation);
+                self.track((site, value + TABLE_SUM), dir, key, entry)?;
             }
         }
         Ok(())
@@ -294,22 +302,19 @@ impl Structures {
         Ok(())
     }
 
-    /// The head of a track that an entry of a directory's table names.
+    /// The head of a track that an entry of a directory's table names, and where its checksum stands.
     fn track(
         &mut self,
-        (site, value): (usize, usize),
+        holder: (usize, usize),
         (ino, generation): (Ino, u32),
         low: u64,
+        entry: TableEntry,
     ) -> Made<()> {
-        let bytes = self.sites[site].bytes.get(value..value + TableEntry::SIZE);
-        let entry = TableEntry::decode(bytes.unwrap_or_default(), self.geometry.fragment_size);
-        let entry = entry.ok_or("an entry of a table of tracks is malformed")?;
         if entry.is_some() {
             let identity = entry.identity(ino, generation, low, KEYS_END).block();
             let offset = self.geometry.byte_offset(entry.addr);
             let len = head_bytes(entry.slots.into());
-            let holder = Some((site, value + TABLE_SUM));
-            let head = self.add(Part::Metadata(identity), offset, len, holder)?;
+            let head = self.add(Part::Metadata(identity), offset, len, Some(holder))?;
             self.sites[head].sum = entry.checksum;
         }
         Ok(())
@@ -346,10 +351,16 @@ impl Structures {
             Table::None => {}
             Table::Tree(_) => tree(table, BlockKind::TrackNode)?,
             Table::Inline(bytes) => {
-                for at in (0..bytes.len()).step_by(8 + TableEntry::SIZE) {
-                    let at = start + table + at;
-                    let low = self.word(site, at);
-                    self.track((site, at + 8), (ino, generation), low)?;
+                let entries = decode_inline(bytes, self.geometry.fragment_size);
+                let entries = entries.ok_or("a table of tracks in an inode is malformed")?;
+                let size = inline_size(bytes.len()).unwrap_or_default();
+                let sum = match size {
+                    TableEntry::SHORT_SIZE => TABLE_SUM_SHORT,
+                    _ => 8 + TABLE_SUM,
+                };
+                for (at, (low, entry)) in entries.into_iter().enumerate() {
+                    let at = start + table + at * size + sum;
+                    self.track((site, at), (ino, generation), low, entry)?;
                 }
             }
         }

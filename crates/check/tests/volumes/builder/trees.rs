@@ -4,7 +4,7 @@ use super::{Builder, Entries, ORPHAN};
 use loamfs_format::checksum::{CRC_UNITS, CrcRun};
 use loamfs_format::dirent::InlineMap;
 use loamfs_format::ifile::{IfileEntry, block_of, slot_of};
-use loamfs_format::inode::{Body, Inode, Table};
+use loamfs_format::inode::{Body, Inode, TAIL, Table};
 use loamfs_format::node::{Child, Page, TreeRoot};
 use loamfs_format::track::encode_inline;
 use loamfs_format::{BlockKind, Identity, Ino, Pointer, Ssn};
@@ -117,8 +117,9 @@ impl Builder {
             }
             if let Some(table) = self.tables.get(&ino).cloned() {
                 let few: Vec<_> = table.clone().into_iter().collect();
-                self.inode(ino).table = if few.len() <= 3 {
-                    Table::Inline(encode_inline(&few))
+                let few = encode_inline(&few, TAIL).filter(|_| few.len() <= 3);
+                self.inode(ino).table = if let Some(few) = few {
+                    Table::Inline(few)
                 } else {
                     let entries = table.iter().map(|(low, e)| (*low, e.encode().to_vec()));
                     let entries = entries.collect();
