@@ -16,8 +16,8 @@ use loamfs_format::superblock::INCOMPATIBLE_TRACKS;
 const STEP: u64 = 16 << 20;
 /// What of directories is brought together, one after the other.
 const PASSES: [InodeTree; 2] = [InodeTree::Dir, InodeTree::Track];
-/// Directories that are brought together in one step.
-const GATHERED: usize = 256;
+/// Directories that are brought together in one step: one segment mostly takes what leads to their tracks.
+const GATHERED: usize = 4096;
 /// Entries of a directory that are looked at together.
 const ENTRIES: usize = 1024;
 

@@ -1,7 +1,7 @@
 use crate::tracks::table;
 use crate::{
-    Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags, SetAttr,
-    Volume, XattrMode, mkfs,
+    Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags,
+    SetAttr, Volume, XattrMode, mkfs,
 };
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::dirent::KEYS_END;
@@ -150,7 +150,7 @@ fn check(stand: &Stand) -> usize {
     let report = loamfs_check::check(stand.device.as_ref(), &mut loamfs_check::Options::default());
     assert_eq!(report.problems, []);
     let image = loamfs_check::Volume::open(stand.device.as_ref()).unwrap();
-    let inodes = (32..1200).filter_map(|ino| image.inode(Ino(ino)).ok());
+    let inodes = (32..4096).filter_map(|ino| image.inode(Ino(ino)).ok());
     inodes
         .filter(|inode| matches!(inode.body, Body::Settled(_)))
         .count()
@@ -314,4 +314,54 @@ fn a_directory_that_goes_takes_its_table_along() {
     }
     assert_eq!(check(&stand), 0);
     assert_eq!(stand.groups(Role::Track), 0);
+}
+
+/// What leads to the tracks of many directories stood as scattered as these were made.
+#[test]
+fn an_arranged_tree_has_its_directories_together_and_is_arranged_once() {
+    const DIRECTORIES: usize = 40;
+    const FILES: usize = 30;
+    let mut stand = Stand::new(256 << 20);
+    let volume = stand.volume();
+    let dirs: Vec<Ino> = (0..DIRECTORIES)
+        .map(|number| {
+            let new = NewInode::of_mode(0o755);
+            let dir = volume.mkdir(ROOT_INO, &name(number), &new).unwrap().ino;
+            for i in 0..FILES {
+                make(volume, dir, i);
+            }
+            volume.sync().unwrap();
+            dir
+        })
+        .collect();
+    let mut arranging = Arranging::tree(ROOT_INO);
+    while volume.upkeep().arrange(&mut arranging).unwrap() {}
+    let done = *arranging.done();
+    assert_eq!(done.directories, DIRECTORIES as u64 + 1);
+    assert_eq!(done.files, (DIRECTORIES * FILES) as u64);
+    assert_eq!(check(&stand), DIRECTORIES * FILES);
+    stand.reopen();
+    let volume = stand.volume();
+    let mut again = Arranging::tree(ROOT_INO);
+    while volume.upkeep().arrange(&mut again).unwrap() {}
+    assert_eq!(again.done().files, 0);
+    for dir in &dirs {
+        verify(volume, *dir, 0..FILES);
+    }
+    volume.upkeep().drop_caches().unwrap();
+    let (reads, ()) = stand.reads(|volume| {
+        for (number, dir) in dirs.iter().enumerate() {
+            let i = number % FILES;
+            assert_eq!(read(volume, *dir, &name(i)).unwrap(), content(i));
+        }
+    });
+    assert!(reads <= DIRECTORIES as u64 + 8, "{reads} reads");
+    volume.upkeep().drop_caches().unwrap();
+    let (reads, ()) = stand.reads(|volume| {
+        for dir in &dirs {
+            let found = volume.lookup(*dir, b"none");
+            assert!(matches!(found, Err(Error::NotFound)));
+        }
+    });
+    assert!(reads <= DIRECTORIES as u64 * 3 / 4 + 8, "{reads} reads");
 }
