@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cat;
+mod changing;
 pub mod check;
 pub mod clean;
 pub mod device;

@@ -4,6 +4,7 @@
 pub mod again;
 pub mod beside;
 mod cache;
+pub mod change;
 mod confine;
 pub mod control;
 pub mod daemon;

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loamfs_console::size::{count, human};
 use loamfs_console::time;
@@ -173,6 +173,22 @@ impl Report {
     pub fn failed(mut self, failure: Value) -> Self {
         self.0["failure"] = failure;
         self
+    }
+
+    /// Adds how a change of the devices ended; null if this daemon was not begun for one.
+    pub fn with_change(mut self, changed: Option<&Result<(), String>>) -> Self {
+        self.0["device_change"] = changed
+            .map(|ended| json!({ "done": ended.is_ok(), "refused": ended.as_ref().err() }))
+            .into();
+        self
+    }
+
+    /// How a change of the devices ended, if the daemon was begun for one.
+    pub fn change(&self) -> Option<Result<(), String>> {
+        let ended = self.value("/device_change");
+        let done = ended["done"].as_bool()?;
+        let why = || ended["refused"].as_str().unwrap_or_default().to_owned();
+        Some(done.then_some(()).ok_or_else(why))
     }
 
     /// Adds the errors that programs got, by kind, and the files that are damaged.
@@ -450,6 +466,11 @@ impl Report {
     /// Which volume it is of.
     pub fn uuid(&self) -> String {
         self.words("/volume/uuid")
+    }
+
+    /// The device that a mount names.
+    pub fn device(&self) -> PathBuf {
+        self.words("/device").into()
     }
 
     /// Bytes of the volume.

@@ -1,7 +1,8 @@
 #!/bin/bash
 # A volume of three devices: a fast one and two others. Made, mounted by any of them, as image files that are named and as
 # block devices that the kernel has; killed and mounted again; refused, with nothing changed, where one is missing or doubled.
-# Devices join, leave and are replaced, also after the command was killed, and grow.
+# Devices join, leave and are replaced, also after the command was killed, and grow; they join and grow under a mount too, while
+# programs write and daemons are killed.
 # Needs root for fuseblk and loop devices.
 #
 #   devices.sh LOAMFS
@@ -176,14 +177,11 @@ count() { "$loamfs" device list --json "$mnt" | grep -c '"device":'; }
 bytes() { df -B1 --output=size "$mnt" | tail -1; }
 
 before=$(bytes)
-for change in "add $three" "remove $two" "replace $two $three"; do
+for change in "remove $two" "replace $two $three"; do
     expect 75 "$loamfs" device ${change%% *} "$mnt" ${change#* }
     said "is mounted on $mnt; unmount it first"
     expect 75 "$loamfs" device ${change%% *} "${named[@]}" "$one" ${change#* }
 done
-expect 75 "$loamfs" grow "$mnt"
-said "is mounted on $mnt; unmount it first"
-expect 75 "$loamfs" grow "${named[@]}" "$one"
 expect 64 "$loamfs" device remove "$mnt" "$three"
 said "is no device of this volume"
 [ "$(count)" = 3 ] || fail "the devices have changed"
@@ -290,3 +288,91 @@ expect 0 "$loamfs" grow "${named[@]}" "$one"
 said "fills its device already"
 expect 0 "$loamfs" check "${named[@]}" "$one"
 ok "a volume of several devices grows"
+
+# ---- under a mount -------------------------------------------------------------------------------------------------
+
+# Kills daemons at random moments until there is the file calm, or this run is over.
+kill_daemons() {
+    while [ -d "$work" ] && [ ! -e "$work/calm" ]; do
+        sleep "0.$((RANDOM % 9 + 1))"
+        pid=$(daemon 2>/dev/null) && [ -n "$pid" ] && kill -9 "$pid" 2>/dev/null || true
+    done
+}
+
+# The same command again, as long as daemons die under it.
+persist() {
+    for _ in $(seq 60); do
+        if "$loamfs" "$@" >"$work/out" 2>&1; then return; fi
+        # It was done when the command could not be told.
+        if grep -q "is a device of this volume already" "$work/out"; then return; fi
+        sleep 0.2
+    done
+    cat "$work/out" >&2
+    fail "never: $*"
+}
+
+# Also when a daemon was killed just now.
+has_count() { [ "$(count 2>/dev/null)" = "$1" ]; }
+
+image=$work/live.img
+new=$work/new.img
+"$loamfs" mkfs -q --size 128M "$image"
+truncate -s 128M "$new"
+mount_it cache=64M
+before=$(bytes)
+exec 9>"$mnt/open"
+echo begun >&9
+expect 0 "$loamfs" device add "$mnt" "$new"
+said "added $new; the volume had"
+echo done >&9
+exec 9>&-
+[ "$(cat "$mnt/open")" = "begun
+done" ] || fail "an open file was cut off"
+[ "$(count)" = 2 ] || fail "it has not joined"
+[ "$(bytes)" -gt $((before + 110000000)) ] || fail "there is no more room"
+expect 64 "$loamfs" device add "$mnt" "$new"
+said "is a device of this volume already"
+truncate -s 200K "$work/short.img"
+expect 64 "$loamfs" device add "$mnt" "$work/short.img"
+said "too few for a group"
+expect 64 "$loamfs" grow --size 1G "$mnt"
+said "is for a volume of one device"
+[ "$(count)" = 2 ] || fail "the devices have changed"
+truncate -s +64M "$new"
+before=$(bytes)
+expect 0 "$loamfs" grow "$mnt"
+[ "$(bytes)" -gt $((before + 60000000)) ] || fail "it has not grown"
+head -c 200000000 /dev/urandom >"$mnt/large" || fail "there is no more room"
+power_cut
+expect 8 "$loamfs" check "$image"
+expect 0 "$loamfs" check --device "$new" "$image"
+"$loamfs" mount -o "device=$new" "$image" "$mnt" >"$work/out"
+rm "$mnt/large"
+"$loamfs" unmount "$mnt"
+ok "a device joins a mounted volume, and it grows"
+
+rm "$image" "$new"
+"$loamfs" mkfs -q --size 128M "$image"
+for number in 1 2 3; do truncate -s 64M "$work/new$number.img"; done
+LOAMFS_DEATHS=1000 mount_it cache=64M
+mkdir "$mnt/many"
+rm -f "$work/stop" "$work/calm"
+"$(dirname "$0")/writers.py" "$mnt/many" 16 "$work/stop" >"$work/writers" &
+writers=$!
+kill_daemons &
+killer=$!
+for number in 1 2 3; do
+    persist device add "$mnt" "$work/new$number.img"
+    truncate -s +16M "$work/new$number.img"
+    persist grow "$mnt"
+done
+touch "$work/calm" "$work/stop"
+wait "$killer"
+wait "$writers" || {
+    cat "$work/writers" >&2
+    fail "what was synced is not there, or there was no room"
+}
+until_it has_count 4
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check --device "$work/new1.img" --device "$work/new2.img" --device "$work/new3.img" "$image"
+ok "devices join while 16 programs write and daemons are killed"

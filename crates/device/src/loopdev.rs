@@ -15,6 +15,7 @@ const CONTROL: &str = "/dev/loop-control";
 const CTL_GET_FREE: ioctl::Opcode = 0x4c82;
 const CLR_FD: ioctl::Opcode = 0x4c01;
 const GET_STATUS: ioctl::Opcode = 0x4c05;
+const SET_CAPACITY: ioctl::Opcode = 0x4c07;
 const CONFIGURE: ioctl::Opcode = 0x4c0a;
 
 const FLAG_READ_ONLY: u32 = 1;
@@ -209,6 +210,20 @@ impl LoopDevice {
     }
 }
 
+/// Has a loop device take the size that its image has by now.
+///
+/// # Errors
+///
+/// [`LoopError`].
+pub fn measure_again(device: &Path) -> Result<(), LoopError> {
+    let measured = File::open(device).and_then(|opened| Ok(set_capacity(opened.as_fd())?));
+    measured.map_err(|source| LoopError {
+        action: "measure",
+        path: device.to_owned(),
+        source,
+    })
+}
+
 /// The file behind a loop device, as the kernel names it, or nothing if the
 /// device is not attached or no loop device.
 #[must_use]
@@ -387,4 +402,13 @@ fn status(device: BorrowedFd<'_>) -> Result<Info, Errno> {
 fn clear(device: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: LOOP_CLR_FD takes no argument.
     unsafe { ioctl::ioctl(device, ioctl::NoArg::<CLR_FD>::new()) }
+}
+
+#[expect(
+    unsafe_code,
+    reason = "an ioctl's argument type is known only to its driver"
+)]
+fn set_capacity(device: BorrowedFd<'_>) -> Result<(), Errno> {
+    // SAFETY: LOOP_SET_CAPACITY takes no argument.
+    unsafe { ioctl::ioctl(device, ioctl::NoArg::<SET_CAPACITY>::new()) }
 }

@@ -1,5 +1,6 @@
 //! `loamfs device`.
 
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,13 +12,15 @@ use loamfs_device::{Device, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::DeviceKind;
 use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{Env, LogError, OpenOptions, Volume};
+use loamfs_fuse::MountEntry;
 use serde_json::{Value, json};
 
-use super::info;
 use super::mkfs::refuse_mounted;
+use super::{changing, info};
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::members::{self, candidate};
+use crate::mount::change::Change;
 use crate::mounts;
 use crate::output::print_lines;
 use crate::progress::StepProgress;
@@ -50,16 +53,16 @@ Examples:
       Which devices a mounted volume has.
   loamfs device list --device fast.img disk.img
       Of one that is not mounted, on image files.
-  loamfs device add /dev/sdb /dev/sdc
-      More room: /dev/sdc joins the volume on /dev/sdb, which is not mounted.
+  loamfs device add /mnt /dev/sdc
+      More room while programs use it: /dev/sdc joins the volume that is mounted on /mnt.
   loamfs device replace /dev/sda /dev/sdb /dev/sdd
       Unmounted, from one disk to another; what is interrupted goes on when it is typed again.";
 
 /// Show the devices of a volume, add and remove them.
 ///
-/// Devices join and leave a volume that is not mounted. What is interrupted, by a crash too, goes on when the command is
-/// repeated, with an image file that has joined already named by --device. The device that leads the volume cannot be
-/// removed: it is the first one listed.
+/// Devices join a volume while it is mounted, or not, and leave one that is not mounted. What is interrupted, by a crash too, goes
+/// on when the command is repeated, with an image file that has joined already named by --device. The device that leads the volume
+/// cannot be removed: it is the first one listed.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct DeviceArgs {
@@ -96,8 +99,11 @@ impl DeviceArgs {
         match (self.action, self.devices.as_slice()) {
             (Action::List, []) => self.list(),
             (Action::Add, [new]) => {
-                let report = self.report()?;
-                let sizes = self.add(&report, new, self.kind(None))?;
+                let kind = self.kind(None);
+                let sizes = match mounts::find(&self.volume) {
+                    Some(entry) => self.add_mounted(&entry, new, kind)?,
+                    None => self.add(&info::report(&self.volume)?, new, kind)?,
+                };
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
             (Action::Remove, [old]) => {
@@ -191,13 +197,6 @@ impl DeviceArgs {
     // ---- adding ------------------------------------------------------------------------------------------------
 
     fn add(&self, report: &Report, new: &Path, kind: DeviceKind) -> Result<(u64, u64), Failure> {
-        if member_of(report, new).is_some() {
-            return Err(Failure::usage(format!(
-                "{} is a device of this volume already",
-                shown_path(new)
-            )));
-        }
-        refuse_mounted(new)?;
         let device = self.open_new(new, report)?;
         let (first, others) = self.candidates(members::named())?;
         let new = candidate(new, device);
@@ -205,8 +204,33 @@ impl DeviceArgs {
             .map_err(|error| Failure::volume(&self.volume, &error))
     }
 
+    /// The same while the volume is mounted: its daemon makes way for one that adds the device, which is given to it with its
+    /// lock.
+    fn add_mounted(
+        &self,
+        entry: &MountEntry,
+        new: &Path,
+        kind: DeviceKind,
+    ) -> Result<(u64, u64), Failure> {
+        let report = info::report(&entry.path)?;
+        let device = self.open_new(new, &report)?;
+        let change = Change::Add {
+            fast: kind == DeviceKind::Fast,
+        };
+        let is_member = |report: &Report| member_of(report, new).is_some();
+        let after = changing::change(entry, change, &[device.as_fd()], is_member)?;
+        Ok((report.bytes(), after.bytes()))
+    }
+
     /// Opens a device that is to join, without what it seems to hold.
     fn open_new(&self, path: &Path, report: &Report) -> Result<Arc<FileDevice>, Failure> {
+        if member_of(report, path).is_some() {
+            return Err(Failure::usage(format!(
+                "{} is a device of this volume already",
+                shown_path(path)
+            )));
+        }
+        refuse_mounted(path)?;
         let mut options = FileOptions::new(Mode::ReadWriteExclusive);
         options.lock_wait = LOCK_TIME;
         let failed = |error| Failure::device(path, &error);

@@ -1,22 +1,25 @@
 //! `loamfs grow`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
 use loamfs_console::size::{human, parse_units};
-use loamfs_device::{Device, FileDevice};
+use loamfs_device::{Device, FileDevice, find_loops, measure_again};
 use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_fs::{Env, OpenOptions, Volume};
+use loamfs_fuse::MountEntry;
 use serde_json::json;
 
 use super::mkfs::refuse_mounted;
+use super::{changing, info};
 use crate::failure::{Failure, Kind};
 use crate::members;
+use crate::mount::change::Change;
 use crate::mounts;
 use crate::output::print_lines;
-use crate::report::Identity;
+use crate::report::{Identity, Report};
 use crate::text::shown_path;
 use crate::volume::{Access, open_one};
 
@@ -26,9 +29,11 @@ Examples:
   loamfs grow --size 16G volume.img
       Makes the image file and the volume in it larger.
   loamfs grow /dev/vg/photos
-      After lvextend(8): the volume takes all of its device.";
+      After lvextend(8): the volume takes all of its device.
+  loamfs grow /mnt
+      The same while it is mounted.";
 
-/// Make an unmounted volume larger.
+/// Make a volume larger, mounted or not.
 ///
 /// A crash meanwhile leaves the old size or the new one. A volume of less than 16M cannot reach 16M. Of a volume of several
 /// devices each that has become longer is used whole.
@@ -41,7 +46,7 @@ pub struct GrowArgs {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// The device or image file.
+    /// The device or image file, or the directory on which it is mounted.
     device: PathBuf,
 }
 
@@ -53,17 +58,13 @@ impl GrowArgs {
     /// If there is no volume, it is in use, or cannot have that size.
     pub fn run(self) -> Result<u8, Failure> {
         let shown = shown_path(&self.device);
-        if let Some(mount) = mounts::find(&self.device) {
-            return Err(Failure::new(
-                Kind::Busy,
-                format!(
-                    "{shown} is mounted on {}; unmount it first",
-                    shown_path(&mount.path)
-                ),
-            ));
-        }
-        refuse_mounted(&self.device)?;
-        let (before, after) = self.grow()?;
+        let (before, after) = match mounts::find(&self.device) {
+            Some(entry) => self.grow_mounted(&entry)?,
+            None => {
+                refuse_mounted(&self.device)?;
+                self.grow()?
+            }
+        };
         if self.json {
             let sizes = json!({ "bytes_before": before, "bytes": after });
             return print_lines([format!("{sizes:#}")]);
@@ -76,6 +77,32 @@ impl GrowArgs {
                 human(after)
             ),
         }])
+    }
+
+    /// Makes a mounted volume larger; returns its size before and after.
+    fn grow_mounted(&self, entry: &MountEntry) -> Result<(u64, u64), Failure> {
+        let report = info::report(&entry.path)?;
+        let device = report.device();
+        let length = fs::metadata(&device)
+            .ok()
+            .filter(fs::Metadata::is_file)
+            .map(|metadata| metadata.len());
+        if let Some(length) = length {
+            if let Some(size) = self.size.filter(|size| *size > length) {
+                extend(&device, size)?;
+            }
+            for attached in find_loops(&device).unwrap_or_default() {
+                measure_again(&attached)
+                    .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
+            }
+        }
+        let before = report.bytes();
+        let is_larger = |report: &Report| report.bytes() > before;
+        let grown = changing::change(entry, Change::Grow(self.size), &[], is_larger);
+        if let (Err(_), Some(length)) = (&grown, length) {
+            cut_again(&device, length);
+        }
+        Ok((before, grown?.bytes()))
     }
 
     /// Makes it larger; returns its size before and after.
@@ -99,14 +126,14 @@ impl GrowArgs {
             return self.grow_on(device);
         }
         self.refuse_cut(&device)?;
-        let grown = self.extend(size).and_then(|()| {
+        let grown = extend(&self.device, size).and_then(|()| {
             let longer = device
                 .measured_again()
                 .map_err(|error| Failure::device(&self.device, &error))?;
             self.grow_on(Arc::new(longer))
         });
         if grown.is_err() {
-            self.cut_again(length);
+            cut_again(&self.device, length);
         }
         grown
     }
@@ -127,26 +154,26 @@ impl GrowArgs {
             .map(drop)
             .map_err(|error| Failure::volume(&self.device, &error))
     }
+}
 
-    /// Extends an image file with a hole.
-    fn extend(&self, size: u64) -> Result<(), Failure> {
-        let file = fs::File::options().write(true).open(&self.device);
-        file.and_then(|file| {
-            file.set_len(size)?;
-            file.sync_all()
-        })
-        .map_err(|error| Failure::io(&self.device, &error))
-    }
+/// Extends an image file with a hole.
+fn extend(image: &Path, size: u64) -> Result<(), Failure> {
+    let file = fs::File::options().write(true).open(image);
+    file.and_then(|file| {
+        file.set_len(size)?;
+        file.sync_all()
+    })
+    .map_err(|error| Failure::io(image, &error))
+}
 
-    /// Takes the extension of an image file back. Superblocks that tell the new size need it.
-    fn cut_again(&self, length: u64) {
-        let is_old = Identity::probe(&self.device).is_ok_and(|identity| identity.bytes() <= length);
-        if is_old {
-            // The failure that led here is the one to report.
-            let _ = fs::File::options()
-                .write(true)
-                .open(&self.device)
-                .and_then(|file| file.set_len(length));
-        }
+/// Takes the extension of an image file back. Superblocks that tell the new size need it.
+fn cut_again(image: &Path, length: u64) {
+    let is_old = Identity::probe(image).is_ok_and(|identity| identity.bytes() <= length);
+    if is_old {
+        // The failure that led here is the one to report.
+        let _ = fs::File::options()
+            .write(true)
+            .open(image)
+            .and_then(|file| file.set_len(length));
     }
 }

@@ -52,7 +52,7 @@ impl UpgradeArgs {
         let before = daemon(&entry)?;
         let start = Instant::now();
         control::ask(&entry, &Request::Upgrade)?;
-        let after = successor(&entry, &before, start)?;
+        let after = successor(&entry, &before)?;
         let seconds = start.elapsed().as_secs_f64();
         let shown = shown_path(&entry.path);
         if self.json {
@@ -71,14 +71,23 @@ impl UpgradeArgs {
 }
 
 /// The number of the process that serves a mount.
-fn daemon(entry: &MountEntry) -> Result<Value, Failure> {
+///
+/// # Errors
+///
+/// If it cannot be asked.
+pub(super) fn daemon(entry: &MountEntry) -> Result<Value, Failure> {
     let answer = control::ask(entry, &Request::Info)?;
     let report: Value = serde_json::from_str(&answer).unwrap_or_default();
     Ok(report["daemon"].clone())
 }
 
 /// Waits for another one.
-fn successor(entry: &MountEntry, before: &Value, start: Instant) -> Result<Value, Failure> {
+///
+/// # Errors
+///
+/// If none comes.
+pub(super) fn successor(entry: &MountEntry, before: &Value) -> Result<Value, Failure> {
+    let start = Instant::now();
     while start.elapsed() < PATIENCE {
         match daemon(entry) {
             Ok(after) if after != *before && !after.is_null() => return Ok(after),

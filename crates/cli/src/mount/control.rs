@@ -21,11 +21,14 @@
 //! - `atime RULE DIRECTORIES`, words of mount(8): `done`, and reads set access times by that from now on;
 //! - `promise WORD`, a word of mount(8): `done`, and such changes are durable before they are answered from now on;
 //! - `upgrade`: nothing; the daemon comes to rest and ends, and another one follows;
+//! - `change WORDS`, of [`super::change`], with the descriptor of a device that is to join: the same, and the next one changes the
+//!   devices first;
 //! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
 //!   closed and the device let go.
 
 use std::fs;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -37,6 +40,8 @@ use loamfs_fs::{AtimeRule, AtimeWhen};
 use loamfs_fuse::{MountEntry, is_dead};
 use rustix::process::geteuid;
 
+use super::change::Change;
+use super::packets;
 use super::promise::Promise;
 use super::scrubber::Pace;
 use crate::failure::{Failure, Kind};
@@ -45,7 +50,7 @@ use crate::progress::StepProgress;
 use crate::text::shown_path;
 
 /// Longest request, in bytes.
-const REQUEST_MAX: u64 = 256;
+const REQUEST_MAX: usize = 256;
 
 /// How long a client may take to say what it wants.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
@@ -93,6 +98,8 @@ pub enum Request {
     Promise(Promise),
     /// Make way for the program that is installed now.
     Upgrade,
+    /// Make way for one that changes the devices.
+    Change(Change),
 }
 
 /// The names of the rules for access times.
@@ -124,6 +131,7 @@ impl Request {
             Self::Freeze => "freeze".to_owned(),
             Self::Thaw => "thaw".to_owned(),
             Self::Upgrade => "upgrade".to_owned(),
+            Self::Change(change) => format!("change {}", change.words()),
             Self::Atime(rule) => {
                 let name = ATIMES.iter().find(|(_, when)| *when == rule.when);
                 let directories = if rule.directories {
@@ -174,6 +182,7 @@ impl Request {
             "freeze" => Self::Freeze,
             "thaw" => Self::Thaw,
             "upgrade" => Self::Upgrade,
+            "change" => Self::Change(Change::parse(rest)?),
             "atime" => {
                 let (name, directories) = rest.split_once(' ')?;
                 let (_, when) = ATIMES.into_iter().find(|(known, _)| *known == name)?;
@@ -192,12 +201,17 @@ impl Request {
 
 /// Who answers.
 pub trait Answers: Send + Sync {
-    /// Does what a request asks for, and writes what there is to say to `out`, the last line too.
+    /// Does what a request asks for, with what came beside it, and writes what there is to say to `out`, the last line too.
     ///
     /// # Errors
     ///
     /// A sentence that says why it could not be done.
-    fn answer(&self, request: &Request, out: &mut dyn Write) -> Result<(), String>;
+    fn answer(
+        &self,
+        request: &Request,
+        descriptors: Vec<OwnedFd>,
+        out: &mut dyn Write,
+    ) -> Result<(), String>;
 }
 
 /// Where daemons of this user keep their sockets and, without a system log, their logs.
@@ -386,14 +400,10 @@ fn late(entry: &MountEntry) -> Failure {
 fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStream>>) {
     // A client that says nothing must not keep a thread for ever.
     let _ = stream.set_read_timeout(Some(REQUEST_TIME));
-    let mut word = String::new();
-    if BufReader::new((&stream).take(REQUEST_MAX))
-        .read_line(&mut word)
-        .is_err()
-    {
+    let Ok((line, descriptors)) = read_request(&stream) else {
         return;
-    }
-    if word == "wait\n" {
+    };
+    if line == "wait" {
         let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // So that the client knows that it will be told.
         if (&stream).write_all(b"waiting\n").is_ok() {
@@ -402,8 +412,8 @@ fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStre
         return;
     }
     let mut out = BufWriter::new(&stream);
-    let answered = match Request::parse(word.trim_end_matches('\n')) {
-        Some(request) => answers.answer(&request, &mut out),
+    let answered = match Request::parse(&line) {
+        Some(request) => answers.answer(&request, descriptors, &mut out),
         None => Err("that is not a request".to_owned()),
     };
     // Who hung up does not want to know.
@@ -411,6 +421,22 @@ fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStre
         Ok(()) => out.flush(),
         Err(error) => writeln!(out, "failed: {error}").and_then(|()| out.flush()),
     };
+}
+
+/// The line that a client sends, and the descriptors beside it.
+fn read_request(stream: &UnixStream) -> io::Result<(String, Vec<OwnedFd>)> {
+    let (mut line, mut descriptors) = (String::new(), Vec::new());
+    while let Some(packet) = packets::receive(stream)? {
+        line += &packet.text;
+        descriptors.extend(packet.descriptors);
+        if let Some(whole) = line.strip_suffix('\n') {
+            return Ok((whole.to_owned(), descriptors));
+        }
+        if line.len() > REQUEST_MAX {
+            break;
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
 }
 
 /// Tells a client that waits how much of its request is done.
@@ -436,17 +462,32 @@ fn progress_of(line: &str) -> Option<(u64, u64)> {
 ///
 /// If no daemon listens, the caller may not ask it, or it says why it cannot.
 pub fn ask(entry: &MountEntry, request: &Request) -> Result<String, Failure> {
-    ask_telling(entry, request, &mut |_, _| {})
+    ask_telling(entry, request, &[], &mut |_, _| {})
+}
+
+/// As [`ask`], with descriptors beside the request.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn ask_with(
+    entry: &MountEntry,
+    request: &Request,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<String, Failure> {
+    ask_telling(entry, request, descriptors, &mut |_, _| {})
 }
 
 fn ask_telling(
     entry: &MountEntry,
     request: &Request,
+    descriptors: &[BorrowedFd<'_>],
     tell: &mut dyn FnMut(u64, u64),
 ) -> Result<String, Failure> {
     let shown = shown_path(&entry.path);
-    let asked = connect(entry).and_then(|mut stream| {
-        writeln!(stream, "{}", request.line())?;
+    let makes_way = matches!(request, Request::Upgrade | Request::Change(_));
+    let asked = connect(entry).and_then(|stream| {
+        packets::send(stream.as_fd(), &(request.line() + "\n"), descriptors)?;
         let mut answer = String::new();
         for line in BufReader::new(stream).lines() {
             let line = line?;
@@ -475,7 +516,7 @@ fn ask_telling(
             Kind::Io,
             format!("the daemon of {shown} says: {words}"),
         )),
-        None if last.is_empty() && *request != Request::Upgrade => Err(ended_early(entry)),
+        None if last.is_empty() && !makes_way => Err(ended_early(entry)),
         None => Ok(answer),
     }
 }
@@ -504,7 +545,7 @@ pub fn ask_showing(
     name: &'static str,
 ) -> Result<String, Failure> {
     let mut bar = StepProgress::new();
-    let answer = ask_telling(entry, request, &mut |done, total| {
+    let answer = ask_telling(entry, request, &[], &mut |done, total| {
         bar.step(1, name, done, total)
     });
     bar.finish();
@@ -582,7 +623,7 @@ mod tests {
     struct Nobody;
 
     impl Answers for Nobody {
-        fn answer(&self, _: &Request, _: &mut dyn Write) -> Result<(), String> {
+        fn answer(&self, _: &Request, _: Vec<OwnedFd>, _: &mut dyn Write) -> Result<(), String> {
             Err("nobody is here".to_owned())
         }
     }
@@ -626,6 +667,7 @@ mod tests {
             Request::Freeze,
             Request::Thaw,
             Request::Upgrade,
+            Request::Change(Change::Add { fast: true }),
             Request::Atime(AtimeRule::default()),
             Request::Promise(Promise::Names),
             Request::Atime(AtimeRule {

@@ -1,5 +1,6 @@
 //! The daemon: opens the volume, mounts it, serves it until it is unmounted, and closes it.
 
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -15,11 +16,12 @@ use loamfs_fuse::{
 };
 use rustix::process::{configure_io_flusher_behavior, geteuid};
 
+use super::change::Changed;
 use super::confine::Confinement;
 use super::control::{self, Server};
 use super::failing::Failing;
 use super::greeting::Greeting;
-use super::handler::{ControlHandler, Upgrade};
+use super::handler::{ControlHandler, MakeWay, Succession};
 use super::handover::{Handover, Predecessor, Shard};
 use super::heir::Heirlooms;
 use super::keep::What;
@@ -106,6 +108,7 @@ fn begin(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Failur
         handover: Arc::new(handover),
         shards,
         predecessor: None,
+        changed: None,
         counted: Counting::default(),
     })
 }
@@ -115,7 +118,7 @@ fn succeed(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Fail
     let mut keep = unmounter
         .take()
         .map_err(|error| Failure::new(Kind::Io, format!("the supervisor: {error}")))?;
-    let source = Source::taken_over(spec, &mut keep)?;
+    let (source, changed) = Source::taken_over(spec, &mut keep, &unmounter)?;
     let confinement = Confinement::before_reading(&spec.options.daemon);
     let transport = Arc::new(Transport::new(&spec.options, None));
     let (spec, volume, opened) = open(spec, &source, transport.memory())?;
@@ -146,6 +149,7 @@ fn succeed(spec: &Spec, log: &Log, unmounter: Arc<Unmounter>) -> Result<(), Fail
         handover: Arc::new(handover),
         shards,
         predecessor: Some(predecessor),
+        changed,
         counted: Counting::default(),
     })
 }
@@ -360,6 +364,8 @@ struct Serving<'a> {
     shards: Vec<Shard>,
     /// Of a successor.
     predecessor: Option<Predecessor>,
+    /// How a change of its devices ended, of a successor that was to change them.
+    changed: Option<Changed>,
     counted: Counting,
 }
 
@@ -436,7 +442,8 @@ impl Serving<'_> {
             transport: Arc::clone(&self.transport),
             handover: Arc::clone(&self.handover),
             failing: Arc::clone(failing),
-            upgrade: self.upgrade(state, hold),
+            make_way: self.make_way(state, hold),
+            changed: self.changed.clone(),
             tallies: self.counted.operations.clone(),
             errors: Arc::clone(&self.counted.errors),
         });
@@ -447,12 +454,21 @@ impl Serving<'_> {
         started.ok()
     }
 
-    /// What ends this process so that another program goes on where it came to rest.
-    fn upgrade(&self, state: &Arc<State>, hold: Hold) -> Upgrade {
+    /// What ends this process so that another one goes on where it came to rest.
+    fn make_way(&self, state: &Arc<State>, hold: Hold) -> MakeWay {
         let (state, unmounter) = (Arc::clone(state), Arc::clone(&self.unmounter));
         let handover = Arc::clone(&self.handover);
-        Box::new(move |volume| {
-            unmounter.say("upgrade")?;
+        Box::new(move |volume, succession| {
+            match succession {
+                Succession::Upgrade => unmounter.say("upgrade")?,
+                Succession::Change(change, joining) => {
+                    let joining: Vec<_> = joining.iter().map(AsFd::as_fd).collect();
+                    if !joining.is_empty() {
+                        unmounter.keep(What::Joining, &joining)?;
+                    }
+                    unmounter.say(&format!("change {}", change.words()))?;
+                }
+            }
             hold.hold();
             state.closing();
             match volume.close() {

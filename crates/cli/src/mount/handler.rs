@@ -1,6 +1,7 @@
 //! What the daemon does when other commands ask it.
 
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use loamfs_format::Ino;
@@ -9,6 +10,7 @@ use loamfs_fuse::Tallies;
 
 use serde_json::Value;
 
+use super::change::{Change, Changed};
 use super::confine::Confinement;
 use super::control::{Answers, Request, is_heard, tell_progress};
 use super::failing::Failing;
@@ -45,18 +47,33 @@ pub struct ControlHandler {
     /// Whether something failed.
     pub failing: Arc<Failing>,
     /// Ends this process for a successor, or says why it cannot.
-    pub upgrade: Upgrade,
+    pub make_way: MakeWay,
+    /// How a change of the devices ended, of a daemon that followed another for it.
+    pub changed: Option<Changed>,
     /// What is counted of requests.
     pub tallies: Tallies,
     /// What is counted of errors.
     pub errors: Arc<Errors>,
 }
 
-/// See [`ControlHandler::upgrade`].
-pub type Upgrade = Box<dyn Fn(&Volume) -> Result<(), String> + Send + Sync>;
+/// See [`ControlHandler::make_way`].
+pub type MakeWay = Box<dyn Fn(&Volume, Succession) -> Result<(), String> + Send + Sync>;
+
+/// For what a daemon makes way.
+pub enum Succession {
+    /// The program that is installed now.
+    Upgrade,
+    /// A change of the devices, with those that join.
+    Change(Change, Vec<OwnedFd>),
+}
 
 impl Answers for ControlHandler {
-    fn answer(&self, request: &Request, out: &mut dyn Write) -> Result<(), String> {
+    fn answer(
+        &self,
+        request: &Request,
+        descriptors: Vec<OwnedFd>,
+        out: &mut dyn Write,
+    ) -> Result<(), String> {
         let volume = self.volume.upgrade().ok_or("the volume is being closed")?;
         let done = |result: Result<(), loamfs_fs::Error>| {
             result
@@ -80,22 +97,11 @@ impl Answers for ControlHandler {
             Request::Clean(percent) => {
                 clean(&volume, *percent, out).map_err(|error| self.sentence(&error))?
             }
-            Request::ScrubStart(pace) => {
-                self.state.scrubber.start(*pace)?;
-                self.state.scrubber.to_json(&volume).to_string()
+            Request::ScrubStart(_) | Request::ScrubStop | Request::ScrubStatus => {
+                self.scrub(&volume, request)?
             }
-            Request::ScrubStop => {
-                self.state.scrubber.stop()?;
-                self.state.scrubber.to_json(&volume).to_string()
-            }
-            Request::ScrubStatus => self.state.scrubber.to_json(&volume).to_string(),
-            Request::Trim([start, len, least]) => {
-                let told =
-                    volume
-                        .upkeep()
-                        .trim_telling(*start, *len, *least, &mut |done, total| {
-                            tell_progress(out, done, total)
-                        });
+            Request::Trim(range) => {
+                let told = trim(&volume, *range, out);
                 format!("done {}", told.map_err(|error| self.sentence(&error))?)
             }
             Request::Label(label) => done(volume.upkeep().set_label(label.as_bytes()))?,
@@ -110,7 +116,11 @@ impl Answers for ControlHandler {
                 thawed
             }
             Request::Upgrade => {
-                (self.upgrade)(&volume)?;
+                (self.make_way)(&volume, Succession::Upgrade)?;
+                "done".to_owned()
+            }
+            Request::Change(change) => {
+                (self.make_way)(&volume, Succession::Change(*change, descriptors))?;
                 "done".to_owned()
             }
             Request::Atime(rule) => {
@@ -131,11 +141,23 @@ impl Answers for ControlHandler {
 }
 
 impl ControlHandler {
+    /// Starts or stops a scrub, or does neither, and tells how far it is.
+    fn scrub(&self, volume: &Volume, request: &Request) -> Result<String, String> {
+        let scrubber = &self.state.scrubber;
+        match request {
+            Request::ScrubStart(pace) => scrubber.start(*pace)?,
+            Request::ScrubStop => scrubber.stop()?,
+            _ => {}
+        }
+        Ok(scrubber.to_json(volume).to_string())
+    }
+
     fn report(&self, volume: &Arc<Volume>) -> Result<String, String> {
         let (device, mountpoint) = (&self.spec.device, &self.spec.mountpoint);
         Report::new(volume, &self.identity, device, Some(mountpoint))
             .of_daemon(self.confinement.to_json(), self.transport.to_json())
             .failed(self.failing.to_json())
+            .with_change(self.changed.as_ref())
             .with_errors(self.errors.to_json(), self.damaged_files(volume))
             .since(self.handover.counted().since, self.handover.deaths())
             .with_operations(&self.tallies)
@@ -198,6 +220,16 @@ fn settle(volume: &Volume, tell: &mut dyn FnMut(u64, u64)) -> Result<(u64, u64),
         before = images;
         volume.upkeep().settle(SETTLE_STEP)?;
     }
+}
+
+/// Tells the device what is free: first byte, length, least run. Returns how many bytes that are.
+fn trim(
+    volume: &Volume,
+    [start, len, least]: [u64; 3],
+    out: &mut dyn Write,
+) -> Result<u64, loamfs_fs::Error> {
+    let mut tell = |done, total| tell_progress(out, done, total);
+    volume.upkeep().trim_telling(start, len, least, &mut tell)
 }
 
 /// Empties groups of the log as long as the client listens. Returns the last line.

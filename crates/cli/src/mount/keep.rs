@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use super::change::Change;
 use super::packets::{self, Packet};
 use super::words::Words;
 
@@ -21,6 +22,8 @@ pub enum What {
     Image,
     /// The other devices of its volume, and the locks on them.
     Others,
+    /// A device that is to join, and the lock on it.
+    Joining,
     /// The memory of [`super::handover`].
     Memory,
 }
@@ -32,13 +35,17 @@ impl What {
         ("device", Self::Device),
         ("image", Self::Image),
         ("others", Self::Others),
+        ("joining", Self::Joining),
         ("memory", Self::Memory),
     ]);
 }
 
-/// The descriptors.
+/// The descriptors, and what is to be done with them.
 #[derive(Default)]
-pub struct Keep(Vec<(What, Vec<OwnedFd>)>);
+pub struct Keep {
+    kept: Vec<(What, Vec<OwnedFd>)>,
+    change: Option<Change>,
+}
 
 impl Keep {
     /// Keeps what a packet brings, instead of what was kept as the same, or besides.
@@ -47,6 +54,11 @@ impl Keep {
     ///
     /// If that is not what it is.
     pub fn note(&mut self, packet: Packet) -> Result<(), String> {
+        if let Some(words) = packet.text.strip_prefix("change ") {
+            let change = Change::parse(words).ok_or("that is no change")?;
+            self.change = Some(change);
+            return Ok(());
+        }
         let words = packet.text.split_once(' ');
         let what = words.and_then(|(verb, word)| Some((verb, What::WORDS.value(word)?)));
         let (more, what) = match what {
@@ -62,30 +74,40 @@ impl Keep {
         if kept.len() > EACH_MAX {
             return Err("that is too much to keep".to_owned());
         }
-        self.0.push((what, kept));
+        self.kept.push((what, kept));
         Ok(())
+    }
+
+    /// What is to be changed.
+    pub fn change(&self) -> Option<Change> {
+        self.change
+    }
+
+    /// It was changed, or cannot be.
+    pub fn end_change(&mut self) {
+        self.change = None;
     }
 
     /// Takes what is kept as this.
     pub fn take(&mut self, what: What) -> Vec<OwnedFd> {
-        let at = self.0.iter().position(|(known, _)| *known == what);
-        at.map_or_else(Vec::new, |at| self.0.swap_remove(at).1)
+        let at = self.kept.iter().position(|(known, _)| *known == what);
+        at.map_or_else(Vec::new, |at| self.kept.swap_remove(at).1)
     }
 
     /// Lets go of all.
     pub fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 
     /// The first descriptor of this.
     pub fn first(&self, what: What) -> Option<BorrowedFd<'_>> {
-        let (_, kept) = self.0.iter().find(|(known, _)| *known == what)?;
+        let (_, kept) = self.kept.iter().find(|(known, _)| *known == what)?;
         kept.first().map(AsFd::as_fd)
     }
 
     /// All descriptors of this.
     pub fn all(&self, what: What) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let kept = self.0.iter().filter(move |(known, _)| *known == what);
+        let kept = self.kept.iter().filter(move |(known, _)| *known == what);
         kept.flat_map(|(_, kept)| kept.iter().map(AsFd::as_fd))
     }
 
@@ -95,13 +117,16 @@ impl Keep {
     ///
     /// If that is gone.
     pub fn send(&self, to: &OwnedFd) -> io::Result<()> {
-        for (what, kept) in &self.0 {
+        for (what, kept) in &self.kept {
             let kept: Vec<_> = kept.iter().map(AsFd::as_fd).collect();
             let mut verb = "keep";
             for part in kept.chunks(packets::DESCRIPTORS_MAX) {
                 packets::send(to, &format!("{verb} {}", What::WORDS.word(*what)), part)?;
                 verb = "keep-more";
             }
+        }
+        if let Some(change) = self.change {
+            packets::send(to, &format!("change {}", change.words()), &[])?;
         }
         Ok(())
     }

@@ -13,11 +13,13 @@ use loamfs_device::{
 use loamfs_fuse::BlockDevice;
 use rustix::process::geteuid;
 
+use super::change::{Changed, Devices};
 use super::holders::Holders;
 use super::keep::{Keep, What};
 use super::old_loop;
 use super::options::Options;
 use super::spec::Spec;
+use super::unmounter::Unmounter;
 use super::unwritable;
 use crate::failure::{Failure, Kind};
 use crate::members;
@@ -179,12 +181,16 @@ impl Source {
         }
     }
 
-    /// What the daemon before had open, with its locks.
+    /// What the daemon before had open, with its locks. If the devices were to change, it says whether they did, or why not.
     ///
     /// # Errors
     ///
     /// If it cannot be used any more.
-    pub fn taken_over(spec: &Spec, keep: &mut Keep) -> Result<Self, Failure> {
+    pub fn taken_over(
+        spec: &Spec,
+        keep: &mut Keep,
+        supervisor: &Unmounter,
+    ) -> Result<(Self, Option<Changed>), Failure> {
         let mode = match spec.options.is_read_only() {
             true => Mode::ReadOnly,
             false => Mode::ReadWrite,
@@ -207,8 +213,7 @@ impl Source {
         let rotational = image.as_ref().map(|image| image.rotational());
         let device = open(What::Device, rotational)?;
         let device = device.ok_or_else(|| Failure::new(Kind::Io, "there is no device"))?;
-        let mut others = Vec::new();
-        for opened in keep.take(What::Others) {
+        let of = |opened: OwnedFd| -> Result<(PathBuf, Arc<FileDevice>), Failure> {
             let path = path_of(&opened);
             let options = FileOptions {
                 lock: Lock::None,
@@ -216,9 +221,27 @@ impl Source {
             };
             let other = FileDevice::handed_over(opened, &path, &options);
             let other = other.map_err(|error| Failure::device(&path, &error))?;
-            others.push((path, Arc::new(other)));
-        }
-        Ok(Self {
+            Ok((path, Arc::new(other)))
+        };
+        let mut all =
+            |what| -> Result<Vec<_>, Failure> { keep.take(what).into_iter().map(of).collect() };
+        let devices = Devices {
+            named: (&spec.device, Arc::clone(&device)),
+            others: all(What::Others)?,
+            joining: all(What::Joining)?,
+        };
+        let (others, changed) = match keep.change() {
+            None if devices.joining.is_empty() => (devices.others, None),
+            change => {
+                let changed = change.map(|change| devices.change(change));
+                let changed = changed.map(|done| done.map_err(|failure| failure.to_string()));
+                if let Some(Err(words)) = &changed {
+                    tracing::error!("the devices stay as they are: {words}");
+                }
+                (devices.settle(supervisor)?, changed)
+            }
+        };
+        let source = Self {
             device: members::whole(&spec.device, &device, &others)?,
             named: device,
             others: others.into_iter().map(|(_, other)| other).collect(),
@@ -226,7 +249,8 @@ impl Source {
             plain_because: None,
             image,
             attached: None,
-        })
+        };
+        Ok((source, changed))
     }
 
     /// What a successor needs: the device, the image behind it, and the other devices of its volume.

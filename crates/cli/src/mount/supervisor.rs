@@ -35,6 +35,9 @@ const DEATHS_MAX: usize = 5;
 const DEATHS_VARIABLE: &str = "LOAMFS_DEATHS";
 const WHILE: Duration = Duration::from_secs(60);
 
+/// Why no daemon follows.
+const CANNOT: &str = "this mount cannot be taken over";
+
 /// How a daemon is started: with the arguments of the first one, or of a successor.
 pub struct Arguments {
     /// Those of the first.
@@ -60,6 +63,7 @@ pub fn run(spec: &Spec, log: &Log, arguments: &Arguments) -> Result<u8, Failure>
         keep: Keep::default(),
         is_served: false,
         is_upgrade: false,
+        makes_way: false,
         is_newest: false,
         deaths: Vec::new(),
         is_over: Arc::default(),
@@ -91,6 +95,8 @@ struct Supervisor<'a> {
     is_served: bool,
     /// The daemon ends so that another one follows.
     is_upgrade: bool,
+    /// It ends so that the next one changes the volume's devices.
+    makes_way: bool,
     /// It is of the newest program.
     is_newest: bool,
     /// When daemons died.
@@ -130,6 +136,7 @@ impl Supervisor<'_> {
         };
         self.is_served = false;
         self.is_upgrade = false;
+        self.makes_way = false;
         self.is_newest = newest;
         self.daemon = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
         Ok((child, ours))
@@ -168,6 +175,14 @@ impl Supervisor<'_> {
             reaction::end(self.spec, &self.shown);
             return Ok(());
         }
+        if packet.text.starts_with("change ") {
+            if self.keep.first(What::Connection).is_none() {
+                return Err(CANNOT.to_owned());
+            }
+            self.keep.note(packet)?;
+            self.makes_way = true;
+            return Ok(());
+        }
         match packet.text.as_str() {
             // The mount is gone, and the volume is closed: nobody follows.
             "over" => {
@@ -175,7 +190,11 @@ impl Supervisor<'_> {
                 self.notifier = None;
             }
             "upgrade" if self.keep.first(What::Connection).is_some() => self.is_upgrade = true,
-            "upgrade" => return Err("this mount cannot be taken over".to_owned()),
+            "upgrade" => return Err(CANNOT.to_owned()),
+            "changed" => {
+                self.keep.end_change();
+                self.keep.take(What::Joining);
+            }
             "forgotten" => {
                 let notifier = self.notifier()?;
                 let ends = packet.descriptors.into_iter();
@@ -291,8 +310,16 @@ impl Supervisor<'_> {
             tracing::info!("the daemon of {shown} is replaced by another program");
             return Some(true);
         }
+        if self.makes_way {
+            return Some(false);
+        }
         if status.success() {
             return None;
+        }
+        if self.keep.change().is_some() && !self.is_served && status.code().is_some() {
+            tracing::error!("the devices of {shown} stay as they are ({status})");
+            self.keep.end_change();
+            return Some(false);
         }
         if let Some(mut room) = self.room.take() {
             if !room.is_there() {

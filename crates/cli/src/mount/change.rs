@@ -1,0 +1,169 @@
+//! What changes of a mounted volume's devices: its daemon makes way for a successor, which writes the new table of devices
+//! before it opens the volume. Who uses the mount waits meanwhile.
+//!
+//! The supervisor keeps the change until a successor has said that it is done, so that it is begun anew if that dies. Each may be
+//! carried out twice.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use loamfs_device::{Device, FileDevice};
+use loamfs_format::superblock::{DeviceKind, Superblock};
+use loamfs_fs::members::{Candidate, join_those_in};
+use loamfs_fs::{Env, Error, LogError, superblocks};
+
+use super::keep::What;
+use super::unmounter::Unmounter;
+use crate::failure::{Failure, Kind};
+use crate::members::candidate;
+
+/// A change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A device joins, which the supervisor keeps; whether it is a fast one.
+    Add {
+        /// It is for the log.
+        fast: bool,
+    },
+    /// The volume takes all that its devices have, or so many bytes.
+    Grow(Option<u64>),
+}
+
+impl Change {
+    /// As packets and requests have it.
+    pub fn words(self) -> String {
+        match self {
+            Self::Add { fast: true } => "add fast".to_owned(),
+            Self::Add { fast: false } => "add slow".to_owned(),
+            Self::Grow(None) => "grow all".to_owned(),
+            Self::Grow(Some(bytes)) => format!("grow {bytes}"),
+        }
+    }
+
+    /// What words say.
+    pub fn parse(words: &str) -> Option<Self> {
+        Some(match words.split_once(' ')? {
+            ("add", "fast") => Self::Add { fast: true },
+            ("add", "slow") => Self::Add { fast: false },
+            ("grow", "all") => Self::Grow(None),
+            ("grow", bytes) => Self::Grow(Some(bytes.parse().ok()?)),
+            _ => return None,
+        })
+    }
+}
+
+/// How one ended: why it was not to be.
+pub type Changed = Result<(), String>;
+
+/// A device with its path.
+pub type Placed = (PathBuf, Arc<FileDevice>);
+
+/// The devices of a volume that nobody has open.
+pub struct Devices<'a> {
+    /// That which the mount names.
+    pub named: (&'a Path, Arc<FileDevice>),
+    /// The others that it had, and those that are no part of it any more.
+    pub others: Vec<Placed>,
+    /// Those that are to join.
+    pub joining: Vec<Placed>,
+}
+
+impl Devices<'_> {
+    /// Carries a change out.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be; then nothing has changed.
+    pub fn change(&self, change: Change) -> Result<(), Failure> {
+        let changed = match change {
+            Change::Add { fast } => self.add(match fast {
+                true => DeviceKind::Fast,
+                false => DeviceKind::Slow,
+            }),
+            Change::Grow(bytes) => self
+                .joined()
+                .and_then(|device| loamfs_fs::grow(&device, bytes, &Env::system()).map(drop)),
+        };
+        changed.map_err(|error| Failure::volume(self.named.0, &error))
+    }
+
+    fn add(&self, kind: DeviceKind) -> Result<(), Error> {
+        let table = self.table()?;
+        let Some((path, new)) = self.joining.first() else {
+            return Err(Error::Options("there is no device to add".into()));
+        };
+        if is_member(&table, new) {
+            return Ok(());
+        }
+        let new = candidate(path, Arc::clone(new));
+        let (first, others) = self.candidates(&[]);
+        loamfs_fs::add(&first, &others, (&new, kind), &Env::system()).map(drop)
+    }
+
+    /// The other devices of the volume as it is now. The supervisor keeps no more than these from now on, and no change.
+    ///
+    /// # Errors
+    ///
+    /// If the volume is not whole, or the supervisor is gone.
+    pub fn settle(self, supervisor: &Unmounter) -> Result<Vec<Placed>, Failure> {
+        let table = self
+            .table()
+            .map_err(|error| Failure::volume(self.named.0, &error))?;
+        let all = self.others.into_iter().chain(self.joining);
+        let members: Vec<Placed> = all
+            .filter(|(_, device)| is_member(&table, device))
+            .collect();
+        let descriptors: Vec<_> = members.iter().map(|(_, device)| device.as_fd()).collect();
+        let kept = supervisor.keep(What::Others, &descriptors);
+        kept.and_then(|()| supervisor.say("changed"))
+            .map_err(|error| Failure::new(Kind::Io, format!("the supervisor: {error}")))?;
+        Ok(members)
+    }
+
+    /// All that the volume had, and those that have joined.
+    fn candidates(&self, joined: &[Placed]) -> (Candidate, Vec<Candidate>) {
+        let of = |(path, device): &Placed| candidate(path, Arc::clone(device));
+        let (path, named) = &self.named;
+        let others = self.others.iter().chain(joined);
+        (candidate(path, Arc::clone(named)), others.map(of).collect())
+    }
+
+    /// The volume on those that are part of it.
+    fn joined(&self) -> Result<Arc<dyn Device>, Error> {
+        let (first, others) = self.candidates(&self.joining);
+        Ok(join_those_in(&first, &others).map_err(LogError::from)?)
+    }
+
+    fn table(&self) -> Result<Superblock, Error> {
+        Ok(superblocks::read(self.joined()?.as_ref())?.newest)
+    }
+}
+
+/// Whether a device is one of a volume.
+fn is_member(table: &Superblock, device: &Arc<FileDevice>) -> bool {
+    let own = superblocks::find(device.as_ref()).ok();
+    let own = own.filter(|copies| copies.newest.uuid == table.uuid);
+    let uuid = own.and_then(|copies| copies.newest.own_device().map(|entry| entry.uuid));
+    uuid.is_some_and(|uuid| table.devices.iter().any(|entry| entry.uuid == uuid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_read_as_they_were_written() {
+        for change in [
+            Change::Add { fast: true },
+            Change::Add { fast: false },
+            Change::Grow(None),
+            Change::Grow(Some(1 << 40)),
+        ] {
+            assert_eq!(Change::parse(&change.words()), Some(change));
+        }
+        for words in ["", "add", "add quick", "grow", "grow x", "shrink all"] {
+            assert_eq!(Change::parse(words), None, "{words}");
+        }
+    }
+}
