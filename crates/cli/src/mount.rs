@@ -8,6 +8,7 @@ pub mod change;
 mod confine;
 pub mod control;
 pub mod daemon;
+mod emptier;
 mod failing;
 mod greeting;
 mod handler;

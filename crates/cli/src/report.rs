@@ -505,6 +505,13 @@ impl Report {
         self.value("/devices")
     }
 
+    /// Whether the volume has a device of this number.
+    pub fn has_device(&self, number: u32) -> bool {
+        let devices = self.devices();
+        let mut all = devices.as_array().into_iter().flatten();
+        all.any(|one| one["device"] == number)
+    }
+
     /// A line for each device of several, broken as those of the report.
     pub fn device_lines(&self) -> Vec<String> {
         let devices = self.devices();

@@ -1,6 +1,8 @@
 //! Changes of the devices of a mounted volume, asked of its daemon ([`crate::mount::change`]).
 
 use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::Duration;
 
 use loamfs_fuse::MountEntry;
 
@@ -14,6 +16,33 @@ use crate::text::shown_path;
 
 /// How often it is asked again, should daemons die meanwhile.
 const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Has the daemon of a mount empty a device and take it out, and waits for that.
+///
+/// # Errors
+///
+/// Why it cannot be done. What was moved stays where it is.
+pub fn remove(entry: &MountEntry, device: u32) -> Result<Report, Failure> {
+    for _ in 0..TRIES {
+        let before = patiently(|| daemon(entry))?;
+        let asked = control::ask_showing(entry, &Request::Leave(device), "MiB moved");
+        if let Err(failure) = asked
+            && daemon(entry).is_ok_and(|after| after == before)
+        {
+            return Err(failure);
+        }
+        successor(entry, &before)?;
+        let report = patiently(|| info::report(&entry.path))?;
+        if !report.has_device(device) {
+            return Ok(report);
+        }
+        if let Some(Err(why)) = report.change() {
+            return Err(Failure::usage(why));
+        }
+    }
+    Err(dying(entry))
+}
 
 /// Has the daemon of a mount make way for one that changes the devices, and waits for that. `joining` are the devices that are to
 /// join; `is_so` tells whether a daemon that was begun later finds it done. Returns what the daemon says then.
@@ -28,7 +57,7 @@ pub fn change(
     is_so: impl Fn(&Report) -> bool,
 ) -> Result<Report, Failure> {
     for _ in 0..TRIES {
-        let before = daemon(entry)?;
+        let before = patiently(|| daemon(entry))?;
         let asked = control::ask_with(entry, &Request::Change(change), joining);
         if let Err(failure) = asked
             && daemon(entry).is_ok_and(|after| after == before)
@@ -36,7 +65,7 @@ pub fn change(
             return Err(failure);
         }
         successor(entry, &before)?;
-        let report = info::report(&entry.path)?;
+        let report = patiently(|| info::report(&entry.path))?;
         match report.change() {
             Some(Ok(())) => return Ok(report),
             Some(Err(why)) => return Err(Failure::usage(why)),
@@ -45,9 +74,24 @@ pub fn change(
             None => {}
         }
     }
+    Err(dying(entry))
+}
+
+/// Asks again where a daemon dies while it is asked.
+fn patiently<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    for _ in 0..TRIES {
+        if let Ok(answer) = ask() {
+            return Ok(answer);
+        }
+        thread::sleep(PAUSE);
+    }
+    ask()
+}
+
+fn dying(entry: &MountEntry) -> Failure {
     let shown = shown_path(&entry.path);
-    Err(Failure::new(
+    Failure::new(
         Kind::Io,
         format!("the daemons of {shown} die again and again; its log says why"),
-    ))
+    )
 }

@@ -20,7 +20,8 @@ use super::{changing, info};
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::members::{self, candidate};
-use crate::mount::change::Change;
+use crate::mount::change::{Change, has_left, wipe};
+use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::progress::StepProgress;
@@ -55,14 +56,17 @@ Examples:
       Of one that is not mounted, on image files.
   loamfs device add /mnt /dev/sdc
       More room while programs use it: /dev/sdc joins the volume that is mounted on /mnt.
-  loamfs device replace /dev/sda /dev/sdb /dev/sdd
-      Unmounted, from one disk to another; what is interrupted goes on when it is typed again.";
+  loamfs device replace /mnt /dev/sdb /dev/sdd
+      From one disk to another; what is interrupted goes on when it is typed again.
+  loamfs device remove --cancel /mnt /dev/sdb
+      It is to stay after all.";
 
 /// Show the devices of a volume, add and remove them.
 ///
-/// Devices join a volume while it is mounted, or not, and leave one that is not mounted. What is interrupted, by a crash too, goes
-/// on when the command is repeated, with an image file that has joined already named by --device. The device that leads the volume
-/// cannot be removed: it is the first one listed.
+/// Devices join and leave a volume while it is mounted, or not. A removal under a mount goes on though its command ends, with the next
+/// mount too. What is interrupted else, by a crash too, goes on when the command is repeated, with an image file that has joined
+/// already named by --device. The device that leads the volume cannot be removed: it is the first one listed. That which a mount
+/// names cannot leave under the mount.
 #[derive(Debug, Args)]
 #[command(after_long_help = EXAMPLES)]
 pub struct DeviceArgs {
@@ -106,12 +110,11 @@ impl DeviceArgs {
                 };
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
+            (Action::Remove, [old]) if self.cancel => {
+                self.stay(number(&info::report(&self.volume)?, old)?)
+            }
             (Action::Remove, [old]) => {
-                let number = number(&info::report(&self.volume)?, old)?;
-                if self.cancel {
-                    return self.stay(number);
-                }
-                let sizes = self.remove(number, members::named())?;
+                let sizes = self.remove(old)?;
                 self.say(&format!("removed {}", shown_path(old)), sizes)
             }
             (Action::Replace, [old, new]) => self.replace(old, new),
@@ -161,22 +164,32 @@ impl DeviceArgs {
     }
 
     fn replace(&self, old: &Path, new: &Path) -> Result<u8, Failure> {
-        let report = self.report()?;
+        let entry = mounts::find(&self.volume);
+        let report = info::report(entry.as_ref().map_or(&self.volume, |entry| &entry.path))?;
         let number = number(&report, old)?;
+        let kind = self.kind(Some(&report_entry(&report, number)));
         // Added by a command that was interrupted.
-        let (before, _) = match member_of(&report, new) {
-            Some(_) => (report.bytes(), 0),
-            None => self.add(&report, new, self.kind(Some(&entry(&report, number))))?,
+        let before = match (member_of(&report, new), &entry) {
+            (Some(_), _) => report.bytes(),
+            (None, Some(entry)) => self.add_mounted(entry, new, kind)?.0,
+            (None, None) => self.add(&report, new, kind)?.0,
         };
-        // An image file that has joined is no longer found by the names of before.
+        let (_, after) = match &entry {
+            Some(entry) => self.remove_mounted(entry, number)?,
+            None => self.remove_unmounted(number, &self.named_with(new))?,
+        };
+        let words = format!("replaced {} by {}", shown_path(old), shown_path(new));
+        self.say(&words, (before, after))
+    }
+
+    /// The devices that are named, with one that has joined: an image file is not found by the names of before.
+    fn named_with(&self, new: &Path) -> Vec<PathBuf> {
         let is_named = |other: &PathBuf| same_file(other, new);
         let mut named = members::named().to_vec();
         if !named.iter().any(is_named) && !same_file(&self.volume, new) {
             named.push(new.to_owned());
         }
-        let (_, after) = self.remove(number, &named)?;
-        let words = format!("replaced {} by {}", shown_path(old), shown_path(new));
-        self.say(&words, (before, after))
+        named
     }
 
     /// What a new device is for.
@@ -186,12 +199,6 @@ impl DeviceArgs {
             true => DeviceKind::Fast,
             false => DeviceKind::Slow,
         }
-    }
-
-    /// What there is to say of the volume, which is not mounted.
-    fn report(&self) -> Result<Report, Failure> {
-        self.refuse_mounted_volume()?;
-        info::report(&self.volume)
     }
 
     // ---- adding ------------------------------------------------------------------------------------------------
@@ -263,8 +270,48 @@ impl DeviceArgs {
 
     // ---- removing ----------------------------------------------------------------------------------------------
 
-    fn remove(&self, number: u32, named: &[PathBuf]) -> Result<(u64, u64), Failure> {
-        self.refuse_mounted_volume()?;
+    fn remove(&self, old: &Path) -> Result<(u64, u64), Failure> {
+        let Some(entry) = mounts::find(&self.volume) else {
+            if let Some(bytes) = self.finish(&self.volume, old)? {
+                return Ok((bytes, bytes));
+            }
+            let number = number(&info::report(&self.volume)?, old)?;
+            return self.remove_unmounted(number, members::named());
+        };
+        let report = info::report(&entry.path)?;
+        match self.finish(&report.device(), old)? {
+            Some(bytes) => Ok((bytes, bytes)),
+            None => self.remove_mounted(&entry, number(&report, old)?),
+        }
+    }
+
+    /// Wipes a device that has left the volume on `device` already: what took it out of the table ended before it could. Returns
+    /// the volume's size; `None` if it is another device.
+    fn finish(&self, device: &Path, old: &Path) -> Result<Option<u64>, Failure> {
+        let Ok(own) = Identity::probe(old) else {
+            return Ok(None);
+        };
+        let others = members::named().iter().map(PathBuf::as_path);
+        let known = std::iter::once(device).chain(others);
+        let known = known.filter_map(|path| Identity::probe(path).ok());
+        let newest = known.max_by_key(|known| known.superblock().membership_epoch);
+        let Some(newest) = newest.filter(|newest| has_left(newest.superblock(), own.superblock()))
+        else {
+            return Ok(None);
+        };
+        refuse_mounted(old)?;
+        let opened = open_one(old, Access::Write)?;
+        wipe(&opened).map_err(|error| Failure::volume(old, &error))?;
+        Ok(Some(newest.bytes()))
+    }
+
+    /// Has the daemon of a mount remove a device.
+    fn remove_mounted(&self, entry: &MountEntry, number: u32) -> Result<(u64, u64), Failure> {
+        let before = info::report(&entry.path)?.bytes();
+        Ok((before, changing::remove(entry, number)?.bytes()))
+    }
+
+    fn remove_unmounted(&self, number: u32, named: &[PathBuf]) -> Result<(u64, u64), Failure> {
         let (first, others) = self.candidates(named)?;
         let failed = |error| Failure::volume(&self.volume, &error);
         if own_number(&first) == Some(number) && !others.is_empty() {
@@ -280,30 +327,18 @@ impl DeviceArgs {
         loamfs_fs::remove_emptied(&first, &others, &Env::system()).map_err(failed)
     }
 
-    /// Devices join and leave a volume that is not mounted.
-    fn refuse_mounted_volume(&self) -> Result<(), Failure> {
-        match mounts::find(&self.volume) {
-            None => Ok(()),
-            Some(entry) => Err(Failure::new(
-                Kind::Busy,
-                format!(
-                    "{} is mounted on {}; unmount it first",
-                    shown_path(&self.volume),
-                    shown_path(&entry.path)
-                ),
-            )),
-        }
-    }
-
     fn stay(&self, number: u32) -> Result<u8, Failure> {
-        self.refuse_mounted_volume()?;
-        let (first, others) = self.candidates(members::named())?;
-        let volume = self.opened(&first, &others)?;
-        let stays = volume.upkeep().stay(number);
-        let closed = volume.close();
-        stays
-            .and(closed)
-            .map_err(|error| Failure::volume(&self.volume, &error))?;
+        if let Some(entry) = mounts::find(&self.volume) {
+            control::ask(&entry, &Request::Stay(number))?;
+        } else {
+            let (first, others) = self.candidates(members::named())?;
+            let volume = self.opened(&first, &others)?;
+            let stays = volume.upkeep().stay(number);
+            let closed = volume.close();
+            stays
+                .and(closed)
+                .map_err(|error| Failure::volume(&self.volume, &error))?;
+        }
         print_lines([match self.json {
             true => format!("{:#}", json!({ "device": number, "stays": true })),
             false => format!("device {number} stays"),
@@ -379,7 +414,7 @@ fn member_of(report: &Report, path: &Path) -> Option<u32> {
 }
 
 /// What a report says of a device.
-fn entry(report: &Report, number: u32) -> Value {
+fn report_entry(report: &Report, number: u32) -> Value {
     let devices = report.devices();
     let mut all = devices.as_array().into_iter().flatten();
     all.find(|one| one["device"] == number)

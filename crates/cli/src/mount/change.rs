@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loamfs_device::{Device, FileDevice};
-use loamfs_format::superblock::{DeviceKind, Superblock};
+use loamfs_format::superblock::{DeviceKind, PROBES, Superblock};
 use loamfs_fs::members::{Candidate, join_those_in};
 use loamfs_fs::{Env, Error, LogError, superblocks};
 
@@ -26,6 +26,8 @@ pub enum Change {
         /// It is for the log.
         fast: bool,
     },
+    /// Devices that are to leave, and are empty, leave.
+    Remove,
     /// The volume takes all that its devices have, or so many bytes.
     Grow(Option<u64>),
 }
@@ -36,6 +38,7 @@ impl Change {
         match self {
             Self::Add { fast: true } => "add fast".to_owned(),
             Self::Add { fast: false } => "add slow".to_owned(),
+            Self::Remove => "remove empty".to_owned(),
             Self::Grow(None) => "grow all".to_owned(),
             Self::Grow(Some(bytes)) => format!("grow {bytes}"),
         }
@@ -46,6 +49,7 @@ impl Change {
         Some(match words.split_once(' ')? {
             ("add", "fast") => Self::Add { fast: true },
             ("add", "slow") => Self::Add { fast: false },
+            ("remove", "empty") => Self::Remove,
             ("grow", "all") => Self::Grow(None),
             ("grow", bytes) => Self::Grow(Some(bytes.parse().ok()?)),
             _ => return None,
@@ -81,6 +85,10 @@ impl Devices<'_> {
                 true => DeviceKind::Fast,
                 false => DeviceKind::Slow,
             }),
+            Change::Remove => {
+                let (first, others) = self.candidates(&[]);
+                loamfs_fs::remove_emptied(&first, &others, &Env::system()).map(drop)
+            }
             Change::Grow(bytes) => self
                 .joined()
                 .and_then(|device| loamfs_fs::grow(&device, bytes, &Env::system()).map(drop)),
@@ -101,7 +109,8 @@ impl Devices<'_> {
         loamfs_fs::add(&first, &others, (&new, kind), &Env::system()).map(drop)
     }
 
-    /// The other devices of the volume as it is now. The supervisor keeps no more than these from now on, and no change.
+    /// The other devices of the volume as it is now; those that have left it say nothing of it any more. The supervisor keeps no
+    /// more than the former from now on, and no change.
     ///
     /// # Errors
     ///
@@ -111,9 +120,16 @@ impl Devices<'_> {
             .table()
             .map_err(|error| Failure::volume(self.named.0, &error))?;
         let all = self.others.into_iter().chain(self.joining);
-        let members: Vec<Placed> = all
-            .filter(|(_, device)| is_member(&table, device))
-            .collect();
+        let (members, left): (Vec<Placed>, Vec<Placed>) =
+            all.partition(|(_, device)| is_member(&table, device));
+        let has_left = |device: &Arc<FileDevice>| {
+            let own = superblocks::find(device.as_ref());
+            own.is_ok_and(|own| has_left(&table, &own.newest))
+        };
+        for (path, device) in left.iter().filter(|(_, device)| has_left(device)) {
+            // The one that took it out of the table may have died before it could.
+            wipe(device).map_err(|error| Failure::volume(path, &error))?;
+        }
         let descriptors: Vec<_> = members.iter().map(|(_, device)| device.as_fd()).collect();
         let kept = supervisor.keep(What::Others, &descriptors);
         kept.and_then(|()| supervisor.say("changed"))
@@ -140,6 +156,24 @@ impl Devices<'_> {
     }
 }
 
+/// Whether what a device says is of a volume by an older table than that which does not name the device.
+pub fn has_left(table: &Superblock, own: &Superblock) -> bool {
+    let is_named = |uuid| table.devices.iter().any(|entry| entry.uuid == uuid);
+    own.uuid == table.uuid
+        && own.membership_epoch < table.membership_epoch
+        && own.own_device().is_some_and(|entry| !is_named(entry.uuid))
+}
+
+/// Takes away what a device says of a volume.
+///
+/// # Errors
+///
+/// The device's.
+pub fn wipe(device: &Arc<FileDevice>) -> Result<(), Error> {
+    superblocks::wipe(device.as_ref(), PROBES)?;
+    Ok(device.flush()?)
+}
+
 /// Whether a device is one of a volume.
 fn is_member(table: &Superblock, device: &Arc<FileDevice>) -> bool {
     let own = superblocks::find(device.as_ref()).ok();
@@ -157,6 +191,7 @@ mod tests {
         for change in [
             Change::Add { fast: true },
             Change::Add { fast: false },
+            Change::Remove,
             Change::Grow(None),
             Change::Grow(Some(1 << 40)),
         ] {

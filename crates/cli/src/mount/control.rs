@@ -21,6 +21,9 @@
 //! - `atime RULE DIRECTORIES`, words of mount(8): `done`, and reads set access times by that from now on;
 //! - `promise WORD`, a word of mount(8): `done`, and such changes are durable before they are answered from now on;
 //! - `upgrade`: nothing; the daemon comes to rest and ends, and another one follows;
+//! - `leave DEVICE`: `progress DONE TOTAL` now and then, in MiB; the daemon ends when the device is empty, and the next one takes it
+//!   out; it goes on if the client hangs up;
+//! - `stay DEVICE`: `done` when a device does not leave any more;
 //! - `change WORDS`, of [`super::change`], with the descriptor of a device that is to join: the same, and the next one changes the
 //!   devices first;
 //! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
@@ -98,6 +101,10 @@ pub enum Request {
     Promise(Promise),
     /// Make way for the program that is installed now.
     Upgrade,
+    /// Empty a device, by its number, and take it out.
+    Leave(u32),
+    /// Take that back.
+    Stay(u32),
     /// Make way for one that changes the devices.
     Change(Change),
 }
@@ -131,6 +138,8 @@ impl Request {
             Self::Freeze => "freeze".to_owned(),
             Self::Thaw => "thaw".to_owned(),
             Self::Upgrade => "upgrade".to_owned(),
+            Self::Leave(device) => format!("leave {device}"),
+            Self::Stay(device) => format!("stay {device}"),
             Self::Change(change) => format!("change {}", change.words()),
             Self::Atime(rule) => {
                 let name = ATIMES.iter().find(|(_, when)| *when == rule.when);
@@ -182,6 +191,8 @@ impl Request {
             "freeze" => Self::Freeze,
             "thaw" => Self::Thaw,
             "upgrade" => Self::Upgrade,
+            "leave" => Self::Leave(rest.parse().ok()?),
+            "stay" => Self::Stay(rest.parse().ok()?),
             "change" => Self::Change(Change::parse(rest)?),
             "atime" => {
                 let (name, directories) = rest.split_once(' ')?;
@@ -668,6 +679,8 @@ mod tests {
             Request::Thaw,
             Request::Upgrade,
             Request::Change(Change::Add { fast: true }),
+            Request::Leave(3),
+            Request::Stay(0),
             Request::Atime(AtimeRule::default()),
             Request::Promise(Promise::Names),
             Request::Atime(AtimeRule {

@@ -19,6 +19,7 @@ use rustix::process::{configure_io_flusher_behavior, geteuid};
 use super::change::Changed;
 use super::confine::Confinement;
 use super::control::{self, Server};
+use super::emptier::Emptier;
 use super::failing::Failing;
 use super::greeting::Greeting;
 use super::handler::{ControlHandler, MakeWay, Succession};
@@ -430,7 +431,7 @@ impl Serving<'_> {
         state: &Arc<State>,
         promise: &Arc<Standing>,
         failing: &Arc<Failing>,
-        hold: Hold,
+        make_way: MakeWay,
     ) -> Option<Server> {
         let handler = Arc::new(ControlHandler {
             volume: Arc::downgrade(&self.volume),
@@ -442,7 +443,7 @@ impl Serving<'_> {
             transport: Arc::clone(&self.transport),
             handover: Arc::clone(&self.handover),
             failing: Arc::clone(failing),
-            make_way: self.make_way(state, hold),
+            make_way,
             changed: self.changed.clone(),
             tallies: self.counted.operations.clone(),
             errors: Arc::clone(&self.counted.errors),
@@ -458,8 +459,9 @@ impl Serving<'_> {
     fn make_way(&self, state: &Arc<State>, hold: Hold) -> MakeWay {
         let (state, unmounter) = (Arc::clone(state), Arc::clone(&self.unmounter));
         let handover = Arc::clone(&self.handover);
-        Box::new(move |volume, succession| {
+        Arc::new(move |volume, succession| {
             match succession {
+                Succession::Asked => return unmounter.say("followed"),
                 Succession::Upgrade => unmounter.say("upgrade")?,
                 Succession::Change(change, joining) => {
                     let joining: Vec<_> = joining.iter().map(AsFd::as_fd).collect();
@@ -565,7 +567,9 @@ impl Serving<'_> {
         })?;
         // It is the only one.
         let _ = state.ticker.set(ticker);
-        let server = self.control(state, &promise, &failing, hold);
+        let make_way = self.make_way(state, hold);
+        state.emptier.ends_by(Arc::clone(&make_way));
+        let server = self.control(state, &promise, &failing, make_way);
         self.confinement.before_serving(self.rings.is_some());
         if let Some(rings) = self.rings {
             session = session.rings(rings);
@@ -615,7 +619,11 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
     let scrubber = Scrubber::new(Arc::downgrade(&serving.volume));
     let ready = serving.ready();
     let device = serving.attached.device();
-    let state = State::new(spec, serving.log, scrubber, ready, device, &unmounter);
+    let named = serving.source.named_number();
+    let may_write = !spec.options.is_read_only();
+    let emptier = Emptier::new(Arc::downgrade(&serving.volume), may_write, named);
+    let workers = (scrubber, emptier);
+    let state = State::new(spec, serving.log, workers, ready, device, &unmounter);
     let state = Arc::new(state);
     if let Some(device) = device {
         serving.handover.note_mount(device);

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use loamfs_format::Ino;
 use loamfs_fs::{Cleaned, OpenOptions, Volume};
@@ -13,6 +14,7 @@ use serde_json::Value;
 use super::change::{Change, Changed};
 use super::confine::Confinement;
 use super::control::{Answers, Request, is_heard, tell_progress};
+use super::emptier::Emptied;
 use super::failing::Failing;
 use super::handover::Handover;
 use super::promise::Standing;
@@ -22,6 +24,9 @@ use super::state::State;
 use super::transport::Transport;
 use crate::errors::Errors;
 use crate::report::{Identity, Report, piece_json};
+
+/// How often a client is told how far a removal is.
+const PROGRESS_TIME: Duration = Duration::from_millis(200);
 
 /// Images that are settled before progress is told.
 const SETTLE_STEP: usize = 16_384;
@@ -57,10 +62,12 @@ pub struct ControlHandler {
 }
 
 /// See [`ControlHandler::make_way`].
-pub type MakeWay = Box<dyn Fn(&Volume, Succession) -> Result<(), String> + Send + Sync>;
+pub type MakeWay = Arc<dyn Fn(&Volume, Succession) -> Result<(), String> + Send + Sync>;
 
 /// For what a daemon makes way.
 pub enum Succession {
+    /// Nothing: it only says whether it could.
+    Asked,
     /// The program that is installed now.
     Upgrade,
     /// A change of the devices, with those that join.
@@ -119,6 +126,13 @@ impl Answers for ControlHandler {
                 (self.make_way)(&volume, Succession::Upgrade)?;
                 "done".to_owned()
             }
+            Request::Leave(device) => self.leave(&volume, *device, out)?,
+            Request::Stay(device) => {
+                self.state.emptier.end();
+                let stays = done(volume.upkeep().stay(*device));
+                self.state.emptier.start();
+                stays?
+            }
             Request::Change(change) => {
                 (self.make_way)(&volume, Succession::Change(*change, descriptors))?;
                 "done".to_owned()
@@ -163,6 +177,41 @@ impl ControlHandler {
             .with_operations(&self.tallies)
             .to_json()
             .map_err(|error| error.to_string())
+    }
+
+    /// Begins to empty a device, and tells how far that is, as long as the client listens. This daemon ends when it is empty.
+    fn leave(&self, volume: &Volume, device: u32, out: &mut dyn Write) -> Result<String, String> {
+        let emptier = &self.state.emptier;
+        if let Some(why) = emptier.refuses(device) {
+            return Err(why);
+        }
+        (self.make_way)(volume, Succession::Asked)?;
+        volume
+            .upkeep()
+            .leave(device)
+            .map_err(|error| self.sentence(&error))?;
+        emptier.start();
+        loop {
+            let Emptied {
+                going,
+                left,
+                most,
+                failed,
+            } = emptier.progress(PROGRESS_TIME);
+            match failed {
+                Some(why) => return Err(why),
+                None if !going => {
+                    return Err(
+                        "the volume is being closed; the removal goes on when it is mounted again"
+                            .to_owned(),
+                    );
+                }
+                None if !is_heard(out, (most - left) >> 20, most >> 20) => {
+                    return Ok("done".to_owned());
+                }
+                None => {}
+            }
+        }
     }
 
     /// What is wrong, and what to do about it.

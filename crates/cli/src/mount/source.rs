@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use loamfs_device::{
     Device, DeviceError, FileDevice, FileOptions, Lock, LoopDevice, LoopOptions, Mode, whole_image,
 };
+use loamfs_fs::superblocks;
 use loamfs_fuse::BlockDevice;
 use rustix::process::geteuid;
 
@@ -280,6 +281,12 @@ impl Source {
             path: path.clone(),
             block_size: BLOCK_SIZE.max(self.device.sector_size()),
         })
+    }
+
+    /// The number of the device that the mount names, of a volume of several.
+    pub fn named_number(&self) -> Option<u32> {
+        let own = superblocks::find(self.named.as_ref()).ok()?.newest;
+        own.own_device().map(|entry| entry.device)
     }
 
     /// Whether the device that the mount names is a file, or a loop device for one.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use loamfs_fs::Error;
 use loamfs_fuse::{Errno, Negotiated};
 
+use super::emptier::Emptier;
 use super::heir::Heirlooms;
 use super::log::Log;
 use super::scrubber::Scrubber;
@@ -23,6 +24,8 @@ pub struct State {
     pub ticker: OnceLock<Ticker>,
     /// What scrubs the volume.
     pub scrubber: Scrubber,
+    /// What empties devices that leave.
+    pub emptier: Emptier,
     log: Log,
     foreground: bool,
     /// Another daemon is to follow one that dies.
@@ -45,7 +48,7 @@ impl State {
     pub fn new(
         spec: &Spec,
         log: &Log,
-        scrubber: Scrubber,
+        (scrubber, emptier): (Scrubber, Emptier),
         ready: Ready,
         device: Option<(u32, u32)>,
         unmounter: &Arc<Unmounter>,
@@ -53,6 +56,7 @@ impl State {
         Self {
             ticker: OnceLock::new(),
             scrubber,
+            emptier,
             log: log.clone(),
             foreground: spec.foreground,
             is_supervised: spec.options.is_supervised(),
@@ -153,12 +157,14 @@ impl Events for State {
                 None => spawn::let_go_of_output(),
             }
         }
+        self.emptier.start();
         Ok(())
     }
 
     fn closing(&self) {
         self.is_closing.store(true, Ordering::Release);
         self.scrubber.end();
+        self.emptier.end();
         if let Some(ticker) = self.ticker.get() {
             ticker.stop();
         }

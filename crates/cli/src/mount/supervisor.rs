@@ -36,7 +36,7 @@ const DEATHS_VARIABLE: &str = "LOAMFS_DEATHS";
 const WHILE: Duration = Duration::from_secs(60);
 
 /// Why no daemon follows.
-const CANNOT: &str = "this mount cannot be taken over";
+const CANNOT: &str = "this mount cannot be taken over; unmount it first";
 
 /// How a daemon is started: with the arguments of the first one, or of a successor.
 pub struct Arguments {
@@ -189,6 +189,8 @@ impl Supervisor<'_> {
                 self.keep.clear();
                 self.notifier = None;
             }
+            "followed" if self.keep.first(What::Connection).is_some() => {}
+            "followed" => return Err(CANNOT.to_owned()),
             "upgrade" if self.keep.first(What::Connection).is_some() => self.is_upgrade = true,
             "upgrade" => return Err(CANNOT.to_owned()),
             "changed" => {

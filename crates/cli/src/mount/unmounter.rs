@@ -202,7 +202,9 @@ pub fn run(spec: &Spec, log: &Log) -> Result<(), Failure> {
         log.to_file(file)?;
     }
     let parent = standard_input().map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
-    serve(&parent, |_| Err("that is not a wish".to_owned()));
+    serve(&parent, |_| {
+        Err("no other daemon can follow that of this mount; unmount it first".to_owned())
+    });
     Ok(())
 }
 

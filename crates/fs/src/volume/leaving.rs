@@ -13,8 +13,8 @@ use loamfs_format::superblock::{DeviceEntry, DeviceState, Superblock};
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use loamfs_log::members;
 
-/// Groups that are emptied before all that was freed is made reusable.
-const GROUPS_AT_ONCE: usize = 8;
+/// Groups that are emptied before all that was freed is made reusable: whoever syncs waits for so many.
+const GROUPS_AT_ONCE: usize = 1;
 /// Rounds over all groups that win nothing before it is given up: what frees a summary are the two checkpoints of a round, and
 /// what they write may stand where the round before it had no place.
 const IDLE_ROUNDS: u32 = 3;
