@@ -81,7 +81,7 @@ impl Case {
         match volume.write(ino, 0, &content(size, number)) {
             // Where room ends it may be less than all.
             Ok(written) => {
-                self.files.insert(number, written as usize);
+                self.files.insert(number, written);
                 Ok(())
             }
             Err(error) => {
