@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::volume::{OpenOptions, Volume};
 use loamfs_device::{Device, Member};
 use loamfs_format::superblock::{DeviceEntry, Superblock, UNIT_SIZE, offsets};
+use loamfs_format::text::{human, lacking};
 use loamfs_format::{FragAddr, Geometry};
 use loamfs_log::superblocks::Copies;
 use loamfs_log::{members, superblocks};
@@ -80,8 +81,9 @@ pub(crate) fn refuse_moved(have: u64, new: u64) -> Result<(), Error> {
     match offsets(have) == offsets(new) {
         true => Ok(()),
         false => Err(Error::Options(format!(
-            "a volume of {have} bytes cannot become one of {new}: below 16 MiB superblocks stand elsewhere; make a new \
-             one"
+            "a volume of {} cannot become one of {}: below 16 MiB superblocks stand elsewhere; make a new one",
+            human(have),
+            human(new)
         ))),
     }
 }
@@ -115,12 +117,14 @@ fn one_resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Super
     let new = want / unit * unit;
     if want > device {
         return refuse(format!(
-            "the device has {device} bytes, fewer than the {want} asked for"
+            "the device has {}; give a smaller --size, or none",
+            lacking(device, want)
         ));
     }
     if new < have {
         return refuse(format!(
-            "the volume has {have} bytes already; it cannot be made smaller"
+            "the volume has {} already; it cannot be made smaller",
+            human(have)
         ));
     }
     refuse_moved(have, new)?;

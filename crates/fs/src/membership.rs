@@ -12,6 +12,7 @@ use loamfs_device::Device;
 use loamfs_format::superblock::{
     DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, INCOMPATIBLE_DEVICES, PROBES, Superblock,
 };
+use loamfs_format::text::human;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use loamfs_log::members::{self, Candidate, join_those_in};
 use loamfs_log::superblocks;
@@ -150,7 +151,9 @@ fn with_entry(
     if held < g.group_frags {
         let (have, group) = (new.device.size(), g.byte_offset(FragAddr(g.group_frags)));
         return refuse(format!(
-            "{name} has {have} bytes, too few for a group of {group} behind its superblocks; choose a larger device"
+            "{name} has {}, too little for a group of {} behind its superblocks; choose a larger device",
+            human(have),
+            human(group)
         ));
     }
     let number = old.devices.iter().map(|entry| entry.device).max();

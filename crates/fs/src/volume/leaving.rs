@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::reclaim::Fight;
 use loamfs_format::superblock::{DeviceEntry, DeviceState, Superblock};
+use loamfs_format::text::human;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use loamfs_log::members;
 
@@ -181,8 +182,11 @@ impl Core {
         }
         let have = need.saturating_sub(lacking);
         Err(Error::Options(format!(
-            "device {} holds {need} bytes, and the others have room for {have}; delete files, or add a device first",
-            entry.device
+            "device {} holds {}, and the others have room for {}; delete {} of files, or add a device first",
+            entry.device,
+            human(need),
+            human(have),
+            human(lacking)
         )))
     }
 
