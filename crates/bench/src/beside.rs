@@ -48,9 +48,13 @@ impl About {
     /// What was done where, a line each, for people.
     pub fn text(&self) -> String {
         let (kernel, processors) = (&self.machine.kernel, self.machine.processors);
+        let rounds = match self.rounds {
+            1 => "1 round".to_owned(),
+            rounds => format!("{rounds} rounds"),
+        };
         let mut text = format!(
-            "{}: {}, {} rounds, Linux {kernel}, {processors} processors\n",
-            self.unit, self.work, self.rounds
+            "{}: {}, {rounds}, Linux {kernel}, {processors} processors\n",
+            self.unit, self.work
         );
         if !self.left_out.is_empty() {
             text += &format!("left out, not installed: {}\n", self.left_out.join(", "));
