@@ -223,7 +223,7 @@ fn devices_join_one_after_the_other_and_what_cannot_is_refused() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("too few for a group")
+            .contains("too little for a group")
     );
     let volume = parts.open(4);
     assert_eq!(size_of(&volume), three);
