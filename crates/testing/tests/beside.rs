@@ -12,7 +12,7 @@ use loamfs_fs::{
 use loamfs_testing::busy::Busy;
 use loamfs_testing::left_out;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -178,8 +178,25 @@ fn fill(volume: &Volume, byte: u8) -> Vec<String> {
     }
 }
 
+/// Deletes `f` and uses its homes again, where there is no other room, at the first request of a kind. Tells the names.
+fn use_again(busy: &Busy, volume: &Arc<Volume>, kind: IoKind) -> Receiver<Vec<String>> {
+    let (other, (said, names)) = (Arc::clone(volume), channel());
+    let hook = move || {
+        other.unlink(ROOT_INO, b"f").unwrap();
+        other.sync().unwrap();
+        other.sync().unwrap();
+        said.send(fill(&other, 5)).unwrap();
+    };
+    busy.at(Some(kind), 0, Box::new(hook));
+    names
+}
+
 fn are_whole(volume: &Volume, names: &[String], byte: u8) {
     assert!(names.len() > 4, "{} files", names.len());
+    hold(volume, names, byte);
+}
+
+fn hold(volume: &Volume, names: &[String], byte: u8) {
     for name in names {
         assert!(read(volume, name) == [byte; 16 * UNIT], "{name}");
     }
@@ -194,21 +211,11 @@ fn nothing_settles_over_what_is_used_again() {
         for name in fill(&volume, 4).iter().rev().take(gone) {
             volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
         }
-        let (other, (said, names)) = (Arc::clone(&volume), channel());
-        let hook = move || {
-            other.unlink(ROOT_INO, b"f").unwrap();
-            other.sync().unwrap();
-            other.sync().unwrap();
-            said.send(fill(&other, 5)).unwrap();
-        };
-        busy.at(Some(IoKind::Settle), 0, Box::new(hook));
+        let names = use_again(&busy, &volume, IoKind::Settle);
         volume.upkeep().settle(usize::MAX).unwrap();
         let names = names.recv().unwrap();
         volume.sync().unwrap();
-        let after = crashed(&busy);
-        for name in names {
-            assert!(read(&after, &name) == [5; 16 * UNIT], "{gone}: {name}");
-        }
+        hold(&crashed(&busy), &names, 5);
     }
 }
 
@@ -247,22 +254,12 @@ fn no_reserved_home_is_used_again_before_the_first_write_to_it_is_over() {
     let file = reserved(&volume, 64);
     fill(&volume, 4);
     volume.write(file, 0, &[1; 64 * UNIT]).unwrap();
-    let (other, (said, names)) = (Arc::clone(&volume), channel());
-    let hook = move || {
-        other.unlink(ROOT_INO, b"f").unwrap();
-        other.sync().unwrap();
-        other.sync().unwrap();
-        said.send(fill(&other, 5)).unwrap();
-    };
-    busy.at(Some(IoKind::Homed), 0, Box::new(hook));
+    let names = use_again(&busy, &volume, IoKind::Homed);
     // Whether it says that the file is gone is of no interest here.
     let _ = volume.fsync(file, false);
     let names = names.recv().unwrap();
     volume.sync().unwrap();
-    let after = crashed(&busy);
-    for name in names {
-        assert!(read(&after, &name) == [5; 16 * UNIT], "{name}");
-    }
+    hold(&crashed(&busy), &names, 5);
 }
 
 #[test]
