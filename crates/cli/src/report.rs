@@ -505,11 +505,11 @@ impl Report {
         self.value("/devices")
     }
 
-    /// Whether the volume has a device of this number.
-    pub fn has_device(&self, number: u32) -> bool {
+    /// What it says of the device of this number, if the volume has it.
+    pub fn device_numbered(&self, number: u32) -> Option<Value> {
         let devices = self.devices();
         let mut all = devices.as_array().into_iter().flatten();
-        all.any(|one| one["device"] == number)
+        all.find(|one| one["device"] == number).cloned()
     }
 
     /// A line for each device of several, broken as those of the report.

@@ -24,24 +24,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// Why it cannot be done. What was moved stays where it is.
 pub fn remove(entry: &MountEntry, device: u32) -> Result<Report, Failure> {
-    for _ in 0..TRIES {
-        let before = patiently(|| daemon(entry))?;
-        let asked = control::ask_showing(entry, &Request::Leave(device), "MiB moved");
-        if let Err(failure) = asked
-            && daemon(entry).is_ok_and(|after| after == before)
-        {
-            return Err(failure);
+    let ask = || control::ask_showing(entry, &Request::Leave(device), "MiB moved");
+    until_changed(entry, ask, |report| {
+        match report.device_numbered(device) {
+            None => Some(Ok(())),
+            // Another change may have been done.
+            Some(_) => report.change().filter(Result::is_err),
         }
-        successor(entry, &before)?;
-        let report = patiently(|| info::report(&entry.path))?;
-        if !report.has_device(device) {
-            return Ok(report);
-        }
-        if let Some(Err(why)) = report.change() {
-            return Err(Failure::usage(why));
-        }
-    }
-    Err(dying(entry))
+    })
 }
 
 /// Has the daemon of a mount make way for one that changes the devices, and waits for that. `joining` are the devices that are to
@@ -56,25 +46,38 @@ pub fn change(
     joining: &[BorrowedFd<'_>],
     is_so: impl Fn(&Report) -> bool,
 ) -> Result<Report, Failure> {
+    let ask = || control::ask_with(entry, &Request::Change(change), joining);
+    until_changed(entry, ask, |report| {
+        report.change().or_else(|| is_so(report).then_some(Ok(())))
+    })
+}
+
+/// Asks a daemon for a change, and its successor how that `ended`; again, should that have died before it could tell.
+fn until_changed(
+    entry: &MountEntry,
+    ask: impl Fn() -> Result<String, Failure>,
+    ended: impl Fn(&Report) -> Option<Result<(), String>>,
+) -> Result<Report, Failure> {
     for _ in 0..TRIES {
         let before = patiently(|| daemon(entry))?;
-        let asked = control::ask_with(entry, &Request::Change(change), joining);
-        if let Err(failure) = asked
+        if let Err(failure) = ask()
             && daemon(entry).is_ok_and(|after| after == before)
         {
             return Err(failure);
         }
         successor(entry, &before)?;
         let report = patiently(|| info::report(&entry.path))?;
-        match report.change() {
+        match ended(&report) {
             Some(Ok(())) => return Ok(report),
             Some(Err(why)) => return Err(Failure::usage(why)),
-            None if is_so(&report) => return Ok(report),
-            // It died before it could tell its successor.
             None => {}
         }
     }
-    Err(dying(entry))
+    let shown = shown_path(&entry.path);
+    Err(Failure::new(
+        Kind::Io,
+        format!("the daemons of {shown} die again and again; its log says why"),
+    ))
 }
 
 /// Asks again where a daemon dies while it is asked.
@@ -86,12 +89,4 @@ fn patiently<T>(mut ask: impl FnMut() -> Result<T, Failure>) -> Result<T, Failur
         thread::sleep(PAUSE);
     }
     ask()
-}
-
-fn dying(entry: &MountEntry) -> Failure {
-    let shown = shown_path(&entry.path);
-    Failure::new(
-        Kind::Io,
-        format!("the daemons of {shown} die again and again; its log says why"),
-    )
 }

@@ -167,7 +167,7 @@ impl DeviceArgs {
         let entry = mounts::find(&self.volume);
         let report = info::report(entry.as_ref().map_or(&self.volume, |entry| &entry.path))?;
         let number = number(&report, old)?;
-        let kind = self.kind(Some(&report_entry(&report, number)));
+        let kind = self.kind(report.device_numbered(number).as_ref());
         // Added by a command that was interrupted.
         let before = match (member_of(&report, new), &entry) {
             (Some(_), _) => report.bytes(),
@@ -411,15 +411,6 @@ fn member_of(report: &Report, path: &Path) -> Option<u32> {
     let devices = report.devices();
     let mut all = devices.as_array().into_iter().flatten();
     all.any(|one| one["uuid"] == uuid).then_some(device.device)
-}
-
-/// What a report says of a device.
-fn report_entry(report: &Report, number: u32) -> Value {
-    let devices = report.devices();
-    let mut all = devices.as_array().into_iter().flatten();
-    all.find(|one| one["device"] == number)
-        .cloned()
-        .unwrap_or_default()
 }
 
 fn own_number(device: &Candidate) -> Option<u32> {
