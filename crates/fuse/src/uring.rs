@@ -22,6 +22,7 @@ mod pool;
 mod queue;
 mod ring;
 mod slot;
+mod wander;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 
 use crate::Errno;
 use ring::{Bell, Ring};
+use wander::{LastClient, Wanderer};
 
 pub use machine::{disable, enable, is_enabled};
 pub(crate) use muster::Muster;
@@ -130,12 +132,21 @@ impl Rings {
     /// The queues of a mount, and the processors to which their threads are to be bound.
     pub(crate) fn queues(self, connection: &Arc<OwnedFd>) -> (Vec<Queue>, Vec<usize>) {
         let processors = self.rings.iter().map(|bound| bound.processor).collect();
+        let last = Arc::new(LastClient::default());
         let queue = |(place, bound): (usize, Bound)| {
             let Bound {
                 ring, bell, queues, ..
             } = bound;
             let home = Arc::new(Home::new(bell, place));
-            Queue::new(ring, home, Arc::clone(connection), &queues, self.payload)
+            let wanderer = Wanderer::new(&last, place);
+            Queue::new(
+                ring,
+                home,
+                wanderer,
+                Arc::clone(connection),
+                &queues,
+                self.payload,
+            )
         };
         let queues = self.rings.into_iter().enumerate().map(queue).collect();
         (queues, processors)

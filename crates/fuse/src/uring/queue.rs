@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::pool::{Home, Parked, Pool};
 use super::ring::{Ring, Told};
 use super::slot::Slot;
+use super::wander::{LINGER, Wanderer};
 use super::{DEPTH, Muster, machine};
 use crate::{Errno, Reply, Worker};
 
@@ -18,6 +19,7 @@ pub(crate) struct Queue {
     /// request is being carried out.
     slots: Vec<Option<Slot>>,
     home: Arc<Home>,
+    wanderer: Wanderer,
     /// Slots that the kernel has not given up.
     alive: usize,
     reply: Reply,
@@ -27,6 +29,7 @@ impl Queue {
     pub(super) fn new(
         ring: Ring,
         home: Arc<Home>,
+        wanderer: Wanderer,
         connection: Arc<OwnedFd>,
         queues: &[u16],
         payload: u32,
@@ -39,6 +42,7 @@ impl Queue {
             connection,
             slots: slots.collect(),
             home,
+            wanderer,
             alive: queues.len() * DEPTH,
             reply: Reply::new(),
         }
@@ -57,6 +61,9 @@ impl Queue {
         }
         self.ring.listen();
         while self.alive > 0 {
+            if self.wanderer.lingers() {
+                self.ring.linger(LINGER);
+            }
             self.ring.wait();
             while let Some(told) = self.ring.told() {
                 match told {
@@ -106,9 +113,10 @@ impl Queue {
         let Some(mut slot) = self.slots.get_mut(number).and_then(Option::take) else {
             return;
         };
-        let tried = slot
-            .request()
-            .map(|raw| worker.try_handle(&raw, &mut self.reply));
+        let tried = slot.request().map(|raw| {
+            self.wanderer.note(raw.caller().pid);
+            worker.try_handle(&raw, &mut self.reply)
+        });
         match tried {
             Ok(Some(_)) => slot.answer(&self.reply),
             Ok(None) => {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use io_uring::register::Restriction;
 use io_uring::squeue::Entry128;
@@ -131,6 +132,15 @@ impl Ring {
     /// Submits what was asked for, and waits until there is something to tell.
     pub(super) fn wait(&mut self) {
         self.submit(1);
+    }
+
+    /// Submits what was asked for, and stays awake for a while, unless there is something to tell.
+    pub(super) fn linger(&mut self, time: Duration) {
+        self.submit(0);
+        let start = Instant::now();
+        while self.io.completion().is_empty() && start.elapsed() < time {
+            std::thread::yield_now();
+        }
     }
 
     /// Submits what was asked for.
