@@ -101,7 +101,7 @@ fn refuse_full(volume: &Arc<dyn Device>, leave: &[DeviceEntry], env: &Env) -> Re
         let core = opened.core();
         let holds = |entry: &&DeviceEntry| {
             let mut groups = core.sb.groups_of(entry).map(GroupNo);
-            !groups.all(|group| core.space.is_vacant(group))
+            !groups.all(|group| core.space.usage().is_vacant(group))
         };
         leave.iter().find(holds).map(|entry| entry.device)
     };

@@ -3,7 +3,7 @@
 
 mod cleaner;
 mod mover;
-mod plugging;
+mod plugging_cost;
 mod settler;
 mod state;
 

@@ -151,7 +151,7 @@ impl Survey<'_> {
                 small.map(|pointer| (pointer, What::Data(ino)))
             }
             Belongs::Part(Part::Track) => {
-                let head = self.core.head_at(ino, owner.logical, at)?;
+                let head = self.core.tracks_of(ino).head_at(owner.logical, at)?;
                 head.map(|(pointer, id)| (pointer, What::Track(id)))
             }
             Belongs::Part(Part::Value) => self

@@ -2,10 +2,12 @@
 //!
 //! The truth is the directory and the inode in the log; a track is a second way to them (rule 14). [`table`] is where a
 //! directory keeps which track holds the names from a key on, [`lookup`] asks it, [`change`] keeps it true while files and
-//! names change, [`form`] makes files of a directory ready to settle, and [`layout`] is how a segment writes them. [`gather`]
-//! brings together what leads to tracks.
+//! names change, [`choose`] says which files settle together, [`form`] makes them ready for it, [`dissolve`] takes a track
+//! apart, and [`layout`] is how a segment writes one. [`gather`] brings together what leads to tracks.
 
 pub(crate) mod change;
+pub(crate) mod choose;
+pub(crate) mod dissolve;
 pub(crate) mod form;
 pub(crate) mod gather;
 pub(crate) mod layout;
@@ -32,12 +34,12 @@ pub(crate) struct Forming {
     /// Names of the directory in this range.
     pub names: u32,
     /// Its files, by the keys of their names.
-    pub files: BTreeMap<u64, Settling>,
+    pub files: BTreeMap<u64, TrackFile>,
 }
 
 /// A file that is about to settle.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Settling {
+pub(crate) struct TrackFile {
     pub ino: Ino,
     /// The second hash of its name.
     pub second: u64,

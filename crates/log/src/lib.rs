@@ -7,11 +7,11 @@
 
 pub mod chain;
 pub mod error;
-pub mod fitting;
 pub mod law;
 mod look;
 pub mod loss;
 pub mod members;
+pub mod plugging;
 pub mod segment;
 pub mod summary;
 pub mod superblocks;

@@ -3,7 +3,7 @@
 //! The first extent starts at the unit that the predecessor reserved and runs on into the window behind it, so that a
 //! segment is one contiguous write while space allows. Blocks are never split; the summary may be.
 
-use crate::fitting::{Cut, Fitting};
+use crate::plugging::{Cut, Fitting};
 use loamfs_device::Buffer;
 use loamfs_format::summary::{COPY_SIZE, EXTENTS_MAX, HEADER_SIZE, Header, Record};
 use loamfs_format::text::human;

@@ -49,6 +49,7 @@ pub mod role;
 mod space;
 mod uneven;
 mod unshown;
+mod usage;
 
 #[cfg(test)]
 mod model_tests;
@@ -67,3 +68,4 @@ pub use placement::{FoundSpace, Placement};
 pub use role::Cells;
 pub use space::{Space, SpaceReplay};
 pub use uneven::{Ragged, Uneven};
+pub use usage::Usage;

@@ -574,9 +574,9 @@ impl World {
         let clear = count(&|s| *s == State::Clear);
         let held = count(&|s| matches!(s, State::Held(_)));
         let total = self.geometry.total_frags;
-        assert_eq!(self.space.free_frags(), clear + held);
+        assert_eq!(self.space.usage().free_frags(), clear + held);
         assert_eq!(self.space.held().frags(), held);
-        assert_eq!(self.space.in_use(), total - clear - held);
+        assert_eq!(self.space.usage().in_use(), total - clear - held);
         let mut seen = vec![None; self.frags.len()];
         for (extent, wait) in self.space.held().iter() {
             seen[extent.start.0 as usize..extent.end().0 as usize].fill(Some(wait));

@@ -9,7 +9,7 @@ use crate::bitmaps::Bitmaps;
 use crate::checkpoint::{self, Checkpoint};
 use crate::cleaning::Cleaning;
 use crate::error::SpaceError;
-use crate::groups::{FreeIndex, Group, Groups, SpaceRepair};
+use crate::groups::{FreeIndex, Groups, SpaceRepair};
 use crate::held::Held;
 use crate::law::{Law, Rules};
 use crate::layout::Layout;
@@ -17,6 +17,7 @@ use crate::owners::Owners;
 use crate::placement::{Placement, PlacementState};
 use crate::uneven::Uneven;
 use crate::unshown::Unshown;
+use crate::usage::Usage;
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
 use loamfs_format::{Extent, Geometry, GroupNo};
 use std::ops::Range;
@@ -111,67 +112,10 @@ impl Space {
         self.groups.leave(groups.into_iter().map(within).collect());
     }
 
-    /// Log groups outside of those in which the log should stand.
-    pub fn spilled_log_groups(&self) -> u64 {
-        let data = &self.groups.layout().tiers().data;
-        let log = self.groups.of(Role::Log).groups();
-        let spilled =
-            |range: &Range<usize>| log.range(range.start as u32..range.end as u32).count();
-        data.iter().map(spilled).sum::<usize>() as u64
-    }
-
-    /// Whether it is by these changes of roles, the last ones, that log groups are elsewhere.
-    pub fn begins_to_spill(&self, changes: &[(GroupNo, Role)]) -> bool {
-        let data = &self.groups.layout().tiers().data;
-        let is_elsewhere =
-            |group: GroupNo| data.iter().any(|range| range.contains(&(group.0 as usize)));
-        let new = changes
-            .iter()
-            .filter(|(group, role)| *role == Role::Log && is_elsewhere(*group));
-        let new = new.count() as u64;
-        new > 0 && new == self.spilled_log_groups()
-    }
-
     /// What the group is used for; [`Role::Free`] for groups that do not exist.
     pub fn role(&self, group: GroupNo) -> Role {
         let known = self.groups.get(group);
         known.map_or(Role::Free, |known| known.role())
-    }
-
-    /// Fragments that are not in use; those held back count as free, and those of a device that leaves do not.
-    pub fn free_frags(&self) -> u64 {
-        let layout = self.groups.layout();
-        let leaving = layout.leaving().iter().cloned().flatten();
-        let lost: u64 = leaving.map(|index| self.groups.unused(index)).sum();
-        let free = layout.geometry().total_frags.saturating_sub(self.in_use());
-        free.saturating_sub(lost)
-    }
-
-    /// Fragments of a group in use, held back, unshown or reserved.
-    pub fn used_in(&self, group: GroupNo) -> u64 {
-        self.groups.get(group).map_or(0, |known| known.used())
-    }
-
-    /// Whether nothing is in use of a group, held back or unshown, and it has no role.
-    pub fn is_vacant(&self, group: GroupNo) -> bool {
-        let vacant = |known: &Group| known.role() == Role::Free && known.is_empty();
-        self.groups.get(group).is_none_or(vacant)
-    }
-
-    /// Fragments in use, unshown and reserved ones included, held-back ones not.
-    pub fn in_use(&self) -> u64 {
-        let used = self.groups.indexes().used();
-        used.saturating_sub(self.held.frags())
-    }
-
-    /// Whether groups are being emptied.
-    pub fn is_emptying(&self) -> bool {
-        self.groups.has_closed()
-    }
-
-    /// Whether this group is being emptied.
-    pub fn is_closed(&self, group: GroupNo) -> bool {
-        self.groups.is_closed(group.0 as usize)
     }
 
     /// Groups that have no role and can take one.
@@ -182,6 +126,11 @@ impl Space {
     /// The free space of a role's groups.
     pub fn free_index(&self, role: Role) -> &FreeIndex {
         self.groups.of(role)
+    }
+
+    /// How much is in use, and where.
+    pub fn usage(&self) -> Usage<'_> {
+        Usage::new(&self.groups, &self.held)
     }
 
     /// Groups that have less room than others.

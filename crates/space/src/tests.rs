@@ -287,7 +287,7 @@ fn replay_counts_a_held_range_that_is_allocated_again_once() {
     assert_eq!(
         (
             space.groups().get(GroupNo(5)).unwrap().desc().used,
-            space.in_use()
+            space.usage().in_use()
         ),
         (14, 10)
     );
@@ -632,10 +632,10 @@ fn the_log_stays_on_the_fast_groups_and_spills_only_when_they_are_full() {
     let frags = |list: &[&Extent]| list.iter().map(|e| e.frags).sum::<u64>();
     assert_eq!(frags(&fast), 256 - 72, "{taken:?}");
     assert!(!slow.is_empty());
-    assert_eq!(space.spilled_log_groups(), 1);
+    assert_eq!(space.usage().spilled_log_groups(), 1);
     let changes = space.take_role_changes();
-    assert!(space.begins_to_spill(&changes), "{changes:?}");
-    assert!(!space.begins_to_spill(&[]));
+    assert!(space.usage().begins_to_spill(&changes), "{changes:?}");
+    assert!(!space.usage().begins_to_spill(&[]));
     // What is given back on the fast ones is taken before more of the others.
     space.free(*fast[1], Ssn(1)).unwrap();
     space.release(Ssn(1), Ssn(0), |_| false);
@@ -673,7 +673,7 @@ fn without_a_choice_there_are_no_tiers() {
         space.keep_log_on(all);
         let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
         assert_eq!(first, extent(32 * 64, 64));
-        assert_eq!(space.spilled_log_groups(), 0);
+        assert_eq!(space.usage().spilled_log_groups(), 0);
     }
 }
 
@@ -683,12 +683,12 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
     let gap = extent(1000, 1048);
     let mut space = Space::open_with_gaps(geometry(), Vec::new(), &[gap], Vec::new());
     assert_eq!(space.free_groups(), 48);
-    assert_eq!(space.free_frags(), 4096 - 1048);
+    assert_eq!(space.usage().free_frags(), 4096 - 1048);
     let leaving = std::iter::once(40..64).collect();
     space.leave(leaving);
     assert_eq!(space.free_groups(), 24);
     let mut left = 4096 - 1048 - 24 * 64;
-    assert_eq!(space.free_frags(), left);
+    assert_eq!(space.usage().free_frags(), left);
     let mut full = 0;
     for round in 0.. {
         let near = FragAddr(round * 577 % 4096);
@@ -708,7 +708,7 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
         assert!(!run.overlaps(gap) && run.end().0 <= 40 * 64, "{run:?}");
         space.allocate_unshown(run).unwrap();
         left -= run.frags;
-        assert_eq!(space.free_frags(), left);
+        assert_eq!(space.usage().free_frags(), left);
         assert_eq!(space.check(), Ok(()));
     }
     assert!(left < 64, "{left}");
@@ -716,9 +716,9 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
     assert_eq!(space.free_groups(), 24);
     assert_eq!(space.check(), Ok(()));
     assert!(
-        space.is_vacant(GroupNo(20))
-            && space.is_vacant(GroupNo(50))
-            && !space.is_vacant(GroupNo(3))
+        space.usage().is_vacant(GroupNo(20))
+            && space.usage().is_vacant(GroupNo(50))
+            && !space.usage().is_vacant(GroupNo(3))
     );
 }
 

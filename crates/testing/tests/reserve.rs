@@ -12,7 +12,7 @@ use loamfs_format::summary::{ALLOCATE_SIZE, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_M
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, Ino, Ssn, inode};
 use loamfs_fs::worst_case::{Burden, Changed, Keys, Parts, REMOVAL_COST, Room, Shapes};
 use loamfs_fs::{Env, MkfsOptions, VOLUME_MIN, mkfs, superblocks};
-use loamfs_log::fitting::Cut;
+use loamfs_log::plugging::Cut;
 use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
 use loamfs_space::{FoundSpace, Owner, Space};
 use loamfs_testing::rng::Rng;

@@ -5,7 +5,7 @@ use super::{Budget, Waiting};
 use crate::blocks::Stop;
 use loamfs_format::group::Role;
 use loamfs_format::node::NODE_SIZE;
-use loamfs_log::fitting::Cut;
+use loamfs_log::plugging::Cut;
 
 /// Groups whose bitmaps are loaded together, to see what room there is.
 const LOADED_AT_ONCE: usize = 8;

@@ -72,6 +72,6 @@ impl Fights<'_> {
         let freed = sum(self.blocks.frees()) + sum(self.checkpoints.summaries());
         let nodes = g.frags_for(self.blocks.dirty_count() as u64 * NODE_SIZE as u64);
         let taken = nodes + self.inodes.dirty_frags(g) + g.frags_for(self.pending.content_bytes());
-        (self.space.free_frags() + freed).saturating_sub(taken)
+        (self.space.usage().free_frags() + freed).saturating_sub(taken)
     }
 }

@@ -11,7 +11,7 @@ use loamfs_format::group::Role;
 use loamfs_format::ifile::INODE_BLOCK_MAX;
 use loamfs_format::kind::MapTree;
 use loamfs_format::{Geometry, Ssn};
-use loamfs_log::fitting::Cut;
+use loamfs_log::plugging::Cut;
 use loamfs_space::{Leaving, Space};
 
 /// Bytes for which it is looked at together whether there is room.
@@ -309,7 +309,7 @@ impl Budget<'_> {
     pub fn cut(&mut self) -> Cut {
         let (groups, longest) = (self.groups_for_log(), self.longest_in_memory());
         let dirty = self.segment_estimate();
-        let scatters = self.space.is_emptying() && dirty >= SCATTERS;
+        let scatters = self.space.usage().is_emptying() && dirty >= SCATTERS;
         let mut forecast = self.forecast();
         let mut fits = |cut: &Cut| forecast.fits(groups, dirty, longest, *cut) == Some(true);
         let rather = if scatters {
@@ -329,7 +329,7 @@ impl Budget<'_> {
         let dirty = self.segment_estimate();
         let taken = (dirty + dirty / 8).div_ceil(self.sizes.group_bytes());
         let (groups, longest) = (self.groups_for_log(), self.longest_in_memory());
-        self.space.is_emptying()
+        self.space.usage().is_emptying()
             && dirty >= SCATTERS
             && groups >= taken
             && self

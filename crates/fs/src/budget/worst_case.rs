@@ -14,7 +14,7 @@ use loamfs_format::node::{CAPACITY, Child, NODE_SIZE, SLOT_SIZE};
 use loamfs_format::summary::{
     ALLOCATE_SIZE, EXTENTS_MAX, FREE_SIZE, IFILE_SIZE, RECORD_SIZE_MAX, ROLE_SIZE, summary_len,
 };
-use loamfs_log::fitting::{Cut, Fitting};
+use loamfs_log::plugging::{Cut, Fitting};
 use std::collections::BTreeMap;
 
 /// What an operation that gives space back dirties at most, in bytes of the log: a path of a tree with the neighbours

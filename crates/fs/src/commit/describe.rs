@@ -24,7 +24,7 @@ impl Commit<'_> {
         }
         seal.say_all(self.core.pending.take_records());
         let roles = self.core.space.take_role_changes();
-        if self.core.space.begins_to_spill(&roles) {
+        if self.core.space.usage().begins_to_spill(&roles) {
             tracing::warn!("the fast devices have no room: new segments go to the others too");
         }
         for (group, role) in roles

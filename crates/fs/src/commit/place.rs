@@ -7,7 +7,7 @@ use crate::budget::worst_case::RecordCounts;
 use crate::reclaim::Fight;
 use loamfs_format::group::Role;
 use loamfs_format::summary::SegmentKind;
-use loamfs_log::fitting::Cut;
+use loamfs_log::plugging::Cut;
 use loamfs_log::segment::{PlaceError, SegmentBody, SegmentPlace, place};
 use loamfs_log::writer::Tail;
 

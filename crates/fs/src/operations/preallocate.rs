@@ -242,7 +242,7 @@ fn take_homes(core: &mut Core, ino: Ino, holes: &[Range<u64>]) -> Result<Vec<(u6
     let mut count: u64 = holes.iter().map(|hole| hole.end - hole.start).sum();
     core.budget().admit(NODES_COST, 0)?;
     // What cannot be had whole is not begun.
-    if count > core.space.free_frags() / frags {
+    if count > core.space.usage().free_frags() / frags {
         return Err(Stop::Full);
     }
     while count > 0 {

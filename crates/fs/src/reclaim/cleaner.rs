@@ -2,7 +2,7 @@
 //! against what it wins (L4, L6; LFS, section 4.3.4). What each would cost, and win, `space::cleaning` tells, in the order of a
 //! policy. `volume::cleaning` carries it out.
 
-use super::plugging::Plugging;
+use super::plugging_cost::PluggingCost;
 use super::settler::Prices;
 use super::state::Reclaim;
 use crate::budget::Sizes;
@@ -43,7 +43,7 @@ pub(crate) enum CostLimit {
     /// The operation gets ENOSPC else: what serves as it is may be moved too.
     Any,
     /// Nobody waits for it: what takes a disk less than to plug holes instead.
-    Cheaper(Plugging),
+    Cheaper(PluggingCost),
     /// Nobody waits for it: groups of which less than so many of a hundred fragments are in use.
     Emptier(u32),
 }

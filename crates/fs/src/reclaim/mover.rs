@@ -10,7 +10,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::maps::tree_of;
 use crate::reading::Housed;
-use crate::tracks::form::Dissolve;
+use crate::tracks::dissolve::Dissolve;
 use crate::writeback::Homed;
 use content::{MoveImage, MoveSmall, MoveValue};
 use home::MoveHome;

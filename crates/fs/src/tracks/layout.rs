@@ -1,6 +1,6 @@
 //! How a segment writes tracks: a head, then the data in the order of keys, in one run.
 
-use super::{Forming, Settling, Tracks};
+use super::{Forming, TrackFile, Tracks};
 use crate::inodes::{Inodes, Node};
 use loamfs_format::inode::Inode;
 use loamfs_format::track::{SHORT_ELSEWHERE_MAX, Slot, head_bytes};
@@ -17,7 +17,7 @@ pub(crate) struct Layout {
     /// Names of the range that have no slot in it.
     pub elsewhere: u32,
     /// Its files, by the keys of their names.
-    pub files: Vec<(u64, Settling)>,
+    pub files: Vec<(u64, TrackFile)>,
     /// Fragments of the head, and of the whole run.
     pub head_frags: u32,
     pub frags: u64,
@@ -36,15 +36,15 @@ impl Tracks {
 /// The layout of a track; `None` if no file is left for it, or too many names came to its range.
 fn layout(forming: &Forming, geometry: &Geometry, inodes: &Inodes) -> Option<Layout> {
     let files = forming.files.iter().map(|(key, file)| (*key, *file));
-    let ready = |file: &Settling| inodes.get(file.ino).and_then(Node::small).is_some();
-    let files: Vec<(u64, Settling)> = files.filter(|(_, file)| ready(file)).collect();
+    let ready = |file: &TrackFile| inodes.get(file.ino).and_then(Node::small).is_some();
+    let files: Vec<(u64, TrackFile)> = files.filter(|(_, file)| ready(file)).collect();
     let elsewhere = forming.names.saturating_sub(files.len() as u32);
     // Its entry may stand in an inode, and needs no tree only now.
     if files.is_empty() || elsewhere > SHORT_ELSEWHERE_MAX {
         return None;
     }
     let head_frags = geometry.frags_for(head_bytes(files.len()) as u64) as u32;
-    let bytes = |file: &Settling| inodes.get(file.ino)?.small().map(|data| data.len() as u64);
+    let bytes = |file: &TrackFile| inodes.get(file.ino)?.small().map(|data| data.len() as u64);
     let data = files.iter().filter_map(|(_, file)| bytes(file));
     let data: u64 = data.map(|bytes| geometry.frags_for(bytes)).sum();
     Some(Layout {

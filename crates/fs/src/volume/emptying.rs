@@ -89,7 +89,11 @@ impl Engine {
             let mut core = self.core();
             let idle = core.pending.since().is_none() && !core.is_dirty();
             let lacking = core.cleaner().lacking_in_idle_time();
-            if !idle || lacking == 0 || core.reclaim.is_ahead_over() || core.space.is_emptying() {
+            if !idle
+                || lacking == 0
+                || core.reclaim.is_ahead_over()
+                || core.space.usage().is_emptying()
+            {
                 return;
             }
             if core.fights().is_lost(Fight::Ahead) || !core.budget().may_compact() {
@@ -199,7 +203,11 @@ impl Sealer<'_> {
             let core = self.core();
             // Nor was it frozen, or closed, between two steps.
             core.access.check()?;
-            let closed = |piece: &Extent| core.space.is_closed(core.geometry.group_of(piece.start));
+            let closed = |piece: &Extent| {
+                core.space
+                    .usage()
+                    .is_closed(core.geometry.group_of(piece.start))
+            };
             pieces.iter().copied().filter(closed).collect()
         };
         self.evacuate_all(

@@ -30,21 +30,21 @@ impl Upkeep<'_> {
         let before = {
             let mut core = self.core();
             core.access.check()?;
-            let entry = core.leaving_entry(device)?;
+            let entry = core.devices().to_leave(device)?;
             if entry.state == DeviceState::Leaving {
                 return Ok(());
             }
             let before = core.sb.clone();
-            core.set_state(device, DeviceState::Leaving);
-            if let Err(error) = core.fits_without(&entry) {
-                core.take_table(&before);
+            core.devices().set_state(device, DeviceState::Leaving);
+            if let Err(error) = core.devices().fits_without(&entry) {
+                core.devices().take(&before);
                 return Err(error);
             }
             before
         };
         sealer
             .say_table()
-            .inspect_err(|_| self.core().take_table(&before))
+            .inspect_err(|_| self.core().devices().take(&before))
     }
 
     /// Takes back that a device leaves. What was moved stays where it is.
@@ -56,14 +56,14 @@ impl Upkeep<'_> {
         let before = {
             let mut core = self.core();
             core.access.check()?;
-            core.leaving_entry(device)?;
+            core.devices().to_leave(device)?;
             let before = core.sb.clone();
-            core.set_state(device, DeviceState::Present);
+            core.devices().set_state(device, DeviceState::Present);
             before
         };
         sealer
             .say_table()
-            .inspect_err(|_| self.core().take_table(&before))
+            .inspect_err(|_| self.core().devices().take(&before))
     }
 
     /// Moves what stands on devices that leave to the others, and returns when nothing is left there; `tell` is told now and
@@ -74,7 +74,7 @@ impl Upkeep<'_> {
     pub fn evacuate(&self, mut tell: impl FnMut(u64) -> bool) -> Result<bool, Error> {
         let (mut best, mut idle) = (u64::MAX, 0);
         loop {
-            let (left, groups) = self.core().left_on_leaving();
+            let (left, groups) = self.core().devices().left();
             if groups.is_empty() {
                 return Ok(true);
             }
@@ -94,7 +94,7 @@ impl Upkeep<'_> {
                 emptied?;
                 drop(sealer);
                 // Who is told may need the lock.
-                let (left, _) = self.core().left_on_leaving();
+                let (left, _) = self.core().devices().left();
                 if !tell(left) {
                     return Ok(false);
                 }
@@ -130,53 +130,67 @@ impl Sealer<'_> {
     }
 }
 
+/// The table of devices, and what stands on those that leave: a view of the state.
+struct Devices<'c> {
+    core: &'c mut Core,
+}
+
 impl Core {
+    fn devices(&mut self) -> Devices<'_> {
+        Devices { core: self }
+    }
+}
+
+impl Devices<'_> {
     /// The entry of a device that may leave.
-    fn leaving_entry(&self, device: u32) -> Result<DeviceEntry, Error> {
+    fn to_leave(&self, device: u32) -> Result<DeviceEntry, Error> {
         let refuse = |text: String| Err(Error::Options(text));
         let found = self
+            .core
             .sb
             .devices
             .iter()
             .position(|entry| entry.device == device);
         match found {
-            _ if !self.sb.has_devices() => {
+            _ if !self.core.sb.has_devices() => {
                 refuse("the volume has one device, which cannot leave it".into())
             }
             None => refuse(format!("the volume has no device {device}")),
             Some(0) => refuse(format!(
                 "device {device} leads the volume: its superblocks are there; make a new volume without it, and copy"
             )),
-            Some(index) => Ok(self.sb.devices[index]),
+            Some(index) => Ok(self.core.sb.devices[index]),
         }
     }
 
     fn set_state(&mut self, device: u32, state: DeviceState) {
-        let mut sb = self.sb.clone();
+        let mut sb = self.core.sb.clone();
         sb.membership_epoch = sb.membership_epoch.saturating_add(1);
         for entry in sb.devices.iter_mut().filter(|entry| entry.device == device) {
             entry.state = state;
         }
-        self.take_table(&sb);
+        self.take(&sb);
     }
 
     /// From now on the table of devices is that of another superblock.
-    fn take_table(&mut self, sb: &Superblock) {
-        self.sb.devices.clone_from(&sb.devices);
-        self.sb.membership_epoch = sb.membership_epoch;
-        self.space.keep_log_on(self.sb.fast_groups());
-        self.space.leave(self.sb.leaving_groups());
-        self.reclaim.forget_room();
+    fn take(&mut self, sb: &Superblock) {
+        self.core.sb.devices.clone_from(&sb.devices);
+        self.core.sb.membership_epoch = sb.membership_epoch;
+        self.core.space.keep_log_on(self.core.sb.fast_groups());
+        self.core.space.leave(self.core.sb.leaving_groups());
+        self.core.reclaim.forget_room();
     }
 
     /// That the other devices have room for what one holds that leaves already.
     fn fits_without(&mut self, entry: &DeviceEntry) -> Result<(), Error> {
-        let frag = u64::from(self.geometry.fragment_size);
-        let groups = self.sb.groups_of(entry);
-        let need: u64 = groups.map(|group| self.space.used_in(GroupNo(group))).sum();
+        let frag = u64::from(self.core.geometry.fragment_size);
+        let groups = self.core.sb.groups_of(entry);
+        let need: u64 = groups
+            .map(|group| self.core.space.usage().used_in(GroupNo(group)))
+            .sum();
         let need = need.saturating_sub(self.unheld(entry)) * frag;
-        let in_vain = self.fights().is_lost(Fight::Room);
-        let lacking = self.budget().lacking_bytes(in_vain);
+        let in_vain = self.core.fights().is_lost(Fight::Room);
+        let lacking = self.core.budget().lacking_bytes(in_vain);
         if lacking == 0 {
             return Ok(());
         }
@@ -192,19 +206,27 @@ impl Core {
 
     /// Fragments of a device's groups that the device does not have.
     fn unheld(&self, entry: &DeviceEntry) -> u64 {
-        let groups = self.sb.groups_of(entry);
-        let all = groups.map(|group| self.geometry.group_extent(GroupNo(group)).frags);
+        let groups = self.core.sb.groups_of(entry);
+        let all = groups.map(|group| self.core.geometry.group_extent(GroupNo(group)).frags);
         all.sum::<u64>().saturating_sub(entry.frags)
     }
 
     /// Bytes that are in use on devices that leave, and the groups that hold anything.
-    fn left_on_leaving(&self) -> (u64, Vec<GroupNo>) {
-        let groups = self.sb.leaving_groups().into_iter().flatten().map(GroupNo);
+    fn left(&self) -> (u64, Vec<GroupNo>) {
+        let groups = self
+            .core
+            .sb
+            .leaving_groups()
+            .into_iter()
+            .flatten()
+            .map(GroupNo);
         let groups: Vec<GroupNo> = groups
-            .filter(|group| !self.space.is_vacant(*group))
+            .filter(|group| !self.core.space.usage().is_vacant(*group))
             .collect();
-        let used = groups.iter().map(|group| self.space.used_in(*group));
+        let used = groups
+            .iter()
+            .map(|group| self.core.space.usage().used_in(*group));
         let frags = FragAddr(used.sum());
-        (self.geometry.byte_offset(frags), groups)
+        (self.core.geometry.byte_offset(frags), groups)
     }
 }

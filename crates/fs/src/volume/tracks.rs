@@ -5,7 +5,9 @@ use super::commit::all_written;
 use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
-use crate::tracks::form::{FormTrack, Loose};
+use crate::tracks::choose::Loose;
+use crate::tracks::dissolve::Dissolve;
+use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
 use loamfs_format::Ino;
 use loamfs_format::inode::mode;
@@ -231,8 +233,15 @@ impl Upkeep<'_> {
         self.engine().announce(INCOMPATIBLE_TRACKS)?;
         let mut from = Some(from);
         while let Some(key) = from {
-            let Loose { track, next } = self.engine().run(|core| core.track_to_loosen(dir, key))?;
-            if let Some(track) = track {
+            let Loose { track, next } = self
+                .engine()
+                .run(|core| core.tracks_of(dir).next_worn(key))?;
+            if let Some(range) = track {
+                let track = Dissolve {
+                    dir,
+                    low: range.low,
+                    at: range.entry.addr,
+                };
                 while self.engine().run(|core| core.perform(&track))? {}
                 arranging.warm = true;
                 return Ok(Some(next.map_or(Stage::Form(0), Stage::Loosen)));

@@ -10,7 +10,7 @@ const WRITTEN: u64 = 3;
 
 /// What it costs to write into holes, and to empty a group instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Plugging {
+pub(crate) struct PluggingCost {
     /// Microseconds from one hole to the next.
     step: u64,
     /// Fragments of a hole.
@@ -21,7 +21,7 @@ pub(crate) struct Plugging {
     rate: u64,
 }
 
-impl Plugging {
+impl PluggingCost {
     /// Whether it takes a disk longer to write into holes what emptying a group wins, which is `won` fragments, than to read that
     /// group and to write the `live` fragments in it elsewhere. What these take there is not won.
     pub fn costs_more(self, live: u64, won: u64) -> bool {
@@ -34,7 +34,7 @@ impl Plugging {
 
 impl Prices {
     /// What it costs to write `waiting` fragments in one sweep into holes of `hole` fragments, all over the volume.
-    pub fn plugging(&self, hole: u64, waiting: u64) -> Plugging {
+    pub fn plugging(&self, hole: u64, waiting: u64) -> PluggingCost {
         let g = self.geometry;
         let frag = u64::from(g.fragment_size);
         let holes = (waiting / hole.max(1)).max(1);
@@ -44,7 +44,7 @@ impl Prices {
             bytes: group,
             span: group,
         };
-        Plugging {
+        PluggingCost {
             step: self.disk.write_step(g.total_frags * frag / holes),
             hole,
             pass: self.disk.sweep(pass),

@@ -1,0 +1,50 @@
+//! Taking a track apart: its files stay where they are, as small files.
+
+use crate::blocks::{Missed, Stop};
+use crate::core::Core;
+use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use loamfs_format::{FragAddr, Ino};
+
+/// Files that are taken out of a track together: an inode block of each changes.
+const DISSOLVED_AT_ONCE: usize = 4;
+
+/// Takes a few files out of a track that is there; they stay where they are, as small files. Answers whether there are more.
+pub(crate) struct Dissolve {
+    pub dir: Ino,
+    pub low: u64,
+    pub at: FragAddr,
+}
+
+/// [`Dissolve`], prepared; whether files are left. What it changes is done with before.
+pub(crate) struct Dissolving(bool);
+
+impl Operation for Dissolve {
+    type Change = Dissolving;
+
+    fn prepare(&self, core: &mut Core) -> Result<Plan<Dissolving>, Stop> {
+        let mut tracks = core.tracks_of(self.dir);
+        let Some(range) = tracks.track_at(self.low, self.at)? else {
+            return Ok(Plan::Done(false));
+        };
+        let files = tracks.slots_of(&range)?;
+        let mut missed = Missed::default();
+        for ino in files.iter().take(DISSOLVED_AT_ONCE) {
+            missed.note(core.prepare_dirty(*ino))?;
+        }
+        missed.nothing()?;
+        let more = files.len() > DISSOLVED_AT_ONCE;
+        Ok(Plan::Change(Dissolving(more)))
+    }
+}
+
+impl Change for Dissolving {
+    type Done = bool;
+
+    fn claim(&self) -> Claim {
+        Claim::Nothing
+    }
+
+    fn apply(self, _: &mut Core) -> Result<bool, Broken> {
+        Ok(self.0)
+    }
+}
