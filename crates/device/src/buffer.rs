@@ -3,33 +3,36 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
-
 /// The alignment that satisfies every sector size in use.
 const ALIGN: usize = 4096;
-
-#[derive(Clone, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(4096))]
-struct Page([u8; ALIGN]);
 
 /// A byte buffer whose first byte is aligned to 4096, zeroed when made.
 ///
 /// Devices read into it and write from it without a copy, where an ordinary
 /// vector would have to be bounced.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Buffer {
-    pages: Vec<Page>,
+    bytes: Vec<u8>,
+    /// Where the first aligned byte is.
+    start: usize,
     len: usize,
 }
 
 impl Buffer {
     /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        let count = len.div_ceil(ALIGN);
-        // Out of memory ends in the allocator's own handler either way; the
-        // first form only spares the copying of zeroes.
-        let pages = Page::new_vec_zeroed(count).unwrap_or_else(|_| vec![Page([0; ALIGN]); count]);
-        Self { pages, len }
+        if len == 0 {
+            return Self::default();
+        }
+        // Asked for without an alignment the allocator takes zeros from the kernel, and does not write them once more.
+        let bytes = vec![0; len + ALIGN];
+        // It may refuse to answer. What is not aligned takes a copy more.
+        let start = Some(bytes.as_ptr().align_offset(ALIGN)).filter(|start| *start < ALIGN);
+        Self {
+            bytes,
+            start: start.unwrap_or(0),
+            len,
+        }
     }
 
     /// Length in bytes, as asked for when it was made.
@@ -44,20 +47,23 @@ impl Buffer {
 
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
-        &self.pages.as_bytes()[..self.len]
+        &self.bytes[self.start..][..self.len]
     }
 
     /// The bytes, to be changed.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut self.pages.as_mut_bytes()[..self.len]
+        &mut self.bytes[self.start..][..self.len]
     }
 
     /// Drops all bytes from `len` on; does nothing to a shorter buffer.
     pub fn truncate(&mut self, len: usize) {
-        if len < self.len {
-            self.len = len;
-            self.pages.truncate(len.div_ceil(ALIGN));
-        }
+        self.len = self.len.min(len);
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        Self::from(self.as_slice())
     }
 }
 

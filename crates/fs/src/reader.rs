@@ -6,7 +6,7 @@ mod windows;
 use crate::blocks::{Fetch, What};
 use crate::error::{Corrupt, Error};
 use loamfs_device::{Buffer, Device, DeviceError, IoKind, Read};
-use loamfs_format::{Extent, Geometry};
+use loamfs_format::{Extent, FragAddr, Geometry};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -215,23 +215,19 @@ impl Reader {
         }
     }
 
-    /// Reads whole windows, neighbours with one request; what could not be read.
+    /// Reads whole windows, each into memory of its own, neighbours with one request; what could not be read.
     fn read_windows(
         &self,
         whole: &[(u64, IoKind)],
         held: &mut Held,
     ) -> Vec<(Range<u64>, DeviceError)> {
-        let spans = spans_of(whole, self.size());
-        let read = self.requests(spans.iter().cloned());
+        let spans = || whole.iter().map(|(number, _)| self.window(*number));
+        let kinds = whole.iter().map(|(_, kind)| *kind);
+        let read = self.requests(spans().zip(kinds));
         let mut failed = Vec::new();
-        for ((span, _), read) in spans.into_iter().zip(read) {
+        for (((number, _), span), read) in whole.iter().zip(spans()).zip(read) {
             match read {
-                // Copied: a window that is dropped must not leave its bytes behind with others of the same request.
-                Ok(bytes) => held.extend(
-                    (span.start / WINDOW..)
-                        .zip(bytes.chunks(WINDOW as usize))
-                        .map(|(number, bytes)| (number, Arc::from(bytes))),
-                ),
+                Ok(bytes) => drop(held.insert(*number, Arc::new(bytes))),
                 Err(error) => failed.push((span, error)),
             }
         }
@@ -273,22 +269,24 @@ impl Reader {
             }
         }
         for span in spans {
-            let range = span.start * WINDOW..(span.end * WINDOW).min(self.size());
-            let read = self.requests(std::iter::once((range, IoKind::SmallData)));
-            let Some(Ok(bytes)) = read.into_iter().next() else {
-                continue;
-            };
-            let windows = span.zip(bytes.chunks(WINDOW as usize));
-            let wanted = windows.filter(|(number, _)| missing.contains(number));
-            let read: Held = wanted.map(|(number, part)| (number, part.into())).collect();
+            let windows = span
+                .clone()
+                .map(|number| (self.window(number), IoKind::SmallData));
+            let read = span.zip(self.requests(windows));
+            let wanted = read.filter(|(number, _)| missing.contains(number));
+            let read: Held = wanted
+                .filter_map(|(number, bytes)| Some((number, Arc::new(bytes.ok()?))))
+                .collect();
             self.windows().keep(&read);
         }
     }
 
-    /// Bytes of the volume.
-    fn size(&self) -> u64 {
-        let end = loamfs_format::FragAddr(self.geometry.total_frags);
-        self.geometry.byte_offset(end)
+    /// The bytes of a window; the volume's last one may be shorter.
+    fn window(&self, number: u64) -> Range<u64> {
+        let volume = self
+            .geometry
+            .byte_offset(FragAddr(self.geometry.total_frags));
+        number * WINDOW..((number + 1) * WINDOW).min(volume)
     }
 
     /// The numbers of the windows that a block lies in.
@@ -405,30 +403,13 @@ pub(crate) fn fetch_into(
     failed
 }
 
-/// The bytes of windows, in order, on a device of `size` bytes: neighbours together, as far as one request goes.
-fn spans_of(windows: &[(u64, IoKind)], size: u64) -> Vec<(Range<u64>, IoKind)> {
-    let mut spans: Vec<(Range<u64>, IoKind)> = Vec::new();
-    for (number, kind) in windows {
-        let window = number * WINDOW..((number + 1) * WINDOW).min(size);
-        if let Some((span, _)) = spans.last_mut()
-            && span.end == window.start
-            && window.end - span.start <= REQUEST_MAX
-        {
-            span.end = window.end;
-        } else {
-            spans.push((window, *kind));
-        }
-    }
-    spans
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::blocks::Fetch;
     use loamfs_device::{MemoryDevice, Write};
-    use loamfs_format::{FragAddr, Ino, Pointer};
+    use loamfs_format::{Ino, Pointer};
 
     const MIB: u64 = 1024;
 

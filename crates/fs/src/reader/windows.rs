@@ -1,6 +1,6 @@
 //! Pieces of the log that were read around a block, for the sake of the blocks beside it; and whether that pays.
 
-use loamfs_device::IoKind;
+use loamfs_device::{Buffer, IoKind};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const SEEK_WINDOWS: u32 = 8;
 pub(super) const LATELY: u32 = 64;
 
 /// Bytes of windows by number: offset / [`WINDOW`].
-pub(super) type Held = BTreeMap<u64, Arc<[u8]>>;
+pub(super) type Held = BTreeMap<u64, Arc<Buffer>>;
 
 /// The numbers of the windows that a range of the device lies in.
 pub(super) fn numbers(range: Range<u64>) -> Range<u64> {
@@ -25,7 +25,7 @@ pub(super) fn numbers(range: Range<u64>) -> Range<u64> {
 /// What to do about a window in which a block lies.
 pub(super) enum Around {
     /// Take it.
-    Held(Arc<[u8]>),
+    Held(Arc<Buffer>),
     /// Read it.
     Whole,
     /// Read the block alone.
@@ -34,7 +34,7 @@ pub(super) enum Around {
 
 struct Window {
     /// Nothing, where only a block was read of it.
-    bytes: Option<Arc<[u8]>>,
+    bytes: Option<Arc<Buffer>>,
     /// When it was last used, in look-ups.
     used: u64,
 }
@@ -142,7 +142,7 @@ impl Windows {
         Some(window)
     }
 
-    fn insert(&mut self, number: u64, bytes: Option<Arc<[u8]>>) {
+    fn insert(&mut self, number: u64, bytes: Option<Arc<Buffer>>) {
         self.take(number);
         self.make_room(self.max - 1);
         self.clock += 1;
