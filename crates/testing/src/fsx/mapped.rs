@@ -17,16 +17,16 @@ const PAGE: u64 = 4096;
 
 /// The file in memory through which bytes go.
 #[derive(Debug)]
-pub struct Ferry(File);
+pub struct BounceFile(File);
 
-impl Ferry {
+impl BounceFile {
     /// A new one.
     ///
     /// # Errors
     /// As the system says.
-    pub fn new() -> Result<Ferry, Errno> {
-        let fd = rustix::fs::memfd_create("ferry", MemfdFlags::CLOEXEC)?;
-        Ok(Ferry(File::from(fd)))
+    pub fn new() -> Result<BounceFile, Errno> {
+        let fd = rustix::fs::memfd_create("bounce", MemfdFlags::CLOEXEC)?;
+        Ok(BounceFile(File::from(fd)))
     }
 
     /// Loads bytes of a file that has them all.
@@ -46,7 +46,7 @@ impl Ferry {
     /// Stores bytes into a file that is long enough, and waits until they are written out if `sync`.
     ///
     /// # Errors
-    /// As [`Ferry::load`].
+    /// As [`BounceFile::load`].
     pub fn store(&self, file: &File, at: u64, bytes: &[u8], sync: bool) -> Result<(), Errno> {
         let mapping = Mapping::of(file, at, bytes.len(), ProtFlags::READ | ProtFlags::WRITE)?;
         all(rustix::io::pwrite(&self.0, bytes, 0)?, bytes.len())?;

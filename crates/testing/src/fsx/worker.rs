@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Advice, FallocateFlags, OFlags, SeekFrom};
 use rustix::io::Errno;
 
-use super::mapped::Ferry;
+use super::mapped::BounceFile;
 use super::shadow::{Shadow, Wrong};
 use crate::rng::Rng;
 
@@ -100,7 +100,7 @@ struct Subject {
 pub struct Worker {
     dir: PathBuf,
     rng: Rng,
-    ferry: Ferry,
+    bounce: BounceFile,
     subjects: Vec<Subject>,
     count: u64,
 }
@@ -114,7 +114,7 @@ pub fn obey(dir: &Path, seed: u64) -> io::Result<()> {
     let mut worker = Worker {
         dir: dir.to_owned(),
         rng: Rng::new(seed),
-        ferry: Ferry::new()?,
+        bounce: BounceFile::new()?,
         subjects: Vec::new(),
         count: 0,
     };
@@ -345,7 +345,7 @@ impl Worker {
             Op::Sync => return self.sync(index),
             _ => {}
         }
-        let (rng, ferry, count) = (&mut self.rng, &self.ferry, self.count);
+        let (rng, bounce, count) = (&mut self.rng, &self.bounce, self.count);
         let subject = &mut self.subjects[index];
         match *op {
             Op::Write(at, len) | Op::WriteDirect(at, len) => {
@@ -369,13 +369,13 @@ impl Worker {
             Op::Store(at, len, sync) => {
                 let bytes = noise(rng, len);
                 subject.shadow.write(at, &bytes);
-                ferry.store(&subject.file, at, &bytes, sync)?;
+                bounce.store(&subject.file, at, &bytes, sync)?;
             }
             Op::Read(at, len) => subject.read(&subject.file, at, len)?,
             Op::ReadDirect(at, len) => subject.read(&subject.direct, at, len)?,
             Op::Load(at, len) => {
                 let mut bytes = vec![0; len as usize];
-                ferry.load(&subject.file, at, &mut bytes)?;
+                bounce.load(&subject.file, at, &mut bytes)?;
                 subject.compare(at, &bytes)?;
             }
             Op::Resize(_, size) => {
