@@ -88,6 +88,7 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/columns.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/watch.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/places.sh $(LOAMFS)
+	$(ROOT) bash crates/cli/tests/place.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/devices.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/brim.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/available.sh $(LOAMFS)

@@ -20,6 +20,7 @@ pub mod map;
 pub mod metrics;
 pub mod mkfs;
 pub mod mount;
+pub mod place;
 pub mod probe;
 pub mod put;
 pub mod salvage;
@@ -94,6 +95,7 @@ pub enum Command {
     Salvage(salvage::SalvageArgs),
     Settle(settle::SettleArgs),
     Clean(clean::CleanArgs),
+    Place(place::PlaceArgs),
     Scrub(scrub::ScrubArgs),
     DropCaches(drop_caches::DropCachesArgs),
     Bench(bench::BenchArgs),
@@ -148,6 +150,7 @@ impl Command {
             Self::Salvage(args) => args.run(),
             Self::Settle(args) => args.run(),
             Self::Clean(args) => args.run(),
+            Self::Place(args) => args.run(),
             Self::Scrub(args) => args.run(),
             Self::DropCaches(args) => args.run(),
             Self::Bench(args) => args.run(),
@@ -217,6 +220,8 @@ mod tests {
             "probe vol.img",
             "settle --json /mnt",
             "clean --json --until 80% /mnt",
+            "place /mnt/dir",
+            "place --json /mnt/dir hash",
             "drop-caches /mnt",
             "bench run --suite papers --scale small --json",
             "bench --help",

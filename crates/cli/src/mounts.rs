@@ -37,6 +37,18 @@ pub fn mounted(path: &Path) -> Result<MountEntry, Failure> {
     find(path).ok_or_else(|| none_on(path))
 }
 
+/// The mount that a file or directory is on, and its number there.
+///
+/// # Errors
+///
+/// If it cannot be looked at.
+pub fn holding(path: &Path) -> Result<Option<(MountEntry, u64)>, Failure> {
+    let metadata = fs::symlink_metadata(path).map_err(|error| Failure::io(path, &error))?;
+    let device = (major(metadata.dev()), minor(metadata.dev()));
+    let entry = ours().into_iter().find(|entry| entry.device == device);
+    Ok(entry.map(|entry| (entry, metadata.ino())))
+}
+
 /// That there is no mount on `path`.
 pub fn none_on(path: &Path) -> Failure {
     let told = format!(

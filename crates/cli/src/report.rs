@@ -427,10 +427,14 @@ impl Report {
                 count(number("/space/inodes"), "inode", "inodes"),
             ),
             format!(
-                "groups    {}: {} log, {} data, {} free",
+                "groups    {}: {} log, {} data, {}{} free",
                 number("/volume/groups"),
                 number("/groups/log"),
                 number("/groups/data"),
+                match number("/groups/track") {
+                    0 => String::new(),
+                    tracks => format!("{tracks} of tracks, "),
+                },
                 number("/groups/free"),
             ),
             format!(
@@ -673,7 +677,7 @@ fn plural(number: u64, one: &str) -> String {
 fn info_json(volume: &Volume) -> Value {
     let info = volume.info();
     let bytes = |frags: u64| frags.saturating_mul(u64::from(info.fragment_size));
-    let [free, log, data, ..] = info.groups;
+    let [free, log, data, track, ..] = info.groups;
     json!({
         "read_only": !info.access.is_writable(),
         "broken": info.access.broken(),
@@ -682,7 +686,13 @@ fn info_json(volume: &Volume) -> Value {
             "durable": loss.durable.get(),
             "reason": loss.to_string(),
         })),
-        "groups": { "free": free, "log": log, "data": data, "spilled_log": info.spilled_log_groups },
+        "groups": {
+            "free": free,
+            "log": log,
+            "data": data,
+            "track": track,
+            "spilled_log": info.spilled_log_groups,
+        },
         "devices": info.members.iter().map(|member| member_json(member, info.fragment_size)).collect::<Vec<_>>(),
         "log": {
             "last_segment": info.segment.get(),
@@ -720,7 +730,7 @@ fn info_json(volume: &Volume) -> Value {
 
 /// A device of several.
 fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
-    let [free, log, data, ..] = member.groups;
+    let [free, log, data, track, ..] = member.groups;
     json!({
         "device": member.entry.device,
         "name": member.name,
@@ -728,7 +738,7 @@ fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
         "kind": member.entry.kind.name(),
         "state": member.entry.state.name(),
         "bytes": member.entry.frags.saturating_mul(fragment_size.into()),
-        "groups": { "free": free, "log": log, "data": data },
+        "groups": { "free": free, "log": log, "data": data, "track": track },
         "requests": requests_json(&member.counters),
     })
 }

@@ -81,7 +81,7 @@ print(f"{len(known)} commands have help")
 for words in (
     ["info", mnt], ["info", other], ["doctor", mnt], ["iostat", mnt, "1", "1"], ["label", mnt], ["map", f"{mnt}/tree/large"],
     ["map", f"{mnt}/tree/small1"], ["device", "list", mnt], ["scrub", "status", mnt], ["scrub", "start", "--wait", mnt],
-    ["settle", mnt], ["clean", mnt], ["trim", mnt], ["drop-caches", mnt], ["check", other], ["ls", "-l", other, "/tree"],
+    ["settle", mnt], ["clean", mnt], ["place", mnt, "auto"], ["trim", mnt], ["drop-caches", mnt], ["check", other], ["ls", "-l", other, "/tree"],
     ["ls", other, "/tree"], ["tree", "-L", "1", other], ["stat", other, "/tree/large"], ["cat", other, "/tree/words"],
     ["put", other, f"{work}/tree", "/again"], ["get", "--force", other, "/tree", f"{work}/out.d"], ["label", other],
     ["salvage", other, f"{work}/saved"], ["mkfs", "--force", f"{work}/third.img", "--size", "64M"],

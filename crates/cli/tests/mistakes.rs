@@ -17,6 +17,18 @@ const TABLE: &[(&str, i32, &[&str])] = &[
     ("moutn IMAGE DIR", 64, &["did you mean `mount`?"]),
     ("mk IMAGE", 64, &["unrecognized subcommand 'mk'"]),
     ("format IMAGE", 64, &["unrecognized subcommand"]),
+    (
+        "place DIR hash",
+        64,
+        &["on no mount of LoamFS", "mount the volume first"],
+    ),
+    (
+        "place FILE",
+        64,
+        &["is no directory", "the one that the files are in"],
+    ),
+    ("place DIR fast", 64, &["auto, log, data, hash"]),
+    ("place NONE log", 66, &["does not exist"]),
     ("umont DIR", 64, &["did you mean `umount`?"]),
     ("mkfs", 64, &["<DEVICE>", "--help"]),
     ("mkfs NONE", 66, &["does not exist", "--size"]),

@@ -114,6 +114,51 @@ pub enum Table {
     Tree(TreeRoot),
 }
 
+/// Where small files go that are made in a directory. Directories that are made there take it over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Where the volume finds best.
+    #[default]
+    Auto,
+    /// Into the log, and into no track.
+    Log,
+    /// Into data groups, like large files.
+    Data,
+    /// Into tracks.
+    Hash,
+}
+
+impl Placement {
+    /// All, in the order of their numbers.
+    pub const ALL: [Placement; 4] = [
+        Placement::Auto,
+        Placement::Log,
+        Placement::Data,
+        Placement::Hash,
+    ];
+
+    /// Its name.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Placement::Auto => "auto",
+            Placement::Log => "log",
+            Placement::Data => "data",
+            Placement::Hash => "hash",
+        }
+    }
+
+    /// What has this name.
+    pub fn of_word(word: &str) -> Option<Placement> {
+        Placement::ALL.into_iter().find(|it| it.word() == word)
+    }
+
+    /// One that a later program knows is none for this one.
+    fn of_number(number: u8) -> Placement {
+        let known = Placement::ALL.get(usize::from(number));
+        known.copied().unwrap_or_default()
+    }
+}
+
 /// Bit of a table's length in the inode: it is a tree root.
 const TABLE_TREE: u16 = 1 << 15;
 
@@ -190,6 +235,8 @@ pub struct Inode {
     pub body: Body,
     /// Of a directory: its tracks.
     pub table: Table,
+    /// Of a directory: where small files go.
+    pub placement: Placement,
 }
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -214,7 +261,7 @@ struct RawInode {
     truncating: U64,
     frags: U64,
     body: u8,
-    slot: u8,
+    slot_or_placement: u8,
     body_len: U16,
     xattr_len: U16,
     table: U16,
@@ -258,6 +305,7 @@ impl Inode {
             inline_xattrs: Vec::new(),
             body: Body::Empty,
             table: Table::None,
+            placement: Placement::Auto,
         }
     }
 
@@ -320,9 +368,9 @@ impl Inode {
         raw.truncating = U64::new(self.truncating);
         raw.frags = U64::new(self.frags);
         raw.body = self.body.number();
-        raw.slot = match &self.body {
+        raw.slot_or_placement = match &self.body {
             Body::Settled(settled) => settled.slot,
-            _ => 0,
+            _ => self.placement as u8,
         };
         raw.checksums = self.checksums.encode();
         raw.xattrs = self.xattrs.encode();
@@ -378,8 +426,12 @@ impl Inode {
             checksums: root(&raw.checksums)?,
             xattrs: root(&raw.xattrs)?,
             inline_xattrs: raw.tail[TAIL - xattr_len..].to_vec(),
-            body: Body::decode(raw.body, raw.slot, &raw.tail[..body_len])?,
+            body: Body::decode(raw.body, raw.slot_or_placement, &raw.tail[..body_len])?,
             table: Table::decode(table, &raw.tail[body_len..][..table_len])?,
+            placement: match is_dir {
+                true => Placement::of_number(raw.slot_or_placement),
+                false => Placement::Auto,
+            },
         };
         inode.verify()
     }

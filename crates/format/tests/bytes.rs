@@ -8,7 +8,7 @@ use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::{IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{
-    Body, FileExtent, Inode, InodeError, Settled, TAIL, Table, Timestamp, mode,
+    Body, FileExtent, Inode, InodeError, Placement, Settled, TAIL, Table, Timestamp, mode,
 };
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{Child, TreeRoot};
@@ -550,6 +550,7 @@ fn inode(body: Body) -> Inode {
         inline_xattrs: b"zz".to_vec(),
         body,
         table: Table::None,
+        placement: Placement::Auto,
     }
 }
 
@@ -696,6 +697,33 @@ fn a_directory_has_its_table_behind_its_body() {
         assert_eq!(inode.room(), TAIL - 4 - TreeRoot::SIZE, "of {len}");
         assert_eq!(Inode::decode(&encoded), Ok(inode));
     }
+}
+
+#[test]
+fn a_directory_says_where_small_files_go() {
+    let new = |mode| Inode::new(Ino(32), mode, 1, Timestamp::default());
+    let words = ["auto", "log", "data", "hash"];
+    for (number, (placement, word)) in (0u8..).zip(Placement::ALL.into_iter().zip(words)) {
+        assert_eq!(
+            (placement.word(), Placement::of_word(word)),
+            (word, Some(placement))
+        );
+        let dir = Inode {
+            placement,
+            ..new(mode::DIRECTORY)
+        };
+        let encoded = dir.encode();
+        assert_eq!(encoded[137], number);
+        assert_eq!(Inode::decode(&encoded), Ok(dir));
+    }
+    let placement = |inode: &Inode, number| {
+        let mut bytes = inode.encode();
+        bytes[137] = number;
+        Inode::decode(&bytes).map(|inode| inode.placement)
+    };
+    // What a later program says, and what stands there of a file.
+    assert_eq!(placement(&new(mode::DIRECTORY), 4), Ok(Placement::Auto));
+    assert_eq!(placement(&new(mode::REGULAR), 2), Ok(Placement::Auto));
 }
 
 #[test]

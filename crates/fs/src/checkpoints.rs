@@ -1,7 +1,7 @@
 //! Checkpoints (L8; rules 5 and 9): the last one, those that superblocks name, and what was sealed since.
 
 use loamfs_format::summary::Header;
-use loamfs_format::superblock::CheckpointRef;
+use loamfs_format::superblock::{CheckpointRef, Features};
 use loamfs_format::{Extent, Geometry, Ssn};
 
 /// What is known of checkpoints.
@@ -13,8 +13,8 @@ pub(crate) struct Checkpoints {
     /// A superblock copy must be written before anything else: the copies tell of different sizes, labels or features,
     /// since a crash met one that changed them, or of a volume that nobody has open.
     copies_differ: bool,
-    /// Incompatible features that both copies announce.
-    announced: u64,
+    /// Features that both copies announce.
+    announced: Features,
     /// What summaries since the last checkpoint take, its own included.
     summaries: Vec<Extent>,
     /// Segments since then, and the bytes of their summaries.
@@ -29,7 +29,7 @@ impl Checkpoints {
             last,
             named,
             copies_differ: false,
-            announced: 0,
+            announced: Features::default(),
             summaries: Vec::new(),
             segments: 0,
             summary_bytes: 0,
@@ -61,14 +61,14 @@ impl Checkpoints {
         self.copies_differ
     }
 
-    /// Both copies announce these incompatible features.
-    pub fn note_announced(&mut self, features: u64) {
-        self.announced |= features;
+    /// Both copies announce these features.
+    pub fn note_announced(&mut self, features: Features) {
+        self.announced = self.announced.and(features);
     }
 
     /// Whether they announce this one.
-    pub fn is_announced(&self, feature: u64) -> bool {
-        self.announced & feature != 0
+    pub fn is_announced(&self, feature: Features) -> bool {
+        self.announced.have(feature)
     }
 
     /// A superblock copy names a checkpoint for good.

@@ -37,7 +37,7 @@ impl Node {
     }
 
     /// Most bytes that can stand in the inode.
-    fn inline_max(&self) -> usize {
+    pub fn inline_max(&self) -> usize {
         TAIL - self.inode.inline_xattrs.len().min(TAIL)
     }
 }

@@ -62,7 +62,7 @@ pub use budget::worst_case;
 pub use env::{Clock, Env, ManualClock, SystemClock};
 pub use error::{Corrupt, Error, Needed};
 pub use grow::grow;
-pub use loamfs_format::inode::ROOT_INO;
+pub use loamfs_format::inode::{Placement, ROOT_INO};
 pub use loamfs_format::superblock::{DeviceKind, DiskFigures, ScrubMark};
 pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;

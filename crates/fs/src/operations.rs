@@ -16,6 +16,7 @@ pub(crate) mod evict;
 pub(crate) mod flags;
 pub(crate) mod link;
 pub(crate) mod make;
+pub(crate) mod placing;
 pub(crate) mod preallocate;
 pub(crate) mod range;
 pub(crate) mod rename;

@@ -281,7 +281,7 @@ fn assemble(
     core.inodes = Inodes::new(said.next_inode_block, said.inodes, idle);
     let unwritten = sound(said.unwritten, &core.geometry);
     core.homes().count_unwritten(unwritten);
-    core.checkpoints.note_announced(core.sb.incompatible);
+    core.checkpoints.note_announced(core.sb.features());
     Ok(core)
 }
 

@@ -3,7 +3,7 @@
 pub mod profile;
 
 use loamfs_format::inode::mode;
-use loamfs_fs::XattrMode;
+use loamfs_fs::{Placement, XattrMode};
 
 use crate::geometry::Geometry;
 use crate::model::{Id, Model, ROOT, Rename};
@@ -138,9 +138,7 @@ impl Generator {
             }
             Kind::SetXattr | Kind::GetXattr | Kind::RemoveXattr => self.xattr(kind, model)?,
             Kind::Scan => self.scan(model),
-            Kind::Place => Op::Place {
-                dir: self.dir(model),
-            },
+            Kind::Place => self.place(model)?,
             Kind::Fsync => Op::Fsync {
                 id: self.any(model)?,
                 data_only: self.rng.one_in(4),
@@ -154,6 +152,17 @@ impl Generator {
             },
             Kind::Remount => Op::Remount,
             Kind::Compare => Op::Compare,
+        })
+    }
+
+    fn place(&mut self, model: &Model) -> Option<Op> {
+        let dir = self.dir(model);
+        Some(match self.rng.one_in(3) {
+            true => Op::Say {
+                dir,
+                placement: *self.rng.pick(&Placement::ALL)?,
+            },
+            false => Op::Place { dir },
         })
     }
 

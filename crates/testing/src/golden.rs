@@ -20,6 +20,7 @@ mod tracked;
 mod twice;
 mod unwritten;
 mod wide;
+mod wished;
 
 pub use dumps::dumps;
 pub use gap::joined as joined_with_gap;
@@ -52,7 +53,7 @@ pub const GAP: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 12] = [
+pub const ALL: [Golden; 13] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -112,5 +113,10 @@ pub const ALL: [Golden; 12] = [
     Golden {
         name: "arranged",
         make: arranged::make,
+    },
+    // Directories that say where small files go.
+    Golden {
+        name: "wished",
+        make: wished::make,
     },
 ];

@@ -7,8 +7,8 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, Rebuild, RenameFlags,
-    Repairs, SetAttr, StatFs, Volume, XattrMode,
+    Arranging, Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, Placement,
+    Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Volume, XattrMode,
 };
 
 use crate::geometry::Geometry;
@@ -308,6 +308,12 @@ impl Subject for Mounted {
 
     fn settle_directory(&self, dir: Ino) -> Outcome<()> {
         Ok(self.volume.upkeep().settle_directory(dir)?)
+    }
+
+    fn place(&self, dir: Ino, placement: Placement) -> Outcome<()> {
+        let mut placing = Arranging::placing(dir, placement).alone();
+        while self.volume.upkeep().arrange(&mut placing)? {}
+        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::model::{Id, Rename};
 use crate::name::Name;
 use crate::subject::Commit;
-use loamfs_fs::XattrMode;
+use loamfs_fs::{Placement, XattrMode};
 
 /// One step of a test. Its `Debug` form is what a report prints; it can be pasted
 /// into a test.
@@ -141,6 +141,8 @@ pub enum Op {
     Settle,
     /// Settles the small files of a directory into tracks.
     Place { dir: Id },
+    /// Says where small files of a directory go, and moves those that are there.
+    Say { dir: Id, placement: Placement },
     /// Lets time pass and does what is due.
     Tick { millis: u64 },
     /// Closes the volume and opens it again.

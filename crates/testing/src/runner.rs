@@ -190,6 +190,7 @@ impl<'a> Runner<'a> {
                 Some(dir) => self.flush("settle a directory", |s| s.settle_directory(dir)),
                 None => Ok(Step::Skipped),
             },
+            Op::Say { dir, placement } => self.say(dir, placement),
             Op::Tick { millis } => self.flush("tick", |s| s.tick(millis)),
             Op::Remount => self.remount(),
             Op::Compare => {

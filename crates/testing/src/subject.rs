@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loamfs_device::{Device, Image};
 use loamfs_format::Ino;
-use loamfs_fs::{Attr, DirEntry, NewInode, RenameFlags, SetAttr, StatFs, XattrMode};
+use loamfs_fs::{Attr, DirEntry, NewInode, Placement, RenameFlags, SetAttr, StatFs, XattrMode};
 
 use crate::errno::{self, Errno};
 use crate::geometry::Geometry;
@@ -112,6 +112,9 @@ pub trait System: Sync {
     fn check(&self, image: &Image, geometry: &Geometry) -> Vec<String>;
 }
 
+/// The attribute that shows where small files of a directory go.
+pub const PLACEMENT: &[u8] = b"loamfs.place";
+
 /// An open volume. Dropping it without closing it is a crash.
 #[expect(missing_docs, reason = "each method is the volume's of the same name")]
 pub trait Subject: Send {
@@ -171,5 +174,9 @@ pub trait Subject: Send {
     /// Settles a directory's small files into tracks, where a subject has such a thing.
     fn settle_directory(&self, _dir: Ino) -> Outcome<()> {
         Ok(())
+    }
+    /// EOPNOTSUPP where a subject has no such thing. [`PLACEMENT`] shows it.
+    fn place(&self, _dir: Ino, _placement: Placement) -> Outcome<()> {
+        Err(Failure::plain(errno::EOPNOTSUPP))
     }
 }

@@ -8,7 +8,7 @@ use crate::reader::TreeSpec;
 use crate::{CheckError, Volume};
 use loamfs_format::atime::ATIME_INO;
 use loamfs_format::dirent::InlineMap;
-use loamfs_format::inode::{Body, Inode, Table, mode};
+use loamfs_format::inode::{Body, Inode, Placement, Table, mode};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::{BlockKind, Ino, InodeBlockNo};
 
@@ -33,7 +33,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
          generation {generation} version {version} segment {segment} parent {parent} anchor \
          {anchor}\n\
          access {access}\nmodify {modify}\nchange {change}\nbirth {birth}\n\
-         {truncating}{content}\n{tracks}{checksums}{attributes}",
+         {truncating}{content}\n{tracks}{placement}{checksums}{attributes}",
         inode = ino.0,
         r#type = type_name(&inode),
         mode = format!("{:o}", inode.mode),
@@ -60,6 +60,7 @@ pub fn inode(volume: &Volume<'_>, ino: Ino) -> Result<Box<dyn View>, CheckError>
         ),
         content = content(&inode.body),
         tracks = tracks(&inode.table),
+        placement = placement(inode.placement),
         checksums = tree_line("checksum", BlockKind::ChecksumNode, &inode.checksums),
         attributes = attributes(volume, &inode),
     ))
@@ -107,6 +108,16 @@ fn tracks(table: &Table) -> Worded<Option<Box<dyn View>>> {
     };
     let words = table.as_ref().map(ToString::to_string);
     worded(table, words.unwrap_or_default())
+}
+
+/// Where small files of a directory go, if it says so.
+fn placement(placement: Placement) -> Worded<Option<&'static str>> {
+    let said = Some(placement).filter(|it| *it != Placement::Auto);
+    let word = said.map(Placement::word);
+    worded(
+        word,
+        word.map_or(String::new(), |word| format!("small files: {word}\n")),
+    )
 }
 
 /// The root of a tree as a line of its own, if there is one.

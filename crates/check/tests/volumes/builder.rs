@@ -7,7 +7,7 @@ use loamfs_format::checksum::unit_crc;
 use loamfs_format::dirent::{Dirent, InlineMap, hash_key};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::ifile::IfileEntry;
-use loamfs_format::inode::{Body, FileExtent, Inode, ROOT_INO, Table, Timestamp, mode};
+use loamfs_format::inode::{Body, FileExtent, Inode, ROOT_INO, Timestamp, mode};
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::{NODE_SIZE, TreeRoot};
 use loamfs_format::pointer::{data_checksum, metadata_checksum};
@@ -16,7 +16,7 @@ use loamfs_format::superblock::{CheckpointRef, DeviceEntry, Geometry, ScrubMark,
 use loamfs_format::track::TableEntry;
 use loamfs_format::xattr::{Value, Xattr};
 use loamfs_format::{
-    BlockKind, Extent, FragAddr, GroupNo, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token,
+    BlockKind, Extent, FragAddr, Identity, Ino, InodeBlockNo, Pointer, Ssn, Token,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -320,32 +320,15 @@ impl Builder {
             _ => 0,
         };
         let frags = body.small().map_or(0, |pointer| pointer.frags.into());
+        let generation = 1000 + ino.0 as u32;
         let inode = Inode {
-            ino,
-            mode,
             nlink: 0,
-            uid: 0,
-            gid: 0,
-            project: 0,
-            flags: 0,
-            generation: 1000 + ino.0 as u32,
-            version: 0,
             size,
-            atime: Timestamp::default(),
-            mtime: Timestamp::default(),
-            ctime: Timestamp::default(),
-            btime: Timestamp::default(),
             parent,
             ssn: Ssn(1),
-            anchor: GroupNo(0),
-            rdev: 0,
-            truncating: u64::MAX,
             frags,
-            checksums: TreeRoot::EMPTY,
-            xattrs: TreeRoot::EMPTY,
-            inline_xattrs: Vec::new(),
             body,
-            table: Table::None,
+            ..Inode::new(ino, mode, generation, Timestamp::default())
         };
         self.inodes.insert(ino, inode);
     }

@@ -1,11 +1,9 @@
 //! `loamfs map`.
 
 use std::ffi::OsString;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use rustix::fs::{major, minor};
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, Kind};
@@ -96,18 +94,13 @@ fn unmounted(device: &Path, path: &[u8]) -> Result<Vec<Value>, Failure> {
 }
 
 fn mounted(file: &Path) -> Result<Vec<Value>, Failure> {
-    let metadata = std::fs::symlink_metadata(file).map_err(|error| Failure::io(file, &error))?;
-    let device = (major(metadata.dev()), minor(metadata.dev()));
-    let entry = mounts::ours()
-        .into_iter()
-        .find(|entry| entry.device == device);
-    let Some(entry) = entry else {
+    let Some((entry, ino)) = mounts::holding(file)? else {
         return Err(Failure::usage(format!(
             "{} is on no mount of LoamFS; for an unmounted volume name the device and the path on it",
             shown_path(file)
         )));
     };
-    let answer = control::ask(&entry, &Request::Map(metadata.ino()))?;
+    let answer = control::ask(&entry, &Request::Map(ino))?;
     let pieces = answer.lines().filter(|line| line.starts_with('{'));
     pieces
         .map(serde_json::from_str)

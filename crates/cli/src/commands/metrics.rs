@@ -44,7 +44,7 @@ enum Type {
 }
 
 /// Figures of the whole volume: name, what it is, where the daemon's report has it, and what it means.
-const FIGURES: [(&str, Type, &str, &str); 23] = {
+const FIGURES: [(&str, Type, &str, &str); 24] = {
     use Type::{Counter, Gauge};
     [
         (
@@ -75,7 +75,13 @@ const FIGURES: [(&str, Type, &str, &str); 23] = {
             "/groups/data",
             "Groups of large files' data.",
         ),
-        ("free_groups", Gauge, "/groups/free", "Groups of neither."),
+        ("track_groups", Gauge, "/groups/track", "Groups of tracks."),
+        (
+            "free_groups",
+            Gauge,
+            "/groups/free",
+            "Groups of none of these.",
+        ),
         (
             "segment",
             Gauge,

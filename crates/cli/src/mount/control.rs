@@ -12,6 +12,9 @@
 //! - `clean PERCENT`: `progress DONE TOTAL` now and then; `done`, the number of groups that were gone through, of those that are
 //!   free now and were not, the bytes of these, bytes that were moved, and the number of groups that are left; it ends early
 //!   if the client hangs up;
+//! - `place INODE WORD`: a directory, and where small files of it go: `progress FILES 0` now and then; `done`, the number of
+//!   directories that say so now, of files that were moved and of their bytes, and 1 if room ran out; it ends early if the client
+//!   hangs up;
 //! - `scrub start RATE WORD`, a rate of 0 for none, `anew` or `on`; `scrub stop`; `scrub status`: how far a scrub is then, and
 //!   what it found, as JSON;
 //! - `trim START LENGTH LEAST`, in bytes: `progress DONE TOTAL` now and then; `done` and how many bytes the device was
@@ -39,7 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use loamfs_fs::{AtimeRule, AtimeWhen};
+use loamfs_fs::{AtimeRule, AtimeWhen, Placement};
 use loamfs_fuse::{MountEntry, is_dead};
 use rustix::process::geteuid;
 
@@ -81,6 +84,8 @@ pub enum Request {
     Settle,
     /// Empty groups of the log of which less than so much of a hundred is in use.
     Clean(u32),
+    /// Say where small files of a directory, by its inode, and of those below it go, and move those that are there.
+    Place(u64, Placement),
     /// Scrub, or go on with it.
     ScrubStart(Pace),
     /// Stop a scrub.
@@ -127,6 +132,7 @@ impl Request {
             Self::Drop => "drop".to_owned(),
             Self::Settle => "settle".to_owned(),
             Self::Clean(percent) => format!("clean {percent}"),
+            Self::Place(ino, placement) => format!("place {ino} {}", placement.word()),
             Self::ScrubStart(pace) => {
                 let word = if pace.anew { "anew" } else { "on" };
                 format!("scrub start {} {word}", pace.rate.unwrap_or(0))
@@ -185,6 +191,10 @@ impl Request {
             "drop" => Self::Drop,
             "settle" => Self::Settle,
             "clean" => Self::Clean(rest.parse().ok()?),
+            "place" => {
+                let (ino, word) = rest.split_once(' ')?;
+                Self::Place(ino.parse().ok()?, Placement::of_word(word)?)
+            }
             "scrub" => Self::parse_scrub(rest)?,
             "trim" => Self::Trim([numbers.next()??, numbers.next()??, numbers.next()??]),
             "label" => Self::Label(rest.to_owned()),
@@ -662,6 +672,7 @@ mod tests {
             Request::Drop,
             Request::Settle,
             Request::Clean(80),
+            Request::Place(2, Placement::Hash),
             Request::ScrubStop,
             Request::ScrubStatus,
             Request::ScrubStart(Pace {
@@ -700,6 +711,9 @@ mod tests {
             "map x",
             "clean",
             "clean x",
+            "place 2",
+            "place 2 x",
+            "place x hash",
             "scrub",
             "scrub start 5",
             "trim 1 2",

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use loamfs_format::Ino;
-use loamfs_fs::{Cleaned, OpenOptions, Volume};
+use loamfs_fs::{Arranged, Arranging, Cleaned, OpenOptions, Volume};
 use loamfs_fuse::Tallies;
 
 use serde_json::Value;
@@ -104,6 +104,10 @@ impl Answers for ControlHandler {
             Request::Clean(percent) => {
                 clean(&volume, *percent, out).map_err(|error| self.sentence(&error))?
             }
+            Request::Place(ino, placement) => {
+                let placing = Arranging::placing(Ino(*ino), *placement);
+                place(&volume, placing, out).map_err(|error| self.sentence(&error))?
+            }
             Request::ScrubStart(_) | Request::ScrubStop | Request::ScrubStatus => {
                 self.scrub(&volume, request)?
             }
@@ -112,16 +116,8 @@ impl Answers for ControlHandler {
                 format!("done {}", told.map_err(|error| self.sentence(&error))?)
             }
             Request::Label(label) => done(volume.upkeep().set_label(label.as_bytes()))?,
-            Request::Freeze => {
-                let frozen = done(volume.upkeep().freeze())?;
-                standing::note_frozen(&self.handover, true);
-                frozen
-            }
-            Request::Thaw => {
-                let thawed = done(volume.upkeep().thaw())?;
-                standing::note_frozen(&self.handover, false);
-                thawed
-            }
+            Request::Freeze => done(self.freeze(&volume, true))?,
+            Request::Thaw => done(self.freeze(&volume, false))?,
             Request::Upgrade => {
                 (self.make_way)(&volume, Succession::Upgrade)?;
                 "done".to_owned()
@@ -155,6 +151,16 @@ impl Answers for ControlHandler {
 }
 
 impl ControlHandler {
+    /// Takes no changes any more, or takes them again.
+    fn freeze(&self, volume: &Volume, frozen: bool) -> Result<(), loamfs_fs::Error> {
+        match frozen {
+            true => volume.upkeep().freeze()?,
+            false => volume.upkeep().thaw()?,
+        }
+        standing::note_frozen(&self.handover, frozen);
+        Ok(())
+    }
+
     /// Starts or stops a scrub, or does neither, and tells how far it is.
     fn scrub(&self, volume: &Volume, request: &Request) -> Result<String, String> {
         let scrubber = &self.state.scrubber;
@@ -292,6 +298,29 @@ fn clean(volume: &Volume, percent: u32, out: &mut dyn Write) -> Result<String, l
     } = volume.upkeep().clean(percent, &mut tell)?;
     let bytes = freed.saturating_mul(volume.info().group_size);
     Ok(format!("done {groups} {freed} {bytes} {moved} {left}"))
+}
+
+/// Moves small files as long as the client listens. Returns the last line.
+fn place(
+    volume: &Volume,
+    mut placing: Arranging,
+    out: &mut dyn Write,
+) -> Result<String, loamfs_fs::Error> {
+    while volume.upkeep().arrange(&mut placing)? {
+        if !is_heard(out, placing.done().files, 0) {
+            break;
+        }
+    }
+    let Arranged {
+        directories,
+        files,
+        bytes,
+        full,
+    } = *placing.done();
+    Ok(format!(
+        "done {directories} {files} {bytes} {}",
+        u8::from(full)
+    ))
 }
 
 /// Writes a line for each piece of a file's content.

@@ -2,6 +2,47 @@
 
 use super::{Superblock, SuperblockError};
 
+/// What a program must know of a volume: who writes to it, and who reads it too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Bits of [`Superblock::ro_compatible`].
+    pub ro_compatible: u64,
+    /// Bits of [`Superblock::incompatible`].
+    pub incompatible: u64,
+}
+
+impl Features {
+    /// Features that who reads must know.
+    pub const fn incompatible(bits: u64) -> Features {
+        Features {
+            ro_compatible: 0,
+            incompatible: bits,
+        }
+    }
+
+    /// Features that who writes must know.
+    pub const fn ro_compatible(bits: u64) -> Features {
+        Features {
+            ro_compatible: bits,
+            incompatible: 0,
+        }
+    }
+
+    /// These and the others.
+    #[must_use]
+    pub const fn and(self, others: Features) -> Features {
+        Features {
+            ro_compatible: self.ro_compatible | others.ro_compatible,
+            incompatible: self.incompatible | others.incompatible,
+        }
+    }
+
+    /// Whether all the others are among these.
+    pub fn have(self, others: Features) -> bool {
+        self.and(others) == self
+    }
+}
+
 /// Compatible feature: access times are kept in the atime file ([`crate::atime`]).
 pub const COMPATIBLE_ATIME: u64 = 1;
 /// Incompatible feature: directories may have tracks ([`crate::track`]).
@@ -19,10 +60,27 @@ pub const RO_COMPATIBLE_PLACES: u64 = 2;
 /// Read-only compatible feature: what tells rot in the log from its end is there, and is kept up by who writes: the
 /// superblock's `log_key`, `durable` and `clean`, and the codes and second copies of summaries.
 pub const RO_COMPATIBLE_SECOND_COPIES: u64 = 4;
+/// Read-only compatible feature: directories may say where small files go ([`crate::inode::Placement`]), and pass it on.
+pub const RO_COMPATIBLE_PLACEMENT: u64 = 8;
 /// Read-only compatible features that this code knows.
-pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES;
+pub const RO_COMPATIBLE_KNOWN: u64 =
+    RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES | RO_COMPATIBLE_PLACEMENT;
 
 impl Superblock {
+    /// What a program must know of the volume.
+    pub const fn features(&self) -> Features {
+        Features {
+            ro_compatible: self.ro_compatible,
+            incompatible: self.incompatible,
+        }
+    }
+
+    /// A program must know these, and no others.
+    pub const fn set_features(&mut self, features: Features) {
+        self.ro_compatible = features.ro_compatible;
+        self.incompatible = features.incompatible;
+    }
+
     /// Whether the volume has what tells rot in the log from its end.
     pub const fn has_second_copies(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_SECOND_COPIES != 0
@@ -46,6 +104,11 @@ impl Superblock {
     /// Whether [`Superblock::other_places`] are reserved.
     pub const fn reserves_places(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_PLACES != 0
+    }
+
+    /// Whether directories may say where small files go.
+    pub const fn has_placement(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_PLACEMENT != 0
     }
 
     /// Checks that this code may write to the volume.

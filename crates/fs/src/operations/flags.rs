@@ -10,7 +10,7 @@ use loamfs_format::Ino;
 use loamfs_format::inode::flag;
 
 /// Bytes of the log that a change of an inode makes at most: its block.
-const INODE_COST: u64 = 32 << 10;
+pub(super) const INODE_COST: u64 = 32 << 10;
 
 /// Sets an inode's flags and project. Who may do so is the caller's to know.
 #[derive(Clone, Copy)]

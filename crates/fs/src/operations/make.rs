@@ -201,6 +201,8 @@ pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &N
         core.inodes.anchor_of(dir)
     };
     let generation = core.env.generation();
+    let parent = core.inodes.get(dir).filter(|_| is_dir);
+    let placement = parent.map(|node| node.inode.placement);
     let inode = Inode {
         uid: new.uid,
         gid: born.gid,
@@ -210,6 +212,7 @@ pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &N
         ssn: core.open_ssn(),
         anchor,
         rdev: new.rdev,
+        placement: placement.unwrap_or_default(),
         ..Inode::new(ino, born.mode, generation, now)
     };
     Node::new(core.env.config().owner.stored(inode), core.open_ssn())

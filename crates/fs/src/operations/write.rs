@@ -11,6 +11,7 @@ use crate::permission;
 use crate::unit::{UNIT, UnitBytes, filled, unit_of};
 use loamfs_format::Ino;
 use loamfs_format::checksum::CRC_UNITS;
+use loamfs_format::inode::Placement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -46,6 +47,12 @@ impl Write<'_> {
     /// Where the bytes end.
     fn end(&self) -> u64 {
         self.offset.saturating_add(self.data.len() as u64)
+    }
+
+    /// Whether a file that is so long then is wanted in data groups, and does not fit its inode.
+    fn goes_home(&self, core: &mut Core, size: u64) -> Result<bool, Stop> {
+        let room = core.node(self.ino)?.inline_max();
+        Ok(size > room as u64 && core.loader().placement(self.ino)? == Placement::Data)
     }
 
     fn prepare_small(&self, core: &mut Core, size: u64) -> Result<Writing, Stop> {
@@ -145,7 +152,8 @@ impl Operation for Write<'_> {
         }
         core.prepare_dirty(ino)?;
         let size = size.max(end);
-        let writing = if large || size > core.sizes().small_max() || core.budget().spills(size) {
+        let leaves = size > core.sizes().small_max() || self.goes_home(core, size)?;
+        let writing = if large || leaves || core.budget().spills(size) {
             self.prepare_large(core, size, large)?
         } else {
             self.prepare_small(core, size)?

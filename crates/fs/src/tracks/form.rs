@@ -25,6 +25,8 @@ pub(crate) struct Formed {
     /// Files of the track, and bytes of their contents.
     pub files: u64,
     pub bytes: u64,
+    /// There was no room for it.
+    pub full: bool,
 }
 
 /// [`FormTrack`], prepared.
@@ -63,7 +65,11 @@ impl Operation for FormTrack {
         // Nobody fights for room to settle.
         let segment = core.geometry.segment_max.into();
         if !core.budget().space_fits(segment, 0) {
-            return Ok(Plan::Done(Formed::default()));
+            let full = true;
+            return Ok(Plan::Done(Formed {
+                full,
+                ..Formed::default()
+            }));
         }
         let range = core.tracks_of(dir).range_to_settle(self.from)?;
         if range.entry.is_some() {

@@ -3,11 +3,12 @@
 use super::Engine;
 use super::commit::End;
 use crate::error::Error;
+use loamfs_format::superblock::Features;
 
 impl Engine {
-    /// Has both superblock copies announce an incompatible feature before the volume uses it: programs that do not know it
+    /// Has both superblock copies announce a feature before the volume uses it: programs that do not know it
     /// would take what stands there for something else.
-    pub(super) fn announce(&self, feature: u64) -> Result<(), Error> {
+    pub(super) fn announce(&self, feature: Features) -> Result<(), Error> {
         if self.core().checkpoints.is_announced(feature) {
             return Ok(());
         }
@@ -15,7 +16,12 @@ impl Engine {
         if self.core().checkpoints.is_announced(feature) {
             return Ok(());
         }
-        self.core().sb.incompatible |= feature;
+        let before = {
+            let sb = &mut self.core().sb;
+            let before = sb.features();
+            sb.set_features(before.and(feature));
+            before
+        };
         // Each names one copy anew.
         let named = match self.law().announces_in_both() {
             true => sealer.name_in_both(),
@@ -24,7 +30,7 @@ impl Engine {
         let mut core = self.core();
         match named {
             Ok(()) => core.checkpoints.note_announced(feature),
-            Err(_) => core.sb.incompatible &= !feature,
+            Err(_) => core.sb.set_features(before),
         }
         named
     }

@@ -10,7 +10,7 @@ use crate::operations::range::{GrowSmall, Punch, ZeroEdges, ZeroSmall};
 use crate::operations::resize::{CutBehind, Grow};
 use crate::reading::{Piece, Search};
 use loamfs_format::Ino;
-use loamfs_format::superblock::INCOMPATIBLE_UNWRITTEN;
+use loamfs_format::superblock::{Features, INCOMPATIBLE_UNWRITTEN};
 
 /// Bytes that are copied at a time.
 const COPY_STEP: u64 = 256 << 10;
@@ -77,7 +77,9 @@ impl Ranges<'_> {
 
     fn reserve(&self, offset: u64, end: u64) -> Result<(), Error> {
         let Ranges { volume, ino } = *self;
-        volume.engine.announce(INCOMPATIBLE_UNWRITTEN)?;
+        volume
+            .engine
+            .announce(Features::incompatible(INCOMPATIBLE_UNWRITTEN))?;
         let (mut from, mut tries) = (offset, 0);
         loop {
             let range = from..end;

@@ -1,18 +1,20 @@
-//! Settling small files into tracks: those of a directory, or of a tree of them, in steps.
+//! Moving small files to where they belong: those of a directory, or of a tree of them, in steps. Mostly that is into tracks.
 
 use super::Durability;
 use super::commit::all_written;
 use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
+use crate::operations::placing::MoveFile;
 use crate::tracks::choose::Loose;
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
 use loamfs_format::Ino;
-use loamfs_format::inode::mode;
+use loamfs_format::group::Role;
+use loamfs_format::inode::{Placement, mode};
 use loamfs_format::kind::InodeTree;
-use loamfs_format::superblock::INCOMPATIBLE_TRACKS;
+use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
 
 /// Bytes of contents that settle in one step.
 const STEP: u64 = 16 << 20;
@@ -23,8 +25,8 @@ const GATHERED: usize = 4096;
 /// Entries of a directory that are looked at together.
 const ENTRIES: usize = 1024;
 
-/// Settling the small files of a tree into tracks, as far as it is. Who loses it begins anew: what has settled stays, and only its
-/// directories are looked at again.
+/// Moving the small files of a tree to where they belong, as far as it is. Who loses it begins anew: what was moved stays, and only
+/// its directories are looked at again.
 #[derive(Debug, Clone)]
 pub struct Arranging {
     /// Directories that are still to come; the last is next.
@@ -35,6 +37,8 @@ pub struct Arranging {
     now: Option<(Ino, Stage)>,
     /// Whether directories below are arranged too.
     deep: bool,
+    /// What its directories are to say of small files; without it they say what they did, and files settle into tracks.
+    placement: Option<Placement>,
     /// Whether files of it may have changed just now.
     warm: bool,
     /// Directories that were gone through, eight bytes for each.
@@ -44,48 +48,64 @@ pub struct Arranging {
     done: Arranged,
 }
 
-/// What settling a tree came to so far.
+/// What moving the files of a tree came to so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arranged {
     /// Directories that are done.
     pub directories: u64,
-    /// Files that were put into tracks.
+    /// Files that were put into tracks, or wherever else they belong.
     pub files: u64,
     /// Bytes of their contents.
     pub bytes: u64,
+    /// Some stay where they are for want of room.
+    pub full: bool,
 }
 
 /// What is done in a directory, each from a position on, one after the other.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
+    /// It says where its small files go.
+    Say,
     /// Directories in it are found.
     List(u64),
     /// Tracks that lack files of theirs are taken apart.
     Loosen(u64),
     /// Tracks are formed where there are none.
     Form(u64),
+    /// Files go to groups of another role.
+    Move(u64, Role),
 }
 
 impl Arranging {
-    /// A directory, and all below it.
+    /// A directory, and all below it: they say from now on where small files go, and those that are there go there.
+    pub fn placing(top: Ino, placement: Placement) -> Arranging {
+        Arranging {
+            placement: Some(placement),
+            ..Arranging::tree(top)
+        }
+    }
+
+    /// A directory alone.
+    #[must_use]
+    pub fn alone(self) -> Arranging {
+        Arranging {
+            deep: false,
+            ..self
+        }
+    }
+
+    /// A directory, and all below it: small files settle into tracks, but where directories say something else.
     pub fn tree(top: Ino) -> Arranging {
         Arranging {
             waiting: vec![top],
             behind: 0,
             now: None,
             deep: true,
+            placement: None,
             warm: true,
             met: Vec::new(),
             gathered: [None; PASSES.len()],
             done: Arranged::default(),
-        }
-    }
-
-    /// A directory alone.
-    fn directory(dir: Ino) -> Arranging {
-        Arranging {
-            deep: false,
-            ..Arranging::tree(dir)
         }
     }
 
@@ -103,11 +123,7 @@ impl Arranging {
     fn next(&mut self) -> Option<(Ino, Stage)> {
         let dir = self.waiting.pop()?;
         self.behind = self.waiting.len();
-        let first = match self.deep {
-            true => Stage::List(0),
-            false => Stage::Loosen(0),
-        };
-        Some((dir, first))
+        Some((dir, Stage::Say))
     }
 }
 
@@ -118,16 +134,16 @@ impl Upkeep<'_> {
     /// # Errors
     /// [`Error`]; tracks that were written before count.
     pub fn settle_directory(&self, dir: Ino) -> Result<(), Error> {
-        let mut arranging = Arranging::directory(dir);
+        let mut arranging = Arranging::tree(dir).alone();
         while self.arrange(&mut arranging)? {}
         Ok(())
     }
 
-    /// Goes on settling the small files of a tree, a step of a few MiB at most, as far as there is room for it. Answers whether
+    /// Goes on moving the small files of a tree, a step of a few MiB at most, as far as there is room for it. Answers whether
     /// there is more to do; all of it is durable then.
     ///
     /// # Errors
-    /// [`Error`]; tracks that were written before count. A directory that is gone meanwhile is none.
+    /// [`Error`]; what was moved before stays so. A directory that is gone meanwhile is none.
     pub fn arrange(&self, arranging: &mut Arranging) -> Result<bool, Error> {
         let Some((dir, stage)) = arranging.now.take().or_else(|| arranging.next()) else {
             if self.gather(arranging)? {
@@ -137,15 +153,18 @@ impl Upkeep<'_> {
             return Ok(false);
         };
         let next = match stage {
+            Stage::Say => self.say(dir, arranging),
             Stage::List(from) => self.list_below(dir, from, arranging),
             Stage::Loosen(from) => self.loosen(dir, from, arranging),
             Stage::Form(from) => self.form(dir, from, arranging),
+            Stage::Move(from, to) => self.move_files(dir, from, to, arranging),
         };
         arranging.now = match next {
             Ok(next) => next.map(|stage| (dir, stage)),
             // What is left stays where it is.
             Err(Error::NoSpace) => {
                 arranging.waiting.clear();
+                arranging.done.full = true;
                 None
             }
             Err(Error::Stale(_)) if arranging.deep => None,
@@ -156,6 +175,28 @@ impl Upkeep<'_> {
             arranging.met.push(dir);
         }
         Ok(true)
+    }
+
+    /// The directory says where its small files go, if it is to say something else.
+    fn say(&self, dir: Ino, arranging: &Arranging) -> Result<Option<Stage>, Error> {
+        if let Some(placement) = arranging.placement {
+            self.set_placement(dir, placement)?;
+        }
+        match arranging.deep {
+            true => Ok(Some(Stage::List(0))),
+            false => self.begin_to_move(dir, arranging),
+        }
+    }
+
+    /// Where the files of a directory belong.
+    fn begin_to_move(&self, dir: Ino, arranging: &Arranging) -> Result<Option<Stage>, Error> {
+        let said = self.placement(dir)?;
+        Ok(match (said, arranging.placement) {
+            (Placement::Hash, _) | (Placement::Auto, None) => Some(Stage::Loosen(0)),
+            (Placement::Log, Some(_)) => Some(Stage::Move(0, Role::Log)),
+            (Placement::Data, Some(_)) => Some(Stage::Move(0, Role::Data)),
+            _ => None,
+        })
     }
 
     /// Finds directories in one.
@@ -177,13 +218,14 @@ impl Upkeep<'_> {
         if let Some(found) = arranging.waiting.get_mut(arranging.behind..) {
             found.reverse();
         }
-        Ok(Some(Stage::Loosen(0)))
+        self.begin_to_move(dir, arranging)
     }
 
     /// Brings directories together in the log that were gone through, once all of them are done, if anything settled: a few of
     /// them. Answers whether there were any.
     fn gather(&self, arranging: &mut Arranging) -> Result<bool, Error> {
-        if !arranging.deep || arranging.done.files == 0 {
+        let settles = matches!(arranging.placement, None | Some(Placement::Hash));
+        if !arranging.deep || !settles || arranging.done.files == 0 {
             return Ok(false);
         }
         for (which, gathered) in PASSES.into_iter().zip(&mut arranging.gathered) {
@@ -230,7 +272,8 @@ impl Upkeep<'_> {
         from: u64,
         arranging: &mut Arranging,
     ) -> Result<Option<Stage>, Error> {
-        self.engine().announce(INCOMPATIBLE_TRACKS)?;
+        self.engine()
+            .announce(Features::incompatible(INCOMPATIBLE_TRACKS))?;
         let mut from = Some(from);
         while let Some(key) = from {
             let Loose { track, next } = self
@@ -251,12 +294,43 @@ impl Upkeep<'_> {
         Ok(Some(Stage::Form(0)))
     }
 
-    /// Forms tracks where there are none.
-    fn form(&self, dir: Ino, from: u64, arranging: &mut Arranging) -> Result<Option<Stage>, Error> {
+    /// Moves small files, from a key on.
+    fn move_files(
+        &self,
+        dir: Ino,
+        from: u64,
+        to: Role,
+        arranging: &mut Arranging,
+    ) -> Result<Option<Stage>, Error> {
+        self.cool(arranging)?;
+        let (mut next, mut bytes) = (Some(from), 0);
+        while let Some(from) = next {
+            if bytes >= STEP {
+                return Ok(Some(Stage::Move(from, to)));
+            }
+            let step = MoveFile { dir, from, to };
+            let moved = self.engine().run(|core| core.perform(&step))?;
+            if let Some(of_file) = moved.bytes {
+                arranging.done.files += 1;
+                arranging.done.bytes += of_file;
+                bytes += of_file;
+            }
+            next = moved.next;
+        }
+        Ok(None)
+    }
+
+    /// What was just written is cold once it is in the log.
+    fn cool(&self, arranging: &mut Arranging) -> Result<(), Error> {
         if std::mem::take(&mut arranging.warm) {
-            // What was just written is cold once it is in the log.
             all_written(self.engine().write_out(Durability::Written)?)?;
         }
+        Ok(())
+    }
+
+    /// Forms tracks where there are none.
+    fn form(&self, dir: Ino, from: u64, arranging: &mut Arranging) -> Result<Option<Stage>, Error> {
+        self.cool(arranging)?;
         let (mut next, mut bytes) = (Some(from), 0);
         while let Some(from) = next {
             if bytes >= STEP {
@@ -266,6 +340,7 @@ impl Upkeep<'_> {
             let formed = self.engine().run(|core| core.perform(&step))?;
             arranging.done.files += formed.files;
             arranging.done.bytes += formed.bytes;
+            arranging.done.full |= formed.full;
             bytes += formed.bytes;
             next = formed.next;
         }

@@ -5,7 +5,11 @@ use super::{Durability, Engine, Volume};
 use crate::access::Access;
 use crate::core::Core;
 use crate::error::Error;
+use crate::operations::placing::SetPlacement;
 use crate::types::AtimeRule;
+use loamfs_format::Ino;
+use loamfs_format::inode::Placement;
+use loamfs_format::superblock::{Features, RO_COMPATIBLE_PLACEMENT};
 use std::sync::MutexGuard;
 
 /// Longest label, in bytes.
@@ -65,6 +69,29 @@ impl Upkeep<'_> {
             self.core().sb.label = old;
         }
         named
+    }
+
+    /// A directory says where small files go that are made there from now on, and in directories that are made there. Files and
+    /// directories that are there stay as they are ([`Upkeep::arrange`] moves them). Answers whether that is news.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::NotDirectory`] of anything else.
+    pub fn set_placement(&self, dir: Ino, placement: Placement) -> Result<bool, Error> {
+        if placement != Placement::Auto {
+            let feature = Features::ro_compatible(RO_COMPATIBLE_PLACEMENT);
+            self.engine().announce(feature)?;
+        }
+        let step = SetPlacement { dir, placement };
+        self.engine().run(|core| core.perform(&step))
+    }
+
+    /// Where a directory says that small files go.
+    ///
+    /// # Errors
+    /// [`Error`]; [`Error::NotDirectory`] of anything else.
+    pub fn placement(&self, dir: Ino) -> Result<Placement, Error> {
+        let said = |core: &mut Core| Ok(core.directory(dir)?.inode.placement);
+        self.engine().run(said)
     }
 
     /// Sets which reads count from now on.

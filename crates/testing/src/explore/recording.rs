@@ -295,6 +295,7 @@ impl Replacing {
             | Op::Commit(_)
             | Op::Checkpoint
             | Op::Place { .. }
+            | Op::Say { .. }
             | Op::Tick { .. }
             | Op::Remount => self.fresh.clear(),
             _ => {}

@@ -1,7 +1,7 @@
 //! Short workloads: each does one thing that a program does.
 
 use loamfs_format::inode::mode;
-use loamfs_fs::XattrMode;
+use loamfs_fs::{Placement, XattrMode};
 
 use super::starts::{create, ids::*, mkdir, name_of, setxattr, write};
 use crate::geometry::Geometry;
@@ -192,9 +192,38 @@ fn making(fresh: Id) -> Vec<Single> {
 /// Files of a directory settle into a track, and change there.
 fn settling(fresh: Id) -> Vec<Single> {
     let place = |dir| Op::Place { dir };
+    let say = |dir, placement| Op::Say { dir, placement };
     let moved = rename((DIR, BLOCK), (SUBDIR, fresh), Rename::Replace);
     vec![
         single("place", DIR, [place(DIR)]),
+        single(
+            "say-hash",
+            DIR,
+            [
+                say(DIR, Placement::Hash),
+                create(DIR, fresh),
+                write(fresh, 0, 3000),
+            ],
+        ),
+        single(
+            "say-data",
+            DIR,
+            [
+                say(DIR, Placement::Data),
+                create(DIR, fresh),
+                write(fresh, 0, 3000),
+            ],
+        ),
+        single(
+            "say-log-settled",
+            DIR,
+            [place(DIR), say(DIR, Placement::Log)],
+        ),
+        single(
+            "say-inherited",
+            DIR,
+            [say(DIR, Placement::Data), mkdir(DIR, fresh)],
+        ),
         single("place-write", BLOCK, [place(DIR), write(BLOCK, 10, 100)]),
         single("place-unlink", DIR, [place(DIR), unlink(DIR, BLOCK)]),
         single("place-rename", SUBDIR, [place(DIR), moved]),

@@ -7,6 +7,7 @@ use loamfs_format::inode::mode;
 
 use super::{Answer, Body, Id, NAME_MAX, New, Object, ROOT, Refusal};
 use crate::errno::{EEXIST, ENAMETOOLONG, ENOENT, ENOTDIR, ESTALE};
+use crate::subject::PLACEMENT;
 
 /// The set-group-id bit, which a directory hands down.
 const SETGID: u32 = 0o2000;
@@ -125,6 +126,8 @@ impl Objects {
             new.gid
         };
         let is_dir = file_type == mode::DIRECTORY;
+        let placement = holder.xattrs.get_key_value(PLACEMENT).filter(|_| is_dir);
+        let placement = placement.map(|(name, word)| (name.clone(), Arc::clone(word)));
         Ok(Object {
             file_type,
             permissions: new.permissions | if is_dir { handed_down } else { 0 },
@@ -133,7 +136,7 @@ impl Objects {
             rdev: new.rdev,
             nlink: if is_dir { 2 } else { 1 },
             mtime: None,
-            xattrs: BTreeMap::new(),
+            xattrs: placement.into_iter().collect(),
             body,
         })
     }

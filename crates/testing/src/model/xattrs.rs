@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use loamfs_fs::XattrMode;
+use loamfs_fs::{Placement, XattrMode};
 
 use super::{Answer, Id, Objects};
 use crate::errno::{EEXIST, ENODATA};
+use crate::subject::PLACEMENT;
 
 impl Objects {
     /// The value of an attribute.
@@ -25,6 +26,17 @@ impl Objects {
         let xattrs = &mut self.object_mut(id)?.xattrs;
         xattrs.insert(name.to_vec(), value.into());
         Ok(())
+    }
+
+    /// Says where small files of a directory go.
+    pub fn place(&mut self, dir: Id, placement: Placement) {
+        if let Ok(object) = self.object_mut(dir) {
+            object.xattrs.remove(PLACEMENT);
+            if placement != Placement::Auto {
+                let word = placement.word().as_bytes();
+                object.xattrs.insert(PLACEMENT.to_vec(), word.into());
+            }
+        }
     }
 
     /// Removes an attribute.

@@ -1,16 +1,19 @@
 //! Running operations on contents, attributes and extended attributes.
 
 use loamfs_format::inode::Timestamp;
-use loamfs_fs::{SetAttr, SetTime};
+use loamfs_fs::{Placement, SetAttr, SetTime};
 
 use super::expect::agree;
 use super::{Runner, Step, is_no_space};
 use crate::compare::compare_range;
 use crate::content::fill;
+use crate::errno::EOPNOTSUPP;
 use crate::model::Id;
 use crate::name::Name;
 use crate::ops::{Op, xattr_name};
 use crate::problem::{Problem, Verdict};
+use crate::subject::PLACEMENT;
+use crate::tree::must;
 
 /// Bytes that a comparison after an operation reads at most.
 const CHECKED_MAX: usize = 1 << 20;
@@ -168,6 +171,26 @@ impl Runner<'_> {
         }
         let answer = self.model.setxattr(id, &name, &value, how);
         agree(outcome, answer)?;
+        Ok(Step::Done)
+    }
+
+    /// Says where small files of a directory go. Without room for that, and for what is to be moved, all stays as it was.
+    pub(super) fn say(&mut self, dir: Id, placement: Placement) -> Verdict<Step> {
+        let Some(ino) = self.ino(dir) else {
+            return Ok(Step::Skipped);
+        };
+        let outcome = self.subject()?.place(ino, placement);
+        match &outcome {
+            Err(failure) if failure.errno == EOPNOTSUPP => return Ok(Step::Skipped),
+            _ => {}
+        }
+        must(outcome, || format!("placing {placement:?}"))?;
+        let said = self.subject()?.getxattr(ino, PLACEMENT);
+        let said = must(said, || "asking for a place".to_owned())?;
+        if said != placement.word().as_bytes() {
+            return self.refused_for_space(true, &[dir]);
+        }
+        self.model.place(dir, placement);
         Ok(Step::Done)
     }
 

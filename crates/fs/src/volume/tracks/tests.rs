@@ -1,7 +1,7 @@
 use crate::tracks::table;
 use crate::{
-    Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, RenameFlags,
-    SetAttr, Volume, XattrMode, mkfs,
+    Arranged, Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, Placement,
+    ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode, mkfs,
 };
 use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::dirent::KEYS_END;
@@ -364,4 +364,113 @@ fn an_arranged_tree_has_its_directories_together_and_is_arranged_once() {
         }
     });
     assert!(reads <= DIRECTORIES as u64 * 3 / 4 + 8, "{reads} reads");
+}
+
+/// A directory with files and one below it that has some too.
+fn two(volume: &Volume) -> [Ino; 2] {
+    let new = NewInode::of_mode(0o755);
+    let dir = volume.mkdir(ROOT_INO, b"dir", &new).unwrap().ino;
+    let below = volume.mkdir(dir, b"below", &new).unwrap().ino;
+    for dir in [dir, below] {
+        for i in 0..50 {
+            make(volume, dir, i);
+        }
+    }
+    [dir, below]
+}
+
+fn place(volume: &Volume, dir: Ino, placement: Placement) -> Arranged {
+    let mut placing = Arranging::placing(dir, placement);
+    while volume.upkeep().arrange(&mut placing).unwrap() {}
+    *placing.done()
+}
+
+fn body(volume: &Volume, ino: Ino) -> Body {
+    let mut core = volume.core();
+    core.inodes.loaded(ino).unwrap().inode.body.clone()
+}
+
+#[test]
+fn directories_pass_on_where_small_files_go_and_nobody_lists_it() {
+    let mut stand = Stand::new(128 << 20);
+    let volume = stand.volume();
+    let [dir, below] = two(volume);
+    assert_eq!(volume.upkeep().placement(below).unwrap(), Placement::Auto);
+    let done = place(volume, dir, Placement::Hash);
+    assert_eq!((done.directories, done.files, done.full), (2, 100, false));
+    stand.reopen();
+    let volume = stand.volume();
+    let new = NewInode::of_mode(0o755);
+    let later = volume.mkdir(below, b"later", &new).unwrap().ino;
+    let name = b"loamfs.place";
+    for dir in [dir, below, later] {
+        assert_eq!(volume.upkeep().placement(dir).unwrap(), Placement::Hash);
+        assert_eq!(volume.xattrs(dir).get(name).unwrap(), b"hash");
+        assert!(volume.xattrs(dir).list().unwrap().is_empty());
+    }
+    assert_eq!(volume.xattrs(ROOT_INO).get(name).unwrap(), b"auto");
+    let file = make(volume, later, 0);
+    let of_file = volume.xattrs(file).get(name);
+    assert!(matches!(of_file, Err(Error::NoAttribute)));
+    let set = volume.xattrs(later).set(name, b"log", XattrMode::Any);
+    assert!(matches!(set, Err(Error::Unsupported)));
+    let file = volume.upkeep().set_placement(file, Placement::Log);
+    assert!(matches!(file, Err(Error::NotDirectory)));
+    assert_eq!(place(volume, dir, Placement::Hash).files, 1);
+    check(&stand);
+}
+
+#[test]
+fn data_takes_small_files_home_and_what_is_written_later_too() {
+    let mut stand = Stand::new(128 << 20);
+    let volume = stand.volume();
+    let [dir, below] = two(volume);
+    volume.upkeep().settle_directory(below).unwrap();
+    let done = place(volume, dir, Placement::Data);
+    assert_eq!(done.directories, 2);
+    let out_of_the_log = |dir, i: usize| {
+        let ino = volume.lookup(dir, &name(i)).unwrap().ino;
+        match body(volume, ino) {
+            Body::Inline(_) => content(i).len() < 240,
+            body => matches!(body, Body::Extents(_)),
+        }
+    };
+    make(volume, below, 50);
+    make(volume, below, 51);
+    volume.sync().unwrap();
+    for i in 0..52 {
+        assert!(i >= 50 || out_of_the_log(dir, i), "{i}");
+        assert!(out_of_the_log(below, i), "{i}");
+    }
+    assert_eq!(place(volume, dir, Placement::Data).files, 0);
+    stand.reopen();
+    verify(stand.volume(), dir, 0..50);
+    verify(stand.volume(), below, 0..52);
+    check(&stand);
+}
+
+#[test]
+fn log_takes_tracks_apart_and_none_are_formed_there() {
+    let mut stand = Stand::new(128 << 20);
+    let volume = stand.volume();
+    let [dir, below] = two(volume);
+    place(volume, dir, Placement::Hash);
+    assert!(stand.groups(Role::Track) > 0);
+    place(volume, below, Placement::Log);
+    let asked = |dir: Ino| {
+        let mut arranging = Arranging::tree(dir);
+        while volume.upkeep().arrange(&mut arranging).unwrap() {}
+        arranging.done().files
+    };
+    assert_eq!(asked(below), 0);
+    place(volume, dir, Placement::Log);
+    assert_eq!(asked(ROOT_INO), 0);
+    for _ in 0..3 {
+        stand.reopen();
+        stand.volume().upkeep().checkpoint().unwrap();
+    }
+    assert_eq!(stand.groups(Role::Track), 0);
+    verify(stand.volume(), dir, 0..50);
+    verify(stand.volume(), below, 0..50);
+    check(&stand);
 }
