@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use loamfs_device::{Device, FileDevice};
 use loamfs_format::superblock::Superblock;
-use loamfs_fs::members::{Candidate, join};
+use loamfs_fs::members::{Candidate, join, leading};
 use loamfs_fs::{LogError, superblocks};
 
 use crate::failure::Failure;
@@ -74,12 +74,28 @@ pub fn others_of(
     for other in others {
         candidates.push(candidate(other, open(other)?));
     }
-    let mut known: Vec<[u8; 16]> = own(&sb).into_iter().collect();
-    let say = |other: &Candidate| own(&superblocks::find(other.device.as_ref()).ok()?.newest);
-    known.extend(candidates.iter().filter_map(say));
-    if known.len() < sb.devices.len() {
-        for path in attached(&sb, &known) {
-            candidates.push(candidate(&path, open(&path)?));
+    let say = |other: &Candidate| Some(superblocks::find(other.device.as_ref()).ok()?.newest);
+    let mut said: Vec<Superblock> = candidates.iter().filter_map(say).collect();
+    said.push(sb);
+    // Once the device that leads is found, its table counts: a crash may have left an older one on the others.
+    while let Some(table) = leading(said.iter()).or(said.last()) {
+        let known: Vec<[u8; 16]> = said.iter().filter_map(own).collect();
+        if table
+            .devices
+            .iter()
+            .all(|entry| known.contains(&entry.uuid))
+        {
+            break;
+        }
+        let mut found = Vec::new();
+        for path in attached(table, &known) {
+            found.push(candidate(&path, open(&path)?));
+        }
+        let before = said.len();
+        said.extend(found.iter().filter_map(say));
+        candidates.extend(found);
+        if said.len() == before {
+            break;
         }
     }
     Ok(candidates)

@@ -430,3 +430,21 @@ said "removed"
 expect 65 "$loamfs" info "$work/new1.img"
 expect 0 "$loamfs" check --device "$work/new3.img" "$image"
 ok "a removal goes on without its command, is finished when it is said again, and is refused without room"
+
+# ---- what a crash left on a device -----------------------------------------------------------------------------------
+
+loops=()
+for number in 1 2 3; do truncate -s 32M "$work/part$number.img"; done
+"$loamfs" mkfs -q "$work/part1.img" "$work/part2.img"
+head -c 1000000 "$work/part2.img" >"$work/said"
+expect 0 "$loamfs" device add --device "$work/part2.img" "$work/part1.img" "$work/part3.img"
+# As if power had failed before the second device heard of the third.
+dd if="$work/said" of="$work/part2.img" conv=notrunc status=none
+for number in 1 2 3; do loops+=("$(losetup --show -f "$work/part$number.img")"); done
+expect 0 "$loamfs" check "${loops[1]}"
+"$loamfs" mount "${loops[1]}" "$mnt" >"$work/out"
+has_count 3 || fail "the third device is not found"
+"$loamfs" unmount "$mnt"
+cmp -s -n 1000000 "$work/said" "$work/part2.img" && fail "the second device still says the same"
+losetup -d "${loops[@]}"
+ok "a device that missed a change finds the others, and is told"

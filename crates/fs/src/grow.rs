@@ -7,6 +7,7 @@
 
 use crate::env::Env;
 use crate::error::Error;
+use crate::law;
 use crate::volume::{OpenOptions, Volume};
 use loamfs_device::{Device, Member};
 use loamfs_format::superblock::{DeviceEntry, Superblock, UNIT_SIZE, offsets};
@@ -41,7 +42,8 @@ pub fn grow(device: &Arc<dyn Device>, size: Option<u64>, env: &Env) -> Result<(u
     let reached = reached.map(|place| grown.geometry.byte_offset(place.start));
     superblocks::wipe(device.as_ref(), reached)?;
     device.flush()?;
-    members::change(device.as_ref(), &grown, &copies.slots, None)?;
+    let law = law::of_log(&env.law);
+    members::change(device.as_ref(), &grown, &copies.slots, None, &law)?;
     if !old.has_devices() {
         reopened(device, env)?;
     }

@@ -7,10 +7,11 @@
 use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::grow::{bytes, closed, open, refuse_moved, reopened, room_on};
+use crate::law;
 use crate::mkfs::lead_in;
 use loamfs_device::Device;
 use loamfs_format::superblock::{
-    DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, INCOMPATIBLE_DEVICES, PROBES, Superblock,
+    DEVICES_MAX, DeviceEntry, DeviceKind, DeviceState, INCOMPATIBLE_DEVICES, Superblock,
 };
 use loamfs_format::text::human;
 use loamfs_format::{Extent, FragAddr, GroupNo};
@@ -42,10 +43,10 @@ pub fn add(
     let copies = closed(&volume, env)?;
     let (table, entry) = with_entry(&copies.newest, new, kind, &mut random)?;
     // What an earlier volume has left there must not pass for a copy of this one.
-    superblocks::wipe(new.device.as_ref(), PROBES)?;
-    new.device.flush()?;
+    members::wipe(new.device.as_ref())?;
     let joins = Some((&entry, new.device.as_ref()));
-    members::change(volume.as_ref(), &table, &copies.slots, joins)?;
+    let law = law::of_log(&env.law);
+    members::change(volume.as_ref(), &table, &copies.slots, joins, &law)?;
     let others = [others, std::slice::from_ref(new)].concat();
     reopened(&joined(first, &others)?, env)?;
     Ok((bytes(&copies.newest), bytes(&table)))
@@ -77,14 +78,20 @@ pub fn remove_emptied(
         devices: stay,
         ..copies.newest.clone()
     };
-    members::change(volume.as_ref(), &table, &copies.slots, None)?;
     let is_left =
         |entry: &&DeviceEntry| !table.devices.iter().any(|stays| stays.uuid == entry.uuid);
     let gone = copies.newest.devices.iter().zip(volume.members());
-    for (_, member) in gone.filter(|(entry, _)| is_left(entry)) {
-        superblocks::wipe(member.device().as_ref(), PROBES)?;
-        member.device().flush()?;
+    let gone = gone.filter(|(entry, _)| is_left(entry));
+    let wipe = || {
+        let mut gone = gone.clone();
+        gone.try_for_each(|(_, member)| members::wipe(member.device().as_ref()))
+    };
+    let law = law::of_log(&env.law);
+    if !law.wipes_behind_table() {
+        wipe()?;
     }
+    members::change(volume.as_ref(), &table, &copies.slots, None, &law)?;
+    wipe()?;
     reopened(&joined(first, others)?, env)?;
     Ok((bytes(&copies.newest), bytes(&table)))
 }
@@ -106,6 +113,7 @@ fn refuse_full(volume: &Arc<dyn Device>, leave: &[DeviceEntry], env: &Env) -> Re
         leave.iter().find(holds).map(|entry| entry.device)
     };
     opened.close()?;
+    let full = full.filter(|_| !law::of_log(&env.law).may_leave(false));
     match full {
         None => Ok(()),
         Some(device) => Err(Error::Options(format!("device {device} is not empty yet"))),

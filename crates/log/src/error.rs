@@ -134,9 +134,10 @@ pub enum MembersError {
         /// The device.
         name: String,
     },
-    /// A device knows of a change of devices of which the first one does not: that is an old copy.
+    /// A device knows of a change of devices of which the first one does not: that is an old copy, or the device was to join
+    /// when that was interrupted.
     #[error(
-        "{name} has seen membership {have} of the volume, and its first device only {leads}; attach the newer first device"
+        "{name} has seen membership {have} of the volume, and its first device only {leads}; leave it out if adding it was interrupted, else attach the newer first device"
     )]
     Later {
         /// The device.

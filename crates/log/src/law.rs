@@ -88,6 +88,33 @@ pub trait Rules: Debug + Send + Sync {
     fn slot_to_write(&self, newest: usize) -> usize {
         1 - newest
     }
+
+    // ---- rule 15: changes of a volume's devices -------------------------------------------------------------------------
+
+    /// A device that joins says whose it is before the table names it.
+    fn joins_before_table(&self) -> bool {
+        true
+    }
+
+    /// Of the leading device's copies each is durable before the other is written.
+    fn copies_in_turn(&self) -> bool {
+        true
+    }
+
+    /// Devices that follow hear of a new table behind the one that leads.
+    fn leader_first(&self) -> bool {
+        true
+    }
+
+    /// A device may be taken out of the table: nothing is left on it.
+    fn may_leave(&self, empty: bool) -> bool {
+        empty
+    }
+
+    /// What left is wiped once the table does not name it.
+    fn wipes_behind_table(&self) -> bool {
+        true
+    }
 }
 
 impl Rules for Lawful {}

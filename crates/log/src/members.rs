@@ -4,10 +4,12 @@
 //! the volume. The copies on the others only say whose they are; no checkpoint is taken from them.
 
 use crate::error::{LogError, MembersError};
+use crate::law::Rules;
 use crate::superblocks::{self, Copies};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::Ssn;
-use loamfs_format::superblock::{DeviceEntry, Superblock};
+use loamfs_format::superblock::{DeviceEntry, PROBES, Superblock};
+use loamfs_space::law::Law;
 use std::sync::Arc;
 
 /// A device that may be one of a volume's.
@@ -126,15 +128,18 @@ fn doubled(known: &[Known]) -> Result<(), MembersError> {
     Ok(())
 }
 
+/// What the device says that leads, of what devices of one volume say.
+pub fn leading<'a>(said: impl Iterator<Item = &'a Superblock>) -> Option<&'a Superblock> {
+    let leads = |sb: &&Superblock| {
+        let first = sb.devices.first();
+        first.is_some_and(|first| first.device == sb.device)
+    };
+    said.filter(leads).max_by_key(|sb| sb.membership_epoch)
+}
+
 /// What the device says that leads.
 fn leader(known: &[Known]) -> Result<&Superblock, MembersError> {
-    let leads = |sb: &Superblock| {
-        sb.devices
-            .first()
-            .is_some_and(|first| first.device == sb.device)
-    };
-    let newest = known.iter().map(|k| &k.sb).filter(|sb| leads(sb));
-    if let Some(sb) = newest.max_by_key(|sb| sb.membership_epoch) {
+    if let Some(sb) = leading(known.iter().map(|known| &known.sb)) {
         return Ok(sb);
     }
     let of = &known[0].sb;
@@ -197,6 +202,30 @@ fn member(
     Ok(Member::new(&found.name, device, entry.offset, len).at_range(held))
 }
 
+/// Whether what a device says is of a volume by an older table than that which does not name the device.
+pub fn has_left(table: &Superblock, own: &Superblock) -> bool {
+    own.uuid == table.uuid
+        && own.membership_epoch < table.membership_epoch
+        && own.own_device().is_some()
+        && !is_member(table, own)
+}
+
+/// Whether a device that says this is one of those that a table names.
+pub fn is_member(table: &Superblock, own: &Superblock) -> bool {
+    let uuid = own.own_device().map(|entry| entry.uuid);
+    let named = |uuid| table.devices.iter().any(|entry| entry.uuid == uuid);
+    own.uuid == table.uuid && uuid.is_some_and(named)
+}
+
+/// Takes away for good what a device says of a volume.
+///
+/// # Errors
+/// The device's.
+pub fn wipe(device: &dyn Device) -> Result<(), LogError> {
+    superblocks::wipe(device, PROBES)?;
+    Ok(device.flush()?)
+}
+
 /// Writes the superblocks of a volume that nobody has open, on the devices that it had, each copy durable before the next:
 /// first those of the one that is `new`, which mean nothing as long as the leading device does not name it; then that one's, of
 /// which the one that counts decides; then those of the others that stay. `slots` are the checkpoints that the leading device's copies name so far.
@@ -208,14 +237,24 @@ pub fn change(
     sb: &Superblock,
     slots: &[Option<Ssn>; 2],
     new: Option<(&DeviceEntry, &dyn Device)>,
+    law: &Law<dyn Rules>,
 ) -> Result<(), LogError> {
-    if let Some((entry, joins)) = new {
-        identify_one(joins, entry, sb)?;
+    let join = || new.map_or(Ok(()), |(entry, joins)| identify_one(joins, entry, sb));
+    if law.joins_before_table() {
+        join()?;
+    }
+    if !law.leader_first() {
+        identify(device, sb)?;
     }
     let newest = usize::from(slots[0] < slots[1]);
     for slot in [1 - newest, newest] {
         superblocks::write_slot(device, sb, slot)?;
-        device.flush()?;
+        if law.copies_in_turn() || slot == newest {
+            device.flush()?;
+        }
+    }
+    if !law.joins_before_table() {
+        join()?;
     }
     identify(device, sb)
 }

@@ -7,11 +7,13 @@
 //! - [`verify`]: what is done with one state,
 //! - [`hunt`]: goes through the states of a recording, and of crashes after crashes,
 //! - [`starts`], [`single`], [`cases`]: the workloads,
+//! - [`changes`]: those that change the volume's devices,
 //! - [`fleet`]: runs many cases on all cores,
 //! - [`directed`], [`clauses`]: a short history for each clause of the rules, which loses data where the clause is
 //!   left out.
 
 pub mod cases;
+pub mod changes;
 pub mod clauses;
 pub mod directed;
 pub mod fleet;

@@ -47,6 +47,7 @@ pub mod rng;
 pub mod rot;
 pub mod runner;
 pub mod seeds;
+pub mod several;
 pub mod shrink;
 pub mod subject;
 pub mod tree;

@@ -306,6 +306,24 @@ impl Subject for Mounted {
         Ok(self.volume.upkeep().settle(usize::MAX)?)
     }
 
+    fn mark(&self, device: u32, leaves: bool) -> Outcome<()> {
+        let upkeep = self.volume.upkeep();
+        let marked = match leaves {
+            true => upkeep.leave(device),
+            false => upkeep.stay(device),
+        };
+        Ok(marked?)
+    }
+
+    fn empty(&self, steps: u16) -> Outcome<()> {
+        let mut left = steps;
+        self.volume.upkeep().evacuate(|_| {
+            left = left.saturating_sub(1);
+            left > 0
+        })?;
+        Ok(())
+    }
+
     fn settle_directory(&self, dir: Ino) -> Outcome<()> {
         Ok(self.volume.upkeep().settle_directory(dir)?)
     }

@@ -147,8 +147,50 @@ pub enum Op {
     Tick { millis: u64 },
     /// Closes the volume and opens it again.
     Remount,
+    /// Changes the volume's devices.
+    Change(Change),
     /// Compares everything.
     Compare,
+}
+
+/// A step of a change of a volume's devices; a device is named by its place among all there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A device joins.
+    Add(u8),
+    /// A device is to leave.
+    Leave(u8),
+    /// It is to stay after all.
+    Stay(u8),
+    /// What stands on those that are to leave is moved, for so many steps at most.
+    Empty(u16),
+    /// Those that are empty leave.
+    Remove,
+    /// Devices that have become longer are used whole.
+    Grow,
+}
+
+impl Change {
+    /// What [`Change::Empty`] takes to move all.
+    pub const ALL: u16 = u16::MAX;
+
+    /// Whether nobody may have the volume open meanwhile.
+    pub const fn is_unmounted(self) -> bool {
+        matches!(self, Self::Add(_) | Self::Remove | Self::Grow)
+    }
+
+    /// What finishes a change that was interrupted: the same again. `leaving` are the devices that are to leave.
+    pub fn again(self, leaving: &[u8]) -> Vec<Self> {
+        match self {
+            Self::Leave(_) | Self::Empty(_) | Self::Remove => {
+                let leave = leaving.iter().map(|part| Self::Leave(*part));
+                leave
+                    .chain([Self::Empty(Self::ALL), Self::Remove])
+                    .collect()
+            }
+            other => vec![other],
+        }
+    }
 }
 
 /// The name of an extended attribute.

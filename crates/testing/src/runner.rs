@@ -1,6 +1,7 @@
 //! Runs operations on a volume and on the model side by side, and stops at the
 //! first difference.
 
+mod changes;
 mod expect;
 mod files;
 mod known;
@@ -193,6 +194,7 @@ impl<'a> Runner<'a> {
             Op::Say { dir, placement } => self.say(dir, placement),
             Op::Tick { millis } => self.flush("tick", |s| s.tick(millis)),
             Op::Remount => self.remount(),
+            Op::Change(change) => self.change(change),
             Op::Compare => {
                 self.compare()?;
                 Ok(Step::Done)

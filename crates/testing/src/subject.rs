@@ -10,6 +10,8 @@ use loamfs_fs::{Attr, DirEntry, NewInode, Placement, RenameFlags, SetAttr, StatF
 
 use crate::errno::{self, Errno};
 use crate::geometry::Geometry;
+use crate::ops::Change;
+use crate::problem::Verdict;
 use crate::rng::mix;
 
 /// An error that a subject answered.
@@ -108,6 +110,31 @@ pub trait System: Sync {
         Vec::new()
     }
 
+    /// Changes the devices of a volume that nobody has open; one that was carried out already changes nothing.
+    fn change(
+        &self,
+        _device: &Arc<dyn Device>,
+        _change: Change,
+        _opening: &Opening,
+    ) -> Outcome<()> {
+        Err(Failure::plain(errno::EOPNOTSUPP))
+    }
+
+    /// The number of the device at a place among all there are, if it is one of the volume's.
+    fn number(&self, _device: &Arc<dyn Device>, _part: u8) -> Option<u32> {
+        None
+    }
+
+    /// Which devices the volume has, where that may change.
+    fn table(&self, _device: &Arc<dyn Device>) -> Verdict<Option<String>> {
+        Ok(None)
+    }
+
+    /// Whether devices are put together as the table says; and, of a volume that was opened, whether they agree.
+    fn devices_obey(&self, _device: &Arc<dyn Device>, _opened: bool) -> Verdict {
+        Ok(())
+    }
+
     /// Looks at a volume that is not open with eyes of its own; what is wrong with it.
     fn check(&self, image: &Image, geometry: &Geometry) -> Vec<String>;
 }
@@ -170,6 +197,14 @@ pub trait Subject: Send {
     /// Brings home what has gone through the log, where a subject has such a thing.
     fn settle(&self) -> Outcome<()> {
         Ok(())
+    }
+    /// Marks a device as one that leaves, or stays after all.
+    fn mark(&self, _device: u32, _leaves: bool) -> Outcome<()> {
+        Err(Failure::plain(errno::EOPNOTSUPP))
+    }
+    /// Empties devices that are to leave, for so many steps at most.
+    fn empty(&self, _steps: u16) -> Outcome<()> {
+        Err(Failure::plain(errno::EOPNOTSUPP))
     }
     /// Settles a directory's small files into tracks, where a subject has such a thing.
     fn settle_directory(&self, _dir: Ino) -> Outcome<()> {

@@ -10,7 +10,7 @@ use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::human;
 use loamfs_device::{Device, FileDevice, FileOptions, Mode};
 use loamfs_format::superblock::DeviceKind;
-use loamfs_fs::members::{Candidate, join};
+use loamfs_fs::members::{Candidate, has_left, join, wipe};
 use loamfs_fs::{Env, LogError, OpenOptions, Volume};
 use loamfs_fuse::MountEntry;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use super::{changing, info};
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::members::{self, candidate};
-use crate::mount::change::{Change, has_left, wipe};
+use crate::mount::change::Change;
 use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
@@ -301,7 +301,8 @@ impl DeviceArgs {
         };
         refuse_mounted(old)?;
         let opened = open_one(old, Access::Write)?;
-        wipe(&opened).map_err(|error| Failure::volume(old, &error))?;
+        let wiped = wipe(opened.as_ref()).map_err(loamfs_fs::Error::from);
+        wiped.map_err(|error| Failure::volume(old, &error))?;
         Ok(Some(newest.bytes()))
     }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use loamfs_device::{Device, FileDevice};
-use loamfs_format::superblock::{DeviceKind, PROBES, Superblock};
-use loamfs_fs::members::{Candidate, join_those_in};
+use loamfs_format::superblock::{DeviceKind, Superblock};
+use loamfs_fs::members::{self, Candidate, join_those_in};
 use loamfs_fs::{Env, Error, LogError, superblocks};
 
 use super::keep::What;
@@ -124,11 +124,12 @@ impl Devices<'_> {
             all.partition(|(_, device)| is_member(&table, device));
         let has_left = |device: &Arc<FileDevice>| {
             let own = superblocks::find(device.as_ref());
-            own.is_ok_and(|own| has_left(&table, &own.newest))
+            own.is_ok_and(|own| members::has_left(&table, &own.newest))
         };
         for (path, device) in left.iter().filter(|(_, device)| has_left(device)) {
             // The one that took it out of the table may have died before it could.
-            wipe(device).map_err(|error| Failure::volume(path, &error))?;
+            let wiped = members::wipe(device.as_ref()).map_err(Error::from);
+            wiped.map_err(|error| Failure::volume(path, &error))?;
         }
         let descriptors: Vec<_> = members.iter().map(|(_, device)| device.as_fd()).collect();
         let kept = supervisor.keep(What::Others, &descriptors);
@@ -156,30 +157,10 @@ impl Devices<'_> {
     }
 }
 
-/// Whether what a device says is of a volume by an older table than that which does not name the device.
-pub fn has_left(table: &Superblock, own: &Superblock) -> bool {
-    let is_named = |uuid| table.devices.iter().any(|entry| entry.uuid == uuid);
-    own.uuid == table.uuid
-        && own.membership_epoch < table.membership_epoch
-        && own.own_device().is_some_and(|entry| !is_named(entry.uuid))
-}
-
-/// Takes away what a device says of a volume.
-///
-/// # Errors
-///
-/// The device's.
-pub fn wipe(device: &Arc<FileDevice>) -> Result<(), Error> {
-    superblocks::wipe(device.as_ref(), PROBES)?;
-    Ok(device.flush()?)
-}
-
 /// Whether a device is one of a volume.
 fn is_member(table: &Superblock, device: &Arc<FileDevice>) -> bool {
-    let own = superblocks::find(device.as_ref()).ok();
-    let own = own.filter(|copies| copies.newest.uuid == table.uuid);
-    let uuid = own.and_then(|copies| copies.newest.own_device().map(|entry| entry.uuid));
-    uuid.is_some_and(|uuid| table.devices.iter().any(|entry| entry.uuid == uuid))
+    let own = superblocks::find(device.as_ref());
+    own.is_ok_and(|own| members::is_member(table, &own.newest))
 }
 
 #[cfg(test)]

@@ -5,19 +5,23 @@ use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
 use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long, named};
-use loamfs_testing::explore::fleet::{Orders, run};
+use loamfs_testing::explore::changes;
+use loamfs_testing::explore::fleet::{Orders, Outcome, run};
 use loamfs_testing::explore::hunt::Effort;
 use loamfs_testing::loam::Loam;
 use loamfs_testing::rng::Rng;
+use loamfs_testing::several::Several;
+use loamfs_testing::subject::System;
 use loamfs_testing::without::Without;
 
 const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] [--long N]
-        [--ops M] [--states K] [--quick] [--threads N] [--hang SECONDS] [--shrink SECONDS]
+        [--changes N] [--ops M] [--states K] [--quick] [--threads N] [--hang SECONDS] [--shrink SECONDS]
         [--keep-going] [--no-check] [--scatter] [--only CASE]
 
   Singles: every operation from every start with everything that may follow, or
   N of them chosen by the seed. Pairs: two or three with commits between them.
-  Long: M random operations. Scatter: segments take the lowest holes, each block
+  Long: M random operations. Changes: N times every change of a volume's devices,
+  with other operations around it. Scatter: segments take the lowest holes, each block
   one of its own, so that space is reused at once and writes land apart.
   The seed chooses among crashes too.";
 
@@ -53,6 +57,7 @@ fn settings() -> Result<Settings, String> {
     let singles: usize = args.or("singles", usize::MAX)?;
     let pairs: u64 = args.or("pairs", 300)?;
     let longs: u64 = args.or("long", 30)?;
+    let changed: u64 = args.or("changes", 20)?;
     let ops: usize = args.or("ops", 200)?;
     let check = !args.or("no-check", false)?;
     let without = Without::default().scattered(args.or("scatter", false)?);
@@ -63,6 +68,7 @@ fn settings() -> Result<Settings, String> {
             let mut cases = chosen(singles, seed);
             cases.extend((seed..seed + pairs).map(combined));
             cases.extend((seed..seed + longs).map(|seed| long(seed, ops)));
+            cases.extend((seed..seed + changed).flat_map(changes::all));
             cases
         }
     };
@@ -93,15 +99,36 @@ fn main() -> ExitCode {
         }
     };
     let began = Instant::now();
-    let outcome = run(&settings.system, &settings.cases, settings.orders);
+    let (changing, plain): (Vec<Case>, Vec<Case>) =
+        settings.cases.into_iter().partition(changes::is_one);
+    let several = Several {
+        loam: settings.system.clone(),
+    };
+    let mut orders = settings.orders;
+    let mut failed = explored(&settings.system, &plain, orders, began);
+    orders.time = orders.time.saturating_sub(began.elapsed());
+    if orders.keep_going || !failed {
+        failed |= explored(&several, &changing, orders, began);
+    }
+    ExitCode::from(u8::from(failed))
+}
+
+/// Explores cases, and says what came of it; whether one failed.
+fn explored(system: &dyn System, cases: &[Case], orders: Orders, began: Instant) -> bool {
+    if cases.is_empty() {
+        return false;
+    }
+    let Outcome {
+        tally,
+        reports,
+        repeated,
+    } = run(system, cases, orders);
     println!(
-        "{} of {} cases: {}; {} kinds of failure, {} more alike; {:.0} s",
-        outcome.tally.cases,
-        settings.cases.len(),
-        outcome.tally,
-        outcome.reports.len(),
-        outcome.repeated,
+        "{} of {} cases: {tally}; {} kinds of failure, {repeated} more alike; {:.0} s",
+        tally.cases,
+        cases.len(),
+        reports.len(),
         began.elapsed().as_secs_f32()
     );
-    ExitCode::from(u8::from(!outcome.reports.is_empty()))
+    !reports.is_empty()
 }

@@ -49,6 +49,15 @@ pub enum Workload {
         /// How many.
         count: usize,
     },
+    /// These operations, and so many random ones before, between and behind them.
+    Around {
+        /// These.
+        ops: Vec<Op>,
+        /// Where the others come from.
+        seed: u64,
+        /// How many each time.
+        count: usize,
+    },
 }
 
 /// Every single workload from every start, each with everything that may follow.
@@ -132,6 +141,7 @@ pub fn named(name: &str) -> Option<Case> {
     match kind {
         "pair" => Some(combined(seed)),
         "long" => Some(long(seed, parts.next()?.parse().ok()?)),
+        "change" => super::changes::named(seed, parts.next()?),
         _ => None,
     }
 }
@@ -184,17 +194,21 @@ impl Case {
     pub fn listed(&self, system: &dyn System, prepared: &Prepared) -> Verdict<Vec<Op>> {
         match &self.ops {
             Workload::Listed(ops) => Ok(ops.clone()),
-            Workload::Random { seed, count } => self.drawn(system, prepared, *seed, *count),
+            Workload::Random { seed, count } => self.drawn(system, prepared, *seed, &[], *count),
+            Workload::Around { ops, seed, count } => {
+                self.drawn(system, prepared, *seed, ops, *count)
+            }
         }
     }
 
-    /// Random operations depend on what exists, so that they are drawn while they
-    /// are run.
+    /// Random operations depend on what exists, so that they are drawn while they are run; `count` of them before each of
+    /// `fixed`, and behind them.
     fn drawn(
         &self,
         system: &dyn System,
         prepared: &Prepared,
         seed: u64,
+        fixed: &[Op],
         count: usize,
     ) -> Verdict<Vec<Op>> {
         let stage = self.stage(system);
@@ -203,8 +217,10 @@ impl Case {
         let mut generator = Generator::new(seed, profile::CRASH, self.geometry, &model);
         let mut runner = Runner::resume(system, device, stage.opening, model)?;
         let mut ops = Vec::new();
-        for _ in 0..count {
-            let op = generator.next(&runner.model);
+        let drawn = std::iter::repeat_n(None, count);
+        let before = fixed.iter().flat_map(|op| drawn.clone().chain([Some(*op)]));
+        for fixed in before.chain(drawn.clone()) {
+            let op = fixed.unwrap_or_else(|| generator.next(&runner.model));
             ops.push(op);
             if guarded(|| runner.step(&op)).is_err() {
                 // The recording meets it again, and reports it with the list.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::model::{Id, Model};
+use crate::ops::{Change, Op};
+use crate::problem::{Problem, Verdict};
 
 /// What the end of an operation promises about the time before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub struct History {
     pub replacements: Vec<(Id, usize)>,
     /// Files that were renamed, and the snapshots after it.
     pub moves: Vec<(Id, usize)>,
+    /// From these snapshots on the volume's devices are those.
+    tables: BTreeMap<usize, String>,
+    /// The changes of the devices before these snapshots.
+    changes: BTreeMap<usize, Change>,
 }
 
 impl History {
@@ -44,7 +50,57 @@ impl History {
             renewals: vec![0],
             replacements: Vec::new(),
             moves: Vec::new(),
+            tables: BTreeMap::new(),
+            changes: BTreeMap::new(),
         }
+    }
+
+    /// Takes note of the volume's devices as they are at the last snapshot, where they may change.
+    pub fn note_table(&mut self, table: Option<String>) {
+        let last = self.last();
+        self.tables.extend(table.map(|table| (last, table)));
+    }
+
+    /// Takes note of a change of the devices that led to the last snapshot.
+    pub fn note_change(&mut self, change: Change, table: Option<String>) {
+        self.changes.insert(self.last(), change);
+        self.note_table(table);
+    }
+
+    /// Whether the devices may be these after a crash: those after the last change that has ended, or after one that began.
+    ///
+    /// # Errors
+    /// That they may not.
+    pub fn allows_table(&self, level: &Level, found: Option<&String>) -> Verdict {
+        let from = self.tables.range(..=level.table).next_back();
+        let from = from.map_or(0, |(snapshot, _)| *snapshot);
+        let mut allowed = self
+            .tables
+            .range(from..=level.ceiling)
+            .map(|(_, table)| table);
+        match found {
+            Some(found) if !allowed.any(|table| table == found) => Err(Problem::new(
+                "the devices are those of no moment",
+                format!("{found}; changes since {}: {:?}", level.table, self.tables),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// What finishes a change of the devices that a crash has interrupted, or that goes on in several steps.
+    pub fn unfinished(&self, level: &Level) -> Vec<Op> {
+        let begun = self.changes.range(..=level.ceiling);
+        let leaving = begun.clone().filter_map(|(_, change)| match change {
+            Change::Leave(part) => Some(*part),
+            _ => None,
+        });
+        let leaving: Vec<u8> = leaving.collect();
+        let is_open = |(snapshot, change): &(&usize, &Change)| {
+            **snapshot > level.table || matches!(change, Change::Leave(_) | Change::Empty(_))
+        };
+        let last = begun.last().filter(is_open);
+        let again = last.map(|(_, change)| change.again(&leaving));
+        again.into_iter().flatten().map(Op::Change).collect()
     }
 
     /// The number of the newest snapshot.
@@ -98,6 +154,8 @@ pub struct Level {
     pub contents: usize,
     /// Contents of these files are not older than these snapshots.
     pub files: BTreeMap<Id, usize>,
+    /// The last change of the devices that has ended led to this snapshot.
+    pub table: usize,
 }
 
 /// The mark in a recording that says: the operation before snapshot `s` begins.
@@ -117,6 +175,9 @@ impl Level {
         self.ceiling = self.ceiling.max(snapshot);
         if mark == begins(snapshot) {
             return;
+        }
+        if history.changes.contains_key(&snapshot) {
+            self.table = snapshot;
         }
         match history.acks.get(snapshot).copied().flatten() {
             None => {}

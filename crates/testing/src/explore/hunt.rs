@@ -234,7 +234,8 @@ impl<'a> Hunt<'a> {
         seed: u64,
     ) -> Result<(), Find> {
         let stage = self.stage.reseeded(seed);
-        let ops = aftermath(&stage, &recovered.model, effort.care.writes + 3, seed);
+        let mut ops = aftermath(&stage, &recovered.model, effort.care.writes + 3, seed);
+        ops.extend(&recovered.unfinished);
         let recorded = guarded(|| record(&stage, image.clone(), recovered.model, &ops));
         let recording = recorded.map_err(|problem| Find {
             problem: problem.at(format_args!("recovered, then {ops:?}")),
@@ -271,7 +272,11 @@ impl<'a> Hunt<'a> {
                 pending,
                 &recording.history,
                 &epoch.level,
-                |model| aftermath(&stage, model, effort.care.writes, seed),
+                |model| {
+                    let mut ops = aftermath(&stage, model, effort.care.writes, seed);
+                    ops.extend(recording.history.unfinished(&epoch.level));
+                    ops
+                },
             )
         });
         let recorded = recorded.map_err(|problem| {

@@ -25,6 +25,8 @@ pub struct Recording {
     pub history: History,
     /// What must be there from the start.
     pub level: Level,
+    /// Where one device ends and the next begins.
+    pub cuts: Vec<u64>,
 }
 
 /// Where and how a workload runs.
@@ -80,11 +82,13 @@ pub fn record(stage: &Stage<'_>, base: Image, model: Model, ops: &[Op]) -> Verdi
     let device = Arc::new(stage.recorder(base.clone()));
     let runner = Runner::resume(stage.system, device.clone(), stage.opening, model.clone())?;
     let mut recording = Recording {
+        cuts: stage.system.cuts(base.size()),
         base,
         events: Vec::new(),
         history: History::new(model),
         level: Level::default(),
     };
+    recording.history.note_table(table(stage, &device)?);
     recording.run(stage, &device, runner, ops)?;
     Ok(recording)
 }
@@ -105,6 +109,7 @@ pub fn record_after_kill(
         repeat(&device, event)?;
     }
     let mut recording = Recording {
+        cuts: stage.system.cuts(base.size()),
         base,
         events: Vec::new(),
         history: history.clone(),
@@ -120,6 +125,7 @@ pub fn record_after_kill(
     let ops = draw(&model);
     recording.history.push(model.clone(), Some(Ack::All));
     recording.history.renewals.push(snapshot);
+    recording.history.note_table(table(stage, &device)?);
     device.mark(ended(snapshot));
     let runner = Runner::adopt(
         stage.system,
@@ -131,6 +137,11 @@ pub fn record_after_kill(
     );
     recording.run(stage, &device, runner, &ops)?;
     Ok(recording)
+}
+
+/// Which devices the volume has.
+fn table(stage: &Stage<'_>, device: &Arc<RecordingDevice>) -> Verdict<Option<String>> {
+    stage.system.table(&(Arc::clone(device) as Arc<dyn Device>))
 }
 
 fn repeat(device: &RecordingDevice, event: &Event) -> Verdict {
@@ -149,7 +160,7 @@ impl Recording {
     fn run(
         &mut self,
         stage: &Stage<'_>,
-        device: &RecordingDevice,
+        device: &Arc<RecordingDevice>,
         mut runner: Runner<'_>,
         ops: &[Op],
     ) -> Verdict {
@@ -176,6 +187,9 @@ impl Recording {
             self.history.moves.extend(moved);
             let promised = promise(op).filter(|_| step == Step::Done);
             self.history.push(runner.model.clone(), promised);
+            if let Op::Change(change) = *op {
+                self.history.note_change(change, table(stage, device)?);
+            }
             device.mark(ended(snapshot));
         }
         runner.abandon();
@@ -239,6 +253,7 @@ fn renamed(op: &Op, model: &Model) -> Vec<Moving> {
 fn promise(op: &Op) -> Option<Ack> {
     match *op {
         Op::Sync | Op::Remount => Some(Ack::All),
+        Op::Change(change) if change.is_unmounted() => Some(Ack::All),
         Op::Commit(crate::subject::Commit::Durable) => Some(Ack::Metadata),
         Op::Fsync {
             id,
@@ -297,7 +312,8 @@ impl Replacing {
             | Op::Place { .. }
             | Op::Say { .. }
             | Op::Tick { .. }
-            | Op::Remount => self.fresh.clear(),
+            | Op::Remount
+            | Op::Change(_) => self.fresh.clear(),
             _ => {}
         }
         None

@@ -6,7 +6,7 @@ use loamfs_fs::XattrMode;
 use crate::geometry::Geometry;
 use crate::model::{Id, ROOT};
 use crate::name::Name;
-use crate::ops::Op;
+use crate::ops::{Change, Op};
 use crate::rng::Rng;
 
 /// Ids of what the prepared volumes hold; where a volume lacks one, operations
@@ -69,6 +69,9 @@ pub fn setup(start: &str, geometry: &Geometry) -> Vec<Op> {
         "deep" => [tree(geometry), deep()].concat(),
         "aged" => [tree(geometry), aged()].concat(),
         "full" => [tree(geometry), full(geometry)].concat(),
+        "one device" => [tree(geometry), spread()].concat(),
+        "two devices" => [tree(geometry), behind(&[add(1)])].concat(),
+        "three devices" => [tree(geometry), behind(&[add(1), add(2)])].concat(),
         _ => Vec::new(),
     }
 }
@@ -218,6 +221,42 @@ fn aged() -> Vec<Op> {
             5 => ops.push(Op::Commit(crate::subject::Commit::Written)),
             7 => ops.push(Op::Checkpoint),
             _ => {}
+        }
+    }
+    ops
+}
+
+fn add(part: u8) -> Op {
+    Op::Change(Change::Add(part))
+}
+
+/// Files on the devices that these operations add: where the first one had room was something else then.
+fn behind(adds: &[Op]) -> Vec<Op> {
+    let filling = ids::OTHERS + 1000..ids::OTHERS + 1014;
+    let fill = filling
+        .clone()
+        .flat_map(|id| [create(ROOT, id), write(id, 0, 100_000)]);
+    let go = filling.map(|id| Op::Unlink {
+        dir: ROOT,
+        name: name_of(id),
+    });
+    let fill = fill.chain([Op::Sync]).chain(adds.iter().copied());
+    fill.chain(spread())
+        .chain([Op::Sync])
+        .chain(go)
+        .chain([Op::Sync])
+        .collect()
+}
+
+/// Directories with files in them, which go to groups far from each other.
+fn spread() -> Vec<Op> {
+    let mut ops = Vec::new();
+    for i in 0..8 {
+        let dir = ids::OTHERS + 10 * i;
+        ops.push(mkdir(ROOT, dir));
+        for file in dir + 1..dir + 4 {
+            let len = if file % 2 == 0 { 30_000 } else { 2_000 };
+            ops.extend([create(dir, file), write(file, 0, len)]);
         }
     }
     ops

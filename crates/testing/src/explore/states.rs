@@ -34,6 +34,8 @@ pub struct Epoch {
     pub level: Level,
     /// A number that is the same for the same bytes.
     hash: u64,
+    /// Where one device ends and the next begins.
+    cuts: Vec<u64>,
 }
 
 /// What became of one write.
@@ -108,6 +110,7 @@ pub fn epochs(recording: &Recording) -> Verdict<Vec<Epoch>> {
                     pending: std::mem::take(&mut pending),
                     level: level.clone(),
                     hash,
+                    cuts: recording.cuts.clone(),
                 };
                 (base, hash) = epoch.build(&epoch.flushed_by(event))?;
                 // What waits on other devices waits on.
@@ -181,6 +184,8 @@ impl Epoch {
             plans: Vec::new(),
         };
         plans.prefixes(budget / 3);
+        plans.devices();
+        plans.torn_copies();
         plans.lost(budget / 3);
         plans.torn(budget / 3);
         plans.mixed(budget / 8);
@@ -301,6 +306,38 @@ impl Plans<'_> {
         };
         for kept in all {
             self.add(prefix(count, kept));
+        }
+    }
+
+    /// One device keeps what the others lose, or loses what they keep.
+    fn devices(&mut self) {
+        let on = |event: &Event| {
+            let (at, _) = extent(event);
+            self.epoch.cuts.partition_point(|cut| *cut <= at)
+        };
+        let devices: Vec<usize> = self.epoch.pending.iter().map(on).collect();
+        let all: BTreeSet<usize> = devices.iter().copied().collect();
+        for device in all.iter().filter(|_| all.len() > 1) {
+            for kept in [true, false] {
+                let fate = |on: &usize| match (on == device) == kept {
+                    true => Fate::Kept,
+                    false => Fate::Lost,
+                };
+                self.add(devices.iter().map(fate).collect());
+            }
+        }
+    }
+
+    /// All copies of superblocks that are under way together are torn.
+    fn torn_copies(&mut self) {
+        let pending = self.epoch.pending.iter();
+        let is_copy: Vec<bool> = pending.map(Recording::is_superblock).collect();
+        if is_copy.iter().filter(|is| **is).count() > 1 {
+            let fate = |is: &bool| match is {
+                true => Fate::Prefix(SECTOR as u64),
+                false => Fate::Kept,
+            };
+            self.add(is_copy.iter().map(fate).collect());
         }
     }
 
@@ -471,6 +508,7 @@ mod tests {
             events,
             history: History::new(Model::new(0o755, 0, 0)),
             level: Level::default(),
+            cuts: Vec::new(),
         }
     }
 

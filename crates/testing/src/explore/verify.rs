@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loamfs_device::{Event, Image, RecordingDevice};
+use loamfs_device::{Device, Event, Image, RecordingDevice};
 
 use super::history::{History, Level};
 use super::oracle;
@@ -33,6 +33,8 @@ pub struct Recovered {
     pub snapshot: usize,
     /// What it shows, as a model.
     pub model: Model,
+    /// What finishes a change of the devices that was interrupted.
+    pub unfinished: Vec<Op>,
 }
 
 /// Opens a state, compares it with what is allowed, writes to it, closes and
@@ -46,14 +48,21 @@ pub fn verify(
     seed: u64,
 ) -> Verdict<Recovered> {
     let device = Arc::new(stage.device(image.clone()));
+    stage
+        .system
+        .devices_obey(&(device.clone() as Arc<dyn Device>), false)?;
     let opened = stage.system.open(device.clone(), &stage.opening);
     let subject = must(opened, || "open after a crash".to_owned())?;
     let tree = Tree::read(&*subject, true)?;
     let snapshot = oracle::allowed(history, level, &tree, &stage.geometry)?;
     let (model, inos) = oracle::adopt(&tree);
+    let shared: Arc<dyn Device> = device.clone();
+    history.allows_table(level, stage.system.table(&shared)?.as_ref())?;
+    stage.system.devices_obey(&shared, true)?;
     let recovered = Recovered {
         snapshot,
         model: model.clone(),
+        unfinished: history.unfinished(level),
     };
     if care.check {
         // Recovery has ended, nothing else was written: the volume is whole as
@@ -72,7 +81,9 @@ pub fn verify(
         inos,
     );
     write_on(stage, &mut runner, care.writes, seed)?;
+    finish(&mut runner, &recovered.unfinished)?;
     runner.close()?;
+    stage.system.devices_obey(&shared, true)?;
     if care.check {
         let when = "the checker finds fault with a volume written to after recovery";
         stage.check(&device.image(), when)?;
@@ -94,6 +105,21 @@ fn write_on(stage: &Stage<'_>, runner: &mut Runner<'_>, count: usize, seed: u64)
             .map_err(|problem| problem.at(format_args!("after recovery, {ops:?}")))?;
     }
     Ok(())
+}
+
+/// Repeats a change of the devices that was interrupted.
+fn finish(runner: &mut Runner<'_>, ops: &[Op]) -> Verdict {
+    for op in ops {
+        runner
+            .step(op)
+            .map_err(|problem| problem.at(format_args!("repeated after recovery, {ops:?}")))?;
+    }
+    match ops {
+        [] => Ok(()),
+        _ => runner
+            .compare()
+            .map_err(|problem| problem.at("repeated after recovery")),
+    }
 }
 
 /// Operations for a volume that was just recovered.

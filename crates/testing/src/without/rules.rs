@@ -112,6 +112,26 @@ impl log::Rules for Broken {
     fn slot_to_write(&self, newest: usize) -> usize {
         self.without.choose("newest-slot", 1 - newest, newest)
     }
+
+    fn joins_before_table(&self) -> bool {
+        self.without.only_with("table-before-joining", true)
+    }
+
+    fn copies_in_turn(&self) -> bool {
+        self.without.only_with("copies-together", true)
+    }
+
+    fn leader_first(&self) -> bool {
+        self.without.only_with("followers-first", true)
+    }
+
+    fn may_leave(&self, empty: bool) -> bool {
+        self.without.unless("leaves-full", empty)
+    }
+
+    fn wipes_behind_table(&self) -> bool {
+        self.without.only_with("wipe-before-table", true)
+    }
 }
 
 impl Rules for Broken {
