@@ -37,6 +37,11 @@ const SCRIPTS: &[Script] = &[
     script("add-third", "two devices", &[Add(2)]),
     script("remove", "two devices", &[Leave(1), Empty(2), ALL, Remove]),
     script("remove-middle", "three devices", &[Leave(1), ALL, Remove]),
+    script(
+        "remove-both",
+        "three devices",
+        &[Leave(2), Leave(1), ALL, Remove],
+    ),
     script("remove-last", "three devices", &[Leave(2), ALL, Remove]),
     script(
         "remove-early",
