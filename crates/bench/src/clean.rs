@@ -4,9 +4,11 @@
 //! - [`log`]: a disk of segments that are written at a head, and cleaned;
 //! - [`policy`]: which segments are cleaned, and where what lives in them goes;
 //! - [`pattern`]: which block is overwritten next;
-//! - [`table`]: all of them side by side.
+//! - [`table`]: all of them side by side;
+//! - [`volume`]: what a volume writes where as much of it is overwritten.
 
 pub mod log;
 pub mod pattern;
 pub mod policy;
 pub mod table;
+pub mod volume;

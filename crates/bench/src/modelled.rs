@@ -28,13 +28,24 @@ impl Modelled {
         seed: u64,
         options: OpenOptions,
     ) -> Result<Modelled, Error> {
+        Modelled::made_with(&MkfsOptions::default(), preset, size, seed, options)
+    }
+
+    /// The same, made with what an administrator chose.
+    pub fn made_with(
+        made: &MkfsOptions,
+        preset: Preset,
+        size: u64,
+        seed: u64,
+        options: OpenOptions,
+    ) -> Result<Modelled, Error> {
         let memory = MemoryDevice::new(size).with_rotational(true);
         let disk = VirtualDisk::new(preset, size);
         let device = Arc::new(PricedDevice::new(memory, disk));
         device.observer().begin("setup");
         let mut env = Env::fixed(seed);
         let shared: Arc<dyn Device> = Arc::clone(&device) as _;
-        mkfs(&shared, &MkfsOptions::default(), &env).map_err(failed("making"))?;
+        mkfs(&shared, made, &env).map_err(failed("making"))?;
         let options = OpenOptions {
             atime: AtimeRule {
                 when: AtimeWhen::Never,

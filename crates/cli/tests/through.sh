@@ -1,11 +1,15 @@
 #!/bin/bash
-# Runs another script with mounts whose requests travel in a given way. What that switches on for the machine is put back.
-# Needs root.
+# Runs another script with mounts whose requests travel in a given way, or on volumes of a given profile. What that switches on
+# for the machine is put back. Needs root.
 #
-#   through.sh TRANSPORT LOAMFS SCRIPT [ARGUMENT...]      a value of the mount option `transport`
+#   through.sh WAY LOAMFS SCRIPT [ARGUMENT...]      a value of the mount option `transport`, or `lfs`
 set -euo pipefail
 
-transport=$1
+transport= mount= made=
+case $1 in
+lfs) made="--profile $1" ;;
+*) transport=$1 mount="-o transport=$1" ;;
+esac
 loamfs=$(realpath "$2")
 script=$3
 shift 3
@@ -15,7 +19,8 @@ if [ "$transport" = uring ] && { [ ! -e $switch ] || [ "$(cat /proc/sys/kernel/i
     echo "skipped: requests cannot travel through io_uring here"
     exit 0
 fi
-was=$(cat $switch 2>/dev/null || true)
+was=
+[ -z "$transport" ] || was=$(cat $switch 2>/dev/null || true)
 work=$(mktemp -d)
 chmod 711 "$work"
 
@@ -31,8 +36,9 @@ cat >"$work/loamfs" <<END
 #!/bin/bash
 name=\$(basename "\$0")
 case \$name:\${1-} in
-loamfs:mount) shift; exec "$loamfs" mount -o transport=$transport "\$@" ;;
-mount.*) exec -a "\$name" "$loamfs" "\$@" -o transport=$transport ;;
+loamfs:mkfs) shift; exec "$loamfs" mkfs $made "\$@" ;;
+loamfs:mount) shift; exec "$loamfs" mount $mount "\$@" ;;
+mount.*) exec -a "\$name" "$loamfs" "\$@" $mount ;;
 *) exec -a "\$name" "$loamfs" "\$@" ;;
 esac
 END

@@ -148,7 +148,7 @@ kinds! {
     GroupNode = 13: Traits::map(MapTree::Group);
     /// A node of the lazy map.
     LazyNode = 14: Traits::map(MapTree::Lazy);
-    /// Blocks of a large file in a data group; `logical` is the first one's number in the file.
+    /// Blocks of a large file, in a data group unless all is in the log's; `logical` is the first one's number in the file.
     Homed = 15: Traits {
         belongs: Belongs::Part(Part::Home),
         sum: Sum::Elsewhere,
@@ -189,10 +189,15 @@ impl BlockKind {
         self.traits().logical
     }
 
-    /// The roles of groups that may hold blocks of this kind, first the one that most are in; none for superblocks, which
-    /// may be anywhere.
-    pub const fn roles(self) -> &'static [Role] {
-        self.traits().roles
+    /// The roles of groups that may hold blocks of this kind, first the one that new ones are in; none for superblocks, which
+    /// may be anywhere. `all_log` says whether the log's groups take all ([`Superblock::is_all_log`]).
+    ///
+    /// [`Superblock::is_all_log`]: crate::superblock::Superblock::is_all_log
+    pub const fn roles(self, all_log: bool) -> &'static [Role] {
+        match self {
+            BlockKind::Homed if all_log => &[Role::Log, Role::Data],
+            _ => self.traits().roles,
+        }
     }
 
     /// The kind with this number on disk.

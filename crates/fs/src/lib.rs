@@ -69,7 +69,7 @@ pub use loamfs_log::loss::Loss;
 pub use loamfs_log::{LogError, members, superblocks};
 pub use loamfs_space::CleaningPolicy;
 pub use membership::{add, remove_emptied};
-pub use mkfs::{MkfsOptions, NewDevice, VOLUME_MIN, mkfs, mkfs_on};
+pub use mkfs::{MkfsOptions, NewDevice, PROFILES, VOLUME_MIN, mkfs, mkfs_on};
 pub use ownership::Ownership;
 pub use patience::{WouldWait, without_waiting};
 pub use reading::{Piece, Place, Shared};

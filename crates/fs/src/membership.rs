@@ -133,6 +133,10 @@ fn with_entry(
     random: &mut Random,
 ) -> Result<(Superblock, DeviceEntry), Error> {
     let refuse = |text: String| Err(Error::Options(text));
+    if old.is_all_log() {
+        // What a device holds in groups of the log is not counted before it may leave.
+        return refuse("a volume of the profile `lfs` stays on one device".into());
+    }
     let name = &new.name;
     let own = superblocks::find(new.device.as_ref()).ok();
     let own = own.filter(|copies| copies.newest.uuid == old.uuid);

@@ -6,14 +6,15 @@ use crate::env::{Env, Random};
 use crate::error::Error;
 use crate::inodes::Node;
 use crate::law;
-use crate::recovery::{log_begin, reserve};
+use crate::recovery::{keep_where, log_begin, reserve};
 use crate::volume::{load_groups, write_segment};
 use loamfs_device::{Device, JoinedDevice, Member};
 use loamfs_format::ifile::block_of;
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
 use loamfs_format::superblock::{
     CheckpointRef, DeviceEntry, DiskFigures, Geometry, INCOMPATIBLE_DEVICES, PROBES,
-    RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark, Superblock, UNIT_SIZE,
+    RO_COMPATIBLE_ALL_LOG, RO_COMPATIBLE_PLACES, RO_COMPATIBLE_SECOND_COPIES, ScrubMark,
+    Superblock, UNIT_SIZE,
 };
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino, InodeBlockNo, Ssn, Token};
 use loamfs_log::writer::{LogWriter, Tail};
@@ -33,13 +34,13 @@ pub struct MkfsOptions {
     pub size: Option<u64>,
     /// Label, at most 64 bytes.
     pub label: String,
-    /// Profile that presets the switches; `hfs` so far.
+    /// Profile that presets the switches: one of [`PROFILES`].
     pub profile: String,
     /// Bytes of a block, 4 KiB to 1 MiB.
     pub block_size: u32,
     /// Bytes of a fragment, 512 to 4,096.
     pub fragment_size: u32,
-    /// Bytes of a group; by default near 1/128 of the volume, 8 to 256 MiB.
+    /// Bytes of a group; by default near 1/128 of the volume, 8 to 256 MiB, and at most 16 MiB where all is in the log.
     pub group_size: Option<u64>,
     /// Most bytes of a segment.
     pub segment_max: Option<u32>,
@@ -77,6 +78,13 @@ impl Default for MkfsOptions {
     }
 }
 
+/// The profiles, and the read-only compatible features that they preset.
+const SWITCHES: [(&str, u64); 2] = [("hfs", 0), ("lfs", RO_COMPATIBLE_ALL_LOG)];
+/// Their names.
+pub const PROFILES: [&str; 2] = [SWITCHES[0].0, SWITCHES[1].0];
+/// Bytes of a group at most where all is in the log: what is cleaned, and written, as a whole (LFS, section 4.3.2).
+const CLEAN_MAX: u64 = 16 << 20;
+
 /// Smallest volume, bytes.
 pub const VOLUME_MIN: u64 = 2 << 20;
 
@@ -102,26 +110,41 @@ fn check_sizes(o: &MkfsOptions) -> Result<(), Error> {
     Ok(())
 }
 
+/// The read-only compatible features that a profile presets.
+fn switches(profile: &str) -> Result<u64, Error> {
+    let mut known = SWITCHES.iter();
+    let found = known.find_map(|(name, features)| (*name == profile).then_some(*features));
+    found.ok_or_else(|| {
+        let known = PROFILES.join("` or `");
+        options(format!(
+            "the profile `{profile}` is not known; use `{known}`"
+        ))
+    })
+}
+
 /// Bytes of a group of a volume of `size` bytes.
 fn group_size(o: &MkfsOptions, size: u64) -> Result<u64, Error> {
     let block = u64::from(o.block_size);
     let smallest = 16 * block;
+    let most = match switches(&o.profile)? & RO_COMPATIBLE_ALL_LOG {
+        0 => 256 << 20,
+        _ => CLEAN_MAX.max((8 * block).next_power_of_two()),
+    };
     let group = match o.group_size {
         Some(group) => group,
         None => (size / 128)
             .max(1)
             .next_power_of_two()
-            .clamp(8 << 20, 256 << 20)
+            .clamp(8 << 20, most)
             .min(
                 // Small volumes still need enough groups for both roles and a reserve.
                 (size / 16).max(smallest).next_power_of_two(),
             ),
     };
-    if !group.is_power_of_two() || group < 8 * block || group > 256 << 20 {
+    if !group.is_power_of_two() || group < 8 * block || group > most {
         return Err(options(format!(
-            "--group-size must be a power of two from {} to {}, not {group}",
+            "--group-size must be a power of two from {} to {most} with this profile, not {group}",
             (8 * block).next_power_of_two(),
-            256 << 20
         )));
     }
     Ok(group)
@@ -138,12 +161,6 @@ fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
     if size < VOLUME_MIN {
         return Err(options(format!(
             "a volume needs at least {VOLUME_MIN} bytes, but this one would have {size}; choose a larger device or --size"
-        )));
-    }
-    if o.profile != "hfs" {
-        return Err(options(format!(
-            "the profile `{}` is not known; use `hfs`",
-            o.profile
         )));
     }
     check_sizes(o)?;
@@ -181,7 +198,7 @@ pub fn mkfs(device: &Arc<dyn Device>, o: &MkfsOptions, env: &Env) -> Result<(), 
         frags: geometry.total_frags,
         ..DeviceEntry::default()
     };
-    let sb = superblock(o, geometry, vec![entry], env, &mut random);
+    let sb = superblock(o, geometry, vec![entry], env, &mut random)?;
     wipe(device.as_ref())?;
     make(device, sb, env, &mut random)
 }
@@ -196,13 +213,19 @@ pub fn mkfs_on(
     o: &MkfsOptions,
     env: &Env,
 ) -> Result<Arc<dyn Device>, Error> {
+    if devices.len() > 1 && switches(&o.profile)? & RO_COMPATIBLE_ALL_LOG != 0 {
+        return Err(options(format!(
+            "the profile `{}` is for a volume of one device; name one, or leave the profile out",
+            o.profile
+        )));
+    }
     let mut devices = devices.to_vec();
     devices.sort_by_key(|new| std::cmp::Reverse(new.kind));
     let mut random = Random::new(env.seed);
     let (geometry, entries) = shares::divide(&devices, o, &mut random)?;
     let sb = Superblock {
         incompatible: INCOMPATIBLE_DEVICES,
-        ..superblock(o, geometry, entries, env, &mut random)
+        ..superblock(o, geometry, entries, env, &mut random)?
     };
     for new in &devices {
         wipe(new.device.as_ref())?;
@@ -238,8 +261,9 @@ fn superblock(
     devices: Vec<DeviceEntry>,
     env: &Env,
     random: &mut Random,
-) -> Superblock {
-    Superblock {
+) -> Result<Superblock, Error> {
+    let preset = switches(&o.profile)?;
+    Ok(Superblock {
         uuid: o.uuid.unwrap_or_else(|| random.uuid()),
         membership_epoch: 1,
         device: 0,
@@ -247,7 +271,7 @@ fn superblock(
         geometry,
         checksum_algorithm: 1,
         compatible: 0,
-        ro_compatible: RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES,
+        ro_compatible: RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES | preset,
         incompatible: 0,
         checkpoint: CheckpointRef {
             ssn: Ssn(0),
@@ -265,7 +289,7 @@ fn superblock(
         log_key: env.secret,
         durable: Ssn(0),
         clean: true,
-    }
+    })
 }
 
 /// Writes the first segments of a volume, and the superblock's copies behind them.
@@ -302,7 +326,7 @@ fn first_core(device: &Arc<dyn Device>, sb: &Superblock, env: &Env) -> Result<Co
     let geometry = sb.geometry;
     let mut space =
         Space::new(geometry, sb.copy_extents().to_vec()).with_law(law::of_space(&env.law));
-    space.keep_log_on(sb.fast_groups());
+    keep_where(&mut space, sb);
     reserve(&mut space, sb)?;
     let window = geometry.frags_for(geometry.segment_max.into());
     let unit = geometry.unit_frags();

@@ -164,7 +164,13 @@ impl Base {
         let mut maps = maps_of(checkpoint);
         let gone = rebuild::take_out(reader, blocks, &mut maps, &settings.rebuild.nodes)?;
         let mut descs = read_groups(reader, blocks, &maps, &sb.geometry, settings.read_only)?;
-        let found = rebuild::groups(reader, blocks, &maps, &sb.geometry, &gone)?;
+        let found = rebuild::groups(
+            reader,
+            blocks,
+            &maps,
+            (&sb.geometry, sb.is_all_log()),
+            &gone,
+        )?;
         let rebuilt = found.iter().map(|(group, _)| *group).collect();
         descs.extend(found);
         let lost = read_lazy(reader, blocks, &mut maps, sb, settings.read_only)?;
@@ -290,7 +296,7 @@ fn space_of(sb: &Superblock, descs: Vec<(GroupNo, GroupDesc)>, env: &Env) -> Res
     let copies = sb.copy_extents().to_vec();
     let space = Space::open_with_gaps(sb.geometry, copies, &sb.gaps(), descs);
     let mut space = space.with_law(law::of_space(&env.law));
-    space.keep_log_on(sb.fast_groups());
+    keep_where(&mut space, sb);
     space.leave(sb.leaving_groups());
     if sb.reserves_places() {
         reserve(&mut space, sb)?;
@@ -317,6 +323,14 @@ pub(crate) fn log_begin(sb: &Superblock) -> u64 {
         .map_or(GroupNo(0), |groups| GroupNo(groups.start));
     sb.geometry
         .byte_offset(sb.geometry.group_extent(group).start)
+}
+
+/// What the superblock says of where things go.
+pub(crate) fn keep_where(space: &mut Space, sb: &Superblock) {
+    space.keep_log_on(sb.fast_groups());
+    if sb.is_all_log() {
+        space.keep_all_in_log();
+    }
 }
 
 /// Reserves the places where others look for superblocks, of a volume that has nothing there.

@@ -60,10 +60,14 @@ impl<'a> Bitmaps<'a> {
         used.sum::<u64>().saturating_sub(held.sum())
     }
 
-    /// Free whole units of the log from `at` on, in fragments, at most `max`; across the borders of loaded log groups. 0
-    /// when `at` is not the start of a unit.
+    /// Free whole units of the log from `at` on, in fragments, at most `max`; across the borders of loaded log groups, unless
+    /// each is filled by itself. 0 when `at` is not the start of a unit.
     pub fn log_run(self, at: FragAddr, max: u64) -> u64 {
-        self.groups.ranges().run(Role::Log, at, max)
+        let begins = self.groups.layout().position(at.0) == 0;
+        match self.groups.is_all_log() && begins {
+            true => 0,
+            false => self.groups.ranges().run(Role::Log, at, max),
+        }
     }
 
     /// The free runs in a range that is widened to whole cells: 4 KiB units of log groups, blocks of data groups. What

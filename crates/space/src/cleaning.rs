@@ -179,14 +179,17 @@ impl<'a> Cleaning<'a> {
     /// Groups that are not loaded count with all that is free in them.
     pub fn log_usable(self, least: u64) -> u64 {
         let log = self.log();
-        let in_group = |group: &u32| self.groups.group(*group as usize).free_in_holes(least);
-        log.groups().iter().map(in_group).sum::<u64>() + log.unknown()
+        let groups = log.groups().iter().map(|group| *group as usize);
+        let groups = groups.filter(|index| !self.groups.is_home_head(*index));
+        let in_group = |index: usize| self.groups.group(index).free_in_holes(least);
+        groups.map(in_group).sum::<u64>() + log.unknown()
     }
 
     /// The holes of log groups in which segments may be placed. What bitmaps that are not in memory say is left out.
     pub fn log_holes(self) -> Vec<Extent> {
         let groups = self.log().groups().iter().map(|group| *group as usize);
-        let open = groups.filter(|index| !self.groups.is_closed(*index));
+        let open = groups
+            .filter(|index| !self.groups.is_closed(*index) && !self.groups.is_home_head(*index));
         let holes = open.flat_map(|index| {
             let start = self.groups.layout().start(index);
             let holes = self.groups.group(index).map().into_iter();
@@ -229,6 +232,7 @@ impl<'a> Cleaning<'a> {
             .groups
             .numbered()
             .filter(|(_, group)| group.role() == role && !group.is_empty())
+            .filter(|(number, _)| !self.groups.is_home_head(*number as usize))
             .filter(|(_, group)| cells != Cells::Units || group.map().is_some())
             .map(|(number, group)| {
                 let live = group.taken().saturating_sub(staying[number as usize]);

@@ -34,6 +34,10 @@ pub(crate) struct Groups {
     uneven: Vec<u32>,
     /// Groups that are being emptied: nothing new is placed in them.
     closed: BTreeSet<usize>,
+    /// Whether everything goes to groups of the log, and to groups that hold nothing ([`crate::Space::keep_all_in_log`]).
+    all_log: bool,
+    /// Then the group of the log that blocks of large files fill: segments leave it alone.
+    home_head: Option<usize>,
     /// Fragments that were taken since the checkpoint that the volume was opened with: the time by which the age of what
     /// groups hold is told.
     clock: u64,
@@ -55,6 +59,8 @@ impl Groups {
         let mut groups = Groups {
             uneven: uneven.map(|(number, _)| number).collect(),
             closed: BTreeSet::new(),
+            all_log: false,
+            home_head: None,
             clock: 0,
             indexes: Indexes::new(count),
             changes: Changes::default(),
@@ -130,6 +136,16 @@ impl Groups {
         self.closed.contains(&index)
     }
 
+    /// Whether everything goes to groups of the log.
+    pub(crate) fn is_all_log(&self) -> bool {
+        self.all_log
+    }
+
+    /// Whether blocks of large files fill this group of the log, and segments do not.
+    pub(crate) fn is_home_head(&self, index: usize) -> bool {
+        self.home_head == Some(index)
+    }
+
     /// The indexes over the groups.
     pub(crate) fn indexes(&self) -> &Indexes {
         &self.indexes
@@ -147,7 +163,8 @@ impl Groups {
 
     /// What bitmaps in memory say of ranges.
     pub(crate) fn ranges(&self) -> Ranges<'_> {
-        Ranges::new(&self.layout, &self.table)
+        // A neighbour may hold something: what is free there is a hole.
+        Ranges::new(&self.layout, &self.table, !self.all_log)
     }
 
     // ---- changes -----------------------------------------------------------------------------------------------
@@ -174,6 +191,19 @@ impl Groups {
     pub(crate) fn leave(&mut self, groups: Vec<Range<usize>>) {
         self.layout.leave(groups);
         for index in 0..self.table.len() {
+            self.refresh(index);
+        }
+    }
+
+    /// From now on everything goes to groups of the log that hold nothing.
+    pub(crate) fn keep_all_in_log(&mut self) {
+        self.all_log = true;
+    }
+
+    /// From now on blocks of large files fill this group of the log, and no other.
+    pub(crate) fn fill_with_homes(&mut self, index: usize) {
+        let before = self.home_head.replace(index);
+        for index in before.into_iter().chain([index]) {
             self.refresh(index);
         }
     }
@@ -235,7 +265,7 @@ impl Groups {
     fn stand(&self, index: usize) -> Stand {
         Stand {
             frags: self.layout.extent(index).frags,
-            open: !self.is_closed(index),
+            open: !self.is_closed(index) && !self.is_home_head(index),
             stays: !self.layout.is_leaving(index),
             homes: !self.layout.is_for_log(index),
         }

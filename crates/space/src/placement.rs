@@ -1,7 +1,8 @@
-//! Where new things go: segments ([`log`]), blocks of large files ([`data`]), tracks ([`track`]), new directories ([`anchor`]).
+//! Where new things go: segments ([`log`]), blocks of large files ([`data`]; [`home`], where these are in the log), tracks ([`track`]), new directories ([`anchor`]).
 
 mod anchor;
 mod data;
+mod home;
 mod log;
 mod track;
 
@@ -80,6 +81,9 @@ impl<'a> Placement<'a> {
     /// - the largest hole of at least `least` fragments; smaller ones are left to compaction,
     /// - a kept group.
     ///
+    /// Where everything is in the log ([`Space::keep_all_in_log`](crate::Space::keep_all_in_log)), what continues at `near` is
+    /// taken however short it is, if not less than `least`. Other holes come behind free groups.
+    ///
     /// The run found is at most `want` long.
     pub fn find_log(
         &mut self,
@@ -103,7 +107,13 @@ impl<'a> Placement<'a> {
     /// - later on from where the last extent ends, whatever its anchor, if all of it fits, or 64 KiB; then the free group
     ///   nearest to `anchor`,
     /// - the largest run.
+    ///
+    /// Where everything is in the log, on from where the last extent ends; then a free group near that, which becomes one of the
+    /// log.
     pub fn find_data(&mut self, blocks: u64, goal: FragAddr, anchor: GroupNo) -> FoundSpace {
+        if self.groups.is_all_log() {
+            return self.find_home(blocks);
+        }
         let begun = data::Begun {
             near: self.state.data_ends.get(&anchor).copied(),
             last: self.state.data_end,
@@ -112,6 +122,35 @@ impl<'a> Placement<'a> {
         let found = data::Search::new(self.groups, kept, blocks, goal, anchor).find(begun);
         if let FoundSpace::Run(extent) = &found {
             self.state.data_ends.insert(anchor, extent.end());
+            self.state.data_end = Some(extent.end());
+        }
+        found
+    }
+
+    /// Fragments behind the last extent of blocks of large files, in the group of the log that they fill.
+    pub(crate) fn home_room(groups: &Groups, state: &PlacementState) -> u64 {
+        let Some(end) = state.data_end else {
+            return 0;
+        };
+        let layout = groups.layout();
+        match groups.is_home_head(layout.index_near(end)) {
+            true => groups
+                .ranges()
+                .run(Role::Log, end, layout.geometry().group_frags),
+            false => 0,
+        }
+    }
+
+    /// Looks for an extent of at most `blocks` blocks in the group of the log that they fill, or in the next one.
+    fn find_home(&mut self, blocks: u64) -> FoundSpace {
+        let end = self.state.data_end.unwrap_or(FragAddr(0));
+        // What is moved out of groups may take of what is kept, as the mover may.
+        let kept = match self.groups.has_closed() {
+            true => self.state.kept_for_log / 2,
+            false => self.state.kept_for_log,
+        };
+        let found = home::Search::new(self.groups, kept, blocks).find(end);
+        if let FoundSpace::Run(extent) = &found {
             self.state.data_end = Some(extent.end());
         }
         found

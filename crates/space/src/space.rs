@@ -105,6 +105,23 @@ impl Space {
             .keep_log_on(groups.into_iter().map(within).collect());
     }
 
+    /// From now on everything goes to groups of the log, blocks of large files too, and to such as hold nothing: those of
+    /// large files fill one group after the other, segments others. Segments go to holes when there is nothing else, and
+    /// those blocks never (LFS, section 4.3).
+    pub fn keep_all_in_log(&mut self) {
+        self.groups.keep_all_in_log();
+    }
+
+    /// Whether everything goes to groups of the log that hold nothing.
+    pub fn is_all_log(&self) -> bool {
+        self.groups.is_all_log()
+    }
+
+    /// Then, fragments that blocks of large files find in the group that they fill.
+    pub fn home_room(&self) -> u64 {
+        Placement::home_room(&self.groups, &self.placement)
+    }
+
     /// From now on nothing new is placed in these groups, and what is free there is no room: their device is to leave. The
     /// ranges do not overlap.
     pub fn leave(&mut self, groups: Vec<Range<u32>>) {

@@ -10,7 +10,8 @@ use loamfs_device::{Device, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Error, MkfsOptions, NewInode, OpenOptions, ROOT_INO, VOLUME_MIN, Volume, XattrMode, grow, mkfs,
+    Error, MkfsOptions, NewInode, OpenOptions, PROFILES, ROOT_INO, VOLUME_MIN, Volume, XattrMode,
+    grow, mkfs,
 };
 
 use crate::problem::{Problem, Verdict};
@@ -60,6 +61,8 @@ pub struct Case {
     pub seed: u64,
     /// Bytes of the volume.
     pub bytes: u64,
+    /// Its profile ([`PROFILES`]).
+    pub volumes: &'static str,
     /// What it is filled with.
     pub files: Files,
     /// How it is emptied.
@@ -75,11 +78,13 @@ impl fmt::Display for Case {
         let Case {
             seed,
             bytes,
+            volumes,
             files,
             order,
             ..
         } = self;
-        write!(f, "seed {seed}, {} MiB, {files:?}, {order:?}", bytes >> 20)?;
+        let mib = bytes >> 20;
+        write!(f, "seed {seed}, {volumes}, {mib} MiB, {files:?}, {order:?}")?;
         if let Some(every) = self.crash_every {
             write!(f, ", {} crashes every {every}", self.storm)?;
         }
@@ -104,6 +109,7 @@ impl Case {
         Self {
             seed,
             bytes,
+            volumes: PROFILES[0],
             files: files[rng.index(5)],
             order: orders[rng.index(3)],
             crash_every: rng.one_in(2).then_some(crash_every),
@@ -162,6 +168,7 @@ impl Brim {
         let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(case.bytes / 2 * 3));
         let options = MkfsOptions {
             size: Some(case.bytes),
+            profile: case.volumes.to_owned(),
             ..MkfsOptions::default()
         };
         let clock = Arc::new(ManualClock::new(EPOCH));

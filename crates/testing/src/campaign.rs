@@ -104,6 +104,8 @@ pub struct Report {
     pub short: Vec<Op>,
     /// What is wrong after those.
     pub short_problem: Problem,
+    /// What the system is told besides.
+    pub arguments: String,
 }
 
 impl fmt::Display for Report {
@@ -123,8 +125,8 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "  again: cargo run --release -p loamfs-testing --bin model -- \
-             --seed {} --seeds 1 --ops {} --profile {}",
-            self.case.seed, self.ops, self.case.profile.name
+             --seed {} --seeds 1 --ops {} --profile {}{}",
+            self.case.seed, self.ops, self.case.profile.name, self.arguments
         )
     }
 }
@@ -206,6 +208,7 @@ pub fn run(
             short_problem: short_problem.err().unwrap_or_else(|| problem.clone()),
             problem,
             short,
+            arguments: system.arguments(),
         })
     })
 }

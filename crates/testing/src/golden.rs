@@ -11,6 +11,7 @@ mod dumps;
 mod fine;
 mod gap;
 mod listing;
+mod logged;
 mod pair;
 mod placed;
 mod read;
@@ -53,7 +54,7 @@ pub const GAP: Golden = Golden {
 };
 
 /// The golden volumes of one device.
-pub const ALL: [Golden; 13] = [
+pub const ALL: [Golden; 14] = [
     // Unmounted; all kinds of files, attributes and directories.
     Golden {
         name: "sound",
@@ -118,5 +119,10 @@ pub const ALL: [Golden; 13] = [
     Golden {
         name: "wished",
         make: wished::make,
+    },
+    // Everything in the log, some of it moved there.
+    Golden {
+        name: "logged",
+        make: logged::make,
     },
 ];

@@ -7,8 +7,8 @@ use loamfs_device::{Device, Image, MemoryDevice};
 use loamfs_format::Ino;
 use loamfs_fs::env::{Env, ManualClock};
 use loamfs_fs::{
-    Arranging, Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, Placement,
-    Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Volume, XattrMode,
+    Arranging, Attr, DirEntry, Durability, Error, MkfsOptions, NewInode, OpenOptions, PROFILES,
+    Placement, Rebuild, RenameFlags, Repairs, SetAttr, StatFs, Volume, XattrMode,
 };
 
 use crate::geometry::Geometry;
@@ -18,13 +18,15 @@ use crate::without::Without;
 /// The moment at which every test begins.
 const EPOCH: u32 = 1_700_000_000;
 
-/// LoamFS with the default profile.
+/// LoamFS, on volumes of a profile.
 #[derive(Clone, Debug)]
 pub struct Loam {
     /// Whether the checker is asked.
     pub check: bool,
     /// What is left out of the rules.
     pub without: Without,
+    /// What its volumes are made with ([`loamfs_fs::PROFILES`]).
+    pub volumes: &'static str,
 }
 
 impl Default for Loam {
@@ -32,7 +34,20 @@ impl Default for Loam {
         Self {
             check: true,
             without: Without::default(),
+            volumes: PROFILES[0],
         }
+    }
+}
+
+impl Loam {
+    /// The same on volumes of another profile.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn on(self, profile: &str) -> Result<Self, String> {
+        let known = PROFILES.into_iter().find(|known| *known == profile);
+        let volumes = known.ok_or_else(|| format!("{profile}: no such profile of volumes"))?;
+        Ok(Self { volumes, ..self })
     }
 }
 
@@ -60,12 +75,18 @@ impl System for Loam {
     fn arguments(&self) -> String {
         let check = if self.check { "" } else { " --no-check" };
         let scattered = self.without.is_scattered();
-        format!("{check}{}", if scattered { " --scatter" } else { "" })
+        let scatter = if scattered { " --scatter" } else { "" };
+        let volumes = match self.volumes == PROFILES[0] {
+            true => String::new(),
+            false => format!(" --volumes {}", self.volumes),
+        };
+        format!("{check}{scatter}{volumes}")
     }
 
     fn format(&self, device: Arc<dyn Device>, geometry: &Geometry, seed: u64) -> Outcome<()> {
         let options = MkfsOptions {
             uuid: Some([0x5a; 16]),
+            profile: self.volumes.to_owned(),
             ..geometry.mkfs_options()
         };
         Ok(loamfs_fs::mkfs(&device, &options, &format_env(self, seed))?)
@@ -336,6 +357,7 @@ impl Subject for Mounted {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -345,7 +367,10 @@ mod tests {
         let other = Loam {
             check: false,
             without: Without::default().scattered(true),
+            ..Loam::default().on("lfs").unwrap()
         };
-        assert_eq!(other.arguments(), " --no-check --scatter");
+        let told = " --no-check --scatter --volumes lfs";
+        assert_eq!(other.arguments(), told);
+        assert!(Loam::default().on("other").is_err());
     }
 }

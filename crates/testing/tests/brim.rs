@@ -2,14 +2,19 @@
 
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_fs::VOLUME_MIN;
+use loamfs_fs::{PROFILES, VOLUME_MIN};
 use loamfs_testing::brim::{Case, Files, Order, run};
 
 #[test]
 fn everything_can_be_removed_from_full_volumes() {
-    for seed in 1..=15 {
-        let case = Case::of(seed, 16 << 20);
-        run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
+    for volumes in PROFILES {
+        for seed in 1..=15 {
+            let case = Case {
+                volumes,
+                ..Case::of(seed, 16 << 20)
+            };
+            run(&case).unwrap_or_else(|problem| panic!("{case}: {problem}"));
+        }
     }
 }
 
@@ -23,11 +28,17 @@ fn the_smallest_volume_is_emptied_in_every_order() {
         Files::Attributed,
         Files::Mixed,
     ];
-    for (seed, (order, files)) in (100u64..).zip(orders.iter().flat_map(|o| files.map(|f| (o, f))))
-    {
+    let all = orders
+        .iter()
+        .flat_map(|order| files.map(|files| (order, files)));
+    let all = PROFILES
+        .into_iter()
+        .flat_map(|volumes| all.clone().map(move |it| (volumes, it)));
+    for (seed, (volumes, (order, files))) in (100u64..).zip(all) {
         let case = Case {
             seed,
             bytes: VOLUME_MIN,
+            volumes,
             files,
             order: *order,
             crash_every: Some(50),

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use loamfs_fs::PROFILES;
 use loamfs_testing::campaign::{self, Case, image_after};
 use loamfs_testing::loam::Loam;
 use loamfs_testing::shrink::Limit;
@@ -15,13 +16,16 @@ const OPS: usize = 2_000;
 
 #[test]
 fn volumes_do_what_the_model_does() {
-    let watchdog = Watchdog::start(Duration::from_secs(120));
+    let watchdog = Watchdog::start(Duration::from_secs(240));
     for seed in 0..SEEDS {
         let case = Case::of(seed, None);
         watchdog.enter(Some(case.to_string()));
-        let shrinking = Limit::Time(Duration::from_secs(20));
-        if let Err(report) = campaign::run(&Loam::default(), &case, OPS, shrinking) {
-            panic!("{report}");
+        for profile in PROFILES {
+            let system = Loam::default().on(profile).unwrap();
+            let shrinking = Limit::Time(Duration::from_secs(20));
+            if let Err(report) = campaign::run(&system, &case, OPS, shrinking) {
+                panic!("{report}");
+            }
         }
     }
     watchdog.enter(None);
@@ -29,9 +33,12 @@ fn volumes_do_what_the_model_does() {
 
 #[test]
 fn the_same_seed_gives_the_same_bytes() {
-    for seed in 0..7 {
-        let case = Case::of(seed, None);
-        let image = || image_after(&Loam::default(), &case, 500).unwrap();
-        assert!(image() == image(), "{case}");
+    for profile in PROFILES {
+        let system = Loam::default().on(profile).unwrap();
+        for seed in 0..7 {
+            let case = Case::of(seed, None);
+            let image = || image_after(&system, &case, 500).unwrap();
+            assert!(image() == image(), "{case} on {profile}");
+        }
     }
 }

@@ -71,7 +71,8 @@ pub fn rows(scale: Scale, patterns: &[Pattern], tell: &mut dyn FnMut(Pattern, u3
     .collect()
 }
 
-fn cost(scale: Scale, pattern: Pattern, policy: Policy, utilisation: f64) -> Cost {
+/// What a policy costs at a utilisation below 1.
+pub fn cost(scale: Scale, pattern: Pattern, policy: Policy, utilisation: f64) -> Cost {
     let random = &mut ChaCha8Rng::seed_from_u64(scale.seed);
     let mut log = Log::filled(scale.shape, policy, utilisation);
     log.age(pattern, BEFORE, random);

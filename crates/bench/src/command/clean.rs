@@ -1,6 +1,7 @@
 //! `loamfs bench clean`.
 
 use clap::{Args, ValueEnum};
+use loamfs_fs::PROFILES;
 
 use super::rounds::once;
 use super::volume::json;
@@ -10,10 +11,13 @@ use crate::clean::log::Shape;
 use crate::clean::pattern::Pattern;
 use crate::clean::policy::Policy;
 use crate::clean::table::{Row, Scale, rows};
+use crate::clean::volume::{self, Contents, Subject};
+use crate::disk::Preset;
 use crate::table::{columns, name};
 
 /// Simulate a log that is cleaned: what is written for a new block, by utilisation, for policies of cleaning side by side, as
-/// the LFS papers do. It takes no disk, and minutes.
+/// the LFS papers do. It takes no disk, and minutes. With `--volume` a volume in memory is overwritten beside it, on a disk of
+/// the model.
 #[derive(Debug, Args)]
 pub struct CleanArgs {
     /// Only these, instead of all.
@@ -25,6 +29,23 @@ pub struct CleanArgs {
     /// Blocks of a segment.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(16..=4096))]
     blocks: u32,
+    /// MiB of the volume.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(128..=1_048_576))]
+    volume: Option<u64>,
+    /// What the volume is made with, as by `mkfs --profile`.
+    #[arg(long, requires = "volume", default_value = PROFILES[1], value_parser = PROFILES)]
+    profile: String,
+    /// What is on it.
+    #[arg(long, requires = "volume", default_value = "large")]
+    contents: Contents,
+    /// The disk below it.
+    #[arg(
+        long,
+        requires = "volume",
+        value_name = "DISK",
+        default_value = "reference"
+    )]
+    preset: Preset,
     /// Where chance comes from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -46,6 +67,9 @@ impl CleanArgs {
             [] => Pattern::value_variants().to_vec(),
             only => once(only.iter().copied()),
         };
+        if let Some(mib) = self.volume {
+            return self.run_volume(mib << 20, scale, &chosen);
+        }
         let report = rows(scale, &chosen, &mut |pattern, utilisation| {
             tell(&format!("{}, {utilisation} % ...", name(&pattern)));
         });
@@ -55,6 +79,51 @@ impl CleanArgs {
             text(&report)
         })
     }
+
+    fn run_volume(&self, bytes: u64, scale: Scale, chosen: &[Pattern]) -> Result<(), Error> {
+        let subject = Subject {
+            profile: self.profile.clone(),
+            bytes,
+            contents: self.contents,
+        };
+        let mut say = |pattern: Pattern, utilisation: u32| {
+            tell(&format!("{}, {utilisation} % ...", name(&pattern)));
+        };
+        let rows = volume::rows(&subject, self.preset, scale, chosen, &mut say)?;
+        print(&match self.json {
+            true => json(&rows),
+            false => beside(&rows),
+        })
+    }
+}
+
+/// What a volume wrote beside what was simulated.
+fn beside(rows: &[volume::Row]) -> String {
+    let head = [
+        "",
+        "% in use",
+        "simulated",
+        "written",
+        "ratio",
+        "MB/s",
+        "longest, s",
+        "no space",
+    ];
+    let mut cells = vec![head.map(str::to_owned).to_vec()];
+    cells.extend(rows.iter().map(|row| {
+        vec![
+            name(&row.pattern),
+            row.utilisation.to_string(),
+            format!("{:.2}", row.simulated),
+            format!("{:.2}", row.amplification),
+            format!("{:.2}", row.amplification / row.simulated),
+            format!("{:.1}", row.rate),
+            format!("{:.2}", row.longest),
+            row.refused.to_string(),
+        ]
+    }));
+    let title = "Bytes written for a new one, by the simulator (greedy) and by the volume";
+    format!("{title}\n{}", columns(&cells, 1))
 }
 
 fn text(rows: &[Row]) -> String {

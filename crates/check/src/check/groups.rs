@@ -44,7 +44,7 @@ impl<'v> Groups<'v> {
 
     /// Checks that a piece may be where it is.
     pub(crate) fn piece(&mut self, extent: Extent, owner: &Owner, report: &mut Report) {
-        let allowed = owner.kind.roles();
+        let allowed = owner.kind.roles(self.volume.superblock().is_all_log());
         if allowed.is_empty() {
             return;
         }

@@ -54,6 +54,9 @@ pub const INCOMPATIBLE_DEVICES: u64 = 4;
 /// Incompatible features that this code knows.
 pub const INCOMPATIBLE_KNOWN: u64 =
     INCOMPATIBLE_UNWRITTEN | INCOMPATIBLE_TRACKS | INCOMPATIBLE_DEVICES;
+/// Read-only compatible feature: blocks of large files may be in groups of the log, and whoever places new things puts them
+/// there.
+pub const RO_COMPATIBLE_ALL_LOG: u64 = 1;
 /// Read-only compatible feature: the places at which readers look for copies and this volume has none are reserved too
 /// ([`Superblock::other_places`]).
 pub const RO_COMPATIBLE_PLACES: u64 = 2;
@@ -63,8 +66,10 @@ pub const RO_COMPATIBLE_SECOND_COPIES: u64 = 4;
 /// Read-only compatible feature: directories may say where small files go ([`crate::inode::Placement`]), and pass it on.
 pub const RO_COMPATIBLE_PLACEMENT: u64 = 8;
 /// Read-only compatible features that this code knows.
-pub const RO_COMPATIBLE_KNOWN: u64 =
-    RO_COMPATIBLE_PLACES | RO_COMPATIBLE_SECOND_COPIES | RO_COMPATIBLE_PLACEMENT;
+pub const RO_COMPATIBLE_KNOWN: u64 = RO_COMPATIBLE_ALL_LOG
+    | RO_COMPATIBLE_PLACES
+    | RO_COMPATIBLE_SECOND_COPIES
+    | RO_COMPATIBLE_PLACEMENT;
 
 impl Superblock {
     /// What a program must know of the volume.
@@ -84,6 +89,11 @@ impl Superblock {
     /// Whether the volume has what tells rot in the log from its end.
     pub const fn has_second_copies(&self) -> bool {
         self.ro_compatible & RO_COMPATIBLE_SECOND_COPIES != 0
+    }
+
+    /// Whether blocks of large files are in groups of the log.
+    pub const fn is_all_log(&self) -> bool {
+        self.ro_compatible & RO_COMPATIBLE_ALL_LOG != 0
     }
 
     /// Whether directories may have tracks.

@@ -44,12 +44,12 @@ impl Budget<'_> {
         let outlook = reclaim::outlook(self.space, &going);
         let (waiting, ragged) = (self.waiting(), self.space.uneven().ragged());
         let data = self.space.free_index(Role::Data).frags() + outlook.data_going;
-        let data = data.saturating_sub(ragged.data + ragged.free);
+        let ragged = ragged.data + ragged.free;
         let claimable = self.space.free_groups() + outlook.log_groups;
         let room = |metadata: u64| {
             let log = self.log_groups(&outlook, g.frags_for(metadata), in_vain);
             // Groups that are kept from data are won back from it.
-            let kept = (log + self.sizes.groups_kept_from_data()) * g.group_frags;
+            let kept = (log + self.sizes.groups_kept_from_data()) * g.group_frags + ragged;
             let blocks = (data + claimable * g.group_frags).saturating_sub(kept);
             let left = LEFT_BLOCKS * u64::from(g.block_size);
             (blocks * frag).saturating_sub(waiting.blocks + left)

@@ -2,6 +2,7 @@
 
 use super::{Budget, Waiting};
 use crate::reclaim::Elsewhere;
+use loamfs_format::FragAddr;
 use loamfs_format::group::Role;
 use loamfs_space::Leaving;
 
@@ -35,14 +36,24 @@ impl Budget<'_> {
         for_log + for_data <= self.space.free_groups()
     }
 
-    /// Fragments of log groups to be counted on. Once the reserve's groups are all that is left, these are holes that
+    /// Fragments of log groups to be counted on. Where groups are written when they are clean, holes are none. Once the reserve's groups are all that is left, these are holes that
     /// segments can be cut into.
     fn log_room(&mut self, for_data: u64) -> u64 {
-        if self.space.free_groups() > self.sizes.reserve_groups() + for_data + 1 {
+        if self.space.is_all_log() {
+            self.head_room()
+        } else if self.space.free_groups() > self.sizes.reserve_groups() + for_data + 1 {
             self.space.free_index(Role::Log).frags()
         } else {
             self.usable_log()
         }
+    }
+
+    /// Fragments behind the log's end, in its group.
+    fn head_room(&self) -> u64 {
+        let unit = self.geometry.unit_frags();
+        let behind = FragAddr(self.log.tail().next.0.saturating_add(unit));
+        let bitmaps = self.space.bitmaps();
+        bitmaps.log_run(behind, self.geometry.group_frags)
     }
 
     /// Free groups that become data groups when all that waits gets new homes.
@@ -56,11 +67,11 @@ impl Budget<'_> {
             u64::from(self.geometry.fragment_size),
             self.space.uneven().ragged(),
         );
-        let room = self
-            .space
-            .free_index(Role::Data)
-            .frags()
-            .saturating_sub(ragged.data);
+        let room = match self.space.is_all_log() {
+            true => self.space.home_room(),
+            false => self.space.free_index(Role::Data).frags(),
+        };
+        let room = room.saturating_sub(ragged.data);
         let short = (waiting.blocks + more).saturating_sub(room * frag);
         if short == 0 {
             return 0;
@@ -70,10 +81,21 @@ impl Budget<'_> {
 
     /// What the cleaner must know of it.
     pub fn elsewhere(&mut self) -> Elsewhere {
+        // As long as there are clean groups, nothing is moved into holes.
+        let clean =
+            self.space.is_all_log() && 2 * self.space.free_groups() > self.sizes.reserve_groups();
         Elsewhere {
-            usable_log: self.usable_log(),
+            usable_log: if clean { 0 } else { self.usable_log() },
             waiting_bytes: self.waiting().blocks,
             groups_awaited: self.groups_awaited(),
+        }
+    }
+
+    /// Whether what comes next has room in the log; and in as many bytes of homes, where these are there too.
+    pub fn goes_on(&mut self, bytes: u64) -> bool {
+        match self.space.is_all_log() {
+            true => self.space_fits(bytes, bytes),
+            false => self.space_fits(bytes, 0),
         }
     }
 
@@ -84,13 +106,31 @@ impl Budget<'_> {
 
     /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
     pub fn may_compact(&mut self) -> bool {
-        let bytes = self.usable() * u64::from(self.geometry.fragment_size);
+        let usable = self.usable_log() + self.space.free_groups() * self.geometry.group_frags;
+        let bytes = usable * u64::from(self.geometry.fragment_size);
         bytes >= self.sizes.reserve_bytes() / 2 + self.segment_estimate()
     }
 
-    /// Free fragments that any segment can be cut into: in holes of the log, and in whole groups.
+    /// What winning space is measured by: free fragments that any segment can be cut into, of which whole groups serve every
+    /// role, and so count twice; where groups are written when they are clean, these alone, and what is left of those that are
+    /// being filled.
+    pub fn won(&mut self) -> u64 {
+        let whole = self.space.free_groups() * self.geometry.group_frags;
+        match self.space.is_all_log() {
+            true => self.usable(),
+            false => self.usable() + whole,
+        }
+    }
+
+    /// Free fragments that segments go to: in whole groups, and in holes of the log that any can be cut into; where groups are
+    /// written when they are clean, in whole ones, and in what is left of those that are being filled.
     pub fn usable(&mut self) -> u64 {
-        self.usable_log() + self.space.free_groups() * self.geometry.group_frags
+        let whole = self.space.free_groups() * self.geometry.group_frags;
+        whole
+            + match self.space.is_all_log() {
+                true => self.head_room() + self.space.home_room(),
+                false => self.usable_log(),
+            }
     }
 
     /// What stands on devices that leave.

@@ -24,6 +24,9 @@ const COST_MAX: u64 = 7;
 const ALIKE: (u64, u64) = (5, 4);
 /// What part of a segment is won together where that is dear.
 const DEAR_PART: u64 = 4;
+/// Where groups are written when they are clean, those are emptied in idle times of which less than so many of a hundred
+/// fragments are in use: they win more than half of what they take.
+const IDLE_EMPTIER: u32 = 60;
 /// In idle times one of so many groups is kept free.
 const IDLE_PART: u64 = 16;
 /// Rounds in a row that may win nothing: what a round leaves is free after the next, and a checkpoint takes before it
@@ -239,7 +242,9 @@ impl Cleaner<'_> {
 
     /// Whether groups may be worth emptying for so many bytes of data that wait.
     pub fn would_clean_ahead(&self, waiting_bytes: u64) -> bool {
-        self.groups_lacking_ahead(self.geometry.frags_for(waiting_bytes)) > 0
+        let lacking = self.groups_lacking_ahead(self.geometry.frags_for(waiting_bytes));
+        // Nothing is plugged where groups are written when they are clean.
+        lacking > 0 && !self.space.is_all_log()
     }
 
     /// What emptying groups of the log may cost for so many bytes of data that wait, so that it takes a disk less than to plug
@@ -284,8 +289,11 @@ impl Cleaner<'_> {
     }
 
     /// What emptying groups may cost, so that it takes a disk less than to write `frags` fragments into holes: those of data
-    /// groups, or of the log where there are none.
+    /// groups, or of the log where there are none. Where no hole is written to, what wins more than half of it.
     pub fn cheaper_than_plugging(&self, prices: &Prices, frags: u64) -> CostLimit {
+        if self.space.is_all_log() {
+            return CostLimit::Emptier(IDLE_EMPTIER);
+        }
         let data = self.space.free_index(Role::Data);
         let hole = match data.groups().is_empty() {
             true => self.space.free_index(Role::Log).longest().into(),
@@ -379,6 +387,7 @@ impl Cleaner<'_> {
         let room = self.room_for(role, elsewhere);
         // Data that wait need whole groups, a segment only holes that are long enough.
         let hole_max = match elsewhere.groups_awaited {
+            _ if self.space.is_all_log() => u64::MAX,
             0 if Cells::of(role) == Cells::Units
                 && matches!(limit, CostLimit::Low | CostLimit::High) =>
             {
@@ -386,7 +395,11 @@ impl Cleaner<'_> {
             }
             _ => u64::MAX,
         };
-        let holes = (self.sizes.hole_least(), hole_max);
+        let least = match self.space.is_all_log() {
+            true => u64::MAX,
+            false => self.sizes.hole_least(),
+        };
+        let holes = (least, hole_max);
         let found: Vec<CleaningCost> = self.worth_emptying(role, limit, but, holes).collect();
         let cheapest = batch(&found, frags, room);
         match limit {

@@ -69,7 +69,7 @@ pub(crate) fn groups(
     reader: &Reader,
     blocks: &mut Blocks,
     maps: &Maps,
-    geometry: &Geometry,
+    (geometry, all_log): (&Geometry, bool),
     lost: &Lost,
 ) -> Result<Vec<(GroupNo, GroupDesc)>, Error> {
     let mut groups = BTreeMap::new();
@@ -89,7 +89,7 @@ pub(crate) fn groups(
         return Ok(Vec::new());
     }
     each_owner(reader, blocks, maps, geometry, |owned, record| {
-        let allowed = record.kind.roles();
+        let allowed = record.kind.roles(all_log);
         let Some(role) = allowed.first() else {
             return;
         };
@@ -162,6 +162,7 @@ impl Replay<'_> {
         let owners = with_tree(self.reader, self.blocks, |blocks| {
             maps.owners_now(blocks, space, geometry, extent)
         })?;
+        let all_log = space.is_all_log();
         let cell = Cells::of(role).finest(&self.sb.geometry);
         // Data groups have whole blocks alone.
         let cells = |of: Extent| {
@@ -172,7 +173,7 @@ impl Replay<'_> {
         };
         let mut used: Vec<Extent> = owners
             .into_iter()
-            .filter(|(_, owner)| owner.kind.roles().contains(&role))
+            .filter(|(_, owner)| owner.kind.roles(all_log).contains(&role))
             .map(|(of, _)| cells(of))
             .collect();
         used.extend(space.held().iter().map(|(extent, _)| extent));

@@ -210,7 +210,8 @@ impl Change for RecordHome {
 fn claims_of(core: &Core, owners: &[(Extent, Owner)]) -> Option<BTreeMap<GroupNo, Role>> {
     let mut claims = BTreeMap::new();
     for (part, owner) in owners {
-        let (allowed, wanted) = (owner.kind.roles(), *owner.kind.roles().first()?);
+        let roles = owner.kind.roles(core.sb.is_all_log());
+        let (allowed, wanted) = (roles, *roles.first()?);
         for group in groups_of(core, *part) {
             match core.space.role(group) {
                 Role::Free if allowed.contains(claims.entry(group).or_insert(wanted)) => {}

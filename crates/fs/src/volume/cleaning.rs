@@ -222,14 +222,13 @@ impl Sealer<'_> {
     /// How a fight stands.
     fn standing(&self, goal: Goal) -> Standing {
         let mut core = self.core();
-        let whole = core.space.free_groups() * core.geometry.group_frags;
         let whole_groups = core.space.free_groups() >= core.sizes().groups_to_move_into();
         let segment = u64::from(core.geometry.segment_max);
         let (served, won) = match goal {
             Goal::All => (false, false),
             Goal::Segments(count) => {
                 let all = u64::from(count) * segment;
-                let mut fits = |bytes| core.budget().space_fits(bytes, 0);
+                let mut fits = |bytes| core.budget().goes_on(bytes);
                 (
                     fits(all.min(segment / SERVED_PART)),
                     whole_groups && fits(all),
@@ -240,8 +239,7 @@ impl Sealer<'_> {
             room: core.budget().may_compact(),
             served,
             won,
-            // What stands in whole groups serves every role, and so counts twice.
-            usable: core.budget().usable_log() + 2 * whole,
+            usable: core.budget().won(),
         }
     }
 
@@ -300,6 +298,15 @@ impl Sealer<'_> {
         self.checkpoint_if_due()
     }
 
+    /// Commits what the mover made dirty without waiting for large files' data that others wrote, if it moved none.
+    pub(super) fn commit_moved(&self, durability: Durability) -> Result<(), Error> {
+        let homes = self.core().space.is_all_log();
+        match homes {
+            true => self.commit_all(durability).map(drop),
+            false => self.commit_shown(false, durability).map(drop),
+        }
+    }
+
     /// As [`Sealer::evacuate_all`] with what waits of large files written out whenever a segment is full.
     pub(super) fn evacuate_with_homes(
         &self,
@@ -349,6 +356,14 @@ impl Sealer<'_> {
                     if !may_go_on(&mut self.core()) {
                         return Ok(());
                     }
+                }
+                // Homes that move wait in memory.
+                let much = {
+                    let mut core = self.core();
+                    core.budget().waiting().bytes > core.writeback.bytes_max()
+                };
+                if much {
+                    commit()?;
                 }
             }
         }

@@ -156,9 +156,12 @@ impl Engine {
             self.sealer().move_pieces(pieces)
         });
         let sealer = self.sealer();
-        let durable =
-            moved.and_then(|()| sealer.commit_shown(false, Durability::Durable).map(drop));
-        self.core().mover().open_groups();
+        let durable = moved.and_then(|()| sealer.commit_moved(Durability::Durable));
+        {
+            let mut core = self.core();
+            core.mover().open_groups();
+            core.mover().leave_unmoved();
+        }
         durable?;
         sealer.say_reusable()?;
         Ok(groups)
@@ -213,7 +216,7 @@ impl Sealer<'_> {
         self.evacuate_all(
             &pieces,
             |core| core.budget().may_compact(),
-            || self.commit_shown(false, Durability::Written).map(drop),
+            || self.commit_moved(Durability::Written),
         )
     }
 }

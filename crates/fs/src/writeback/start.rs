@@ -239,9 +239,14 @@ fn sort_out(
     reserved.retain(|_, home| !core.writeback.has_failed(*home));
     let mut firsts = Firsts::new();
     let homed = core.inodes.loaded(ino)?.homed();
+    // Where homes are in the log, one in the place of another costs no seek more than an image.
+    let longest = match core.space.is_all_log() {
+        true => 0,
+        false => IMAGE_UNITS_MAX,
+    };
     let mut run: Vec<(u64, FragAddr)> = Vec::new();
     let mut end_run = |run: &mut Vec<(u64, FragAddr)>, fresh: &mut BTreeSet<u64>| {
-        if run.len() as u64 <= IMAGE_UNITS_MAX {
+        if run.len() as u64 <= longest {
             images.append(run);
         } else {
             fresh.extend(run.drain(..).map(|(unit, _)| unit));

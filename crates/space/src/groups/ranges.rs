@@ -12,15 +12,21 @@ use std::ops::Range;
 pub(crate) struct Ranges<'a> {
     layout: &'a Layout,
     table: &'a [Group],
+    /// Whether runs go on in the next group.
+    cross: bool,
 }
 
 impl<'a> Ranges<'a> {
-    pub(super) fn new(layout: &'a Layout, table: &'a [Group]) -> Ranges<'a> {
-        Ranges { layout, table }
+    pub(super) fn new(layout: &'a Layout, table: &'a [Group], cross: bool) -> Ranges<'a> {
+        Ranges {
+            layout,
+            table,
+            cross,
+        }
     }
 
-    /// Free whole cells from `at` on, in fragments, at most `max`, across the borders of loaded groups of one role. 0 when
-    /// `at` is not the start of a cell, or on a device that leaves.
+    /// Free whole cells from `at` on, in fragments, at most `max`, across the borders of loaded groups of one role if runs
+    /// go on there. 0 when `at` is not the start of a cell, or on a device that leaves.
     pub(crate) fn run(self, role: Role, at: FragAddr, max: u64) -> u64 {
         let mut found = 0;
         while found < max && at.0.saturating_add(found) < self.layout.geometry().total_frags {
@@ -33,7 +39,7 @@ impl<'a> Ranges<'a> {
             };
             let run = map.run(self.layout.position(here), max - found);
             found += run;
-            if run == 0 || self.layout.index(here + run) == index {
+            if run == 0 || !self.cross || self.layout.index(here + run) == index {
                 break;
             }
         }

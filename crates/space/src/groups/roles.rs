@@ -53,6 +53,7 @@ impl Groups {
 
     fn lose_role(&mut self, index: usize) {
         self.table[index].lose_role();
+        self.home_head = self.home_head.filter(|head| *head != index);
         self.changes.mark_desc(index);
         self.refresh(index);
     }

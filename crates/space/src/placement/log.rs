@@ -67,15 +67,34 @@ impl<'a> Search<'a> {
     }
 
     fn find_within(&mut self, kept: u64) -> FoundSpace {
-        if self.within.contains(&self.own) && self.run_at(self.near) >= self.want {
-            return FoundSpace::Run(Extent::new(self.near, self.want));
+        let all_log = self.groups.is_all_log();
+        let enough = if all_log { self.least } else { self.want };
+        let on = self.goes_on();
+        if on >= enough {
+            return FoundSpace::Run(Extent::new(self.near, on));
         }
-        if let Some(found) = self.next_fit() {
+        let found = match all_log {
+            true => None,
+            false => self.next_fit(),
+        };
+        if let Some(found) = found {
             return found;
         }
         match self.claim_run(kept) {
             Some(run) => FoundSpace::Run(run),
+            None if all_log => self.next_fit().unwrap_or_else(|| self.largest_hole()),
             None => self.largest_hole(),
+        }
+    }
+
+    /// Fragments of the run that continues at `near`.
+    fn goes_on(&self) -> u64 {
+        let begins = self.groups.layout().position(self.near.0) == 0;
+        // Where each group is filled by itself, nothing goes on in another one.
+        let another = self.groups.is_all_log() && begins;
+        match self.within.contains(&self.own) && !another {
+            true => self.run_at(self.near),
+            false => 0,
         }
     }
 
@@ -152,7 +171,8 @@ impl<'a> Search<'a> {
         let group = self.groups.group(index);
         let map = group.map()?;
         let leaves = self.groups.layout().is_leaving(index);
-        if leaves || group.role() != Role::Log || least == 0 {
+        let homes = self.groups.is_home_head(index);
+        if leaves || homes || group.role() != Role::Log || least == 0 {
             return None;
         }
         let at = FragAddr(self.groups.layout().start(index) + map.find(from, least)?);
@@ -162,6 +182,9 @@ impl<'a> Search<'a> {
     /// Claims the free groups behind a run until it is as long as wanted, or `kept` are left.
     fn grow(&mut self, run: Extent, kept: u64) -> Extent {
         let mut run = run;
+        if self.groups.is_all_log() {
+            return run;
+        }
         loop {
             let (end, layout) = (run.end().0, self.groups.layout());
             let next = layout.index(end);

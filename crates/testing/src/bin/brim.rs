@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use loamfs_testing::args::Args;
 use loamfs_testing::brim::{Case, run};
+use loamfs_testing::loam::Loam;
 use loamfs_testing::problem::guarded;
 use loamfs_testing::seeds::Seeds;
 
 const USAGE: &str = "brim [--seed N] [--seeds K] [--seconds T] [--mib M] [--keep-going]
+     [--volumes PROFILE]
 
   Runs K seeds from N on for at most T seconds, on volumes of at most M MiB.";
 
@@ -20,6 +22,7 @@ struct Settings {
     seeds: u64,
     seconds: u64,
     mib: u64,
+    volumes: &'static str,
     keep_going: bool,
 }
 
@@ -30,6 +33,9 @@ fn settings() -> Result<Settings, String> {
         seeds: args.or("seeds", 1000)?,
         seconds: args.or("seconds", 600)?,
         mib: args.or("mib", 256)?,
+        volumes: Loam::default()
+            .on(&args.or("volumes", "hfs".to_owned())?)?
+            .volumes,
         keep_going: args.or("keep-going", false)?,
     };
     args.finish()?;
@@ -57,7 +63,10 @@ fn main() -> ExitCode {
     };
     let (mut removed, mut crashes) = (0, 0);
     let ran = seeds.run(
-        |seed| Case::of(seed, settings.mib << 20),
+        |seed| Case {
+            volumes: settings.volumes,
+            ..Case::of(seed, settings.mib << 20)
+        },
         |case| {
             let figures = guarded(|| run(case)).map_err(|problem| format!("{case}: {problem}"))?;
             removed += figures.removed;

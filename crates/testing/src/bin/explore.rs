@@ -16,7 +16,7 @@ use loamfs_testing::without::Without;
 
 const USAGE: &str = "explore [--seed N] [--seconds T] [--singles N] [--pairs N] [--long N]
         [--changes N] [--ops M] [--states K] [--quick] [--threads N] [--hang SECONDS] [--shrink SECONDS]
-        [--keep-going] [--no-check] [--scatter] [--only CASE]
+        [--keep-going] [--no-check] [--scatter] [--only CASE] [--volumes PROFILE]
 
   Singles: every operation from every start with everything that may follow, or
   N of them chosen by the seed. Pairs: two or three with commits between them.
@@ -60,6 +60,7 @@ fn settings() -> Result<Settings, String> {
     let changed: u64 = args.or("changes", 20)?;
     let ops: usize = args.or("ops", 200)?;
     let check = !args.or("no-check", false)?;
+    let volumes: String = args.or("volumes", "hfs".to_owned())?;
     let without = Without::default().scattered(args.or("scatter", false)?);
     args.finish()?;
     let cases = match only {
@@ -75,7 +76,12 @@ fn settings() -> Result<Settings, String> {
     Ok(Settings {
         cases,
         orders,
-        system: Loam { check, without },
+        system: Loam {
+            check,
+            without,
+            ..Loam::default()
+        }
+        .on(&volumes)?,
     })
 }
 

@@ -11,7 +11,7 @@ use loamfs_testing::seeds::Seeds;
 use loamfs_testing::shrink::Limit;
 
 const USAGE: &str = "model [--seed N] [--seeds K] [--ops M] [--seconds T] [--profile NAME]
-      [--shrink SECONDS] [--keep-going] [--no-check]
+      [--shrink SECONDS] [--keep-going] [--no-check] [--volumes PROFILE]
 
   Runs K seeds from N on, M operations each, for at most T seconds.";
 
@@ -26,7 +26,7 @@ struct Settings {
     profile: Option<Profile>,
     shrink: Duration,
     keep_going: bool,
-    check: bool,
+    system: Loam,
 }
 
 fn settings() -> Result<Settings, String> {
@@ -45,7 +45,11 @@ fn settings() -> Result<Settings, String> {
         profile,
         shrink: Duration::from_secs(args.or("shrink", 60)?),
         keep_going: args.or("keep-going", false)?,
-        check: !args.or("no-check", false)?,
+        system: Loam {
+            check: !args.or("no-check", false)?,
+            ..Loam::default()
+        }
+        .on(&args.or("volumes", "hfs".to_owned())?)?,
     };
     args.finish()?;
     Ok(settings)
@@ -63,10 +67,6 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let system = Loam {
-        check: settings.check,
-        ..Loam::default()
-    };
     let seeds = Seeds {
         first: settings.seed,
         count: settings.seeds,
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
         |seed| Case::of(seed, settings.profile),
         |case| {
             let limit = Limit::Time(settings.shrink);
-            let figures = campaign::run(&system, case, settings.ops, limit)
+            let figures = campaign::run(&settings.system, case, settings.ops, limit)
                 .map_err(|report| report.to_string())?;
             ops += figures.ops;
             no_space += figures.no_space;

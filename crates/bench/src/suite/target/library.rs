@@ -11,7 +11,7 @@ use loamfs_console::size;
 use loamfs_device::{Device, FileDevice, FileOptions, MemoryDevice, Mode, TracingDevice};
 use loamfs_fs::{
     AtimeRule, AtimeWhen, CleaningPolicy, DeviceKind, DiskFigures, Env, MkfsOptions, NewDevice,
-    OpenOptions, Volume, mkfs, mkfs_on,
+    OpenOptions, PROFILES, Volume, mkfs, mkfs_on,
 };
 
 use super::{CACHE, Seen, Target};
@@ -33,6 +33,9 @@ pub struct LibraryArgs {
     /// The library's volume is made for a shingled disk, as by `mkfs --disk shingled`.
     #[arg(long, requires = "library")]
     shingled: bool,
+    /// What the library's volume is made with, as by `mkfs --profile`.
+    #[arg(long, value_name = "PROFILE", requires = "library", default_value = PROFILES[0], value_parser = PROFILES)]
+    profile: String,
     /// Which groups the library empties first, as the mount option of that name.
     #[arg(long, value_name = "POLICY", requires = "library", value_parser = policy)]
     clean: Option<CleaningPolicy>,
@@ -43,6 +46,18 @@ fn policy(name: &str) -> Result<CleaningPolicy, String> {
 }
 
 impl LibraryArgs {
+    /// What the volume is made with.
+    fn made_with(&self) -> MkfsOptions {
+        let default = MkfsOptions::default();
+        match self.profile.is_empty() {
+            true => default,
+            false => MkfsOptions {
+                profile: self.profile.clone(),
+                ..default
+            },
+        }
+    }
+
     /// What of it makes other results, in words.
     pub fn told(&self) -> Option<String> {
         let settle = self.settle.map(|bytes| format!("settle={bytes}"));
@@ -50,7 +65,9 @@ impl LibraryArgs {
         let mut all = CleaningPolicy::NAMED.into_iter();
         let clean = all.find(|(_, policy)| Some(*policy) == self.clean);
         let clean = clean.map(|(name, _)| format!("clean={name}"));
-        let told = Vec::from_iter([settle, shingled, clean].into_iter().flatten());
+        let other = !["", PROFILES[0]].contains(&self.profile.as_str());
+        let profile = other.then(|| format!("profile={}", self.profile));
+        let told = Vec::from_iter([settle, shingled, profile, clean].into_iter().flatten());
         (!told.is_empty()).then(|| told.join(","))
     }
 }
@@ -88,7 +105,7 @@ impl InLibrary {
         let env = Env::fixed(seed);
         let options = MkfsOptions {
             disk: args.shingled.then_some(DiskFigures::SHINGLED),
-            ..MkfsOptions::default()
+            ..args.made_with()
         };
         mkfs(&device, &options, &env).map_err(volume_failed("making"))?;
         InLibrary::on(device, env, guard, args)

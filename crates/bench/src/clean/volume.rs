@@ -1,0 +1,213 @@
+//! A volume whose files are overwritten without end, beside the simulator at the same utilisation: of what the volume can take,
+//! which leaves out its reserve, as the simulator's leaves out what cleaning needs.
+
+use clap::ValueEnum;
+use loamfs_fs::{Ino, MkfsOptions, NewInode, OpenOptions, ROOT_INO, Volume};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+use super::pattern::Pattern;
+use super::policy::Policy;
+use super::table::{Scale, cost};
+use crate::Error;
+use crate::disk::Preset;
+use crate::modelled::{Modelled, failed};
+use crate::suite::random::generator;
+
+/// Percent of what the volume can take.
+const UTILISATIONS: [u32; 3] = [70, 80, 90];
+/// How often as much as lives is overwritten before it is counted, and while.
+const BEFORE: u64 = 3;
+const WHILE: u64 = 2;
+/// Overwrites between two syncs.
+const SYNC_EVERY: u64 = 256;
+/// Files of a directory.
+const IN_DIRECTORY: u64 = 256;
+
+/// What the files are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contents {
+    /// Files of 2 MiB, overwritten in pieces of 64 KiB.
+    Large,
+    /// Files of 12 KiB, overwritten whole.
+    Small,
+}
+
+impl Contents {
+    /// Bytes of a piece, and pieces of a file.
+    const fn shape(self) -> (u64, u64) {
+        match self {
+            Contents::Large => (64 << 10, 32),
+            Contents::Small => (12 << 10, 1),
+        }
+    }
+}
+
+/// A volume.
+#[derive(Clone, Debug, Serialize)]
+pub struct Subject {
+    /// Its profile.
+    pub profile: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// What is on it.
+    pub contents: Contents,
+}
+
+/// What overwriting cost it, and the simulator.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Row {
+    /// What was overwritten.
+    pub pattern: Pattern,
+    /// How much lives, in percent of what it can take.
+    pub utilisation: u32,
+    /// Blocks that the simulator wrote for a new one, greedy.
+    pub simulated: f64,
+    /// Bytes that the volume wrote for a new one.
+    pub amplification: f64,
+    /// MB of contents in a second of the disk.
+    pub rate: f64,
+    /// Seconds of the disk that the longest overwrite took, or the sync behind it.
+    pub longest: f64,
+    /// Overwrites for which there was no space.
+    pub refused: u64,
+}
+
+/// All rows; `tell` is told what comes next.
+///
+/// # Errors
+/// The volume's.
+pub fn rows(
+    subject: &Subject,
+    preset: Preset,
+    scale: Scale,
+    patterns: &[Pattern],
+    tell: &mut dyn FnMut(Pattern, u32),
+) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for pattern in patterns {
+        for utilisation in UTILISATIONS {
+            tell(*pattern, utilisation);
+            let share = f64::from(utilisation) / 100.0;
+            let simulated = cost(scale, *pattern, Policy::Greedy, share).amplification;
+            let stand = Stand::filled(subject, preset, scale.seed, share)?;
+            rows.push(stand.row(*pattern, utilisation, simulated)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// A volume with files in it.
+struct Stand {
+    modelled: Modelled,
+    files: Vec<Ino>,
+    contents: Contents,
+    random: ChaCha8Rng,
+    /// Changes with each overwrite.
+    salt: u8,
+    longest: f64,
+    refused: u64,
+}
+
+impl Stand {
+    fn filled(subject: &Subject, preset: Preset, seed: u64, share: f64) -> Result<Stand, Error> {
+        let made = MkfsOptions {
+            profile: subject.profile.clone(),
+            ..MkfsOptions::default()
+        };
+        let options = OpenOptions::default();
+        let modelled = Modelled::made_with(&made, preset, subject.bytes, seed, options)?;
+        let mut stand = Stand {
+            modelled,
+            files: Vec::new(),
+            contents: subject.contents,
+            random: generator(seed, "clean"),
+            salt: 0,
+            longest: 0.0,
+            refused: 0,
+        };
+        let figures = stand.volume().statfs();
+        let room = figures.available * u64::from(figures.fragment_size);
+        let (piece, pieces) = subject.contents.shape();
+        let count = (room as f64 * share) as u64 / (piece * pieces);
+        stand.make(count).map_err(failed("filling"))?;
+        Ok(stand)
+    }
+
+    fn volume(&self) -> &Volume {
+        self.modelled.volume()
+    }
+
+    fn make(&mut self, count: u64) -> Result<(), loamfs_fs::Error> {
+        let (_, pieces) = self.contents.shape();
+        let mut dir = ROOT_INO;
+        for number in 0..count {
+            if number % IN_DIRECTORY == 0 {
+                let name = format!("dir {number}");
+                let new = NewInode::of_mode(0o755);
+                dir = self.volume().mkdir(ROOT_INO, name.as_bytes(), &new)?.ino;
+            }
+            let (name, new) = (format!("file {number}"), NewInode::of_mode(0o644));
+            let ino = self.volume().create(dir, name.as_bytes(), &new)?.ino;
+            self.files.push(ino);
+            for piece in 0..pieces {
+                self.write(ino, piece)?;
+            }
+        }
+        self.volume().sync()
+    }
+
+    fn write(&mut self, ino: Ino, piece: u64) -> Result<(), loamfs_fs::Error> {
+        let (bytes, _) = self.contents.shape();
+        self.salt = self.salt.wrapping_add(1);
+        let content = vec![self.salt; bytes as usize];
+        let volume = self.modelled.volume();
+        volume.write(ino, piece * bytes, &content).map(drop)
+    }
+
+    /// Overwrites as often as there are pieces, and that so many times.
+    fn overwrite(&mut self, pattern: Pattern, times: u64) -> Result<(), loamfs_fs::Error> {
+        let (_, pieces) = self.contents.shape();
+        let all = self.files.len() as u64 * pieces;
+        for turn in 0..all * times {
+            let chosen = u64::from(pattern.next(all as u32, &mut self.random));
+            let ino = self.files[(chosen / pieces) as usize];
+            let began = self.modelled.disk().seconds();
+            match self.write(ino, chosen % pieces) {
+                Err(loamfs_fs::Error::NoSpace) => self.refused += 1,
+                written => written?,
+            }
+            if turn % SYNC_EVERY == 0 {
+                self.volume().sync()?;
+            }
+            let took = self.modelled.disk().seconds() - began;
+            self.longest = self.longest.max(took);
+        }
+        self.volume().sync()
+    }
+
+    fn row(mut self, pattern: Pattern, utilisation: u32, simulated: f64) -> Result<Row, Error> {
+        let run = |stand: &mut Stand, times: u64| {
+            stand
+                .overwrite(pattern, times)
+                .map_err(failed("overwriting"))
+        };
+        run(&mut self, BEFORE)?;
+        (self.longest, self.refused) = (0.0, 0);
+        let before = (self.volume().info(), self.modelled.disk().seconds());
+        run(&mut self, WHILE)?;
+        let (info, seconds) = (self.volume().info(), self.modelled.disk().seconds());
+        let written = (info.device - before.0.device).total().write_bytes as f64;
+        let contents = (info.written_bytes - before.0.written_bytes) as f64;
+        Ok(Row {
+            pattern,
+            utilisation,
+            simulated,
+            amplification: written / contents,
+            rate: contents / 1e6 / (seconds - before.1),
+            longest: self.longest,
+            refused: self.refused,
+        })
+    }
+}

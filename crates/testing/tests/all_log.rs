@@ -1,0 +1,196 @@
+//! Volumes on which everything is in the log: what is written over is cleaned, and nothing of it is lost.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use loamfs_device::{Device, MemoryDevice};
+use loamfs_format::group::Role;
+use loamfs_fs::{
+    DeviceKind, Env, Error, Ino, MkfsOptions, NewDevice, NewInode, OpenOptions, ROOT_INO, Volume,
+    mkfs, mkfs_on,
+};
+use loamfs_testing::loam::check_device;
+use loamfs_testing::rng::Rng;
+use std::sync::Arc;
+
+const NEW: NewInode = NewInode::of_mode(0o644);
+/// Bytes that are written over together.
+const PIECE: u64 = 64 << 10;
+
+fn made(bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let options = MkfsOptions {
+        profile: "lfs".into(),
+        ..MkfsOptions::default()
+    };
+    let plain: Arc<dyn Device> = device.clone();
+    mkfs(&plain, &options, &Env::fixed(1)).unwrap();
+    device
+}
+
+fn open(device: Arc<MemoryDevice>) -> Volume {
+    let options = OpenOptions {
+        cache_bytes: 32 << 20,
+        ..OpenOptions::default()
+    };
+    Volume::open(device, &options, Env::fixed(2)).unwrap()
+}
+
+/// Large files, and what stands in each of their pieces.
+struct Pieces {
+    files: Vec<(Ino, Vec<u8>)>,
+}
+
+impl Pieces {
+    /// As many files of 2 MiB as come to so many bytes.
+    fn filled(volume: &Volume, bytes: u64) -> Pieces {
+        let make = |number: u64| {
+            let name = format!("file {number}");
+            let ino = volume.create(ROOT_INO, name.as_bytes(), &NEW).unwrap().ino;
+            let content = vec![number as u8; (2 << 20) / PIECE as usize];
+            for (piece, byte) in (0u64..).zip(&content) {
+                let bytes = vec![*byte; PIECE as usize];
+                volume.write(ino, piece * PIECE, &bytes).unwrap();
+            }
+            (ino, content)
+        };
+        let files = (0..bytes >> 21).map(make).collect();
+        volume.sync().unwrap();
+        Pieces { files }
+    }
+
+    /// Writes a piece over.
+    fn overwrite(&mut self, volume: &Volume, rng: &mut Rng) {
+        let file = rng.index(self.files.len());
+        let (ino, content) = &mut self.files[file];
+        let piece = rng.index(content.len());
+        content[piece] = content[piece].wrapping_add(1);
+        let bytes = vec![content[piece]; PIECE as usize];
+        let at = piece as u64 * PIECE;
+        volume.write(*ino, at, &bytes).unwrap();
+    }
+
+    fn compare(&self, volume: &Volume) {
+        for (ino, content) in &self.files {
+            let whole = volume.read(*ino, 0, 2 << 20).unwrap();
+            let found = whole.chunks(PIECE as usize);
+            assert!(
+                found
+                    .zip(content)
+                    .all(|(found, byte)| found.iter().all(|it| it == byte)),
+                "file {ino} is not what was written"
+            );
+        }
+    }
+}
+
+/// Bytes.
+fn available(volume: &Volume) -> u64 {
+    let figures = volume.statfs();
+    figures.available * u64::from(volume.info().fragment_size)
+}
+
+/// Four times as much as lives is written over at random; all of that must come out of cleaning.
+fn sustain(percent: u64) {
+    let device = made(128 << 20);
+    let volume = open(device.clone());
+    let room = available(&volume);
+    let mut pieces = Pieces::filled(&volume, room / 100 * percent);
+    let (mut rng, each) = (
+        Rng::new(percent),
+        pieces.files.len() as u64 * (2 << 20) / PIECE,
+    );
+    for turn in 0..4 * each {
+        pieces.overwrite(&volume, &mut rng);
+        if turn % 64 == 0 {
+            volume.sync().unwrap();
+        }
+    }
+    volume.sync().unwrap();
+    let info = volume.info();
+    assert_eq!(info.groups[Role::Data as usize], 0, "{:?}", info.groups);
+    assert_eq!(info.images, 0);
+    assert!(info.cleaned_frags > 0);
+    pieces.compare(&volume);
+    let crashed = Arc::new(device.fork());
+    drop(volume);
+    assert_eq!(check_device(crashed.as_ref()), [""; 0]);
+    let volume = open(crashed.clone());
+    pieces.compare(&volume);
+    for (number, _) in pieces.files.iter().enumerate() {
+        let name = format!("file {number}");
+        volume.unlink(ROOT_INO, name.as_bytes()).unwrap();
+    }
+    volume.close().unwrap();
+    assert_eq!(check_device(crashed.as_ref()), [""; 0]);
+    let volume = open(crashed);
+    let left = available(&volume);
+    assert!(left >= room / 16 * 15, "{left} of {room} are back");
+}
+
+#[test]
+fn what_is_written_over_is_cleaned_at_70_percent() {
+    sustain(70);
+}
+
+#[test]
+fn what_is_written_over_is_cleaned_at_90_percent() {
+    sustain(90);
+}
+
+#[test]
+fn cleaning_moves_homes_too() {
+    let device = made(64 << 20);
+    let volume = open(device.clone());
+    let mut pieces = Pieces::filled(&volume, 32 << 20);
+    // Three of four files go: what is left is thin.
+    let mut kept = Vec::new();
+    for (number, file) in std::mem::take(&mut pieces.files).into_iter().enumerate() {
+        let name = format!("file {number}");
+        match number % 4 {
+            0 => kept.push(file),
+            _ => volume.unlink(ROOT_INO, name.as_bytes()).unwrap(),
+        }
+    }
+    pieces.files = kept;
+    volume.sync().unwrap();
+    let free = |volume: &Volume| volume.info().groups[Role::Free as usize];
+    let before = free(&volume);
+    let cleaned = volume.upkeep().clean(80, &mut |_, _| true).unwrap();
+    assert!(cleaned.moved > 0 && free(&volume) > before, "{cleaned:?}");
+    pieces.compare(&volume);
+    volume.close().unwrap();
+    assert_eq!(check_device(device.as_ref()), [""; 0]);
+}
+
+#[test]
+fn such_a_volume_is_of_one_device_and_its_groups_are_small() {
+    let refused = |bytes: u64, options: &MkfsOptions| {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
+        match mkfs(&device, options, &Env::fixed(1)) {
+            Err(Error::Options(text)) => text,
+            other => panic!("{other:?}"),
+        }
+    };
+    let lfs = MkfsOptions {
+        profile: "lfs".into(),
+        ..MkfsOptions::default()
+    };
+    let large = MkfsOptions {
+        group_size: Some(32 << 20),
+        ..lfs.clone()
+    };
+    assert!(refused(4 << 30, &large).contains("16777216"));
+    let other = MkfsOptions {
+        profile: "ext4".into(),
+        ..lfs.clone()
+    };
+    assert!(refused(4 << 30, &other).contains("use `hfs` or `lfs`"));
+    let two: Vec<NewDevice> = [DeviceKind::Fast, DeviceKind::Slow]
+        .map(|kind| NewDevice {
+            device: Arc::new(MemoryDevice::new(64 << 20)),
+            kind,
+        })
+        .into();
+    let made = mkfs_on(&two, &lfs, &Env::fixed(1));
+    assert!(matches!(made, Err(Error::Options(text)) if text.contains("one device")));
+}
