@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use loamfs_fs::{Arranged, Arranging, OpenOptions};
+use loamfs_fs::{Arranged, Arranging, OpenOptions, Placement};
 use rand::Rng;
 use serde::Serialize;
 
@@ -61,6 +61,8 @@ pub struct Scale {
     pub volume: u64,
     /// Where chance comes from.
     pub seed: u64,
+    /// Whether the directory says before that files go into tracks.
+    pub hash: bool,
 }
 
 /// The same work out of the log, and by way of tracks.
@@ -117,6 +119,11 @@ impl Row {
             path,
             scale,
         };
+        if scale.hash {
+            let upkeep = stand.modelled.volume().upkeep();
+            let said = upkeep.set_placement(loamfs_fs::ROOT_INO, Placement::Hash);
+            said.map_err(failed("placing files of"))?;
+        }
         let made = stand.make()?;
         stand.remount()?;
         let log = stand.works("log")?;
@@ -306,6 +313,7 @@ mod tests {
             reads: 200,
             volume: 256 << 20,
             seed: 1,
+            hash: false,
         };
         for set in [Set::Flat, Set::Deep] {
             let row = || Row::new(set, Preset::Reference, scale).unwrap();

@@ -14,6 +14,7 @@ use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
 use crate::law::Step;
+use crate::tracks::fresh;
 use contents::{Contents, TreeOf, node_frags};
 use loamfs_format::node::NODE_SIZE;
 use loamfs_format::summary::{Header, SegmentKind};
@@ -40,6 +41,11 @@ impl Core {
 impl Commit<'_> {
     /// Seals what is dirty into a segment; `None` when there is nothing and no `force`.
     pub fn seal(&mut self, force: bool) -> Result<Option<Segment>, Stop> {
+        fresh::form(self.core)?;
+        self.seal_dirty(force)
+    }
+
+    fn seal_dirty(&mut self, force: bool) -> Result<Option<Segment>, Stop> {
         let contents = Contents::list(
             &self.core.geometry,
             &mut self.core.blocks,
@@ -62,7 +68,7 @@ impl Commit<'_> {
             // What has no place among tracks goes to the log.
             Err(Stop::Full) if settles => {
                 self.core.tracks.forget();
-                self.seal(force)
+                self.seal_dirty(force)
             }
             sealed => sealed.map(Some),
         }
@@ -143,6 +149,7 @@ impl Commit<'_> {
                 Error::Broken("sealing a segment stopped in the middle").into()
             }
         })?;
+        self.core.tracks.pad(ssn, &placement.padding);
         self.after_seal(&header, &placement, &segment);
         let order = self.core.log.check();
         order.map_err(|what| self.core.access.break_down(what))?;

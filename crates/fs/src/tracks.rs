@@ -2,25 +2,28 @@
 //!
 //! The truth is the directory and the inode in the log; a track is a second way to them (rule 14). [`table`] is where a
 //! directory keeps which track holds the names from a key on, [`lookup`] asks it, [`change`] keeps it true while files and
-//! names change, [`choose`] says which files settle together, [`form`] makes them ready for it, [`dissolve`] takes a track
-//! apart, and [`layout`] is how a segment writes one. [`gather`] brings together what leads to tracks.
+//! names change, [`choose`] says which files settle together, [`form`] makes them ready for it, [`fresh`] does so
+//! with new ones, [`dissolve`] takes a track apart, and [`layout`] is how a segment writes one. [`gather`] brings together what leads to tracks.
 
 pub(crate) mod change;
 pub(crate) mod choose;
 pub(crate) mod dissolve;
 pub(crate) mod form;
+pub(crate) mod fresh;
 pub(crate) mod gather;
 pub(crate) mod layout;
 pub(crate) mod lookup;
 pub(crate) mod table;
 
-use loamfs_format::Ino;
+use loamfs_format::{Extent, Ino, Ssn};
 use std::collections::BTreeMap;
 
 /// Tracks that the next segment writes.
 #[derive(Debug, Default)]
 pub(crate) struct Tracks {
     forming: Vec<Forming>,
+    /// Free ranges that segments wrote over between tracks, until these are durable.
+    padding: Vec<(Ssn, Extent)>,
 }
 
 /// A track that is about to be written: its files are dirty, and are sealed into it unless they change before.
@@ -69,6 +72,18 @@ impl Tracks {
         for forming in self.forming.iter_mut().filter(|it| it.holds(dir, key)) {
             forming.names = forming.names.saturating_add_signed(delta);
         }
+    }
+
+    /// Segment `ssn` writes over these free ranges.
+    pub fn pad(&mut self, ssn: Ssn, padding: &[Extent]) {
+        self.padding
+            .extend(padding.iter().map(|range| (ssn, *range)));
+    }
+
+    /// The ranges that segments up to `durable` wrote over: nothing is in flight there any more.
+    pub fn take_padding(&mut self, durable: Ssn) -> Vec<Extent> {
+        let over = self.padding.extract_if(.., |(ssn, _)| *ssn <= durable);
+        over.map(|(_, range)| range).collect()
     }
 
     /// They are in a segment, or have no place: what is dirty of them goes to the log.

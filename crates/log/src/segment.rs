@@ -42,6 +42,8 @@ pub struct SegmentPlace {
     pub next: Extent,
     /// Where each track begins.
     pub tracks: Vec<FragAddr>,
+    /// Free ranges between tracks that the segment writes over: unshown, and to be abandoned when it is durable.
+    pub padding: Vec<Extent>,
 }
 
 /// The blocks of a segment, in the order of its body.
@@ -87,6 +89,7 @@ pub fn place(
         holes,
         taken: Vec::new(),
         gaps: Vec::new(),
+        padding: Vec::new(),
         closed: Vec::new(),
         current: reserved,
         used: 0,
@@ -116,6 +119,8 @@ struct Placer<'a> {
     taken: Vec<Extent>,
     /// Ends of units before aligned blocks.
     gaps: Vec<Extent>,
+    /// Free ranges between tracks.
+    padding: Vec<Extent>,
     /// Finished extents.
     closed: Vec<Extent>,
     /// The extent being filled.
@@ -196,8 +201,7 @@ impl Placer<'_> {
         let blocks = self.place_blocks(&body)?;
         self.close()?;
         let next = self.reserve_next()?;
-        let tracks = body.tracks.iter().map(|frags| self.track(*frags));
-        let tracks = tracks.collect::<Result<_, _>>()?;
+        let tracks = self.place_tracks(body.tracks)?;
         for gap in std::mem::take(&mut self.gaps) {
             self.space.abandon(gap)?;
         }
@@ -207,6 +211,7 @@ impl Placer<'_> {
             summary,
             next,
             tracks,
+            padding: std::mem::take(&mut self.padding),
         })
     }
 
@@ -256,6 +261,23 @@ impl Placer<'_> {
         Ok(addresses)
     }
 
+    /// Where tracks begin. Those that fill their windows come first, in their order, so that they are one run; the others
+    /// share windows, the longest first.
+    fn place_tracks(&mut self, tracks: &[u64]) -> Result<Vec<FragAddr>, PlaceError> {
+        let window = self.geometry.frags_for(TRACK_MAX.into());
+        let fills = |frags: u64| frags >= window / 8 * 7;
+        let mut order: Vec<usize> = (0..tracks.len()).collect();
+        order.sort_by_key(|i| match tracks[*i] {
+            frags if fills(frags) => 0,
+            frags => window.saturating_sub(frags),
+        });
+        let mut starts = vec![FragAddr(0); tracks.len()];
+        for i in order {
+            starts[i] = self.track(tracks[i])?;
+        }
+        Ok(starts)
+    }
+
     /// Takes the place of a track: an extent of its own, or the end of the track's before it.
     fn track(&mut self, frags: u64) -> Result<FragAddr, PlaceError> {
         let window = self.geometry.frags_for(TRACK_MAX.into());
@@ -265,6 +287,7 @@ impl Placer<'_> {
             FoundSpace::Full => return Err(PlaceError::Full),
         };
         self.take(run)?;
+        self.pad(run.start);
         let rest = Extent::new(FragAddr(run.start.0 + frags), run.frags - frags);
         if rest.frags > 0 {
             self.gaps.push(rest);
@@ -276,6 +299,24 @@ impl Placer<'_> {
             _ => self.closed.push(run),
         }
         Ok(run.start)
+    }
+
+    /// Lengthens the track's extent before this one over the free end of its window: one request writes both, which a disk
+    /// would else come to one by one. Nobody gets that range before the segment is durable.
+    fn pad(&mut self, upto: FragAddr) {
+        let Some(last) = self.closed.last().copied() else {
+            return;
+        };
+        let gap = Extent::new(last.end(), upto.0.saturating_sub(last.end().0));
+        let group = |addr| self.geometry.group_of(addr);
+        let window = self.geometry.frags_for(TRACK_MAX.into());
+        let near = gap.frags > 0 && gap.frags < window && group(last.start) == group(upto);
+        if near && self.take(gap).is_ok() {
+            self.padding.push(gap);
+            if let Some(last) = self.closed.last_mut() {
+                last.frags += gap.frags;
+            }
+        }
     }
 
     /// Lengthens the current extent by `frags` free fragments right behind it.

@@ -32,6 +32,9 @@ pub struct TracksArgs {
     /// Where chance comes from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Say `hash` of the directory before the files are made: the log's columns show what came of that alone.
+    #[arg(long)]
+    hash: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -44,6 +47,7 @@ impl TracksArgs {
             reads: self.reads,
             volume: self.volume << 20,
             seed: self.seed,
+            hash: self.hash,
         };
         let chosen = match self.only.as_slice() {
             [] => Set::value_variants(),

@@ -38,8 +38,8 @@ enum Word {
     Log,
     /// Into data groups, like large files: a block each, which the log does not move.
     Data,
-    /// Into tracks, now: one access reads a file with its attributes. What is written later goes into the log until
-    /// the same is said again.
+    /// Into tracks: one access reads a file with its attributes. New directories get tracks with their first files.
+    /// What comes to a directory with tracks later goes into the log until the same is said again.
     Hash,
 }
 

@@ -6,6 +6,7 @@ use crate::env::Surroundings;
 use crate::law::Step;
 use crate::leftovers::Leftovers;
 use crate::reclaim::Reclaim;
+use crate::tracks::Tracks;
 use crate::writeback::Writeback;
 use loamfs_format::{FragAddr, Geometry};
 use loamfs_log::writer::LogWriter;
@@ -23,6 +24,7 @@ pub(crate) struct Releasing<'c> {
     /// They are told what came back.
     leftovers: &'c mut Leftovers,
     reclaim: &'c mut Reclaim,
+    tracks: &'c mut Tracks,
 }
 
 impl Core {
@@ -37,6 +39,7 @@ impl Core {
             writeback: &self.writeback,
             leftovers: &mut self.leftovers,
             reclaim: &mut self.reclaim,
+            tracks: &mut self.tracks,
         }
     }
 }
@@ -65,6 +68,11 @@ impl Releasing<'_> {
             law.keeps_first_write(writeback.is_arriving(&range))
                 || law.waits_for_settling(writeback.is_settling(range))
         };
+        for padding in self.tracks.take_padding(recorded) {
+            if let Err(error) = self.space.abandon(padding) {
+                tracing::error!(%error, ?padding, "cannot give an end of a track's window back");
+            }
+        }
         let freed = self.space.release(recorded, both, busy);
         self.leftovers.note_freed(&freed);
         let protect = self.geometry.group_of(self.log.tail().next);

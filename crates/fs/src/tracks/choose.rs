@@ -18,6 +18,15 @@ use std::sync::Arc;
 /// Names that are looked at for one track at most: where few of them may settle, a track is not full.
 const NAMES_MAX: usize = 256;
 
+/// Which files settle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those that have not changed since the last segment.
+    Cold,
+    /// Those that wait for the next segment, which takes them along anyway.
+    New,
+}
+
 /// A file that is to settle.
 pub(crate) struct File {
     pub key: u64,
@@ -118,7 +127,7 @@ impl DirTracks<'_> {
             return Ok(false);
         }
         let kept = self.slots_of(range)?;
-        let run = self.next_run(range)?;
+        let run = self.next_run(range, Which::Cold)?;
         let is_new = |file: &File| !kept.contains(&file.settling.ino);
         Ok(run.high < range.high || run.files.iter().any(is_new))
     }
@@ -132,7 +141,7 @@ impl DirTracks<'_> {
     }
 
     /// The run of names from the beginning of a range on that fill a track.
-    pub fn next_run(&mut self, range: &KeyRange) -> Result<Run, Stop> {
+    pub fn next_run(&mut self, range: &KeyRange, which: Which) -> Result<Run, Stop> {
         let (hash, geometry) = (self.core.sb.hash_key, self.core.geometry);
         let (mut packing, mut run) = (Packing::new(&geometry), Run::new(range.high));
         let (mut missed, mut from) = (Missed::default(), range.low);
@@ -142,7 +151,7 @@ impl DirTracks<'_> {
             let Some(entry) = next.filter(|entry| entry.key < range.high) else {
                 break;
             };
-            let content = missed.note(self.settles(entry.ino))?.flatten();
+            let content = missed.note(self.settles(entry.ino, which))?.flatten();
             let mut fits = content.as_ref().is_none_or(|it| packing.put(it.len()));
             if content.is_some() {
                 run.blocks.insert(block_of(entry.ino));
@@ -174,10 +183,14 @@ impl DirTracks<'_> {
     }
 
     /// The content of a file that may settle.
-    fn settles(&mut self, ino: Ino) -> Result<Option<Arc<[u8]>>, Stop> {
+    fn settles(&mut self, ino: Ino, which: Which) -> Result<Option<Arc<[u8]>>, Stop> {
+        // What is not in memory does not wait for a segment.
+        if which == Which::New && self.core.inodes.get(ino).is_none() {
+            return Ok(None);
+        }
         let most = Packing::new(&self.core.geometry).most();
         let content = match self.core.node(ino) {
-            Ok(node) if may_settle(node, self.dir) && node.inode.size <= most => {
+            Ok(node) if may_settle(node, self.dir, which) && node.inode.size <= most => {
                 self.core.reading().small_content(ino).map(Some)
             }
             Ok(_) => Ok(None),
@@ -194,14 +207,21 @@ impl DirTracks<'_> {
     }
 }
 
-/// Whether a file may be in a track: a small one with one link, without attributes, that nobody has just changed.
-fn may_settle(node: &Node, dir: Ino) -> bool {
+/// Whether a file may be in a track: a small one with one link, without attributes.
+fn may_settle(node: &Node, dir: Ino, which: Which) -> bool {
     let inode = &node.inode;
-    let small = matches!(
+    let new = node.small().is_some();
+    let chosen = match (which, &inode.body) {
+        (Which::Cold, body) => !node.is_dirty() && !new && *body != Body::Empty,
+        (Which::New, Body::Inline(_)) => node.is_dirty(),
+        (Which::New, _) => new,
+    };
+    let is_small = matches!(
         inode.body,
-        Body::Small(_) | Body::Settled(_) | Body::Inline(_)
+        Body::Empty | Body::Small(_) | Body::Settled(_) | Body::Inline(_)
     );
-    small
+    chosen
+        && is_small
         && inode.size > 0
         && inode.file_type() == mode::REGULAR
         && inode.nlink == 1
@@ -211,8 +231,6 @@ fn may_settle(node: &Node, dir: Ino) -> bool {
         && inode.xattrs.is_empty()
         && inode.inline_xattrs.is_empty()
         && node.homed().is_clean()
-        && !node.is_dirty()
-        && node.small().is_none()
 }
 
 /// A key, if it is one.

@@ -1,6 +1,6 @@
 //! Files of a directory that settle together: a run of its sorted names becomes a track (S2, S4).
 
-use super::choose::{File, key_before_end};
+use super::choose::{File, Which, key_before_end};
 use super::{Forming, table};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 pub(crate) struct FormTrack {
     pub dir: Ino,
     pub from: u64,
+    pub which: Which,
 }
 
 /// What [`FormTrack`] came to.
@@ -75,7 +76,7 @@ impl Operation for FormTrack {
         if range.entry.is_some() {
             return Ok(Plan::Done(Formed::until(range.high)));
         }
-        let run = core.tracks_of(dir).next_run(&range)?;
+        let run = core.tracks_of(dir).next_run(&range, self.which)?;
         if run.files.is_empty() {
             return Ok(Plan::Done(Formed::until(run.high)));
         }
@@ -132,13 +133,15 @@ impl Change for FormingTrack {
             content,
         } in self.files
         {
-            core.pending.add_content(content.len());
             formed.files += 1;
             formed.bytes += content.len() as u64;
             let node = core.inodes.prepared(settling.ino)?;
             node.inode.parent = dir;
             node.set_dir_key(key);
-            node.put_small(content);
+            if node.small().is_none() {
+                core.pending.add_content(content.len());
+                node.put_small(content);
+            }
             core.touch(settling.ino)?;
             files.insert(key, settling);
         }

@@ -6,7 +6,7 @@ use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
 use crate::operations::placing::MoveFile;
-use crate::tracks::choose::Loose;
+use crate::tracks::choose::{Loose, Which};
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
@@ -336,7 +336,8 @@ impl Upkeep<'_> {
             if bytes >= STEP {
                 return Ok(Some(Stage::Form(from)));
             }
-            let step = FormTrack { dir, from };
+            let which = Which::Cold;
+            let step = FormTrack { dir, from, which };
             let formed = self.engine().run(|core| core.perform(&step))?;
             arranging.done.files += formed.files;
             arranging.done.bytes += formed.bytes;

@@ -9,7 +9,7 @@ use crate::operations::placing::SetPlacement;
 use crate::types::AtimeRule;
 use loamfs_format::Ino;
 use loamfs_format::inode::Placement;
-use loamfs_format::superblock::{Features, RO_COMPATIBLE_PLACEMENT};
+use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS, RO_COMPATIBLE_PLACEMENT};
 use std::sync::MutexGuard;
 
 /// Longest label, in bytes.
@@ -77,9 +77,14 @@ impl Upkeep<'_> {
     /// # Errors
     /// [`Error`]; [`Error::NotDirectory`] of anything else.
     pub fn set_placement(&self, dir: Ino, placement: Placement) -> Result<bool, Error> {
-        if placement != Placement::Auto {
-            let feature = Features::ro_compatible(RO_COMPATIBLE_PLACEMENT);
-            self.engine().announce(feature)?;
+        let said = Features::ro_compatible(RO_COMPATIBLE_PLACEMENT);
+        match placement {
+            Placement::Auto => {}
+            Placement::Log | Placement::Data => self.engine().announce(said)?,
+            Placement::Hash => {
+                let tracks = Features::incompatible(INCOMPATIBLE_TRACKS);
+                self.engine().announce(said.and(tracks))?;
+            }
         }
         let step = SetPlacement { dir, placement };
         self.engine().run(|core| core.perform(&step))

@@ -8,7 +8,7 @@ use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
 use loamfs_format::inode::Body;
 use loamfs_format::track::TableEntry;
-use loamfs_format::{GroupNo, Ino};
+use loamfs_format::{GroupNo, Ino, Ssn};
 use std::sync::Arc;
 
 /// A volume that can be opened again.
@@ -473,4 +473,57 @@ fn log_takes_tracks_apart_and_none_are_formed_there() {
     verify(stand.volume(), dir, 0..50);
     verify(stand.volume(), below, 0..50);
     check(&stand);
+}
+
+#[test]
+fn new_files_go_into_tracks_with_the_segment_that_first_writes_them() {
+    let mut stand = Stand::new(256 << 20);
+    let volume = stand.volume();
+    volume
+        .upkeep()
+        .set_placement(ROOT_INO, Placement::Hash)
+        .unwrap();
+    let dir = volume
+        .mkdir(ROOT_INO, b"dir", &NewInode::of_mode(0o755))
+        .unwrap()
+        .ino;
+    for i in 0..120 {
+        make(volume, dir, i);
+    }
+    let before = stand.device.counters().total().writes;
+    volume.sync().unwrap();
+    let writes = stand.device.counters().total().writes - before;
+    assert!(writes <= 2, "{writes} writes: neighbours are not one");
+    assert_eq!(check(&stand), 120);
+    for i in 0..3 {
+        make(volume, dir, 1000 + i);
+        volume.sync().unwrap();
+        volume.unlink(dir, &name(1000 + i)).unwrap();
+    }
+    let kept = volume.core().tracks.take_padding(Ssn(u64::MAX));
+    assert_eq!(kept, [], "nothing is in flight there");
+    assert!(stand.groups(Role::Track) > 0);
+    for i in 120..160 {
+        make(volume, dir, i);
+    }
+    for i in (0..120).step_by(3) {
+        volume.write(find(volume, dir, i), 0, &content(i)).unwrap();
+    }
+    assert_eq!(check(&stand), 80);
+    stand.reopen();
+    verify(stand.volume(), dir, 0..160);
+    let (reads, read) = stand.reads(|volume| {
+        volume.upkeep().drop_caches().unwrap();
+        volume.lookup(dir, &name(1)).unwrap();
+        volume.upkeep().drop_caches().unwrap();
+        read(volume, dir, &name(1)).unwrap()
+    });
+    assert_eq!(read, content(1));
+    assert!(reads <= 10, "{reads} reads");
+    place(stand.volume(), dir, Placement::Hash);
+    assert_eq!(check(&stand), 160);
+}
+
+fn find(volume: &Volume, dir: Ino, i: usize) -> Ino {
+    volume.lookup(dir, &name(i)).unwrap().ino
 }
