@@ -113,8 +113,6 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/failing.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/mount.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/oracle.sh
-	$(ROOT) bash crates/cli/tests/through.sh lfs $(LOAMFS) crates/cli/tests/brim.sh
-	$(ROOT) bash crates/cli/tests/through.sh lfs $(LOAMFS) crates/cli/tests/fsx.sh $(TARGET)/release/fsx --ops 50000 --seconds 30
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
 	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30
 

@@ -48,8 +48,8 @@ pub struct MkfsArgs {
     /// A name for the volume.
     #[arg(long, short = 'L', default_value = "")]
     label: String,
-    /// Where things go: `hfs`, large files in groups of their own and the rest in a log; `lfs`, everything in the log.
-    #[arg(long, default_value = "hfs", value_parser = loamfs_fs::PROFILES)]
+    /// Switches to start with.
+    #[arg(long, default_value = "hfs", value_parser = ["hfs"])]
     profile: String,
     /// Unit of large files.
     #[arg(long, default_value = "16K", value_parser = parse_u32)]
@@ -57,7 +57,7 @@ pub struct MkfsArgs {
     /// Unit of the log and of small files.
     #[arg(long, default_value = "1K", value_parser = parse_u32)]
     fragment_size: u32,
-    /// Size of an allocation group. Default: near 1/128 of the volume, 8M to 256M, or to 16M for `lfs`.
+    /// Size of an allocation group. Default: near 1/128 of the volume, 8M to 256M.
     #[arg(long, value_parser = parse)]
     group_size: Option<u64>,
     /// Average size of the files to come.
