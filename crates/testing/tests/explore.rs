@@ -29,9 +29,9 @@ fn every_crash_leaves_a_state_that_the_rules_allow() {
     assert!(plain.distinct > 5_000, "{plain}");
     // Once more with everything in the log, from the same code.
     let all_log = Loam::default().on("lfs").unwrap();
-    let some: Vec<Case> = cases().into_iter().step_by(4).collect();
+    let some: Vec<Case> = cases().into_iter().step_by(16).collect();
     let all_log = explore(&all_log, &some);
-    assert!(all_log.distinct > 1_000, "{all_log}");
+    assert!(all_log.distinct > 200, "{all_log}");
     // Once more with space that is reused at once.
     let reusing = Loam {
         without: Without::default().scattered(true),
