@@ -143,7 +143,10 @@ for seconds in 0.05 0.1 0.2; do
     timeout -s INT $seconds "$loamfs" place "$mnt/many" hash >"$work/out" 2>&1 || true
     says "$mnt/many" hash
 done
-kill -9 "$(daemon)"
+pid=$(daemon)
+kill -9 "$pid"
+while [ -e "/proc/$pid" ]; do sleep 0.05; done
+until "$loamfs" info "$mnt" >/dev/null 2>&1; do sleep 0.1; done
 expect 0 "$loamfs" place "$mnt/many" hash
 same "broken off"
 ok "it can be broken off, and goes on"
