@@ -1,15 +1,11 @@
 #!/bin/bash
-# Runs another script with mounts whose requests travel in a given way, or on volumes of a given profile. What that switches on
-# for the machine is put back. Needs root.
+# Runs another script with mounts whose requests travel in a given way. What that switches on for the machine is put back.
+# Needs root.
 #
-#   through.sh WAY LOAMFS SCRIPT [ARGUMENT...]      a value of the mount option `transport`, or `lfs`
+#   through.sh TRANSPORT LOAMFS SCRIPT [ARGUMENT...]      a value of the mount option `transport`
 set -euo pipefail
 
-transport= mount= made=
-case $1 in
-lfs) made="--profile $1" ;;
-*) transport=$1 mount="-o transport=$1" ;;
-esac
+transport=$1
 loamfs=$(realpath "$2")
 script=$3
 shift 3
@@ -19,8 +15,7 @@ if [ "$transport" = uring ] && { [ ! -e $switch ] || [ "$(cat /proc/sys/kernel/i
     echo "skipped: requests cannot travel through io_uring here"
     exit 0
 fi
-was=
-[ -z "$transport" ] || was=$(cat $switch 2>/dev/null || true)
+was=$(cat $switch 2>/dev/null || true)
 work=$(mktemp -d)
 chmod 711 "$work"
 
@@ -36,9 +31,8 @@ cat >"$work/loamfs" <<END
 #!/bin/bash
 name=\$(basename "\$0")
 case \$name:\${1-} in
-loamfs:mkfs) shift; exec "$loamfs" mkfs $made "\$@" ;;
-loamfs:mount) shift; exec "$loamfs" mount $mount "\$@" ;;
-mount.*) exec -a "\$name" "$loamfs" "\$@" $mount ;;
+loamfs:mount) shift; exec "$loamfs" mount -o transport=$transport "\$@" ;;
+mount.*) exec -a "\$name" "$loamfs" "\$@" -o transport=$transport ;;
 *) exec -a "\$name" "$loamfs" "\$@" ;;
 esac
 END
