@@ -80,3 +80,4 @@ pub use volume::{
     Arranged, Arranging, Cleaned, Damaged, Durability, Info, MemberInfo, OpenOptions, Ranges,
     Scrub, Scrubbed, Upkeep, Volume, Xattrs,
 };
+pub use xattrs::PLACEMENT;

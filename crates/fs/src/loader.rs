@@ -74,11 +74,6 @@ impl<'c> Loader<'c> {
         self.sb.geometry
     }
 
-    /// Whether directories may say where small files go.
-    pub fn has_placement(&self) -> bool {
-        self.sb.has_placement()
-    }
-
     /// The inodes in memory.
     pub fn inodes(&mut self) -> &mut Inodes {
         self.inodes

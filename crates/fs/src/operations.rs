@@ -52,6 +52,32 @@ pub(crate) enum Plan<C: Change> {
     Done(C::Done),
 }
 
+/// What a step through a directory's files came to.
+#[derive(Default)]
+pub(crate) struct Stepped {
+    /// The key that the next step begins with; `None` at the end of the directory, or without room for more.
+    pub next: Option<u64>,
+    /// Files that it moves, and bytes of their contents.
+    pub files: u64,
+    pub bytes: u64,
+    /// There was no room for it.
+    pub full: bool,
+}
+
+/// What was found of a file that is to move; nothing if it is damaged: that stays where it is.
+pub(crate) fn unless_damaged<T>(
+    ino: Ino,
+    found: Result<Option<T>, Stop>,
+) -> Result<Option<T>, Stop> {
+    match found {
+        Err(Stop::Failed(error)) => {
+            tracing::debug!(%error, ino = ino.0, "a damaged file does not move");
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
 /// A change, all of which is in memory.
 pub(crate) trait Change {
     /// What whoever asked for it gets.

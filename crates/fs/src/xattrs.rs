@@ -20,7 +20,7 @@ use loamfs_format::{BlockKind, Ino, Pointer};
 use std::ops::ControlFlow;
 
 /// Shows where small files of a directory go. It is no attribute: nobody lists it, so that no copy takes it along, nor sets it.
-const PLACEMENT: &[u8] = b"loamfs.place";
+pub const PLACEMENT: &str = "loamfs.place";
 /// Bytes of names that a file's attributes may have, since listxattr(2) gives no more.
 const NAMES_MAX: usize = 65_536;
 /// Bytes of the tail that attributes may take: whatever the body becomes, the root of a tree still fits beside them.
@@ -220,7 +220,7 @@ impl Attributes<'_> {
 
     /// The value of an attribute, or what a directory says of small files.
     pub fn get(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
-        if name == PLACEMENT {
+        if name == PLACEMENT.as_bytes() {
             let inode = &self.loader.again().node(ino)?.inode;
             let placement = Some(inode.placement).filter(|_| inode.is_dir());
             let word = placement.ok_or(Error::NoAttribute)?.word();

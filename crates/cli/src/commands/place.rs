@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use loamfs_console::complete::ArgValueCompleter;
 use loamfs_console::size::{count, human};
-use loamfs_fs::Placement;
+use loamfs_fs::{PLACEMENT, Placement};
 use rustix::fs::getxattr;
 use rustix::io::Errno;
 use serde_json::json;
@@ -17,9 +17,6 @@ use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
 use crate::text::{shown_path, wrapped};
-
-/// By this attribute directories show it.
-const ATTRIBUTE: &str = "loamfs.place";
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -135,7 +132,7 @@ impl PlaceArgs {
     /// Prints what the directory says.
     fn show(&self, path: &Path) -> Result<u8, Failure> {
         let mut word = [0; 64];
-        let len = getxattr(path, ATTRIBUTE, &mut word).map_err(|error| match error {
+        let len = getxattr(path, PLACEMENT, &mut word).map_err(|error| match error {
             Errno::OPNOTSUPP => Failure::new(
                 Kind::Io,
                 format!(

@@ -36,8 +36,8 @@ impl Budget<'_> {
         for_log + for_data <= self.space.free_groups()
     }
 
-    /// Fragments of log groups to be counted on. Where groups are written when they are clean, holes are none. Once the reserve's groups are all that is left, these are holes that
-    /// segments can be cut into.
+    /// Fragments of log groups to be counted on. Where groups are written when they are clean, holes are none. Once the reserve's
+    /// groups are all that is left, these are holes that segments can be cut into.
     fn log_room(&mut self, for_data: u64) -> u64 {
         if self.space.is_all_log() {
             self.head_room()
@@ -106,7 +106,7 @@ impl Budget<'_> {
 
     /// Whether half the reserve is left: compaction, which takes before it gives, leaves that to deletes.
     pub fn may_compact(&mut self) -> bool {
-        let usable = self.usable_log() + self.space.free_groups() * self.geometry.group_frags;
+        let usable = self.usable_log() + self.whole_groups();
         let bytes = usable * u64::from(self.geometry.fragment_size);
         bytes >= self.sizes.reserve_bytes() / 2 + self.segment_estimate()
     }
@@ -115,22 +115,25 @@ impl Budget<'_> {
     /// role, and so count twice; where groups are written when they are clean, these alone, and what is left of those that are
     /// being filled.
     pub fn won(&mut self) -> u64 {
-        let whole = self.space.free_groups() * self.geometry.group_frags;
         match self.space.is_all_log() {
             true => self.usable(),
-            false => self.usable() + whole,
+            false => self.usable() + self.whole_groups(),
         }
     }
 
     /// Free fragments that segments go to: in whole groups, and in holes of the log that any can be cut into; where groups are
     /// written when they are clean, in whole ones, and in what is left of those that are being filled.
     pub fn usable(&mut self) -> u64 {
-        let whole = self.space.free_groups() * self.geometry.group_frags;
-        whole
-            + match self.space.is_all_log() {
-                true => self.head_room() + self.space.home_room(),
-                false => self.usable_log(),
-            }
+        let begun = match self.space.is_all_log() {
+            true => self.head_room() + self.space.home_room(),
+            false => self.usable_log(),
+        };
+        self.whole_groups() + begun
+    }
+
+    /// Fragments of the groups that have no role.
+    fn whole_groups(&self) -> u64 {
+        self.space.free_groups() * self.geometry.group_frags
     }
 
     /// What stands on devices that leave.

@@ -1,7 +1,7 @@
 //! Where small files of a directory go: saying so, and moving those that are there.
 
 use super::flags::INODE_COST;
-use super::{Broken, Change, Claim, Operation, Plan};
+use super::{Broken, Change, Claim, Operation, Plan, Stepped, unless_damaged};
 use crate::blocks::Stop;
 use crate::budget::NODES_COST;
 use crate::core::Core;
@@ -22,9 +22,6 @@ const NAMES_MAX: usize = 256;
 impl Loader<'_> {
     /// Where a file's directory says that small files go.
     pub(crate) fn placement(&mut self, ino: Ino) -> Result<Placement, Stop> {
-        if !self.has_placement() {
-            return Ok(Placement::Auto);
-        }
         let parent = self.again().node(ino)?.inode.parent;
         match self.again().directory(parent) {
             Ok((node, _)) => Ok(node.inode.placement),
@@ -87,15 +84,6 @@ pub(crate) struct MoveFile {
     pub to: Role,
 }
 
-/// What [`MoveFile`] came to.
-#[derive(Default)]
-pub(crate) struct Moved {
-    /// Where the next one may be; `None` at the end of the directory.
-    pub next: Option<u64>,
-    /// Bytes of the file, if there was one.
-    pub bytes: Option<u64>,
-}
-
 /// [`MoveFile`], prepared.
 pub(crate) struct MovingFile {
     ino: Ino,
@@ -113,7 +101,7 @@ impl Operation for MoveFile {
         for _ in 0..NAMES_MAX {
             let (node, blocks) = core.loader().directory(dir)?;
             let Some(entry) = dir::next(&node.inode, blocks, from)? else {
-                return Ok(Plan::Done(Moved::default()));
+                return Ok(Plan::Done(Stepped::default()));
             };
             from = entry.key.saturating_add(1);
             let ino = entry.ino;
@@ -132,8 +120,10 @@ impl Operation for MoveFile {
                 block: core.geometry.block_size.into(),
             }));
         }
-        let next = Some(from);
-        Ok(Plan::Done(Moved { next, bytes: None }))
+        Ok(Plan::Done(Stepped {
+            next: Some(from),
+            ..Stepped::default()
+        }))
     }
 }
 
@@ -149,14 +139,7 @@ impl Core {
         if at.is_none_or(|at| role(&at) == to) {
             return Ok(None);
         }
-        match self.reading().small_content(ino) {
-            // What is damaged stays where it is.
-            Err(Stop::Failed(error)) => {
-                tracing::debug!(%error, ino = ino.0, "a damaged file does not move");
-                Ok(None)
-            }
-            content => content.map(Some),
-        }
+        unless_damaged(ino, self.reading().small_content(ino).map(Some))
     }
 }
 
@@ -172,7 +155,7 @@ fn may_move(node: &Node, dir: Ino) -> bool {
 }
 
 impl Change for MovingFile {
-    type Done = Moved;
+    type Done = Stepped;
 
     fn claim(&self) -> Claim {
         let bytes = self.content.len() as u64;
@@ -188,11 +171,16 @@ impl Change for MovingFile {
         }
     }
 
-    fn apply(self, core: &mut Core) -> Result<Moved, Broken> {
+    fn apply(self, core: &mut Core) -> Result<Stepped, Broken> {
         let MovingFile {
             ino, content, next, ..
         } = self;
-        let bytes = Some(content.len() as u64);
+        let moved = Stepped {
+            next,
+            files: 1,
+            bytes: content.len() as u64,
+            full: false,
+        };
         match self.to {
             Role::Data => core.homes().leave_small(ino, &content)?,
             _ => {
@@ -201,6 +189,6 @@ impl Change for MovingFile {
             }
         }
         core.touch(ino)?;
-        Ok(Moved { next, bytes })
+        Ok(moved)
     }
 }

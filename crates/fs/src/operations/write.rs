@@ -51,6 +51,9 @@ impl Write<'_> {
 
     /// Whether a file that is so long then is wanted in data groups, and does not fit its inode.
     fn goes_home(&self, core: &mut Core, size: u64) -> Result<bool, Stop> {
+        if !core.sb.has_placement() {
+            return Ok(false);
+        }
         let room = core.node(self.ino)?.inline_max();
         Ok(size > room as u64 && core.loader().placement(self.ino)? == Placement::Data)
     }
@@ -152,8 +155,8 @@ impl Operation for Write<'_> {
         }
         core.prepare_dirty(ino)?;
         let size = size.max(end);
-        let leaves = size > core.sizes().small_max() || self.goes_home(core, size)?;
-        let writing = if large || leaves || core.budget().spills(size) {
+        let goes_home = large || size > core.sizes().small_max() || self.goes_home(core, size)?;
+        let writing = if goes_home || core.budget().spills(size) {
             self.prepare_large(core, size, large)?
         } else {
             self.prepare_small(core, size)?

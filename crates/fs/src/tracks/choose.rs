@@ -7,6 +7,7 @@ use crate::core::Core;
 use crate::dir;
 use crate::error::Corrupt;
 use crate::inodes::Node;
+use crate::operations::unless_damaged;
 use loamfs_format::dirent::{DISCRIMINATORS, FIRST_KEY, KEYS_END};
 use loamfs_format::ifile::{INODE_BLOCK_MAX, block_of};
 use loamfs_format::inode::{Body, flag, mode};
@@ -196,14 +197,7 @@ impl DirTracks<'_> {
             Ok(_) => Ok(None),
             Err(stop) => Err(stop),
         };
-        match content {
-            // What is damaged stays where it is.
-            Err(Stop::Failed(error)) => {
-                tracing::debug!(%error, ino = ino.0, "a damaged file does not settle");
-                Ok(None)
-            }
-            other => other,
-        }
+        unless_damaged(ino, content)
     }
 }
 

@@ -4,7 +4,7 @@ use super::choose::{File, Which, key_before_end};
 use super::{Forming, table};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
-use crate::operations::{Broken, Change, Claim, NAMES_COST, Operation, Plan};
+use crate::operations::{Broken, Change, Claim, NAMES_COST, Operation, Plan, Stepped};
 use loamfs_format::Ino;
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::ifile::INODE_BLOCK_MAX;
@@ -16,18 +16,6 @@ pub(crate) struct FormTrack {
     pub dir: Ino,
     pub from: u64,
     pub which: Which,
-}
-
-/// What [`FormTrack`] came to.
-#[derive(Default)]
-pub(crate) struct Formed {
-    /// Where the next range begins; `None` at the end of the directory, or without room for more.
-    pub next: Option<u64>,
-    /// Files of the track, and bytes of their contents.
-    pub files: u64,
-    pub bytes: u64,
-    /// There was no room for it.
-    pub full: bool,
 }
 
 /// [`FormTrack`], prepared.
@@ -43,13 +31,11 @@ pub(crate) struct FormingTrack {
     blocks: usize,
 }
 
-impl Formed {
-    /// Nothing yet; the next range begins at a key, if it is one.
-    fn until(high: u64) -> Formed {
-        Formed {
-            next: key_before_end(high),
-            ..Formed::default()
-        }
+/// Nothing yet; the next range begins at a key, if it is one.
+fn until(high: u64) -> Stepped {
+    Stepped {
+        next: key_before_end(high),
+        ..Stepped::default()
     }
 }
 
@@ -61,24 +47,24 @@ impl Operation for FormTrack {
         let (geometry, ssn) = (core.geometry, core.open_ssn());
         let inode = &core.directory(dir)?.inode;
         if inode.nlink == 0 || !table::has_room(inode, &geometry, ssn) || self.from >= KEYS_END {
-            return Ok(Plan::Done(Formed::default()));
+            return Ok(Plan::Done(Stepped::default()));
         }
         // Nobody fights for room to settle.
         let segment = core.geometry.segment_max.into();
         if !core.budget().space_fits(segment, 0) {
             let full = true;
-            return Ok(Plan::Done(Formed {
+            return Ok(Plan::Done(Stepped {
                 full,
-                ..Formed::default()
+                ..Stepped::default()
             }));
         }
         let range = core.tracks_of(dir).range_to_settle(self.from)?;
         if range.entry.is_some() {
-            return Ok(Plan::Done(Formed::until(range.high)));
+            return Ok(Plan::Done(until(range.high)));
         }
         let run = core.tracks_of(dir).next_run(&range, self.which)?;
         if run.files.is_empty() {
-            return Ok(Plan::Done(Formed::until(run.high)));
+            return Ok(Plan::Done(until(run.high)));
         }
         let mut missed = Missed::default();
         missed.note(core.prepare_dirty(dir))?;
@@ -104,7 +90,7 @@ impl Operation for FormTrack {
 }
 
 impl Change for FormingTrack {
-    type Done = Formed;
+    type Done = Stepped;
 
     fn claim(&self) -> Claim {
         let content: usize = self.files.iter().map(|file| file.content.len()).sum();
@@ -116,7 +102,7 @@ impl Change for FormingTrack {
         }
     }
 
-    fn apply(self, core: &mut Core) -> Result<Formed, Broken> {
+    fn apply(self, core: &mut Core) -> Result<Stepped, Broken> {
         let (dir, none) = (self.dir, TableEntry::default());
         let inode = &mut core.inodes.prepared(dir)?.inode;
         table::put(inode, &mut core.blocks, self.low, &none)?;
@@ -125,7 +111,7 @@ impl Change for FormingTrack {
         }
         core.touch(dir)?;
         core.pending.add_content(head_bytes(self.files.len()));
-        let mut formed = Formed::until(self.high);
+        let mut formed = until(self.high);
         let mut files = BTreeMap::new();
         for File {
             key,

@@ -6,6 +6,7 @@ use super::upkeep::Upkeep;
 use crate::core::dirent_type;
 use crate::error::Error;
 use crate::operations::placing::MoveFile;
+use crate::operations::{Change, Operation, Stepped};
 use crate::tracks::choose::{Loose, Which};
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
@@ -156,8 +157,14 @@ impl Upkeep<'_> {
             Stage::Say => self.say(dir, arranging),
             Stage::List(from) => self.list_below(dir, from, arranging),
             Stage::Loosen(from) => self.loosen(dir, from, arranging),
-            Stage::Form(from) => self.form(dir, from, arranging),
-            Stage::Move(from, to) => self.move_files(dir, from, to, arranging),
+            Stage::Form(from) => {
+                let which = Which::Cold;
+                self.go_through(from, arranging, |from| FormTrack { dir, from, which })
+                    .map(|next| next.map(Stage::Form))
+            }
+            Stage::Move(from, to) => self
+                .go_through(from, arranging, |from| MoveFile { dir, from, to })
+                .map(|next| next.map(|from| Stage::Move(from, to))),
         };
         arranging.now = match next {
             Ok(next) => next.map(|stage| (dir, stage)),
@@ -294,32 +301,6 @@ impl Upkeep<'_> {
         Ok(Some(Stage::Form(0)))
     }
 
-    /// Moves small files, from a key on.
-    fn move_files(
-        &self,
-        dir: Ino,
-        from: u64,
-        to: Role,
-        arranging: &mut Arranging,
-    ) -> Result<Option<Stage>, Error> {
-        self.cool(arranging)?;
-        let (mut next, mut bytes) = (Some(from), 0);
-        while let Some(from) = next {
-            if bytes >= STEP {
-                return Ok(Some(Stage::Move(from, to)));
-            }
-            let step = MoveFile { dir, from, to };
-            let moved = self.engine().run(|core| core.perform(&step))?;
-            if let Some(of_file) = moved.bytes {
-                arranging.done.files += 1;
-                arranging.done.bytes += of_file;
-                bytes += of_file;
-            }
-            next = moved.next;
-        }
-        Ok(None)
-    }
-
     /// What was just written is cold once it is in the log.
     fn cool(&self, arranging: &mut Arranging) -> Result<(), Error> {
         if std::mem::take(&mut arranging.warm) {
@@ -328,24 +309,31 @@ impl Upkeep<'_> {
         Ok(())
     }
 
-    /// Forms tracks where there are none.
-    fn form(&self, dir: Ino, from: u64, arranging: &mut Arranging) -> Result<Option<Stage>, Error> {
+    /// Goes through files of a directory by operations, from a key on, until that is a step. Answers where the next one begins.
+    fn go_through<O>(
+        &self,
+        from: u64,
+        arranging: &mut Arranging,
+        operation: impl Fn(u64) -> O,
+    ) -> Result<Option<u64>, Error>
+    where
+        O: Operation<Change: Change<Done = Stepped>>,
+    {
         self.cool(arranging)?;
         let (mut next, mut bytes) = (Some(from), 0);
         while let Some(from) = next {
             if bytes >= STEP {
-                return Ok(Some(Stage::Form(from)));
+                break;
             }
-            let which = Which::Cold;
-            let step = FormTrack { dir, from, which };
-            let formed = self.engine().run(|core| core.perform(&step))?;
-            arranging.done.files += formed.files;
-            arranging.done.bytes += formed.bytes;
-            arranging.done.full |= formed.full;
-            bytes += formed.bytes;
-            next = formed.next;
+            let step = operation(from);
+            let stepped = self.engine().run(|core| core.perform(&step))?;
+            arranging.done.files += stepped.files;
+            arranging.done.bytes += stepped.bytes;
+            arranging.done.full |= stepped.full;
+            bytes += stepped.bytes;
+            next = stepped.next;
         }
-        Ok(None)
+        Ok(next)
     }
 }
 
