@@ -41,7 +41,7 @@ pub trait Filesystem: Send + Sync {
         true
     }
 
-    /// Requests come through io_uring from now on, and not over `/dev/fuse`.
+    /// Requests come through io_uring from now on, and not over `/dev/fuse`. Called before the first of them.
     fn carried_by_rings(&self) {}
 
     /// The connection ends: write back everything. Called once if `init`

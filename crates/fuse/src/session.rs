@@ -250,7 +250,9 @@ impl Serving<'_> {
     fn through(&self, rings: Rings, first: &mut DevChannel, worker: &Worker) -> bool {
         let (queues, processors) = rings.queues(self.mounted.connection());
         let pool = &Pool::new(processors.clone());
-        let muster = &Muster::new(queues.len() + 1);
+        // Whoever asks by a ring how requests travel hears so.
+        let carried_by_rings = || self.fs.carried_by_rings();
+        let muster = &Muster::new(queues.len() + 1, &carried_by_rings);
         thread::scope(|scope| {
             let start = |name: String, work: Box<dyn FnOnce(&Worker) + Send>| {
                 let worker = self.dispatcher.worker();
@@ -273,7 +275,6 @@ impl Serving<'_> {
             }
             let is_served = muster.all_ready();
             if is_served {
-                self.fs.carried_by_rings();
                 if let Err(errno) = first.drain(worker) {
                     tracing::error!(%errno, "what the kernel forgets is not heard any more");
                 }

@@ -1,10 +1,12 @@
-//! Whether all threads have what they need: either all of them begin, or none.
+//! Whether all threads have what they need: either all of them begin, or none. What has to be said first is said before
+//! the first begins.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-pub(crate) struct Muster {
+pub(crate) struct Muster<'a> {
     state: Mutex<State>,
     complete: Condvar,
+    before: &'a (dyn Fn() + Sync),
 }
 
 struct State {
@@ -12,15 +14,16 @@ struct State {
     failed: bool,
 }
 
-impl Muster {
-    /// Waits for `count` reports.
-    pub(crate) fn new(count: usize) -> Self {
+impl<'a> Muster<'a> {
+    /// Waits for `count` reports, and calls `before` once all are ready, before anybody learns of it.
+    pub(crate) fn new(count: usize, before: &'a (dyn Fn() + Sync)) -> Self {
         Self {
             state: Mutex::new(State {
                 missing: count,
                 failed: false,
             }),
             complete: Condvar::new(),
+            before,
         }
     }
 
@@ -30,6 +33,9 @@ impl Muster {
         state.missing = state.missing.saturating_sub(1);
         state.failed |= !is_ready;
         if state.missing == 0 {
+            if !state.failed {
+                (self.before)();
+            }
             self.complete.notify_all();
         }
     }
@@ -42,5 +48,40 @@ impl Muster {
             .wait_while(state, |state| state.missing > 0)
             .unwrap_or_else(PoisonError::into_inner);
         !waited.failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn what_has_to_be_said_first_is_said_once_before_any_begins() {
+        let said = AtomicUsize::new(0);
+        let say = || {
+            said.fetch_add(1, Ordering::Relaxed);
+        };
+        let muster = Muster::new(8, &say);
+        thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    muster.report(true);
+                    assert!(muster.all_ready());
+                    assert_eq!(said.load(Ordering::Relaxed), 1);
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn if_one_has_not_what_it_needs_none_begins_and_nothing_is_said() {
+        let muster = Muster::new(3, &|| panic!("none begins"));
+        for is_ready in [true, false, true] {
+            muster.report(is_ready);
+        }
+        assert!(!muster.all_ready());
     }
 }
