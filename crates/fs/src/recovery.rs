@@ -297,7 +297,7 @@ fn space_of(sb: &Superblock, descs: Vec<(GroupNo, GroupDesc)>, env: &Env) -> Res
     let space = Space::open_with_gaps(sb.geometry, copies, &sb.gaps(), descs);
     let mut space = space.with_law(law::of_space(&env.law));
     keep_where(&mut space, sb);
-    space.leave(sb.leaving_groups());
+    space.areas().leave(sb.leaving_groups());
     if sb.reserves_places() {
         reserve(&mut space, sb)?;
     }
@@ -327,9 +327,9 @@ pub(crate) fn log_begin(sb: &Superblock) -> u64 {
 
 /// What the superblock says of where things go.
 pub(crate) fn keep_where(space: &mut Space, sb: &Superblock) {
-    space.keep_log_on(sb.fast_groups());
+    space.areas().keep_log_on(sb.fast_groups());
     if sb.is_all_log() {
-        space.keep_all_in_log();
+        space.areas().keep_all_in_log();
     }
 }
 

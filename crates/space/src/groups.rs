@@ -2,6 +2,7 @@
 //!
 //! Whoever changes a group does it here, so that no index is ever behind.
 
+mod areas;
 mod changes;
 mod group;
 mod index;
@@ -11,6 +12,7 @@ mod ranges;
 mod repair;
 mod roles;
 
+pub use areas::Areas;
 pub(crate) use changes::Changes;
 pub(crate) use group::{Group, State};
 pub use index::FreeIndex;
@@ -23,7 +25,6 @@ use crate::layout::Layout;
 use loamfs_format::GroupNo;
 use loamfs_format::group::{GroupDesc, Role};
 use std::collections::BTreeSet;
-use std::ops::Range;
 
 /// All groups of a volume.
 #[derive(Clone, Debug)]
@@ -34,7 +35,7 @@ pub(crate) struct Groups {
     uneven: Vec<u32>,
     /// Groups that are being emptied: nothing new is placed in them.
     closed: BTreeSet<usize>,
-    /// Whether everything goes to groups of the log, and to groups that hold nothing ([`crate::Space::keep_all_in_log`]).
+    /// Whether everything goes to groups of the log, and to groups that hold nothing ([`Areas::keep_all_in_log`]).
     all_log: bool,
     /// Then the group of the log that blocks of large files fill: segments leave it alone.
     home_head: Option<usize>,
@@ -168,45 +169,6 @@ impl Groups {
     }
 
     // ---- changes -----------------------------------------------------------------------------------------------
-
-    /// From now on nothing new is placed in `groups`, and in no other such groups.
-    pub(crate) fn close(&mut self, groups: &[GroupNo]) {
-        let known = groups.iter().map(|group| group.0 as usize);
-        let new: BTreeSet<usize> = known.filter(|index| *index < self.table.len()).collect();
-        let old = std::mem::replace(&mut self.closed, new.clone());
-        for index in old.union(&new) {
-            self.refresh(*index);
-        }
-    }
-
-    /// From now on the log should stand in these groups, and data in the others.
-    pub(crate) fn keep_log_on(&mut self, groups: Vec<Range<usize>>) {
-        self.layout.keep_log_on(groups);
-        for index in 0..self.table.len() {
-            self.refresh(index);
-        }
-    }
-
-    /// From now on nothing new is placed in these groups, and they are no room.
-    pub(crate) fn leave(&mut self, groups: Vec<Range<usize>>) {
-        self.layout.leave(groups);
-        for index in 0..self.table.len() {
-            self.refresh(index);
-        }
-    }
-
-    /// From now on everything goes to groups of the log that hold nothing.
-    pub(crate) fn keep_all_in_log(&mut self) {
-        self.all_log = true;
-    }
-
-    /// From now on blocks of large files fill this group of the log, and no other.
-    pub(crate) fn fill_with_homes(&mut self, index: usize) {
-        let before = self.home_head.replace(index);
-        for index in before.into_iter().chain([index]) {
-            self.refresh(index);
-        }
-    }
 
     /// Promises fragments of a group to a new directory.
     pub(crate) fn promise(&mut self, index: usize, frags: u64) {

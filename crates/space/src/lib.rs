@@ -27,8 +27,8 @@
 //! | homes that no segment shows | `Unshown` |
 //! | owner records since the last checkpoint | [`Owners`] |
 //!
-//! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`SpaceReplay`] applies what
-//! summaries say, [`SpaceRepair`] what repair knows.
+//! [`Bitmaps`], [`Checkpoint`], [`Cleaning`] and [`Uneven`] look at them and own nothing; [`Areas`] says which groups serve
+//! what, [`SpaceReplay`] applies what summaries say, [`SpaceRepair`] what repair knows.
 // How many lines: `clippy.toml`.
 #![deny(clippy::too_many_lines)]
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -60,7 +60,7 @@ pub use bitmaps::Bitmaps;
 pub use checkpoint::{Checkpoint, ChunkValue};
 pub use cleaning::{Candidate, Cleaning, CleaningCost, CleaningPolicy, Leaving, Outlook};
 pub use error::SpaceError;
-pub use groups::{FreeIndex, SpaceRepair};
+pub use groups::{Areas, FreeIndex, SpaceRepair};
 pub use held::Held;
 pub use loamfs_format::summary::Wait;
 pub use owners::{Owner, Owners};

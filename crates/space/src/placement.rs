@@ -66,13 +66,13 @@ impl<'a> Placement<'a> {
 
     /// From now on nothing new is placed in `groups`, which are being emptied, and in no other such groups.
     pub fn close_groups(&mut self, groups: &[GroupNo]) {
-        self.groups.close(groups);
+        self.groups.areas().close(groups);
     }
 
     /// Looks for a free run of `want` fragments in the log, in whole units, and claims a free group for the log if
     /// it has to. Nothing else is claimed: the caller allocates what it uses.
     ///
-    /// Where some groups are for the log ([`Space::keep_log_on`](crate::Space::keep_log_on)), in these first. In this
+    /// Where some groups are for the log ([`Areas::keep_log_on`](crate::Areas::keep_log_on)), in these first. In this
     /// order:
     /// - the run that continues at `near`,
     /// - the first one behind it, and around the end of the volume, in a log group,
@@ -81,7 +81,7 @@ impl<'a> Placement<'a> {
     /// - the largest hole of at least `least` fragments; smaller ones are left to compaction,
     /// - a kept group.
     ///
-    /// Where everything is in the log ([`Space::keep_all_in_log`](crate::Space::keep_all_in_log)), what continues at `near` is
+    /// Where everything is in the log ([`Areas::keep_all_in_log`](crate::Areas::keep_all_in_log)), what continues at `near` is
     /// taken however short it is, if not less than `least`. Other holes come behind free groups.
     ///
     /// The run found is at most `want` long.

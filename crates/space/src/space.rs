@@ -9,7 +9,7 @@ use crate::bitmaps::Bitmaps;
 use crate::checkpoint::{self, Checkpoint};
 use crate::cleaning::Cleaning;
 use crate::error::SpaceError;
-use crate::groups::{FreeIndex, Groups, SpaceRepair};
+use crate::groups::{Areas, FreeIndex, Groups, SpaceRepair};
 use crate::held::Held;
 use crate::law::{Law, Rules};
 use crate::layout::Layout;
@@ -20,7 +20,6 @@ use crate::unshown::Unshown;
 use crate::usage::Usage;
 use loamfs_format::group::{CHUNK_BYTES, GroupDesc, Role};
 use loamfs_format::{Extent, Geometry, GroupNo};
-use std::ops::Range;
 
 /// The free space of a volume. See the crate's documentation for the states of a fragment.
 #[derive(Clone, Debug)]
@@ -95,21 +94,9 @@ impl Space {
         self.groups.reserve(place)
     }
 
-    /// From now on the log should stand in these groups, and the blocks of large files in the others, as long as there is
-    /// room. The ranges do not overlap, by number.
-    pub fn keep_log_on(&mut self, groups: Vec<Range<u32>>) {
-        let count = self.groups.layout().groups();
-        let within =
-            |range: Range<u32>| (range.start as usize).min(count)..(range.end as usize).min(count);
-        self.groups
-            .keep_log_on(groups.into_iter().map(within).collect());
-    }
-
-    /// From now on everything goes to groups of the log, blocks of large files too, and to such as hold nothing: those of
-    /// large files fill one group after the other, segments others. Segments go to holes when there is nothing else, and
-    /// those blocks never (LFS, section 4.3).
-    pub fn keep_all_in_log(&mut self) {
-        self.groups.keep_all_in_log();
+    /// Which groups serve what.
+    pub fn areas(&mut self) -> Areas<'_> {
+        self.groups.areas()
     }
 
     /// Whether everything goes to groups of the log that hold nothing.
@@ -120,13 +107,6 @@ impl Space {
     /// Then, fragments that blocks of large files find in the group that they fill.
     pub fn home_room(&self) -> u64 {
         Placement::home_room(&self.groups, &self.placement)
-    }
-
-    /// From now on nothing new is placed in these groups, and what is free there is no room: their device is to leave. The
-    /// ranges do not overlap.
-    pub fn leave(&mut self, groups: Vec<Range<u32>>) {
-        let within = |range: Range<u32>| range.start as usize..range.end as usize;
-        self.groups.leave(groups.into_iter().map(within).collect());
     }
 
     /// What the group is used for; [`Role::Free`] for groups that do not exist.
@@ -326,7 +306,7 @@ mod tests {
         let mut lost = space.clone();
         lost.unshown = Unshown::default();
         assert!(lost.check().is_err(), "unshown by the group alone");
-        space.groups.set(range);
+        space.groups.mark().set(range);
         assert!(space.check().is_err(), "counted twice");
     }
 }

@@ -612,7 +612,7 @@ fn a_bitmap_that_is_not_in_memory_has_no_free_runs() {
 /// The volume, with the log in its first four groups as long as there is room.
 fn tiered() -> Space {
     let mut space = volume();
-    space.keep_log_on(vec![0..2, 2..4]);
+    space.areas().keep_log_on(vec![0..2, 2..4]);
     space
 }
 
@@ -670,7 +670,7 @@ fn data_and_anchors_stay_on_the_slow_groups_until_these_are_full() {
 fn without_a_choice_there_are_no_tiers() {
     for all in [vec![], vec![0..32, 32..64], vec![0..1, 1..64]] {
         let mut space = volume();
-        space.keep_log_on(all);
+        space.areas().keep_log_on(all);
         let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
         assert_eq!(first, extent(32 * 64, 64));
         assert_eq!(space.usage().spilled_log_groups(), 0);
@@ -685,7 +685,7 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
     assert_eq!(space.free_groups(), 48);
     assert_eq!(space.usage().free_frags(), 4096 - 1048);
     let leaving = std::iter::once(40..64).collect();
-    space.leave(leaving);
+    space.areas().leave(leaving);
     assert_eq!(space.free_groups(), 24);
     let mut left = 4096 - 1048 - 24 * 64;
     assert_eq!(space.usage().free_frags(), left);
@@ -712,7 +712,7 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
         assert_eq!(space.check(), Ok(()));
     }
     assert!(left < 64, "{left}");
-    space.leave(Vec::new());
+    space.areas().leave(Vec::new());
     assert_eq!(space.free_groups(), 24);
     assert_eq!(space.check(), Ok(()));
     assert!(
@@ -730,8 +730,8 @@ fn the_log_goes_on_elsewhere_when_its_end_is_where_a_device_leaves() {
         let there = run(space.placement().find_log(64, 4, FragAddr(45 * 64), false));
         assert_eq!(there, extent(45 * 64, 64));
         space.allocate(extent(there.start.0, 32), small()).unwrap();
-        space.keep_log_on(tiers);
-        space.leave(std::iter::once(40..64).collect());
+        space.areas().keep_log_on(tiers);
+        space.areas().leave(std::iter::once(40..64).collect());
         for near in [there.start, FragAddr(there.start.0 + 32), there.end()] {
             let found = run(space.placement().find_log(8, 4, near, false));
             assert!(found.frags > 0 && found.end().0 <= 40 * 64, "{found:?}");
@@ -742,7 +742,7 @@ fn the_log_goes_on_elsewhere_when_its_end_is_where_a_device_leaves() {
 /// All is in the log. Each of the space's groups has 64 fragments, and a block 8.
 fn all_log() -> Space {
     let mut space = volume();
-    space.keep_all_in_log();
+    space.areas().keep_all_in_log();
     space
 }
 

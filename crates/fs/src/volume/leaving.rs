@@ -1,7 +1,7 @@
 //! Emptying devices that are to leave a volume in use.
 //!
 //! The table says which ones leave before anything moves, so that a mount after a crash goes on where this one was. From then
-//! on nothing new is placed there ([`loamfs_space::Space::leave`]), and the mover makes dirty what is there. What it cannot move,
+//! on nothing new is placed there ([`loamfs_space::Areas::leave`]), and the mover makes dirty what is there. What it cannot move,
 //! summaries and nodes of maps, goes with checkpoints. The device leaves the table once the volume is closed
 //! ([`crate::membership`]).
 
@@ -176,8 +176,9 @@ impl Devices<'_> {
     fn take(&mut self, sb: &Superblock) {
         self.core.sb.devices.clone_from(&sb.devices);
         self.core.sb.membership_epoch = sb.membership_epoch;
-        self.core.space.keep_log_on(self.core.sb.fast_groups());
-        self.core.space.leave(self.core.sb.leaving_groups());
+        let mut areas = self.core.space.areas();
+        areas.keep_log_on(self.core.sb.fast_groups());
+        areas.leave(self.core.sb.leaving_groups());
         self.core.reclaim.forget_room();
     }
 
@@ -190,7 +191,7 @@ impl Devices<'_> {
             .sum();
         let need = need.saturating_sub(self.unheld(entry)) * frag;
         let in_vain = self.core.fights().is_lost(Fight::Room);
-        let lacking = self.core.budget().lacking_bytes(in_vain);
+        let lacking = self.core.available().lacking_bytes(in_vain);
         if lacking == 0 {
             return Ok(());
         }

@@ -5,20 +5,23 @@ use crate::error::SpaceError;
 use loamfs_format::Extent;
 use std::ops::Range;
 
-impl Groups {
+/// Sets and clears bits.
+pub(crate) struct Mark<'g>(&'g mut Groups);
+
+impl Mark<'_> {
     /// Sets the bits of a free range.
     pub(crate) fn set(&mut self, range: Range<u64>) {
-        for (index, bits, extent) in self.layout.parts(range) {
-            self.clock += extent.frags;
-            let now = self.table[index].set(bits, extent, self.clock);
+        for (index, bits, extent) in self.0.layout.parts(range) {
+            self.0.clock += extent.frags;
+            let now = self.0.table[index].set(bits, extent, self.0.clock);
             self.marked(index, extent, now);
         }
     }
 
     /// Clears the bits of a range in use.
     pub(crate) fn clear(&mut self, range: Range<u64>) {
-        for (index, bits, extent) in self.layout.parts(range) {
-            let now = self.table[index].clear(bits, extent);
+        for (index, bits, extent) in self.0.layout.parts(range) {
+            let now = self.0.table[index].clear(bits, extent);
             self.marked(index, extent, now);
         }
     }
@@ -26,40 +29,47 @@ impl Groups {
     /// Bits were set or cleared, in memory or not.
     fn marked(&mut self, index: usize, extent: Extent, now: bool) {
         if now {
-            self.dirty(extent);
+            self.0.dirty(extent);
         } else {
-            self.changes.mark_desc(index);
+            self.0.changes.mark_desc(index);
         }
-        self.refresh(index);
+        self.0.refresh(index);
     }
 
     /// Sets the bits of a free, loaded range that the next checkpoint does not tell of.
     pub(crate) fn set_unshown(&mut self, range: Range<u64>) {
-        for (index, bits, extent) in self.layout.parts(range) {
-            self.clock += extent.frags;
-            let group = &mut self.table[index];
-            group.set(bits, extent, self.clock);
+        for (index, bits, extent) in self.0.layout.parts(range) {
+            self.0.clock += extent.frags;
+            let group = &mut self.0.table[index];
+            group.set(bits, extent, self.0.clock);
             group.hide(extent.frags);
-            self.refresh(index);
+            self.0.refresh(index);
         }
     }
 
     /// The next checkpoint tells of an unshown range.
     pub(crate) fn show(&mut self, range: Range<u64>) {
-        for (index, _, extent) in self.layout.parts(range) {
-            self.table[index].unhide(extent.frags);
-            self.dirty(extent);
+        for (index, _, extent) in self.0.layout.parts(range) {
+            self.0.table[index].unhide(extent.frags);
+            self.0.dirty(extent);
         }
     }
 
     /// Clears the bits of an unshown range.
     pub(crate) fn clear_unshown(&mut self, range: Range<u64>) {
-        for (index, bits, extent) in self.layout.parts(range) {
-            let group = &mut self.table[index];
+        for (index, bits, extent) in self.0.layout.parts(range) {
+            let group = &mut self.0.table[index];
             group.unhide(extent.frags);
             group.clear(bits, extent);
-            self.refresh(index);
+            self.0.refresh(index);
         }
+    }
+}
+
+impl Groups {
+    /// Where bits are set and cleared.
+    pub(crate) fn mark(&mut self) -> Mark<'_> {
+        Mark(self)
     }
 
     /// Marks the chunks of a range as different from those on disk, and the descriptors with them.

@@ -51,7 +51,7 @@ impl<'a> Search<'a> {
             }
             // A superblock may leave too little.
             if let Some(run) = self.run_in(index, 0) {
-                self.groups.fill_with_homes(index);
+                self.groups.areas().fill_with_homes(index);
                 return FoundSpace::Run(run);
             }
         }

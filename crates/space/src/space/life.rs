@@ -14,7 +14,7 @@ impl Space {
     /// [`SpaceError`] when the range is not wholly free, or in groups that are not loaded or have no role.
     pub fn allocate(&mut self, extent: Extent, owner: Owner) -> Result<(), SpaceError> {
         let range = self.groups.ranges().check_free(extent)?;
-        self.groups.set(range);
+        self.groups.mark().set(range);
         self.correct_owner(extent, owner);
         Ok(())
     }
@@ -26,7 +26,7 @@ impl Space {
     /// As [`Space::allocate`].
     pub fn allocate_unshown(&mut self, extent: Extent) -> Result<(), SpaceError> {
         let range = self.groups.ranges().check_free(extent)?;
-        self.groups.set_unshown(range.clone());
+        self.groups.mark().set_unshown(range.clone());
         self.unshown.insert(range);
         Ok(())
     }
@@ -37,7 +37,7 @@ impl Space {
     /// [`SpaceError::NotInUse`] when not all of the range is unshown.
     pub fn show(&mut self, extent: Extent, owner: Owner) -> Result<(), SpaceError> {
         let range = self.unshown.take(extent, &self.groups)?;
-        self.groups.show(range);
+        self.groups.mark().show(range);
         self.correct_owner(extent, owner);
         Ok(())
     }
@@ -54,7 +54,7 @@ impl Space {
     /// [`SpaceError::NotInUse`] when not all of the range is unshown.
     pub fn abandon(&mut self, extent: Extent) -> Result<(), SpaceError> {
         let range = self.unshown.take(extent, &self.groups)?;
-        self.groups.clear_unshown(range);
+        self.groups.mark().clear_unshown(range);
         Ok(())
     }
 
@@ -114,7 +114,7 @@ impl Space {
         let released = self.held.release(done, busy).into_iter();
         released
             .map(|range| {
-                self.groups.clear(range.clone());
+                self.groups.mark().clear(range.clone());
                 Extent::new(FragAddr(range.start), range.end - range.start)
             })
             .collect()
@@ -124,6 +124,7 @@ impl Space {
     pub fn release_range(&mut self, extent: Extent) {
         let range = extent.start.0..extent.end().0;
         let groups = &mut self.groups;
-        self.held.cut(range, |released| groups.clear(released));
+        self.held
+            .cut(range, |released| groups.mark().clear(released));
     }
 }

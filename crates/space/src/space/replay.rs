@@ -39,7 +39,7 @@ impl<'a> SpaceReplay<'a> {
             space.held.cut(range, |_| ());
         }
         for range in fresh {
-            space.groups.set(range);
+            space.groups.mark().set(range);
         }
         space.correct_owner(extent, owner);
         Ok(())
