@@ -8,6 +8,7 @@ mod known;
 mod names;
 mod ranges;
 mod scan;
+mod xattrs;
 
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ use crate::problem::{Problem, Verdict};
 use crate::subject::{Opening, Outcome, Subject, System};
 use crate::tree::must;
 use known::Known;
+use ranges::Ranges;
+use xattrs::Xattrs;
 
 /// Percent of a volume that must be in use before it may say that it is full.
 const FULL_PERCENT: u64 = 70;
@@ -166,13 +169,13 @@ impl<'a> Runner<'a> {
             | Op::Allocate { .. }
             | Op::Zero { .. }
             | Op::Copy { .. }
-            | Op::Seek { .. } => self.range(op),
+            | Op::Seek { .. } => Ranges(self).run(op),
             Op::Read { id, offset, len } => self.read(id, offset, len),
             Op::Open { id } => self.open_file(id),
             Op::Release { id } => self.release(id),
-            Op::SetXattr { .. } => self.setxattr(op),
-            Op::GetXattr { id, name } => self.getxattr(id, name),
-            Op::RemoveXattr { id, name } => self.removexattr(id, name),
+            Op::SetXattr { .. } => Xattrs(self).set(op),
+            Op::GetXattr { id, name } => Xattrs(self).get(id, name),
+            Op::RemoveXattr { id, name } => Xattrs(self).remove(id, name),
             Op::Scan {
                 dir,
                 chunk,
@@ -191,7 +194,7 @@ impl<'a> Runner<'a> {
                 Some(dir) => self.flush("settle a directory", |s| s.settle_directory(dir)),
                 None => Ok(Step::Skipped),
             },
-            Op::Say { dir, placement } => self.say(dir, placement),
+            Op::Say { dir, placement } => Xattrs(self).say(dir, placement),
             Op::Tick { millis } => self.flush("tick", |s| s.tick(millis)),
             Op::Remount => self.remount(),
             Op::Change(change) => self.change(change),

@@ -1,19 +1,15 @@
-//! Running operations on contents, attributes and extended attributes.
+//! Running operations on contents and attributes.
 
 use loamfs_format::inode::Timestamp;
-use loamfs_fs::{Placement, SetAttr, SetTime};
+use loamfs_fs::{SetAttr, SetTime};
 
 use super::expect::agree;
 use super::{Runner, Step, is_no_space};
 use crate::compare::compare_range;
 use crate::content::fill;
-use crate::errno::EOPNOTSUPP;
 use crate::model::Id;
-use crate::name::Name;
-use crate::ops::{Op, xattr_name};
+use crate::ops::Op;
 use crate::problem::{Problem, Verdict};
-use crate::subject::PLACEMENT;
-use crate::tree::must;
 
 /// Bytes that a comparison after an operation reads at most.
 const CHECKED_MAX: usize = 1 << 20;
@@ -145,90 +141,5 @@ impl Runner<'_> {
         let answer = self.model.release(id);
         agree(outcome, answer)?;
         Ok(Step::Done)
-    }
-
-    pub(super) fn setxattr(&mut self, op: &Op) -> Verdict<Step> {
-        let Op::SetXattr {
-            id,
-            name,
-            len,
-            seed,
-            how,
-        } = *op
-        else {
-            return Ok(Step::Skipped);
-        };
-        let Some(ino) = self.ino(id) else {
-            return Ok(Step::Skipped);
-        };
-        let (name, value) = (xattr_name(name), fill(seed, len as usize));
-        let outcome = self.subject()?.setxattr(ino, &name, &value, how);
-        if is_no_space(&outcome) {
-            let found = self.subject()?.getxattr(ino, &name);
-            let answer = self.model.getxattr(id, &name);
-            same_value(found, answer)?;
-            return self.refused_for_space(true, &[id]);
-        }
-        let answer = self.model.setxattr(id, &name, &value, how);
-        agree(outcome, answer)?;
-        Ok(Step::Done)
-    }
-
-    /// Says where small files of a directory go. Without room for that, and for what is to be moved, all stays as it was.
-    pub(super) fn say(&mut self, dir: Id, placement: Placement) -> Verdict<Step> {
-        let Some(ino) = self.ino(dir) else {
-            return Ok(Step::Skipped);
-        };
-        let outcome = self.subject()?.place(ino, placement);
-        match &outcome {
-            Err(failure) if failure.errno == EOPNOTSUPP => return Ok(Step::Skipped),
-            _ => {}
-        }
-        must(outcome, || format!("placing {placement:?}"))?;
-        let said = self.subject()?.getxattr(ino, PLACEMENT);
-        let said = must(said, || "asking for a place".to_owned())?;
-        if said != placement.word().as_bytes() {
-            return self.refused_for_space(true, &[dir]);
-        }
-        self.model.place(dir, placement);
-        Ok(Step::Done)
-    }
-
-    pub(super) fn getxattr(&mut self, id: Id, name: Name) -> Verdict<Step> {
-        let Some(ino) = self.ino(id) else {
-            return Ok(Step::Skipped);
-        };
-        let name = xattr_name(name);
-        let outcome = self.subject()?.getxattr(ino, &name);
-        let answer = self.model.getxattr(id, &name);
-        same_value(outcome, answer)
-    }
-
-    pub(super) fn removexattr(&mut self, id: Id, name: Name) -> Verdict<Step> {
-        let Some(ino) = self.ino(id) else {
-            return Ok(Step::Skipped);
-        };
-        let name = xattr_name(name);
-        let outcome = self.subject()?.removexattr(ino, &name);
-        if is_no_space(&outcome) {
-            return self.refused_for_space(false, &[]);
-        }
-        let answer = self.model.removexattr(id, &name);
-        agree(outcome, answer)?;
-        Ok(Step::Done)
-    }
-}
-
-/// Whether both sides gave the same value of an attribute.
-fn same_value(
-    outcome: crate::subject::Outcome<Vec<u8>>,
-    answer: crate::model::Answer<std::sync::Arc<[u8]>>,
-) -> Verdict<Step> {
-    match agree(outcome, answer)? {
-        Some((found, expected)) if found[..] != expected[..] => {
-            let detail = format!("{} bytes, not {}", found.len(), expected.len());
-            Err(Problem::new("an attribute has the wrong value", detail))
-        }
-        _ => Ok(Step::Done),
     }
 }

@@ -10,8 +10,11 @@ use crate::problem::{Problem, Verdict};
 /// Pieces of data and holes that one search goes through.
 const PIECES_MAX: usize = 200;
 
-impl Runner<'_> {
-    pub(super) fn range(&mut self, op: &Op) -> Verdict<Step> {
+/// Operations on ranges of files.
+pub(super) struct Ranges<'r, 'a>(pub(super) &'r mut Runner<'a>);
+
+impl Ranges<'_, '_> {
+    pub(super) fn run(&mut self, op: &Op) -> Verdict<Step> {
         match *op {
             Op::Punch { id, offset, len } => self.punch(id, offset, len),
             Op::Allocate {
@@ -39,30 +42,30 @@ impl Runner<'_> {
     }
 
     fn punch(&mut self, id: Id, offset: u64, len: u64) -> Verdict<Step> {
-        let Some(ino) = self.ino(id) else {
+        let Some(ino) = self.0.ino(id) else {
             return Ok(Step::Skipped);
         };
-        let outcome = self.subject()?.punch(ino, offset, len);
+        let outcome = self.0.subject()?.punch(ino, offset, len);
         if is_no_space(&outcome) {
-            self.check_around(id, offset, len)?;
-            return self.refused_for_space(true, &[id]);
+            self.0.check_around(id, offset, len)?;
+            return self.0.refused_for_space(true, &[id]);
         }
-        let answer = self.model.punch(id, offset, len);
+        let answer = self.0.model.punch(id, offset, len);
         agree(outcome, answer)?;
-        self.check_around(id, offset, len)?;
-        self.check_object(id)?;
+        self.0.check_around(id, offset, len)?;
+        self.0.check_object(id)?;
         Ok(Step::Done)
     }
 
     /// Allocates, or makes zeros.
     fn fill(&mut self, id: Id, offset: u64, len: u64, (grow, zero): (bool, bool)) -> Verdict<Step> {
-        let Some(ino) = self.ino(id) else {
+        let Some(ino) = self.0.ino(id) else {
             return Ok(Step::Skipped);
         };
         let outcome = if zero {
-            self.subject()?.zero(ino, offset, len, grow)
+            self.0.subject()?.zero(ino, offset, len, grow)
         } else {
-            self.subject()?.allocate(ino, offset, len, grow)
+            self.0.subject()?.allocate(ino, offset, len, grow)
         };
         if is_no_space(&outcome) {
             if zero {
@@ -70,30 +73,30 @@ impl Runner<'_> {
                 self.adopt_range(id, offset, len)?;
             }
             // Holes may have got space in part.
-            self.model.forget_mtime(id);
-            self.check_around(id, offset, len)?;
-            return self.refused_for_space(true, &[id]);
+            self.0.model.forget_mtime(id);
+            self.0.check_around(id, offset, len)?;
+            return self.0.refused_for_space(true, &[id]);
         }
         let answer = if zero {
-            self.model.zero(id, offset, len, grow)
+            self.0.model.zero(id, offset, len, grow)
         } else {
-            self.model.allocate(id, offset, len, grow)
+            self.0.model.allocate(id, offset, len, grow)
         };
         agree(outcome, answer)?;
-        self.check_around(id, offset, len)?;
-        self.check_object(id)?;
+        self.0.check_around(id, offset, len)?;
+        self.0.check_object(id)?;
         Ok(Step::Done)
     }
 
     /// Takes over what a range has become: every byte is what it was, or zero.
     fn adopt_range(&mut self, id: Id, offset: u64, len: u64) -> Verdict {
-        let size = self.model.get(id).and_then(|object| object.size());
-        let (Some(size), Some(ino)) = (size, self.ino(id)) else {
+        let size = self.0.model.get(id).and_then(|object| object.size());
+        let (Some(size), Some(ino)) = (size, self.0.ino(id)) else {
             return Ok(());
         };
         let len = len.min(size.saturating_sub(offset));
-        let outcome = self.subject()?.read(ino, offset, len as usize);
-        let expected = self.model.read(id, offset, len as usize);
+        let outcome = self.0.subject()?.read(ino, offset, len as usize);
+        let expected = self.0.model.read(id, offset, len as usize);
         let Some((found, expected)) = agree(outcome, expected)? else {
             return Ok(());
         };
@@ -102,28 +105,32 @@ impl Runner<'_> {
             let detail = format!("{offset} and {len} bytes");
             return Err(Problem::new("a range that was not zeroed changed", detail));
         }
-        self.model.forget_mtime(id);
-        let answer = self.model.write(id, offset, &found);
+        self.0.model.forget_mtime(id);
+        let answer = self.0.model.write(id, offset, &found);
         agree(Ok(()), answer).map(drop)
     }
 
     fn copy(&mut self, from: (Id, u64), to: (Id, u64), len: u64) -> Verdict<Step> {
-        let (Some(source), Some(target)) = (self.ino(from.0), self.ino(to.0)) else {
+        let (Some(source), Some(target)) = (self.0.ino(from.0), self.0.ino(to.0)) else {
             return Ok(Step::Skipped);
         };
         let outcome = self
+            .0
             .subject()?
             .copy_range((source, from.1), (target, to.1), len);
         if is_no_space(&outcome) {
-            self.check_around(to.0, to.1, len)?;
-            return self.refused_for_space(true, &[to.0]);
+            self.0.check_around(to.0, to.1, len)?;
+            return self.0.refused_for_space(true, &[to.0]);
         }
-        let size = self.model.get(from.0).and_then(|object| object.size());
+        let size = self.0.model.get(from.0).and_then(|object| object.size());
         let all = len.min(size.unwrap_or(0).saturating_sub(from.1));
         let copied = *outcome.as_ref().unwrap_or(&len);
         // Only space can end a copy early.
         let early = outcome.is_ok() && copied < all;
-        let answer = self.model.copy(from, to, if early { copied } else { len });
+        let answer = self
+            .0
+            .model
+            .copy(from, to, if early { copied } else { len });
         if let Some((copied, expected)) = agree(outcome, answer)?
             && copied != expected
         {
@@ -131,24 +138,24 @@ impl Runner<'_> {
             return Err(Problem::new("a copy says nonsense", detail));
         }
         if early {
-            self.refused_for_space(true, &[])?;
+            self.0.refused_for_space(true, &[])?;
         }
-        self.check_around(to.0, to.1, len)?;
-        self.check_object(to.0)?;
+        self.0.check_around(to.0, to.1, len)?;
+        self.0.check_object(to.0)?;
         Ok(Step::Done)
     }
 
     /// Goes through a file by its data and holes: what is no data must be zeros.
     fn seek(&mut self, id: Id, offset: u64) -> Verdict<Step> {
-        let content = self.model.get(id).and_then(|object| object.content());
-        let (Some(content), Some(ino)) = (content, self.ino(id)) else {
+        let content = self.0.model.get(id).and_then(|object| object.content());
+        let (Some(content), Some(ino)) = (content, self.0.ino(id)) else {
             return Ok(Step::Skipped);
         };
         let wrong = |what: &str| Err(Problem::new("a search says nonsense", what.to_owned()));
         let size = content.size();
         let mut at = offset;
         for _ in 0..PIECES_MAX {
-            let found = self.subject()?.seek_data(ino, at);
+            let found = self.0.subject()?.seek_data(ino, at);
             let data = match &found {
                 Ok(data) if *data >= at && *data < size => *data,
                 Err(failure) if failure.errno == ENXIO => size,
@@ -160,7 +167,7 @@ impl Runner<'_> {
             if data >= size {
                 break;
             }
-            let found = self.subject()?.seek_hole(ino, data);
+            let found = self.0.subject()?.seek_hole(ino, data);
             at = match found {
                 Ok(hole) if hole > data && hole <= size => hole,
                 _ => return wrong(&format!("a hole from {data} on, of {size}: {found:?}")),
