@@ -5,6 +5,7 @@
 
 use super::Budget;
 use super::worst_case::REMOVAL_COST;
+use crate::core::Core;
 use crate::reclaim;
 use crate::unit::UNIT;
 use loamfs_format::Extent;
@@ -17,9 +18,19 @@ const IN_MOTION: u64 = 4;
 /// Blocks that writing leaves: admission counts two more than are written, and what does not fit around a superblock twice.
 const LEFT_BLOCKS: u64 = 5;
 
-impl Budget<'_> {
+/// The room that is shown.
+pub(crate) struct Available<'c>(Budget<'c>);
+
+impl Core {
+    /// The room that is shown.
+    pub fn available(&mut self) -> Available<'_> {
+        Available(self.budget())
+    }
+}
+
+impl Available<'_> {
     /// Bytes that a large file can take; `in_vain` says that the fight for such room was lost.
-    pub fn available_bytes(&mut self, in_vain: bool) -> u64 {
+    pub fn bytes(&mut self, in_vain: bool) -> u64 {
         let (room, leaving) = self.room(in_vain);
         room.saturating_sub(leaving)
     }
@@ -32,24 +43,25 @@ impl Budget<'_> {
 
     /// Bytes that data of large files can take, and those of them that stand on devices which leave.
     fn room(&mut self, in_vain: bool) -> (u64, u64) {
-        let g = self.geometry;
+        let g = self.0.geometry;
         let frag = u64::from(g.fragment_size);
         let going: Vec<Extent> = self
+            .0
             .blocks
             .frees()
             .iter()
-            .chain(self.checkpoints.summaries())
+            .chain(self.0.checkpoints.summaries())
             .copied()
             .collect();
-        let outlook = reclaim::outlook(self.space, &going);
-        let (waiting, ragged) = (self.waiting(), self.space.uneven().ragged());
-        let data = self.space.free_index(Role::Data).frags() + outlook.data_going;
+        let outlook = reclaim::outlook(self.0.space, &going);
+        let (waiting, ragged) = (self.0.waiting(), self.0.space.uneven().ragged());
+        let data = self.0.space.free_index(Role::Data).frags() + outlook.data_going;
         let ragged = ragged.data + ragged.free;
-        let claimable = self.space.free_groups() + outlook.log_groups;
+        let claimable = self.0.space.free_groups() + outlook.log_groups;
         let room = |metadata: u64| {
             let log = self.log_groups(&outlook, g.frags_for(metadata), in_vain);
             // Groups that are kept from data are won back from it.
-            let kept = (log + self.sizes.groups_kept_from_data()) * g.group_frags + ragged;
+            let kept = (log + self.0.sizes.groups_kept_from_data()) * g.group_frags + ragged;
             let blocks = (data + claimable * g.group_frags).saturating_sub(kept);
             let left = LEFT_BLOCKS * u64::from(g.block_size);
             (blocks * frag).saturating_sub(waiting.blocks + left)
@@ -60,7 +72,7 @@ impl Budget<'_> {
     /// Groups that the log needs for good with `metadata` more fragments, a segment, and the room that removals find at
     /// least: groups that hold little are emptied into others.
     fn log_groups(&self, outlook: &Outlook, metadata: u64, in_vain: bool) -> u64 {
-        let g = self.geometry;
+        let g = self.0.geometry;
         let growth = metadata + g.frags_for(u64::from(g.segment_max) + 4 * REMOVAL_COST);
         let need = (outlook.log_used + growth).div_ceil(g.group_frags);
         let packed = need + IN_MOTION.min(outlook.log_used.div_ceil(g.group_frags));

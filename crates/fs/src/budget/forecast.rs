@@ -58,7 +58,7 @@ struct Roomy {
 
 /// What a checkpoint would write, and the room that the log has for it and for a segment before it: what the maps are like,
 /// what changed in them since the last one, and the holes.
-struct Forecast<'c> {
+pub(crate) struct Forecast<'c> {
     geometry: &'c Geometry,
     law: &'c Law<dyn Rules>,
     space: &'c Space,
@@ -175,6 +175,24 @@ impl Forecast<'_> {
         }
     }
 
+    /// Whether a checkpoint is due (rule 9).
+    pub fn checkpoint_due(&mut self) -> bool {
+        if !self.law.takes_checkpoints() {
+            return false;
+        }
+        let g = self.geometry;
+        // Any checkpoint changes some nodes; on small volumes it would be due again at once.
+        let most = u64::from(g.checkpoint_nodes_max).max(64);
+        self.checkpoints.is_chain_long(g) || self.nodes(|nodes| nodes < most) >= most
+    }
+
+    /// Whether so much is held back that checkpoints are worth it which nothing else asks for: a 128th of the volume, and
+    /// more than they replace themselves.
+    pub fn holds_back_much(&mut self) -> bool {
+        let least = (self.geometry.total_frags / 128).max(self.geometry.frags_for(1 << 20));
+        self.law.takes_checkpoints() && self.space.held().frags() >= least
+    }
+
     /// The log's holes, and no group.
     fn holes(&mut self) -> Room {
         let (space, geometry, law) = (self.space, self.geometry, self.law);
@@ -188,7 +206,8 @@ impl Forecast<'_> {
 }
 
 impl Budget<'_> {
-    fn forecast(&mut self) -> Forecast<'_> {
+    /// What checkpoints take, and whether they are due.
+    pub fn forecast(&mut self) -> Forecast<'_> {
         Forecast {
             geometry: self.geometry,
             law: self.law,
@@ -199,24 +218,6 @@ impl Budget<'_> {
             checkpoints: self.checkpoints,
             known: self.reclaim.known(),
         }
-    }
-
-    /// Whether a checkpoint is due (rule 9).
-    pub fn checkpoint_due(&mut self) -> bool {
-        if !self.law.takes_checkpoints() {
-            return false;
-        }
-        let g = self.geometry;
-        // Any checkpoint changes some nodes; on small volumes it would be due again at once.
-        let most = u64::from(g.checkpoint_nodes_max).max(64);
-        self.checkpoints.is_chain_long(g) || self.forecast().nodes(|nodes| nodes < most) >= most
-    }
-
-    /// Whether so much is held back that checkpoints are worth it which nothing else asks for: a 128th of the volume, and
-    /// more than they replace themselves.
-    pub fn holds_back_much(&mut self) -> bool {
-        let least = (self.geometry.total_frags / 128).max(self.geometry.frags_for(1 << 20));
-        self.law.takes_checkpoints() && self.space.held().frags() >= least
     }
 
     /// Whether `dirty` bytes of a segment and the two checkpoints behind it find room in the log, cut in one way or the

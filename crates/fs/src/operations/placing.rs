@@ -105,7 +105,7 @@ impl Operation for MoveFile {
             };
             from = entry.key.saturating_add(1);
             let ino = entry.ino;
-            let Some(content) = core.content_to_move(dir, ino, to)? else {
+            let Some(content) = self.content(core, ino)? else {
                 continue;
             };
             core.prepare_dirty(ino)?;
@@ -127,19 +127,19 @@ impl Operation for MoveFile {
     }
 }
 
-impl Core {
-    /// The content of a small file of a directory, if it may go to groups of a role, and is not there.
-    fn content_to_move(&mut self, dir: Ino, ino: Ino, to: Role) -> Result<Option<Arc<[u8]>>, Stop> {
-        let at = match self.node(ino) {
-            Ok(node) if may_move(node, dir) => node.inode.body.small(),
+impl MoveFile {
+    /// The content of a small file, if it may go to those groups, and is not there.
+    fn content(&self, core: &mut Core, ino: Ino) -> Result<Option<Arc<[u8]>>, Stop> {
+        let at = match core.node(ino) {
+            Ok(node) if may_move(node, self.dir) => node.inode.body.small(),
             Ok(_) | Err(Stop::Failed(_)) => None,
             Err(stop) => return Err(stop),
         };
-        let role = |at: &Pointer| self.space.role(self.geometry.group_of(at.addr));
-        if at.is_none_or(|at| role(&at) == to) {
+        let role = |at: &Pointer| core.space.role(core.geometry.group_of(at.addr));
+        if at.is_none_or(|at| role(&at) == self.to) {
             return Ok(None);
         }
-        unless_damaged(ino, self.reading().small_content(ino).map(Some))
+        unless_damaged(ino, core.reading().small_content(ino).map(Some))
     }
 }
 

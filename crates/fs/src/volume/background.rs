@@ -235,7 +235,7 @@ impl Sealer<'_> {
             let due = {
                 let mut core = self.core();
                 let idle = core.pending.since().is_none() && !core.is_dirty();
-                idle && core.budget().holds_back_much()
+                idle && core.budget().forecast().holds_back_much()
             };
             if !due {
                 break;

@@ -33,15 +33,13 @@ struct Standing {
     usable: u64,
 }
 
-impl Core {
-    /// All was moved out of these groups that could be.
-    fn note_left(&mut self, mut groups: Vec<GroupNo>) {
-        let (geometry, bitmaps) = (&self.geometry, self.space.bitmaps());
-        groups.retain(|group| bitmaps.live_frags(geometry.group_extent(*group)) > 0);
-        let (clock, until) = (self.space.cleaning().clock(), self.open_ssn());
-        let named = self.checkpoints.named();
-        self.reclaim.note_left(groups, clock, until, named);
-    }
+/// All was moved out of these groups that could be.
+fn note_left(core: &mut Core, mut groups: Vec<GroupNo>) {
+    let (geometry, bitmaps) = (&core.geometry, core.space.bitmaps());
+    groups.retain(|group| bitmaps.live_frags(geometry.group_extent(*group)) > 0);
+    let (clock, until) = (core.space.cleaning().clock(), core.open_ssn());
+    let named = core.checkpoints.named();
+    core.reclaim.note_left(groups, clock, until, named);
 }
 
 impl Engine {
@@ -88,7 +86,7 @@ impl Sealer<'_> {
             0 | 1 => {
                 let served = self.replenish(Goal::Segments(WON_AT_ONCE))?;
                 // What moving left behind comes with two checkpoints.
-                if !served && self.core().budget().holds_back_much() {
+                if !served && self.core().budget().forecast().holds_back_much() {
                     self.name_in_both()?;
                     self.say_reusable()?;
                 }
@@ -280,7 +278,7 @@ impl Sealer<'_> {
         moved?;
         // What was won is known, and used, only then; another round costs far more.
         self.say_reusable()?;
-        self.core().note_left(groups);
+        note_left(&mut self.core(), groups);
         Ok(true)
     }
 

@@ -196,7 +196,7 @@ impl Sealer<'_> {
     }
 
     pub(super) fn checkpoint_if_due(&self) -> Result<(), Error> {
-        if self.core().budget().checkpoint_due() {
+        if self.core().budget().forecast().checkpoint_due() {
             self.checkpoint(End::Open)
         } else {
             Ok(())

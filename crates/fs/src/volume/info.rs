@@ -126,7 +126,7 @@ impl Volume {
     pub fn statfs(&self) -> StatFs {
         let mut core = self.core();
         let in_vain = core.fights().is_lost(Fight::Room);
-        let available = core.budget().available_bytes(in_vain);
+        let available = core.available().bytes(in_vain);
         let g = core.geometry;
         let frag = u64::from(g.fragment_size);
         let waiting = core.budget().waiting().blocks / frag;

@@ -221,7 +221,7 @@ impl Sealer<'_> {
     /// or lengthen a chain that is long enough (rule 9), which crash after crash would do without end.
     fn must_checkpoint(&self) -> bool {
         let mut core = self.core();
-        core.budget().checkpoint_due() || !core.budget().has_reserve()
+        core.budget().forecast().checkpoint_due() || !core.budget().has_reserve()
     }
 
     /// Gives up what rot took from the log: a checkpoint of what is left, which both superblock copies name before
