@@ -177,8 +177,9 @@ impl Node {
 /// The inodes in memory.
 #[derive(Default)]
 pub(crate) struct Inodes {
-    /// Idle ones leave in the order of the map, so that has no chance in it: the same seed gives the same bytes.
-    nodes: SteadyMap<Ino, Node>,
+    /// Idle ones leave in the order of the map, so that has no chance in it: the same seed gives the same bytes. Nodes are
+    /// large: boxed, the map itself stays in the processor's cache.
+    nodes: SteadyMap<Ino, Box<Node>>,
     /// Inode blocks that are dirty, or loaded by an operation that was about to dirty them.
     blocks: BTreeMap<InodeBlockNo, InodeBlock>,
     /// Where each directory's next inode comes from.
@@ -254,11 +255,11 @@ impl Inodes {
 
     /// An inode, if it is in memory.
     pub fn get(&self, ino: Ino) -> Option<&Node> {
-        self.nodes.get(&ino)
+        self.nodes.get(&ino).map(Box::as_ref)
     }
 
     pub fn get_mut(&mut self, ino: Ino) -> Option<&mut Node> {
-        self.nodes.get_mut(&ino)
+        self.nodes.get_mut(&ino).map(Box::as_mut)
     }
 
     /// Inodes in memory.
@@ -305,7 +306,7 @@ impl Inodes {
 
     /// Takes in an inode that a track brought.
     pub fn take_in(&mut self, node: Node) {
-        self.nodes.insert(node.inode.ino, node);
+        self.nodes.insert(node.inode.ino, Box::new(node));
     }
 
     /// That a clean inode in memory is the one that its block, which is in memory, has; but for its access time.
@@ -378,19 +379,24 @@ impl Inodes {
             return Err(Error::Stale(ino).into());
         }
         let (block, slot) = (block_of(ino), slot_of(ino));
-        let (live, _) = self.bits(maps, blocks, block)?;
-        if live & (1 << slot) == 0 {
-            return Err(Error::Stale(ino).into());
-        }
+        let lives = |live: u32| match live & (1 << slot) {
+            0 => Err(Stop::Failed(Error::Stale(ino))),
+            _ => Ok(()),
+        };
         let (entry, packed) = match self.blocks.get(&block) {
-            Some(b) => b.sealed_form(),
+            Some(b) => {
+                lives(b.live())?;
+                b.sealed_form()
+            }
             None => {
                 let entry = maps.ifile_entry(blocks, block)?;
+                lives(entry.live)?;
                 (entry, Some(read_block(maps, blocks, block, &entry)?))
             }
         };
         let inode = decode(&entry, packed.as_deref(), ino)?;
-        self.nodes.insert(ino, Node::new(inode, entry.ssn));
+        let node = Node::new(inode, entry.ssn);
+        self.nodes.insert(ino, Box::new(node));
         Ok(())
     }
 
@@ -421,6 +427,7 @@ impl Inodes {
     pub fn loaded(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
         self.nodes
             .get_mut(&ino)
+            .map(Box::as_mut)
             .ok_or(Stop::Failed(Error::Stale(ino)))
     }
 
@@ -431,6 +438,7 @@ impl Inodes {
     pub fn prepared(&mut self, ino: Ino) -> Result<&mut Node, Stop> {
         self.nodes
             .get_mut(&ino)
+            .map(Box::as_mut)
             .ok_or(Stop::Failed(Error::Broken(UNPREPARED)))
     }
 

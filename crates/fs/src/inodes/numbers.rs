@@ -84,7 +84,7 @@ impl Inodes {
         }
         self.hints.insert(dir, block);
         self.live += 1;
-        self.nodes.insert(ino, node);
+        self.nodes.insert(ino, Box::new(node));
         Ok(())
     }
 
