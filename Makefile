@@ -114,13 +114,14 @@ smoke: build fsx-program
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/mount.sh $(WORK)/tree
 	$(ROOT) bash crates/cli/tests/through.sh uring $(LOAMFS) crates/cli/tests/oracle.sh
 	$(ROOT) bash crates/cli/tests/bench.sh $(LOAMFS)
-	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx --ops 100000 --seconds 30
+	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/debug/fsx --ops 100000 --seconds 30
 
+# With all tests: after `make unit` nothing is left to build, where a release of what tests take would be minutes.
 fsx-program: setup
-	cargo build --release --package loamfs-testing --bin fsx
+	cargo build --workspace --all-targets
 
 fsx: build fsx-program
-	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/release/fsx $(FSX)
+	$(ROOT) bash crates/cli/tests/fsx.sh $(LOAMFS) $(TARGET)/debug/fsx $(FSX)
 
 # Volumes filled until ENOSPC and emptied in every order, with crashes between; for example: make brim BRIM="--seconds 3600"
 brim: setup
