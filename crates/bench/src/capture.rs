@@ -72,7 +72,7 @@ impl Capture {
             .st_rdev;
         let device = (major(number), minor(number));
         let instance = Instance::new("block/block_rq_issue", "dev", device)?;
-        let before = Stat::read(device)?;
+        let before = Stat::at_rest(device)?;
         Ok(Capture {
             recording: Recording::start(instance)?,
             device,
@@ -80,13 +80,14 @@ impl Capture {
         })
     }
 
-    /// Stops, and compares the trace with the device's own counters. Nothing may be under way to the device.
+    /// Stops, and compares the trace with the device's own counters. What is under way to the device is waited for; nothing
+    /// new may begin.
     ///
     /// # Errors
     /// [`Error::Trace`] if events were lost or the counters say something else.
     pub fn stop(self) -> Result<Trace, Error> {
         self.recording.switch_off()?;
-        let counted = Stat::read(self.device)?.since(&self.before);
+        let counted = Stat::at_rest(self.device)?.since(&self.before);
         let size = stat::size(self.device)?;
         let mut trace = decode::trace(&self.recording.text()?, self.device)?;
         // Processors' buffers are read one after the other.

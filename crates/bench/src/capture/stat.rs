@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use crate::Error;
 use crate::trace::SECTOR;
@@ -23,6 +25,10 @@ pub struct Stat {
     pub discard_bytes: u64,
 }
 
+/// How often, and after what pause, it is looked whether a device is at rest: some ten seconds.
+const LOOKS: u32 = 1000;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Bytes of a device.
 ///
 /// # Errors
@@ -41,18 +47,32 @@ fn file((major, minor): (u32, u32), name: &str) -> Result<(PathBuf, String), Err
     Ok((path, text))
 }
 
+/// Requests that have begun and are not over.
+fn under_way(text: &str) -> Option<u64> {
+    text.split_whitespace().nth(8)?.parse().ok()
+}
+
 fn not_understood(path: &Path, text: &str) -> Error {
     Error::Trace(format!("{} is not understood: {text}", path.display()))
 }
 
 impl Stat {
-    /// The counters now.
+    /// The counters once nothing is under way: they have a request when it is over, and a trace when it begins.
     ///
     /// # Errors
-    /// If there is no such device.
-    pub fn read(device: (u32, u32)) -> Result<Stat, Error> {
-        let (path, text) = file(device, "stat")?;
-        Stat::parse(&text).ok_or_else(|| not_understood(&path, &text))
+    /// If there is no such device, or it is never at rest.
+    pub fn at_rest(device: (u32, u32)) -> Result<Stat, Error> {
+        for _ in 0..LOOKS {
+            let (path, text) = file(device, "stat")?;
+            match under_way(&text) {
+                Some(0) => return Stat::parse(&text).ok_or_else(|| not_understood(&path, &text)),
+                Some(_) => thread::sleep(PAUSE),
+                None => return Err(not_understood(&path, &text)),
+            }
+        }
+        Err(Error::Trace(
+            "requests are under way to the device all the time".into(),
+        ))
     }
 
     fn parse(text: &str) -> Option<Stat> {
@@ -97,6 +117,8 @@ mod tests {
             discard_bytes: 24 * 512,
         };
         assert_eq!(Stat::parse(text), Some(stat));
+        assert_eq!(under_way(text), Some(19));
         assert_eq!(Stat::parse("1 2 3"), None);
+        assert_eq!(under_way("1 2 3"), None);
     }
 }
