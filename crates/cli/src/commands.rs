@@ -26,6 +26,7 @@ pub mod put;
 pub mod salvage;
 pub mod scrub;
 pub mod settle;
+pub mod shrink;
 pub mod stat;
 pub mod top;
 pub mod tree;
@@ -83,6 +84,7 @@ pub enum Command {
     Label(label::LabelArgs),
     Device(device::DeviceArgs),
     Grow(grow::GrowArgs),
+    Shrink(shrink::ShrinkArgs),
     Trim(trim::TrimArgs),
     Map(map::MapArgs),
     Dump(dump::DumpArgs),
@@ -137,6 +139,7 @@ impl Command {
             Self::Label(args) => args.run(),
             Self::Device(args) => args.run(),
             Self::Grow(args) => args.run(),
+            Self::Shrink(args) => args.run(),
             Self::Trim(args) => args.run(),
             Self::Map(args) => args.run(),
             Self::Probe(args) => args.run(),
@@ -214,6 +217,7 @@ mod tests {
             "label vol.img",
             "label /mnt new",
             "grow --size 8G vol.img",
+            "shrink --json --size 8G vol.img",
             "trim --json --minimum 1M /mnt",
             "map /mnt/file",
             "map --json vol.img /file",

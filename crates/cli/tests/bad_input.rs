@@ -291,7 +291,11 @@ fn an_image_that_cannot_grow_stays_as_it_was() {
     // An odd length, which no device has.
     place.file().set_len((8 << 20) + 1).unwrap();
     place.refuses("grow --size 16M IMAGE", USAGE, &["below 16 MiB"]);
-    place.refuses("grow --size 4M IMAGE", USAGE, &["cannot be made smaller"]);
+    place.refuses(
+        "grow --size 4M IMAGE",
+        USAGE,
+        &["`loamfs shrink` makes it smaller"],
+    );
     Place::blank(100).refuses("grow --size 16M IMAGE", DATA, &["holds no LoamFS volume"]);
 }
 

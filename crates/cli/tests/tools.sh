@@ -272,6 +272,40 @@ rm "$mnt/much"
 expect 0 "$loamfs" check "$image"
 ok "a volume grows, and is used to its new end"
 
+expect 64 "$loamfs" shrink --size 2G "$image"
+expect 64 "$loamfs" shrink --size 15M "$image"
+mount_it
+mkdir "$mnt/far"
+for n in $(seq 1 30); do head -c 20000000 /dev/urandom >"$mnt/far/$n" && head -c 5000 /dev/urandom >"$mnt/far/small$n"; done
+sums=$(cd "$mnt/far" && sha256sum * | sha256sum)
+"$loamfs" unmount "$mnt"
+expect 64 "$loamfs" shrink --size 300M "$image"
+[ "$(stat -c %s "$image")" = $((1 << 30)) ] || fail "a refused shrink changed the image"
+least=$({ "$loamfs" shrink --size 300M "$image" 2>&1 || true; } | sed -n 's/.*--size \([0-9]*K\) or.*/\1/p')
+expect 0 "$loamfs" shrink --size "$least" "$image"
+[ "$(stat -c %s "$image")" = $((${least%K} << 10)) ] || fail "the image has $(stat -c %s "$image") bytes, not $least"
+expect 0 "$loamfs" check "$image"
+mount_it
+[ "$(cd "$mnt/far" && sha256sum * | sha256sum)" = "$sums" ] || fail "shrinking took data"
+rm "$mnt"/far/{1..20}
+(while [ ! -e "$work/stop" ]; do cp "$mnt/far/25" "$mnt/copy" && cmp -s "$mnt/far/25" "$mnt/copy" || touch "$work/lost"; done) &
+writer=$!
+expect 0 "$loamfs" shrink --size 400M "$mnt"
+touch "$work/stop"
+wait $writer
+[ ! -e "$work/lost" ] || fail "a copy failed while the volume became smaller"
+[ "$(stat -c %s "$image")" = $((400 << 20)) ] || fail "the image has $(stat -c %s "$image") bytes"
+[ "$(df --output=size -B1 "$mnt" | tail -1)" -le $((400 << 20)) ] || fail "the mounted volume did not shrink"
+sums=$(cd "$mnt/far" && sha256sum * | sha256sum)
+expect 74 "$loamfs" shrink --size 100M "$mnt"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+mount_it
+[ "$(cd "$mnt/far" && sha256sum * | sha256sum)" = "$sums" ] || fail "shrinking a mounted volume took data"
+rm -r "$mnt/far" "$mnt/copy"
+"$loamfs" unmount "$mnt"
+ok "a volume becomes smaller, mounted or not, as far as what it holds has room"
+
 # A terabyte of hole costs nothing but the hole.
 truncate -s 1T "$work/sparse"
 printf data | dd of="$work/sparse" bs=1 seek=500000000000 conv=notrunc status=none

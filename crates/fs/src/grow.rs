@@ -125,7 +125,7 @@ fn one_resized(old: &Superblock, size: Option<u64>, device: u64) -> Result<Super
     }
     if new < have {
         return refuse(format!(
-            "the volume has {} already; it cannot be made smaller",
+            "the volume has {} already; `loamfs shrink` makes it smaller",
             human(have)
         ));
     }

@@ -49,6 +49,7 @@ mod region;
 mod repair;
 mod scrub;
 mod shares;
+mod shrink;
 mod tracks;
 mod tree;
 pub mod types;
@@ -75,6 +76,7 @@ pub use patience::{WouldWait, without_waiting};
 pub use reading::{Piece, Place, Shared};
 pub use recovery::Rebuild;
 pub use repair::Repairs;
+pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
     Arranged, Arranging, Cleaned, Damaged, Durability, Info, MemberInfo, OpenOptions, Ranges,

@@ -179,8 +179,11 @@ impl Maps {
                 missed.note(tree.prepare_put(&root, blocks, entry.key()))?;
             }
         }
-        for (group, _) in space.checkpoint().dirty_groups() {
-            missed.note(GROUP.prepare_put(&self.group, blocks, group.0.into()))?;
+        for (group, desc) in space.checkpoint().dirty_groups() {
+            missed.note(match desc {
+                Some(_) => GROUP.prepare_put(&self.group, blocks, group.0.into()),
+                None => GROUP.prepare_remove(&self.group, blocks, group.0.into()),
+            })?;
         }
         for home in self.lazy_map.changed() {
             missed.note(LAZY.prepare_put(&self.lazy, blocks, home.0))?;
@@ -200,9 +203,7 @@ impl Maps {
         self.apply_moving(blocks)?;
         self.apply_ifile(blocks)?;
         self.apply_bitmap(blocks, space)?;
-        for (group, desc) in space.checkpoint().dirty_groups() {
-            GROUP.put(&mut self.group, blocks, group.0.into(), &desc.encode())?;
-        }
+        self.apply_groups(blocks, space)?;
         self.apply_lazy(blocks)?;
         self.apply_owners(blocks, space, geometry)?;
         self.ifile_overlay.clear();
@@ -233,6 +234,19 @@ impl Maps {
             if entry.live == 0 {
                 IFILE.remove(&mut self.ifile, blocks, block.0)?;
             }
+        }
+        Ok(())
+    }
+
+    fn apply_groups(&mut self, blocks: &mut Blocks, space: &Space) -> Result<(), Stop> {
+        let groups = space.checkpoint().dirty_groups();
+        for (group, desc) in &groups {
+            if let Some(desc) = desc {
+                GROUP.put(&mut self.group, blocks, group.0.into(), &desc.encode())?;
+            }
+        }
+        for (group, _) in groups.iter().filter(|(_, desc)| desc.is_none()) {
+            GROUP.remove(&mut self.group, blocks, group.0.into())?;
         }
         Ok(())
     }

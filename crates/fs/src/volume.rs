@@ -29,10 +29,12 @@ mod ranges;
 mod scrub;
 mod sealer;
 mod settling;
+mod shrinking;
 mod sync;
 mod tally;
 mod tracks;
 mod upkeep;
+mod vacating;
 mod xattrs;
 
 pub(crate) use drive::{TRIES, load_groups};

@@ -134,18 +134,30 @@ impl<'a> Checkpoint<'a> {
         Ok(runs.into_iter().map(addresses).collect())
     }
 
+    /// The address from which on all groups leave and hold nothing, to the end of the volume; none where the last group does not.
+    pub fn vacant_from(self) -> Option<FragAddr> {
+        let layout = self.groups.layout();
+        let is_vacant =
+            |index: &usize| layout.is_leaving(*index) && self.groups.group(*index).is_vacant();
+        let first = (0..layout.groups()).rev().take_while(is_vacant).last()?;
+        Some(FragAddr(layout.start(first)))
+    }
+
     /// The descriptors that may differ from the last checkpoint's, consistent with [`Checkpoint::chunk_value`]: neither
-    /// what no segment shows yet nor what the maps never tell of is counted.
-    pub fn dirty_groups(self) -> Vec<(GroupNo, GroupDesc)> {
+    /// what no segment shows yet nor what the maps never tell of is counted. Groups that leave have none once nothing is there.
+    pub fn dirty_groups(self) -> Vec<(GroupNo, Option<GroupDesc>)> {
         let describe = |&number: &u32| {
             let index = number as usize;
             let group = self.groups.group(index);
             let desc = group.desc();
+            if group.is_vacant() && self.groups.layout().is_leaving(index) {
+                return (GroupNo(number), None);
+            }
             let used = desc
                 .used
                 .saturating_sub(group.unshown())
                 .saturating_sub(self.groups.layout().unmapped_in(index));
-            (GroupNo(number), GroupDesc { used, ..desc })
+            (GroupNo(number), Some(GroupDesc { used, ..desc }))
         };
         self.groups.changes().descs().iter().map(describe).collect()
     }

@@ -472,9 +472,12 @@ impl World {
             let value = self.space.checkpoint().chunk_value(key).unwrap();
             self.disk.chunks.insert(key, value);
         }
-        self.disk
-            .descs
-            .extend(self.space.checkpoint().dirty_groups());
+        for (group, desc) in self.space.checkpoint().dirty_groups() {
+            match desc {
+                Some(desc) => _ = self.disk.descs.insert(group, desc),
+                None => _ = self.disk.descs.remove(&group),
+            }
+        }
         self.disk.held = self.space.held().iter().collect();
         self.disk.journal.clear();
         // Dirty chunks alone must have brought the disk to the model's state, without what nothing shows yet.

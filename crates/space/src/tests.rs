@@ -256,7 +256,10 @@ fn unshown_homes_are_not_in_a_checkpoint() {
         used: 8,
         directories: 0,
     };
-    assert_eq!(space.checkpoint().dirty_groups(), [(GroupNo(10), desc)]);
+    assert_eq!(
+        space.checkpoint().dirty_groups(),
+        [(GroupNo(10), Some(desc))]
+    );
     assert_eq!(space.groups().get(GroupNo(10)).unwrap().desc().used, 16);
     space.abandon(extent(648, 8)).unwrap();
     assert_eq!(space.groups().get(GroupNo(10)).unwrap().desc().used, 8);

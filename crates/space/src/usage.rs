@@ -39,8 +39,7 @@ impl<'s> Usage<'s> {
 
     /// Whether nothing is in use of a group, held back or unshown, and it has no role.
     pub fn is_vacant(&self, group: GroupNo) -> bool {
-        let vacant = |known: &Group| known.role() == Role::Free && known.is_empty();
-        self.groups.get(group).is_none_or(vacant)
+        self.groups.get(group).is_none_or(Group::is_vacant)
     }
 
     /// Whether groups are being emptied.

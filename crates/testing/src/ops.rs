@@ -168,6 +168,8 @@ pub enum Change {
     Remove,
     /// Devices that have become longer are used whole.
     Grow,
+    /// The volume, which has one device, becomes smaller than it was made.
+    Shrink,
 }
 
 impl Change {
@@ -176,7 +178,10 @@ impl Change {
 
     /// Whether nobody may have the volume open meanwhile.
     pub const fn is_unmounted(self) -> bool {
-        matches!(self, Self::Add(_) | Self::Remove | Self::Grow)
+        matches!(
+            self,
+            Self::Add(_) | Self::Remove | Self::Grow | Self::Shrink
+        )
     }
 
     /// What finishes a change that was interrupted: the same again. `leaving` are the devices that are to leave.

@@ -1,6 +1,7 @@
 //! LoamFS on a few devices that join and leave, and become longer, while the volume is in use.
 //!
-//! The volume begins on the first one. Of each it has three quarters until it grows ([`Change::Grow`]).
+//! The volume begins on the first one. Of each it has three quarters until it grows ([`Change::Grow`]), or less
+//! ([`Change::Shrink`]).
 
 mod slice;
 
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use loamfs_device::{Device, DeviceError, Image, MemoryDevice};
 use loamfs_format::superblock::{DeviceKind, DeviceState, Superblock};
 use loamfs_fs::members::{Candidate, has_left, is_member, join, join_those_in, wipe};
-use loamfs_fs::{Error, LogError, MkfsOptions, add, grow, remove_emptied, superblocks};
+use loamfs_fs::{Error, LogError, MkfsOptions, add, grow, remove_emptied, shrink, superblocks};
 
 use crate::geometry::Geometry;
 use crate::loam::{Loam, check_device, format_env};
@@ -21,6 +22,8 @@ use slice::Slice;
 
 /// How many devices there are, which share the bytes.
 const PARTS: u64 = 3;
+/// Bytes that a volume which becomes smaller ends behind the begin of a group.
+const CUT: u64 = 12 << 10;
 
 /// A few devices instead of one.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +127,10 @@ impl Several {
             }
             Change::Grow => {
                 grow(&Self::joined(device)?, None, &env)?;
+            }
+            Change::Shrink => {
+                let size = device.size() / PARTS / 8 * 5 + CUT;
+                shrink(&Self::joined(device)?, size, &env, |_| ())?;
             }
             Change::Leave(_) | Change::Stay(_) | Change::Empty(_) => {}
         }

@@ -55,6 +55,18 @@ fn every_crash_while_devices_change_leaves_a_state_that_the_rules_allow() {
     assert!(outcome.tally.distinct > 1_000, "{}", outcome.tally);
 }
 
+/// Two of three small devices leave: what cleaning would win later is no room for what stands there, since removals need the
+/// reserve after a crash, too.
+#[test]
+fn the_reserve_is_there_as_soon_as_devices_leave() {
+    let cases = [10, 11].map(|seed| changes::named(seed, "tight").unwrap());
+    let outcome = explore(&Without::default(), &cases);
+    for report in &outcome.reports {
+        println!("{report}");
+    }
+    assert!(outcome.reports.is_empty());
+}
+
 /// The explorer finds something in this script when the clause is left out.
 fn is_missed(clause: &str, script: &str) {
     let without = Without::clauses(clause);
@@ -89,6 +101,11 @@ fn mutant_followers_first_is_caught() {
 #[test]
 fn mutant_leaves_full_is_caught() {
     is_missed("leaves-full", "remove-early");
+}
+
+#[test]
+fn mutant_leaves_full_is_caught_behind_a_new_end() {
+    is_missed("leaves-full", "shrink");
 }
 
 #[test]

@@ -134,7 +134,8 @@ fn may_leave(volume: &Volume, device: u32) -> bool {
             let words = error.to_string();
             assert!(words.contains("and the others have room for"), "{words}");
             assert!(!table.contains("Leaving"), "{table}");
-            assert_eq!(used(volume), before);
+            // Cleaning may have tried to win room; what is free on the device is room again.
+            assert!(used(volume).abs_diff(before) < 256 << 10, "{before}");
             return false;
         }
     }

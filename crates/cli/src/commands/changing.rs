@@ -34,6 +34,19 @@ pub fn remove(entry: &MountEntry, device: u32) -> Result<Report, Failure> {
     })
 }
 
+/// Has the daemon of a mount make its volume smaller, and waits for that.
+///
+/// # Errors
+///
+/// Why it cannot be done. What was moved stays where it is.
+pub fn shrink(entry: &MountEntry, bytes: u64) -> Result<Report, Failure> {
+    let ask = || control::ask_showing(entry, &Request::Shrink(bytes), "MiB moved");
+    let is_so = |report: &Report| report.bytes() <= bytes;
+    until_changed(entry, ask, |report| {
+        report.change().or_else(|| is_so(report).then_some(Ok(())))
+    })
+}
+
 /// Has the daemon of a mount make way for one that changes the devices, and waits for that. `joining` are the devices that are to
 /// join; `is_so` tells whether a daemon that was begun later finds it done. Returns what the daemon says then.
 ///

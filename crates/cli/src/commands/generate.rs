@@ -127,7 +127,8 @@ fn see_also(command: &str) -> &'static str {
         "unmount" => "loamfs(1), loamfs-mount(1), umount(8)",
         "check" => "loamfs(1), loamfs-salvage(1), loamfs-scrub(1), fsck(8)",
         "mkfs" => "loamfs(1), loamfs-mount(1), loamfs-grow(1), mkfs(8)",
-        "grow" => "loamfs(1), loamfs-mkfs(1), lvextend(8)",
+        "grow" => "loamfs(1), loamfs-mkfs(1), loamfs-shrink(1), lvextend(8)",
+        "shrink" => "loamfs(1), loamfs-grow(1), loamfs-device(1), lvreduce(8)",
         "scrub" | "salvage" => "loamfs(1), loamfs-check(1), loamfs-get(1)",
         "put" | "get" | "ls" | "tree" | "cat" | "stat" => {
             "loamfs(1), loamfs-put(1), loamfs-get(1), loamfs-ls(1), loamfs-tree(1), loamfs-cat(1)"

@@ -30,6 +30,8 @@ pub enum Change {
     Remove,
     /// The volume takes all that its devices have, or so many bytes.
     Grow(Option<u64>),
+    /// The volume has so many bytes from then on; what stood behind them was moved.
+    Shrink(u64),
 }
 
 impl Change {
@@ -41,6 +43,7 @@ impl Change {
             Self::Remove => "remove empty".to_owned(),
             Self::Grow(None) => "grow all".to_owned(),
             Self::Grow(Some(bytes)) => format!("grow {bytes}"),
+            Self::Shrink(bytes) => format!("shrink {bytes}"),
         }
     }
 
@@ -52,6 +55,7 @@ impl Change {
             ("remove", "empty") => Self::Remove,
             ("grow", "all") => Self::Grow(None),
             ("grow", bytes) => Self::Grow(Some(bytes.parse().ok()?)),
+            ("shrink", bytes) => Self::Shrink(bytes.parse().ok()?),
             _ => return None,
         })
     }
@@ -92,6 +96,9 @@ impl Devices<'_> {
             Change::Grow(bytes) => self
                 .joined()
                 .and_then(|device| loamfs_fs::grow(&device, bytes, &Env::system()).map(drop)),
+            Change::Shrink(bytes) => self.joined().and_then(|device| {
+                loamfs_fs::shrink(&device, bytes, &Env::system(), |_| ()).map(drop)
+            }),
         };
         changed.map_err(|error| Failure::volume(self.named.0, &error))
     }
@@ -175,6 +182,7 @@ mod tests {
             Change::Remove,
             Change::Grow(None),
             Change::Grow(Some(1 << 40)),
+            Change::Shrink(1 << 30),
         ] {
             assert_eq!(Change::parse(&change.words()), Some(change));
         }

@@ -110,6 +110,8 @@ pub enum Request {
     Leave(u32),
     /// Take that back.
     Stay(u32),
+    /// Move what stands behind so many bytes, and make way for one that makes the volume so small.
+    Shrink(u64),
     /// Make way for one that changes the devices.
     Change(Change),
 }
@@ -146,6 +148,7 @@ impl Request {
             Self::Upgrade => "upgrade".to_owned(),
             Self::Leave(device) => format!("leave {device}"),
             Self::Stay(device) => format!("stay {device}"),
+            Self::Shrink(bytes) => format!("shrink {bytes}"),
             Self::Change(change) => format!("change {}", change.words()),
             Self::Atime(rule) => {
                 let name = ATIMES.iter().find(|(_, when)| *when == rule.when);
@@ -203,6 +206,7 @@ impl Request {
             "upgrade" => Self::Upgrade,
             "leave" => Self::Leave(rest.parse().ok()?),
             "stay" => Self::Stay(rest.parse().ok()?),
+            "shrink" => Self::Shrink(rest.parse().ok()?),
             "change" => Self::Change(Change::parse(rest)?),
             "atime" => {
                 let (name, directories) = rest.split_once(' ')?;
@@ -691,6 +695,7 @@ mod tests {
             Request::Upgrade,
             Request::Change(Change::Add { fast: true }),
             Request::Leave(3),
+            Request::Shrink(1 << 30),
             Request::Stay(0),
             Request::Atime(AtimeRule::default()),
             Request::Promise(Promise::Names),

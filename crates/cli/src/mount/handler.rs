@@ -129,6 +129,7 @@ impl Answers for ControlHandler {
                 self.state.emptier.start();
                 stays?
             }
+            Request::Shrink(bytes) => self.shrink(&volume, *bytes, out)?,
             Request::Change(change) => {
                 (self.make_way)(&volume, Succession::Change(*change, descriptors))?;
                 "done".to_owned()
@@ -218,6 +219,21 @@ impl ControlHandler {
                 None => {}
             }
         }
+    }
+
+    /// Moves what stands behind so many bytes as long as the client listens, then makes way for one that makes the volume so small.
+    fn shrink(&self, volume: &Volume, bytes: u64, out: &mut dyn Write) -> Result<String, String> {
+        (self.make_way)(volume, Succession::Asked)?;
+        let mut most = 0;
+        let cleared = volume.upkeep().clear_behind(bytes, |left| {
+            most = most.max(left);
+            is_heard(out, (most - left) >> 20, most >> 20)
+        });
+        if cleared.map_err(|error| self.sentence(&error))? {
+            let change = Succession::Change(Change::Shrink(bytes), Vec::new());
+            (self.make_way)(volume, change).inspect_err(|_| volume.upkeep().keep_size())?;
+        }
+        Ok("done".to_owned())
     }
 
     /// What is wrong, and what to do about it.

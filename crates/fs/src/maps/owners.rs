@@ -123,6 +123,11 @@ impl Maps {
             missed.note(OWNER.prepare_drop_leaves(&self.owner, blocks, range.clone()))?;
             missed.note(self.before_next(blocks, range))?;
         }
+        let behind = behind(space, geometry).map(|behind| self.owners_of(blocks, behind));
+        let behind = behind.map(|found| missed.note(found)).transpose()?;
+        for (extent, _) in behind.flatten().into_iter().flatten() {
+            missed.note(OWNER.prepare_remove(&self.owner, blocks, extent.start.0))?;
+        }
         Ok(())
     }
 
@@ -157,6 +162,27 @@ impl Maps {
                 .map_or(range.end, |(extent, _)| extent.start.0);
             OWNER.drop_leaves(&mut self.owner, blocks, range.start..end)?;
         }
+        match behind(space, geometry) {
+            Some(behind) => self.cut_owners(blocks, behind),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is said any more of what is behind the end that the volume is to have.
+    fn cut_owners(&mut self, blocks: &mut Blocks, behind: Extent) -> Result<(), Stop> {
+        for (extent, owner) in self.owners_of(blocks, behind)? {
+            let (key, front) = (
+                extent.start.0,
+                behind.start.0.saturating_sub(extent.start.0),
+            );
+            match front {
+                0 => _ = OWNER.remove(&mut self.owner, blocks, key)?,
+                _ => {
+                    let record = record_of(Extent::new(extent.start, front), &owner);
+                    OWNER.put(&mut self.owner, blocks, key, &record.encode())?;
+                }
+            }
+        }
         Ok(())
     }
 
@@ -190,6 +216,15 @@ fn record_of(extent: Extent, owner: &Owner) -> OwnerRecord {
         ino: owner.ino,
         logical: owner.logical,
     }
+}
+
+/// What is behind the groups that hold something, of a volume that may end there.
+fn behind(space: &Space, geometry: &Geometry) -> Option<Extent> {
+    let start = space.checkpoint().vacant_from()?;
+    Some(Extent::new(
+        start,
+        geometry.total_frags.saturating_sub(start.0),
+    ))
 }
 
 /// The last fragment of a range.

@@ -79,7 +79,8 @@ impl Engine {
 }
 
 impl Sealer<'_> {
-    fn win_space(&self, means: u32) -> Result<(), Error> {
+    /// As [`Engine::win_space`], of what was tidied.
+    pub(super) fn win_space(&self, means: u32) -> Result<(), Error> {
         self.commit_all(Durability::Durable)?;
         self.commit_shown(true, Durability::Durable)?;
         match means {

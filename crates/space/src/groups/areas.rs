@@ -27,13 +27,16 @@ impl Areas<'_> {
         self.0.all_log = true;
     }
 
-    /// Nothing new is placed in these groups, and what is free there is no room: their device is to leave. The ranges do not
-    /// overlap.
+    /// Nothing new is placed in these groups, and what is free there is no room: their device is to leave, or the volume is to end
+    /// before them. The next checkpoint has no descriptors of those that hold nothing. The ranges do not overlap.
     pub fn leave(&mut self, groups: Vec<Range<u32>>) {
         let within = |range: Range<u32>| range.start as usize..range.end as usize;
         self.0
             .layout
             .leave(groups.into_iter().map(within).collect());
+        for index in (0..self.0.table.len()).filter(|index| self.0.layout.is_leaving(*index)) {
+            self.0.changes.mark_desc(index);
+        }
         self.refresh_all();
     }
 

@@ -117,6 +117,11 @@ impl Group {
         self.used <= self.reserved
     }
 
+    /// Whether nothing is there, and it has no role.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.role == Role::Free && self.is_empty()
+    }
+
     /// Whether the bitmap has all that happened.
     pub(crate) fn is_current(&self) -> bool {
         self.deltas.is_empty()

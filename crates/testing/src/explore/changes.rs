@@ -1,9 +1,9 @@
-//! Devices join, leave, are replaced and become longer, with a workload before, during and behind it: crashes at every
+//! Devices join, leave, are replaced, become longer and shorter, with a workload before, during and behind it: crashes at every
 //! write, for [`crate::several::Several`].
 
 use super::cases::{Case, Workload};
 use crate::geometry::Geometry;
-use crate::ops::Change::{self, Add, Empty, Grow, Leave, Remove, Stay};
+use crate::ops::Change::{self, Add, Empty, Grow, Leave, Remove, Shrink, Stay};
 use crate::ops::Op;
 
 /// Random operations between two steps of a change.
@@ -42,6 +42,7 @@ const SCRIPTS: &[Script] = &[
         "three devices",
         &[Leave(2), Leave(1), ALL, Remove],
     ),
+    script("tight", "tight devices", &[Leave(2), Leave(1), ALL, Remove]),
     script("remove-last", "three devices", &[Leave(2), ALL, Remove]),
     script(
         "remove-early",
@@ -53,6 +54,8 @@ const SCRIPTS: &[Script] = &[
     script("back", "two devices", &[Leave(1), ALL, Remove, Add(1)]),
     script("grow", "one device", &[Grow]),
     script("grow-last", "two devices", &[Grow]),
+    script("shrink", "one device", &[Shrink]),
+    script("shrink-grown", "one device", &[Grow, Shrink, Grow]),
 ];
 
 /// Every script, with a workload that a seed gives.

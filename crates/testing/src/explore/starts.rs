@@ -70,6 +70,7 @@ pub fn setup(start: &str, geometry: &Geometry) -> Vec<Op> {
         "aged" => [tree(geometry), aged()].concat(),
         "full" => [tree(geometry), full(geometry)].concat(),
         "one device" => [tree(geometry), spread()].concat(),
+        "tight devices" => [tree(geometry), vec![add(1), add(2)], spread()].concat(),
         "two devices" => [tree(geometry), behind(&[add(1)])].concat(),
         "three devices" => [tree(geometry), behind(&[add(1), add(2)])].concat(),
         _ => Vec::new(),

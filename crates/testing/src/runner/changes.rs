@@ -8,16 +8,19 @@ use crate::subject::Outcome;
 use crate::tree::must;
 
 impl Runner<'_> {
-    /// Changes the devices. Only that devices leave which are not empty yet is refused, and changes nothing.
+    /// Changes the devices. What may be refused, and changes nothing then, is that devices leave which are not empty yet, or for
+    /// whose contents there is no room.
     pub(super) fn change(&mut self, change: Change) -> Verdict<Step> {
         let before = self.system.table(&self.device)?;
         let changed = match change {
-            Change::Add(_) | Change::Remove | Change::Grow => self.change_unmounted(change)?,
+            Change::Add(_) | Change::Remove | Change::Grow | Change::Shrink => {
+                self.change_unmounted(change)?
+            }
             Change::Leave(part) => self.mark(part, true)?,
             Change::Stay(part) => self.mark(part, false)?,
             Change::Empty(steps) => self.subject()?.empty(steps),
         };
-        let refused = change == Change::Remove
+        let refused = matches!(change, Change::Remove | Change::Leave(_))
             && changed
                 .as_ref()
                 .is_err_and(|failure| failure.errno == EINVAL);
