@@ -2,12 +2,14 @@
 //!
 //! The truth is the directory and the inode in the log; a track is a second way to them (rule 14). [`table`] is where a
 //! directory keeps which track holds the names from a key on, [`lookup`] asks it, [`change`] keeps it true while files and
-//! names change, [`choose`] says which files settle together, [`form`] makes them ready for it, [`fresh`] does so
-//! with new ones, [`dissolve`] takes a track apart, and [`layout`] is how a segment writes one. [`gather`] brings together what
-//! leads to tracks.
+//! names change, [`choose`] says which files settle together, [`cold`] reads their contents in another order, [`form`] makes them
+//! ready for it, [`fresh`] does so with new ones, [`dissolve`] takes a track apart, and [`layout`] is how a segment writes one.
+//! [`gather`] brings together what leads to tracks.
 
+pub(crate) mod ahead;
 pub(crate) mod change;
 pub(crate) mod choose;
+pub(crate) mod cold;
 pub(crate) mod dissolve;
 pub(crate) mod form;
 pub(crate) mod fresh;

@@ -261,8 +261,8 @@ impl Placer<'_> {
         Ok(addresses)
     }
 
-    /// Where tracks begin. Those that fill their windows come first, in their order, so that they are one run; the others
-    /// share windows, the longest first.
+    /// Where tracks begin. All stand in one run, if there is one: each other place would cost a seek. Those that fill their windows
+    /// come first, in their order; the others share windows, the longest first.
     fn place_tracks(&mut self, tracks: &[u64]) -> Result<Vec<FragAddr>, PlaceError> {
         let window = self.geometry.frags_for(TRACK_MAX.into());
         let fills = |frags: u64| frags >= window / 8 * 7;
@@ -271,34 +271,61 @@ impl Placer<'_> {
             frags if fills(frags) => 0,
             frags => window.saturating_sub(frags),
         });
+        let all: u64 = tracks.iter().sum();
+        if all == 0 {
+            return Ok(Vec::new());
+        }
+        let near = self.find_track(all.min(window), FragAddr(0))?;
+        let mut near = near.map_or(FragAddr(0), |run| run.start);
+        let mut runs = Vec::with_capacity(tracks.len());
         let mut starts = vec![FragAddr(0); tracks.len()];
         for i in order {
-            starts[i] = self.track(tracks[i])?;
+            let run = self.take_track(tracks[i], near)?;
+            let group = |addr| self.geometry.group_of(addr);
+            if group(run.start) != group(near) {
+                near = run.start;
+            }
+            starts[i] = run.start;
+            runs.push(run);
+        }
+        runs.sort_unstable_by_key(|run| run.start);
+        for run in runs {
+            self.add_track(run)?;
         }
         Ok(starts)
     }
 
-    /// Takes the place of a track: an extent of its own, or the end of the track's before it.
-    fn track(&mut self, frags: u64) -> Result<FragAddr, PlaceError> {
+    /// A place for a track; `None` if there is none.
+    fn find_track(&mut self, frags: u64, near: FragAddr) -> Result<Option<Extent>, PlaceError> {
         let window = self.geometry.frags_for(TRACK_MAX.into());
-        let run = match self.space.placement().find_track(frags, window) {
-            FoundSpace::Run(run) => run,
-            FoundSpace::Load(groups) => return Err(PlaceError::Load(groups)),
-            FoundSpace::Full => return Err(PlaceError::Full),
-        };
+        match self.space.placement().find_track(frags, window, near) {
+            FoundSpace::Run(run) => Ok(Some(run)),
+            FoundSpace::Load(groups) => Err(PlaceError::Load(groups)),
+            FoundSpace::Full => Ok(None),
+        }
+    }
+
+    /// Takes the place of a track.
+    fn take_track(&mut self, frags: u64, near: FragAddr) -> Result<Extent, PlaceError> {
+        let run = self.find_track(frags, near)?.ok_or(PlaceError::Full)?;
         self.take(run)?;
-        self.pad(run.start);
         let rest = Extent::new(FragAddr(run.start.0 + frags), run.frags - frags);
         if rest.frags > 0 {
             self.gaps.push(rest);
         }
+        Ok(run)
+    }
+
+    /// The segment has a track there, in an extent of its own, or at the end of that of the track before it.
+    fn add_track(&mut self, run: Extent) -> Result<(), PlaceError> {
+        self.pad(run.start);
         let full = self.closed.len() >= EXTENTS_MAX;
         match self.closed.last_mut() {
             Some(last) if last.end() == run.start => last.frags += run.frags,
             _ if full => return Err(PlaceError::Full),
             _ => self.closed.push(run),
         }
-        Ok(run.start)
+        Ok(())
     }
 
     /// Lengthens the track's extent before this one over the free end of its window: one request writes both, which a disk

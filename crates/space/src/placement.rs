@@ -157,11 +157,11 @@ impl<'a> Placement<'a> {
     }
 
     /// Looks for a run of whole units for a track of `frags` fragments, which goes over no multiple of `window` and stays in
-    /// its group; claims a free group if it has to, but for those that are kept for the log or for data. Nothing else is
-    /// claimed: the caller allocates what it uses.
-    pub fn find_track(&mut self, frags: u64, window: u64) -> FoundSpace {
+    /// its group: in the group of `near` from there on, if tracks stand there, then where the first one is. Claims a free group if
+    /// it has to, but for those that are kept for the log or for data. Nothing else is claimed: the caller allocates what it uses.
+    pub fn find_track(&mut self, frags: u64, window: u64, near: FragAddr) -> FoundSpace {
         let kept = self.state.kept_for_log.max(self.state.kept_for_data);
-        track::Search::new(self.groups, frags, window).find(kept)
+        track::Search::new(self.groups, frags, window).find(near, kept)
     }
 
     /// Chooses the group near which a new directory's large files will stand, and promises it what directories there

@@ -1,6 +1,7 @@
 //! Which files of a directory settle together (S2, S4): a run of its sorted names that fills a track. And which tracks are worn.
 
 use super::TrackFile;
+use super::ahead::Ahead;
 use super::table::{self, KeyRange};
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
@@ -17,13 +18,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Names that are looked at for one track at most: where few of them may settle, a track is not full.
-const NAMES_MAX: usize = 256;
+pub(super) const NAMES_MAX: usize = 256;
 
 /// Which files settle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// Those that have not changed since the last segment.
-    Cold,
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which<'a> {
+    /// Those that have not changed since the last segment, and what was read of them.
+    Cold(&'a Ahead),
     /// Those that wait for the next segment, which takes them along anyway.
     New,
 }
@@ -66,6 +67,16 @@ impl Core {
 }
 
 impl DirTracks<'_> {
+    /// The directory.
+    pub fn dir(&self) -> Ino {
+        self.dir
+    }
+
+    /// The state that they are looked for in.
+    pub fn core(&mut self) -> &mut Core {
+        self.core
+    }
+
     /// The range of a directory's table that begins at a key, if its track is there.
     pub fn track_at(&mut self, low: u64, at: FragAddr) -> Result<Option<KeyRange>, Stop> {
         let mut loader = self.core.loader();
@@ -128,7 +139,7 @@ impl DirTracks<'_> {
             return Ok(false);
         }
         let kept = self.slots_of(range)?;
-        let run = self.next_run(range, Which::Cold)?;
+        let run = self.next_run(range, Which::Cold(&Ahead::default()))?;
         let is_new = |file: &File| !kept.contains(&file.settling.ino);
         Ok(run.high < range.high || run.files.iter().any(is_new))
     }
@@ -142,7 +153,7 @@ impl DirTracks<'_> {
     }
 
     /// The run of names from the beginning of a range on that fill a track.
-    pub fn next_run(&mut self, range: &KeyRange, which: Which) -> Result<Run, Stop> {
+    pub fn next_run(&mut self, range: &KeyRange, which: Which<'_>) -> Result<Run, Stop> {
         let (hash, geometry) = (self.core.sb.hash_key, self.core.geometry);
         let (mut packing, mut run) = (Packing::new(&geometry), Run::new(range.high));
         let (mut missed, mut from) = (Missed::default(), range.low);
@@ -184,29 +195,48 @@ impl DirTracks<'_> {
     }
 
     /// The content of a file that may settle.
-    fn settles(&mut self, ino: Ino, which: Which) -> Result<Option<Arc<[u8]>>, Stop> {
+    fn settles(&mut self, ino: Ino, which: Which<'_>) -> Result<Option<Arc<[u8]>>, Stop> {
         // What is not in memory does not wait for a segment.
-        if which == Which::New && self.core.inodes.get(ino).is_none() {
+        if matches!(which, Which::New) && self.core.inodes.get(ino).is_none() {
             return Ok(None);
         }
-        let most = Packing::new(&self.core.geometry).most();
-        let content = match self.core.node(ino) {
-            Ok(node) if may_settle(node, self.dir, which) && node.inode.size <= most => {
-                self.core.reading().small_content(ino).map(Some)
-            }
-            Ok(_) => Ok(None),
+        let ahead = |at: Pointer| match which {
+            Which::Cold(ahead) => ahead.content(ino, &at),
+            Which::New => None,
+        };
+        let content = match self.chosen(ino, which) {
+            Ok(None) => Ok(None),
+            Ok(Some(node)) => match node.inode.body.small().and_then(ahead) {
+                Some(content) => Ok(Some(content)),
+                None => self.core.reading().small_content(ino).map(Some),
+            },
             Err(stop) => Err(stop),
         };
         unless_damaged(ino, content)
     }
+
+    /// Where the content of a file stands that may settle, if it has not changed.
+    pub fn place(&mut self, ino: Ino) -> Result<Option<Pointer>, Stop> {
+        let chosen = self.chosen(ino, Which::Cold(&Ahead::default()));
+        let place = chosen.map(|node| node.and_then(|node| node.inode.body.small()));
+        unless_damaged(ino, place)
+    }
+
+    /// A file, if it may settle.
+    fn chosen(&mut self, ino: Ino, which: Which<'_>) -> Result<Option<&mut Node>, Stop> {
+        let (dir, most) = (self.dir, Packing::new(&self.core.geometry).most());
+        let node = self.core.node(ino)?;
+        let chosen = may_settle(node, dir, which) && node.inode.size <= most;
+        Ok(chosen.then_some(node))
+    }
 }
 
 /// Whether a file may be in a track: a small one with one link, without attributes.
-fn may_settle(node: &Node, dir: Ino, which: Which) -> bool {
+fn may_settle(node: &Node, dir: Ino, which: Which<'_>) -> bool {
     let inode = &node.inode;
     let new = node.small().is_some();
     let chosen = match (which, &inode.body) {
-        (Which::Cold, body) => !node.is_dirty() && !new && *body != Body::Empty,
+        (Which::Cold(_), body) => !node.is_dirty() && !new && *body != Body::Empty,
         (Which::New, Body::Inline(_)) => node.is_dirty(),
         (Which::New, _) => new,
     };

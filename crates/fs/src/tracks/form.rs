@@ -12,10 +12,10 @@ use loamfs_format::track::{TableEntry, head_bytes};
 use std::collections::BTreeMap;
 
 /// Makes the files of a directory ready to settle into one track, from a key on.
-pub(crate) struct FormTrack {
+pub(crate) struct FormTrack<'a> {
     pub dir: Ino,
     pub from: u64,
-    pub which: Which,
+    pub which: Which<'a>,
 }
 
 /// [`FormTrack`], prepared.
@@ -39,7 +39,7 @@ fn until(high: u64) -> Stepped {
     }
 }
 
-impl Operation for FormTrack {
+impl Operation for FormTrack<'_> {
     type Change = FormingTrack;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<FormingTrack>, Stop> {

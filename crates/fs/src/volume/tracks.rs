@@ -1,5 +1,7 @@
 //! Moving small files to where they belong: those of a directory, or of a tree of them, in steps. Mostly that is into tracks.
 
+mod ahead;
+
 use super::Durability;
 use super::commit::all_written;
 use super::upkeep::Upkeep;
@@ -11,11 +13,14 @@ use crate::tracks::choose::{Loose, Which};
 use crate::tracks::dissolve::Dissolve;
 use crate::tracks::form::FormTrack;
 use crate::tracks::gather::Gather;
+use ahead::ReadAhead;
 use loamfs_format::Ino;
+use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
 use loamfs_format::inode::{Placement, mode};
 use loamfs_format::kind::InodeTree;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_TRACKS};
+use std::ops::Range;
 
 /// Bytes of contents that settle in one step.
 const STEP: u64 = 16 << 20;
@@ -30,21 +35,25 @@ const ENTRIES: usize = 1024;
 /// its directories are looked at again.
 #[derive(Debug, Clone)]
 pub struct Arranging {
-    /// Directories that are still to come; the last is next.
+    /// Directories that are still to be looked through; the last is next.
     waiting: Vec<Ino>,
-    /// How many of these are not in the one that is being arranged.
+    /// The one that is being looked through, and the position to go on from.
+    looking: Option<(Ino, u64)>,
+    /// How many of those that wait are not in it.
     behind: usize,
-    /// The one that is being arranged, and what is done there.
-    now: Option<(Ino, Stage)>,
+    /// Directories that were looked through, in the order in which their files move: eight bytes for each.
+    found: Vec<Ino>,
+    /// What is done in the first of these that is not done.
+    stage: Option<Stage>,
+    /// Contents that were read of the next ones.
+    ahead: ReadAhead,
     /// Whether directories below are arranged too.
     deep: bool,
     /// What its directories are to say of small files; without it they say what they did, and files settle into tracks.
     placement: Option<Placement>,
     /// Whether files of it may have changed just now.
     warm: bool,
-    /// Directories that were gone through, eight bytes for each.
-    met: Vec<Ino>,
-    /// How many of these were brought together, once all are done: first their names, then what leads to their tracks.
+    /// How many of its directories were brought together, once all are done: first their names, then what leads to their tracks.
     gathered: [Option<usize>; PASSES.len()],
     done: Arranged,
 }
@@ -62,13 +71,9 @@ pub struct Arranged {
     pub full: bool,
 }
 
-/// What is done in a directory, each from a position on, one after the other.
+/// What is done in a directory, each from a key on, one after the other.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
-    /// It says where its small files go.
-    Say,
-    /// Directories in it are found.
-    List(u64),
     /// Tracks that lack files of theirs are taken apart.
     Loosen(u64),
     /// Tracks are formed where there are none.
@@ -99,12 +104,14 @@ impl Arranging {
     pub fn tree(top: Ino) -> Arranging {
         Arranging {
             waiting: vec![top],
+            looking: None,
             behind: 0,
-            now: None,
+            found: Vec::new(),
+            stage: None,
+            ahead: ReadAhead::default(),
             deep: true,
             placement: None,
             warm: true,
-            met: Vec::new(),
             gathered: [None; PASSES.len()],
             done: Arranged::default(),
         }
@@ -115,16 +122,26 @@ impl Arranging {
         &self.done
     }
 
-    /// Directories that are known to be still to come.
-    pub fn waiting(&self) -> usize {
-        self.waiting.len() + usize::from(self.now.is_some())
+    /// Which of the directories that were found is next to have its files moved.
+    const fn next(&self) -> usize {
+        self.done.directories as usize
     }
 
-    /// The directory that comes next is begun.
-    fn next(&mut self) -> Option<(Ino, Stage)> {
+    /// The directory that is looked through next, and the position to go on from.
+    fn next_to_look(&mut self) -> Option<(Ino, u64)> {
+        if let Some(looking) = self.looking.take() {
+            return Some(looking);
+        }
         let dir = self.waiting.pop()?;
         self.behind = self.waiting.len();
-        Some((dir, Stage::Say))
+        Some((dir, 0))
+    }
+
+    /// There is no room for more: what is left stays where it is.
+    fn end(&mut self) {
+        self.done.full = true;
+        self.waiting.clear();
+        self.found.truncate(self.next() + 1);
     }
 }
 
@@ -140,59 +157,72 @@ impl Upkeep<'_> {
         Ok(())
     }
 
-    /// Goes on moving the small files of a tree, a step of a few MiB at most, as far as there is room for it. Answers whether
-    /// there is more to do; all of it is durable then.
+    /// Goes on moving the small files of a tree, a step of a few MiB at most, as far as there is room for it. First all directories
+    /// are looked through. Answers whether there is more to do; all of it is durable then.
     ///
     /// # Errors
     /// [`Error`]; what was moved before stays so. A directory that is gone meanwhile is none.
     pub fn arrange(&self, arranging: &mut Arranging) -> Result<bool, Error> {
-        let Some((dir, stage)) = arranging.now.take().or_else(|| arranging.next()) else {
-            if self.gather(arranging)? {
-                return Ok(true);
-            }
-            all_written(self.engine().write_out(Durability::Durable)?)?;
+        if self.look_through(arranging)? || self.move_files(arranging)? || self.gather(arranging)? {
+            return Ok(true);
+        }
+        all_written(self.engine().write_out(Durability::Durable)?)?;
+        Ok(false)
+    }
+
+    /// Looks through some of the next directory: it says where small files go, and directories in it are found. Answers whether
+    /// there was one.
+    fn look_through(&self, arranging: &mut Arranging) -> Result<bool, Error> {
+        let Some((dir, from)) = arranging.next_to_look() else {
             return Ok(false);
         };
-        let next = match stage {
-            Stage::Say => self.say(dir, arranging),
-            Stage::List(from) => self.list_below(dir, from, arranging),
-            Stage::Loosen(from) => self.loosen(dir, from, arranging),
-            Stage::Form(from) => {
-                let which = Which::Cold;
-                self.go_through(from, arranging, |from| FormTrack { dir, from, which })
-                    .map(|next| next.map(Stage::Form))
-            }
-            Stage::Move(from, to) => self
-                .go_through(from, arranging, |from| MoveFile { dir, from, to })
-                .map(|next| next.map(|from| Stage::Move(from, to))),
+        let next = match from {
+            0 => self.say(dir, arranging),
+            from => self.list_below(dir, from, arranging),
         };
-        arranging.now = match next {
-            Ok(next) => next.map(|stage| (dir, stage)),
-            // What is left stays where it is.
-            Err(Error::NoSpace) => {
-                arranging.waiting.clear();
-                arranging.done.full = true;
-                None
-            }
-            Err(Error::Stale(_)) if arranging.deep => None,
+        match next {
+            Ok(Some(from)) => arranging.looking = Some((dir, from)),
+            Ok(None) => arranging.found.push(dir),
+            Err(Error::NoSpace) => arranging.end(),
+            Err(Error::Stale(_)) if arranging.deep => {}
             Err(error) => return Err(error),
-        };
-        if arranging.now.is_none() {
-            arranging.done.directories += 1;
-            arranging.met.push(dir);
         }
         Ok(true)
     }
 
-    /// The directory says where its small files go, if it is to say something else.
-    fn say(&self, dir: Ino, arranging: &Arranging) -> Result<Option<Stage>, Error> {
+    /// Moves some files of the next directory. Answers whether there was one.
+    fn move_files(&self, arranging: &mut Arranging) -> Result<bool, Error> {
+        let Some(&dir) = arranging.found.get(arranging.next()) else {
+            arranging.ahead = ReadAhead::default();
+            return Ok(false);
+        };
+        let next = match arranging.stage.take() {
+            None => self.begin_to_move(dir, arranging),
+            Some(Stage::Loosen(from)) => self.loosen(dir, from, arranging),
+            Some(Stage::Form(from)) => self.form(dir, from, arranging),
+            Some(Stage::Move(from, to)) => self
+                .go_through(from..KEYS_END, arranging, |from| MoveFile { dir, from, to })
+                .map(|next| next.map(|from| Stage::Move(from, to))),
+        };
+        match next {
+            Ok(stage) => arranging.stage = stage,
+            Err(Error::NoSpace) => arranging.end(),
+            Err(Error::Stale(_)) if arranging.deep => {}
+            Err(error) => return Err(error),
+        }
+        if arranging.stage.is_none() {
+            arranging.done.directories += 1;
+        }
+        Ok(true)
+    }
+
+    /// The directory says where its small files go, if it is to say something else. Answers from where on it is listed, if it is.
+    fn say(&self, dir: Ino, arranging: &Arranging) -> Result<Option<u64>, Error> {
         if let Some(placement) = arranging.placement {
             self.set_placement(dir, placement)?;
         }
-        match arranging.deep {
-            true => Ok(Some(Stage::List(0))),
-            false => self.begin_to_move(dir, arranging),
-        }
+        // Behind `.` and `..`.
+        Ok(arranging.deep.then_some(2))
     }
 
     /// Where the files of a directory belong.
@@ -206,26 +236,25 @@ impl Upkeep<'_> {
         })
     }
 
-    /// Finds directories in one.
+    /// Finds directories in one, from a position on. Answers where to go on.
     fn list_below(
         &self,
         dir: Ino,
         from: u64,
         arranging: &mut Arranging,
-    ) -> Result<Option<Stage>, Error> {
-        // Behind `.` and `..`.
-        let entries = self.volume().readdir(dir, from.max(2), ENTRIES)?;
+    ) -> Result<Option<u64>, Error> {
+        let entries = self.volume().readdir(dir, from, ENTRIES)?;
         let is_directory = |file_type: u8| file_type == dirent_type(mode::DIRECTORY);
         let below = entries.iter().filter(|entry| is_directory(entry.file_type));
         arranging.waiting.extend(below.map(|entry| entry.ino));
         if let Some(last) = entries.last() {
-            return Ok(Some(Stage::List(last.next)));
+            return Ok(Some(last.next));
         }
         // Tracks stand in the order in which a listing comes to them.
         if let Some(found) = arranging.waiting.get_mut(arranging.behind..) {
             found.reverse();
         }
-        self.begin_to_move(dir, arranging)
+        Ok(None)
     }
 
     /// Brings directories together in the log that were gone through, once all of them are done, if anything settled: a few of
@@ -241,7 +270,7 @@ impl Upkeep<'_> {
                 all_written(self.engine().write_out(Durability::Written)?)?;
             }
             let from = *gathered.get_or_insert(0);
-            let some = arranging.met.iter().skip(from).take(GATHERED);
+            let some = arranging.found.iter().skip(from).take(GATHERED);
             let count = some.len();
             for dir in some {
                 match self.gather_directory(*dir, which) {
@@ -301,6 +330,27 @@ impl Upkeep<'_> {
         Ok(Some(Stage::Form(0)))
     }
 
+    /// Forms tracks of a directory from a key on.
+    fn form(&self, dir: Ino, from: u64, arranging: &mut Arranging) -> Result<Option<Stage>, Error> {
+        self.cool(arranging)?;
+        let here = (arranging.next(), from);
+        let mut ahead = std::mem::take(&mut arranging.ahead);
+        if !ahead.reaches(here) && !arranging.done.full {
+            // What is left of it is nobody's.
+            drop(ahead);
+            let settle = |dir| {
+                let begun = self.begin_to_move(dir, arranging);
+                matches!(begun, Ok(Some(Stage::Loosen(_))))
+            };
+            ahead = ReadAhead::new(self.engine(), &arranging.found, here, settle);
+        }
+        let which = Which::Cold(ahead.contents());
+        let range = from..ahead.end_from(here);
+        let next = self.go_through(range, arranging, |from| FormTrack { dir, from, which });
+        arranging.ahead = ahead;
+        Ok(next?.map(Stage::Form))
+    }
+
     /// What was just written is cold once it is in the log.
     fn cool(&self, arranging: &mut Arranging) -> Result<(), Error> {
         if std::mem::take(&mut arranging.warm) {
@@ -309,10 +359,10 @@ impl Upkeep<'_> {
         Ok(())
     }
 
-    /// Goes through files of a directory by operations, from a key on, until that is a step. Answers where the next one begins.
+    /// Goes through files of a directory in a range of keys by operations, until that is a step. Answers where the next one begins.
     fn go_through<O>(
         &self,
-        from: u64,
+        range: Range<u64>,
         arranging: &mut Arranging,
         operation: impl Fn(u64) -> O,
     ) -> Result<Option<u64>, Error>
@@ -320,9 +370,9 @@ impl Upkeep<'_> {
         O: Operation<Change: Change<Done = Stepped>>,
     {
         self.cool(arranging)?;
-        let (mut next, mut bytes) = (Some(from), 0);
+        let (mut next, mut bytes) = (Some(range.start), 0);
         while let Some(from) = next {
-            if bytes >= STEP {
+            if bytes >= STEP || from >= range.end {
                 break;
             }
             let step = operation(from);

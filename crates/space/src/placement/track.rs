@@ -23,14 +23,21 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Looks for a run, while `kept` free groups are left.
-    pub(super) fn find(&mut self, kept: u64) -> FoundSpace {
+    /// Looks for a run, in the group of `near` from there on, then anywhere, while `kept` free groups are left.
+    pub(super) fn find(&mut self, near: FragAddr, kept: u64) -> FoundSpace {
         let Ok(least) = u32::try_from(self.frags) else {
             return FoundSpace::Full;
         };
+        let beside = self.groups.layout().index_near(near);
+        let runs = |from| self.groups.of(Role::Track).runs().first(from, least);
+        if runs(beside) == Some(beside)
+            && let Some(run) = self.run_in(beside, near)
+        {
+            return FoundSpace::Run(run);
+        }
         let mut from = 0;
-        while let Some(index) = self.groups.of(Role::Track).runs().first(from, least) {
-            if let Some(run) = self.run_in(index) {
+        while let Some(index) = runs(from) {
+            if let Some(run) = self.run_in(index, FragAddr(0)) {
                 return FoundSpace::Run(run);
             }
             from = index + 1;
@@ -60,19 +67,21 @@ impl<'a> Search<'a> {
                 return None;
             }
             // A superblock may leave too little.
-            if let Some(run) = self.run_in(index) {
+            if let Some(run) = self.run_in(index, FragAddr(0)) {
                 return Some(run);
             }
         }
         None
     }
 
-    /// The first run of a group that goes over no window's border.
-    fn run_in(&self, index: usize) -> Option<Extent> {
+    /// The first run of a group, not before an address, that goes over no window's border.
+    fn run_in(&self, index: usize, from: FragAddr) -> Option<Extent> {
         let start = self.groups.layout().start(index);
         let map = self.groups.group(index).map()?;
+        let unit = self.groups.layout().geometry().unit_frags();
+        let from = from.0.next_multiple_of(unit);
         map.holes().find_map(|hole| {
-            let (at, end) = (start + hole.start, start + hole.end);
+            let (at, end) = ((start + hole.start).max(from), start + hole.end);
             let next = (at / self.window + 1) * self.window;
             let at = if at + self.frags > next { next } else { at };
             let fits = self.frags <= self.window && at + self.frags <= end;

@@ -32,10 +32,14 @@ impl Stand {
     }
 
     fn open(&mut self) {
+        self.open_with(&OpenOptions::default());
+    }
+
+    fn open_with(&mut self, options: &OpenOptions) {
         self.opened += 1;
         let device = Arc::clone(&self.device);
         let env = Env::fixed(self.opened);
-        self.volume = Some(Volume::open(device, &OpenOptions::default(), env).unwrap());
+        self.volume = Some(Volume::open(device, options, env).unwrap());
     }
 
     /// Unmounts and mounts it.
@@ -364,6 +368,73 @@ fn an_arranged_tree_has_its_directories_together_and_is_arranged_once() {
         }
     });
     assert!(reads <= DIRECTORIES as u64 * 3 / 4 + 8, "{reads} reads");
+}
+
+/// What settles stood in the order in which it was written, and each directory's files were come to one by one.
+#[test]
+fn contents_of_many_directories_are_read_in_the_order_of_addresses() {
+    const DIRECTORIES: usize = 40;
+    const FILES: usize = 30;
+    let mut stand = Stand::new(256 << 20);
+    let new = NewInode::of_mode(0o755);
+    let volume = stand.volume();
+    let dirs: Vec<Ino> = (0..DIRECTORIES)
+        .map(|number| volume.mkdir(ROOT_INO, &name(number), &new).unwrap().ino)
+        .collect();
+    for i in 0..FILES {
+        for dir in &dirs {
+            make(volume, *dir, i);
+        }
+    }
+    // Windows of read-around hold a fifth of it.
+    let small = OpenOptions {
+        cache_bytes: 8 << 20,
+        ..OpenOptions::default()
+    };
+    stand.volume.take().unwrap().close().unwrap();
+    stand.open_with(&small);
+    let (reads, files) = stand.reads(|volume| {
+        let mut arranging = Arranging::tree(ROOT_INO);
+        while volume.upkeep().arrange(&mut arranging).unwrap() {}
+        arranging.done().files
+    });
+    assert_eq!(files, (DIRECTORIES * FILES) as u64);
+    assert!(reads <= DIRECTORIES as u64 * 6, "{reads} reads");
+    for dir in &dirs {
+        verify(stand.volume(), *dir, 0..FILES);
+    }
+    check(&stand);
+}
+
+/// Tracks that do not fill their windows went to the free ends of those of earlier segments, each of which cost a seek.
+#[test]
+fn tracks_of_a_segment_are_one_write() {
+    let stand = Stand::new(256 << 20);
+    let volume = stand.volume();
+    let upkeep = volume.upkeep();
+    upkeep.set_placement(ROOT_INO, Placement::Hash).unwrap();
+    let new = NewInode::of_mode(0o755);
+    let mut most = 0;
+    for round in 0..4 {
+        for number in 0..6 {
+            let dir = name(round * 6 + number);
+            let dir = volume.mkdir(ROOT_INO, &dir, &new).unwrap().ino;
+            for i in 0..30 + number * 9 {
+                make(volume, dir, i);
+            }
+        }
+        let before = stand.device.counters().total().writes;
+        volume.sync().unwrap();
+        most = most.max(stand.device.counters().total().writes - before);
+    }
+    assert!(
+        most <= 2,
+        "{most} writes: the segment's body, and its tracks"
+    );
+    assert_eq!(
+        check(&stand),
+        4 * (0..6).map(|number| 30 + number * 9).sum::<usize>()
+    );
 }
 
 /// A directory with files and one below it that has some too.
