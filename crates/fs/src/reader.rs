@@ -105,7 +105,7 @@ impl Reader {
             .into_iter()
             .filter_map(|(number, (around, _))| match around {
                 Around::Held(bytes) => Some((number, bytes)),
-                Around::Whole | Around::Alone => None,
+                Around::Whole | Around::Itself | Around::Alone => None,
             });
         let held: Held = held.collect();
         let blocks = wanted
@@ -193,14 +193,19 @@ impl Reader {
         let numbers = order.iter().flat_map(|i| self.numbers(&wanted[*i]));
         let needed: BTreeSet<u64> = numbers.collect();
         let mut held = Held::new();
-        let mut whole = Vec::new();
+        let mut whole: BTreeMap<u64, IoKind> = BTreeMap::new();
         for (number, (around, kind)) in around {
             match around {
                 Around::Held(bytes) => drop(held.insert(number, bytes)),
-                Around::Whole if needed.contains(&number) => whole.push((number, kind)),
-                Around::Whole | Around::Alone => {}
+                Around::Whole if needed.contains(&number) => {
+                    whole.extend(self.beside(number, kind).map(|other| (other, kind)));
+                    whole.insert(number, kind);
+                }
+                Around::Itself if needed.contains(&number) => drop(whole.insert(number, kind)),
+                Around::Whole | Around::Itself | Around::Alone => {}
             }
         }
+        let whole: Vec<(u64, IoKind)> = whole.into_iter().collect();
         let failed = self.read_windows(&whole, &mut held);
         self.windows().keep(&held);
         for i in order {
@@ -213,6 +218,21 @@ impl Reader {
                 None => assemble(&held, range).map(|bytes| Ok(Slice::Own(bytes))),
             };
         }
+    }
+
+    /// The windows that are read along with one of a kind: those of metadata beside it, where a seek is dear.
+    fn beside(&self, number: u64, kind: IoKind) -> impl Iterator<Item = u64> {
+        let window = self.window(number);
+        let dear = kind == IoKind::Metadata && self.device.rotational_at(window.start);
+        let beside = match dear {
+            true => self.windows().beside(number),
+            false => Vec::new(),
+        };
+        let geometry = self.geometry;
+        let volume = geometry.byte_offset(FragAddr(geometry.total_frags));
+        beside
+            .into_iter()
+            .filter(move |other| other * WINDOW < volume)
     }
 
     /// Reads whole windows, each into memory of its own, neighbours with one request; what could not be read.
@@ -409,7 +429,7 @@ mod tests {
     use super::*;
     use crate::blocks::Fetch;
     use loamfs_device::{MemoryDevice, Write};
-    use loamfs_format::{Ino, Pointer};
+    use loamfs_format::{Ino, InodeBlockNo, Pointer};
 
     const MIB: u64 = 1024;
 
@@ -505,6 +525,48 @@ mod tests {
             read(next + i % 32);
         }
         assert_eq!(read(next + FRAGS), whole, "they pay again");
+    }
+
+    /// What leads to the tracks of an arranged tree stands in a few MiB: each of its windows cost a seek.
+    #[test]
+    fn windows_of_metadata_bring_those_beside_them_as_long_as_that_pays() {
+        let memory = MemoryDevice::new(64 << 20).with_rotational(true);
+        let device: Arc<dyn Device> = Arc::new(memory);
+        let reader = Reader::new(Arc::clone(&device), geometry(), 32 << 20);
+        let what = What::Meta(crate::inodes::block_identity(InodeBlockNo(1)));
+        let block = |at: u64| Fetch {
+            what,
+            ..data(at, 4)
+        };
+        // Two blocks of a window, so that windows themselves pay.
+        let node = |window: u64| {
+            let first = cost(&reader, block(window * FRAGS));
+            assert_eq!(cost(&reader, block(window * FRAGS + 8)), (0, 0));
+            first
+        };
+        assert_eq!(node(4), (1, 4 * WINDOW), "until they were tried");
+        assert_eq!([node(5), node(6), node(7)], [(0, 0); 3]);
+        for part in (10..60).rev() {
+            node(part * 4);
+        }
+        reader.forget();
+        assert_eq!(node(21), (1, WINDOW), "nobody asked for those beside");
+        for part in 2..8 {
+            for window in 0..4 {
+                node(part * 4 + window);
+            }
+        }
+        reader.forget();
+        assert_eq!(node(21), (1, 4 * WINDOW), "they would have paid");
+        let track = Fetch {
+            what: What::Track(crate::inodes::block_identity(InodeBlockNo(1))),
+            ..data(30 * FRAGS, 4)
+        };
+        assert_eq!(
+            cost(&reader, track),
+            (1, WINDOW),
+            "one brings all of a track"
+        );
     }
 
     /// It was written while it was read around another block.

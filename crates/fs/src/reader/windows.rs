@@ -11,6 +11,12 @@ pub(super) const WINDOW: u64 = 256 << 10;
 const MIN: usize = 4;
 /// Windows of which one must save a seek: as long as one from anywhere takes, a rotating disk reads eight to ten.
 const SEEK_WINDOWS: u32 = 8;
+/// The same where the head stands between others that are wanted, as it does among metadata.
+const SHORT_SEEK_WINDOWS: u32 = 4;
+/// Windows that are read at once, where those beside one that is wanted pay: a part of the device that begins at a multiple of it.
+const BESIDE: u64 = 4;
+/// Least number of windows of which that takes a small part.
+const MANY: usize = 16 * BESIDE as usize;
 /// Over so many windows is it told whether they pay.
 pub(super) const LATELY: u32 = 64;
 
@@ -28,6 +34,8 @@ pub(super) enum Around {
     Held(Arc<Buffer>),
     /// Read it.
     Whole,
+    /// Read it for what stands in it: those beside it have nothing in common with that.
+    Itself,
     /// Read the block alone.
     Alone,
 }
@@ -37,6 +45,8 @@ struct Window {
     bytes: Option<Arc<Buffer>>,
     /// When it was last used, in look-ups.
     used: u64,
+    /// It was read beside another one, or would have been, and nobody asked for it so far.
+    beside: bool,
 }
 
 /// The windows that were used last.
@@ -49,6 +59,8 @@ pub(super) struct Windows {
     /// What those of metadata and of small files' data gave.
     metadata: Yield,
     data: Yield,
+    /// What those gave that were read beside others of metadata.
+    beside: Yield,
 }
 
 impl Windows {
@@ -59,8 +71,9 @@ impl Windows {
             by_use: BTreeMap::new(),
             clock: 0,
             max: count(bytes),
-            metadata: Yield::default(),
-            data: Yield::default(),
+            metadata: Yield::new(SEEK_WINDOWS),
+            data: Yield::new(SEEK_WINDOWS),
+            beside: Yield::new(SHORT_SEEK_WINDOWS),
         }
     }
 
@@ -77,10 +90,17 @@ impl Windows {
 
     /// What to do about a window in which a block of a kind lies.
     pub fn ask(&mut self, number: u64, kind: IoKind) -> Around {
-        if let Some(Window { bytes, .. }) = self.take(number) {
+        let found = self.take_asked(number);
+        if let Some(Window { bytes, beside, .. }) = found {
             self.insert(number, bytes.clone());
-            self.asked_again(kind);
-            return bytes.map_or(Around::Whole, Around::Held);
+            if !beside {
+                self.asked_again(kind);
+                return bytes.map_or(Around::Whole, Around::Held);
+            }
+            if let Some(bytes) = bytes {
+                self.yields(kind).one_more();
+                return Around::Held(bytes);
+            }
         }
         if self.yields(kind).one_more() {
             return Around::Whole;
@@ -91,12 +111,40 @@ impl Windows {
 
     /// As [`Windows::ask`], for what is read for the sake of the whole window.
     pub fn ask_whole(&mut self, number: u64) -> Around {
-        let window = self.take(number);
+        let window = self.take_asked(number);
         let bytes = window.and_then(|window| window.bytes);
         if let Some(bytes) = &bytes {
             self.insert(number, Some(Arc::clone(bytes)));
         }
-        bytes.map_or(Around::Whole, Around::Held)
+        bytes.map_or(Around::Itself, Around::Held)
+    }
+
+    /// The windows beside one of metadata that are to be read along with it: those of its part of the device that are not there, if
+    /// such ones paid lately. Else one is noted, which tells when they would.
+    pub fn beside(&mut self, number: u64) -> Vec<u64> {
+        if self.max < MANY {
+            return Vec::new();
+        }
+        let (pays, first) = (self.beside.pays(), number / BESIDE * BESIDE);
+        let mut others: Vec<u64> = (first..first + BESIDE)
+            .filter(|other| !self.map.contains_key(other))
+            .filter(|other| {
+                if pays {
+                    *other != number
+                } else {
+                    *other == number ^ 1
+                }
+            })
+            .collect();
+        for other in &others {
+            self.beside.one_more();
+            self.insert(*other, None);
+            if let Some(window) = self.map.get_mut(other) {
+                window.beside = true;
+            }
+        }
+        others.retain(|_| pays);
+        others
     }
 
     /// A block of a kind lies in a window that another one was asked for in.
@@ -107,8 +155,12 @@ impl Windows {
     /// Keeps windows that are not there.
     pub fn keep(&mut self, windows: &Held) {
         for (number, bytes) in windows {
+            let beside = self.map.get(number).is_some_and(|window| window.beside);
             if !self.holds(*number) {
                 self.insert(*number, Some(Arc::clone(bytes)));
+            }
+            if let Some(window) = self.map.get_mut(number) {
+                window.beside = beside;
             }
         }
     }
@@ -136,6 +188,15 @@ impl Windows {
         }
     }
 
+    /// Takes a window that somebody asks for: one that was read beside another one, or would have been, paid then.
+    fn take_asked(&mut self, number: u64) -> Option<Window> {
+        let window = self.take(number)?;
+        if window.beside {
+            self.beside.again();
+        }
+        Some(window)
+    }
+
     fn take(&mut self, number: u64) -> Option<Window> {
         let window = self.map.remove(&number)?;
         self.by_use.remove(&window.used);
@@ -146,9 +207,13 @@ impl Windows {
         self.take(number);
         self.make_room(self.max - 1);
         self.clock += 1;
-        let used = self.clock;
-        self.map.insert(number, Window { bytes, used });
-        self.by_use.insert(used, number);
+        let window = Window {
+            bytes,
+            used: self.clock,
+            beside: false,
+        };
+        self.map.insert(number, window);
+        self.by_use.insert(self.clock, number);
     }
 
     /// Leaves so many of those that were used last.
@@ -173,17 +238,20 @@ fn count(bytes: u64) -> usize {
 struct Yield {
     windows: u32,
     again: u32,
-}
-
-impl Default for Yield {
-    /// Until they were tried, windows pay.
-    fn default() -> Self {
-        let again = LATELY / SEEK_WINDOWS;
-        Self { windows: 0, again }
-    }
+    /// Of so many one must pay.
+    of: u32,
 }
 
 impl Yield {
+    /// Until they were tried, windows pay.
+    fn new(of: u32) -> Self {
+        Self {
+            windows: 0,
+            again: LATELY / of,
+            of,
+        }
+    }
+
     /// One more window would be read. Returns whether that paid lately.
     fn one_more(&mut self) -> bool {
         self.windows += 1;
@@ -191,7 +259,12 @@ impl Yield {
             self.windows /= 2;
             self.again /= 2;
         }
-        self.again * SEEK_WINDOWS >= self.windows
+        self.pays()
+    }
+
+    /// Whether they paid lately.
+    fn pays(&self) -> bool {
+        self.again * self.of >= self.windows
     }
 
     fn again(&mut self) {
