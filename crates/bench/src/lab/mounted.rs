@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use loamfs_fuse::{mounts, uring};
 use rustix::mount::{MountFlags, UnmountFlags};
+use serde_json::{Deserializer, Value};
 
 use super::{Lab, run};
 use crate::Error;
@@ -33,7 +34,8 @@ pub struct Mounted {
 
 struct Daemon {
     child: Child,
-    greeting: String,
+    /// Seconds that opening the volume took, if it says so.
+    opening: Option<f64>,
     /// Kept open, so that what the daemon prints later has somewhere to go.
     _stdout: BufReader<ChildStdout>,
 }
@@ -55,11 +57,20 @@ impl Mounted {
         // As the others are mounted.
         let given = lab.tools.options.as_deref().into_iter().chain(option);
         let options: Vec<&str> = ["noatime"].into_iter().chain(given).collect();
-        command.args(["mount", "--foreground", "-o", &options.join(",")]);
+        command.args(["mount", "--foreground", "--json", "-o", &options.join(",")]);
         command.args([lab.device(), &lab.mountpoint]);
         // That it was unmounted goes without saying.
         command.env("LOAMFS_LOG", "warn");
-        let mut mounted = Mounted::served(command, &lab.mountpoint)?;
+        let mut mounted = Mounted::by(command, &lab.mountpoint, |_, stdout| {
+            // If it ended, it has said why on standard error.
+            let mut values = Deserializer::from_reader(stdout).into_iter::<Value>();
+            let greeting = values.next().and_then(Result::ok).unwrap_or_default();
+            match greeting["opening"]["seconds"].as_f64() {
+                Some(seconds) => Ok(Some(seconds)),
+                None if greeting.is_null() => Err(String::new()),
+                None => Err(format!("it does not say how long opening took: {greeting}")),
+            }
+        })?;
         mounted.loamfs = Some(lab.tools.loamfs.clone());
         Ok(mounted)
     }
@@ -70,7 +81,10 @@ impl Mounted {
             let mut greeting = String::new();
             // If it ended, it has said why on standard error.
             let _ = stdout.read_line(&mut greeting);
-            (greeting.contains("is mounted on"), greeting)
+            match greeting.contains("is mounted on") {
+                true => Ok(None),
+                false => Err(greeting),
+            }
         })
     }
 
@@ -88,15 +102,18 @@ impl Mounted {
             while !there() && waits(child) {
                 thread::sleep(PAUSE);
             }
-            (there(), String::new())
+            match there() {
+                true => Ok(None),
+                false => Err(String::new()),
+            }
         })
     }
 
-    /// What a program serves. `wait` returns whether it is ready, and what it said.
+    /// What a program serves. `wait` returns once it is ready, with how long opening took if that is known, or else what it said.
     fn by(
         mut command: Command,
         mountpoint: &Path,
-        wait: impl FnOnce(&mut Child, &mut BufReader<ChildStdout>) -> (bool, String),
+        wait: impl FnOnce(&mut Child, &mut BufReader<ChildStdout>) -> Result<Option<f64>, String>,
     ) -> Result<Mounted, Error> {
         let shown = command.get_program().to_string_lossy().into_owned();
         let failed = |said: String| Error::Command {
@@ -114,18 +131,17 @@ impl Mounted {
         let undo = later(force_away(mountpoint.to_owned()));
         let stdout = child.stdout.take().map(BufReader::new);
         let mut stdout = stdout.ok_or_else(|| failed("it has no output".into()))?;
-        let (ready, greeting) = wait(&mut child, &mut stdout);
-        if !ready {
+        let opening = wait(&mut child, &mut stdout).map_err(|said| {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(failed(greeting));
-        }
+            failed(said)
+        })?;
         Ok(Mounted {
             path: mountpoint.to_owned(),
             loamfs: None,
             daemon: Some(Daemon {
                 child,
-                greeting,
+                opening,
                 _stdout: stdout,
             }),
             undo: Some(undo),
@@ -159,9 +175,9 @@ impl Mounted {
         &self.path
     }
 
-    /// What the mount command printed; empty for file systems of the kernel.
-    pub fn greeting(&self) -> &str {
-        self.daemon.as_ref().map_or("", |d| d.greeting.trim_end())
+    /// Seconds that opening the volume took, as the mount command says: LoamFS's.
+    pub fn opening_seconds(&self) -> Option<f64> {
+        self.daemon.as_ref()?.opening
     }
 
     /// Writes everything back: syncfs(2).
