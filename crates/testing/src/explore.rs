@@ -19,6 +19,7 @@ pub mod directed;
 pub mod fleet;
 pub mod history;
 pub mod hunt;
+pub mod names;
 pub mod oracle;
 pub mod recording;
 pub mod single;

@@ -8,9 +8,8 @@ use loamfs_fs::{Placement, XattrMode};
 use crate::geometry::Geometry;
 use crate::model::{Id, Model, ROOT, Rename};
 use crate::name::Name;
-use crate::ops::Op;
+use crate::ops::{Commit, Op};
 use crate::rng::{Rng, mix};
-use crate::subject::Commit;
 use profile::{Kind, Profile};
 
 /// The lowest id that a generator gives; below are those of prepared trees.

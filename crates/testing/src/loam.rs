@@ -12,7 +12,8 @@ use loamfs_fs::{
 };
 
 use crate::geometry::Geometry;
-use crate::subject::{Commit, Failure, Opening, Outcome, Subject, System};
+use crate::ops::Commit;
+use crate::subject::{Failure, Opening, Outcome, Subject, System};
 use crate::without::Without;
 
 /// The moment at which every test begins.

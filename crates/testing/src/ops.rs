@@ -2,7 +2,6 @@
 
 use crate::model::{Id, Rename};
 use crate::name::Name;
-use crate::subject::Commit;
 use loamfs_fs::{Placement, XattrMode};
 
 /// One step of a test. Its `Debug` form is what a report prints; it can be pasted
@@ -151,6 +150,15 @@ pub enum Op {
     Change(Change),
     /// Compares everything.
     Compare,
+}
+
+/// How far a commit goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// The segment is written.
+    Written,
+    /// The segment is durable.
+    Durable,
 }
 
 /// A step of a change of a volume's devices; a device is named by its place among all there are.

@@ -10,7 +10,7 @@ use loamfs_fs::{Attr, DirEntry, NewInode, Placement, RenameFlags, SetAttr, StatF
 
 use crate::errno::{self, Errno};
 use crate::geometry::Geometry;
-use crate::ops::Change;
+use crate::ops::{Change, Commit};
 use crate::problem::Verdict;
 use crate::rng::mix;
 
@@ -41,15 +41,6 @@ impl fmt::Display for Failure {
 
 /// What a subject answers.
 pub type Outcome<T> = Result<T, Failure>;
-
-/// How far a commit goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commit {
-    /// The segment is written.
-    Written,
-    /// The segment is durable.
-    Durable,
-}
 
 /// How a volume is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

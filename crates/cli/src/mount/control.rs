@@ -35,7 +35,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
@@ -44,11 +44,11 @@ use std::time::Duration;
 
 use loamfs_fs::{AtimeRule, AtimeWhen, Placement};
 use loamfs_fuse::{MountEntry, is_dead};
-use rustix::process::geteuid;
 
 use super::change::Change;
 use super::packets;
 use super::promise::Promise;
+use super::runtime;
 use super::scrubber::Pace;
 use crate::failure::{Failure, Kind};
 use crate::mounts;
@@ -239,18 +239,7 @@ pub trait Answers: Send + Sync {
     ) -> Result<(), String>;
 }
 
-/// Where daemons of this user keep their sockets and, without a system log, their logs.
-fn directory() -> PathBuf {
-    if geteuid().is_root() {
-        return "/run/loamfs".into();
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR") {
-        Some(path) if Path::new(&path).is_absolute() => Path::new(&path).join("loamfs"),
-        _ => format!("/tmp/loamfs-{}", geteuid().as_raw()).into(),
-    }
-}
-
-/// The name that a mount goes by in [`directory`].
+/// The name that a mount goes by in [`runtime::directory`].
 pub fn name_of(entry: &MountEntry) -> String {
     let (major, minor) = entry.device;
     format!("{major}-{minor}")
@@ -275,7 +264,7 @@ impl Server {
     ///
     /// What the system said; a mount works without this.
     pub fn start(entry: &MountEntry, answers: Arc<dyn Answers>) -> io::Result<Self> {
-        Self::listen(socket_in(&make_directory()?, entry), answers)
+        Self::listen(socket_in(&runtime::make()?, entry), answers)
     }
 
     fn listen(path: PathBuf, answers: Arc<dyn Answers>) -> io::Result<Self> {
@@ -327,48 +316,10 @@ impl Server {
     }
 }
 
-/// Makes the directory of sockets and logs, for this user alone.
-///
-/// # Errors
-///
-/// If it cannot be made, or somebody else made it.
-fn make_directory() -> io::Result<PathBuf> {
-    let path = directory();
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&path)?;
-    refuse_foreign(&path)?;
-    Ok(path)
-}
-
-/// The directory of sockets and logs, if that is a place of its user's.
-pub fn own_directory() -> Option<PathBuf> {
-    make_directory().ok()
-}
-
-/// Where a daemon logs without a system log.
-pub fn log_file(name: &str) -> Option<PathBuf> {
-    Some(own_directory()?.join(format!("{name}.log")))
-}
-
-/// Below /tmp anybody could have made the directory, with a socket or a link to a file in it.
-fn refuse_foreign(path: &Path) -> io::Result<()> {
-    let metadata = fs::symlink_metadata(path)?;
-    if !metadata.is_dir() || metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        let words = format!(
-            "{} is not a directory that only its user can write to; remove it",
-            shown_path(path)
-        );
-        return Err(io::Error::other(words));
-    }
-    Ok(())
-}
-
 /// Connects with the daemon of a mount.
 fn connect(entry: &MountEntry) -> io::Result<UnixStream> {
-    let directory = directory();
-    refuse_foreign(&directory)?;
+    let directory = runtime::directory();
+    runtime::refuse_foreign(&directory)?;
     let socket = socket_in(&directory, entry);
     match UnixStream::connect(&socket) {
         // Where another one follows, it is asked when it answers the mount.
@@ -389,7 +340,7 @@ fn connect(entry: &MountEntry) -> io::Result<UnixStream> {
 ///
 /// That a daemon died, and the next one does not serve yet.
 pub fn is_over(entry: &MountEntry) -> Result<bool, Failure> {
-    let knows = || UnixStream::connect(socket_in(&directory(), entry));
+    let knows = || UnixStream::connect(socket_in(&runtime::directory(), entry));
     match is_dead_within(&entry.path, SUCCESSION) {
         Some(dead) => Ok(dead),
         // It is busy, or cannot be asked by this user.

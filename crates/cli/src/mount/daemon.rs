@@ -22,7 +22,7 @@ use super::control::{self, Server};
 use super::emptier::Emptier;
 use super::failing::Failing;
 use super::greeting::Greeting;
-use super::handler::{ControlHandler, MakeWay, Succession};
+use super::handler::ControlHandler;
 use super::handover::{Handover, Predecessor, Shard};
 use super::heir::Heirlooms;
 use super::keep::What;
@@ -33,11 +33,12 @@ use super::scrubber::Scrubber;
 use super::source::Source;
 use super::spec::Spec;
 use super::state::{Ready, State};
+use super::succession::{MakeWay, Succession};
 use super::ticker::Ticker;
 use super::transport::{self, Transport};
 use super::unmounter::{Unmounter, Wish};
 use super::writers::{self, Writers};
-use super::{cache, memory, stale, standing, stop};
+use super::{cache, memory, runtime, stale, standing, stop};
 use crate::adapter::{self, Adapter, Attributes, Daemon, Events, Reads};
 use crate::errors::Errors;
 use crate::failure::{Failure, Kind};
@@ -421,7 +422,7 @@ impl Serving<'_> {
         Ready {
             greeting: self.predecessor.is_none().then(|| greeting.text()),
             mounted: format!("mounted {} on {}", shown_path(device), shown_path(place)),
-            fallback_log: control::log_file(&name),
+            fallback_log: runtime::log_file(&name),
         }
     }
 

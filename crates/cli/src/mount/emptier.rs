@@ -9,7 +9,7 @@ use loamfs_format::superblock::DeviceState;
 use loamfs_fs::Volume;
 
 use super::change::Change;
-use super::handler::{MakeWay, Succession};
+use super::succession::{MakeWay, Succession};
 
 /// How far a removal is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

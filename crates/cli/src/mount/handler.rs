@@ -21,6 +21,7 @@ use super::promise::Standing;
 use super::spec::Spec;
 use super::standing;
 use super::state::State;
+use super::succession::{MakeWay, Succession};
 use super::transport::Transport;
 use crate::errors::Errors;
 use crate::report::{Identity, Report, piece_json};
@@ -59,19 +60,6 @@ pub struct ControlHandler {
     pub tallies: Tallies,
     /// What is counted of errors.
     pub errors: Arc<Errors>,
-}
-
-/// See [`ControlHandler::make_way`].
-pub type MakeWay = Arc<dyn Fn(&Volume, Succession) -> Result<(), String> + Send + Sync>;
-
-/// For what a daemon makes way.
-pub enum Succession {
-    /// Nothing: it only says whether it could.
-    Asked,
-    /// The program that is installed now.
-    Upgrade,
-    /// A change of the devices, with those that join.
-    Change(Change, Vec<OwnedFd>),
 }
 
 impl Answers for ControlHandler {

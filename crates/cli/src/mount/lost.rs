@@ -7,7 +7,7 @@ use loamfs_console::size::{count, human};
 use loamfs_fuse::MountEntry;
 use serde::{Deserialize, Serialize};
 
-use super::control;
+use super::runtime;
 
 /// What was not durable when a daemon died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl Lost {
 }
 
 fn place((major, minor): (u32, u32)) -> Option<PathBuf> {
-    Some(control::own_directory()?.join(format!("{major}-{minor}.lost")))
+    Some(runtime::own()?.join(format!("{major}-{minor}.lost")))
 }
 
 #[cfg(test)]

@@ -14,7 +14,8 @@ use loamfs_fs::superblocks;
 use loamfs_fuse::BlockDevice;
 use rustix::process::geteuid;
 
-use super::change::{Changed, Devices};
+use super::change::Changed;
+use super::devices::Devices;
 use super::holders::Holders;
 use super::keep::{Keep, What};
 use super::old_loop;

@@ -24,7 +24,7 @@ use super::lost::Lost;
 use super::packets::{self, Packet};
 use super::room::Room;
 use super::spec::Spec;
-use super::{confine, control, handover, reaction, signals, spawn, stale, unmounter};
+use super::{confine, handover, reaction, runtime, signals, spawn, stale, unmounter};
 use crate::failure::{Failure, Kind};
 use crate::mounts::{self, SUBTYPE};
 use crate::text::shown_path;
@@ -76,7 +76,7 @@ pub fn run(spec: &Spec, log: &Log, arguments: &Arguments) -> Result<u8, Failure>
     let mut daemon = supervisor.start(&arguments.first, false)?;
     // Whoever waits for the daemon waits for the end of what it says.
     spawn::let_go_of_output();
-    log.leave_stderr(control::log_file("supervisor").as_deref());
+    log.leave_stderr(runtime::log_file("supervisor").as_deref());
     loop {
         let status = supervisor.wait(daemon)?;
         let Some(newest) = supervisor.next(status) else {

@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use loamfs_testing::args::Args;
-use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long, named};
+use loamfs_testing::explore::cases::{Case, GEOMETRIES, all_singles, combined, long};
 use loamfs_testing::explore::changes;
 use loamfs_testing::explore::fleet::{Orders, Outcome, run};
 use loamfs_testing::explore::hunt::Effort;
+use loamfs_testing::explore::names::named;
 use loamfs_testing::loam::Loam;
 use loamfs_testing::rng::Rng;
 use loamfs_testing::several::Several;

@@ -126,26 +126,6 @@ pub fn long(seed: u64, count: usize) -> Case {
     }
 }
 
-/// The case of a name, as a report prints it.
-pub fn named(name: &str) -> Option<Case> {
-    let mut parts = name.split('/');
-    let kind = parts.next()?;
-    if kind == "single" {
-        let shape = parts.next()?;
-        let geometry = GEOMETRIES.into_iter().find(|(known, _)| *known == shape)?;
-        return all_singles(geometry)
-            .into_iter()
-            .find(|case| case.name == name);
-    }
-    let seed = parts.next()?.parse().ok()?;
-    match kind {
-        "pair" => Some(combined(seed)),
-        "long" => Some(long(seed, parts.next()?.parse().ok()?)),
-        "change" => super::changes::named(seed, parts.next()?),
-        _ => None,
-    }
-}
-
 /// A volume on which cases start.
 #[derive(Clone, Debug)]
 pub struct Prepared {

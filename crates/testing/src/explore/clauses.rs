@@ -9,8 +9,7 @@ use super::starts::{create, name_of, write};
 use super::verify::Care;
 use crate::geometry::Geometry;
 use crate::model::{Id, ROOT};
-use crate::ops::Op;
-use crate::subject::Commit;
+use crate::ops::{Commit, Op};
 
 /// A clause.
 #[derive(Clone, Copy, Debug)]

@@ -254,7 +254,7 @@ fn promise(op: &Op) -> Option<Ack> {
     match *op {
         Op::Sync | Op::Remount => Some(Ack::All),
         Op::Change(change) if change.is_unmounted() => Some(Ack::All),
-        Op::Commit(crate::subject::Commit::Durable) => Some(Ack::Metadata),
+        Op::Commit(crate::ops::Commit::Durable) => Some(Ack::Metadata),
         Op::Fsync {
             id,
             data_only: false,

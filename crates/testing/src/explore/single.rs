@@ -7,8 +7,7 @@ use super::starts::{create, ids::*, mkdir, name_of, setxattr, write};
 use crate::geometry::Geometry;
 use crate::model::{Id, ROOT, Rename};
 use crate::name::Name;
-use crate::ops::Op;
-use crate::subject::Commit;
+use crate::ops::{Commit, Op};
 
 /// The first id for what a workload makes; those of the next begin a thousand
 /// further on.

@@ -219,7 +219,7 @@ fn aged() -> Vec<Op> {
         }
         match i % 8 {
             3 => ops.push(Op::Sync),
-            5 => ops.push(Op::Commit(crate::subject::Commit::Written)),
+            5 => ops.push(Op::Commit(crate::ops::Commit::Written)),
             7 => ops.push(Op::Checkpoint),
             _ => {}
         }

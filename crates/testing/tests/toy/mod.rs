@@ -22,8 +22,9 @@ use loamfs_testing::content::Content;
 use loamfs_testing::errno::{EIO, ENOSPC, EROFS};
 use loamfs_testing::geometry::Geometry;
 use loamfs_testing::model::{Answer, Body, Id, Model, New, Object, ROOT, Refusal, Rename};
+use loamfs_testing::ops::Commit;
 use loamfs_testing::rng::mix;
-use loamfs_testing::subject::{Commit, Failure, Opening, Outcome, Subject, System};
+use loamfs_testing::subject::{Failure, Opening, Outcome, Subject, System};
 
 const HEADER: usize = 4096;
 const MAGIC: u64 = 0x746f_7966_7331;

@@ -8,8 +8,8 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::super::control;
 use super::super::options::DaemonOptions;
+use super::super::runtime;
 
 /// Mounts, what callers may do, processors and memory.
 const TOLD: [&str; 2] = ["/proc", "/sys"];
@@ -64,7 +64,7 @@ fn keep_files() -> BitFlags<AccessFs> {
 /// Where the daemon has its socket and, without a system log, its log; and where the log is that it was given.
 fn writable(options: &DaemonOptions) -> Vec<PathBuf> {
     let log = options.log.as_deref().and_then(Path::parent);
-    let mut places = Vec::from_iter(control::own_directory());
+    let mut places = Vec::from_iter(runtime::own());
     places.extend(log.map(Path::to_owned));
     places
 }

@@ -1,0 +1,24 @@
+//! Finding a case by its name.
+
+use super::cases::{Case, GEOMETRIES, all_singles, combined, long};
+use super::changes;
+
+/// The case of a name, as a report prints it.
+pub fn named(name: &str) -> Option<Case> {
+    let mut parts = name.split('/');
+    let kind = parts.next()?;
+    if kind == "single" {
+        let shape = parts.next()?;
+        let geometry = GEOMETRIES.into_iter().find(|(known, _)| *known == shape)?;
+        return all_singles(geometry)
+            .into_iter()
+            .find(|case| case.name == name);
+    }
+    let seed = parts.next()?.parse().ok()?;
+    match kind {
+        "pair" => Some(combined(seed)),
+        "long" => Some(long(seed, parts.next()?.parse().ok()?)),
+        "change" => changes::named(seed, parts.next()?),
+        _ => None,
+    }
+}
