@@ -22,7 +22,7 @@ CLAIMS ?=
 # More arguments for "make bench" and "make bench-emulated".
 BENCH ?=
 
-.PHONY: help run stop test lint unit procedures smoke fsx brim stress replaced test-posix test-programs claims bench bench-emulated build fsx-program setup man install deb test-deb clean
+.PHONY: help run stop test lint unit procedures smoke fsx brim stress replaced test-posix test-programs claims bench bench-emulated flames build fsx-program setup man install deb test-deb clean
 
 help:
 	@echo "make run    build, make a volume in a file, mount it, unpack a source tree into it"
@@ -37,6 +37,7 @@ help:
 	@echo "make claims what the project promises, measured by the kernel's counters (root, 10 GiB, half an hour)"
 	@echo "make bench  the papers' workloads beside ext2, ext4, XFS and btrfs, and a page of it (root, 5 GiB, ten minutes)"
 	@echo "make bench-emulated  adds F2FS and NILFS2 in an emulated machine, with Debian's kernel unpacked, not installed (hours)"
+	@echo "make flames where a daemon's time goes, drawn for each operation into docs/flames (root, perf)"
 	@echo "make man    manual pages and completions, in target/man"
 	@echo "make deb    a Debian package, in target/deb; make test-deb installs and removes it (root)"
 
@@ -162,6 +163,13 @@ bench-emulated: build
 	mkdir -p $(WORK)/bench
 	$(ROOT) $(LOAMFS) bench emulate --kernel $(WORK)/kernel --out $(WORK)/bench/results.json $(BENCH)
 	$(LOAMFS) bench report $(WORK)/bench/results.json --html $(WORK)/bench/report.html
+
+# Frames are kept in a build of its own, so that what is measured elsewhere is what is installed.
+flames: setup
+	@command -v perf >/dev/null || { echo "perf is missing: install linux-perf" >&2; exit 1; }
+	RUSTFLAGS="-C force-frame-pointers=yes" cargo build --release --target-dir $(TARGET)/flames --package loamfs
+	cargo install --quiet --locked --root $(TARGET)/tools inferno
+	$(ROOT) env "PATH=$(TARGET)/tools/bin:$(PATH)" python3 crates/bench/scripts/flames.py $(TARGET)/flames/release/loamfs docs/flames
 
 man: build
 	$(LOAMFS) generate-man $(TARGET)/man
