@@ -166,6 +166,20 @@ fn of_three(files: usize) -> (Parts, usize) {
     (parts.begun_anew(), files)
 }
 
+/// What is free on a device that leaves is no room, also after a volume of several devices was asked to become smaller.
+#[test]
+fn a_refused_shrink_leaves_alone_what_leaves() {
+    let (parts, _) = of_three(20);
+    let volume = parts.open(3);
+    volume.upkeep().leave(2).unwrap();
+    let available = || volume.statfs().available;
+    let before = available();
+    let refused = volume.upkeep().clear_behind(PART, |_| true);
+    let words = refused.unwrap_err().to_string();
+    assert!(words.contains("several devices"), "{words}");
+    assert_eq!(available(), before);
+}
+
 #[test]
 fn every_crash_while_a_device_joins_leaves_the_old_table_or_the_new_one() {
     let (parts, files) = of_one();

@@ -4,11 +4,10 @@
 //! on nothing new is placed there ([`loamfs_space::Areas::leave`]), and what is there moves ([`super::vacating`]). The device leaves the
 //! table once the volume is closed ([`crate::membership`]).
 
-use super::vacating::vacate;
+use super::vacating::{set_leaving, vacate};
 use super::{Sealer, Upkeep};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::Fight;
 use loamfs_format::GroupNo;
 use loamfs_format::superblock::{DeviceEntry, DeviceState, Superblock};
 use loamfs_format::text::human;
@@ -133,14 +132,10 @@ impl Devices<'_> {
         self.place_by(sb);
     }
 
-    /// From now on things are placed as another table of devices has it. Which room there is, and for what it was fought in vain,
-    /// is no longer known.
+    /// From now on things are placed as another table of devices has it.
     fn place_by(&mut self, sb: &Superblock) {
-        let mut areas = self.core.space.areas();
-        areas.keep_log_on(sb.fast_groups());
-        areas.leave(sb.leaving_groups());
-        self.core.reclaim.forget_room();
-        self.core.reclaim.forget(Fight::Room);
+        self.core.space.areas().keep_log_on(sb.fast_groups());
+        set_leaving(self.core, sb.leaving_groups());
     }
 
     /// Why a device cannot leave whose groups leave already: for so many bytes the others have no room.

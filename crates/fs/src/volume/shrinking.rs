@@ -2,10 +2,9 @@
 //! until then nothing on the device tells of it, and a crash leaves a volume of which some things were moved.
 
 use super::Upkeep;
-use super::vacating::vacate;
+use super::vacating::{set_leaving, vacate};
 use crate::core::Core;
 use crate::error::Error;
-use crate::reclaim::Fight;
 use crate::shrink::cut;
 use loamfs_format::FragAddr;
 use loamfs_format::text::human;
@@ -90,12 +89,11 @@ impl End<'_> {
         u32::try_from(whole).unwrap_or(u32::MAX).min(g.groups())
     }
 
-    /// From now on nothing is placed in the groups from this one on.
+    /// From now on nothing is placed in the groups from this one on, nor where a device leaves.
     fn cut(&mut self, first: u32) {
-        let behind = behind(self.core, first);
-        self.core.space.areas().leave(behind);
-        self.core.reclaim.forget_room();
-        self.core.reclaim.forget(Fight::Room);
+        let mut leaving = self.core.sb.leaving_groups();
+        leaving.extend(behind(self.core, first));
+        set_leaving(self.core, leaving);
     }
 
     /// Why the volume cannot end after so many bytes, with groups from `first` on behind that.

@@ -8,6 +8,7 @@ use super::{Durability, Engine, Sealer};
 use crate::blocks::Stop;
 use crate::core::Core;
 use crate::error::Error;
+use crate::reclaim::Fight;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::ops::Range;
 
@@ -16,6 +17,13 @@ const GROUPS_AT_ONCE: usize = 1;
 /// Rounds over all groups that win nothing before it is given up: what frees a summary are the two checkpoints of a round, and
 /// what they write may stand where the round before it had no place.
 const IDLE_ROUNDS: u32 = 3;
+
+/// From now on these groups leave, and no others. Which room there is, and for what it was fought in vain, is no longer known.
+pub(super) fn set_leaving(core: &mut Core, groups: Vec<Range<u32>>) {
+    core.space.areas().leave(groups);
+    core.reclaim.forget_room();
+    core.reclaim.forget(Fight::Room);
+}
 
 /// Moves what stands in the groups that `which` names, which leave, to others, and returns when nothing is left there. `tell` is told
 /// now and then how many bytes are; where it says not to go on, this returns `false`.
