@@ -23,6 +23,7 @@ pub mod mount;
 pub mod place;
 pub mod probe;
 pub mod put;
+mod resizing;
 pub mod salvage;
 pub mod scrub;
 pub mod settle;

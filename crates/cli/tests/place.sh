@@ -145,8 +145,7 @@ for seconds in 0.05 0.1 0.2; do
 done
 pid=$(daemon)
 kill -9 "$pid"
-while [ -e "/proc/$pid" ]; do sleep 0.05; done
-until "$loamfs" info "$mnt" >/dev/null 2>&1; do sleep 0.1; done
+until_it eval '[ ! -e "/proc/$pid" ] && "$loamfs" info "$mnt" >/dev/null 2>&1'
 expect 0 "$loamfs" place "$mnt/many" hash
 same "broken off"
 ok "it can be broken off, and goes on"

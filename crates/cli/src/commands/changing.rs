@@ -41,10 +41,7 @@ pub fn remove(entry: &MountEntry, device: u32) -> Result<Report, Failure> {
 /// Why it cannot be done. What was moved stays where it is.
 pub fn shrink(entry: &MountEntry, bytes: u64) -> Result<Report, Failure> {
     let ask = || control::ask_showing(entry, &Request::Shrink(bytes), "MiB moved");
-    let is_so = |report: &Report| report.bytes() <= bytes;
-    until_changed(entry, ask, |report| {
-        report.change().or_else(|| is_so(report).then_some(Ok(())))
-    })
+    until_so(entry, ask, |report| report.bytes() <= bytes)
 }
 
 /// Has the daemon of a mount make way for one that changes the devices, and waits for that. `joining` are the devices that are to
@@ -60,6 +57,15 @@ pub fn change(
     is_so: impl Fn(&Report) -> bool,
 ) -> Result<Report, Failure> {
     let ask = || control::ask_with(entry, &Request::Change(change), joining);
+    until_so(entry, ask, is_so)
+}
+
+/// As [`until_changed`]; it ended as the successor says, or well if it was begun later and `is_so` finds it done.
+fn until_so(
+    entry: &MountEntry,
+    ask: impl Fn() -> Result<String, Failure>,
+    is_so: impl Fn(&Report) -> bool,
+) -> Result<Report, Failure> {
     until_changed(entry, ask, |report| {
         report.change().or_else(|| is_so(report).then_some(Ok(())))
     })

@@ -6,19 +6,18 @@ use std::sync::Arc;
 
 use clap::Args;
 use loamfs_console::size::{human, parse_units};
-use loamfs_device::{Device, FileDevice, find_loops, measure_again};
+use loamfs_device::{Device, FileDevice};
 use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_fs::{Env, OpenOptions, Volume};
 use loamfs_fuse::MountEntry;
-use serde_json::json;
 
 use super::mkfs::refuse_mounted;
+use super::resizing::{measure_loops_again, print_sizes};
 use super::{changing, info};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::members;
 use crate::mount::change::Change;
 use crate::mounts;
-use crate::output::print_lines;
 use crate::report::{Identity, Report};
 use crate::text::shown_path;
 use crate::volume::{Access, open_one};
@@ -58,25 +57,16 @@ impl GrowArgs {
     /// If there is no volume, it is in use, or cannot have that size.
     pub fn run(self) -> Result<u8, Failure> {
         let shown = shown_path(&self.device);
-        let (before, after) = match mounts::find(&self.device) {
+        let sizes = match mounts::find(&self.device) {
             Some(entry) => self.grow_mounted(&entry)?,
             None => {
                 refuse_mounted(&self.device)?;
                 self.grow()?
             }
         };
-        if self.json {
-            let sizes = json!({ "bytes_before": before, "bytes": after });
-            return print_lines([format!("{sizes:#}")]);
-        }
-        print_lines([match before == after {
-            true => format!("{shown} fills its device already: {}", human(after)),
-            false => format!(
-                "{shown} has grown from {} to {}",
-                human(before),
-                human(after)
-            ),
-        }])
+        let same = || format!("{shown} fills its device already: {}", human(sizes.1));
+        let changed = format!("{shown} has grown");
+        print_sizes(sizes, self.json, same, &changed)
     }
 
     /// Makes a mounted volume larger; returns its size before and after.
@@ -91,10 +81,7 @@ impl GrowArgs {
             if let Some(size) = self.size.filter(|size| *size > length) {
                 extend(&device, size)?;
             }
-            for attached in find_loops(&device).unwrap_or_default() {
-                measure_again(&attached)
-                    .map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
-            }
+            measure_loops_again(&device)?;
         }
         let before = report.bytes();
         let is_larger = |report: &Report| report.bytes() > before;

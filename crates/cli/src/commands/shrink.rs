@@ -6,17 +6,16 @@ use std::sync::Arc;
 
 use clap::Args;
 use loamfs_console::size::{human, parse_units};
-use loamfs_device::{Device, find_loops, measure_again};
+use loamfs_device::Device;
 use loamfs_format::superblock::UNIT_SIZE;
 use loamfs_fs::Env;
 use loamfs_fuse::MountEntry;
-use serde_json::json;
 
 use super::mkfs::refuse_mounted;
+use super::resizing::{measure_loops_again, print_sizes};
 use super::{changing, info};
-use crate::failure::{Failure, Kind};
+use crate::failure::Failure;
 use crate::mounts;
-use crate::output::print_lines;
 use crate::progress::StepProgress;
 use crate::text::shown_path;
 use crate::volume::{Access, open_one};
@@ -57,25 +56,16 @@ impl ShrinkArgs {
     /// If there is no volume, it is in use, or cannot have that size.
     pub fn run(self) -> Result<u8, Failure> {
         let shown = shown_path(&self.device);
-        let (before, after) = match mounts::find(&self.device) {
+        let sizes = match mounts::find(&self.device) {
             Some(entry) => self.shrink_mounted(&entry)?,
             None => {
                 refuse_mounted(&self.device)?;
                 self.shrink()?
             }
         };
-        if self.json {
-            let sizes = json!({ "bytes_before": before, "bytes": after });
-            return print_lines([format!("{sizes:#}")]);
-        }
-        print_lines([match before == after {
-            true => format!("{shown} has {} already", human(after)),
-            false => format!(
-                "{shown} has shrunk from {} to {}",
-                human(before),
-                human(after)
-            ),
-        }])
+        let same = || format!("{shown} has {} already", human(sizes.1));
+        let changed = format!("{shown} has shrunk");
+        print_sizes(sizes, self.json, same, &changed)
     }
 
     /// Makes a mounted volume smaller; returns its size before and after.
@@ -84,9 +74,7 @@ impl ShrinkArgs {
         let device = report.device();
         let after = changing::shrink(entry, self.size)?.bytes();
         cut(&device, after)?;
-        for attached in find_loops(&device).unwrap_or_default() {
-            measure_again(&attached).map_err(|error| Failure::new(Kind::Io, error.to_string()))?;
-        }
+        measure_loops_again(&device)?;
         Ok((report.bytes(), after))
     }
 
