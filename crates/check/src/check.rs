@@ -15,11 +15,13 @@ mod aggregates;
 mod bits;
 mod connect;
 mod crcs;
+mod draft;
 mod exact;
 mod first;
 mod groups;
 mod keyed;
 mod names;
+mod planner;
 mod rebuild;
 mod scan;
 mod slots;
@@ -36,6 +38,7 @@ mod walk_xattr;
 
 use crate::reader::{CopyState, LostSegments};
 use crate::{Options, Phase, Problem, Progress, Report, Volume, paths};
+use draft::Draft;
 use first::First;
 use loamfs_device::Device;
 use loamfs_format::{BlockKind, Ino, Pointer};
@@ -62,7 +65,7 @@ struct Walker<'w, 'v> {
 ///
 /// Reads only. The result is right for a volume that nobody writes to meanwhile.
 pub fn check(device: &dyn Device, options: &mut Options<'_>) -> Report {
-    let mut report = Report::new(options.problems_max);
+    let mut report = Draft::new(options.problems_max);
     let memory = options.memory.max(MEMORY_MIN);
     let nodes = (memory / 16 / loamfs_format::node::NODE_SIZE as u64).min(CACHE_NODES_MAX);
     tell(options, Phase::Open, 0, 1);
@@ -70,11 +73,10 @@ pub fn check(device: &dyn Device, options: &mut Options<'_>) -> Report {
         Ok(volume) => check_volume(&volume, options, memory, &mut report),
         Err(error) => report.add(Problem::Unusable { error }),
     }
-    report.plan.finish();
-    report
+    report.finish()
 }
 
-fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, report: &mut Report) {
+fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, report: &mut Draft) {
     for (offset, state) in &volume.copies().places {
         if !matches!(state, CopyState::Valid(_)) {
             report.add(Problem::SuperblockCopy {
@@ -102,14 +104,14 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     for problem in &volume.state().problems {
         report.add(problem.clone());
     }
-    report.stats.last = volume.last();
-    report.stats.segments = volume.segments().len() as u64;
-    report.stats.dropped_segments = volume.dropped_segments() as u64;
+    report.stats().last = volume.last();
+    report.stats().segments = volume.segments().len() as u64;
+    report.stats().dropped_segments = volume.dropped_segments() as u64;
 
     let data = !options.quick;
-    report.left_out = options
-        .quick
-        .then_some("the contents of files; only their metadata were verified");
+    if options.quick {
+        report.leave_out("the contents of files; only their metadata were verified");
+    }
     let mut first = First::new(volume, memory, report, options);
     Walker::new(volume, &mut first, data).run();
     let found = first.finish();
@@ -118,12 +120,13 @@ fn check_volume(volume: &Volume<'_>, options: &mut Options<'_>, memory: u64, rep
     space::check(volume, found.space, &found.lost, memory, report, options);
     names::check(volume, &found.names, &found.lost, memory, report, options);
     connect::check(volume, found.directories, memory, report, options);
-    report.paths = paths::of(volume, &report.problems);
+    let paths = paths::of(volume, report.problems());
+    report.set_paths(paths);
 }
 
 /// Compares what the last summary says of the whole volume.
-fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Report) {
-    let (stored, inodes) = (volume.state().dynamic.inodes, report.stats.inodes);
+fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Draft) {
+    let (stored, inodes) = (volume.state().dynamic.inodes, report.stats().inodes);
     if found.lost.inodes {
         return;
     }
@@ -132,7 +135,7 @@ fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Report)
             stored,
             found: inodes,
         });
-        report.plan.inodes = Some(inodes);
+        report.plan().set_inodes(inodes);
     }
     let (stored, found_unwritten) = (volume.state().dynamic.unwritten, found.unwritten);
     if stored != found_unwritten && !found.lost.space {
@@ -140,14 +143,14 @@ fn volume_totals(volume: &Volume<'_>, found: &first::Found, report: &mut Report)
             stored,
             found: found_unwritten,
         });
-        report.plan.unwritten = Some(found_unwritten);
+        report.plan().set_unwritten(found_unwritten);
     }
     let next = volume.state().dynamic.next_inode_block;
     let most = most_inode_blocks(volume);
     if next.0 > most {
         let last = volume.last();
         report.add(Problem::NumbersSpent { next, last, most });
-        report.plan.next_inode_block = Some(found.next_inode_block);
+        report.plan().set_next_inode_block(found.next_inode_block);
     }
     if !found.root {
         report.add(Problem::NoRoot {});

@@ -132,31 +132,9 @@ pub struct Report {
     pub plan: Plan,
     /// What was looked at.
     pub stats: Stats,
-    problems_max: usize,
 }
 
 impl Report {
-    pub(crate) fn new(problems_max: usize) -> Report {
-        Report {
-            problems_max,
-            ..Report::default()
-        }
-    }
-
-    pub(crate) fn add(&mut self, problem: Problem) {
-        *self.counts.entry(problem.code()).or_default() += 1;
-        self.worst = self.worst.max(Some(problem.severity()));
-        if self.problems.len() < self.problems_max {
-            self.problems.push(problem);
-        }
-    }
-
-    pub(crate) fn skip(&mut self, what: &'static str) {
-        if !self.unchecked.contains(&what) {
-            self.unchecked.push(what);
-        }
-    }
-
     /// The path of what a problem is about, where it is about an inode that names lead to.
     pub fn path(&self, problem: &Problem) -> Option<String> {
         let path = self.paths.get(&problem.inode()?)?;

@@ -3,7 +3,8 @@
 //! That each directory is named by its parent, and once, is checked elsewhere; what is left are directories that are
 //! their own ancestors, and what hangs below them.
 
-use crate::{Options, Phase, Problem, Report, Volume};
+use super::draft::Draft;
+use crate::{Options, Phase, Problem, Volume};
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK};
 use loamfs_format::inode::ROOT_INO;
 use loamfs_format::{Ino, InodeBlockNo};
@@ -17,10 +18,10 @@ pub(crate) fn check(
     volume: &Volume<'_>,
     directories: Option<Vec<(Ino, Ino)>>,
     memory: u64,
-    report: &mut Report,
+    report: &mut Draft,
     options: &mut Options<'_>,
 ) {
-    let count = report.stats.directories;
+    let count = report.stats().directories;
     super::tell(options, Phase::Tree, 0, count);
     match directories {
         Some(mut list) => {
@@ -75,7 +76,7 @@ fn rings(list: &[(Ino, Ino)]) -> Vec<Ino> {
 
 /// Without the memory for all directories: a bit for every inode number, set once the directory is known to hang
 /// below the root, in rounds over all inodes.
-fn by_rounds(volume: &Volume<'_>, memory: u64, report: &mut Report) {
+fn by_rounds(volume: &Volume<'_>, memory: u64, report: &mut Draft) {
     let blocks = volume.state().dynamic.next_inode_block.0;
     let numbers = blocks.saturating_mul(INODES_PER_BLOCK).min(INO_MAX);
     if numbers / 8 > memory / 2 {
@@ -87,7 +88,7 @@ fn by_rounds(volume: &Volume<'_>, memory: u64, report: &mut Report) {
     let (word, mask) = bit(ROOT_INO);
     known[word] |= mask;
     for _ in 0..ROUNDS_MAX {
-        report.stats.passes += 1;
+        report.stats().passes += 1;
         let (mut progress, mut left) = (false, None);
         each_directory(volume, |ino, parent| {
             let ((word, mask), (above, bit_above)) = (bit(ino), bit(parent));

@@ -5,9 +5,10 @@
 
 use super::Walker;
 use super::bits::{Bits, WINDOW};
+use super::draft::Draft;
 use super::scan::{MapScan, Window};
 use super::visitor::{Lost, Visitor};
-use crate::{Options, Owner, Phase, Problem, Report, Volume};
+use crate::{Options, Owner, Phase, Problem, Volume};
 use loamfs_format::{BlockKind, Extent, FragAddr};
 use std::collections::BTreeSet;
 
@@ -23,7 +24,7 @@ pub(crate) fn check(
     regions: &[Extent],
     lost: &Lost,
     memory: u64,
-    report: &mut Report,
+    report: &mut Draft,
     options: &mut Options<'_>,
 ) {
     let capacity = (memory / 8 / size_of::<Claim>() as u64) as usize;
@@ -33,7 +34,7 @@ pub(crate) fn check(
             return;
         }
         super::tell(options, Phase::Exact, pass, 0);
-        report.stats.passes += 1;
+        report.stats().passes += 1;
         let mut claims = Collector {
             regions,
             from,
@@ -117,7 +118,7 @@ impl Visitor for Collector<'_> {
 struct Judge<'a, 'v> {
     volume: &'v Volume<'v>,
     lost: &'a Lost,
-    report: &'a mut Report,
+    report: &'a mut Draft,
     from: u64,
     upto: u64,
 }
@@ -198,7 +199,7 @@ impl Judge<'_, '_> {
         }
         for run in Bits::runs(*extent, &[set], &[held, log, reserved, &claimed]) {
             self.report.add(Problem::Leaked { extent: run });
-            self.report.plan.add_clear(run);
+            self.report.plan().add_clear(run);
         }
     }
 
@@ -223,7 +224,7 @@ impl Judge<'_, '_> {
         full.set(claim);
         for run in Bits::runs(claim, &[&full], &[set]) {
             self.report.add(Problem::NotMarked { extent: run, owner });
-            self.report.plan.add_set(run);
+            self.report.plan().add_set(run);
         }
         for run in Bits::runs(claim, &[held], &[]) {
             self.report.add(Problem::HeldInUse { extent: run, owner });
@@ -242,7 +243,7 @@ impl Judge<'_, '_> {
         let homed = owner.kind == BlockKind::Homed;
         if homed && !wrong.is_empty() {
             let block = owner.logical(claim.start, self.volume.geometry());
-            self.report.plan.add_home(claim, owner.ino, block);
+            self.report.plan().add_home(claim, owner.ino, block);
         }
         for (extent, found) in wrong {
             self.report.add(match homed {

@@ -1,9 +1,10 @@
 //! The first walk: names what is wrong by itself, and sums what two places must agree on.
 
+use super::draft::Draft;
 use super::slots::Slotted;
 use super::sums::{NameSums, Side, SpaceSums};
 use super::visitor::{Lost, Visitor};
-use crate::{Options, Owner, Phase, Problem, Progress, Report, Volume};
+use crate::{Options, Owner, Phase, Problem, Progress, Volume};
 use loamfs_format::dirent::Dirent;
 use loamfs_format::ifile::{INO_MAX, INODES_PER_BLOCK};
 use loamfs_format::inode::{Inode, ROOT_INO, mode};
@@ -36,7 +37,7 @@ pub(crate) struct Found {
 /// The visitor of the first walk.
 pub(crate) struct First<'a, 'p> {
     found: Found,
-    report: &'a mut Report,
+    report: &'a mut Draft,
     options: &'a mut Options<'p>,
     /// Most directories that are remembered.
     directories_max: usize,
@@ -51,7 +52,7 @@ impl<'a, 'p> First<'a, 'p> {
     pub(crate) fn new(
         volume: &Volume<'_>,
         memory: u64,
-        report: &'a mut Report,
+        report: &'a mut Draft,
         options: &'a mut Options<'p>,
     ) -> First<'a, 'p> {
         let key = volume.superblock().uuid;
@@ -62,7 +63,7 @@ impl<'a, 'p> First<'a, 'p> {
             .0
             .saturating_mul(INODES_PER_BLOCK)
             .min(INO_MAX);
-        report.stats.passes += 1;
+        report.stats().passes += 1;
         let found = Found {
             space: SpaceSums::new(key, total, memory / 16),
             names: NameSums::new(key, numbers, memory / 16),
@@ -94,7 +95,7 @@ impl<'a, 'p> First<'a, 'p> {
         for kind in BlockKind::ALL {
             let frags = self.frags[kind as usize];
             if frags > 0 {
-                self.report.stats.frags.insert(format!("{kind:?}"), frags);
+                self.report.stats().frags.insert(format!("{kind:?}"), frags);
             }
         }
         self.found
@@ -134,7 +135,7 @@ impl Visitor for First<'_, '_> {
     }
 
     fn name(&mut self, dir: Ino, entry: &Dirent<'_>) {
-        self.report.stats.names += 1;
+        self.report.stats().names += 1;
         let names = &mut self.found.names;
         if entry.file_type == DIRECTORY {
             names.names(entry.ino, DIRECTORY, dir, 1, Side::Reached);
@@ -145,7 +146,7 @@ impl Visitor for First<'_, '_> {
     }
 
     fn inode(&mut self, inode: &Inode, orphan: bool) {
-        let stats = &mut self.report.stats;
+        let stats = self.report.stats();
         stats.inodes += 1;
         stats.orphans += u64::from(orphan);
         let (ino, nlink) = (inode.ino, u64::from(inode.nlink));
@@ -173,7 +174,7 @@ impl Visitor for First<'_, '_> {
             let kind = (inode.file_type() >> 12) as u8;
             names.names(ino, kind, Ino(0), nlink, Side::Recorded);
         }
-        let seen = self.report.stats.inodes;
+        let seen = self.report.stats().inodes;
         if seen.is_multiple_of(STEP) {
             self.tell(Phase::Inodes, seen, self.inodes);
         }
@@ -184,7 +185,7 @@ impl Visitor for First<'_, '_> {
     }
 
     fn track(&mut self) {
-        self.report.stats.tracks += 1;
+        self.report.stats().tracks += 1;
     }
 
     fn unwritten(&mut self, extent: Extent) {
@@ -194,7 +195,7 @@ impl Visitor for First<'_, '_> {
     }
 
     fn reserved(&mut self) {
-        self.report.stats.inodes += 1;
+        self.report.stats().inodes += 1;
     }
 
     fn problem(&mut self, problem: Problem) {
@@ -208,10 +209,10 @@ impl Visitor for First<'_, '_> {
         if let Problem::MapCopy { kind, low, .. } = problem
             && let Some(map) = kind.map()
         {
-            self.report.plan.add_worn(map, low);
+            self.report.plan().add_worn(map, low);
         }
         if let Some(dir) = problem.table() {
-            self.report.plan.add_table(dir);
+            self.report.plan().add_table(dir);
         }
         self.report.add(problem);
     }
@@ -221,11 +222,11 @@ impl Visitor for First<'_, '_> {
     }
 
     fn node(&mut self) {
-        self.report.stats.nodes += 1;
+        self.report.stats().nodes += 1;
     }
 
     fn data(&mut self, bytes: u64) {
-        self.report.stats.data_bytes += bytes;
+        self.report.stats().data_bytes += bytes;
     }
 
     fn maps_done(&mut self, maps: u64) {

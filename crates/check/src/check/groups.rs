@@ -1,7 +1,8 @@
 //! Group descriptors: how much of each group is in use, and what for.
 
+use super::draft::Draft;
 use crate::reader::Entries;
-use crate::{Owner, Problem, Report, Volume};
+use crate::{Owner, Problem, Volume};
 use loamfs_format::group::{GroupDesc, Role};
 use loamfs_format::{BlockKind, Extent, FragAddr, GroupNo, Ino};
 
@@ -31,7 +32,7 @@ impl<'v> Groups<'v> {
         }
     }
 
-    pub(crate) fn window(&mut self, window: &Window, report: &mut Report) {
+    pub(crate) fn window(&mut self, window: &Window, report: &mut Draft) {
         for part in self.parts(window.extent) {
             let group = self.group_of(part.start);
             if group != self.current.0 {
@@ -43,7 +44,7 @@ impl<'v> Groups<'v> {
     }
 
     /// Checks that a piece may be where it is.
-    pub(crate) fn piece(&mut self, extent: Extent, owner: &Owner, report: &mut Report) {
+    pub(crate) fn piece(&mut self, extent: Extent, owner: &Owner, report: &mut Draft) {
         let allowed = owner.kind.roles(self.volume.superblock().is_all_log());
         if allowed.is_empty() {
             return;
@@ -68,7 +69,7 @@ impl<'v> Groups<'v> {
 
     /// Checks that what the checkpoint's bitmap has, and was freed since, could be there: a group that was free then had
     /// nothing to free, whatever the bitmap says (rule 11).
-    pub(crate) fn freed(&mut self, extent: Extent, report: &mut Report) {
+    pub(crate) fn freed(&mut self, extent: Extent, report: &mut Draft) {
         for extent in self.parts(extent) {
             let roles = self.roles(self.group_of(extent.start));
             if roles.is_some_and(|(then, _)| then == Role::Free) {
@@ -78,7 +79,7 @@ impl<'v> Groups<'v> {
     }
 
     /// Compares the last group that was counted and all behind it.
-    pub(crate) fn finish(&mut self, report: &mut Report) {
+    pub(crate) fn finish(&mut self, report: &mut Draft) {
         self.count(report);
         let groups = u64::from(self.volume.geometry().groups());
         while let Some((group, desc)) = self.next_desc(None, report) {
@@ -90,7 +91,7 @@ impl<'v> Groups<'v> {
         }
     }
 
-    fn count(&mut self, report: &mut Report) {
+    fn count(&mut self, report: &mut Draft) {
         let (group, set) = self.current;
         while let Some((before, desc)) = self.next_desc(Some(group), report) {
             compare(before, &desc, 0, report);
@@ -101,7 +102,7 @@ impl<'v> Groups<'v> {
     }
 
     /// The next descriptor, of a group before `end`.
-    fn next_desc(&mut self, end: Option<u64>, report: &mut Report) -> Option<(u64, GroupDesc)> {
+    fn next_desc(&mut self, end: Option<u64>, report: &mut Draft) -> Option<(u64, GroupDesc)> {
         loop {
             match self.descs.peek()? {
                 Ok(entry) if end.is_some_and(|end| entry.key() >= end) => return None,
@@ -156,7 +157,7 @@ impl<'v> Groups<'v> {
     }
 }
 
-fn compare(group: u64, desc: &GroupDesc, set: u64, report: &mut Report) {
+fn compare(group: u64, desc: &GroupDesc, set: u64, report: &mut Draft) {
     if desc.used != set {
         let (group, stored) = (GroupNo(group as u32), desc.used);
         report.add(Problem::GroupUsed {
@@ -164,6 +165,6 @@ fn compare(group: u64, desc: &GroupDesc, set: u64, report: &mut Report) {
             stored,
             found: set,
         });
-        report.plan.add_recount(group);
+        report.plan().add_recount(group);
     }
 }

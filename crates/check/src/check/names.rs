@@ -5,11 +5,12 @@
 //! walks.
 
 use super::Walker;
+use super::draft::Draft;
 use super::first::DIRECTORY;
 use super::slots::Slotted;
 use super::sums::NameSums;
 use super::visitor::{Lost, Visitor};
-use crate::{Options, Phase, Problem, Report, Volume};
+use crate::{Options, Phase, Problem, Volume};
 use loamfs_format::Ino;
 use loamfs_format::dirent::Dirent;
 use loamfs_format::ifile::{block_of, slot_of};
@@ -27,7 +28,7 @@ pub(crate) fn check(
     sums: &NameSums,
     lost: &Lost,
     memory: u64,
-    report: &mut Report,
+    report: &mut Draft,
     options: &mut Options<'_>,
 ) {
     if sums.all_equal() {
@@ -37,7 +38,7 @@ pub(crate) fn check(
     let mut from = 0;
     for pass in 0..PASSES_MAX {
         super::tell(options, Phase::Exact, pass, 0);
-        report.stats.passes += 1;
+        report.stats().passes += 1;
         let mut tallies = Tallies {
             sums,
             from,
@@ -154,7 +155,7 @@ impl Visitor for Tallies<'_> {
     }
 }
 
-fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut Report) {
+fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut Draft) {
     slots(volume, lost, tally, report);
     let Some(stated) = tally.stated else {
         if tally.names > 0 && !was_lost(volume, ino) {
@@ -194,7 +195,7 @@ fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut
                 ino,
                 nlink: stated.nlink,
             });
-            report.plan.add_unnamed(ino);
+            report.plan().add_unnamed(ino);
         }
         return;
     }
@@ -214,15 +215,15 @@ fn judge(volume: &Volume<'_>, lost: &Lost, ino: Ino, tally: &Tally, report: &mut
 }
 
 /// Compares what an inode and slots say of each other.
-fn slots(volume: &Volume<'_>, lost: &Lost, tally: &Tally, report: &mut Report) {
+fn slots(volume: &Volume<'_>, lost: &Lost, tally: &Tally, report: &mut Draft) {
     match (&tally.settled, &tally.slot) {
         (None, None) => {}
         // Of these it is known already that their directory's tracks are not to be believed.
-        (Some(settled), None) if lost.inodes || report.plan.tables.contains(&settled.dir) => {}
+        (Some(settled), None) if lost.inodes || report.plan().empties_table(settled.dir) => {}
         (Some(settled), None) => {
             let ino = settled.ino;
             report.add(Problem::TrackMissing { ino });
-            report.plan.add_unsettled(ino);
+            report.plan().add_unsettled(ino);
         }
         (settled, Some(slot)) => {
             let is_same = tally.slots == 1 && *settled == Some(*slot);
@@ -230,13 +231,13 @@ fn slots(volume: &Volume<'_>, lost: &Lost, tally: &Tally, report: &mut Report) {
             if !is_same && !is_unknown {
                 let Slotted { dir, key, ino, .. } = *slot;
                 report.add(Problem::TrackSlot { dir, key, ino });
-                report.plan.add_table(dir);
+                report.plan().add_table(dir);
             }
         }
     }
 }
 
-fn directory(ino: Ino, tally: &Tally, stated: &Stated, report: &mut Report) {
+fn directory(ino: Ino, tally: &Tally, stated: &Stated, report: &mut Draft) {
     let [first, second] = tally.dirs;
     if tally.names > 1 || (tally.names > 0 && ino == ROOT_INO) {
         report.add(Problem::DirTwice {
@@ -265,9 +266,9 @@ fn right(tally: &Tally, stated: &Stated) -> u64 {
     }
 }
 
-fn right_count(ino: Ino, tally: &Tally, stated: &Stated, report: &mut Report) {
+fn right_count(ino: Ino, tally: &Tally, stated: &Stated, report: &mut Draft) {
     if let Ok(count) = u32::try_from(right(tally, stated)) {
-        report.plan.add_links(ino, count);
+        report.plan().add_links(ino, count);
     }
 }
 

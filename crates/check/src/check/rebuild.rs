@@ -2,12 +2,13 @@
 //!
 //! A map is only found out anew while everything else that tells of it can be read: nothing is guessed.
 
+use super::draft::Draft;
 use super::first::Found;
+use super::planner::LIST_MAX;
 use super::tell;
-use crate::plan::LIST_MAX;
 use crate::reader::gaps;
 use crate::salvage::{is_live, refind};
-use crate::{Options, Phase, Problem, Report, Volume};
+use crate::{Options, Phase, Problem, Volume};
 use loamfs_format::checksum::unit_crc;
 use loamfs_format::ifile::ino_at;
 use loamfs_format::kind::MapTree;
@@ -20,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn plan(
     volume: &Volume<'_>,
     found: &Found,
-    report: &mut Report,
+    report: &mut Draft,
     options: &mut Options<'_>,
 ) {
     let lost = &found.lost;
@@ -35,7 +36,7 @@ pub(super) fn plan(
         );
     } else if lost.is_only(MapTree::Lazy) {
         if let Some(images) = images(volume) {
-            report.plan.images = images;
+            report.plan().set_images(images);
             take_out(MapTree::Lazy, "the images' owner records", found, report);
         }
     } else if lost.is_only(MapTree::Ifile) {
@@ -48,13 +49,13 @@ pub(super) fn plan(
 }
 
 /// Looks for the inodes below nodes of the IFILE that cannot be used.
-fn search(volume: &Volume<'_>, found: &Found, report: &mut Report, options: &mut Options<'_>) {
+fn search(volume: &Volume<'_>, found: &Found, report: &mut Draft, options: &mut Options<'_>) {
     let unknown = gaps(volume, volume.map(BlockKind::IfileNode));
     let mut tell = |done, total| tell(options, Phase::Search, done, total);
     let Some(inodes) = refind(volume, &unknown, LIST_MAX, &mut tell) else {
         return;
     };
-    report.plan.inode_blocks = inodes.entries;
+    report.plan().set_inode_blocks(inodes.entries);
     for block in inodes.gone {
         let (first, last) = (ino_at(block, 0), ino_at(block, 31));
         report.add(Problem::InodesLost { block, first, last });
@@ -71,16 +72,13 @@ fn search(volume: &Volume<'_>, found: &Found, report: &mut Report, options: &mut
     );
 }
 
-fn take_out(map: MapTree, from: &'static str, found: &Found, report: &mut Report) {
+fn take_out(map: MapTree, from: &'static str, found: &Found, report: &mut Draft) {
     let nodes = found.nodes.iter().filter(|(of, ..)| *of == map).copied();
-    report.plan.nodes.extend(nodes);
-    if !report.plan.nodes.is_empty() {
+    if report.plan().take_out(nodes) {
         report.add(Problem::MapKnown {
             kind: map.kind(),
             from,
         });
-        // What the nodes below them took is nobody's, and shows when these are gone.
-        report.plan.truncated = true;
     }
 }
 

@@ -1,12 +1,13 @@
 //! What is in use against what is recorded as in use.
 
 use super::bits::Bits;
+use super::draft::Draft;
 use super::exact;
 use super::groups::Groups;
 use super::scan::{MapScan, Window};
 use super::sums::{Side, SpaceSums};
 use super::visitor::Lost;
-use crate::{MapFault, Options, Owner, Phase, Problem, RangeMap, Report, Volume};
+use crate::{MapFault, Options, Owner, Phase, Problem, RangeMap, Volume};
 use loamfs_format::{BlockKind, Extent, FragAddr, Ino};
 
 /// Scans the maps, and looks closer at what does not add up.
@@ -15,7 +16,7 @@ pub(crate) fn check(
     mut sums: SpaceSums,
     lost: &Lost,
     memory: u64,
-    report: &mut Report,
+    report: &mut Draft,
     options: &mut Options<'_>,
 ) {
     if lost.bits {
@@ -42,13 +43,11 @@ pub(crate) fn check(
         groups.finish(report);
     }
     images(volume, &mut sums, report);
-    if report.counts.contains_key(
-        &(Problem::Overcommitted {
-            claimed: 0,
-            total: 0,
-        })
-        .code(),
-    ) {
+    let overcommitted = Problem::Overcommitted {
+        claimed: 0,
+        total: 0,
+    };
+    if report.has(overcommitted.code()) {
         report.skip("free space, as far more is claimed than there is");
         return;
     }
@@ -62,7 +61,7 @@ pub(crate) fn check(
 }
 
 /// What the log, the superblocks and what is held back take must be set, and only once.
-fn log_and_held(volume: &Volume<'_>, window: &Window, report: &mut Report) {
+fn log_and_held(volume: &Volume<'_>, window: &Window, report: &mut Draft) {
     let Window {
         extent,
         set,
@@ -71,16 +70,16 @@ fn log_and_held(volume: &Volume<'_>, window: &Window, report: &mut Report) {
         reserved,
         ..
     } = window;
-    report.stats.frags_set += set.count(*extent);
-    report.stats.frags_held += held.count(*extent);
+    report.stats().frags_set += set.count(*extent);
+    report.stats().frags_held += held.count(*extent);
     for run in Bits::runs(*extent, &[held], &[set]) {
         report.add(Problem::HeldNotMarked { extent: run });
-        report.plan.add_set(run);
+        report.plan().add_set(run);
     }
     for own in [log, reserved] {
         for run in Bits::runs(*extent, &[own], &[set]) {
             report.add(Problem::LogNotMarked { extent: run });
-            report.plan.add_set(run);
+            report.plan().add_set(run);
         }
         for run in Bits::runs(*extent, &[own, held], &[]) {
             let kind = BlockKind::Summary;
@@ -95,7 +94,7 @@ fn changes(
     volume: &Volume<'_>,
     window: &Window,
     groups: Option<&mut Groups<'_>>,
-    report: &mut Report,
+    report: &mut Draft,
 ) {
     let (extent, base) = (window.extent, &window.base);
     let bits = |map: &RangeMap<()>| {
@@ -125,7 +124,7 @@ fn pieces(
     window: &Window,
     sums: &mut SpaceSums,
     groups: Option<&mut Groups<'_>>,
-    report: &mut Report,
+    report: &mut Draft,
 ) {
     for run in window.live(window.extent) {
         for (extent, owner) in window.split(run) {
@@ -147,11 +146,11 @@ fn pieces(
 }
 
 /// Subtracts the homes that the lazy map knows.
-fn images(volume: &Volume<'_>, sums: &mut SpaceSums, report: &mut Report) {
+fn images(volume: &Volume<'_>, sums: &mut SpaceSums, report: &mut Draft) {
     for entry in volume.lazy(FragAddr(0)) {
         match entry {
             Ok((home, _)) if home < volume.geometry().total_frags => {
-                report.stats.images += 1;
+                report.stats().images += 1;
                 sums.image(FragAddr(home), Side::Recorded);
             }
             Ok((home, _)) => report.add(Problem::LazyEntry {
