@@ -65,7 +65,7 @@ impl Machine {
 
     /// What it is, in words.
     pub fn describe(&self) -> String {
-        format!("Linux {} in {}", self.kernel.version, self.version)
+        format!("Linux {} in {}", self.kernel.version(), self.version)
     }
 
     /// Has a machine do a job.
@@ -78,7 +78,7 @@ impl Machine {
         let gone = directory.clone();
         let _undo = later(move || drop(fs::remove_dir_all(&gone)));
         let parts = qemu::Parts {
-            kernel: self.kernel.image.clone(),
+            kernel: self.kernel.image().to_owned(),
             initramfs: directory.join("initramfs"),
             disk: directory.join("disk"),
             answer: directory.join("answer"),

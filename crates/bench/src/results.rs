@@ -257,7 +257,7 @@ impl Results {
             return None;
         }
         self.about = about;
-        other.runs.into_iter().for_each(|run| self.push(run));
+        self.extend(other.runs);
         Some(self)
     }
 
@@ -266,10 +266,14 @@ impl Results {
         let mut runs = self.runs.iter();
         runs.any(|r| r.is(case, kind, run) && r.failed.is_none())
     }
+}
 
-    /// Takes in a run, in place of an earlier one that failed.
-    pub fn push(&mut self, run: Run) {
-        self.runs.retain(|r| !r.is(&run.case, run.kind, run.run));
-        self.runs.push(run);
+/// Takes in runs, each in place of an earlier one that failed.
+impl Extend<Run> for Results {
+    fn extend<T: IntoIterator<Item = Run>>(&mut self, runs: T) {
+        for run in runs {
+            self.runs.retain(|r| !r.is(&run.case, run.kind, run.run));
+            self.runs.push(run);
+        }
     }
 }

@@ -113,9 +113,10 @@ impl Sum {
             None => 0,
         }
     }
+}
 
-    /// Takes in a request.
-    pub const fn count(&mut self, request: &Request) {
+impl AddAssign<&Request> for Sum {
+    fn add_assign(&mut self, request: &Request) {
         self.requests += 1;
         self.bytes += request.bytes();
     }
@@ -182,7 +183,7 @@ impl Trace {
     pub fn sum(&self, op: Op) -> Sum {
         let mut sum = Sum::default();
         for request in self.requests.iter().filter(|r| r.op == op) {
-            sum.count(request);
+            sum += request;
         }
         sum
     }

@@ -21,7 +21,7 @@ pub struct Descent<T> {
 /// An open directory, and which one it is.
 pub struct Directory {
     /// Open.
-    pub file: File,
+    file: File,
     identity: Identity,
 }
 

@@ -94,7 +94,7 @@ impl Errors {
         self.count_kind(kind);
         if kind == ErrorKind::Damaged {
             let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_known = || damaged.iter().any(|file| file.ino == ino.get());
+            let is_known = || damaged.iter().any(|file| file.ino() == ino.get());
             if damaged.len() < FILES_MAX && !is_known() {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH);
                 let since = since.map_or(0, |since| since.as_secs());
@@ -134,11 +134,11 @@ impl Errors {
     pub fn damaged_files(&self, volume: &Volume) -> Vec<Value> {
         // Looking for a path reads, which may fail in its turn.
         let told = self.damaged().into_iter().map(|file| {
-            let path = volume.path_of(Ino(file.ino)).ok().flatten();
+            let path = volume.path_of(Ino(file.ino())).ok().flatten();
             let path = path.map(|path| shown_path(Path::new(OsStr::from_bytes(&path))));
             json!({
                 "path": path,
-                "inode": file.ino,
+                "inode": file.ino(),
                 "since": file.since(),
                 "reason": file.reason(),
             })

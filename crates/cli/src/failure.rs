@@ -17,7 +17,7 @@ use crate::text::shown_path;
 #[derive(Debug)]
 pub struct Failure {
     /// Its kind.
-    pub kind: Kind,
+    kind: Kind,
     message: String,
 }
 
@@ -28,6 +28,11 @@ impl Failure {
             kind,
             message: message.into(),
         }
+    }
+
+    /// Its kind.
+    pub const fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// A mistake on the command line.

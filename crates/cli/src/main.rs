@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         (None, Some(helper)) => (helper.front(), helper.run(&arguments)),
         (None, None) => own(&arguments),
     };
-    let result = result.map_err(|failure| (failure.kind.code(front), failure.to_string()));
+    let result = result.map_err(|failure| (failure.kind().code(front), failure.to_string()));
     loamfs_console::end("loamfs", &arguments, result)
 }
 

@@ -98,7 +98,7 @@ impl CopyProgress {
                 return Err(failure);
             }
             if self.bad == 0 {
-                self.kind = failure.kind;
+                self.kind = failure.kind();
             }
             let text = match self.json {
                 true => json!({ "error": failure.to_string() }).to_string(),

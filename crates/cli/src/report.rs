@@ -762,9 +762,9 @@ pub fn requests_json(counters: &Counters) -> Value {
     json!({
         "total": row(counters.total()),
         "by_kind": kinds,
-        "flushes": counters.flushes,
-        "discards": counters.discards,
-        "discard_bytes": counters.discard_bytes,
+        "flushes": counters.flushes(),
+        "discards": counters.discards(),
+        "discard_bytes": counters.discard_bytes(),
     })
 }
 

@@ -108,9 +108,16 @@ const TABLE: &[Signature] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// What it belongs to.
-    pub name: &'static str,
+    name: &'static str,
     offset: u64,
     len: u64,
+}
+
+impl Found {
+    /// What it belongs to.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
 }
 
 /// Looks for all of them.

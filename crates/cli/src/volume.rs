@@ -78,7 +78,7 @@ pub fn open_one(path: &Path, access: Access) -> Result<Arc<FileDevice>, Failure>
 /// A volume, open for a command.
 pub struct Opened {
     /// The volume.
-    pub volume: Volume,
+    volume: Volume,
     path: Box<Path>,
     access: Access,
 }
@@ -91,6 +91,11 @@ impl Opened {
     /// If there is none, somebody else uses it, or it is damaged.
     pub fn open(path: &Path, access: Access) -> Result<Self, Failure> {
         Self::open_to_repair(path, access, Vec::new(), Rebuild::default())
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
     }
 
     /// The same, with groups whose descriptors count wrongly, and what is known of maps of which nodes cannot be read.

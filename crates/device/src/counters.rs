@@ -39,14 +39,29 @@ impl KindCounters {
 pub struct Counters {
     kinds: [KindCounters; KINDS],
     /// Flushes issued.
-    pub flushes: u64,
+    flushes: u64,
     /// Ranges discarded.
-    pub discards: u64,
+    discards: u64,
     /// Bytes in those ranges.
-    pub discard_bytes: u64,
+    discard_bytes: u64,
 }
 
 impl Counters {
+    /// Flushes issued.
+    pub const fn flushes(&self) -> u64 {
+        self.flushes
+    }
+
+    /// Ranges discarded.
+    pub const fn discards(&self) -> u64 {
+        self.discards
+    }
+
+    /// Bytes in those ranges.
+    pub const fn discard_bytes(&self) -> u64 {
+        self.discard_bytes
+    }
+
     /// The counts of one kind.
     pub fn kind(&self, kind: IoKind) -> KindCounters {
         self.kinds[kind.index()]

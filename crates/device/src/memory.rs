@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(counters.kind(IoKind::Segment).write_bytes, 4096);
         assert_eq!(counters.kind(IoKind::SmallData).writes, 1);
         assert_eq!(counters.kind(IoKind::SmallData).write_bytes, 8192);
-        assert_eq!(counters.flushes, 1);
+        assert_eq!(counters.flushes(), 1);
     }
 
     #[test]

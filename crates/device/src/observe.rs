@@ -111,9 +111,9 @@ impl<D: Device, O: Observer> Device for ObservedDevice<D, O> {
     /// A range that the device cannot use the hint for does not go down: its counters say which do.
     fn discard(&self, ranges: &[(u64, u64)]) -> Result<(), DeviceError> {
         for &(offset, len) in ranges {
-            let before = self.device.counters().discards;
+            let before = self.device.counters().discards();
             self.device.discard(&[(offset, len)])?;
-            if self.device.counters().discards != before {
+            if self.device.counters().discards() != before {
                 self.observer.issued(Issued {
                     op: Op::Discard,
                     offset,

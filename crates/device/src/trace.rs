@@ -105,8 +105,11 @@ mod tests {
         let total = counters.total();
         assert_eq!(of(Op::Read), (total.reads, total.read_bytes));
         assert_eq!(of(Op::Write), (total.writes, total.write_bytes));
-        assert_eq!(of(Op::Flush), (counters.flushes, 0));
-        assert_eq!(of(Op::Discard), (counters.discards, counters.discard_bytes));
+        assert_eq!(of(Op::Flush), (counters.flushes(), 0));
+        assert_eq!(
+            of(Op::Discard),
+            (counters.discards(), counters.discard_bytes())
+        );
         for kind in IoKind::ALL {
             let of_kind = |op| {
                 let requests = kept.iter().map(|(_, request)| request);
@@ -126,7 +129,7 @@ mod tests {
         drive(&memory);
         let kept = memory.observer().take();
         assert_agrees(&kept, &memory.counters());
-        assert_eq!(memory.counters().discards, 2);
+        assert_eq!(memory.counters().discards(), 2);
 
         let directory = tempfile::tempdir().unwrap();
         let file = FileDevice::create(directory.path().join("image"), 8 << 20).unwrap();

@@ -56,7 +56,7 @@ fn create(device: &Arc<dyn Device>, files: u64, content: &[u8]) {
         total.writes,
         total.write_bytes as f64 / 1024.0 / total.writes.max(1) as f64,
         total.write_bytes as f64 / least as f64,
-        after.flushes,
+        after.flushes(),
     );
     println!("{after}");
 }

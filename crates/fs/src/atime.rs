@@ -67,14 +67,14 @@ impl AtimeFile<'_> {
         let Some(node) = self.core.inodes.get_mut(ino) else {
             return false;
         };
-        if !is_due(rule, &node.inode, now) {
+        if !is_due(rule, node.inode(), now) {
             return false;
         }
-        let time = Atime::new(now, node.inode.ssn);
+        let time = Atime::new(now, node.inode().ssn);
         if !node.is_dirty() && !self.core.atimes.wait(ino, time) {
             return false;
         }
-        node.inode.atime = now;
+        node.inode_mut().atime = now;
         if self.core.atimes.many_wait() {
             self.core.note_dirty();
         }
@@ -160,7 +160,7 @@ impl AtimeFile<'_> {
     }
 
     fn set_root(&mut self, root: TreeRoot) -> Result<(), Stop> {
-        self.core.inodes.prepared(ATIME_INO)?.inode.checksums = root;
+        self.core.inodes.prepared(ATIME_INO)?.inode_mut().checksums = root;
         self.core.touch(ATIME_INO)
     }
 

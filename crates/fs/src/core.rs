@@ -80,7 +80,7 @@ impl Core {
         let ssn = self.open_ssn();
         self.tracks.changed(ino);
         let node = self.inodes.prepared(ino)?;
-        if matches!(node.inode.body, Body::Settled(_)) {
+        if matches!(node.inode().body, Body::Settled(_)) {
             return Err(Error::Broken("a settled file changes, and its slot stays").into());
         }
         if node.touch(ssn) {
@@ -110,7 +110,7 @@ impl Core {
         let block = u64::from(self.geometry.block_size);
         let owner = self.env.config().owner;
         let node = self.visible(ino)?;
-        let i = &node.inode;
+        let i = node.inode();
         // Homes are whole blocks, of which perhaps only a part waits.
         let totals = node.homed().totals();
         let homed = (totals.units * UNIT).max(totals.blocks * block);

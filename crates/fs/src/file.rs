@@ -18,13 +18,13 @@ impl Node {
     /// Whether the content is kept in blocks at home, or is on its way there.
     pub fn is_large(&self) -> bool {
         !self.homed().is_clean()
-            || matches!(self.inode.body, Body::Extents(_) | Body::ExtentTree(_))
-            || self.small().is_none() && self.inode.size > 0 && self.inode.body == Body::Empty
+            || matches!(self.inode().body, Body::Extents(_) | Body::ExtentTree(_))
+            || self.small().is_none() && self.inode().size > 0 && self.inode().body == Body::Empty
     }
 
     /// Whether the file is on its way home, while segments still show its small form.
     pub fn is_moving(&self) -> bool {
-        !self.homed().is_clean() && matches!(self.inode.body, Body::Inline(_) | Body::Small(_))
+        !self.homed().is_clean() && matches!(self.inode().body, Body::Inline(_) | Body::Small(_))
     }
 
     /// The first unit that segments do not show, or not whole: none while they show the small form.
@@ -38,14 +38,14 @@ impl Node {
 
     /// Most bytes that can stand in the inode.
     pub fn inline_max(&self) -> usize {
-        TAIL - self.inode.inline_xattrs.len().min(TAIL)
+        TAIL - self.inode().inline_xattrs.len().min(TAIL)
     }
 }
 
 /// Whether segments show a file's blocks, or would if it had any.
 pub(crate) fn at_home(node: &Node) -> bool {
     let blocks = matches!(
-        node.inode.body,
+        node.inode().body,
         Body::Empty | Body::Extents(_) | Body::ExtentTree(_)
     );
     blocks && node.small().is_none()
@@ -56,10 +56,10 @@ pub(crate) fn at_home(node: &Node) -> bool {
 /// # Errors
 /// [`Error::IsDirectory`] or [`Error::Invalid`].
 pub(crate) fn regular(node: &mut Node) -> Result<&mut Node, Stop> {
-    if node.inode.is_dir() {
+    if node.inode().is_dir() {
         return Err(Error::IsDirectory.into());
     }
-    if !node.inode.is_file() {
+    if !node.inode().is_file() {
         return Err(Error::Invalid("not a regular file").into());
     }
     Ok(node)
@@ -76,10 +76,10 @@ impl Core {
         let small_max = self.sizes().small_max();
         let now = self.env.now();
         let node = self.inodes.prepared(ino)?;
-        node.inode.mtime = now;
-        node.inode.ctime = now;
+        node.inode_mut().mtime = now;
+        node.inode_mut().ctime = now;
         // A file that spilled is as much up to date as one in the log: the next segment shows it (rule 2).
-        if node.inode.size <= small_max && node.homed().is_dirty() {
+        if node.inode().size <= small_max && node.homed().is_dirty() {
             let upto = node.homed().puts();
             self.writeback.hold_up(ino, upto);
         }
@@ -94,12 +94,12 @@ impl Core {
             node.may_go_home();
         }
         self.pending.drop_content(node.take_small().as_deref());
-        node.inode.size = content.len() as u64;
+        node.inode_mut().size = content.len() as u64;
         if content.len() <= node.inline_max() {
-            freed = node.inode.body.small();
+            freed = node.inode().body.small();
             node.show_all();
-            node.inode.frags = 0;
-            node.inode.body = if content.is_empty() {
+            node.inode_mut().frags = 0;
+            node.inode_mut().body = if content.is_empty() {
                 Body::Empty
             } else {
                 Body::Inline(content.to_vec())

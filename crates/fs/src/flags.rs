@@ -17,6 +17,6 @@ pub(crate) fn flags_of(inode: &Inode) -> InodeFlags {
 impl Core {
     /// An inode's flags and project.
     pub fn flags(&mut self, ino: Ino) -> Result<InodeFlags, Stop> {
-        Ok(flags_of(&self.node(ino)?.inode))
+        Ok(flags_of(self.node(ino)?.inode()))
     }
 }

@@ -65,7 +65,7 @@ impl Freeing<'_> {
     /// Frees homes that a file no longer has.
     pub fn homes_of(&mut self, ino: Ino, homes: Vec<Extent>) -> Result<(), Stop> {
         let freed: u64 = homes.iter().map(|home| home.frags).sum();
-        let inode = &mut self.inodes.prepared(ino)?.inode;
+        let inode = self.inodes.prepared(ino)?.inode_mut();
         inode.frags = inode.frags.saturating_sub(freed);
         homes.into_iter().for_each(|home| self.home(home));
         Ok(())

@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Node {
     /// Current form; of a large file, `body` holds only what segments may show.
-    pub inode: Inode,
+    inode: Inode,
     /// Size that a segment may show; below `inode.size` while data that would fill it is on its way.
     shown_size: u64,
     /// Changed since the last segment.
@@ -56,6 +56,16 @@ impl Node {
             dir_key: 0,
             last,
         }
+    }
+
+    /// Its current form; of a large file, `body` holds only what segments may show.
+    pub const fn inode(&self) -> &Inode {
+        &self.inode
+    }
+
+    /// The same, to change it. Whoever does says so (`core::touch`).
+    pub const fn inode_mut(&mut self) -> &mut Inode {
+        &mut self.inode
     }
 
     /// Whether it changed since the last segment.

@@ -118,8 +118,8 @@ impl Leftovers {
     /// inode has no name, or a truncate of it is pending. The inode must be prepared.
     pub fn mark(&mut self, inodes: &mut Inodes, ino: Ino) -> Result<(), Stop> {
         let node = inodes.prepared(ino)?;
-        let unlinked = node.inode.nlink == 0;
-        let left = unlinked || node.inode.truncating != u64::MAX;
+        let unlinked = node.inode().nlink == 0;
+        let left = unlinked || node.inode().truncating != u64::MAX;
         self.holders.note_unlinked(ino, unlinked);
         inodes.set_orphan(ino, left)?;
         match left {

@@ -114,7 +114,7 @@ impl<'c> Loader<'c> {
     /// [`Error::NotDirectory`] besides what [`Loader::node`] gives.
     pub fn directory(self, ino: Ino) -> Result<(&'c mut Node, &'c mut Blocks), Stop> {
         let (node, blocks) = self.with_blocks(ino)?;
-        if !node.inode.is_dir() {
+        if !node.inode().is_dir() {
             return Err(Error::NotDirectory.into());
         }
         Ok((node, blocks))
@@ -143,9 +143,9 @@ impl<'c> Loader<'c> {
     /// The access time that is kept of an inode is its own, if it counts.
     pub(crate) fn keep_time(&mut self, ino: Ino, kept: Option<Atime>) {
         if let Some(node) = self.inodes.get_mut(ino)
-            && let Some(kept) = kept.filter(|kept| kept.counts(node.inode.ssn))
+            && let Some(kept) = kept.filter(|kept| kept.counts(node.inode().ssn))
         {
-            node.inode.atime = kept.time;
+            node.inode_mut().atime = kept.time;
         }
     }
 

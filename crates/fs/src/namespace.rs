@@ -81,7 +81,7 @@ impl Names<'_> {
         }
         let hash = self.loader.hash_key();
         let (node, blocks) = self.loader.again().directory(dir)?;
-        dir::lookup(&node.inode, blocks, &hash, name)
+        dir::lookup(node.inode(), blocks, &hash, name)
     }
 
     /// As [`Names::find`], of a name that must be there.
@@ -95,9 +95,9 @@ impl Names<'_> {
             let (node, _) = self.loader.again().directory(dir)?;
             let up = name == b"..";
             return Ok(if up {
-                node.inode.parent
+                node.inode().parent
             } else {
-                node.inode.ino
+                node.inode().ino
             });
         }
         let found = match self.find_at_once(dir, name)? {
@@ -122,10 +122,10 @@ impl Names<'_> {
         }
         let hash = self.loader.hash_key();
         let (node, blocks) = self.loader.again().directory(dir)?;
-        if node.inode.table.is_empty() {
+        if node.inode().table.is_empty() {
             return self.find(dir, name).map(Some);
         }
-        let found = blocks.at_once(|blocks| dir::lookup(&node.inode, blocks, &hash, name))?;
+        let found = blocks.at_once(|blocks| dir::lookup(node.inode(), blocks, &hash, name))?;
         let here = |found: &Option<FoundEntry>| match found {
             Some(found) => self.loader.inodes().get(found.ino).is_some(),
             None => true,
@@ -151,7 +151,7 @@ impl Names<'_> {
     /// Entries from a position on.
     pub fn list(&mut self, dir: Ino, position: u64, max: usize) -> Result<Vec<DirEntry>, Stop> {
         let (node, blocks) = self.loader.again().directory(dir)?;
-        let dots = [(0, dir, &b"."[..]), (1, node.inode.parent, &b".."[..])];
+        let dots = [(0, dir, &b"."[..]), (1, node.inode().parent, &b".."[..])];
         let mut entries = Vec::new();
         for (at, ino, name) in dots.into_iter().filter(|(at, ..)| *at >= position) {
             let file_type = dirent_type(mode::DIRECTORY);
@@ -165,7 +165,7 @@ impl Names<'_> {
         entries.truncate(max);
         if entries.len() < max {
             let from = position.max(2);
-            let rest = match dir::list(&node.inode, blocks, from, max - entries.len()) {
+            let rest = match dir::list(node.inode(), blocks, from, max - entries.len()) {
                 Err(Stop::Missing) if !entries.is_empty() => Vec::new(),
                 other => other?,
             };
@@ -182,7 +182,7 @@ impl Names<'_> {
     /// That a directory has no entry.
     pub fn prepare_empty(&mut self, dir: Ino) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().directory(dir)?;
-        match dir::next(&node.inode, blocks, 0)? {
+        match dir::next(node.inode(), blocks, 0)? {
             Some(_) => Err(Error::NotEmpty.into()),
             None => Ok(()),
         }
@@ -198,7 +198,7 @@ impl Names<'_> {
             if *at == ROOT_INO {
                 return Ok(true);
             }
-            *at = self.loader.again().directory(*at)?.0.inode.parent;
+            *at = self.loader.again().directory(*at)?.0.inode().parent;
         }
         Ok(false)
     }
@@ -207,7 +207,7 @@ impl Names<'_> {
     pub fn prepare_add(&mut self, dir: Ino, name: &[u8]) -> Result<u64, Stop> {
         let hash = self.loader.hash_key();
         let (node, blocks) = self.loader.again().directory(dir)?;
-        let key = dir::prepare_insert(&node.inode, blocks, &hash, name)?;
+        let key = dir::prepare_insert(node.inode(), blocks, &hash, name)?;
         self.prepare_count(dir, key)?;
         Ok(key)
     }
@@ -216,19 +216,19 @@ impl Names<'_> {
     pub fn prepare_remove(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
         self.prepare_count(dir, key)?;
         let (node, blocks) = self.loader.again().directory(dir)?;
-        dir::prepare_remove(&node.inode, blocks, key)
+        dir::prepare_remove(node.inode(), blocks, key)
     }
 
     /// Reads what putting another entry in the place of one needs.
     pub fn prepare_replace(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().directory(dir)?;
-        dir::prepare_replace(&node.inode, blocks, key)
+        dir::prepare_replace(node.inode(), blocks, key)
     }
 
     /// Puts a name where [`Names::prepare_add`] found its place.
     pub fn add(&mut self, dir: Ino, key: u64, child: Child, name: &[u8]) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
-        dir::insert(&mut node.inode, blocks, key, &child.named(name))?;
+        dir::insert(node.inode_mut(), blocks, key, &child.named(name))?;
         node.show_all();
         self.count(dir, key, 1)
     }
@@ -236,7 +236,7 @@ impl Names<'_> {
     /// Takes an entry out for which [`Names::prepare_remove`] was called.
     pub fn remove(&mut self, dir: Ino, found: &FoundEntry) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
-        dir::remove(&mut node.inode, blocks, found)?;
+        dir::remove(node.inode_mut(), blocks, found)?;
         node.show_all();
         self.count(dir, found.key, -1)
     }
@@ -244,6 +244,6 @@ impl Names<'_> {
     /// Puts a name in the place of the entry for which [`Names::prepare_replace`] was called.
     pub fn replace(&mut self, dir: Ino, key: u64, child: Child, name: &[u8]) -> Result<(), Stop> {
         let (node, blocks) = self.loader.again().prepared(dir)?;
-        dir::replace(&mut node.inode, blocks, key, &child.named(name))
+        dir::replace(node.inode_mut(), blocks, key, &child.named(name))
     }
 }

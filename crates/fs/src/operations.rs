@@ -158,7 +158,7 @@ impl Core {
 /// A directory's entries changed.
 fn changed_names(core: &mut Core, dir: Ino, now: Timestamp) -> Result<(), Stop> {
     let node = core.inodes.prepared(dir)?;
-    node.inode.mtime = now;
-    node.inode.ctime = now;
+    node.inode_mut().mtime = now;
+    node.inode_mut().ctime = now;
     core.touch(dir)
 }

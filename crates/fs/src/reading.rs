@@ -125,7 +125,7 @@ impl Reading<'_> {
         if let Some(bytes) = node.small() {
             return Ok(Arc::clone(bytes));
         }
-        match &node.inode.body {
+        match &node.inode().body {
             Body::Inline(bytes) => Ok(bytes.as_slice().into()),
             body => match body.small() {
                 Some(pointer) => self.blocks.bytes(&pointer, What::Data(ino)),
@@ -136,7 +136,7 @@ impl Reading<'_> {
 
     /// The target of a symlink.
     pub fn link_target(&mut self, ino: Ino) -> Result<Vec<u8>, Stop> {
-        if self.node(ino)?.inode.file_type() != mode::SYMLINK {
+        if self.node(ino)?.inode().file_type() != mode::SYMLINK {
             return Err(Error::Invalid("not a symbolic link").into());
         }
         Ok(self.small_content(ino)?.to_vec())
@@ -145,7 +145,7 @@ impl Reading<'_> {
     /// Up to `len` bytes from `offset` on, in pieces that follow each other; fewer at the file's end.
     pub fn read(&mut self, ino: Ino, offset: u64, len: usize) -> Result<Vec<Shared>, Stop> {
         let node = self.file(ino)?;
-        let size = node.inode.size;
+        let size = node.inode().size;
         let end = offset.saturating_add(len as u64).min(size);
         if offset >= end {
             return Ok(Vec::new());
@@ -238,7 +238,7 @@ impl Reading<'_> {
         self.node(ino)?;
         let node = self.inodes.prepared(ino)?;
         let found = extents::overlapping(
-            &node.inode,
+            node.inode(),
             self.blocks,
             geometry,
             first / per_block,
@@ -255,7 +255,7 @@ impl Reading<'_> {
         let geometry = self.geometry;
         self.node(ino)?;
         let node = self.inodes.prepared(ino)?;
-        let found = extents::placed_in(&node.inode, self.blocks, geometry, place, first)?;
+        let found = extents::placed_in(node.inode(), self.blocks, geometry, place, first)?;
         let mut homes = self.housed(ino, &found, &(0..u64::MAX))?;
         homes.retain(|it| place.contains(it.home));
         Ok(homes)
@@ -274,7 +274,7 @@ impl Reading<'_> {
 
     /// The content of one unit as a caller would read it, zero behind the file's end.
     pub fn unit_content(&mut self, ino: Ino, unit: u64) -> Result<UnitBytes, Stop> {
-        let size = self.node(ino)?.inode.size;
+        let size = self.node(ino)?.inode().size;
         let valid = size.saturating_sub(unit * UNIT).min(UNIT) as usize;
         // What stands behind the end is nobody's.
         if valid == 0 {
@@ -295,7 +295,7 @@ impl Reading<'_> {
         ino: Ino,
         offset: u64,
     ) -> Result<BTreeMap<u64, UnitBytes>, Stop> {
-        let size = self.node(ino)?.inode.size;
+        let size = self.node(ino)?.inode().size;
         let mut units = BTreeMap::new();
         if offset <= size {
             return Ok(units);

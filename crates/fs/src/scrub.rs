@@ -142,12 +142,12 @@ impl Survey<'_> {
                 Some((entry.pointer, What::Meta(block_identity(block))))
             }
             Belongs::Tree(which) => {
-                let tree = trees::tree_of(&self.core.node(ino)?.inode, which);
+                let tree = trees::tree_of(self.core.node(ino)?.inode(), which);
                 tree.map_or(Ok(None), |tree| self.node_of(tree, owner))?
             }
             Belongs::Map(map) => self.node_of((tree_of(map), self.core.maps.root(map)), owner)?,
             Belongs::Part(Part::Small) => {
-                let small = self.core.node(ino)?.inode.body.small();
+                let small = self.core.node(ino)?.inode().body.small();
                 small.map(|pointer| (pointer, What::Data(ino)))
             }
             Belongs::Part(Part::Track) => {
@@ -179,7 +179,7 @@ impl Survey<'_> {
     /// The piece of an attribute's value that stands at an address.
     fn value_piece(&mut self, ino: Ino, key: u64, at: FragAddr) -> Result<Option<Pointer>, Stop> {
         let node = self.core.node(ino)?;
-        let (tree, root) = (xattrs::tree(&node.inode), node.inode.xattrs);
+        let (tree, root) = (xattrs::tree(node.inode()), node.inode().xattrs);
         let entry = tree.get(&root, &mut self.core.blocks, key)?;
         let xattr = entry.and_then(|entry| Xattr::decode(entry.value()));
         let Some(Value::Log(pieces)) = xattr.map(|xattr| xattr.value) else {

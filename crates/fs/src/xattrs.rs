@@ -65,22 +65,22 @@ impl Put {
         };
         let bytes = xattr.encode();
         let node = core.inodes.prepared(ino)?;
-        let mut map = inline(&node.inode)?;
+        let mut map = inline(node.inode())?;
         let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
         let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
         let fits = size <= INLINE_MAX
-            && size + node.inode.body.len() + node.inode.table.len() <= TAIL
+            && size + node.inode().body.len() + node.inode().table.len() <= TAIL
             && !in_log
             && self.old.as_ref().is_none_or(|old| old.in_inode);
         if fits {
             map.put(key, bytes);
         } else {
             map.remove(key);
-            let mut root = node.inode.xattrs;
-            tree(&node.inode).put(&mut root, &mut core.blocks, key, &bytes)?;
-            node.inode.xattrs = root;
+            let mut root = node.inode().xattrs;
+            tree(node.inode()).put(&mut root, &mut core.blocks, key, &bytes)?;
+            node.inode_mut().xattrs = root;
         }
-        node.inode.inline_xattrs = map.encode();
+        node.inode_mut().inline_xattrs = map.encode();
         if self.old.is_none() {
             let names = node.names_size();
             node.set_names_size(names.map(|bytes| bytes + xattr.full_name().len() + 1));
@@ -115,13 +115,13 @@ impl Take {
         let names = node.names_size();
         node.set_names_size(names.map(|bytes| bytes.saturating_sub(gone)));
         if in_inode {
-            let mut map = inline(&node.inode)?;
+            let mut map = inline(node.inode())?;
             map.remove(key);
-            node.inode.inline_xattrs = map.encode();
+            node.inode_mut().inline_xattrs = map.encode();
         } else {
-            let mut root = node.inode.xattrs;
-            tree(&node.inode).remove(&mut root, &mut core.blocks, key)?;
-            node.inode.xattrs = root;
+            let mut root = node.inode().xattrs;
+            tree(node.inode()).remove(&mut root, &mut core.blocks, key)?;
+            node.inode_mut().xattrs = root;
         }
         Ok(())
     }
@@ -170,9 +170,9 @@ impl Attributes<'_> {
     /// All attributes with their keys.
     fn all(&mut self, ino: Ino) -> Result<Vec<(u64, Xattr)>, Stop> {
         let (node, blocks) = self.loader.again().with_blocks(ino)?;
-        let mut raw = inline(&node.inode)?.0;
-        let root = node.inode.xattrs;
-        let _ = tree(&node.inode).scan(&root, blocks, 0, |key, value| {
+        let mut raw = inline(node.inode())?.0;
+        let root = node.inode().xattrs;
+        let _ = tree(node.inode()).scan(&root, blocks, 0, |key, value| {
             raw.push((key, value.to_vec()));
             ControlFlow::Continue(())
         })?;
@@ -185,7 +185,11 @@ impl Attributes<'_> {
     fn like(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<Take>, Stop> {
         let first = hash_key(&self.loader.hash_key(), name);
         let (node, blocks) = self.loader.again().with_blocks(ino)?;
-        let (map, root, tree) = (inline(&node.inode)?, node.inode.xattrs, tree(&node.inode));
+        let (map, root, tree) = (
+            inline(node.inode())?,
+            node.inode().xattrs,
+            tree(node.inode()),
+        );
         let mut found = Vec::new();
         for (key, value) in map
             .0
@@ -221,7 +225,7 @@ impl Attributes<'_> {
     /// The value of an attribute, or what a directory says of small files.
     pub fn get(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>, Stop> {
         if name == PLACEMENT.as_bytes() {
-            let inode = &self.loader.again().node(ino)?.inode;
+            let inode = self.loader.again().node(ino)?.inode();
             let placement = Some(inode.placement).filter(|_| inode.is_dir());
             let word = placement.ok_or(Error::NoAttribute)?.word();
             return Ok(word.as_bytes().to_vec());
@@ -290,7 +294,7 @@ impl Attributes<'_> {
             None => self.free_key(ino, name)?,
         };
         let (node, blocks) = self.loader.again().with_blocks(ino)?;
-        let (root, tree) = (node.inode.xattrs, tree(&node.inode));
+        let (root, tree) = (node.inode().xattrs, tree(node.inode()));
         tree.prepare_put(&root, blocks, key)?;
         Ok(Put {
             key,
@@ -340,7 +344,7 @@ impl Attributes<'_> {
         };
         self.loader.again().prepare_dirty(ino)?;
         let (node, blocks) = self.loader.again().with_blocks(ino)?;
-        let (root, tree) = (node.inode.xattrs, tree(&node.inode));
+        let (root, tree) = (node.inode().xattrs, tree(node.inode()));
         if !found.in_inode {
             tree.prepare_remove(&root, blocks, found.key)?;
         }
@@ -363,6 +367,6 @@ pub(crate) fn drop_value(core: &mut Core, ino: Ino, key: u64, xattr: &Xattr) {
 /// Notes that an inode's attributes changed.
 pub(crate) fn changed(core: &mut Core, ino: Ino) -> Result<(), Stop> {
     let now = core.env.now();
-    core.inodes.prepared(ino)?.inode.ctime = now;
+    core.inodes.prepared(ino)?.inode_mut().ctime = now;
     core.touch(ino)
 }

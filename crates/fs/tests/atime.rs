@@ -383,7 +383,7 @@ fn ten_thousand_files_read_twice_write_one_small_segment() {
     assert_eq!(cost.total().writes, 0, "reading writes nothing: {cost}");
     shop.volume.sync().unwrap();
     let cost = shop.volume.info().device - before;
-    assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
+    assert_eq!((cost.total().writes, cost.flushes()), (1, 1), "{cost}");
     // 16 bytes each, in leaves that are filled in the order of their keys.
     assert!(cost.total().write_bytes < 10_000 * 24 + 64 * 1024, "{cost}");
     let shop = shop.remount(rule(RELATIVE));

@@ -53,7 +53,7 @@ fn fsync_of_a_new_small_file_is_one_write_and_one_flush() {
     let before = volume.info().device;
     volume.fsync(ino, false).unwrap();
     let cost = since(&volume, before);
-    assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
+    assert_eq!((cost.total().writes, cost.flushes()), (1, 1), "{cost}");
     volume.fsync(ino, false).unwrap();
     assert_eq!(since(&volume, before), cost, "nothing more to do");
 }
@@ -69,7 +69,7 @@ fn fdatasync_of_an_overwrite_in_a_large_file_is_one_write_and_one_flush() {
     let before = volume.info().device;
     volume.fsync(ino, true).unwrap();
     let cost = since(&volume, before);
-    assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
+    assert_eq!((cost.total().writes, cost.flushes()), (1, 1), "{cost}");
 }
 
 #[test]
@@ -388,9 +388,9 @@ fn what_waits_in_large_caches_goes_home_with_few_flushes() {
         let file = volume.create(dir, &name(i), &NEW).unwrap().ino;
         volume.write(file, 0, &vec![i as u8; 1 << 20]).unwrap();
     }
-    let before = volume.info().device.flushes;
+    let before = volume.info().device.flushes();
     volume.sync().unwrap();
-    let flushes = volume.info().device.flushes - before;
+    let flushes = volume.info().device.flushes() - before;
     // Two rounds of 64 MiB, the segment that shows them, and one that says so.
     assert!(flushes <= 4, "{flushes} flushes");
 }
@@ -407,7 +407,7 @@ fn a_gigabyte_is_reserved_with_a_few_requests() {
     volume.ranges(ino).allocate(0, 1 << 30, true).unwrap();
     volume.fsync(ino, false).unwrap();
     let cost = since(&volume, before);
-    assert_eq!((cost.total().writes, cost.flushes), (1, 1), "{cost}");
+    assert_eq!((cost.total().writes, cost.flushes()), (1, 1), "{cost}");
     assert!(cost.total().write_bytes <= 32 << 10, "{cost}");
     assert_eq!(cost.kind(IoKind::Homed).writes, 0, "{cost}");
     assert_eq!(volume.getattr(ino).unwrap().blocks, 1 << 21);
@@ -434,7 +434,7 @@ fn a_first_write_of_reserved_space_is_two_writes() {
     let before = volume.info().device;
     volume.fsync(ino, false).unwrap();
     let cost = since(&volume, before);
-    assert_eq!((cost.total().writes, cost.flushes), (2, 2), "{cost}");
+    assert_eq!((cost.total().writes, cost.flushes()), (2, 2), "{cost}");
     assert_eq!(cost.kind(IoKind::Homed).write_bytes, 8192, "{cost}");
     assert_eq!(cost.total().reads, 0, "{cost}");
 }

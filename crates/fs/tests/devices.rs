@@ -66,7 +66,7 @@ impl Stand {
     }
 
     fn flushes(&self) -> (u64, u64) {
-        let flushes = |device: &Arc<MemoryDevice>| device.counters().flushes;
+        let flushes = |device: &Arc<MemoryDevice>| device.counters().flushes();
         (flushes(&self.ssd), self.disks.iter().map(flushes).sum())
     }
 }

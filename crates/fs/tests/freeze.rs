@@ -60,8 +60,8 @@ fn a_frozen_volume_is_not_written_and_holds_all_that_was_done() {
     let now = memory.counters();
     assert_eq!(now.total().writes, before.total().writes);
     assert_eq!(
-        (now.flushes, now.discards),
-        (before.flushes, before.discards)
+        (now.flushes(), now.discards()),
+        (before.flushes(), before.discards())
     );
     // Whoever looks at the device sees everything.
     let copy = Arc::new(memory.fork());

@@ -19,9 +19,9 @@ pub const PERMISSIONS: u32 = 0o7777;
 /// An inode.
 pub struct Node {
     /// Its number.
-    pub id: NodeId,
+    id: NodeId,
     /// Its type.
-    pub kind: FileKind,
+    kind: FileKind,
     state: Mutex<State>,
 }
 
@@ -30,11 +30,11 @@ pub struct State {
     /// Attributes; size and blocks are those of the content.
     attr: FileAttr,
     /// When it was made.
-    pub birth: Timestamp,
+    birth: Timestamp,
     /// What is in it.
-    pub body: Body,
+    body: Body,
     /// How often the kernel has looked it up.
-    pub lookups: u64,
+    lookups: u64,
 }
 
 /// What is in an inode.
@@ -76,6 +76,16 @@ impl Node {
         Node { id, kind, state }
     }
 
+    /// Its number.
+    pub const fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Its type.
+    pub const fn kind(&self) -> FileKind {
+        self.kind
+    }
+
     /// Its state. Who holds a directory's may ask for that of an inode in it, and nobody asks the other way: so nobody waits
     /// in a circle.
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -84,6 +94,33 @@ impl Node {
 }
 
 impl State {
+    /// When it was made.
+    pub const fn birth(&self) -> Timestamp {
+        self.birth
+    }
+
+    /// What is in it.
+    pub fn body(&self) -> &Body {
+        &self.body
+    }
+
+    /// The kernel knows it once more.
+    pub const fn look_up(&mut self) {
+        self.lookups += 1;
+    }
+
+    /// The kernel gives up so many of the times that it looked it up.
+    pub const fn forget(&mut self, lookups: u64) {
+        self.lookups = self.lookups.saturating_sub(lookups);
+    }
+
+    /// Has another directory above it, if it is a directory.
+    pub const fn go_below(&mut self, parent: NodeId) {
+        if let Body::Directory(_, above) = &mut self.body {
+            *above = parent;
+        }
+    }
+
     /// What stat(2) shows.
     pub fn attr(&self) -> FileAttr {
         let size = match &self.body {

@@ -79,7 +79,7 @@ impl Ceiling {
             return Err(Errno::EXIST);
         }
         let node = self.table.make(kind, attr, body);
-        names.insert(name, node.id, kind);
+        names.insert(name, node.id(), kind);
         above.touch();
         if kind == FileKind::Directory {
             above.count_names(1);
@@ -101,7 +101,7 @@ impl Ceiling {
     fn find(&self, parent: NodeId, name: &[u8]) -> Result<Option<Arc<Node>>, Errno> {
         let directory = self.table.get(parent)?;
         let mut state = directory.state();
-        let above = match &state.body {
+        let above = match state.body() {
             Body::Directory(_, above) => *above,
             _ => return Err(Errno::NOTDIR),
         };
@@ -139,7 +139,7 @@ impl Ceiling {
 
     /// An inode has lost a name.
     fn unname(&self, node: &Node) {
-        match node.kind {
+        match node.kind() {
             FileKind::Directory => node.state().lose_names(),
             _ => node.state().count_names(-1),
         }
@@ -183,9 +183,7 @@ impl Ceiling {
         }
         let node = self.table.get(entry.node)?;
         let mut state = node.state();
-        if let Body::Directory(_, above) = &mut state.body {
-            *above = parent;
-        }
+        state.go_below(parent);
         state.count_names(0);
         Ok(())
     }
@@ -199,7 +197,7 @@ impl Ceiling {
     ) -> Result<(), Errno> {
         let node = self.table.get(directory)?;
         let state = node.state();
-        let Body::Directory(names, above) = &state.body else {
+        let Body::Directory(names, above) = state.body() else {
             return Err(Errno::NOTDIR);
         };
         let dots = [(directory.0, 1, &b"."[..]), (above.0, DOTS, &b".."[..])];
@@ -262,9 +260,9 @@ fn may_go(node: &Node) -> Result<(), Errno> {
 /// The reply that gives the kernel an inode, which it knows once more then.
 fn entry(node: &Node) -> EntryReply {
     let mut state = node.state();
-    state.lookups += 1;
+    state.look_up();
     EntryReply {
-        node: node.id,
+        node: node.id(),
         generation: 1,
         attr: state.attr(),
         entry_ttl: TTL,
@@ -306,7 +304,7 @@ impl Filesystem for Ceiling {
         }
         if let Ok(node) = self.table.get(id) {
             let mut state = node.state();
-            state.lookups = state.lookups.saturating_sub(count);
+            state.forget(count);
             drop(state);
             self.table.drop_if_gone(&node);
         }
@@ -321,7 +319,7 @@ impl Filesystem for Ceiling {
         let state = node.state();
         Ok(StatxReply {
             attr: state.attr(),
-            birth: Some(state.birth),
+            birth: Some(state.birth()),
             attr_ttl: TTL,
         })
     }
@@ -344,7 +342,7 @@ impl Filesystem for Ceiling {
 
     fn readlink(&self, _: Caller, node: NodeId, target: &mut ByteSink<'_>) -> Result<(), Errno> {
         let node = self.table.get(node)?;
-        match &node.state().body {
+        match node.state().body() {
             Body::Link(path) => target.put(path),
             _ => return Err(Errno::INVAL),
         }
@@ -450,7 +448,7 @@ impl Filesystem for Ceiling {
         if names.find(name).is_some() {
             return Err(Errno::EXIST);
         }
-        names.insert(name, node.id, node.kind);
+        names.insert(name, node.id(), node.kind());
         state.touch();
         drop(state);
         node.state().count_names(1);

@@ -35,8 +35,8 @@ impl Table {
         let body = Body::Directory(Directory::default(), NodeId::ROOT);
         let root = Node::new(NodeId::ROOT, FileKind::Directory, attr, body);
         // The kernel knows it without a lookup.
-        root.state().lookups = 1;
-        table.shard(root.id).insert(root.id, Arc::new(root));
+        root.state().look_up();
+        table.shard(root.id()).insert(root.id(), Arc::new(root));
         table
     }
 
@@ -64,7 +64,7 @@ impl Table {
     /// Drops an inode that nobody can reach any more.
     pub fn drop_if_gone(&self, node: &Node) {
         if node.state().is_gone() {
-            self.shard(node.id).remove(&node.id);
+            self.shard(node.id()).remove(&node.id());
         }
     }
 }
@@ -81,13 +81,13 @@ mod tests {
             ..FileAttr::default()
         };
         let node = table.make(FileKind::Fifo, attr, Body::Special);
-        node.state().lookups = 1;
+        node.state().look_up();
         node.state().count_names(-1);
         table.drop_if_gone(&node);
-        assert!(table.get(node.id).is_ok(), "the kernel knows it");
-        node.state().lookups = 0;
+        assert!(table.get(node.id()).is_ok(), "the kernel knows it");
+        node.state().forget(1);
         table.drop_if_gone(&node);
-        assert_eq!(table.get(node.id).err(), Some(Errno::STALE));
+        assert_eq!(table.get(node.id()).err(), Some(Errno::STALE));
         assert!(table.get(NodeId::ROOT).is_ok());
     }
 }

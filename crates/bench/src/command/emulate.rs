@@ -123,7 +123,7 @@ mod tests {
         };
         let case = &Workload::Smallfile.cases(args.plan.scale)[0];
         let mut earlier = Results::new(here.clone());
-        earlier.push(Run::failed(case, Kind::Ext4, 1, &Error::NotRoot));
+        earlier.extend([Run::failed(case, Kind::Ext4, 1, &Error::NotRoot)]);
         earlier.write(&path).unwrap();
         let both = args.results("a".into()).unwrap();
         let emulated = Some("a".into());

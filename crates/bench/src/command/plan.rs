@@ -33,10 +33,10 @@ pub struct Plan {
     pub only: Vec<Workload>,
     /// So many files, directories or operations in place of the scale's.
     #[arg(long, value_name = "NUMBER", requires = "only")]
-    count: Option<u64>,
+    pub count: Option<u64>,
     /// Devices of so many GiB in place of the scale's.
     #[arg(long, value_name = "GIB", requires = "only", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    device: Option<u64>,
+    pub device: Option<u64>,
     /// Only these file systems.
     #[arg(long = "fs", value_name = "NAME", value_parser = EnumValueParser::<Kind>::new().try_map(on_a_device))]
     pub kinds: Vec<Kind>,
@@ -151,7 +151,7 @@ impl Plan {
             for case in cases {
                 for kind in kinds {
                     if !results.has(case, *kind, run) {
-                        results.push(self.one(case, *kind, run, &outcome));
+                        results.extend([self.one(case, *kind, run, &outcome)]);
                         results.write(&self.out)?;
                     }
                 }

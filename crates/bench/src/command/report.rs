@@ -94,7 +94,7 @@ mod tests {
             ..About::of_nothing()
         });
         let case = &Workload::Smallfile.cases(Scale::Tiny)[0];
-        results.push(Run::failed(case, kind, 1, &Error::NotRoot));
+        results.extend([Run::failed(case, kind, 1, &Error::NotRoot)]);
         results.write(&directory.join(name)).unwrap();
         results
     }

@@ -34,7 +34,7 @@ impl Surface for Conventional {
     }
 
     fn busy(&self) -> Busy {
-        self.arm.busy
+        self.arm.busy()
     }
 
     fn owed(&self) -> f64 {

@@ -105,7 +105,7 @@ mod tests {
             }
             let total = work(requests);
             disk.end(requests);
-            let end = total.total().reads + total.total().writes + total.flushes;
+            let end = total.total().reads + total.total().writes + total.flushes();
             marks.push((name, requests, (at, end as usize)));
             at = end as usize;
         }

@@ -113,7 +113,7 @@ pub struct Arm {
     at: u64,
     missed: bool,
     /// Time so far.
-    pub busy: Busy,
+    busy: Busy,
 }
 
 impl Arm {
@@ -126,6 +126,11 @@ impl Arm {
             missed: false,
             busy: Busy::default(),
         }
+    }
+
+    /// Time so far.
+    pub const fn busy(&self) -> Busy {
+        self.busy
     }
 
     /// The sector that passes next.

@@ -9,6 +9,8 @@
 //! - A phase whose name begins with `setup` moves the state of the disk and is not counted. Requests outside of any
 //!   phase are counted, as a phase without a name.
 
+use std::ops::AddAssign;
+
 use serde::{Deserialize, Serialize};
 
 use super::mechanics::Busy;
@@ -154,7 +156,7 @@ impl Meter {
                 .iter_mut()
                 .find(|other| other.name == tally.name)
             {
-                Some(other) => other.add(&tally),
+                Some(other) => *other += &tally,
                 None => self.phases.push(tally),
             }
         }
@@ -173,7 +175,7 @@ impl Meter {
             ..Tally::default()
         };
         for phase in &self.phases {
-            total.add(phase);
+            total += phase;
         }
         total.owed_seconds = self.owed();
         Priced {
@@ -220,9 +222,9 @@ impl Disk {
 impl Tally {
     fn count(&mut self, request: &Request) {
         match request.op {
-            Op::Read => self.read.count(request),
-            Op::Write => self.written.count(request),
-            Op::Discard => self.discarded.count(request),
+            Op::Read => self.read += request,
+            Op::Write => self.written += request,
+            Op::Discard => self.discarded += request,
             Op::Flush => self.flushes += 1,
         }
     }
@@ -237,9 +239,11 @@ impl Tally {
         self.programmed_bytes = busy.programmed;
         self.erased_blocks = busy.erased;
     }
+}
 
-    /// Adds a later one's figures; what is owed is owed at its end.
-    pub fn add(&mut self, other: &Tally) {
+/// Adds a later one's figures; what is owed is owed at its end.
+impl AddAssign<&Tally> for Tally {
+    fn add_assign(&mut self, other: &Tally) {
         self.owed_seconds = other.owed_seconds;
         self.operations += other.operations;
         self.seconds += other.seconds;

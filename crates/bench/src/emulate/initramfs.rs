@@ -47,7 +47,7 @@ impl Contents<'_> {
         }
         let mut programs = vec![(PathBuf::from(guest::PROGRAM), self.program.to_owned())];
         for program in &self.programs {
-            programs.push((Path::new("/bin").join(program.name), program.find()?));
+            programs.push((Path::new("/bin").join(program.name()), program.find()?));
         }
         let mut needed = BTreeSet::new();
         for (to, from) in &programs {

@@ -10,9 +10,9 @@ use crate::Error;
 #[derive(Debug)]
 pub struct Kernel {
     /// Its version.
-    pub version: String,
+    version: String,
     /// The kernel itself.
-    pub image: PathBuf,
+    image: PathBuf,
     /// Files of modules by their names.
     files: BTreeMap<String, PathBuf>,
     /// Modules that are parts of the kernel itself.
@@ -51,6 +51,16 @@ impl Kernel {
                 .collect(),
             version,
         })
+    }
+
+    /// Its version.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The kernel itself.
+    pub fn image(&self) -> &Path {
+        &self.image
     }
 
     /// Files of the modules of these names and of those that they need, each after what it needs.

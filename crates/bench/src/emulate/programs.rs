@@ -11,7 +11,7 @@ use crate::lab::{self, Kind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its name.
-    pub name: &'static str,
+    name: &'static str,
     /// The package.
     package: &'static str,
 }
@@ -73,6 +73,11 @@ impl Program {
             _ => &[],
         };
         [&CALLED[..], own].concat()
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Where it is.

@@ -236,7 +236,7 @@ mod tests {
                 disturbed: false,
             };
             let case = &workload.cases(Scale::Tiny)[0];
-            results.push(Run::new(case, *kind, 1, &outcome));
+            results.extend([Run::new(case, *kind, 1, &outcome)]);
         }
         results
     }

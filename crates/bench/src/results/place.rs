@@ -91,7 +91,7 @@ mod tests {
             disturbed: false,
         };
         let case = &Workload::Smallfile.cases(Scale::Tiny)[0];
-        results.push(Run::new(case, kind, 1, &outcome));
+        results.extend([Run::new(case, kind, 1, &outcome)]);
         results
     }
 
@@ -202,7 +202,7 @@ mod tests {
         );
         // Beside others too it is in the first table and the charts only.
         let mut both = results(None, Kind::Ext4, trace);
-        both.push(library.runs[0].clone());
+        both.extend([library.runs[0].clone()]);
         let page = page(&both);
         let papers = page
             .split("<h2>")

@@ -36,7 +36,7 @@ impl Run {
         let mut total = Tally::default();
         for phase in self.chosen(phases) {
             if let Some(tally) = phase.disks.get(preset.name()) {
-                total.add(tally);
+                total += tally;
             }
         }
         total

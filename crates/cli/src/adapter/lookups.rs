@@ -189,19 +189,8 @@ impl Lookups {
 
     /// An inode was changed, and that is not known to be durable.
     pub fn note_change(&self, node: NodeId) {
-        let mut shard = self.shard(node);
-        let next = shard.change % CHANGES + 1;
-        let Some(entry) = shard.get(node) else {
-            return;
-        };
-        let before = entry.change;
-        if before > CHANGES {
-            return;
-        }
-        entry.change = next;
-        shard.change = next;
-        drop(shard);
-        if before == 0 {
+        let before = self.shard(node).note_change(node);
+        if before == Some(0) {
             let mut changed = self.changed.lock().unwrap_or_else(PoisonError::into_inner);
             changed.nodes.insert(node);
         }

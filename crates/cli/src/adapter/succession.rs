@@ -25,11 +25,12 @@ impl Adapter {
     /// ENOMEM.
     pub fn succeed(&mut self, predecessor: Predecessor) -> Result<(), Errno> {
         let mut missing = Vec::new();
-        for mut survivor in predecessor.survivors {
+        for survivor in predecessor.survivors {
             let node = survivor.node;
-            if predecessor.was_durable {
-                survivor.forget_changes();
-            }
+            let survivor = match predecessor.was_durable {
+                true => survivor.without_changes(),
+                false => survivor,
+            };
             match self.lookups.take_over(survivor, || self.fate(node))? {
                 Fate::Whole => continue,
                 Fate::Lost => {}

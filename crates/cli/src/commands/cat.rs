@@ -47,7 +47,7 @@ impl CatArgs {
             if !is_file(&attr) {
                 return Err(opened.failed(path, &Error::Invalid("it is not a regular file")));
             }
-            match print(&opened.volume, &attr, &mut out) {
+            match print(opened.volume(), &attr, &mut out) {
                 Ok(()) => {}
                 // Whoever reads has enough.
                 Err(Stopped::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {

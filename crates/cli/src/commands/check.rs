@@ -185,7 +185,7 @@ impl CheckArgs {
         };
         let opened = Opened::open_to_repair(&self.device, Access::Write, recount, rebuild)?;
         // Opening for writing adds one segment to what was checked.
-        if opened.volume.info().segment != report.stats.last.next() {
+        if opened.volume().info().segment != report.stats.last.next() {
             return Err(Failure::new(
                 Kind::Busy,
                 format!(
@@ -209,7 +209,7 @@ impl CheckArgs {
             unsettled: plan.unsettled.clone(),
         };
         opened
-            .volume
+            .volume()
             .repair(&repairs)
             .map_err(|error| Failure::volume(&self.device, &error))?;
         opened.finish()

@@ -259,7 +259,7 @@ impl DeviceArgs {
                 format!(
                     "{} seems to hold {}; give --force to overwrite it",
                     shown_path(path),
-                    first.name
+                    first.name()
                 ),
             ));
         }

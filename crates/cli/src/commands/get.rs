@@ -126,7 +126,7 @@ impl Whole<'_> {
         // A damaged volume may have a directory in itself.
         let mut entered = HashSet::new();
         while let Some(ino) = left.pop() {
-            let Ok(attr) = self.opened.volume.getattr(ino) else {
+            let Ok(attr) = self.opened.volume().getattr(ino) else {
                 continue;
             };
             files += 1;
@@ -144,7 +144,7 @@ impl Whole<'_> {
 
 impl Source for Whole<'_> {
     fn attr(&self, ino: Ino) -> Result<Attr, Trouble> {
-        Ok(self.opened.volume.getattr(ino)?)
+        Ok(self.opened.volume().getattr(ino)?)
     }
 
     fn entries(&self, dir: Ino, troubles: &mut Vec<Trouble>) -> Entries {
@@ -161,7 +161,7 @@ impl Source for Whole<'_> {
         put: Put<'_>,
         _troubles: &mut Vec<Trouble>,
     ) -> Result<(), Trouble> {
-        let volume = &self.opened.volume;
+        let volume = self.opened.volume();
         // A hostile volume could claim 8 EiB of holes.
         for range in data_ranges(volume, attr.ino) {
             let range = range?;
@@ -180,7 +180,7 @@ impl Source for Whole<'_> {
     }
 
     fn target(&self, ino: Ino) -> Result<Vec<u8>, Trouble> {
-        Ok(self.opened.volume.readlink(ino)?)
+        Ok(self.opened.volume().readlink(ino)?)
     }
 
     fn attributes(
@@ -189,7 +189,7 @@ impl Source for Whole<'_> {
         give: &mut dyn FnMut(&[u8], &[u8]),
         _troubles: &mut Vec<Trouble>,
     ) -> Result<(), Trouble> {
-        let volume = &self.opened.volume;
+        let volume = self.opened.volume();
         let names = volume.xattrs(ino).list()?;
         for name in names.iter().filter(|name| attributes::travels(name)) {
             give(name, &volume.xattrs(ino).get(name)?);

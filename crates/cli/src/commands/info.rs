@@ -72,7 +72,7 @@ fn look(volume: &Path) -> Result<Report, Failure> {
     let failed = |error| Failure::volume(volume, &error);
     let identity = Identity::read(&*open_device(volume, Access::Read)?).map_err(failed)?;
     let opened = Opened::open(volume, Access::Read)?;
-    Ok(Report::new(&opened.volume, &identity, volume, None))
+    Ok(Report::new(opened.volume(), &identity, volume, None))
 }
 
 /// Asks the daemon that serves a mount.

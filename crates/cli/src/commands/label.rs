@@ -100,7 +100,7 @@ impl LabelArgs {
         }
         let opened = Opened::open(&self.volume, Access::Write)?;
         opened
-            .volume
+            .volume()
             .upkeep()
             .set_label(label.as_bytes())
             .map_err(|error| Failure::volume(&self.volume, &error))?;

@@ -60,9 +60,9 @@ impl LsArgs {
         let mut lines = Vec::with_capacity(entries.len());
         for (name, ino) in entries {
             let failed = |error| opened.failed(path, &error);
-            let attr = opened.volume.getattr(ino).map_err(failed)?;
+            let attr = opened.volume().getattr(ino).map_err(failed)?;
             let target = is_symlink(&attr)
-                .then(|| opened.volume.readlink(ino).map_err(failed))
+                .then(|| opened.volume().readlink(ino).map_err(failed))
                 .transpose()?;
             lines.push(Line { name, attr, target });
         }

@@ -83,7 +83,7 @@ fn unmounted(device: &Path, path: &[u8]) -> Result<Vec<Value>, Failure> {
     let mut from = Some(0);
     while let Some(at) = from {
         let (found, next) = opened
-            .volume
+            .volume()
             .ranges(attr.ino)
             .map(at)
             .map_err(|error| opened.failed(path, &error))?;

@@ -224,7 +224,7 @@ impl MkfsArgs {
                 Kind::CannotCreate,
                 format!(
                     "{shown} seems to hold {}; give --force to overwrite it",
-                    first.name
+                    first.name()
                 ),
             )),
             _ => Ok(found),

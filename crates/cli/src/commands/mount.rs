@@ -387,7 +387,7 @@ fn change_flags(spec: &Spec, entry: &MountEntry) -> Result<(), Failure> {
     }
     control::ask(entry, &Request::Thaw).map_err(|failure| {
         let words = "for writing, unmount it and mount it again with rw";
-        Failure::new(failure.kind, format!("{failure}; {words}"))
+        Failure::new(failure.kind(), format!("{failure}; {words}"))
     })?;
     if let Err(failure) = kernel() {
         // Where the kernel was rw it still is, and the daemon with it.

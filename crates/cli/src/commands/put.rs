@@ -245,7 +245,7 @@ impl Put<'_> {
             };
             return Ok(Some((Directory::new(read)?.0, level)));
         }
-        let volume = &self.opened.volume;
+        let volume = self.opened.volume();
         if metadata.nlink() > 1
             && let Some(&ino) = self.links.get(&identity(&metadata))
         {
@@ -292,7 +292,7 @@ impl Put<'_> {
 
     /// Takes away what has that name, if it may be replaced. Directories stay.
     fn make_room(&self, dir: Ino, name: &[u8]) -> Result<(), Trouble> {
-        let volume = &self.opened.volume;
+        let volume = self.opened.volume();
         match volume.lookup(dir, name) {
             Err(Error::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
@@ -304,7 +304,7 @@ impl Put<'_> {
 
     /// The directory of that name, made if it is not there.
     fn directory(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Trouble> {
-        let volume = &self.opened.volume;
+        let volume = self.opened.volume();
         Ok(match volume.mkdir(dir, name, new) {
             Err(Error::Exists) if !self.force => return Err(Trouble::There),
             Err(Error::Exists) => match volume.lookup(dir, name) {
@@ -318,7 +318,7 @@ impl Put<'_> {
     /// A new regular file of that name.
     fn file(&self, dir: Ino, name: &[u8], new: &NewInode) -> Result<Attr, Trouble> {
         self.make_room(dir, name)?;
-        Ok(self.opened.volume.create(dir, name, new)?)
+        Ok(self.opened.volume().create(dir, name, new)?)
     }
 
     /// Copies a file's data, as far as it reaches now; its holes stay holes.
@@ -335,7 +335,7 @@ impl Put<'_> {
             size: Some(size),
             ..SetAttr::default()
         };
-        self.opened.volume.setattr(ino, &set)?;
+        self.opened.volume().setattr(ino, &set)?;
         Ok(())
     }
 
@@ -351,7 +351,7 @@ impl Put<'_> {
             }
             let mut rest = &buffer[..len];
             while !rest.is_empty() {
-                let written = self.opened.volume.write(ino, offset, rest)?;
+                let written = self.opened.volume().write(ino, offset, rest)?;
                 rest = &rest[written.min(rest.len())..];
                 offset += written as u64;
                 self.progress.bytes(written as u64);
@@ -370,7 +370,7 @@ impl Put<'_> {
         ino: Ino,
         troubles: &mut Vec<Trouble>,
     ) -> Result<(), Trouble> {
-        let volume = &self.opened.volume;
+        let volume = self.opened.volume();
         let given = attributes::put(volume, node, ino, troubles);
         let is_symlink = metadata.file_type().is_symlink();
         let set = SetAttr {
@@ -397,7 +397,7 @@ impl Put<'_> {
             return Ok(());
         }
         self.since_tick = 0;
-        let ticked = self.opened.volume.upkeep().tick();
+        let ticked = self.opened.volume().upkeep().tick();
         Ok(ticked.map_err(|error| self.opened.failed(b"", &error))?)
     }
 }

@@ -48,9 +48,9 @@ impl StatArgs {
             let failed = |error| opened.failed(path, &error);
             let attr = opened.resolve(path)?;
             let target = is_symlink(&attr)
-                .then(|| opened.volume.readlink(attr.ino).map_err(failed))
+                .then(|| opened.volume().readlink(attr.ino).map_err(failed))
                 .transpose()?;
-            let xattrs = opened.volume.xattrs(attr.ino).list().map_err(failed)?;
+            let xattrs = opened.volume().xattrs(attr.ino).list().map_err(failed)?;
             let xattrs: Vec<_> = xattrs.iter().map(|name| shown(name)).collect();
             if self.json {
                 let mut value = crate::report::attr_json(&attr);

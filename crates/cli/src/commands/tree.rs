@@ -157,9 +157,9 @@ impl Walk<'_> {
             self.at.truncate(level.path_len);
             self.at.extend_from_slice(&name);
             let failed = |error| self.opened.failed(self.path, &error);
-            let attr = self.opened.volume.getattr(ino).map_err(failed)?;
+            let attr = self.opened.volume().getattr(ino).map_err(failed)?;
             let target = is_symlink(&attr)
-                .then(|| self.opened.volume.readlink(ino).map_err(failed))
+                .then(|| self.opened.volume().readlink(ino).map_err(failed))
                 .transpose()?;
             let text = if self.json {
                 self.object(&attr, target.as_deref())

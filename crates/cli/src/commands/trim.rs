@@ -79,7 +79,7 @@ impl TrimArgs {
         let mut bar = StepProgress::new();
         let mut tell = |done, total| bar.step(1, NAME, done, total);
         let told = opened
-            .volume
+            .volume()
             .upkeep()
             .trim_telling(start, len, least, &mut tell);
         bar.finish();

@@ -175,15 +175,15 @@ fn open(
     buffers: usize,
 ) -> Result<(Spec, Arc<Volume>, Opened), Failure> {
     let identity =
-        Identity::read(&source.device).map_err(|error| Failure::volume(&spec.device, &error))?;
-    let before = source.device.counters();
+        Identity::read(source.device()).map_err(|error| Failure::volume(&spec.device, &error))?;
+    let before = source.device().counters();
     let start = Instant::now();
     let (spec, volume) = open_volume(spec, source, buffers)?;
     let opened = Opened {
         identity,
         loss: volume.info().loss.filter(|_| spec.options.is_read_only()),
         time: start.elapsed(),
-        counters: source.device.counters() - before,
+        counters: source.device().counters() - before,
     };
     Ok((spec, volume, opened))
 }
@@ -228,7 +228,7 @@ fn open_as(spec: &Spec, source: &Source, buffers: usize) -> Result<Arc<Volume>, 
     if let Some(seconds) = asked.commit_seconds {
         options.commit_age_ms = seconds.saturating_mul(1_000);
     }
-    let device: Arc<dyn Device> = source.device.clone();
+    let device: Arc<dyn Device> = source.device().clone();
     Volume::open(device, &options, Env::system()).map(Arc::new)
 }
 
@@ -242,7 +242,7 @@ impl Mounter {
     /// Starts it; it does nothing unless it is told to.
     fn start(source: &Source) -> Result<Self, Failure> {
         let (ready, told) = channel::<Spec>();
-        let (block, because) = (source.block_device(), source.plain_because.clone());
+        let (block, because) = (source.block_device(), source.plain_because().cloned());
         let thread = thread::Builder::new()
             .name("mounter".into())
             .spawn(move || Some(mount(&told.recv().ok()?, block, because)))
@@ -567,9 +567,9 @@ impl Serving<'_> {
             counted.note(volume, looked.are_durable(), &handover);
         })?;
         // It is the only one.
-        let _ = state.ticker.set(ticker);
+        let _ = state.ticker().set(ticker);
         let make_way = self.make_way(state, hold);
-        state.emptier.ends_by(Arc::clone(&make_way));
+        state.emptier().ends_by(Arc::clone(&make_way));
         let server = self.control(state, &promise, &failing, make_way);
         self.confinement.before_serving(self.rings.is_some());
         if let Some(rings) = self.rings {
@@ -636,7 +636,7 @@ fn serve(serving: Serving<'_>) -> Result<(), Failure> {
         Arc::downgrade(&serving.volume),
     )?;
     let served = serving.run(&state)?;
-    let requests = requests_json(&served.source.device.counters());
+    let requests = requests_json(&served.source.device().counters());
     drop(served.source);
     if !spec.foreground {
         // It lets go of the device too. If it is gone, it has.
@@ -683,7 +683,7 @@ fn outcome(
 fn failed(failure: &Failure, why: Option<String>, lost: &Lost) -> Failure {
     let why = why.unwrap_or_else(|| failure.to_string());
     match lost.words() {
-        Some(lost) => Failure::new(failure.kind, format!("{why}; {lost}")),
-        None => Failure::new(failure.kind, why),
+        Some(lost) => Failure::new(failure.kind(), format!("{why}; {lost}")),
+        None => Failure::new(failure.kind(), why),
     }
 }

@@ -112,9 +112,9 @@ impl Answers for ControlHandler {
             }
             Request::Leave(device) => self.leave(&volume, *device, out)?,
             Request::Stay(device) => {
-                self.state.emptier.end();
+                self.state.emptier().end();
                 let stays = done(volume.upkeep().stay(*device));
-                self.state.emptier.start();
+                self.state.emptier().start();
                 stays?
             }
             Request::Shrink(bytes) => self.shrink(&volume, *bytes, out)?,
@@ -152,7 +152,7 @@ impl ControlHandler {
 
     /// Starts or stops a scrub, or does neither, and tells how far it is.
     fn scrub(&self, volume: &Volume, request: &Request) -> Result<String, String> {
-        let scrubber = &self.state.scrubber;
+        let scrubber = self.state.scrubber();
         match request {
             Request::ScrubStart(pace) => scrubber.start(*pace)?,
             Request::ScrubStop => scrubber.stop()?,
@@ -176,7 +176,7 @@ impl ControlHandler {
 
     /// Begins to empty a device, and tells how far that is, as long as the client listens. This daemon ends when it is empty.
     fn leave(&self, volume: &Volume, device: u32, out: &mut dyn Write) -> Result<String, String> {
-        let emptier = &self.state.emptier;
+        let emptier = self.state.emptier();
         if let Some(why) = emptier.refuses(device) {
             return Err(why);
         }
@@ -240,7 +240,7 @@ impl ControlHandler {
     /// Files that are damaged, as programs and the scrub found.
     fn damaged_files(&self, volume: &Volume) -> Vec<Value> {
         let mut found = self.errors.damaged_files(volume);
-        found.extend(self.state.scrubber.damaged_files());
+        found.extend(self.state.scrubber().damaged_files());
         found
     }
 

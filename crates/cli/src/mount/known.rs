@@ -39,14 +39,14 @@ fn paths(path: &str) -> Vec<String> {
 
 /// Those that are told of.
 fn told() -> impl Iterator<Item = &'static Known> {
-    KNOWN.iter().filter(|known| !known.words.is_empty())
+    KNOWN.iter().filter(|known| !known.words().is_empty())
 }
 
 /// All of them, as they stand behind the help of a command.
 pub fn help() -> String {
     let mut text = "Mount options:\n".to_owned();
     for known in told() {
-        text.push_str(&format!("  {}\n      {}\n", known.form(), known.words));
+        text.push_str(&format!("  {}\n      {}\n", known.form(), known.words()));
     }
     text
 }

@@ -48,15 +48,15 @@ const BLOCK_SIZE: u32 = 4096;
 /// An open device, and what keeps it ours.
 pub struct Source {
     /// The device that the volume is opened on.
-    pub device: Arc<dyn Device>,
+    device: Arc<dyn Device>,
     /// The device that the mount names.
     named: Arc<FileDevice>,
     /// The other devices of its volume.
     others: Vec<Arc<FileDevice>>,
     /// The block device to mount as fuseblk, unless only a plain mount is possible.
-    pub block: Option<PathBuf>,
+    block: Option<PathBuf>,
     /// Why only a plain mount is possible, if it is worth saying.
-    pub plain_because: Option<String>,
+    plain_because: Option<String>,
     /// The image's own lock, which keeps out who does not know of the loop device, or of this one.
     image: Option<Arc<FileDevice>>,
     /// Keeps the loop device attached until the mount claims it.
@@ -90,6 +90,16 @@ impl Source {
             others: others.into_inner(),
             ..source
         })
+    }
+
+    /// The device that the volume is opened on.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Why only a plain mount is possible, if it is worth saying.
+    pub fn plain_because(&self) -> Option<&String> {
+        self.plain_because.as_ref()
     }
 
     fn open_one(path: &Path, options: &Options) -> Result<Self, Failure> {
@@ -339,7 +349,7 @@ fn lock_behind(device: &Path, mode: Mode) -> Result<Option<Arc<FileDevice>>, Fai
         return Ok(None);
     };
     match wait_for(&image, &FileOptions::new(mode), Kept::ByKernel) {
-        Err(failure) if failure.kind == Kind::Busy => Err(failure),
+        Err(failure) if failure.kind() == Kind::Busy => Err(failure),
         // Whoever attached it could open it, and this process need not.
         other => Ok(other.ok()),
     }
@@ -355,7 +365,7 @@ fn refuse_claimed(path: &Path) -> Result<(), Failure> {
     let claimed = waiting(path, || FileDevice::open_with(path, &options));
     claimed.map(drop).map_err(|failure| {
         let dead = Holders::of(path).dead;
-        if failure.kind != Kind::Busy || dead.is_empty() {
+        if failure.kind() != Kind::Busy || dead.is_empty() {
             return failure;
         }
         // The kernel would give the dead mount again, as long as that has the device.

@@ -21,11 +21,11 @@ use crate::output::print_lines;
 /// What the threads of a daemon share.
 pub struct State {
     /// What carries out background steps, once it may.
-    pub ticker: OnceLock<Ticker>,
+    ticker: OnceLock<Ticker>,
     /// What scrubs the volume.
-    pub scrubber: Scrubber,
+    scrubber: Scrubber,
     /// What empties devices that leave.
-    pub emptier: Emptier,
+    emptier: Emptier,
     log: Log,
     foreground: bool,
     /// Another daemon is to follow one that dies.
@@ -67,6 +67,21 @@ impl State {
             unmounter: Arc::clone(unmounter),
             heirlooms: Mutex::new(None),
         }
+    }
+
+    /// What scrubs the volume.
+    pub fn scrubber(&self) -> &Scrubber {
+        &self.scrubber
+    }
+
+    /// What empties devices that leave.
+    pub fn emptier(&self) -> &Emptier {
+        &self.emptier
+    }
+
+    /// What carries out background steps, once it may.
+    pub fn ticker(&self) -> &OnceLock<Ticker> {
+        &self.ticker
     }
 
     /// This is to be handed over when the mount is ready.

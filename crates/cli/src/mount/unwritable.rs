@@ -23,7 +23,7 @@ pub fn refuse_device(path: &Path) -> Result<(), Failure> {
 
 /// The failure to open something for writing, with the reason if it can only be read.
 pub fn explained(path: &Path, failure: Failure) -> Failure {
-    if failure.kind == Kind::Busy {
+    if failure.kind() == Kind::Busy {
         return failure;
     }
     reason(path).map_or(failure, |why| refusal(path, why))

@@ -36,7 +36,7 @@ fn without_rules_it_is_the_inner_device() {
     assert_eq!(bytes[..], [5, 0]);
     assert_eq!(device.requests(), 4);
     assert_eq!(device.counters(), inner.counters());
-    assert_eq!(device.counters().flushes, 1);
+    assert_eq!(device.counters().flushes(), 1);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn misdirected_and_lost_writes_claim_success() {
     }
     assert_eq!(inner.peek(8192, 1).unwrap(), [4]);
     assert_eq!(device.flush(), Ok(()));
-    assert_eq!(inner.counters().flushes, 0);
+    assert_eq!(inner.counters().flushes(), 0);
     let misread = read_exact(&device, 0, 1, IoKind::Other).unwrap();
     assert_eq!(misread[..], [4]);
 }

@@ -77,7 +77,7 @@ fn write(device: &dyn Device, offset: u64, len: usize) {
 }
 
 fn flushes(devices: &[Arc<MemoryDevice>]) -> Vec<u64> {
-    devices.iter().map(|d| d.counters().flushes).collect()
+    devices.iter().map(|d| d.counters().flushes()).collect()
 }
 
 /// What is asked of it and of a plain device.

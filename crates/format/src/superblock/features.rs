@@ -80,10 +80,14 @@ impl Superblock {
         }
     }
 
-    /// A program must know these, and no others.
-    pub const fn set_features(&mut self, features: Features) {
-        self.ro_compatible = features.ro_compatible;
-        self.incompatible = features.incompatible;
+    /// The same, of which a program must know these features and no others.
+    #[must_use]
+    pub fn with_features(&self, features: Features) -> Superblock {
+        Superblock {
+            ro_compatible: features.ro_compatible,
+            incompatible: features.incompatible,
+            ..self.clone()
+        }
     }
 
     /// Whether the volume has what tells rot in the log from its end.

@@ -76,7 +76,7 @@ impl Contents {
     }
 
     fn add_trees(&mut self, g: &Geometry, blocks: &mut Blocks, node: &Node) -> Result<(), Stop> {
-        let inode = &node.inode;
+        let inode = node.inode();
         for which in InodeTree::ALL {
             let Some((tree, root)) = trees::tree_of(inode, which) else {
                 continue;
@@ -115,10 +115,10 @@ impl Contents {
         let mut small: Vec<(Ino, u64, Ino, u32)> = Vec::new();
         for node in changed {
             if let Some(data) = node.small()
-                && !settling.contains(&node.inode.ino)
+                && !settling.contains(&node.inode().ino)
             {
                 let frags = g.frags_for(data.len() as u64) as u32;
-                small.push((node.inode.parent, node.dir_key(), node.inode.ino, frags));
+                small.push((node.inode().parent, node.dir_key(), node.inode().ino, frags));
             }
         }
         small.sort_unstable();
@@ -131,7 +131,7 @@ impl Contents {
     fn add_values(&mut self, g: &Geometry, node: &Node) {
         for (key, value) in node.values() {
             for (i, part) in value.chunks(g.block_size as usize).enumerate() {
-                self.data.push(Item::Value(node.inode.ino, *key, i));
+                self.data.push(Item::Value(node.inode().ino, *key, i));
                 self.frags.push(g.frags_for(part.len() as u64) as u32);
             }
         }
@@ -139,7 +139,7 @@ impl Contents {
 
     fn add_images(&mut self, g: &Geometry, node: &Node) {
         for unit in node.homed().images() {
-            self.data.push(Item::Image(node.inode.ino, unit));
+            self.data.push(Item::Image(node.inode().ino, unit));
             self.frags.push(g.unit_frags() as u32);
         }
     }

@@ -97,12 +97,12 @@ impl Finalizing<'_> {
     fn finalize_small(&mut self, ino: Ino) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
         let data = node.take_small().ok_or(VANISHED)?;
-        let id = who(BlockKind::SmallData, &node.inode, 0);
-        let pointer = self.seal.put_data(self.geometry, &node.inode, id, &data);
-        let old = std::mem::replace(&mut node.inode.body, Body::Small(pointer));
+        let id = who(BlockKind::SmallData, node.inode(), 0);
+        let pointer = self.seal.put_data(self.geometry, node.inode(), id, &data);
+        let old = std::mem::replace(&mut node.inode_mut().body, Body::Small(pointer));
         node.show_all();
         node.may_go_home();
-        node.inode.frags = pointer.frags.into();
+        node.inode_mut().frags = pointer.frags.into();
         self.blocks.seal_content(&pointer, data);
         if let Some(old) = old.small() {
             self.blocks.supersede(&old);
@@ -117,21 +117,21 @@ impl Finalizing<'_> {
         for (number, (key, file)) in (0u8..).zip(&track.files) {
             let node = self.inodes.prepared(file.ino)?;
             let data = node.take_small().ok_or(VANISHED)?;
-            let id = who(BlockKind::SmallData, &node.inode, 0);
+            let id = who(BlockKind::SmallData, node.inode(), 0);
             let pointer =
                 self.seal
-                    .put_data_at(FragAddr(at), self.geometry, &node.inode, id, &data);
+                    .put_data_at(FragAddr(at), self.geometry, node.inode(), id, &data);
             node.show_all();
             node.may_go_home();
-            node.inode.frags = pointer.frags.into();
+            node.inode_mut().frags = pointer.frags.into();
             let start = (at - addr.0) as u16;
-            slots.push(slot_of(&node.inode, *key, file.second, &pointer, start));
+            slots.push(slot_of(node.inode(), *key, file.second, &pointer, start));
             let settled = Settled {
                 pointer,
                 slot: number,
                 key: *key,
             };
-            let old = std::mem::replace(&mut node.inode.body, Body::Settled(settled));
+            let old = std::mem::replace(&mut node.inode_mut().body, Body::Settled(settled));
             at += u64::from(pointer.frags);
             self.blocks.seal_content(&pointer, data);
             if let Some(old) = old.small() {
@@ -148,7 +148,7 @@ impl Finalizing<'_> {
         slots: Vec<Slot>,
     ) -> Result<(), Stop> {
         let node = self.inodes.prepared(track.dir)?;
-        let (generation, version) = (node.inode.generation, node.inode.version);
+        let (generation, version) = (node.inode().generation, node.inode().version);
         let mut entry = TableEntry {
             addr,
             ssn: self.seal.ssn(),
@@ -174,7 +174,7 @@ impl Finalizing<'_> {
         self.seal.say(Record::Allocate(block));
         self.blocks.seal_bytes(&pointer, bytes.into());
         // Its entry was there before, so that no node of the table becomes dirty only now.
-        table::put(&mut node.inode, self.blocks, track.low, &entry)
+        table::put(node.inode_mut(), self.blocks, track.low, &entry)
     }
 
     fn finalize_value(&mut self, ino: Ino, key: u64, piece: usize) -> Result<(), Stop> {
@@ -182,8 +182,8 @@ impl Finalizing<'_> {
         let node = self.inodes.prepared(ino)?;
         let value = node.values().get(&key).cloned().ok_or(VANISHED)?;
         let part = value.chunks(block_size).nth(piece).unwrap_or_default();
-        let id = who(BlockKind::XattrValue, &node.inode, key);
-        let pointer = self.seal.put_data(self.geometry, &node.inode, id, part);
+        let id = who(BlockKind::XattrValue, node.inode(), key);
+        let pointer = self.seal.put_data(self.geometry, node.inode(), id, part);
         self.blocks.seal_bytes(&pointer, part.into());
         self.point_value(ino, key, piece, pointer)?;
         if (piece + 1) * block_size >= value.len() {
@@ -198,8 +198,8 @@ impl Finalizing<'_> {
         let take = |homed: &mut Homed| homed.take_image(unit);
         let image = node.change_homed(self.writeback, take);
         let (home, bytes) = image.ok_or(VANISHED)?;
-        let id = who(BlockKind::Image, &node.inode, unit);
-        let placed = self.seal.put_data(self.geometry, &node.inode, id, &bytes);
+        let id = who(BlockKind::Image, node.inode(), unit);
+        let placed = self.seal.put_data(self.geometry, node.inode(), id, &bytes);
         let crc = unit_crc(&bytes);
         let pointer = Pointer {
             frags: unit_frags as u32,
@@ -233,7 +233,7 @@ impl Finalizing<'_> {
         pointer: Pointer,
     ) -> Result<(), Stop> {
         let node = self.inodes.prepared(ino)?;
-        let (tree, mut root) = (xattrs::tree(&node.inode), node.inode.xattrs);
+        let (tree, mut root) = (xattrs::tree(node.inode()), node.inode().xattrs);
         let found = tree.get(&root, self.blocks, key)?;
         let xattr = found.as_ref().and_then(|e| Xattr::decode(e.value()));
         let mut xattr = xattr.ok_or(VANISHED)?;
@@ -244,7 +244,7 @@ impl Finalizing<'_> {
             *slot = pointer;
         }
         tree.put(&mut root, self.blocks, key, &xattr.encode())?;
-        node.inode.xattrs = root;
+        node.inode_mut().xattrs = root;
         Ok(())
     }
 
@@ -276,7 +276,7 @@ impl Finalizing<'_> {
         Ok(match of {
             TreeOf::Map(map) => (tree_of(map), self.maps.root(map), 0),
             TreeOf::Inode(ino, which) => {
-                let inode = &self.inodes.prepared(ino)?.inode;
+                let inode = self.inodes.prepared(ino)?.inode();
                 let (tree, root) = trees::tree_of(inode, which).ok_or(VANISHED)?;
                 (tree, root, inode.version)
             }
@@ -287,7 +287,7 @@ impl Finalizing<'_> {
         match of {
             TreeOf::Map(map) => *self.maps.root_mut(map) = root,
             TreeOf::Inode(ino, which) => {
-                trees::set_root(&mut self.inodes.prepared(ino)?.inode, which, root);
+                trees::set_root(self.inodes.prepared(ino)?.inode_mut(), which, root);
             }
         }
         Ok(())
@@ -299,15 +299,15 @@ impl Finalizing<'_> {
             return 0;
         };
         if node.homed().is_clean() {
-            return node.inode.size;
+            return node.inode().size;
         }
         // While a file moves home, segments show the small form.
-        if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
+        if matches!(node.inode().body, Body::Small(_) | Body::Inline(_)) {
             return node.shown_size();
         }
         match node.homed().unshown_end(node.shown_size() / UNIT) {
-            Some(end) => end.max(node.shown_size()).min(node.inode.size),
-            None => node.inode.size,
+            Some(end) => end.max(node.shown_size()).min(node.inode().size),
+            None => node.inode().size,
         }
     }
 
@@ -324,7 +324,7 @@ impl Finalizing<'_> {
             let node = self.inodes.get(ino).filter(|node| node.is_dirty())?;
             Some(Inode {
                 size: node.shown_size(),
-                ..node.inode.clone()
+                ..node.inode().clone()
             })
         };
         let packed = b.pack(block, current).ok_or(VANISHED)?;

@@ -43,7 +43,7 @@ impl Loader<'_> {
         self.atimes.unless_damaged(loaded)?;
         let node = self.inodes.get(ATIME_INO);
         let Some(inode) = node
-            .map(|node| &node.inode)
+            .map(|node| node.inode())
             .filter(|inode| is_atime_file(inode))
         else {
             self.atimes.set_file(File::Unusable);

@@ -38,7 +38,7 @@ impl Operation for SetAcl {
     fn prepare(&self, core: &mut Core) -> Result<Plan<SettingAcl>, Stop> {
         let (ino, kind) = (self.ino, self.kind);
         permission::may_change(core.flags(ino)?)?;
-        let mode = core.node(ino)?.inode.mode;
+        let mode = core.node(ino)?.inode().mode;
         let acl = Acl::decode(&self.value)?;
         if acl.is_some() {
             permission::may_have(kind, mode)?;
@@ -81,7 +81,7 @@ impl Change for SettingAcl {
             List::Take(Some(take)) => take.apply(core, ino)?,
             List::Take(None) => {}
         }
-        core.inodes.prepared(ino)?.inode.mode = self.mode;
+        core.inodes.prepared(ino)?.inode_mut().mode = self.mode;
         Ok(xattrs::changed(core, ino)?)
     }
 }

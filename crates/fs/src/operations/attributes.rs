@@ -40,7 +40,7 @@ impl Operation for SetAttributes {
             None => None,
         };
         let node = core.node(ino)?;
-        let (size, is_dir) = (node.inode.size, node.inode.is_dir());
+        let (size, is_dir) = (node.inode().size, node.inode().is_dir());
         // A large file may have space behind its end, which goes.
         let large = node.is_large();
         let resizing = match set.size {
@@ -88,7 +88,7 @@ impl Change for SettingAttributes {
         if let Some(list) = self.list {
             list.apply(core, ino)?;
         }
-        let i = &mut core.inodes.prepared(ino)?.inode;
+        let i = core.inodes.prepared(ino)?.inode_mut();
         if let Some(bits) = set.mode {
             i.mode = i.mode & mode::TYPE | bits & permission::BITS;
         }
@@ -119,7 +119,7 @@ impl Operation for DropPrivileges {
     type Change = DroppingPrivileges;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<DroppingPrivileges>, Stop> {
-        let inode = &core.node(self.ino)?.inode;
+        let inode = core.node(self.ino)?.inode();
         if inode.is_dir() || permission::without_privileges(inode.mode) == inode.mode {
             return Ok(Plan::Done(()));
         }

@@ -71,10 +71,10 @@ impl Operation for Drain {
             Err(Stop::Failed(Error::Stale(_))) => return Ok(Plan::Done(true)),
             other => other?,
         };
-        if !node.inode.is_file() {
+        if !node.inode().is_file() {
             return Ok(Plan::Done(true));
         }
-        if node.inode.truncating == u64::MAX {
+        if node.inode().truncating == u64::MAX {
             return Ok(match ReturnToLog::prepare(core, ino)? {
                 Some(change) => Plan::Change(Draining::Return(change)),
                 None => Plan::Done(true),
@@ -90,9 +90,9 @@ impl Draining {
         core.prepare_dirty(ino)?;
         let geometry = core.geometry;
         let node = core.inodes.prepared(ino)?;
-        let keep = node.inode.truncating.div_ceil(geometry.block_size.into());
+        let keep = node.inode().truncating.div_ceil(geometry.block_size.into());
         let last = last_extents(core, ino, keep)?;
-        let inode = &core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode();
         if let Some(first) = last.last().map(|e| e.block.max(keep)) {
             let behind = [(first, BLOCK_END)];
             let change = extents::prepare(inode, &mut core.blocks, &geometry, &behind, &[])?;
@@ -158,12 +158,12 @@ impl TrimChecksums {
             .tree
             .trim_step(&mut root, blocks, from, DRAIN_LEAVES, |_, _| {})?;
         let node = core.inodes.prepared(ino)?;
-        node.inode.checksums = root;
+        node.inode_mut().checksums = root;
         if trimmed.done {
-            if !node.inode.checksums.is_empty() {
-                extents::apply_crcs(&mut node.inode, blocks, &self.edge)?;
+            if !node.inode().checksums.is_empty() {
+                extents::apply_crcs(node.inode_mut(), blocks, &self.edge)?;
             }
-            node.inode.truncating = u64::MAX;
+            node.inode_mut().truncating = u64::MAX;
             core.leftovers.mark(&mut core.inodes, ino)?;
         }
         core.touch(ino)
@@ -175,10 +175,10 @@ impl ReturnToLog {
     fn prepare(core: &mut Core, ino: Ino) -> Result<Option<ReturnToLog>, Stop> {
         let small_max = core.sizes().small_max();
         let node = core.file(ino)?;
-        if !node.is_large() || node.inode.size > small_max || node.inode.nlink == 0 {
+        if !node.is_large() || node.inode().size > small_max || node.inode().nlink == 0 {
             return Ok(None);
         }
-        let size = node.inode.size as usize;
+        let size = node.inode().size as usize;
         core.prepare_dirty(ino)?;
         let content = if size == 0 {
             Arc::default()
@@ -186,7 +186,7 @@ impl ReturnToLog {
             joined(&core.reading().read(ino, 0, size)?).into()
         };
         let geometry = core.geometry;
-        let inode = &core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode();
         let moving = matches!(inode.body, Body::Inline(_) | Body::Small(_));
         let (tree, root) = (extents::crc_tree(inode), inode.checksums);
         tree.prepare_trim(&root, &mut core.blocks, 0, usize::MAX)?;
@@ -213,10 +213,10 @@ impl ReturnToLog {
         if !self.moving {
             self.tree
                 .trim_step(&mut root, blocks, 0, usize::MAX, |_, _| {})?;
-            node.inode.checksums = TreeRoot::EMPTY;
+            node.inode_mut().checksums = TreeRoot::EMPTY;
             core.homes().change(ino, &self.change)?;
             let node = core.inodes.prepared(ino)?;
-            node.inode.frags = 0;
+            node.inode_mut().frags = 0;
             node.show_size(0);
         }
         for home in self.change.into_freed() {
@@ -232,7 +232,7 @@ impl ReturnToLog {
 /// The last extents of a file that reach beyond block `keep`, last first, a bounded number.
 fn last_extents(core: &mut Core, ino: Ino, keep: u64) -> Result<Vec<FileExtent>, Stop> {
     let geometry = core.geometry;
-    let inode = &core.inodes.prepared(ino)?.inode;
+    let inode = core.inodes.prepared(ino)?.inode();
     let blocks = &mut core.blocks;
     let root = match &inode.body {
         Body::Extents(_) => {

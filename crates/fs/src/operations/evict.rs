@@ -44,7 +44,7 @@ impl Operation for Evict {
             Err(Stop::Failed(Error::Stale(_))) => return Ok(Plan::Done(true)),
             other => other?,
         };
-        let inode = &node.inode;
+        let inode = node.inode();
         if inode.nlink > 0 {
             return Ok(Plan::Done(true));
         }
@@ -97,7 +97,7 @@ fn give(core: &mut Core, ino: Ino, times_go: bool) -> Result<(), Stop> {
     }
     let node = core.inodes.prepared(ino)?;
     core.pending.drop_content(node.take_small().as_deref());
-    if let Some(pointer) = node.inode.body.small() {
+    if let Some(pointer) = node.inode().body.small() {
         core.freeing().block(&pointer);
     }
     core.homes().forget(ino)?;

@@ -49,9 +49,9 @@ impl Change for SettingFlags {
         let SetFlags { ino, flags } = self.0;
         let now = core.env.now();
         let node = core.inodes.prepared(ino)?;
-        node.inode.flags = permission::flags_of(node.inode.mode, flags.bits);
-        node.inode.project = flags.project;
-        node.inode.ctime = now;
+        node.inode_mut().flags = permission::flags_of(node.inode().mode, flags.bits);
+        node.inode_mut().project = flags.project;
+        node.inode_mut().ctime = now;
         Ok(core.touch(ino)?)
     }
 }

@@ -34,10 +34,10 @@ impl Operation for Link {
         let (ino, dir, name) = (self.ino, self.dir, &self.name);
         valid_name(name)?;
         let node = core.visible(ino)?;
-        if node.inode.is_dir() {
+        if node.inode().is_dir() {
             return Err(Error::NotPermitted.into());
         }
-        let (nlink, file_type) = (node.inode.nlink, node.inode.file_type());
+        let (nlink, file_type) = (node.inode().nlink, node.inode().file_type());
         if nlink == 0 && !core.leftovers.holders().is_nameless(ino) {
             return Err(Error::NotFound.into());
         }
@@ -47,7 +47,7 @@ impl Operation for Link {
         if core.names().find(dir, name)?.is_some() {
             return Err(Error::Exists.into());
         }
-        let parent = &core.directory(dir)?.inode;
+        let parent = core.directory(dir)?.inode();
         if parent.nlink == 0 {
             return Err(Error::NotFound.into());
         }
@@ -85,10 +85,10 @@ impl Change for Linking {
             .add(dir, key, Child { ino, file_type }, &self.name)?;
         changed_names(core, dir, now)?;
         let node = core.inodes.prepared(ino)?;
-        node.inode.nlink += 1;
-        node.inode.ctime = now;
+        node.inode_mut().nlink += 1;
+        node.inode_mut().ctime = now;
         if core.leftovers.holders().take_nameless(ino) {
-            node.inode.parent = dir;
+            node.inode_mut().parent = dir;
             node.set_dir_key(key);
         }
         core.leftovers.mark(&mut core.inodes, ino)?;

@@ -88,13 +88,13 @@ impl Operation for Make {
         }
         let links_max = core.env.config().links_max;
         let parent = core.directory(dir)?;
-        if parent.inode.nlink == 0 {
+        if parent.inode().nlink == 0 {
             return Err(Error::NotFound.into());
         }
-        if self.file_type == mode::DIRECTORY && parent.inode.nlink >= links_max {
+        if self.file_type == mode::DIRECTORY && parent.inode().nlink >= links_max {
             return Err(Error::TooManyLinks.into());
         }
-        permission::may_grow(flags_of(&parent.inode))?;
+        permission::may_grow(flags_of(parent.inode()))?;
         core.prepare_dirty(dir)?;
         let key = core.names().prepare_add(dir, name)?;
         Ok(Plan::Change(Making {
@@ -120,15 +120,15 @@ impl Change for Making {
     fn apply(self, core: &mut Core) -> Result<Attr, Broken> {
         let (dir, ino) = (self.birth.dir, self.birth.ino);
         let mut node = new_node(core, dir, ino, &self.birth.born, &self.birth.new);
-        let now = node.inode.btime;
+        let now = node.inode().btime;
         node.set_dir_key(self.key);
-        node.inode.size = self.target.len() as u64;
+        node.inode_mut().size = self.target.len() as u64;
         node.show_all();
         if self.target.len() > TAIL {
             core.pending.add_content(self.target.len());
             node.put_small(self.target.into());
         } else if !self.target.is_empty() {
-            node.inode.body = Body::Inline(self.target);
+            node.inode_mut().body = Body::Inline(self.target);
         }
         core.inodes.take_number(dir, node)?;
         self.birth.put_lists(core)?;
@@ -157,7 +157,7 @@ impl Operation for MakeUnnamed {
     type Change = MakingUnnamed;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<MakingUnnamed>, Stop> {
-        let parent = &core.directory(self.dir)?.inode;
+        let parent = core.directory(self.dir)?.inode();
         if parent.nlink == 0 {
             return Err(Error::NotFound.into());
         }
@@ -181,7 +181,7 @@ impl Change for MakingUnnamed {
         let birth = self.0;
         let (dir, ino) = (birth.dir, birth.ino);
         let mut node = new_node(core, dir, ino, &birth.born, &birth.new);
-        node.inode.nlink = 0;
+        node.inode_mut().nlink = 0;
         core.inodes.take_number(dir, node)?;
         core.leftovers.holders().hold_nameless(ino);
         birth.put_lists(core)?;
@@ -202,7 +202,7 @@ pub(super) fn new_node(core: &mut Core, dir: Ino, ino: Ino, born: &Born, new: &N
     };
     let generation = core.env.generation();
     let parent = core.inodes.get(dir).filter(|_| is_dir);
-    let placement = parent.map(|node| node.inode.placement);
+    let placement = parent.map(|node| node.inode().placement);
     let inode = Inode {
         uid: new.uid,
         gid: born.gid,

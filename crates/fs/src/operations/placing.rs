@@ -22,9 +22,9 @@ const NAMES_MAX: usize = 256;
 impl Loader<'_> {
     /// Where a file's directory says that small files go.
     pub(crate) fn placement(&mut self, ino: Ino) -> Result<Placement, Stop> {
-        let parent = self.again().node(ino)?.inode.parent;
+        let parent = self.again().node(ino)?.inode().parent;
         match self.again().directory(parent) {
-            Ok((node, _)) => Ok(node.inode.placement),
+            Ok((node, _)) => Ok(node.inode().placement),
             // It has no name there any more.
             Err(Stop::Failed(Error::Stale(_) | Error::NotDirectory)) => Ok(Placement::Auto),
             Err(stop) => Err(stop),
@@ -46,7 +46,7 @@ impl Operation for SetPlacement {
     type Change = SettingPlacement;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<SettingPlacement>, Stop> {
-        let inode = &core.directory(self.dir)?.inode;
+        let inode = core.directory(self.dir)?.inode();
         permission::may_change(flags_of(inode))?;
         if inode.placement == self.placement {
             return Ok(Plan::Done(false));
@@ -69,7 +69,7 @@ impl Change for SettingPlacement {
     fn apply(self, core: &mut Core) -> Result<bool, Broken> {
         let SetPlacement { dir, placement } = self.0;
         let now = core.env.now();
-        let inode = &mut core.inodes.prepared(dir)?.inode;
+        let inode = core.inodes.prepared(dir)?.inode_mut();
         inode.placement = placement;
         inode.ctime = now;
         core.touch(dir)?;
@@ -100,7 +100,7 @@ impl Operation for MoveFile {
         let MoveFile { dir, mut from, to } = *self;
         for _ in 0..NAMES_MAX {
             let (node, blocks) = core.loader().directory(dir)?;
-            let Some(entry) = dir::next(&node.inode, blocks, from)? else {
+            let Some(entry) = dir::next(node.inode(), blocks, from)? else {
                 return Ok(Plan::Done(Stepped::default()));
             };
             from = entry.key.saturating_add(1);
@@ -131,7 +131,7 @@ impl MoveFile {
     /// The content of a small file, if it may go to those groups, and is not there.
     fn content(&self, core: &mut Core, ino: Ino) -> Result<Option<Arc<[u8]>>, Stop> {
         let at = match core.node(ino) {
-            Ok(node) if may_move(node, self.dir) => node.inode.body.small(),
+            Ok(node) if may_move(node, self.dir) => node.inode().body.small(),
             Ok(_) | Err(Stop::Failed(_)) => None,
             Err(stop) => return Err(stop),
         };
@@ -145,7 +145,7 @@ impl MoveFile {
 
 /// Whether a file is a small one outside of its inode, that nobody has just changed.
 fn may_move(node: &Node, dir: Ino) -> bool {
-    let inode = &node.inode;
+    let inode = node.inode();
     inode.is_file()
         && inode.parent == dir
         && inode.truncating == u64::MAX

@@ -59,7 +59,7 @@ impl Operation for Reserve {
     fn prepare(&self, core: &mut Core) -> Result<Plan<Reserving>, Stop> {
         let (ino, range) = (self.ino, &self.range);
         let block = u64::from(core.geometry.block_size);
-        let inode = &core.file(ino)?.inode;
+        let inode = core.file(ino)?.inode();
         permission::may_grow(flags_of(inode))?;
         let (size, cutting) = (inode.size, inode.truncating != u64::MAX);
         if cutting && range.end > size {
@@ -91,7 +91,7 @@ impl Reserving {
         if node.is_moving() {
             return Ok(Plan::Done(Reserved::NotHome));
         }
-        let size = node.inode.size;
+        let size = node.inode().size;
         core.may_go_home(ino)?;
         core.prepare_dirty(ino)?;
         let claim = Claim::Growth {
@@ -177,7 +177,7 @@ impl NewHomes {
         });
         let fresh: Vec<FileExtent> = fresh.collect();
         let runs = extents::runs(&fresh, &geometry);
-        let inode = &core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode();
         match extents::prepare(inode, &mut core.blocks, &geometry, &runs, &fresh) {
             Ok(change) => Ok(NewHomes { ino, homes, change }),
             Err(stop) => {
@@ -198,7 +198,7 @@ impl Change for NewHomes {
     fn apply(self, core: &mut Core) -> Result<(), Broken> {
         let (ino, homes) = (self.ino, self.homes);
         core.homes().change(ino, &self.change)?;
-        let inode = &mut core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode_mut();
         let frags = homes.iter().map(|(_, extent)| extent.frags);
         // What the inode counts is taken as it stands.
         inode.frags = inode.frags.saturating_add(frags.sum());

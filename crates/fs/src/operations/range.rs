@@ -56,9 +56,9 @@ impl Operation for ZeroEdges {
     fn prepare(&self, core: &mut Core) -> Result<Plan<Filling>, Stop> {
         let (ino, range) = (self.ino, &self.range);
         let node = core.file(ino)?;
-        permission::may_change(flags_of(&node.inode))?;
+        permission::may_change(flags_of(node.inode()))?;
         let (frees, large) = (frees_blocks(node), node.is_large());
-        let end = range.end.min(node.inode.size);
+        let end = range.end.min(node.inode().size);
         if range.start >= end {
             return Filling::nothing(core, ino);
         }
@@ -92,7 +92,7 @@ impl Operation for ZeroSmall {
     fn prepare(&self, core: &mut Core) -> Result<Plan<Filling>, Stop> {
         let (ino, range) = (self.ino, &self.range);
         let node = core.file(ino)?;
-        let (size, large, flags) = (node.inode.size, node.is_large(), flags_of(&node.inode));
+        let (size, large, flags) = (node.inode().size, node.is_large(), flags_of(node.inode()));
         let end = match self.grow {
             true => range.end,
             false => range.end.min(size),
@@ -124,11 +124,11 @@ impl Operation for GrowSmall {
         let (ino, end) = (self.ino, self.end);
         let small_max = core.sizes().small_max();
         let node = core.file(ino)?;
-        let size = node.inode.size;
+        let size = node.inode().size;
         if node.is_large() || size.max(end) > small_max {
             return Ok(Plan::Done(false));
         }
-        permission::may_grow(flags_of(&node.inode))?;
+        permission::may_grow(flags_of(node.inode()))?;
         if !self.grow || end <= size {
             return Filling::nothing(core, ino);
         }
@@ -187,7 +187,7 @@ impl Filling {
             small: None,
             units,
             reserved: BTreeSet::new(),
-            size: core.file(ino)?.inode.size,
+            size: core.file(ino)?.inode().size,
             claim,
         };
         Ok(Plan::Change(Filling::Write(write)))
@@ -261,7 +261,7 @@ impl Operation for Punch {
         let stop = stop.min(start.saturating_add(most)).min(blocks.end);
         let units = blocks.start * per_block..stop * per_block;
         core.may_cut(ino, units.clone())?;
-        let inode = &core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode();
         let ranges = [(start, stop)];
         let freeing = if start < stop { &ranges[..] } else { &[] };
         let change = extents::prepare(inode, &mut core.blocks, &geometry, freeing, &[])?;
@@ -294,7 +294,7 @@ impl Change for Punching {
         core.homes().drop_units(ino, self.units)?;
         core.homes().change(ino, &self.change)?;
         let node = core.inodes.prepared(ino)?;
-        extents::apply_crcs(&mut node.inode, &mut core.blocks, &self.crcs)?;
+        extents::apply_crcs(node.inode_mut(), &mut core.blocks, &self.crcs)?;
         core.freeing().homes_of(ino, self.change.into_freed())?;
         core.changed_content(ino)?;
         Ok(self.next)
@@ -304,7 +304,7 @@ impl Change for Punching {
 /// The blocks of which `range` leaves nothing. Behind the end of the file there is nothing to leave.
 fn whole_blocks(core: &mut Core, ino: Ino, range: &Range<u64>) -> Result<Range<u64>, Stop> {
     let block = u64::from(core.geometry.block_size);
-    let size = core.file(ino)?.inode.size;
+    let size = core.file(ino)?.inode().size;
     let end = if range.end >= size {
         size.div_ceil(block)
     } else {

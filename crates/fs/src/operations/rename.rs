@@ -91,8 +91,8 @@ impl Operation for Rename {
         let from = core.names().find_existing(dir, &self.name)?;
         valid_name(&self.new_name)?;
         let to = core.names().find(new_dir, &self.new_name)?;
-        let is_dir = core.node(from.ino)?.inode.is_dir();
-        if core.directory(new_dir)?.inode.nlink == 0 {
+        let is_dir = core.node(from.ino)?.inode().is_dir();
+        if core.directory(new_dir)?.inode().nlink == 0 {
             return Err(Error::NotFound.into());
         }
         if let Some(climb) = self.climb(is_dir, from.ino, new_dir) {
@@ -138,10 +138,10 @@ impl Rename {
         to: Option<FoundEntry>,
     ) -> Result<Plan<Renaming>, Stop> {
         let (dir, new_dir) = (self.dir, self.new_dir);
-        let moved = &core.node(from.ino)?.inode;
+        let moved = core.node(from.ino)?.inode();
         let (is_dir, file_type) = (moved.is_dir(), moved.file_type());
         if let Some(to) = &to {
-            match (is_dir, core.node(to.ino)?.inode.is_dir()) {
+            match (is_dir, core.node(to.ino)?.inode().is_dir()) {
                 (true, false) => return Err(Error::NotDirectory.into()),
                 (false, true) => return Err(Error::IsDirectory.into()),
                 (true, true) => core.names().prepare_empty(to.ino)?,
@@ -149,7 +149,7 @@ impl Rename {
             }
             core.prepare_dirty(to.ino)?;
         }
-        let links = core.directory(new_dir)?.inode.nlink;
+        let links = core.directory(new_dir)?.inode().nlink;
         if is_dir && dir != new_dir && to.is_none() && links >= core.env.config().links_max {
             return Err(Error::TooManyLinks.into());
         }
@@ -193,7 +193,7 @@ impl Rename {
         to: FoundEntry,
     ) -> Result<Plan<Renaming>, Stop> {
         let side = |core: &mut Core, dir, found: FoundEntry| -> Result<Side, Stop> {
-            let file_type = core.node(found.ino)?.inode.file_type();
+            let file_type = core.node(found.ino)?.inode().file_type();
             Ok(Side {
                 dir,
                 found,
@@ -209,7 +209,7 @@ impl Rename {
         permission::may_enter(core.flags(a.dir)?, flags)?;
         if a.dir != b.dir && a.is_dir() != b.is_dir() {
             let gains = if b.is_dir() { a.dir } else { b.dir };
-            if core.directory(gains)?.inode.nlink >= core.env.config().links_max {
+            if core.directory(gains)?.inode().nlink >= core.env.config().links_max {
                 return Err(Error::TooManyLinks.into());
             }
         }
@@ -288,7 +288,7 @@ impl Exchange {
 
 /// A name that led to `old` leads to `new` since a rename.
 fn replaced(core: &mut Core, dir: Ino, old: Ino, new: Ino, now: Timestamp) -> Result<(), Stop> {
-    if core.inodes.prepared(old)?.inode.is_dir() {
+    if core.inodes.prepared(old)?.inode().is_dir() {
         core.inodes.add_links(dir, -1)?;
         drop_directory(core, old, now)?;
     } else {
@@ -313,9 +313,9 @@ fn leave_whiteout(
 ) -> Result<(), Stop> {
     let (parent, new) = (core.directory(dir)?, NewInode { rdev: 0, ..*new });
     let parent = Parent {
-        mode: parent.inode.mode,
-        gid: parent.inode.gid,
-        flags: flags_of(&parent.inode),
+        mode: parent.inode().mode,
+        gid: parent.inode().gid,
+        flags: flags_of(parent.inode()),
         default: None,
     };
     let born = permission::born(parent, mode::CHARACTER | new.mode, new.umask, new.gid);
@@ -330,8 +330,8 @@ fn leave_whiteout(
 
 fn moved(core: &mut Core, ino: Ino, parent: Ino, key: u64, now: Timestamp) -> Result<(), Stop> {
     let node = core.inodes.prepared(ino)?;
-    node.inode.parent = parent;
-    node.inode.ctime = now;
+    node.inode_mut().parent = parent;
+    node.inode_mut().ctime = now;
     node.set_dir_key(key);
     core.touch(ino)
 }

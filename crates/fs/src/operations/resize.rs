@@ -57,7 +57,7 @@ impl Operation for Grow {
     type Change = Resizing;
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Resizing>, Stop> {
-        if self.size <= core.file(self.ino)?.inode.size {
+        if self.size <= core.file(self.ino)?.inode().size {
             return Ok(Plan::Done(()));
         }
         Resizing::prepare(core, self.ino, self.size).map(Plan::Change)
@@ -69,11 +69,11 @@ impl Operation for CutBehind {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Resizing>, Stop> {
         let node = core.file(self.ino)?;
-        permission::may_grow(flags_of(&node.inode))?;
+        permission::may_grow(flags_of(node.inode()))?;
         if !node.is_large() {
             return Ok(Plan::Done(()));
         }
-        let size = node.inode.size;
+        let size = node.inode().size;
         let mut resizing = Resizing::prepare(core, self.ino, size)?;
         if size <= core.sizes().small_max() {
             resizing.how = How::Cut;
@@ -91,10 +91,10 @@ impl Resizing {
             return Err(Error::TooLarge.into());
         }
         let node = core.file(ino)?;
-        if node.inode.truncating != u64::MAX && size > node.inode.size {
+        if node.inode().truncating != u64::MAX && size > node.inode().size {
             return Err(core.leftovers.wait_for_drain(ino));
         }
-        let (old, large) = (node.inode.size, node.is_large());
+        let (old, large) = (node.inode().size, node.is_large());
         core.prepare_dirty(ino)?;
         core.may_cut(ino, size.div_ceil(UNIT)..u64::MAX)?;
         let small_max = core.sizes().small_max();
@@ -123,7 +123,7 @@ impl How {
     fn prepare(core: &mut Core, ino: Ino, size: u64) -> Result<How, Stop> {
         let small_max = core.sizes().small_max();
         let node = core.node(ino)?;
-        let (old, large, moving) = (node.inode.size, node.is_large(), node.is_moving());
+        let (old, large, moving) = (node.inode().size, node.is_large(), node.is_moving());
         if !large && size <= small_max {
             let old = core.reading().small_content(ino)?;
             let kept = old.len().min(size as usize);
@@ -179,7 +179,7 @@ impl Change for Resizing {
         }
         if size == 0 && self.old > 0 {
             let node = core.inodes.prepared(ino)?;
-            node.inode.version = node.inode.version.wrapping_add(1);
+            node.inode_mut().version = node.inode().version.wrapping_add(1);
             // What is written now replaces what was there: no segment shows the cut without it (rule 3).
             if core.env.law().cut_waits() {
                 core.writeback.hold_up(ino, u64::MAX);
@@ -195,14 +195,14 @@ fn cut(core: &mut Core, ino: Ino, size: u64) -> Result<(), Stop> {
         .drop_units(ino, size.div_ceil(UNIT)..u64::MAX)?;
     let node = core.inodes.prepared(ino)?;
     node.change_homed(&mut core.writeback, |homed| homed.show_at_most(size));
-    let moving = matches!(node.inode.body, Body::Inline(_) | Body::Small(_));
-    node.inode.size = size;
+    let moving = matches!(node.inode().body, Body::Inline(_) | Body::Small(_));
+    node.inode_mut().size = size;
     if moving {
         // The small form that segments show goes with the move to home or back to small.
     } else {
         node.show_size(node.shown_size().min(size));
-        if !matches!(node.inode.body, Body::Empty) {
-            node.inode.truncating = size;
+        if !matches!(node.inode().body, Body::Empty) {
+            node.inode_mut().truncating = size;
         }
     }
     core.leftovers.mark(&mut core.inodes, ino)?;

@@ -57,7 +57,7 @@ impl Operation for Unlink {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Unlinking>, Stop> {
         let found = Unlinking::find(core, self.dir, &self.name)?;
-        if core.node(found.ino)?.inode.is_dir() {
+        if core.node(found.ino)?.inode().is_dir() {
             return Err(Error::IsDirectory.into());
         }
         Unlinking::prepare(core, self.dir, found, false)
@@ -110,8 +110,8 @@ pub(super) fn refuse_removal(core: &mut Core, dir: Ino, ino: Ino) -> Result<(), 
 /// One name less; without any, the inode is an orphan until nobody holds it.
 pub(super) fn drop_link(core: &mut Core, ino: Ino, now: Timestamp) -> Result<(), Stop> {
     let node = core.inodes.prepared(ino)?;
-    node.inode.nlink = node.inode.nlink.saturating_sub(1);
-    node.inode.ctime = now;
+    node.inode_mut().nlink = node.inode().nlink.saturating_sub(1);
+    node.inode_mut().ctime = now;
     core.leftovers.mark(&mut core.inodes, ino)?;
     core.touch(ino)
 }
@@ -119,8 +119,8 @@ pub(super) fn drop_link(core: &mut Core, ino: Ino, now: Timestamp) -> Result<(),
 /// A directory without a name: it is an orphan until nobody holds it.
 pub(super) fn drop_directory(core: &mut Core, ino: Ino, now: Timestamp) -> Result<(), Stop> {
     let node = core.inodes.prepared(ino)?;
-    let anchor = node.inode.anchor;
-    node.inode.nlink = 1;
+    let anchor = node.inode().anchor;
+    node.inode_mut().nlink = 1;
     core.space.anchored(anchor, -1);
     core.pending.say(Record::Anchored(anchor, -1));
     drop_link(core, ino, now)

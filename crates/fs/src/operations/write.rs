@@ -148,9 +148,9 @@ impl Operation for Write<'_> {
         if self.data.is_empty() {
             return Ok(Plan::Done(()));
         }
-        let (size, large) = (node.inode.size, node.is_large());
-        permission::may_write(flags_of(&node.inode), self.offset, size)?;
-        if node.inode.truncating != u64::MAX && end > size {
+        let (size, large) = (node.inode().size, node.is_large());
+        permission::may_write(flags_of(node.inode()), self.offset, size)?;
+        if node.inode().truncating != u64::MAX && end > size {
             return Err(core.leftovers.wait_for_drain(ino));
         }
         core.prepare_dirty(ino)?;

@@ -111,7 +111,7 @@ impl Clearing {
         core.prepare_dirty(ino)?;
         let node = core.inodes.prepared(ino)?;
         let full = [InodeTree::Xattr, InodeTree::Track].map(|which| {
-            let tree = trees::tree_of(&node.inode, which);
+            let tree = trees::tree_of(node.inode(), which);
             let tree = tree.filter(|(_, root)| !root.is_empty());
             tree.map(|(tree, root)| (which, tree, root))
         });
@@ -146,7 +146,7 @@ impl Change for Clearing {
         self.tree
             .trim_step(&mut root, blocks, 0, CLEAR_LEAVES, note)?;
         let node = core.inodes.prepared(ino)?;
-        trees::set_root(&mut node.inode, self.which, root);
+        trees::set_root(node.inode_mut(), self.which, root);
         node.set_names_size(None);
         for (key, xattr) in gone {
             xattrs::drop_value(core, ino, key, &xattr);

@@ -80,7 +80,7 @@ impl Reading<'_> {
     /// at the end of the file.
     pub fn map(&mut self, ino: Ino, from: u64) -> Result<(Vec<Piece>, Option<u64>), Stop> {
         let node = self.file(ino)?;
-        let (size, large) = (node.inode.size, node.is_large());
+        let (size, large) = (node.inode().size, node.is_large());
         if from >= size {
             return Ok((Vec::new(), None));
         }
@@ -98,7 +98,7 @@ impl Reading<'_> {
     /// Where a small file's content is.
     fn small_place(&mut self, ino: Ino) -> Result<Place, Stop> {
         let node = self.file(ino)?;
-        let (changed, body) = (node.small().is_some(), node.inode.body.clone());
+        let (changed, body) = (node.small().is_some(), node.inode().body.clone());
         let dirty = changed || node.is_dirty() && matches!(body, Body::Inline(_));
         Ok(match body {
             _ if dirty => Place::Memory,

@@ -24,7 +24,7 @@ impl Reading<'_> {
     /// [`Error::NoData`] behind the end of the file, or when there is no data any more.
     pub fn seek(&mut self, ino: Ino, offset: u64, data: bool) -> Result<Search, Stop> {
         let node = self.file(ino)?;
-        let size = node.inode.size;
+        let size = node.inode().size;
         if offset >= size {
             return Err(Error::NoData.into());
         }
@@ -121,7 +121,7 @@ impl Reading<'_> {
     ) -> Result<Vec<FileExtent>, Stop> {
         let geometry = self.geometry;
         let node = self.inodes.prepared(ino)?;
-        extents::first_overlapping(&node.inode, self.blocks, geometry, from..to, max)
+        extents::first_overlapping(node.inode(), self.blocks, geometry, from..to, max)
     }
 }
 

@@ -31,7 +31,7 @@ impl Runs {
         let run = match &self.last {
             Some((of, run)) if *of == key => run,
             _ => {
-                let inode = &reading.inodes.prepared(ino)?.inode;
+                let inode = reading.inodes.prepared(ino)?.inode();
                 let run = extents::crc_run(inode, reading.blocks, key)?;
                 &self.last.insert((key, run)).1
             }
@@ -53,7 +53,7 @@ impl Reading<'_> {
         let (geometry, per_block) = (self.geometry, self.geometry.block_units());
         let (from, to) = (units.start / per_block, units.end.div_ceil(per_block));
         self.node(ino)?;
-        let inode = &self.inodes.prepared(ino)?.inode;
+        let inode = self.inodes.prepared(ino)?.inode();
         let mut found = extents::overlapping(inode, self.blocks, geometry, from, to)?;
         found.retain(|extent| extent.pointer.unwritten);
         let mut housed = self.housed(ino, &found, &units)?;
@@ -115,7 +115,7 @@ impl Reading<'_> {
 
     /// The first unit with a checksum in a range.
     pub fn first_written(&mut self, ino: Ino, units: Range<u64>) -> Result<Option<u64>, Stop> {
-        let inode = &self.inodes.prepared(ino)?.inode;
+        let inode = self.inodes.prepared(ino)?.inode();
         let (tree, root) = (extents::crc_tree(inode), inode.checksums);
         let mut at = units.start;
         while at < units.end {

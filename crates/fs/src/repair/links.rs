@@ -20,7 +20,7 @@ impl Operation for SetLinks {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<SetLinks>, Stop> {
         core.prepare_dirty(self.ino)?;
-        if core.node(self.ino)?.inode.is_dir() && self.count < 2 {
+        if core.node(self.ino)?.inode().is_dir() && self.count < 2 {
             return Ok(Plan::Done(Done::No("a directory has two links at least")));
         }
         Ok(Plan::Change(*self))
@@ -37,8 +37,8 @@ impl Change for SetLinks {
     fn apply(self, core: &mut Core) -> Result<Done, Broken> {
         let (ino, now) = (self.ino, core.env.now());
         let node = core.inodes.prepared(ino)?;
-        node.inode.nlink = self.count;
-        node.inode.ctime = now;
+        node.inode_mut().nlink = self.count;
+        node.inode_mut().ctime = now;
         core.leftovers.remove(ino);
         core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;
@@ -97,19 +97,19 @@ impl Change for Adopting {
     fn apply(self, core: &mut Core) -> Result<Done, Broken> {
         let (parent, ino, now) = (self.parent, self.ino, core.env.now());
         let node = core.inodes.prepared(ino)?;
-        let file_type = node.inode.file_type();
-        node.inode.nlink = self.links;
-        node.inode.parent = parent;
-        node.inode.ctime = now;
+        let file_type = node.inode().file_type();
+        node.inode_mut().nlink = self.links;
+        node.inode_mut().parent = parent;
+        node.inode_mut().ctime = now;
         node.set_dir_key(self.key);
         let child = Child { ino, file_type };
         core.names()
             .add(parent, self.key, child, self.name.as_bytes())?;
         let above = core.inodes.prepared(parent)?;
         let is_dir = u32::from(file_type == mode::DIRECTORY);
-        above.inode.nlink = above.inode.nlink.saturating_add(is_dir);
-        above.inode.mtime = now;
-        above.inode.ctime = now;
+        above.inode_mut().nlink = above.inode().nlink.saturating_add(is_dir);
+        above.inode_mut().mtime = now;
+        above.inode_mut().ctime = now;
         core.leftovers.remove(ino);
         core.leftovers.mark(&mut core.inodes, ino)?;
         core.touch(ino)?;

@@ -229,7 +229,7 @@ fn allocation_of(core: &mut Core, part: Extent, owner: &Owner) -> Result<Record,
         Ino(0) => (0, 0),
         ino => match core.node(ino) {
             Err(Stop::Failed(_)) => (0, 0),
-            other => other.map(|node| (node.inode.generation, node.inode.version))?,
+            other => other.map(|node| (node.inode().generation, node.inode().version))?,
         },
     };
     let id = Identity {

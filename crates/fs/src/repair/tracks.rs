@@ -31,7 +31,7 @@ impl Operation for Unsettle {
 
     fn prepare(&self, core: &mut Core) -> Result<Plan<Unsettle>, Stop> {
         prepare(core, self.ino)?;
-        match core.node(self.ino)?.inode.body {
+        match core.node(self.ino)?.inode().body {
             Body::Settled(_) => Ok(Plan::Change(*self)),
             _ => Ok(Plan::Done(Done::No("the file is in no track"))),
         }
@@ -46,7 +46,7 @@ impl Change for Unsettle {
     }
 
     fn apply(self, core: &mut Core) -> Result<Done, Broken> {
-        let inode = &mut core.inodes.prepared(self.ino)?.inode;
+        let inode = core.inodes.prepared(self.ino)?.inode_mut();
         inode.body = match inode.body.small() {
             Some(pointer) => Body::Small(pointer),
             None => Body::Empty,
@@ -74,7 +74,7 @@ impl Change for DropTable {
     }
 
     fn apply(self, core: &mut Core) -> Result<Done, Broken> {
-        core.inodes.prepared(self.dir)?.inode.table = Table::None;
+        core.inodes.prepared(self.dir)?.inode_mut().table = Table::None;
         core.touch(self.dir)?;
         Ok(Done::Yes)
     }

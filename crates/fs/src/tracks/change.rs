@@ -15,7 +15,7 @@ use loamfs_format::track::TableEntry;
 impl Loader<'_> {
     /// Brings what masking the slot of a file needs into memory, if it has one: the file is about to change.
     pub(crate) fn prepare_unsettle(&mut self, ino: Ino) -> Result<(), Stop> {
-        let inode = &self.inodes().prepared(ino)?.inode;
+        let inode = self.inodes().prepared(ino)?.inode();
         let Body::Settled(settled) = inode.body else {
             return Ok(());
         };
@@ -38,9 +38,9 @@ impl Loader<'_> {
     /// Reads what changing the entry needs that has a key in its range.
     fn prepare_entry(&mut self, dir: Ino, key: u64) -> Result<(), Stop> {
         let (node, blocks) = self.again().directory(dir)?;
-        match table::range_of(&node.inode, blocks, key)? {
+        match table::range_of(node.inode(), blocks, key)? {
             Some(range) if range.entry.is_some() => {
-                table::prepare_put(&node.inode, blocks, range.low)
+                table::prepare_put(node.inode(), blocks, range.low)
             }
             _ => Ok(()),
         }
@@ -61,12 +61,12 @@ impl Names<'_> {
         }
         let mut loader = self.loader();
         let (node, blocks) = loader.again().prepared(dir)?;
-        let Some(mut range) = table::range_of(&node.inode, blocks, key)? else {
+        let Some(mut range) = table::range_of(node.inode(), blocks, key)? else {
             return Ok(());
         };
         if range.entry.is_some() {
             range.entry.elsewhere = range.entry.elsewhere.saturating_add_signed(delta);
-            table::put(&mut node.inode, blocks, range.low, &range.entry)?;
+            table::put(node.inode_mut(), blocks, range.low, &range.entry)?;
         }
         Ok(())
     }
@@ -77,14 +77,14 @@ impl Core {
     pub fn unsettle_prepared(&mut self) -> Result<(), Stop> {
         for ino in self.inodes.take_unsettling() {
             let node = self.inodes.prepared(ino)?;
-            let Body::Settled(settled) = node.inode.body else {
+            let Body::Settled(settled) = node.inode().body else {
                 continue;
             };
-            node.inode.body = match settled.pointer.is_some() {
+            node.inode_mut().body = match settled.pointer.is_some() {
                 true => Body::Small(settled.pointer),
                 false => Body::Empty,
             };
-            let dir = node.inode.parent;
+            let dir = node.inode().parent;
             self.touch(ino)?;
             self.mask(dir, settled.key, settled.slot)?;
         }
@@ -94,10 +94,10 @@ impl Core {
     /// Masks a slot, and counts its name. A track goes with its last valid slot; its entry stays, as the end of the range
     /// before it.
     fn mask(&mut self, dir: Ino, key: u64, slot: u8) -> Result<(), Stop> {
-        let Some(parent) = self.inodes.get(dir).filter(|node| node.inode.is_dir()) else {
+        let Some(parent) = self.inodes.get(dir).filter(|node| node.inode().is_dir()) else {
             return Ok(());
         };
-        let Some(range) = table::range_of(&parent.inode, &mut self.blocks, key)? else {
+        let Some(range) = table::range_of(parent.inode(), &mut self.blocks, key)? else {
             return Ok(());
         };
         let mut entry = range.entry;
@@ -116,7 +116,7 @@ impl Core {
             self.freeing().block(&head);
             entry = TableEntry::default();
         }
-        let inode = &mut self.inodes.prepared(dir)?.inode;
+        let inode = self.inodes.prepared(dir)?.inode_mut();
         table::put(inode, &mut self.blocks, range.low, &entry)?;
         self.touch(dir)
     }

@@ -81,14 +81,14 @@ impl DirTracks<'_> {
     pub fn track_at(&mut self, low: u64, at: FragAddr) -> Result<Option<KeyRange>, Stop> {
         let mut loader = self.core.loader();
         let (node, blocks) = loader.again().directory(self.dir)?;
-        let range = table::range_of(&node.inode, blocks, low)?;
+        let range = table::range_of(node.inode(), blocks, low)?;
         Ok(range.filter(|it| it.low == low && it.entry.is_some() && it.entry.addr == at))
     }
 
     /// The head that a record says is there, if a table still names it.
     pub fn head_at(&mut self, low: u64, at: FragAddr) -> Result<Option<(Pointer, Identity)>, Stop> {
         let found = self.track_at(low, at)?;
-        let generation = self.core.inodes.loaded(self.dir)?.inode.generation;
+        let generation = self.core.inodes.loaded(self.dir)?.inode().generation;
         Ok(found.map(|range| {
             let identity = range.entry.identity(self.dir, generation, low, range.high);
             let pointer = table::head_pointer(&range.entry, &self.core.geometry);
@@ -99,7 +99,7 @@ impl DirTracks<'_> {
     /// The range of keys from `from` on that has one entry of the table, or none. One with a track is taken as a whole.
     pub fn range_to_settle(&mut self, from: u64) -> Result<KeyRange, Stop> {
         let low = floor(from.max(FIRST_KEY));
-        let inode = &self.core.inodes.loaded(self.dir)?.inode;
+        let inode = self.core.inodes.loaded(self.dir)?.inode();
         let range = match table::range_of(inode, &mut self.core.blocks, low)? {
             Some(range) if range.entry.is_some() => range,
             Some(range) => KeyRange { low, ..range },
@@ -158,7 +158,7 @@ impl DirTracks<'_> {
         let (mut packing, mut run) = (Packing::new(&geometry), Run::new(range.high));
         let (mut missed, mut from) = (Missed::default(), range.low);
         loop {
-            let inode = &self.core.inodes.loaded(self.dir)?.inode;
+            let inode = self.core.inodes.loaded(self.dir)?.inode();
             let next = dir::next(inode, &mut self.core.blocks, from)?;
             let Some(entry) = next.filter(|entry| entry.key < range.high) else {
                 break;
@@ -206,7 +206,7 @@ impl DirTracks<'_> {
         };
         let content = match self.chosen(ino, which) {
             Ok(None) => Ok(None),
-            Ok(Some(node)) => match node.inode.body.small().and_then(ahead) {
+            Ok(Some(node)) => match node.inode().body.small().and_then(ahead) {
                 Some(content) => Ok(Some(content)),
                 None => self.core.reading().small_content(ino).map(Some),
             },
@@ -218,7 +218,7 @@ impl DirTracks<'_> {
     /// Where the content of a file stands that may settle, if it has not changed.
     pub fn place(&mut self, ino: Ino) -> Result<Option<Pointer>, Stop> {
         let chosen = self.chosen(ino, Which::Cold(&Ahead::default()));
-        let place = chosen.map(|node| node.and_then(|node| node.inode.body.small()));
+        let place = chosen.map(|node| node.and_then(|node| node.inode().body.small()));
         unless_damaged(ino, place)
     }
 
@@ -226,14 +226,14 @@ impl DirTracks<'_> {
     fn chosen(&mut self, ino: Ino, which: Which<'_>) -> Result<Option<&mut Node>, Stop> {
         let (dir, most) = (self.dir, Packing::new(&self.core.geometry).most());
         let node = self.core.node(ino)?;
-        let chosen = may_settle(node, dir, which) && node.inode.size <= most;
+        let chosen = may_settle(node, dir, which) && node.inode().size <= most;
         Ok(chosen.then_some(node))
     }
 }
 
 /// Whether a file may be in a track: a small one with one link, without attributes.
 fn may_settle(node: &Node, dir: Ino, which: Which<'_>) -> bool {
-    let inode = &node.inode;
+    let inode = node.inode();
     let new = node.small().is_some();
     let chosen = match (which, &inode.body) {
         (Which::Cold(_), body) => !node.is_dirty() && !new && *body != Body::Empty,

@@ -47,7 +47,7 @@ impl DirTracks<'_> {
         let (mut missed, mut from, mut last) = (Missed::default(), range.low, range.low);
         for number in 0.. {
             let (node, blocks) = self.core().loader().directory(dir)?;
-            let next = crate::dir::next(&node.inode, blocks, from)?;
+            let next = crate::dir::next(node.inode(), blocks, from)?;
             let Some(entry) = next.filter(|entry| entry.key < range.high) else {
                 break;
             };

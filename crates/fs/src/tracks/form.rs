@@ -45,7 +45,7 @@ impl Operation for FormTrack<'_> {
     fn prepare(&self, core: &mut Core) -> Result<Plan<FormingTrack>, Stop> {
         let dir = self.dir;
         let (geometry, ssn) = (core.geometry, core.open_ssn());
-        let inode = &core.directory(dir)?.inode;
+        let inode = core.directory(dir)?.inode();
         if inode.nlink == 0 || !table::has_room(inode, &geometry, ssn) || self.from >= KEYS_END {
             return Ok(Plan::Done(Stepped::default()));
         }
@@ -72,7 +72,7 @@ impl Operation for FormTrack<'_> {
             missed.note(core.prepare_dirty(file.settling.ino))?;
         }
         missed.nothing()?;
-        let inode = &core.inodes.prepared(dir)?.inode;
+        let inode = core.inodes.prepared(dir)?.inode();
         table::prepare_put(inode, &mut core.blocks, range.low)?;
         if run.high < range.high {
             table::prepare_put(inode, &mut core.blocks, run.high)?;
@@ -104,7 +104,7 @@ impl Change for FormingTrack {
 
     fn apply(self, core: &mut Core) -> Result<Stepped, Broken> {
         let (dir, none) = (self.dir, TableEntry::default());
-        let inode = &mut core.inodes.prepared(dir)?.inode;
+        let inode = core.inodes.prepared(dir)?.inode_mut();
         table::put(inode, &mut core.blocks, self.low, &none)?;
         if self.ends {
             table::put(inode, &mut core.blocks, self.high, &none)?;
@@ -122,7 +122,7 @@ impl Change for FormingTrack {
             formed.files += 1;
             formed.bytes += content.len() as u64;
             let node = core.inodes.prepared(settling.ino)?;
-            node.inode.parent = dir;
+            node.inode_mut().parent = dir;
             node.set_dir_key(key);
             if node.small().is_none() {
                 core.pending.add_content(content.len());

@@ -70,12 +70,12 @@ fn directories(core: &Core) -> Vec<Ino> {
         .filter(|node| is_new(node));
     let mut bytes: BTreeMap<Ino, u64> = BTreeMap::new();
     for node in new {
-        *bytes.entry(node.inode.parent).or_default() += node.inode.size;
+        *bytes.entry(node.inode().parent).or_default() += node.inode().size;
     }
     let wants = |dir: &Ino| {
         let node = inodes.get(*dir).filter(|node| node.is_dirty());
         node.is_some_and(|node| {
-            node.inode.placement == Placement::Hash && node.inode.table.is_empty()
+            node.inode().placement == Placement::Hash && node.inode().table.is_empty()
         })
     };
     let enough = bytes.into_iter().filter(|(_, bytes)| *bytes >= LEAST);
@@ -84,5 +84,5 @@ fn directories(core: &Core) -> Vec<Ino> {
 
 /// Whether a small file has content that no segment shows.
 fn is_new(node: &Node) -> bool {
-    node.is_dirty() && node.small().is_some() && node.inode.body == Body::Empty
+    node.is_dirty() && node.small().is_some() && node.inode().body == Body::Empty
 }

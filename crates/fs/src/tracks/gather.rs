@@ -46,7 +46,7 @@ impl Operation for Gather {
             met => drop(met?),
         }
         core.prepare_dirty(dir)?;
-        let inode = &core.inodes.prepared(dir)?.inode;
+        let inode = core.inodes.prepared(dir)?.inode();
         let Some((tree, root)) = trees::tree_of(inode, which) else {
             let leaf = None;
             return Ok(Plan::Change(Gathering { dir, which, leaf }));
@@ -89,7 +89,7 @@ impl Change for Gathering {
         let mut root = leaf.root;
         let blocks = &mut core.blocks;
         leaf.tree.put(&mut root, blocks, leaf.key, &leaf.value)?;
-        let inode = &mut core.inodes.prepared(self.dir)?.inode;
+        let inode = core.inodes.prepared(self.dir)?.inode_mut();
         trees::set_root(inode, self.which, root);
         core.touch(self.dir)?;
         Ok(leaf.next)

@@ -17,7 +17,7 @@ impl Loader<'_> {
         let hash_by = self.hash_key();
         let (hash, second) = (hash_key(&hash_by, name), second_hash(&hash_by, name));
         let (node, blocks) = self.again().directory(dir)?;
-        let range = match table::range_of(&node.inode, blocks, hash) {
+        let range = match table::range_of(node.inode(), blocks, hash) {
             Err(Stop::Failed(error)) => {
                 tracing::error!(%error, dir = dir.0, "a table of tracks cannot be read; the directory is asked");
                 return Ok(Answer::AskDirectory);
@@ -62,7 +62,7 @@ impl Loader<'_> {
     pub(crate) fn head(&mut self, dir: Ino, range: &KeyRange) -> Result<Head, Stop> {
         let (uuid, geometry) = (self.uuid(), self.geometry());
         let (node, blocks) = self.again().directory(dir)?;
-        let generation = node.inode.generation;
+        let generation = node.inode().generation;
         let identity = range.entry.identity(dir, generation, range.low, range.high);
         let pointer = table::head_pointer(&range.entry, &geometry);
         let bytes = blocks.bytes(&pointer, What::Track(identity.block()))?;

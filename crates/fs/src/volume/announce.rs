@@ -19,7 +19,7 @@ impl Engine {
         let before = {
             let sb = &mut self.core().sb;
             let before = sb.features();
-            sb.set_features(before.and(feature));
+            *sb = sb.with_features(before.and(feature));
             before
         };
         // Each names one copy anew.
@@ -30,7 +30,7 @@ impl Engine {
         let mut core = self.core();
         match named {
             Ok(()) => core.checkpoints.note_announced(feature),
-            Err(_) => core.sb.set_features(before),
+            Err(_) => core.sb = core.sb.with_features(before),
         }
         named
     }

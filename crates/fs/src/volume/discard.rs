@@ -163,8 +163,8 @@ impl<'v> Discarder<'v> {
         if ranges.is_empty() {
             return Ok(0);
         }
-        let before = self.engine.device.counters().discard_bytes;
+        let before = self.engine.device.counters().discard_bytes();
         self.engine.device.discard(&ranges)?;
-        Ok(self.engine.device.counters().discard_bytes - before)
+        Ok(self.engine.device.counters().discard_bytes() - before)
     }
 }

@@ -295,7 +295,7 @@ impl Volume {
     /// [`Error`].
     pub fn open_file(&self, ino: Ino) -> Result<(), Error> {
         self.run(|core| {
-            let unlinked = core.node(ino)?.inode.nlink == 0;
+            let unlinked = core.node(ino)?.inode().nlink == 0;
             core.leftovers.holders().hold(ino, unlinked);
             Ok(())
         })

@@ -73,7 +73,7 @@ impl Volume {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = ino;
         while at != crate::ROOT_INO {
-            let parent = self.run(|core| Ok(core.visible(at)?.inode.parent))?;
+            let parent = self.run(|core| Ok(core.visible(at)?.inode().parent))?;
             let Some(name) = name_in(self, parent, at)? else {
                 return Ok(None);
             };

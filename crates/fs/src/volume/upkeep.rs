@@ -95,7 +95,7 @@ impl Upkeep<'_> {
     /// # Errors
     /// [`Error`]; [`Error::NotDirectory`] of anything else.
     pub fn placement(&self, dir: Ino) -> Result<Placement, Error> {
-        let said = |core: &mut Core| Ok(core.directory(dir)?.inode.placement);
+        let said = |core: &mut Core| Ok(core.directory(dir)?.inode().placement);
         self.engine().run(said)
     }
 

@@ -106,7 +106,7 @@ impl Homes<'_> {
         block: u64,
         homes: &[(u64, Extent)],
     ) -> Result<(FragAddr, GroupNo), Stop> {
-        let inode = &self.inodes.loaded(ino)?.inode;
+        let inode = self.inodes.loaded(ino)?.inode();
         if let Some((_, extent)) = homes.last() {
             return Ok((extent.end(), inode.anchor));
         }
@@ -137,10 +137,9 @@ impl Homes<'_> {
 
     /// The next segment says that these blocks have this home.
     pub fn show(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
-        let (generation, version) = self
-            .inodes
-            .get(ino)
-            .map_or((0, 0), |node| (node.inode.generation, node.inode.version));
+        let (generation, version) = self.inodes.get(ino).map_or((0, 0), |node| {
+            (node.inode().generation, node.inode().version)
+        });
         let id = Identity {
             kind: BlockKind::Homed,
             level: 0,
@@ -156,7 +155,7 @@ impl Homes<'_> {
 
     /// Makes a prepared change of a file's extents, and counts what of them was never written.
     pub fn change(&mut self, ino: Ino, change: &extents::ExtentChange) -> Result<(), Stop> {
-        let inode = &mut self.inodes.prepared(ino)?.inode;
+        let inode = self.inodes.prepared(ino)?.inode_mut();
         extents::apply(inode, self.blocks, change)?;
         let (before, after) = change.unwritten();
         if before != after {
@@ -204,7 +203,7 @@ impl Homes<'_> {
     ) -> Result<(), Stop> {
         let per_block = self.geometry.block_units();
         let node = self.inodes.prepared(ino)?;
-        let old = std::mem::replace(&mut node.inode.size, size);
+        let old = std::mem::replace(&mut node.inode_mut().size, size);
         let stream = self.writeback.stream;
         let streams = node.change_homed(self.writeback, |homed| {
             let what = |unit: u64| {
@@ -241,7 +240,7 @@ impl Homes<'_> {
         let Some(node) = self.inodes.get(ino) else {
             return;
         };
-        let unit = node.inode.size / UNIT;
+        let unit = node.inode().size / UNIT;
         let (unit_frags, per_block) = (self.geometry.unit_frags(), self.geometry.block_units());
         let home = batch.homes.iter().find_map(|(block, extent)| {
             let frags = unit.checked_sub(block * per_block)? * unit_frags;

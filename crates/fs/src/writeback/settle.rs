@@ -149,7 +149,7 @@ impl Operation for Settle {
         };
         let ino = entry.ino;
         core.prepare_dirty(ino)?;
-        let inode = &core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode();
         let crcs = extents::prepare_crcs(inode, &mut core.blocks, [(entry.unit, entry.crc)])?;
         Ok(Plan::Change(Settled {
             ino,
@@ -170,7 +170,7 @@ impl Change for Settled {
 
     fn apply(self, core: &mut Core) -> Result<bool, Broken> {
         let (ino, home, image) = (self.ino, self.home, self.image);
-        let inode = &mut core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode_mut();
         extents::apply_crcs(inode, &mut core.blocks, &self.crcs)?;
         core.maps.lazy_map_mut().remove(home);
         core.pending.say(Record::Settled { home, image });

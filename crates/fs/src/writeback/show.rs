@@ -47,8 +47,8 @@ impl Operation for Show {
         let units: Vec<u64> = batch.crcs.iter().map(|(unit, _)| *unit).collect();
         let runs = extents::runs(&fresh, &geometry);
         let blocks = &mut core.blocks;
-        let mut change = extents::prepare(&node.inode, blocks, &geometry, &runs, &fresh)?;
-        let crcs = extents::prepare_crcs(&node.inode, blocks, batch.crcs.iter().copied())?;
+        let mut change = extents::prepare(node.inode(), blocks, &geometry, &runs, &fresh)?;
+        let crcs = extents::prepare_crcs(node.inode(), blocks, batch.crcs.iter().copied())?;
         if fresh.is_empty() {
             change = written_extents(core, ino, &units, &crcs)?;
         }
@@ -95,29 +95,29 @@ impl Change for Showing {
             homed.take_batch()
         });
         let batch = batch.ok_or(Stop::Failed(VANISHED))?;
-        let small = match node.inode.body {
+        let small = match node.inode().body {
             Body::Small(pointer) => Some(pointer),
             _ => None,
         };
-        if matches!(node.inode.body, Body::Small(_) | Body::Inline(_)) {
-            node.inode.body = Body::Empty;
-            node.inode.frags = 0;
+        if matches!(node.inode().body, Body::Small(_) | Body::Inline(_)) {
+            node.inode_mut().body = Body::Empty;
+            node.inode_mut().frags = 0;
         }
         // What was written since the batch was gathered hides nothing of it.
         let shown = node.shown_size().max(batch.shown);
-        node.show_size(shown.min(node.inode.size));
+        node.show_size(shown.min(node.inode().size));
         core.homes().change(ino, &self.change)?;
         let node = core.inodes.prepared(ino)?;
         let fresh = self.fresh.iter().map(|e| u64::from(e.pointer.frags));
         // What the inode counts is taken as it stands.
-        node.inode.frags = node.inode.frags.saturating_add(fresh.sum());
+        node.inode_mut().frags = node.inode().frags.saturating_add(fresh.sum());
         let freed = self.change.into_freed();
-        extents::apply_crcs(&mut node.inode, &mut core.blocks, &self.crcs)?;
-        node.inode.frags -= freed
+        extents::apply_crcs(node.inode_mut(), &mut core.blocks, &self.crcs)?;
+        node.inode_mut().frags -= freed
             .iter()
             .map(|e| e.frags)
             .sum::<u64>()
-            .min(node.inode.frags);
+            .min(node.inode().frags);
         core.homes().keep_tail(ino, &batch);
         for (block, extent) in &batch.homes {
             core.homes().show(ino, *block, *extent)?;
@@ -144,7 +144,7 @@ fn written_extents(
         return Ok(extents::ExtentChange::default());
     };
     let (from, to) = (first / per_block, last / per_block + 1);
-    let inode = &core.inodes.prepared(ino)?.inode;
+    let inode = core.inodes.prepared(ino)?.inode();
     let found = extents::overlapping(inode, &mut core.blocks, &geometry, from, to)?;
     let mut change = extents::ExtentChange::default();
     for extent in found.iter().filter(|extent| extent.pointer.unwritten) {
@@ -152,7 +152,7 @@ fn written_extents(
         let next = units.partition_point(|unit| *unit < extent.block * per_block);
         let touched = units.get(next).is_some_and(|unit| *unit < end);
         if touched && core.reading().is_written(ino, extent, crcs)? {
-            let inode = &core.inodes.prepared(ino)?.inode;
+            let inode = core.inodes.prepared(ino)?.inode();
             change.and(extents::prepare_written(inode, &mut core.blocks, *extent)?);
         }
     }

@@ -296,7 +296,7 @@ fn gather_blocks(core: &mut Core, ino: Ino, units: &BTreeSet<u64>) -> Result<Blo
         let mut content = Vec::with_capacity(per_block as usize);
         for unit in block * per_block..(block + 1) * per_block {
             let node = core.inodes.loaded(ino)?;
-            let is_whole = (unit + 1) * UNIT <= node.inode.size;
+            let is_whole = (unit + 1) * UNIT <= node.inode().size;
             match node.homed().get(unit).filter(|_| is_whole) {
                 // As nearly all of it is.
                 Some(waiting) => content.push(Arc::clone(waiting)),
@@ -359,7 +359,7 @@ fn set_off(
 ) -> Result<(), Stop> {
     let per_block = core.geometry.block_units();
     let node = core.inodes.prepared(write.ino)?;
-    let (size, from) = (node.inode.size, node.hidden_from());
+    let (size, from) = (node.inode().size, node.hidden_from());
     node.change_homed(&mut core.writeback, |homed| {
         let taken = homed.take_units(units.iter().copied(), per_block);
         let hidden = homed.hidden_end(from);

@@ -36,7 +36,7 @@ impl Attributes<'_> {
         new: &NewInode,
     ) -> Result<(Born, Vec<Put>), Stop> {
         let default = self.acl(dir, AclKind::Default)?;
-        let inode = &self.loader.again().directory(dir)?.0.inode;
+        let inode = self.loader.again().directory(dir)?.0.inode();
         let parent = Parent {
             mode: inode.mode,
             gid: inode.gid,

@@ -109,8 +109,8 @@ fn main() -> ExitCode {
                     total.read_bytes,
                     total.writes,
                     total.write_bytes,
-                    counters.flushes,
-                    counters.discards
+                    counters.flushes(),
+                    counters.discards()
                 );
             }
             Err(problem) => {

@@ -394,7 +394,7 @@ mod tests {
             };
             assert_eq!(sum(Op::Read), (total.reads, total.read_bytes));
             assert_eq!(sum(Op::Write), (total.writes, total.write_bytes));
-            assert_eq!(sum(Op::Flush), (counted.flushes, 0));
+            assert_eq!(sum(Op::Flush), (counted.flushes(), 0));
             trace.phases.clear();
             assert_eq!(priced.observer().priced(), replay(&trace, preset, SIZE));
         }

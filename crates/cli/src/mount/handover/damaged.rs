@@ -17,7 +17,7 @@ const REASON_MAX: usize = 152;
 pub struct Damaged {
     since: u64,
     /// Its inode.
-    pub ino: u64,
+    ino: u64,
     reason: [u8; REASON_MAX],
 }
 
@@ -38,6 +38,11 @@ impl Damaged {
             ino,
             reason,
         }
+    }
+
+    /// Its inode.
+    pub const fn ino(&self) -> u64 {
+        self.ino
     }
 
     /// Since when, in seconds of the time of day.

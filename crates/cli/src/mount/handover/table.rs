@@ -22,7 +22,8 @@ pub const SHARDS: usize = 64;
 #[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Entry {
-    node: [u32; 2],
+    /// The two halves of its number, the lower one first.
+    pub node: [u32; 2],
     /// Lookups, and a bit of the daemon's own.
     pub count: u32,
     /// The request that counted last, in short.
@@ -76,11 +77,15 @@ impl Survivor {
         (1..=CHANGES).contains(&self.change)
     }
 
-    /// All that the earlier daemon itself did was durable when it ended.
-    pub fn forget_changes(&mut self) {
-        if self.change <= CHANGES {
-            self.change = 0;
-        }
+    /// The same, if all that the earlier daemon itself did was durable when it ended.
+    #[must_use]
+    pub fn without_changes(self) -> Self {
+        let change = if self.change > CHANGES {
+            self.change
+        } else {
+            0
+        };
+        Self { change, ..self }
     }
 }
 
@@ -93,7 +98,7 @@ pub struct Shard {
     entries: &'static mut [Entry],
     used: usize,
     /// The number of the last change of one of its inodes.
-    pub change: u32,
+    change: u32,
 }
 
 impl Shard {
@@ -166,6 +171,15 @@ impl Shard {
     pub fn get(&mut self, node: NodeId) -> Option<&mut Entry> {
         let at = self.find(node).ok()?;
         Some(&mut self.table_mut()[at])
+    }
+
+    /// Notes a change of an inode that is there, unless one of its changes was lost. Returns what was noted before.
+    pub fn note_change(&mut self, node: NodeId) -> Option<u32> {
+        let next = self.change % CHANGES + 1;
+        let entry = self.get(node).filter(|entry| entry.change <= CHANGES)?;
+        let before = std::mem::replace(&mut entry.change, next);
+        self.change = next;
+        Some(before)
     }
 
     /// Puts an inode there that is not; its count is not zero. Returns whether there was room.

@@ -1,6 +1,6 @@
 //! The one table of mount options: what is taken, what it does, and what help, manual page, completion and "did you mean" say.
 
-use loamfs_fs::{AtimeWhen, CleaningPolicy};
+use loamfs_fs::{AtimeRule, AtimeWhen, CleaningPolicy};
 use loamfs_fuse::MountFlags;
 
 use super::daemon::THREADS_MAX;
@@ -11,11 +11,11 @@ use crate::failure::Failure;
 /// An option.
 pub struct Known {
     /// Its name.
-    pub name: &'static str,
+    name: &'static str,
     /// What stands behind it, and what it does.
     does: Does,
     /// What help says of it. Of options that say what is so anyway, or mean nothing here, it says nothing.
-    pub words: &'static str,
+    words: &'static str,
 }
 
 /// Sets something.
@@ -198,39 +198,39 @@ pub const KNOWN: &[Known] = &[
     ),
     told(
         "relatime",
-        Call(|options| options.volume.atime().when = AtimeWhen::Relative),
+        Call(|options| atime(options).when = AtimeWhen::Relative),
         "A read sets the access time once a day, and after changes; the default.",
     ),
     taken(
         "atime",
-        Call(|options| options.volume.atime().when = AtimeWhen::Relative),
+        Call(|options| atime(options).when = AtimeWhen::Relative),
     ),
     taken(
         "norelatime",
-        Call(|options| options.volume.atime().when = AtimeWhen::Relative),
+        Call(|options| atime(options).when = AtimeWhen::Relative),
     ),
     taken(
         "nostrictatime",
-        Call(|options| options.volume.atime().when = AtimeWhen::Relative),
+        Call(|options| atime(options).when = AtimeWhen::Relative),
     ),
     told(
         "noatime",
-        Call(|options| options.volume.atime().when = AtimeWhen::Never),
+        Call(|options| atime(options).when = AtimeWhen::Never),
         "No read sets it.",
     ),
     told(
         "strictatime",
-        Call(|options| options.volume.atime().when = AtimeWhen::Always),
+        Call(|options| atime(options).when = AtimeWhen::Always),
         "Every read that reaches the daemon sets it.",
     ),
     told(
         "nodiratime",
-        Call(|options| options.volume.atime().directories = false),
+        Call(|options| atime(options).directories = false),
         "No reading of a directory sets it.",
     ),
     taken(
         "diratime",
-        Call(|options| options.volume.atime().directories = true),
+        Call(|options| atime(options).directories = true),
     ),
     told(
         "noacl",
@@ -350,6 +350,11 @@ pub fn nearest(name: &str) -> Option<&'static Known> {
 }
 
 impl Known {
+    /// What help says of it. Of options that say what is so anyway, or mean nothing here, it says nothing.
+    pub const fn words(&self) -> &'static str {
+        self.words
+    }
+
     /// Does what it does, unless what stands behind its name does not fit.
     ///
     /// # Errors
@@ -406,6 +411,11 @@ impl Known {
     pub fn wants_path(&self) -> bool {
         matches!(self.does, Path(..))
     }
+}
+
+/// Which reads set access times, as far as it is said yet.
+fn atime(options: &mut Options) -> &mut AtimeRule {
+    options.volume.atime.get_or_insert_default()
 }
 
 #[cfg(test)]

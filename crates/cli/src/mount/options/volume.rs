@@ -71,10 +71,6 @@ impl VolumeOptions {
             _ => Ok(()),
         }
     }
-
-    pub(super) fn atime(&mut self) -> &mut AtimeRule {
-        self.atime.get_or_insert_default()
-    }
 }
 
 /// The cache that is asked for.

@@ -30,7 +30,7 @@ impl Operation for MoveSmall {
     fn prepare(&self, core: &mut Core) -> Result<Plan<MovingSmall>, Stop> {
         let (ino, at) = (self.ino, self.at);
         let node = core.node(ino)?;
-        let here = node.inode.body.small().is_some_and(|it| it.addr == at);
+        let here = node.inode().body.small().is_some_and(|it| it.addr == at);
         if !here || node.small().is_some() || node.is_large() {
             return Ok(Plan::Done(()));
         }
@@ -82,7 +82,7 @@ impl Operation for MoveValue {
         let (ino, key) = (self.ino, self.key);
         core.prepare_dirty(ino)?;
         let node = core.inodes.prepared(ino)?;
-        let (tree, root) = (xattrs::tree(&node.inode), node.inode.xattrs);
+        let (tree, root) = (xattrs::tree(node.inode()), node.inode().xattrs);
         let entry = tree.get(&root, &mut core.blocks, key)?;
         let Some(mut xattr) = entry.and_then(|entry| Xattr::decode(entry.value())) else {
             return Ok(Plan::Done(()));
@@ -125,7 +125,7 @@ impl Change for MovingValue {
             .put(&mut root, &mut core.blocks, self.key, &self.entry)?;
         core.pending.add_content(self.value.len());
         let node = core.inodes.prepared(self.ino)?;
-        node.inode.xattrs = root;
+        node.inode_mut().xattrs = root;
         node.put_value(self.key, self.value);
         for piece in &self.old {
             core.freeing().block(piece);

@@ -51,7 +51,7 @@ impl MoveHome {
         let end = first.saturating_add(count);
         let recorded = first.saturating_mul(per_block)..end.saturating_mul(per_block);
         core.node(ino)?;
-        let inode = &core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode();
         let found = extents::overlapping(inode, &mut core.blocks, &geometry, first, end)?;
         let mut homes = core.reading().housed(ino, &found, &recorded)?;
         homes.retain(|it| piece.contains(it.home));

@@ -34,7 +34,7 @@ impl Operation for MoveNode {
         let owner = self.owner;
         core.prepare_dirty(owner.ino)?;
         let node = core.inodes.prepared(owner.ino)?;
-        let Some((tree, root)) = trees::tree_of(&node.inode, self.which) else {
+        let Some((tree, root)) = trees::tree_of(node.inode(), self.which) else {
             return Ok(Plan::Done(()));
         };
         let found = tree.locate(&root, &mut core.blocks, owner.level, owner.logical)?;
@@ -67,7 +67,7 @@ impl Change for MovingNode {
         let (ino, mut root) = (self.ino, self.root);
         self.tree
             .put(&mut root, &mut core.blocks, self.key, &self.value)?;
-        let inode = &mut core.inodes.prepared(ino)?.inode;
+        let inode = core.inodes.prepared(ino)?.inode_mut();
         trees::set_root(inode, self.which, root);
         Ok(core.touch(ino)?)
     }

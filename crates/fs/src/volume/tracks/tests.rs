@@ -92,7 +92,7 @@ fn a_table_whose_ranges_do_not_follow_hashes_ends_settling() {
     {
         let mut core = volume.core();
         let core = &mut *core;
-        let inode = &mut core.inodes.prepared(dir).unwrap().inode;
+        let inode = core.inodes.prepared(dir).unwrap().inode_mut();
         let odd = KEYS_END / 2 + 1;
         table::put(inode, &mut core.blocks, odd, &TableEntry::default()).unwrap();
     }
@@ -458,7 +458,7 @@ fn place(volume: &Volume, dir: Ino, placement: Placement) -> Arranged {
 
 fn body(volume: &Volume, ino: Ino) -> Body {
     let mut core = volume.core();
-    core.inodes.loaded(ino).unwrap().inode.body.clone()
+    core.inodes.loaded(ino).unwrap().inode().body.clone()
 }
 
 #[test]
