@@ -163,11 +163,26 @@ impl Upkeep<'_> {
     /// # Errors
     /// [`Error`]; what was moved before stays so. A directory that is gone meanwhile is none.
     pub fn arrange(&self, arranging: &mut Arranging) -> Result<bool, Error> {
-        if self.look_through(arranging)? || self.move_files(arranging)? || self.gather(arranging)? {
+        let arranger = Arranger { upkeep: *self };
+        if arranger.step(arranging)? {
             return Ok(true);
         }
         all_written(self.engine().write_out(Durability::Durable)?)?;
         Ok(false)
+    }
+}
+
+/// What takes the steps.
+struct Arranger<'v> {
+    upkeep: Upkeep<'v>,
+}
+
+impl Arranger<'_> {
+    /// A step. Answers whether there was one to take.
+    fn step(&self, arranging: &mut Arranging) -> Result<bool, Error> {
+        Ok(self.look_through(arranging)?
+            || self.move_files(arranging)?
+            || self.gather(arranging)?)
     }
 
     /// Looks through some of the next directory: it says where small files go, and directories in it are found. Answers whether
@@ -219,7 +234,7 @@ impl Upkeep<'_> {
     /// The directory says where its small files go, if it is to say something else. Answers from where on it is listed, if it is.
     fn say(&self, dir: Ino, arranging: &Arranging) -> Result<Option<u64>, Error> {
         if let Some(placement) = arranging.placement {
-            self.set_placement(dir, placement)?;
+            self.upkeep.set_placement(dir, placement)?;
         }
         // Behind `.` and `..`.
         Ok(arranging.deep.then_some(2))
@@ -227,7 +242,7 @@ impl Upkeep<'_> {
 
     /// Where the files of a directory belong.
     fn begin_to_move(&self, dir: Ino, arranging: &Arranging) -> Result<Option<Stage>, Error> {
-        let said = self.placement(dir)?;
+        let said = self.upkeep.placement(dir)?;
         Ok(match (said, arranging.placement) {
             (Placement::Hash, _) | (Placement::Auto, None) => Some(Stage::Loosen(0)),
             (Placement::Log, Some(_)) => Some(Stage::Move(0, Role::Log)),
@@ -243,7 +258,7 @@ impl Upkeep<'_> {
         from: u64,
         arranging: &mut Arranging,
     ) -> Result<Option<u64>, Error> {
-        let entries = self.volume().readdir(dir, from, ENTRIES)?;
+        let entries = self.upkeep.volume().readdir(dir, from, ENTRIES)?;
         let is_directory = |file_type: u8| file_type == dirent_type(mode::DIRECTORY);
         let below = entries.iter().filter(|entry| is_directory(entry.file_type));
         arranging.waiting.extend(below.map(|entry| entry.ino));
@@ -267,7 +282,7 @@ impl Upkeep<'_> {
         for (which, gathered) in PASSES.into_iter().zip(&mut arranging.gathered) {
             if gathered.is_none() {
                 // So that segments hold nothing else.
-                all_written(self.engine().write_out(Durability::Written)?)?;
+                all_written(self.upkeep.engine().write_out(Durability::Written)?)?;
             }
             let from = *gathered.get_or_insert(0);
             let some = arranging.found.iter().skip(from).take(GATHERED);
@@ -296,7 +311,7 @@ impl Upkeep<'_> {
                 which,
                 from: key,
             };
-            from = self.engine().run(|core| core.perform(&step))?;
+            from = self.upkeep.engine().run(|core| core.perform(&step))?;
         }
         Ok(())
     }
@@ -308,11 +323,13 @@ impl Upkeep<'_> {
         from: u64,
         arranging: &mut Arranging,
     ) -> Result<Option<Stage>, Error> {
-        self.engine()
+        self.upkeep
+            .engine()
             .announce(Features::incompatible(INCOMPATIBLE_TRACKS))?;
         let mut from = Some(from);
         while let Some(key) = from {
             let Loose { track, next } = self
+                .upkeep
                 .engine()
                 .run(|core| core.tracks_of(dir).next_worn(key))?;
             if let Some(range) = track {
@@ -321,7 +338,7 @@ impl Upkeep<'_> {
                     low: range.low,
                     at: range.entry.addr,
                 };
-                while self.engine().run(|core| core.perform(&track))? {}
+                while self.upkeep.engine().run(|core| core.perform(&track))? {}
                 arranging.warm = true;
                 return Ok(Some(next.map_or(Stage::Form(0), Stage::Loosen)));
             }
@@ -342,7 +359,7 @@ impl Upkeep<'_> {
                 let begun = self.begin_to_move(dir, arranging);
                 matches!(begun, Ok(Some(Stage::Loosen(_))))
             };
-            ahead = ReadAhead::new(self.engine(), &arranging.found, here, settle);
+            ahead = ReadAhead::new(self.upkeep.engine(), &arranging.found, here, settle);
         }
         let which = Which::Cold(ahead.contents());
         let range = from..ahead.end_from(here);
@@ -354,7 +371,7 @@ impl Upkeep<'_> {
     /// What was just written is cold once it is in the log.
     fn cool(&self, arranging: &mut Arranging) -> Result<(), Error> {
         if std::mem::take(&mut arranging.warm) {
-            all_written(self.engine().write_out(Durability::Written)?)?;
+            all_written(self.upkeep.engine().write_out(Durability::Written)?)?;
         }
         Ok(())
     }
@@ -376,7 +393,7 @@ impl Upkeep<'_> {
                 break;
             }
             let step = operation(from);
-            let stepped = self.engine().run(|core| core.perform(&step))?;
+            let stepped = self.upkeep.engine().run(|core| core.perform(&step))?;
             arranging.done.files += stepped.files;
             arranging.done.bytes += stepped.bytes;
             arranging.done.full |= stepped.full;
