@@ -1,4 +1,5 @@
-//! Group descriptors and bitmap chunks, values of the BFILE (H4). LFS has a segment usage array instead (L6).
+//! Group descriptors and bitmap chunks, values of the BFILE (H4). They are what the segment usage array is to LFS (L6): the
+//! descriptor counts what is in use of a group, and `space::groups` keeps its age in memory.
 
 use crate::types::FragAddr;
 use zerocopy::little_endian::{U32, U64};
@@ -17,7 +18,8 @@ pub enum Role {
     Data = 2,
     /// Tracks: small files of a directory, with their attributes ([`crate::track`]).
     Track = 3,
-    /// Copies of hot files on a fast device. Reserved.
+    /// Copies of hot files on a fast device: the sections of hybridFS and its write-through cache (Y2 to Y6). Not built: the
+    /// number is kept for them.
     Section = 4,
 }
 

@@ -162,7 +162,7 @@ pub(crate) struct Blocks {
     next_temporary: u64,
     /// What operations found missing.
     wanted: Vec<Fetch>,
-    /// The same: most are asked for again and again, as neighbours of others.
+    /// The keys of `wanted`: most are asked for again and again, as neighbours of others.
     wanted_keys: NumberSet<Key>,
     /// What the operation that runs asked for before, and did not get.
     damaged: Vec<Damage>,
@@ -258,7 +258,7 @@ impl Blocks {
         &self.frees
     }
 
-    /// The same, which is in it now.
+    /// Takes what the next segment frees, since it is in that segment now.
     pub fn take_frees(&mut self) -> Vec<Extent> {
         std::mem::take(&mut self.frees)
     }
@@ -268,7 +268,7 @@ impl Blocks {
         &self.retires
     }
 
-    /// The same, which it says now.
+    /// Takes the map nodes that the checkpoint supersedes, since it says so now.
     pub fn take_retires(&mut self) -> Vec<Extent> {
         std::mem::take(&mut self.retires)
     }
@@ -278,7 +278,7 @@ impl Blocks {
         &self.worn
     }
 
-    /// The same, which the next checkpoint writes anew.
+    /// Takes the nodes of which only the second copy is sound, to be written anew.
     pub fn take_worn(&mut self) -> BTreeSet<(MapTree, u64)> {
         std::mem::take(&mut self.worn)
     }
@@ -307,7 +307,7 @@ impl Blocks {
         std::mem::take(&mut self.wanted)
     }
 
-    /// That is missing still.
+    /// Puts back what was found missing and is missing still.
     pub fn want_still(&mut self, wanted: Vec<Fetch>) {
         self.wanted_keys = wanted.iter().map(Fetch::key).collect();
         self.wanted = wanted;
@@ -318,7 +318,7 @@ impl Blocks {
         self.damaged.extend(damaged);
     }
 
-    /// The same, to be known no more.
+    /// Forgets what is damaged, and returns it.
     pub fn take_damaged(&mut self) -> Vec<Damage> {
         std::mem::take(&mut self.damaged)
     }

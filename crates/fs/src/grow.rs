@@ -92,7 +92,7 @@ pub(crate) fn refuse_moved(have: u64, new: u64) -> Result<(), Error> {
 
 /// Bytes of a volume that there are.
 pub(crate) fn bytes(sb: &Superblock) -> u64 {
-    sb.geometry.byte_offset(FragAddr(sb.held_frags()))
+    sb.geometry.byte_offset(FragAddr(sb.present_frags()))
 }
 
 fn resized(old: &Superblock, size: Option<u64>, device: &dyn Device) -> Result<Superblock, Error> {

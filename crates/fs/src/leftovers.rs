@@ -52,7 +52,7 @@ impl Leftovers {
         self.waiting.len()
     }
 
-    /// The same, as they are now.
+    /// The files that are to be looked at, as they are now.
     pub fn list(&self) -> Vec<Ino> {
         self.waiting.iter().copied().collect()
     }
@@ -77,7 +77,7 @@ impl Leftovers {
         self.found
     }
 
-    /// It has.
+    /// Notes that what an earlier mount left over has been found.
     pub fn note_found(&mut self) {
         self.found = true;
     }
@@ -87,7 +87,7 @@ impl Leftovers {
         self.places_tried
     }
 
-    /// It was.
+    /// Notes that it was tried to reserve those places.
     pub fn note_places_tried(&mut self) {
         self.places_tried = true;
     }

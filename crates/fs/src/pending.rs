@@ -56,12 +56,12 @@ impl Pending {
         self.since
     }
 
-    /// Much of what may wait does, if so.
+    /// Notes whether much of what may wait does wait.
     pub fn press(&mut self, pressed: bool) {
         self.pressed |= pressed;
     }
 
-    /// Whether it was so since the last question.
+    /// Whether much waited at some time since the last question.
     pub fn take_pressed(&mut self) -> bool {
         std::mem::take(&mut self.pressed)
     }

@@ -8,10 +8,10 @@
 //! shares `homes`, and needs `sealing` only to make room in the next segment: so nobody who waits for a small file waits for
 //! a large one (rule 3).
 
-mod ahead;
 mod announce;
 mod atime;
 mod background;
+mod clean_ahead;
 mod cleaning;
 mod commit;
 mod discard;

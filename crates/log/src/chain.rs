@@ -1,4 +1,4 @@
-//! Roll-forward: following the chain of summaries from a checkpoint to its end (L9, H16; rule 4).
+//! The way of roll-forward: following the chain of summaries from a checkpoint to its end (L9, H16; rule 4).
 
 use crate::error::LogError;
 use crate::law::Rules;

@@ -11,8 +11,8 @@ pub enum Cut {
     /// Each block into the smallest that it fits into, so that what superseded blocks leave is as good for their
     /// successors, and longer ones stay whole. But each extent changes the maps elsewhere.
     Smallest,
-    /// Into the longest, so that extents are few; but nodes leave those alone that longer blocks need: of this segment, or,
-    /// if it has none, of the next one.
+    /// Each block into the longest hole, so that extents are few. Short blocks, which are nodes, leave enough long holes for the
+    /// longer blocks of this segment. If it has none, they leave enough for those of the next one.
     Longest,
 }
 

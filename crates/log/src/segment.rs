@@ -1,4 +1,4 @@
-//! Placing and building one segment: summary first, blocks behind it, over as few extents as space allows (H10, H11).
+//! Placing and building one dynamic segment: summary first, blocks behind it, over as few extents as space allows (H10, H11).
 //!
 //! The first extent starts at the unit that the predecessor reserved and runs on into the window behind it, so that a
 //! segment is one contiguous write while space allows. Blocks are never split; the summary may be.

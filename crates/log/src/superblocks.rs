@@ -1,4 +1,5 @@
 //! Finding, choosing and alternating the superblock copies (H15; rule 5): LFS has a checkpoint region for each (L8).
+//! There are two, and checkpoints write them in turn: one that is torn leaves the other, which names an older checkpoint.
 
 use crate::error::LogError;
 use crate::law::Rules;

@@ -1,4 +1,4 @@
-//! What the cleaner may want to move, by cost and benefit (L6): scattered holes, and groups that cost little to empty. What of it
+//! What the cleaner may want to move, by cost-benefit (L6): scattered holes, and groups that cost little to empty. What of it
 //! is worth it is the cleaning policy, the library's `reclaim::cleaner`.
 
 use crate::groups::{FreeIndex, Groups};

@@ -28,7 +28,8 @@ pub(crate) struct Layout {
     tiers: Tiers,
 }
 
-/// Where things should stand if there is a choice; both empty where there is none.
+/// Which groups stand on the device that the log, or large files, should be on: the fast one or the others (Y1). Both lists are
+/// empty where there is no fast device.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tiers {
     /// Groups for the log.

@@ -40,7 +40,7 @@ impl DeviceKind {
     }
 }
 
-/// Whether a device of several is to stay.
+/// Whether a device of several is to stay. The numbers 1 and 3 are kept for devices that join or are missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DeviceState {
     /// It is there to be used.
@@ -245,7 +245,7 @@ impl Superblock {
     }
 
     /// Fragments of the volume that there are: that a device holds.
-    pub fn held_frags(&self) -> u64 {
+    pub fn present_frags(&self) -> u64 {
         self.devices.iter().map(|device| device.frags).sum()
     }
 

@@ -1,4 +1,4 @@
-//! The lazy map (Z1, rule 7), which ext4-lazy has for blocks of its journal: which homed units have their newest content
+//! The lazy map (Z1, rule 7), which ext4-lazy has for blocks of its journal. Here it is of data of large files, not of metadata: which homed units have their newest content
 //! in an image in the log, and where that is.
 
 use crate::doubt::Doubt;

@@ -1,4 +1,5 @@
-//! Writing regular files: into the log while they are small, home once they are not (H1, H8).
+//! Writing regular files: into the log while they are small, home once they are not (H1, H8). Small data is packed in fragments,
+//! as tail packing does; hFS tells its log partition from its data partition by the same line.
 
 use super::{Broken, Change, Claim, Operation, Plan};
 use crate::blocks::Stop;

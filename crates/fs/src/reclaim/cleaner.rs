@@ -1,4 +1,4 @@
-//! The cleaning policy: which groups and ranges are worth moving, when, and how long, by cost and benefit, what moving takes
+//! The cleaning policy: which groups and ranges are worth moving, when, and how long, by cost-benefit: what moving takes
 //! against what it wins (L4, L6; LFS, section 4.3.4). What each would cost, and win, `space::cleaning` tells, in the order of a
 //! policy. `volume::cleaning` carries it out.
 
@@ -48,7 +48,7 @@ pub(crate) enum CostLimit {
     /// Nobody waits for it: what takes a disk less than to plug holes instead.
     Cheaper(PluggingCost),
     /// Nobody waits for it: groups of which less than so many of a hundred fragments are in use.
-    Emptier(u32),
+    LessFull(u32),
 }
 
 impl CostLimit {
@@ -58,10 +58,19 @@ impl CostLimit {
             CostLimit::Low => (5, 3),
             CostLimit::High | CostLimit::Any => (COST_MAX, 1),
             CostLimit::Cheaper(plugging) => return plugging.costs_more(live, won),
-            CostLimit::Emptier(percent) => return live * 100 < (live + won) * u64::from(percent),
+            CostLimit::LessFull(percent) => return live * 100 < (live + won) * u64::from(percent),
         };
         live * least <= won * most
     }
+}
+
+/// What free space of a group is worth, by the length of its holes, in fragments.
+#[derive(Clone, Copy, Debug)]
+struct Holes {
+    /// The shortest that serve as they are.
+    least: u64,
+    /// The longest that do not count as room.
+    most: u64,
 }
 
 /// Groups that are not emptied.
@@ -276,8 +285,16 @@ impl Cleaner<'_> {
 
     /// How many groups of the log but some are worth emptying, as far as their bitmaps are known.
     pub fn emptiable(&self, limit: CostLimit, but: Spared<'_>) -> u64 {
-        self.worth_emptying(Role::Log, limit, but, (0, u64::MAX))
-            .count() as u64
+        self.worth_emptying(
+            Role::Log,
+            limit,
+            but,
+            Holes {
+                least: 0,
+                most: u64::MAX,
+            },
+        )
+        .count() as u64
     }
 
     /// Free groups that are lacking when nobody does anything: what segments and data keep for themselves, and a sixteenth of
@@ -292,7 +309,7 @@ impl Cleaner<'_> {
     /// groups, or of the log where there are none. Where no hole is written to, what wins more than half of it.
     pub fn cheaper_than_plugging(&self, prices: &Prices, frags: u64) -> CostLimit {
         if self.space.is_all_log() {
-            return CostLimit::Emptier(IDLE_EMPTIER);
+            return CostLimit::LessFull(IDLE_EMPTIER);
         }
         let data = self.space.free_index(Role::Data);
         let hole = match data.groups().is_empty() {
@@ -399,34 +416,35 @@ impl Cleaner<'_> {
             true => u64::MAX,
             false => self.sizes.hole_least(),
         };
-        let holes = (least, hole_max);
+        let holes = Holes {
+            least,
+            most: hole_max,
+        };
         let found: Vec<CleaningCost> = self.worth_emptying(role, limit, but, holes).collect();
         let cheapest = batch(&found, frags, room);
         match limit {
             CostLimit::Low | CostLimit::High | CostLimit::Any => nearest(&found, cheapest, room),
-            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => cheapest.to_vec(),
+            CostLimit::Cheaper(_) | CostLimit::LessFull(_) => cheapest.to_vec(),
         }
     }
 
-    /// Groups of a role but some, and but that in which the log goes on, that are worth emptying. `holes` are the shortest that
-    /// serve as they are, and the longest that do not count as room.
+    /// The groups of a role that are worth emptying. Those in `but` are left out, and the one in which the log goes on.
     fn worth_emptying(
         &self,
         role: Role,
         limit: CostLimit,
         but: Spared<'_>,
-        holes: (u64, u64),
+        holes: Holes,
     ) -> impl Iterator<Item = CleaningCost> {
         let next = self.geometry.group_of(self.log.tail().next);
         // Who waits for room gets what is cheapest now.
         let (policy, again) = match limit {
-            CostLimit::Cheaper(_) | CostLimit::Emptier(_) => (self.policy, true),
+            CostLimit::Cheaper(_) | CostLimit::LessFull(_) => (self.policy, true),
             CostLimit::Low | CostLimit::High | CostLimit::Any => (CleaningPolicy::Greedy, false),
         };
-        let (least, most) = holes;
         let fixed = self.checkpoints.summaries();
         let cleaning = self.space.cleaning();
-        let found = cleaning.cheapest_groups(role, policy, most, least, fixed);
+        let found = cleaning.cheapest_groups(role, policy, holes.most, holes.least, fixed);
         let (reclaim, named) = (self.reclaim, self.checkpoints.named());
         let spared = move |cheap: &CleaningCost| {
             cheap.group == next || but.has(cheap) || !again && reclaim.is_left(cheap, named)

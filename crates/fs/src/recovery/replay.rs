@@ -1,4 +1,4 @@
-//! Roll-forward: what adopted summaries say is put into the state that a checkpoint left, record by record (H16, L9, Z5).
+//! Recovery by roll-forward: what adopted summaries say is put into the state that a checkpoint left, record by record (H16, L9, Z5).
 
 use super::{Replay, with_tree};
 use crate::core::Core;

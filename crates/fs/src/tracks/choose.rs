@@ -1,4 +1,4 @@
-//! Which files of a directory settle together (S2, S4): a run of its sorted names that fills a track. And which tracks are worn.
+//! Which files of a directory form a track together (S2, S4): a run of its sorted names that fills a track. And which tracks are worn.
 
 use super::TrackFile;
 use super::ahead::Ahead;

@@ -50,7 +50,7 @@ impl Upkeep<'_> {
             let written = core.space.cleaning().clock();
             (core.space.free_groups(), moved(&core), written)
         };
-        let limit = CostLimit::Emptier(percent.min(100));
+        let limit = CostLimit::LessFull(percent.min(100));
         let mut tried = Vec::new();
         loop {
             let groups = tried.as_slice();
@@ -315,7 +315,7 @@ mod tests {
 
     /// What `begin` chose, which is begun.
     fn begun(volume: &Volume) -> Vec<Extent> {
-        let limit = CostLimit::Emptier(60);
+        let limit = CostLimit::LessFull(60);
         let begun = volume
             .engine
             .sealer()
@@ -371,7 +371,7 @@ mod tests {
         let spared = Spared::groups(&emptiest);
         let left = volume
             .engine
-            .left_to_empty(CostLimit::Emptier(80), spared)
+            .left_to_empty(CostLimit::LessFull(80), spared)
             .unwrap();
         assert!(left > 0);
     }

@@ -36,7 +36,7 @@ pub struct Info {
     /// See above.
     pub used_frags: u64,
     /// See above.
-    pub held_frags: u64,
+    pub present_frags: u64,
     /// Last sealed segment, highest durable one, last checkpoint.
     pub segment: Ssn,
     /// See above.
@@ -134,7 +134,7 @@ impl Volume {
         StatFs {
             fragment_size: g.fragment_size,
             block_size: g.block_size,
-            total: core.sb.held_frags(),
+            total: core.sb.present_frags(),
             free,
             available: free.min(available / frag),
             inodes: core.inodes.live(),
@@ -153,7 +153,7 @@ impl Volume {
             .map(|entry| roles(&core, core.sb.groups_of(entry)))
             .collect();
         let groups = std::array::from_fn(|role| roles.iter().map(|of| of[role]).sum());
-        let absent = g.total_frags.saturating_sub(core.sb.held_frags());
+        let absent = g.total_frags.saturating_sub(core.sb.present_frags());
         let members = members(&core, &roles, self.engine.device());
         Info {
             uuid: core.sb.uuid,
@@ -163,9 +163,9 @@ impl Volume {
             group_size: g.group_frags * u64::from(g.fragment_size),
             groups,
             spilled_log_groups: core.space.usage().spilled_log_groups(),
-            total_frags: core.sb.held_frags(),
+            total_frags: core.sb.present_frags(),
             used_frags: core.space.usage().in_use().saturating_sub(absent),
-            held_frags: core.space.held().frags(),
+            present_frags: core.space.held().frags(),
             segment: core.log.tail().ssn,
             durable: core.log.durable(),
             checkpoint: core.checkpoints.last().ssn,

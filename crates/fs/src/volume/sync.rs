@@ -1,4 +1,4 @@
-//! Waiting until something is durable (rule 8). Group commit: whoever waits for the right to seal finds, when he has it,
+//! Waiting until something is durable (rule 8), with group commit: whoever waits for the right to seal finds, when he has it,
 //! that a segment of another took his changes along.
 
 use super::{Durability, Volume};

@@ -1,4 +1,5 @@
-//! Which groups serve what, and which serve nothing new.
+//! Which groups serve what: the log or large files, on the fast device or on the others (hybridFS, Y1), all of them the log
+//! (profile `lfs`, L4). And which serve nothing new, since their device leaves.
 
 use super::Groups;
 use loamfs_format::GroupNo;

@@ -1,5 +1,5 @@
 //! Extents for the blocks of large files, which hFS keeps in its data partition (H1, H9, H19): long ones near the
-//! directory's anchor group.
+//! directory's anchor group. Which files are large `operations::write` decides.
 
 use super::{FoundSpace, free_groups};
 use crate::bitmap::max_tree::MaxTree;

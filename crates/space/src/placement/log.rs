@@ -1,4 +1,5 @@
-//! Dynamic segments (H10): runs of free units where the log goes on.
+//! Where dynamic segments go (H10): runs of free units where the log goes on. `log::segment` builds a dynamic segment over them,
+//! and `log::plugging` cuts one into holes.
 
 use super::{FoundSpace, free_groups};
 use crate::groups::Groups;

@@ -1,4 +1,4 @@
-//! Roll-forward: what the summaries from the last checkpoint on say, applied while a volume is opened.
+//! Free space in roll-forward: what the summaries from the last checkpoint on say, applied while a volume is opened.
 //!
 //! No bitmap is needed for it. Counters are right at once; bits of groups that are not loaded follow when they are.
 

@@ -1,5 +1,5 @@
-//! Cleaning that nobody waits for: groups of the log are emptied for data that would go into short holes otherwise, and those
-//! that are emptiest when somebody asks for it.
+//! Cleaning ahead, which nobody waits for: before homes are written, groups of the log are emptied for data that would go into
+//! short holes otherwise.
 
 use super::{Durability, Engine, Sealer};
 use crate::error::Error;
