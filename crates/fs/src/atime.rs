@@ -6,6 +6,7 @@
 
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
+use crate::error::Error;
 use crate::inodes::Node;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
 use crate::types::{AtimeRule, AtimeWhen};
@@ -26,6 +27,9 @@ const RELATIVE_SECONDS: i64 = 24 * 3600;
 const TOGETHER: usize = 64;
 /// Bytes of the log that the times of an inode block cost at most: a path of the tree, and the file's own block.
 const PUT_COST: u64 = 32 << 10;
+/// What cannot be.
+const VANISHED: Error =
+    Error::Broken("the access times that were to be dropped are not there any more");
 
 /// Whether a read at `now` sets the access time of an inode.
 fn is_due(rule: AtimeRule, inode: &Inode, now: Timestamp) -> bool {
@@ -186,9 +190,7 @@ impl AtimeFile<'_> {
 
     /// Takes away what is kept of an inode block whose last inode goes.
     pub fn drop_block(&mut self, ino: Ino) -> Result<(), Stop> {
-        let Some((tree, mut root)) = self.core.loader().tree()? else {
-            return Ok(());
-        };
+        let (tree, mut root) = self.core.loader().tree()?.ok_or(VANISHED)?;
         tree.remove(&mut root, &mut self.core.blocks, block_of(ino).0)?;
         self.set_root(root)
     }

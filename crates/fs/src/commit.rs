@@ -94,9 +94,11 @@ impl Commit<'_> {
     /// Seals a checkpoint: the maps as they stand before it. Nothing else may be dirty.
     pub fn seal_checkpoint(&mut self) -> Result<Segment, Stop> {
         self.prepare_checkpoint()?;
-        self.core
+        let core = &mut *self.core;
+        let applied = core
             .maps
-            .apply(&mut self.core.blocks, &self.core.space, &self.core.geometry)?;
+            .apply(&mut core.blocks, &core.space, &core.geometry);
+        applied.map_err(|stop| self.stopped(stop))?;
         self.core.space.checkpoint_done();
         self.core.reclaim.forget_room();
         let mut trees = Vec::new();
@@ -137,7 +139,17 @@ impl Commit<'_> {
         let seal = Seal::new(ssn, &self.core.geometry, &placement);
         let built = self.build(seal, &tail, &contents, &placement, kind);
         // What was finalized so far cannot be taken back; nothing of it has reached the device.
-        let (header, segment) = built.map_err(|stop| match stop {
+        let (header, segment) = built.map_err(|stop| self.stopped(stop))?;
+        self.core.tracks.pad(ssn, &placement.padding);
+        self.after_seal(&header, &placement, &segment);
+        let order = self.core.log.check();
+        order.map_err(|what| self.core.access.break_down(what))?;
+        Ok(segment)
+    }
+
+    /// What stopped a seal in the middle. Nothing is sealed any more.
+    fn stopped(&mut self, stop: Stop) -> Stop {
+        match stop {
             Stop::Failed(error @ Error::Broken(_)) => Stop::Failed(error),
             // The volume may be damaged.
             Stop::Failed(error) => {
@@ -148,15 +160,10 @@ impl Commit<'_> {
                 tracing::error!(?stop, "sealing stopped");
                 Error::Broken("sealing a segment stopped in the middle").into()
             }
-        })?;
-        self.core.tracks.pad(ssn, &placement.padding);
-        self.after_seal(&header, &placement, &segment);
-        let order = self.core.log.check();
-        order.map_err(|what| self.core.access.break_down(what))?;
-        Ok(segment)
+        }
     }
 
-    /// Freezes the blocks, describes them, and puts the segment together.
+    /// Gives the blocks their final form, describes them, and puts the segment together.
     fn build(
         &mut self,
         mut seal: Seal,
@@ -183,11 +190,7 @@ impl Commit<'_> {
             token: header.token,
             next: header.next,
         };
-        let at = placement
-            .extents
-            .first()
-            .map(|e| e.start)
-            .unwrap_or_default();
+        let at = self.core.log.tail().next;
         // Nothing has become durable since it was described.
         let says = self.core.log.durable();
         self.core.log.sealed(tail, says, segment.bytes());

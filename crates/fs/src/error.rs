@@ -8,7 +8,7 @@ use loamfs_format::track::TrackError;
 use loamfs_format::{FragAddr, Ino, InodeBlockNo, Pointer};
 use loamfs_log::LogError;
 use loamfs_log::loss::Loss;
-use loamfs_log::segment::SummaryTooLong;
+use loamfs_log::segment::Unbuilt;
 use loamfs_space::SpaceError;
 
 /// An error of the file system.
@@ -98,7 +98,7 @@ pub enum Error {
     Log(LogError),
     /// A segment could not be put together.
     #[error(transparent)]
-    Segment(#[from] SummaryTooLong),
+    Segment(#[from] Unbuilt),
     /// What was written to a file could not be brought to the device; it is kept in memory.
     #[error("data of inode {0} could not be written")]
     Unwritten(Ino),

@@ -14,7 +14,7 @@ use loamfs_format::ifile::{INO_MAX, IfileEntry, block_of, ino_at, slot_of};
 use loamfs_format::inode::{self, Body, Inode};
 use loamfs_format::summary::Unwritten;
 use loamfs_format::{BlockKind, Geometry, GroupNo, Identity, Ino, InodeBlockNo, Ssn};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An inode in memory. `inode` is its current form; what a segment shows of it may lag behind (rule 3).
@@ -202,8 +202,8 @@ pub(crate) struct Inodes {
     unwritten: Unwritten,
     /// An upper bound of what the dirty inode blocks take, in bytes.
     dirty_bytes: u64,
-    /// Settled files that the operation under way is about to change.
-    unsettling: BTreeSet<Ino>,
+    /// Settled files that the operation under way is about to change, with the directory of their slot if it can be used.
+    unsettling: BTreeMap<Ino, Option<Ino>>,
     /// How many idle inodes stay in memory.
     nodes_max: usize,
     /// How many more there were at the last look that could not go.
@@ -304,13 +304,15 @@ impl Inodes {
         self.dirty_bytes
     }
 
-    /// An operation is about to change a settled file, for which everything is in memory.
-    pub fn unsettle_next(&mut self, ino: Ino) {
-        self.unsettling.insert(ino);
+    /// An operation is about to change a settled file. Everything that this takes is in memory, and so is the directory of
+    /// its slot if it can be used.
+    pub fn unsettle_next(&mut self, ino: Ino, dir: Option<Ino>) {
+        self.unsettling.insert(ino, dir);
     }
 
-    /// Settled files that the operation under way is about to change; none are from here on.
-    pub fn take_unsettling(&mut self) -> BTreeSet<Ino> {
+    /// Settled files that the operation under way is about to change, with the directories of their slots; none are from
+    /// here on.
+    pub fn take_unsettling(&mut self) -> BTreeMap<Ino, Option<Ino>> {
         std::mem::take(&mut self.unsettling)
     }
 

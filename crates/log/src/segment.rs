@@ -523,6 +523,8 @@ pub struct SegmentBytes {
     /// Bytes at the end of the last buffer that no block takes.
     spare: usize,
     fragment_size: u64,
+    /// A block that has no place in it.
+    outside: Option<FragAddr>,
 }
 
 impl SegmentBytes {
@@ -538,42 +540,59 @@ impl SegmentBytes {
             spare: buffers.last().map_or(0, |last| last.len()),
             buffers,
             fragment_size,
+            outside: None,
         }
     }
 
-    /// Copies a block to its place. A block outside the segment is ignored, which [`place`] rules out.
+    /// Copies a block to its place. One outside the segment, which [`place`] rules out, keeps the segment from being used.
     pub fn put(&mut self, at: FragAddr, bytes: &[u8]) {
-        if let Some(i) = self.extents.iter().position(|e| e.contains(at)) {
-            let offset = ((at.0 - self.extents[i].start.0) * self.fragment_size) as usize;
-            if let Some(room) = self.buffers[i].get_mut(offset..offset + bytes.len()) {
-                room.copy_from_slice(bytes);
-            }
-            if i + 1 == self.buffers.len() {
-                let frag = self.fragment_size as usize;
-                let end = (offset + bytes.len()).next_multiple_of(frag);
-                let behind = self.buffers[i].len().saturating_sub(end);
-                self.spare = self.spare.min(behind);
-            }
+        let Some((i, offset)) = self.room_at(at, bytes.len()) else {
+            self.outside = Some(at);
+            return;
+        };
+        self.buffers[i][offset..][..bytes.len()].copy_from_slice(bytes);
+        if i + 1 == self.buffers.len() {
+            let frag = self.fragment_size as usize;
+            let end = (offset + bytes.len()).next_multiple_of(frag);
+            let behind = self.buffers[i].len().saturating_sub(end);
+            self.spare = self.spare.min(behind);
         }
+    }
+
+    /// Whether all its blocks have a place in it.
+    fn check(&self) -> Result<(), Unbuilt> {
+        match self.outside {
+            Some(at) => Err(Unbuilt::Outside { at }),
+            None => Ok(()),
+        }
+    }
+
+    /// The buffer, and the place in it, of a block of so many bytes.
+    fn room_at(&self, at: FragAddr, bytes: usize) -> Option<(usize, usize)> {
+        let i = self.extents.iter().position(|e| e.contains(at))?;
+        let offset = ((at.0 - self.extents[i].start.0) * self.fragment_size) as usize;
+        let end = offset.checked_add(bytes)?;
+        (end <= self.buffers[i].len()).then_some((i, offset))
     }
 
     /// Writes the summary, for which `room` bytes were placed, over the first bytes and ends the segment. With the
     /// volume's key the summary gets its code, and its header a second copy at the segment's end if nothing is there.
     ///
     /// # Errors
-    /// [`SummaryTooLong`]: the bound that [`place`] was given was wrong, and the segment cannot be used.
+    /// [`Unbuilt`]: what [`place`] was given was wrong, and the segment cannot be used.
     pub fn finish(
         mut self,
         mut header: Header,
         records: &[Record],
         room: u64,
         log_key: Option<&[u8; 16]>,
-    ) -> Result<(Header, Segment), SummaryTooLong> {
+    ) -> Result<(Header, Segment), Unbuilt> {
+        self.check()?;
         let mut bytes = vec![0u8; HEADER_SIZE];
         records.iter().for_each(|r| r.encode(&mut bytes));
         if bytes.len() as u64 > room {
             let (records, bytes) = (records.len(), bytes.len());
-            return Err(SummaryTooLong {
+            return Err(Unbuilt::TooLong {
                 records,
                 bytes,
                 room,
@@ -616,14 +635,53 @@ impl SegmentBytes {
     }
 }
 
-/// A summary that is longer than its place.
+/// Why a segment cannot be used.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("a summary of {records} records takes {}, and has {}", human(*bytes as u64), human(*room))]
-pub struct SummaryTooLong {
-    /// Records.
-    pub records: usize,
-    /// Bytes with the header.
-    pub bytes: usize,
-    /// Bytes that were placed.
-    pub room: u64,
+pub enum Unbuilt {
+    /// Its summary is longer than its place.
+    #[error("a summary of {records} records takes {}, and has {}", human(*bytes as u64), human(*room))]
+    TooLong {
+        /// Records.
+        records: usize,
+        /// Bytes with the header.
+        bytes: usize,
+        /// Bytes that were placed.
+        room: u64,
+    },
+    /// One of its blocks is outside of it.
+    #[error("a block at {at} is outside of its segment")]
+    Outside {
+        /// The block.
+        at: FragAddr,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_without_a_place_spoils_the_segment() {
+        let geometry = Geometry {
+            fragment_size: 4096,
+            block_size: 8192,
+            group_frags: 64,
+            total_frags: 4096,
+            segment_max: 1 << 16,
+            checkpoint_segments_max: 64,
+            checkpoint_summary_max: 1 << 20,
+            checkpoint_nodes_max: 64,
+        };
+        let extents = [Extent::new(FragAddr(8), 2), Extent::new(FragAddr(20), 1)];
+        let mut whole = SegmentBytes::new(&geometry, &extents);
+        whole.put(FragAddr(9), &[1; 4096]);
+        whole.put(FragAddr(20), &[2; 100]);
+        assert!(whole.check().is_ok());
+        assert_eq!(whole.buffers[1][..100], [2; 100]);
+        for (at, bytes) in [(10, 1), (0, 1), (9, 4097), (21, 1)] {
+            let mut spoilt = SegmentBytes::new(&geometry, &extents);
+            spoilt.put(FragAddr(at), &vec![1; bytes]);
+            assert!(spoilt.check().is_err(), "{at}");
+        }
+    }
 }

@@ -181,7 +181,7 @@ impl Finalizing<'_> {
         let block_size = self.geometry.block_size as usize;
         let node = self.inodes.prepared(ino)?;
         let value = node.values().get(&key).cloned().ok_or(VANISHED)?;
-        let part = value.chunks(block_size).nth(piece).unwrap_or_default();
+        let part = value.chunks(block_size).nth(piece).ok_or(VANISHED)?;
         let id = who(BlockKind::XattrValue, node.inode(), key);
         let pointer = self.seal.put_data(self.geometry, node.inode(), id, part);
         self.blocks.seal_bytes(&pointer, part.into());
@@ -238,11 +238,11 @@ impl Finalizing<'_> {
         let xattr = found.as_ref().and_then(|e| Xattr::decode(e.value()));
         let mut xattr = xattr.ok_or(VANISHED)?;
         drop(found);
-        if let Value::Log(pieces) = &mut xattr.value
-            && let Some(slot) = pieces.get_mut(piece)
-        {
-            *slot = pointer;
-        }
+        let place = match &mut xattr.value {
+            Value::Log(pieces) => pieces.get_mut(piece),
+            _ => None,
+        };
+        *place.ok_or(VANISHED)? = pointer;
         tree.put(&mut root, self.blocks, key, &xattr.encode())?;
         node.inode_mut().xattrs = root;
         Ok(())
@@ -293,30 +293,26 @@ impl Finalizing<'_> {
         Ok(())
     }
 
-    /// The size that a segment may show of an inode (rule 3).
-    fn shown_size(&self, ino: Ino) -> u64 {
-        let Some(node) = self.inodes.get(ino) else {
-            return 0;
-        };
+    /// The size that a segment may show of an inode (rule 3), if it is in memory.
+    fn shown_size(&self, ino: Ino) -> Option<u64> {
+        let node = self.inodes.get(ino)?;
         if node.homed().is_clean() {
-            return node.inode().size;
+            return Some(node.inode().size);
         }
         // While a file moves home, segments show the small form.
         if matches!(node.inode().body, Body::Small(_) | Body::Inline(_)) {
-            return node.shown_size();
+            return Some(node.shown_size());
         }
-        match node.homed().unshown_end(node.shown_size() / UNIT) {
-            Some(end) => end.max(node.shown_size()).min(node.inode().size),
-            None => node.inode().size,
-        }
+        let size = node.inode().size;
+        let end = node.homed().unshown_end(node.shown_size() / UNIT);
+        Some(end.map_or(size, |end| end.max(node.shown_size()).min(size)))
     }
 
     fn finalize_inodes(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
         let inos = self.inodes.block(block).ok_or(VANISHED)?.inos(block);
         for ino in inos {
-            let shown = self.shown_size(ino);
-            if let Some(node) = self.inodes.get_mut(ino) {
-                node.show_size(shown);
+            if let Some(shown) = self.shown_size(ino) {
+                self.inodes.prepared(ino)?.show_size(shown);
             }
         }
         let b = self.inodes.block(block).ok_or(VANISHED)?;

@@ -4,7 +4,7 @@ use loamfs_format::inode::Inode;
 use loamfs_format::pointer::data_checksum;
 use loamfs_format::summary::{Allocation, Header, Record};
 use loamfs_format::{FragAddr, Geometry, Identity, Pointer, Ssn};
-use loamfs_log::segment::{Segment, SegmentBytes, SegmentPlace, SummaryTooLong};
+use loamfs_log::segment::{Segment, SegmentBytes, SegmentPlace, Unbuilt};
 
 /// A segment that is being put together.
 pub(super) struct Seal {
@@ -52,7 +52,7 @@ impl Seal {
         self.at
     }
 
-    /// The address of the next block.
+    /// The address of the next block. If it has none, [`SegmentBytes`] refuses the block, and so the segment.
     pub fn next_address(&mut self) -> FragAddr {
         let addr = self.addresses.get(self.at).copied().unwrap_or_default();
         self.at += 1;
@@ -120,7 +120,7 @@ impl Seal {
         header: Header,
         room: u64,
         key: Option<&[u8; 16]>,
-    ) -> Result<(Header, Segment), SummaryTooLong> {
+    ) -> Result<(Header, Segment), Unbuilt> {
         self.bytes.finish(header, &self.records, room, key)
     }
 }

@@ -22,16 +22,17 @@ impl Loader<'_> {
         let dir = inode.parent;
         // What a track said of it goes into the log from now on.
         self.check_stored(ino)?;
-        match self.again().directory(dir) {
+        let dir = match self.again().directory(dir) {
             // Nobody comes to its slot, if there is one.
-            Err(Stop::Failed(Error::Stale(_) | Error::NotDirectory)) => {}
+            Err(Stop::Failed(Error::Stale(_) | Error::NotDirectory)) => None,
             Err(stop) => return Err(stop),
             Ok(_) => {
                 self.load_block(block_of(dir))?;
                 self.prepare_entry(dir, settled.key)?;
+                Some(dir)
             }
-        }
-        self.inodes().unsettle_next(ino);
+        };
+        self.inodes().unsettle_next(ino, dir);
         Ok(())
     }
 
@@ -75,7 +76,7 @@ impl Names<'_> {
 impl Core {
     /// Files that are about to change have no valid slot any more.
     pub fn unsettle_prepared(&mut self) -> Result<(), Stop> {
-        for ino in self.inodes.take_unsettling() {
+        for (ino, dir) in self.inodes.take_unsettling() {
             let node = self.inodes.prepared(ino)?;
             let Body::Settled(settled) = node.inode().body else {
                 continue;
@@ -84,9 +85,10 @@ impl Core {
                 true => Body::Small(settled.pointer),
                 false => Body::Empty,
             };
-            let dir = node.inode().parent;
             self.touch(ino)?;
-            self.mask(dir, settled.key, settled.slot)?;
+            if let Some(dir) = dir {
+                self.mask(dir, settled.key, settled.slot)?;
+            }
         }
         Ok(())
     }
@@ -94,10 +96,8 @@ impl Core {
     /// Masks a slot, and counts its name. A track goes with its last valid slot; its entry stays, as the end of the range
     /// before it.
     fn mask(&mut self, dir: Ino, key: u64, slot: u8) -> Result<(), Stop> {
-        let Some(parent) = self.inodes.get(dir).filter(|node| node.inode().is_dir()) else {
-            return Ok(());
-        };
-        let Some(range) = table::range_of(parent.inode(), &mut self.blocks, key)? else {
+        let parent = self.inodes.prepared(dir)?.inode();
+        let Some(range) = table::range_of(parent, &mut self.blocks, key)? else {
             return Ok(());
         };
         let mut entry = range.entry;

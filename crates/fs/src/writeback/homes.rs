@@ -137,9 +137,8 @@ impl Homes<'_> {
 
     /// The next segment says that these blocks have this home.
     pub fn show(&mut self, ino: Ino, block: u64, extent: Extent) -> Result<(), Stop> {
-        let (generation, version) = self.inodes.get(ino).map_or((0, 0), |node| {
-            (node.inode().generation, node.inode().version)
-        });
+        let inode = self.inodes.prepared(ino)?.inode();
+        let (generation, version) = (inode.generation, inode.version);
         let id = Identity {
             kind: BlockKind::Homed,
             level: 0,
