@@ -86,8 +86,10 @@ class Code:
     def has_member(self, texts, kind, name):
         """A type in one of these modules, and in it, or where it is implemented, the member."""
         mine = [text for text in texts if re.search(rf"\b(?:struct|enum|trait|type) {kind}\b", text)]
-        users = [text for text in texts if re.search(rf"\bimpl\b[^{{\n]*\b{kind}\b", text)]
-        return bool(mine) and any(defines(text, name) for text in mine + users)
+        uses = rf"^[^\n]*\b(?:impl|struct|enum|trait|type)\b[^{{\n]*\b{kind}\b.*?^\}}"
+        return bool(mine) and any(
+            defines(block, name) for text in texts for block in re.findall(uses, text, re.M | re.S)
+        )
 
     def has_file(self, crate, name):
         """A module of the crate whose path ends so."""
@@ -115,7 +117,8 @@ class World:
         self.targets = set(re.findall(r"^([\w-]+):", tree["Makefile"], re.M))
         self.headings = {path.rsplit("/", 1)[-1]: headings(text) for path, text in documents.items()}
         self.rules = {n for heading in self.headings["DESIGN.md"] for n in re.findall(r"^Rule (\d+):", heading)}
-        self.mechanisms = set(re.findall(r"^\| ([HLZ]\d+) \|", tree["docs/ARCHITECTURE.md"], re.M))
+        rows = re.findall(r"^\| ([HLSYZ])(\d+)(?:-\1(\d+))? \|", tree["docs/ARCHITECTURE.md"], re.M)
+        self.mechanisms = {f"{paper}{n}" for paper, a, b in rows for n in range(int(a), int(b or a) + 1)}
 
 
 def is_document(path):
@@ -209,7 +212,9 @@ def citations(world, path, text):
         if not any(other == heading or other.startswith(heading + ",") for other in known):
             yield f"no such heading in {document}: {heading}"
     comments = text if is_document(path) else "\n".join(re.findall(r"//.*$", text, re.M))
-    for found in re.findall(r"\b[HLZ]\d{1,2}\b", comments):
+    # The explorer's tests number segments S1, S2.
+    papers = "HLZ" if f"/{TESTING}/" in path else "HLSYZ"
+    for found in re.findall(rf"\b[{papers}]\d{{1,2}}\b", comments):
         if found not in world.mechanisms:
             yield f"no such mechanism: {found}"
 

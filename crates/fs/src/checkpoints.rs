@@ -72,8 +72,8 @@ impl Checkpoints {
     }
 
     /// A superblock copy names a checkpoint for good.
-    pub fn name(&mut self, slot: usize, checkpoint: Ssn) {
-        self.named[slot] = Some(checkpoint);
+    pub fn name(&mut self, copy: usize, checkpoint: Ssn) {
+        self.named[copy] = Some(checkpoint);
     }
 
     /// A segment was sealed whose summary takes `summary`.

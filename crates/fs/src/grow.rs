@@ -43,7 +43,7 @@ pub fn grow(device: &Arc<dyn Device>, size: Option<u64>, env: &Env) -> Result<(u
     superblocks::wipe(device.as_ref(), reached)?;
     device.flush()?;
     let law = law::of_log(&env.law);
-    members::change(device.as_ref(), &grown, &copies.slots, None, &law)?;
+    members::change(device.as_ref(), &grown, &copies.named, None, &law)?;
     if !old.has_devices() {
         reopened(device, env)?;
     }

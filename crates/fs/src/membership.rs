@@ -46,7 +46,7 @@ pub fn add(
     members::wipe(new.device.as_ref())?;
     let joins = Some((&entry, new.device.as_ref()));
     let law = law::of_log(&env.law);
-    members::change(volume.as_ref(), &table, &copies.slots, joins, &law)?;
+    members::change(volume.as_ref(), &table, &copies.named, joins, &law)?;
     let others = [others, std::slice::from_ref(new)].concat();
     reopened(&joined(first, &others)?, env)?;
     Ok((bytes(&copies.newest), bytes(&table)))
@@ -90,7 +90,7 @@ pub fn remove_emptied(
     if !law.wipes_behind_table() {
         wipe()?;
     }
-    members::change(volume.as_ref(), &table, &copies.slots, None, &law)?;
+    members::change(volume.as_ref(), &table, &copies.named, None, &law)?;
     wipe()?;
     reopened(&joined(first, others)?, env)?;
     Ok((bytes(&copies.newest), bytes(&table)))

@@ -315,8 +315,8 @@ fn make(
     device.flush()?;
     sb.checkpoint = core.checkpoints.last();
     sb.durable = core.checkpoints.last().ssn;
-    for slot in 0..2 {
-        superblocks::write_slot(device.as_ref(), &sb, slot)?;
+    for copy in 0..2 {
+        superblocks::write_copy(device.as_ref(), &sb, copy)?;
         device.flush()?;
     }
     Ok(())

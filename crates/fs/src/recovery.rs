@@ -90,7 +90,7 @@ pub(crate) fn open(
     let (copies, mut sb, chain) = adopt(device.as_ref(), settings, env)?;
     // A copy whose checkpoint cannot be read counts as none.
     let named = copies
-        .slots
+        .named
         .map(|slot| slot.filter(|ssn| *ssn <= sb.checkpoint.ssn));
     let blocks = settings.shares.blocks();
     let windows = settings.shares.windows(blocks as u64);

@@ -46,7 +46,7 @@ pub fn shrink(
     }
     let copies = superblocks::read(device.as_ref())?;
     let smaller = cut(&copies.newest, size)?;
-    members::change(device.as_ref(), &smaller, &copies.slots, None, &law)?;
+    members::change(device.as_ref(), &smaller, &copies.named, None, &law)?;
     reopened(device, env)?;
     Ok(sizes)
 }

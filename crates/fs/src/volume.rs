@@ -91,18 +91,7 @@ pub struct Volume {
 /// makes room for them.
 pub(crate) struct Engine {
     core: Latch<Core>,
-    /// Held by whoever seals segments: see [`Sealer`].
-    sealing: Mutex<()>,
-    /// How many wait for that.
-    wait_to_seal: AtomicUsize,
-    /// Shared by those who write homes; held alone by whoever must have no such write in flight.
-    homes: RwLock<()>,
-    /// Held by whoever writes all homes out.
-    sweeping: Mutex<()>,
-    /// Held by whoever empties groups step by step, while others seal.
-    emptying: Mutex<()>,
-    /// Held by whoever settles for a reader, or by the clock.
-    settling: Mutex<()>,
+    turns: Turns,
     /// Told, with `core`, whenever writes of homes are over.
     landed: Condvar,
     device: Arc<dyn Device>,
@@ -120,6 +109,23 @@ pub(crate) struct Engine {
     /// How old changes become before they are committed.
     commit_age: Duration,
     law: Law<dyn Rules>,
+}
+
+/// Locks that guard no state: each says whose turn it is to do something.
+#[derive(Debug, Default)]
+struct Turns {
+    /// Held by whoever seals segments: see [`Sealer`].
+    sealing: Mutex<()>,
+    /// How many wait for that.
+    wait_to_seal: AtomicUsize,
+    /// Shared by those who write homes; held alone by whoever must have no such write in flight.
+    homes: RwLock<()>,
+    /// Held by whoever writes all homes out.
+    sweeping: Mutex<()>,
+    /// Held by whoever empties groups step by step, while others seal.
+    emptying: Mutex<()>,
+    /// Held by whoever settles for a reader, or by the clock.
+    settling: Mutex<()>,
 }
 
 /// Why a volume is broken after a panic.
@@ -191,12 +197,20 @@ impl Engine {
     }
 
     pub(crate) fn homes_shared(&self) -> (Watch<'_>, RwLockReadGuard<'_, ()>) {
-        let guard = self.homes.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = self
+            .turns
+            .homes
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
         (self.watch(), guard)
     }
 
     fn homes_alone(&self) -> (Watch<'_>, RwLockWriteGuard<'_, ()>) {
-        let guard = self.homes.write().unwrap_or_else(PoisonError::into_inner);
+        let guard = self
+            .turns
+            .homes
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         (self.watch(), guard)
     }
 }

@@ -20,13 +20,13 @@ pub struct Session {
     workers: Option<usize>,
     rings: Option<Rings>,
     agreed: Option<Negotiated>,
-    put_off_until: Option<Wait>,
+    put_off_until: Option<Postponed>,
     hold: Hold,
     tallies: Tallies,
 }
 
 /// Returns when something has happened.
-type Wait = Box<dyn FnOnce() + Send>;
+type Postponed = Box<dyn FnOnce() + Send>;
 
 impl Session {
     /// A session that asks the kernel for what `config` says.
@@ -146,7 +146,7 @@ impl Session {
         transport: &dyn Transport,
         dispatcher: &Arc<Dispatcher>,
         mounted: &Mounted,
-        mut wait: Option<Wait>,
+        mut wait: Option<Postponed>,
     ) -> Result<(), Error> {
         thread::scope(|scope| {
             let mut threads = Vec::new();

@@ -85,7 +85,7 @@ pub trait Rules: Debug + Send + Sync {
     }
 
     /// The superblock copy that is written next, 0 or 1: not the one that names the newest checkpoint.
-    fn slot_to_write(&self, newest: usize) -> usize {
+    fn copy_to_write(&self, newest: usize) -> usize {
         1 - newest
     }
 

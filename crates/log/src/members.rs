@@ -228,14 +228,14 @@ pub fn wipe(device: &dyn Device) -> Result<(), LogError> {
 
 /// Writes the superblocks of a volume that nobody has open, on the devices that it had, each copy durable before the next:
 /// first those of the one that is `new`, which mean nothing as long as the leading device does not name it; then that one's, of
-/// which the one that counts decides; then those of the others that stay. `slots` are the checkpoints that the leading device's copies name so far.
+/// which the one that counts decides; then those of the others that stay. `named` are the checkpoints that the leading device's copies name so far.
 ///
 /// # Errors
 /// A device's.
 pub fn change(
     device: &dyn Device,
     sb: &Superblock,
-    slots: &[Option<Ssn>; 2],
+    named: &[Option<Ssn>; 2],
     new: Option<(&DeviceEntry, &dyn Device)>,
     law: &Law<dyn Rules>,
 ) -> Result<(), LogError> {
@@ -246,10 +246,10 @@ pub fn change(
     if !law.leader_first() {
         identify(device, sb)?;
     }
-    let newest = usize::from(slots[0] < slots[1]);
-    for slot in [1 - newest, newest] {
-        superblocks::write_slot(device, sb, slot)?;
-        if law.copies_in_turn() || slot == newest {
+    let newest = usize::from(named[0] < named[1]);
+    for copy in [1 - newest, newest] {
+        superblocks::write_copy(device, sb, copy)?;
+        if law.copies_in_turn() || copy == newest {
             device.flush()?;
         }
     }
@@ -284,8 +284,8 @@ fn identify_one(device: &dyn Device, entry: &DeviceEntry, sb: &Superblock) -> Re
     if superblocks::find(device).is_ok_and(|copies| say(&copies, &own)) {
         return Ok(());
     }
-    for slot in 0..2 {
-        superblocks::write_slot(device, &own, slot)?;
+    for copy in 0..2 {
+        superblocks::write_copy(device, &own, copy)?;
         device.flush()?;
     }
     Ok(())
@@ -297,7 +297,7 @@ fn say(copies: &Copies, own: &Superblock) -> bool {
         (sb.uuid, sb.membership_epoch, sb.device) == (own.uuid, own.membership_epoch, own.device)
             && sb.devices == own.devices
     };
-    copies.slots.iter().all(Option::is_some)
+    copies.named.iter().all(Option::is_some)
         && same(&copies.newest)
         && copies.older.as_ref().is_some_and(same)
 }

@@ -16,7 +16,7 @@ pub struct Copies {
     /// Another valid one, naming an older or the same checkpoint.
     pub older: Option<Superblock>,
     /// The checkpoint that each of the two places names; `None`: torn, rotten or never written.
-    pub slots: [Option<Ssn>; 2],
+    pub named: [Option<Ssn>; 2],
 }
 
 impl Copies {
@@ -166,14 +166,14 @@ fn newest_of(mut copies: Vec<(u64, Superblock)>, worst: LogError) -> Result<Copi
         .collect();
     let mut copies = copies.into_iter().map(|(_, sb)| sb);
     let newest = copies.next().ok_or(worst)?;
-    let slots = superblock::offsets(newest.volume_bytes()).map(|at| {
+    let named = superblock::offsets(newest.volume_bytes()).map(|at| {
         let at_place = named.iter().find(|(place, _)| *place == at);
         at_place.map(|(_, ssn)| *ssn)
     });
     Ok(Copies {
         newest,
         older: copies.next(),
-        slots,
+        named,
     })
 }
 
@@ -205,23 +205,23 @@ pub fn wipe(device: &dyn Device, places: impl IntoIterator<Item = u64>) -> Resul
 pub fn write(
     device: &dyn Device,
     sb: &mut Superblock,
-    slots: &[Option<Ssn>; 2],
+    named: &[Option<Ssn>; 2],
     checkpoint: CheckpointRef,
     law: &Law<dyn Rules>,
 ) -> Result<usize, LogError> {
     sb.checkpoint = checkpoint;
-    let newest = usize::from(slots[0] < slots[1]);
-    let slot = law.slot_to_write(newest);
-    write_slot(device, sb, slot)?;
-    Ok(slot)
+    let newest = usize::from(named[0] < named[1]);
+    let copy = law.copy_to_write(newest);
+    write_copy(device, sb, copy)?;
+    Ok(copy)
 }
 
 /// Writes a copy to the given place, 0 or 1.
 ///
 /// # Errors
 /// The device's.
-pub fn write_slot(device: &dyn Device, sb: &Superblock, slot: usize) -> Result<(), LogError> {
-    let offset = superblock::offsets(sb.volume_bytes())[slot];
+pub fn write_copy(device: &dyn Device, sb: &Superblock, copy: usize) -> Result<(), LogError> {
+    let offset = superblock::offsets(sb.volume_bytes())[copy];
     let bytes = sb.encode();
     let write = Write {
         offset,

@@ -76,7 +76,11 @@ impl Engine {
     pub(super) fn write_out(&self, durability: Durability) -> Result<NotHome, Error> {
         let mut unwritten = {
             // Whoever writes everything out writes in the order of addresses, and is alone therefore.
-            let _sweeping = self.sweeping.lock().unwrap_or_else(PoisonError::into_inner);
+            let _sweeping = self
+                .turns
+                .sweeping
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             self.clean_ahead();
             let waiting = self.core().writeback.waiting();
             self.bring_home(&waiting)?
@@ -247,11 +251,11 @@ impl Sealer<'_> {
         let law = law::of_log(&self.law);
         let result = superblocks::write(self.device.as_ref(), &mut sb, &named, base, &law)
             .map_err(Error::from)
-            .and_then(|slot| self.flush_device().map(|()| slot));
+            .and_then(|copy| self.flush_device().map(|()| copy));
         let mut core = self.core();
         match result {
-            Ok(slot) => {
-                core.checkpoints.name(slot, base.ssn);
+            Ok(copy) => {
+                core.checkpoints.name(copy, base.ssn);
                 // What follows would not be looked for.
                 if sb.clean {
                     core.access.end();

@@ -146,7 +146,11 @@ impl Engine {
         spared: Spared<'_>,
     ) -> Result<Vec<GroupNo>, Error> {
         // One batch at a time: the end of one opens the groups of all.
-        let _emptying = self.emptying.lock().unwrap_or_else(PoisonError::into_inner);
+        let _emptying = self
+            .turns
+            .emptying
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (groups, pieces) = self.sealer().begin_to_empty(limit, frags, spared)?;
         if groups.is_empty() {
             return Ok(groups);

@@ -4,7 +4,7 @@ use super::commit::{self, End};
 use super::flight::Flight;
 use super::latch::Latch;
 use super::tally::Tally;
-use super::{Durability, Engine, Sealer, Upkeep, Volume};
+use super::{Durability, Engine, Sealer, Turns, Upkeep, Volume};
 use crate::atime::waiting::Atimes;
 use crate::env::Env;
 use crate::error::Error;
@@ -17,8 +17,7 @@ use loamfs_device::Device;
 use loamfs_format::GroupNo;
 use loamfs_log::members;
 use loamfs_space::CleaningPolicy;
-use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 /// How a volume is opened.
@@ -108,12 +107,7 @@ impl Volume {
         let volume = Volume {
             engine: Engine {
                 core: Latch::new(core),
-                sealing: Mutex::new(()),
-                wait_to_seal: AtomicUsize::new(0),
-                homes: RwLock::new(()),
-                sweeping: Mutex::new(()),
-                emptying: Mutex::new(()),
-                settling: Mutex::new(()),
+                turns: Turns::default(),
                 landed: Condvar::new(),
                 flight: Flight::default(),
                 device,

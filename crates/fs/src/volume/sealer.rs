@@ -32,9 +32,13 @@ impl Deref for Sealer<'_> {
 impl Engine {
     /// Waits for the right to seal.
     pub(crate) fn sealer(&self) -> Sealer<'_> {
-        self.wait_to_seal.fetch_add(1, Ordering::Relaxed);
-        let alone = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.wait_to_seal.fetch_sub(1, Ordering::Relaxed);
+        self.turns.wait_to_seal.fetch_add(1, Ordering::Relaxed);
+        let alone = self
+            .turns
+            .sealing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.turns.wait_to_seal.fetch_sub(1, Ordering::Relaxed);
         Sealer {
             engine: self,
             _watch: self.watch(),
@@ -46,7 +50,7 @@ impl Engine {
     /// whoever is awake.
     pub(crate) fn let_others_seal(&self) {
         for _ in 0..LOOKS {
-            if self.wait_to_seal.load(Ordering::Relaxed) == 0 {
+            if self.turns.wait_to_seal.load(Ordering::Relaxed) == 0 {
                 break;
             }
             thread::sleep(LOOK);
@@ -79,7 +83,7 @@ mod tests {
 
         fn event(&self, _: &Event<'_>) {
             let taken = matches!(
-                self.volume.engine.sealing.try_lock(),
+                self.volume.engine.turns.sealing.try_lock(),
                 Err(TryLockError::WouldBlock)
             );
             self.taken.store(taken, Ordering::Relaxed);

@@ -102,7 +102,7 @@ impl Sweeper<'_> {
 
     /// The right to a sweep that nobody needs; `None` while somebody else has it: memory is for one at a time.
     pub(crate) fn may_settle(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.settling.try_lock() {
+        match self.turns.settling.try_lock() {
             Ok(turn) => Some(turn),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => None,

@@ -59,8 +59,8 @@ fn volume() -> Superblock {
 /// A device that carries this copy, at both places.
 fn device(name: &str, bytes: u64, sb: &Superblock) -> Candidate {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(bytes));
-    for slot in 0..2 {
-        superblocks::write_slot(device.as_ref(), sb, slot).unwrap();
+    for copy in 0..2 {
+        superblocks::write_copy(device.as_ref(), sb, copy).unwrap();
     }
     Candidate {
         name: name.into(),
@@ -199,7 +199,7 @@ fn a_device_of_a_lower_epoch_is_taken_and_told() {
     write_all(disk.device.as_ref(), PROBES[0], &[0; 4096], IoKind::Other).unwrap();
     identify(joined.as_ref(), &sb).unwrap();
     assert_eq!(
-        superblocks::find(disk.device.as_ref()).unwrap().slots,
+        superblocks::find(disk.device.as_ref()).unwrap().named,
         [Some(Ssn(1)); 2]
     );
 }

@@ -109,7 +109,7 @@ impl log::Rules for Broken {
         self.without.choose("durable-not-prefix", lawful, newest)
     }
 
-    fn slot_to_write(&self, newest: usize) -> usize {
+    fn copy_to_write(&self, newest: usize) -> usize {
         self.without.choose("newest-slot", 1 - newest, newest)
     }
 

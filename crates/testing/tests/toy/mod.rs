@@ -121,7 +121,7 @@ impl System for Toy {
         let model = Model::new(0o755, 0, 0);
         let block = geometry.block.into();
         for sequence in [1, 2] {
-            write_slot(&*device, &self.defects, sequence, block, ROOT + 100, &model)?;
+            write_copy(&*device, &self.defects, sequence, block, ROOT + 100, &model)?;
             io(device.flush())?;
         }
         Ok(())
@@ -178,7 +178,7 @@ fn slot_offset(device: &dyn Device, slot: u64) -> u64 {
     slot * (device.size() / 2)
 }
 
-fn write_slot(
+fn write_copy(
     device: &dyn Device,
     defects: &BTreeSet<Defect>,
     sequence: u64,
@@ -303,7 +303,7 @@ impl Open {
         state.sequence += 1;
         state.volatile = true;
         let sequence = state.sequence;
-        write_slot(
+        write_copy(
             &*self.device,
             &self.defects,
             sequence,
