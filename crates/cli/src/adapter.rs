@@ -1,12 +1,11 @@
 //! The bridge from the kernel's requests to a volume.
 //!
 //! A node id is the inode's number in its low 40 bits with the low 24 bits of its generation
-//! above, so that a file handle that outlives the daemon never means another file. The root is 1,
+//! above. So a file handle that outlives the daemon never means another file. The root is 1,
 //! as the protocol wants it.
 //!
-//! Nobody else changes a mounted volume, so the kernel may trust names and attributes for an hour
-//! (it learns of its own changes by itself), and files are opened and closed without a message.
-//! What is open is therefore known by the kernel's lookup counts: see [`lookups`].
+//! Nobody else changes a mounted volume. So the kernel may trust names and attributes for an hour:
+//! it learns of its own changes by itself. Files are opened and closed without a message. What is open is therefore known by the kernel's lookup counts: see [`lookups`].
 
 mod answers;
 mod attributes;

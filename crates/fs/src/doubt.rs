@@ -1,7 +1,7 @@
 //! Which units cannot be trusted where nodes of the lazy map cannot be read. Only a volume that is not written is opened so.
 //!
-//! A home whose entry is unknown may hold what an image has long replaced, and the checksum that the file has for it may
-//! be as old, so that nothing but the entry tells. Such a unit can be read only if it never had an image that may still
+//! A home whose entry is unknown may hold what an image has long replaced. The checksum that the file has for it may be as
+//! old: nothing but the entry tells. Such a unit can be read only if it never had an image that may still
 //! count: where no owner record of the checkpoint names an image of it, or a later segment tells what became of its home.
 
 use loamfs_format::{Extent, FragAddr, Ino};

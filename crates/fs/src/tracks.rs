@@ -1,10 +1,13 @@
 //! Tracks: a directory's small files in one run, which one read of the device brings (hashFS, S1-S5; DESIGN.md, "Tracks").
 //!
-//! The truth is the directory and the inode in the log; a track is a second way to them (rule 14). [`table`] is where a
-//! directory keeps which track holds the names from a key on, [`lookup`] asks it, [`change`] keeps it true while files and
-//! names change, [`choose`] says which files settle together, [`cold`] reads their contents in another order, [`form`] makes them
-//! ready for it, [`fresh`] does so with new ones, [`dissolve`] takes a track apart, and [`layout`] is how a segment writes one.
-//! [`gather`] brings together what leads to tracks.
+//! The truth is the directory and the inode in the log; a track is a second way to them (rule 14).
+//!
+//! - [`table`]: where a directory keeps which track holds the names from a key on. [`lookup`] asks it, and [`change`] keeps it
+//!   true while files and names change.
+//! - [`choose`]: which files form a track together. [`cold`] reads their contents in another order, [`form`] makes them ready,
+//!   and [`fresh`] does so with new ones.
+//! - [`layout`]: how a segment writes a track.
+//! - [`dissolve`] takes a track apart, and [`gather`] brings together what leads to tracks.
 
 pub(crate) mod ahead;
 pub(crate) mod change;

@@ -1,8 +1,11 @@
 //! What a checkpoint writes into the maps: bitmap chunks, group descriptors, owner records (rule 9).
 //!
-//! The order is: [`Space::groups_to_load_for_checkpoint`] until it names nothing, then, in the moment in which the
-//! checkpoint is sealed, [`Checkpoint`], [`Space::owners`] and [`Space::held`], then [`Space::checkpoint_done`], and only
-//! then what the checkpoint itself allocates and frees, since its own maps leave that out.
+//! The order is this:
+//!
+//! 1. [`Space::groups_to_load_for_checkpoint`], until it names nothing.
+//! 2. In the moment in which the checkpoint is sealed: [`Checkpoint`], [`Space::owners`] and [`Space::held`].
+//! 3. [`Space::checkpoint_done`].
+//! 4. What the checkpoint itself allocates and frees. Its own maps leave that out.
 //!
 //! [`Space::groups_to_load_for_checkpoint`]: crate::Space::groups_to_load_for_checkpoint
 //! [`Space::owners`]: crate::Space::owners

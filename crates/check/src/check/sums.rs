@@ -1,7 +1,7 @@
 //! Keyed sums of sets: two sets that must be equal are added to and subtracted from the same sum.
 //!
-//! A range of fragments adds the difference of the keyed hashes of its two ends, so that it costs two hashes whatever
-//! its length, and ranges that touch add up to what they are together. Counted with their multiplicity, two sets of
+//! A range of fragments adds the difference of the keyed hashes of its two ends. So it costs two hashes whatever its length,
+//! and ranges that touch add up to what they are together. Counted with their multiplicity, two sets of
 //! fragments have equal sums exactly when they are equal, but for a chance of one in 2^64.
 
 use super::slots::Slotted;

@@ -1,7 +1,7 @@
 //! One walk over everything that the volume's state leads to.
 //!
 //! Inode blocks are read in batches sorted by address, then the roots of their inodes' trees, then the data of small
-//! files, so that the head moves forward through the log as the writer did.
+//! files. So the head moves forward through the log as the writer did.
 
 use super::Walker;
 use super::aggregates::Aggregates;

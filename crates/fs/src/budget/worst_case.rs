@@ -276,8 +276,8 @@ impl Room {
     /// of how many holes; `None` if it has no place. Holes must fit the longest block, and those that may still be taken
     /// must hold all that is left.
     ///
-    /// Blocks longer than a unit are not split. The end of a hole is shorter than the block that goes to the next one, so
-    /// that holes hold at least half of their length, and all of it but a block less a fragment each.
+    /// Blocks longer than a unit are not split. The end of a hole that is left is shorter than the block that goes to the next
+    /// one. So holes hold at least half of their length, and all of it but a block less a fragment each.
     pub fn take(&mut self, parts: Parts, cut: Cut) -> Option<u64> {
         let unit = self.geometry.unit_frags();
         let successor = if self.law.counts_successor() { unit } else { 0 };

@@ -256,8 +256,8 @@ impl Cleaner<'_> {
         lacking > 0 && !self.space.is_all_log()
     }
 
-    /// What emptying groups of the log may cost for so many bytes of data that wait, so that it takes a disk less than to plug
-    /// holes with them, and the fragments that are lacking.
+    /// What emptying groups of the log may cost for so many bytes of data that wait, and the fragments that are lacking. It may
+    /// cost what takes a disk less than plugging holes with them.
     pub fn lacking_ahead(&self, prices: &Prices, waiting_bytes: u64) -> (CostLimit, u64) {
         let g = self.geometry;
         let waiting = g.frags_for(waiting_bytes);
