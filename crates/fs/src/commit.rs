@@ -31,9 +31,12 @@ pub(crate) struct Commit<'c> {
     core: &'c mut Core,
 }
 
+/// Proof that nobody else seals meanwhile.
+pub(crate) trait SealsAlone {}
+
 impl Core {
-    /// What seals segments.
-    pub fn commit(&mut self) -> Commit<'_> {
+    /// What seals segments, for whoever may.
+    pub fn commit(&mut self, _: &impl SealsAlone) -> Commit<'_> {
         Commit { core: self }
     }
 }

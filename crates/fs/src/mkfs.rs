@@ -1,6 +1,7 @@
 //! Making a volume. The superblocks come last, so that a volume half made is none.
 
 use crate::blocks::{Blocks, Stop};
+use crate::commit::SealsAlone;
 use crate::core::Core;
 use crate::env::{Env, Random};
 use crate::error::Error;
@@ -304,13 +305,16 @@ fn make(
         seed: random.next_u64(),
         ..env.clone()
     };
+    // Nobody else has the state.
+    struct Maker;
+    impl SealsAlone for Maker {}
     let mut core = first_core(device, &sb, &env)?;
     load_groups(&mut core, root_directory)?;
-    let changes = load_groups(&mut core, |core| core.commit().seal(true))?;
+    let changes = load_groups(&mut core, |core| core.commit(&Maker).seal(true))?;
     for segment in changes.iter() {
         write_segment(device.as_ref(), &geometry, segment)?;
     }
-    let checkpoint = load_groups(&mut core, |core| core.commit().seal_checkpoint())?;
+    let checkpoint = load_groups(&mut core, |core| core.commit(&Maker).seal_checkpoint())?;
     write_segment(device.as_ref(), &geometry, &checkpoint)?;
     device.flush()?;
     sb.checkpoint = core.checkpoints.last();

@@ -140,7 +140,7 @@ impl Sealer<'_> {
                 if !held_up.is_empty() {
                     return Ok(Err(held_up));
                 }
-                let segment = core.commit().seal(force)?;
+                let segment = core.commit(self).seal(force)?;
                 Ok(Ok((segment, look(core))))
             })?;
             match sealed {
@@ -170,7 +170,7 @@ impl Sealer<'_> {
     pub(crate) fn seal_early(&self) -> Result<(), Error> {
         let sealed = self.step(|core| {
             if core.held_up().is_empty() {
-                core.commit().seal(false)
+                core.commit(self).seal(false)
             } else {
                 Ok(None)
             }
@@ -218,14 +218,14 @@ impl Sealer<'_> {
     pub(super) fn checkpoint(&self, end: End) -> Result<(), Error> {
         self.core().access.check()?;
         loop {
-            self.step(|core| core.commit().prepare_checkpoint())?;
+            self.step(|core| core.commit(self).prepare_checkpoint())?;
             self.commit_shown(false, Durability::Written)?;
             // Between the commit and here operations may have run; then the round starts again.
             let sealed = self.step(|core| {
                 if core.is_dirty() {
                     return Ok(None);
                 }
-                core.commit().seal_checkpoint().map(Some)
+                core.commit(self).seal_checkpoint().map(Some)
             })?;
             if let Some(segment) = sealed {
                 self.launch(segment)?;

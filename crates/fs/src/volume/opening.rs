@@ -200,7 +200,7 @@ impl Sealer<'_> {
                 other => return other,
             }
         }
-        let segment = self.step(|core| core.commit().seal_mount())?;
+        let segment = self.step(|core| core.commit(self).seal_mount())?;
         self.launch(segment)?;
         self.flush()
     }

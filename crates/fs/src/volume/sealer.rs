@@ -1,6 +1,7 @@
 //! The right to seal.
 
 use super::{Engine, Watch};
+use crate::commit::SealsAlone;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -20,6 +21,8 @@ pub(crate) struct Sealer<'a> {
     _watch: Watch<'a>,
     _alone: MutexGuard<'a, ()>,
 }
+
+impl SealsAlone for Sealer<'_> {}
 
 impl Deref for Sealer<'_> {
     type Target = Engine;
