@@ -30,6 +30,7 @@ pub mod salvage;
 pub use check::check;
 pub use error::{BlockFault, CheckError, MapFault, PointerFault, TreeFault};
 pub use owner::Owner;
+pub use paths::paths_of;
 pub use plan::Plan;
 pub use problem::{Problem, Severity};
 pub use ranges::RangeMap;

@@ -1,6 +1,7 @@
 //! Where the inodes that a report names are: a person knows files by their paths.
 
-use crate::{Problem, Volume};
+use crate::{CheckError, Problem, Volume};
+use loamfs_device::Device;
 use loamfs_format::Ino;
 use loamfs_format::inode::ROOT_INO;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +13,26 @@ const DIRECTORIES_MAX: usize = 1 << 16;
 /// Inode blocks read at once.
 const BLOCKS: usize = 256;
 
+/// The paths of some inodes of the volume on a device, as far as names lead to them.
+///
+/// # Errors
+/// That there is no volume that can be read.
+pub fn paths_of(
+    device: &dyn Device,
+    inos: &BTreeSet<Ino>,
+) -> Result<BTreeMap<Ino, Vec<u8>>, CheckError> {
+    Ok(find(&Volume::open(device)?, inos))
+}
+
 /// The paths of what problems are about, as far as names lead to it.
 pub(crate) fn of(volume: &Volume<'_>, problems: &[Problem]) -> BTreeMap<Ino, Vec<u8>> {
-    let wanted: BTreeSet<Ino> = problems.iter().filter_map(Problem::inode).collect();
+    find(
+        volume,
+        &problems.iter().filter_map(Problem::inode).collect(),
+    )
+}
+
+fn find(volume: &Volume<'_>, wanted: &BTreeSet<Ino>) -> BTreeMap<Ino, Vec<u8>> {
     let mut names = Names {
         volume,
         found: BTreeMap::new(),
@@ -30,8 +48,8 @@ pub(crate) fn of(volume: &Volume<'_>, problems: &[Problem]) -> BTreeMap<Ino, Vec
         names.everywhere(&lost);
     }
     let paths = wanted
-        .into_iter()
-        .filter_map(|ino| Some((ino, names.path(ino)?)));
+        .iter()
+        .filter_map(|ino| Some((*ino, names.path(*ino)?)));
     paths.collect()
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use loamfs_device::{Device, FileDevice};
 use loamfs_format::superblock::Superblock;
-use loamfs_fs::members::{Candidate, join, leading};
+use loamfs_fs::members::{Candidate, join, join_without, leading};
 use loamfs_fs::{LogError, superblocks};
 
 use crate::failure::Failure;
@@ -16,6 +16,15 @@ use crate::text::shown_path;
 
 /// Devices that the command line names for the command.
 static NAMED: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+/// What becomes of a volume of which a device is missing that does not lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// It is refused.
+    Refused,
+    /// What stands on the others is read.
+    Allowed,
+}
 
 /// Keeps what the command line names.
 pub fn set_named(paths: Vec<PathBuf>) {
@@ -38,11 +47,12 @@ pub fn complete(
     path: &Path,
     device: Arc<FileDevice>,
     others: &[PathBuf],
+    absent: Absent,
     open: impl Fn(&Path) -> Result<Arc<FileDevice>, Failure>,
 ) -> Result<Arc<dyn Device>, Failure> {
     let others = others_of(path, &device, others, open)?;
     match superblocks::find(&device).is_ok_and(|copies| copies.newest.has_devices()) {
-        true => joined(path, device, &others),
+        true => joined(path, device, &others, absent),
         // Whoever opens the volume says what is wrong with it.
         false => Ok(device),
     }
@@ -101,7 +111,7 @@ pub fn others_of(
     Ok(candidates)
 }
 
-/// The whole volume out of devices that are all known.
+/// The whole volume out of devices that are all known, as far as none is missing.
 ///
 /// # Errors
 ///
@@ -110,14 +120,20 @@ pub fn whole(
     path: &Path,
     device: &Arc<FileDevice>,
     others: &[(PathBuf, Arc<FileDevice>)],
+    absent: Absent,
 ) -> Result<Arc<dyn Device>, Failure> {
-    if others.is_empty() {
+    if others.is_empty() && absent == Absent::Refused {
         return Ok(Arc::<FileDevice>::clone(device));
     }
     let others = others
         .iter()
         .map(|(path, other)| candidate(path, Arc::clone(other)));
-    joined(path, Arc::clone(device), &others.collect::<Vec<_>>())
+    joined(
+        path,
+        Arc::clone(device),
+        &others.collect::<Vec<_>>(),
+        absent,
+    )
 }
 
 /// A device, called by its path.
@@ -132,7 +148,12 @@ fn joined(
     path: &Path,
     device: Arc<FileDevice>,
     others: &[Candidate],
+    absent: Absent,
 ) -> Result<Arc<dyn Device>, Failure> {
+    let join = match absent {
+        Absent::Refused => join,
+        Absent::Allowed => join_without,
+    };
     join(&candidate(path, device), others)
         .map_err(|error| Failure::volume(path, &LogError::from(error).into()))
 }

@@ -526,9 +526,9 @@ impl Report {
                 "device {:<2} {}, {}, {}: {} log, {} data, {} free; {} reads of {}, {} writes of {}, {} flushes",
                 number("/device"),
                 words("name"),
-                match device["state"] == "leaving" {
-                    true => words("kind") + ", leaving",
-                    false => words("kind"),
+                match device["state"].as_str() {
+                    Some(state @ ("leaving" | "missing")) => words("kind") + ", " + state,
+                    _ => words("kind"),
                 },
                 human(number("/bytes")),
                 number("/groups/log"),
@@ -736,7 +736,10 @@ fn member_json(member: &MemberInfo, fragment_size: u32) -> Value {
         "name": member.name,
         "uuid": uuid::Uuid::from_bytes(member.entry.uuid).to_string(),
         "kind": member.entry.kind.name(),
-        "state": member.entry.state.name(),
+        "state": match member.is_missing {
+            true => "missing",
+            false => member.entry.state.name(),
+        },
         "bytes": member.entry.frags.saturating_mul(fragment_size.into()),
         "groups": { "free": free, "log": log, "data": data, "track": track },
         "requests": requests_json(&member.counters),

@@ -11,7 +11,7 @@ use loamfs_fs::types::Attr;
 use loamfs_fs::{Env, Error, GroupNo, OpenOptions, Rebuild, Volume};
 
 use crate::failure::{Failure, Kind};
-use crate::members;
+use crate::members::{self, Absent};
 use crate::mount::wait_until_harmless;
 use crate::readers::{self, Kept};
 use crate::text::{shown, shown_path};
@@ -34,8 +34,21 @@ pub enum Access {
 ///
 /// What the device said, or which of several is missing.
 pub fn open_device(path: &Path, access: Access) -> Result<Arc<dyn Device>, Failure> {
+    open_devices(path, access, Absent::Refused)
+}
+
+/// As [`open_device`], to look at what there is: of several devices others than the one that leads may be missing.
+///
+/// # Errors
+///
+/// What the device said.
+pub fn open_what_is_there(path: &Path) -> Result<Arc<dyn Device>, Failure> {
+    open_devices(path, Access::Read, Absent::Allowed)
+}
+
+fn open_devices(path: &Path, access: Access, absent: Absent) -> Result<Arc<dyn Device>, Failure> {
     let device = open_one(path, access)?;
-    members::complete(path, device, members::named(), |other| {
+    members::complete(path, device, members::named(), absent, |other| {
         open_one(other, access)
     })
 }

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex};
 use crate::error::{check_range, check_write};
 use crate::{Buffer, Counters, Device, DeviceError, Read, Write, lock};
 
+mod missing;
+
 /// A device that is part of a [`JoinedDevice`].
 pub struct Member {
     name: Arc<str>,
@@ -16,6 +18,7 @@ pub struct Member {
     offset: u64,
     /// Where these stand in the whole.
     range: Range<u64>,
+    is_missing: bool,
     unflushed: Unflushed,
 }
 
@@ -37,7 +40,17 @@ impl Member {
             device,
             offset,
             range: 0..len,
+            is_missing: false,
             unflushed: Unflushed::default(),
+        }
+    }
+
+    /// In the place of a device that is not there, and would give `len` bytes from byte `offset` on: reads and writes fail.
+    pub fn missing(name: &str, offset: u64, len: u64) -> Self {
+        let device = Arc::new(missing::MissingDevice(offset.saturating_add(len)));
+        Self {
+            is_missing: true,
+            ..Self::new(name, device, offset, len)
         }
     }
 
@@ -55,6 +68,11 @@ impl Member {
     /// The device itself, with what lies before and behind the bytes that it gives. Who writes to it here flushes it here.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// Whether it only stands for a device that is not there.
+    pub fn is_missing(&self) -> bool {
+        self.is_missing
     }
 
     /// Bytes on the device before those that it gives.

@@ -69,7 +69,7 @@ pub use loamfs_format::{GroupNo, Ino};
 pub use loamfs_log::loss::Loss;
 pub use loamfs_log::{LogError, members, superblocks};
 pub use loamfs_space::CleaningPolicy;
-pub use membership::{add, remove_emptied};
+pub use membership::{add, remove_emptied, remove_missing};
 pub use mkfs::{MkfsOptions, NewDevice, PROFILES, VOLUME_MIN, mkfs, mkfs_on};
 pub use ownership::Ownership;
 pub use patience::{WouldWait, without_waiting};
@@ -79,7 +79,7 @@ pub use repair::Repairs;
 pub use shrink::shrink;
 pub use types::*;
 pub use volume::{
-    Arranged, Arranging, Cleaned, Damaged, Durability, Info, MemberInfo, OpenOptions, Ranges,
+    Arranged, Arranging, Cleaned, Damaged, Durability, Info, Lost, MemberInfo, OpenOptions, Ranges,
     Scrub, Scrubbed, Upkeep, Volume, Xattrs,
 };
 pub use xattrs::PLACEMENT;

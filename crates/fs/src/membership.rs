@@ -62,7 +62,35 @@ pub fn remove_emptied(
     others: &[Candidate],
     env: &Env,
 ) -> Result<(u64, u64), Error> {
-    let volume = joined(first, others)?;
+    let sizes = take_out(&joined(first, others)?, env)?;
+    if sizes.0 != sizes.1 {
+        reopened(&joined(first, others)?, env)?;
+    }
+    Ok(sizes)
+}
+
+/// Takes devices out of the volume that are missing, and gives up what they held ([`crate::Upkeep::give_up`]). Returns the
+/// volume's size before and after, in bytes.
+///
+/// # Errors
+/// [`Error::Options`] if none is missing, or the volume cannot be whole without one; that the volume cannot be opened, or a
+/// device's.
+pub fn remove_missing(
+    first: &Candidate,
+    others: &[Candidate],
+    env: &Env,
+) -> Result<(u64, u64), Error> {
+    let volume = members::join_without(first, others).map_err(loamfs_log::LogError::from)?;
+    let opened = open(&volume, env)?;
+    let given_up = opened.upkeep().give_up();
+    given_up.and(opened.close())?;
+    let sizes = take_out(&volume, env)?;
+    reopened(&joined(first, others)?, env)?;
+    Ok(sizes)
+}
+
+/// Takes devices out of the table that were emptied, and wipes them.
+fn take_out(volume: &Arc<dyn Device>, env: &Env) -> Result<(u64, u64), Error> {
     let old = superblocks::read(volume.as_ref())?.newest;
     let (leave, stay): (Vec<DeviceEntry>, Vec<DeviceEntry>) = old
         .devices
@@ -71,7 +99,7 @@ pub fn remove_emptied(
     if leave.is_empty() {
         return Ok((bytes(&old), bytes(&old)));
     }
-    refuse_full(&volume, &leave, env)?;
+    refuse_full(volume, &leave, env)?;
     let copies = superblocks::read(volume.as_ref())?;
     let table = Superblock {
         membership_epoch: next_epoch(&copies.newest)?,
@@ -81,7 +109,7 @@ pub fn remove_emptied(
     let is_left =
         |entry: &&DeviceEntry| !table.devices.iter().any(|stays| stays.uuid == entry.uuid);
     let gone = copies.newest.devices.iter().zip(volume.members());
-    let gone = gone.filter(|(entry, _)| is_left(entry));
+    let gone = gone.filter(|(entry, member)| is_left(entry) && !member.is_missing());
     let wipe = || {
         let mut gone = gone.clone();
         gone.try_for_each(|(_, member)| members::wipe(member.device().as_ref()))
@@ -92,7 +120,6 @@ pub fn remove_emptied(
     }
     members::change(volume.as_ref(), &table, &copies.named, None, &law)?;
     wipe()?;
-    reopened(&joined(first, others)?, env)?;
     Ok((bytes(&copies.newest), bytes(&table)))
 }
 

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
 /// What a hole, or what lies behind a file's end, reads as.
-static ZEROS: LazyLock<UnitBytes> = LazyLock::new(|| [0; UNIT as usize].into());
+pub(crate) static ZEROS: LazyLock<UnitBytes> = LazyLock::new(|| [0; UNIT as usize].into());
 
 /// Bytes of a file, where they are in memory.
 #[derive(Debug, Clone)]

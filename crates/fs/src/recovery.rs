@@ -33,11 +33,14 @@ use loamfs_format::kind::MapTree;
 use loamfs_format::maps::{LazyEntry, OwnerRecord};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::summary::{Record, Unwritten};
-use loamfs_format::superblock::{CheckpointRef, RO_COMPATIBLE_SECOND_COPIES, Superblock};
+use loamfs_format::superblock::{
+    CheckpointRef, DeviceState, RO_COMPATIBLE_SECOND_COPIES, Superblock,
+};
 use loamfs_format::{BlockKind, Extent, FragAddr, Geometry, GroupNo, Ino, InodeBlockNo, Ssn};
 use loamfs_log::LogError;
 use loamfs_log::chain::{self, Chain};
 use loamfs_log::loss::Loss;
+use loamfs_log::members;
 use loamfs_log::summary::Link;
 use loamfs_log::superblocks::{self, Copies};
 use loamfs_log::writer::{LogWriter, Tail};
@@ -254,7 +257,8 @@ fn assemble(
 ) -> Result<Core, Error> {
     let base = &chain.links[chain.base];
     let last = &chain.links[chain.links.len() - 1];
-    let space = space_of(&sb, descs, env)?;
+    let mut space = space_of(&sb, descs, env)?;
+    space.areas().leave(leaving(&sb, device.as_ref()));
     let ssn = last_number(chain, settings, env);
     let tail = Tail {
         ssn,
@@ -297,11 +301,19 @@ fn space_of(sb: &Superblock, descs: Vec<(GroupNo, GroupDesc)>, env: &Env) -> Res
     let space = Space::open_with_gaps(sb.geometry, copies, &sb.gaps(), descs);
     let mut space = space.with_law(law::of_space(&env.law));
     keep_where(&mut space, sb);
-    space.areas().leave(sb.leaving_groups());
     if sb.reserves_places() {
         reserve(&mut space, sb)?;
     }
     Ok(space)
+}
+
+/// Groups of devices that leave, or are missing.
+fn leaving(sb: &Superblock, device: &dyn Device) -> Vec<Range<u32>> {
+    let mut groups = sb.leaving_groups();
+    let missing = members::missing_of(sb, device);
+    let stays = missing.filter(|entry| entry.state == DeviceState::Present);
+    groups.extend(stays.map(|entry| sb.groups_of(entry)));
+    groups
 }
 
 /// The number behind which the log goes on: beyond all that lost segments may have, so that none of these ever proves a

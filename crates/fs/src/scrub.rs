@@ -54,8 +54,16 @@ impl Standing {
         Ok(())
     }
 
+    /// The file and the unit of which this is the home.
+    pub fn unit(&self) -> Option<(Ino, u64)> {
+        match self.fetch.what {
+            What::Unit { ino, unit } if self.owner.kind == BlockKind::Homed => Some((ino, unit)),
+            _ => None,
+        }
+    }
+
     /// What has to move for it to be written anew: homes do by whole blocks.
-    fn cell(&self, geometry: &Geometry) -> Extent {
+    pub fn cell(&self, geometry: &Geometry) -> Extent {
         let addr = self.fetch.pointer.addr;
         match self.fetch.what {
             What::Unit { unit, .. } if self.owner.kind == BlockKind::Homed => {

@@ -33,6 +33,31 @@ struct Known {
 /// # Errors
 /// The first thing that is wrong with a device, or which one is not there.
 pub fn join(first: &Candidate, others: &[Candidate]) -> Result<Arc<dyn Device>, MembersError> {
+    join_by(first, others, member)
+}
+
+/// As [`join`], where devices that do not lead may be missing: another one stands in the place of each, of which nothing can be
+/// read ([`Member::missing`]).
+///
+/// # Errors
+/// As for [`join`].
+pub fn join_without(
+    first: &Candidate,
+    others: &[Candidate],
+) -> Result<Arc<dyn Device>, MembersError> {
+    join_by(first, others, |known, entry, leads| {
+        match known.iter().any(|one| is(one, entry)) {
+            true => member(known, entry, leads),
+            false => Ok(stand_in(entry, leads)),
+        }
+    })
+}
+
+fn join_by(
+    first: &Candidate,
+    others: &[Candidate],
+    member: impl Fn(&[Known], &DeviceEntry, &Superblock) -> Result<Member, MembersError>,
+) -> Result<Arc<dyn Device>, MembersError> {
     let known = know_all(first, others)?;
     if !known[0].sb.has_devices() {
         return Ok(Arc::clone(&first.device));
@@ -41,7 +66,7 @@ pub fn join(first: &Candidate, others: &[Candidate]) -> Result<Arc<dyn Device>, 
     for one in &known {
         belongs(one, leads)?;
     }
-    put_together(first, &known, leads)
+    put_together(first, &known, leads, member)
 }
 
 /// As [`join`], for whoever keeps devices while some join and leave: leaves those of the `others` out that the table does not have.
@@ -61,7 +86,7 @@ pub fn join_those_in(
     }
     let leads = leader(&known)?.clone();
     known.retain(|one| leads.devices.iter().any(|entry| is(one, entry)));
-    put_together(first, &known, &leads)
+    put_together(first, &known, &leads, member)
 }
 
 /// Asks all devices what they are: of one volume, and no two the same.
@@ -84,6 +109,7 @@ fn put_together(
     first: &Candidate,
     known: &[Known],
     leads: &Superblock,
+    member: impl Fn(&[Known], &DeviceEntry, &Superblock) -> Result<Member, MembersError>,
 ) -> Result<Arc<dyn Device>, MembersError> {
     let entries = leads.devices.iter();
     let members = entries.map(|entry| member(known, entry, leads));
@@ -202,6 +228,23 @@ fn member(
     Ok(Member::new(&found.name, device, entry.offset, len).at_range(held))
 }
 
+/// What stands in the place of an entry's device that is missing.
+fn stand_in(entry: &DeviceEntry, leads: &Superblock) -> Member {
+    let held = leads.bytes_of(entry);
+    let name = format!("device {}", entry.device);
+    Member::missing(&name, entry.offset, held.end - held.start).at_range(held)
+}
+
+/// The entries of a volume's devices that are missing.
+pub fn missing_of<'s>(
+    sb: &'s Superblock,
+    device: &dyn Device,
+) -> impl Iterator<Item = &'s DeviceEntry> {
+    let members = sb.devices.iter().zip(device.members());
+    let missing = members.filter(|(_, member)| member.is_missing());
+    missing.map(|(entry, _)| entry)
+}
+
 /// Whether what a device says is of a volume by an older table than that which does not name the device.
 pub fn has_left(table: &Superblock, own: &Superblock) -> bool {
     own.uuid == table.uuid
@@ -260,12 +303,13 @@ pub fn change(
 }
 
 /// Writes the copies that say whose they are to the devices that do not lead, where they are not there or tell of other
-/// devices.
+/// devices. What is missing itself hears nothing.
 ///
 /// # Errors
 /// A device's.
 pub fn identify(device: &dyn Device, sb: &Superblock) -> Result<(), LogError> {
-    for member in device.members().iter().skip(1) {
+    let follow = device.members().iter().skip(1);
+    for member in follow.filter(|member| !member.is_missing()) {
         let is_here = |entry: &&DeviceEntry| sb.bytes_of(entry).start == member.range().start;
         // Who leaves has no entry any more.
         if let Some(entry) = sb.devices.iter().find(is_here) {

@@ -15,6 +15,8 @@ use loamfs_fs::{Env, LogError, OpenOptions, Volume};
 use loamfs_fuse::MountEntry;
 use serde_json::{Value, json};
 
+mod missing;
+
 use super::mkfs::refuse_mounted;
 use super::{changing, info};
 use crate::candidates::mounted;
@@ -59,7 +61,9 @@ Examples:
   loamfs device replace /mnt /dev/sdb /dev/sdd
       From one disk to another; what is interrupted goes on when it is typed again.
   loamfs device remove --cancel /mnt /dev/sdb
-      It is to stay after all.";
+      It is to stay after all.
+  loamfs device remove --missing /dev/sda
+      What would be lost without the device that is not there any more; with --force it is given up.";
 
 /// Show the devices of a volume, add and remove them.
 ///
@@ -81,12 +85,15 @@ pub struct DeviceArgs {
     /// The new device is for the log and small files. It is the only copy of what is there. Default: as what it replaces.
     #[arg(long)]
     fast: bool,
-    /// Overwrite what the new device seems to hold.
+    /// Overwrite what the new device seems to hold; with --missing, give up what stood on it.
     #[arg(long, short)]
     force: bool,
     /// Take back that a device is to be removed; what was moved stays where it is.
     #[arg(long)]
     cancel: bool,
+    /// Remove what is missing. What stood there is lost, and told by file.
+    #[arg(long)]
+    missing: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -110,6 +117,7 @@ impl DeviceArgs {
                 };
                 self.say(&format!("added {}", shown_path(new)), sizes)
             }
+            (Action::Remove, []) if self.missing => self.remove_missing(),
             (Action::Remove, [old]) if self.cancel => {
                 self.stay(number(&info::report(&self.volume)?, old)?)
             }
@@ -133,7 +141,13 @@ impl DeviceArgs {
     /// That options go with what is to be done.
     fn check(&self) -> Result<(), Failure> {
         let adds = matches!(self.action, Action::Add | Action::Replace);
-        if (self.fast || self.force) && !adds {
+        let alone = self.action == Action::Remove && self.devices.is_empty() && !self.cancel;
+        if self.missing && !alone {
+            return Err(Failure::usage(
+                "--missing goes with `remove` and the volume alone",
+            ));
+        }
+        if self.fast && !adds || self.force && !adds && !self.missing {
             return Err(Failure::usage(
                 "--fast and --force are for a device that is added",
             ));

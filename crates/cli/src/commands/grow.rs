@@ -15,7 +15,7 @@ use super::mkfs::refuse_mounted;
 use super::resizing::{measure_loops_again, print_sizes};
 use super::{changing, info};
 use crate::failure::Failure;
-use crate::members;
+use crate::members::{self, Absent};
 use crate::mount::change::Change;
 use crate::mounts;
 use crate::report::{Identity, Report};
@@ -97,7 +97,7 @@ impl GrowArgs {
         let device = open_one(&self.device, Access::Write)?;
         if Identity::read(&device).is_ok_and(|identity| identity.superblock().has_devices()) {
             let others = members::named();
-            let all = members::complete(&self.device, device, others, |other| {
+            let all = members::complete(&self.device, device, others, Absent::Refused, |other| {
                 open_one(other, Access::Write)
             })?;
             return loamfs_fs::grow(&all, self.size, &Env::system())

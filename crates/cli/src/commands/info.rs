@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use loamfs_console::complete::ArgValueCompleter;
+use loamfs_fs::{Env, OpenOptions, Volume};
 use loamfs_fuse::MountEntry;
 
 use crate::candidates::mounted;
@@ -13,7 +14,7 @@ use crate::mounts;
 use crate::output::print_lines;
 use crate::report::{Identity, Report};
 use crate::text::shown_path;
-use crate::volume::{Access, Opened, open_device};
+use crate::volume::open_what_is_there;
 
 /// What people type.
 const EXAMPLES: &str = "\
@@ -70,9 +71,14 @@ pub fn report(volume: &Path) -> Result<Report, Failure> {
 
 fn look(volume: &Path) -> Result<Report, Failure> {
     let failed = |error| Failure::volume(volume, &error);
-    let identity = Identity::read(&*open_device(volume, Access::Read)?).map_err(failed)?;
-    let opened = Opened::open(volume, Access::Read)?;
-    Ok(Report::new(opened.volume(), &identity, volume, None))
+    let device = open_what_is_there(volume)?;
+    let identity = Identity::read(&*device).map_err(failed)?;
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let opened = Volume::open(device, &options, Env::system()).map_err(failed)?;
+    Ok(Report::new(&opened, &identity, volume, None))
 }
 
 /// Asks the daemon that serves a mount.

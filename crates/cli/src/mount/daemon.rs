@@ -164,6 +164,7 @@ fn no_memory(error: std::io::Error) -> Failure {
 struct Opened {
     identity: Identity,
     loss: Option<Loss>,
+    missing: Vec<u32>,
     time: Duration,
     counters: Counters,
 }
@@ -182,6 +183,7 @@ fn open(
     let opened = Opened {
         identity,
         loss: volume.info().loss.filter(|_| spec.options.is_read_only()),
+        missing: volume.info().missing(),
         time: start.elapsed(),
         counters: source.device().counters() - before,
     };
@@ -413,6 +415,7 @@ impl Serving<'_> {
             loop_path: self.source.loop_path().map(Path::to_owned),
             plain_because: attached.plain_because.as_deref(),
             loss: opened.loss,
+            missing: &opened.missing,
             time: opened.time,
             counters: opened.counters,
         };

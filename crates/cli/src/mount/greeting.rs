@@ -27,6 +27,8 @@ pub struct Greeting<'a> {
     pub plain_because: Option<&'a str>,
     /// What rot took from the log, if that is why the mount is read-only.
     pub loss: Option<Loss>,
+    /// The numbers of devices that are missing.
+    pub missing: &'a [u32],
     /// How long opening the volume took.
     pub time: Duration,
     /// The requests that it took.
@@ -72,6 +74,11 @@ impl Greeting<'_> {
         if let Some(loss) = &self.loss {
             text.push_str(&format!("it is read-only: {loss}\n"));
         }
+        for device in self.missing {
+            text.push_str(&format!(
+                "device {device} is missing: what stands there cannot be read\n"
+            ));
+        }
         text
     }
 
@@ -85,6 +92,7 @@ impl Greeting<'_> {
             "plain_because": self.plain_because,
             "read_only": self.spec.options.is_read_only(),
             "read_only_because": self.loss.map(|loss| loss.to_string()),
+            "missing_devices": self.missing,
             "daemon": std::process::id(),
             "volume": self.identity.to_json(),
             "opening": {

@@ -49,6 +49,11 @@ impl Options {
                 "the mount option `norecovery` needs `ro`: a volume is recovered before it is written to",
             ));
         }
+        if options.daemon.degraded && !options.is_read_only() {
+            return Err(Failure::usage(
+                "the mount option `degraded` is read-only; leave out `rw`",
+            ));
+        }
         options.volume.check_settle()?;
         Ok(options)
     }

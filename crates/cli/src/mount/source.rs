@@ -80,11 +80,17 @@ impl Source {
         })?;
         let others = RefCell::new(Vec::new());
         let named = Arc::clone(&source.named);
-        let device = members::complete(path, named, &options.daemon.devices, |other| {
-            let device = open_other(other, options)?;
-            others.borrow_mut().push(Arc::clone(&device));
-            Ok(device)
-        })?;
+        let device = members::complete(
+            path,
+            named,
+            &options.daemon.devices,
+            options.daemon.absent(),
+            |other| {
+                let device = open_other(other, options)?;
+                others.borrow_mut().push(Arc::clone(&device));
+                Ok(device)
+            },
+        )?;
         Ok(Self {
             device,
             others: others.into_inner(),
@@ -254,7 +260,7 @@ impl Source {
             }
         };
         let source = Self {
-            device: members::whole(&spec.device, &device, &others)?,
+            device: members::whole(&spec.device, &device, &others, spec.options.daemon.absent())?,
             named: device,
             others: others.into_iter().map(|(_, other)| other).collect(),
             block: None,

@@ -172,8 +172,27 @@ impl Mover<'_> {
             extent,
             first: record.logical,
             range,
+            lost: BTreeSet::new(),
         }
         .units(self.core)
+    }
+
+    /// Moves homes of which some units are `lost`, which become zeros.
+    pub fn move_without(
+        &mut self,
+        (extent, record): (Extent, &Owner),
+        range: Extent,
+        lost: BTreeSet<u64>,
+    ) -> Result<(), Stop> {
+        self.core.budget().admit_removal()?;
+        self.meet(record)?;
+        self.core.perform(&MoveHome {
+            ino: record.ino,
+            extent,
+            first: record.logical,
+            range,
+            lost,
+        })
     }
 
     /// Moves what a scrub found damaged, of which there is a sound copy in memory or beside it.
@@ -235,6 +254,7 @@ impl Mover<'_> {
                 extent,
                 first: record.logical,
                 range,
+                lost: BTreeSet::new(),
             }),
         }
     }

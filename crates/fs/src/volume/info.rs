@@ -92,10 +92,20 @@ pub struct MemberInfo {
     pub name: String,
     /// Its entry of the table.
     pub entry: DeviceEntry,
+    /// Whether it is not there.
+    pub is_missing: bool,
     /// Its groups of each role, in the order of [`Role::ALL`].
     pub groups: [u64; Role::ALL.len()],
     /// Requests, bytes and flushes of it so far.
     pub counters: Counters,
+}
+
+impl Info {
+    /// The numbers of devices that are missing.
+    pub fn missing(&self) -> Vec<u32> {
+        let missing = self.members.iter().filter(|member| member.is_missing);
+        missing.map(|member| member.entry.device).collect()
+    }
 }
 
 /// How many groups have each role, in the order of [`Role::ALL`].
@@ -115,6 +125,7 @@ fn members(core: &Core, roles: &[Roles], device: &dyn Device) -> Vec<MemberInfo>
     let member = |((entry, groups), member): ((&DeviceEntry, &Roles), &Member)| MemberInfo {
         name: member.name().to_owned(),
         entry: *entry,
+        is_missing: member.is_missing(),
         groups: *groups,
         counters: member.device().counters(),
     };

@@ -43,6 +43,24 @@ impl Upkeep<'_> {
         marked.inspect_err(|_| self.core().devices().take(&before))
     }
 
+    /// Marks devices that are missing as such that leave, in both copies of the superblock, whatever room there is.
+    pub(super) fn leave_missing(&self) -> Result<(), Error> {
+        let missing = self.missing();
+        let sealer = self.engine().sealer();
+        {
+            let mut core = self.core();
+            core.access.check()?;
+            let stay = |entry: &&DeviceEntry| entry.state == DeviceState::Present;
+            for entry in missing.iter().filter(stay) {
+                let table = core
+                    .devices()
+                    .with_state(entry.device, DeviceState::Leaving);
+                core.devices().take(&table);
+            }
+        }
+        sealer.say_table()
+    }
+
     /// Takes back that a device leaves. What was moved stays where it is.
     ///
     /// # Errors

@@ -11,6 +11,7 @@ use crate::operations::resize::{CutBehind, Grow};
 use crate::reading::{Piece, Search};
 use loamfs_format::Ino;
 use loamfs_format::superblock::{Features, INCOMPATIBLE_UNWRITTEN};
+use std::ops::Range;
 
 /// Bytes that are copied at a time.
 const COPY_STEP: u64 = 256 << 10;
@@ -42,9 +43,15 @@ impl Ranges<'_> {
         let end = end_of(offset, len)?;
         let range = offset..end;
         volume.perform(&ZeroEdges { ino, range })?;
-        let mut at = Some(offset);
+        self.free(offset..end)
+    }
+
+    /// Frees the blocks that lie in a range of bytes, and reads none.
+    pub(super) fn free(&self, range: Range<u64>) -> Result<(), Error> {
+        let Ranges { volume, ino } = *self;
+        let mut at = Some(range.start);
         while let Some(from) = at {
-            let range = from..end;
+            let range = from..range.end;
             let step = Punch { ino, range };
             at = volume.engine.run_removal(|core| core.perform(&step))?;
         }

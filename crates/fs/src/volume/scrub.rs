@@ -198,7 +198,7 @@ impl Scrub<'_> {
     }
 
     /// The addresses of the step at `at`, which lie in one group; `None` behind the end.
-    fn range_from(&self, at: FragAddr) -> Option<Extent> {
+    pub(super) fn range_from(&self, at: FragAddr) -> Option<Extent> {
         let geometry = self.volume.core().geometry;
         let frags = STEP / u64::from(geometry.fragment_size);
         let group = geometry.group_extent(geometry.group_of(at));
@@ -206,8 +206,8 @@ impl Scrub<'_> {
         (at < end).then(|| Extent::new(at, end.0 - at.0))
     }
 
-    /// Scrubs what stands in a range.
-    fn scrub_range(&self, range: Extent, done: &mut Scrubbed) -> Result<(), Error> {
+    /// What stands in a range of one group.
+    pub(super) fn standing_in(&self, range: Extent) -> Result<Listing, Error> {
         let group = self.volume.core().geometry.group_of(range.start);
         let was_loaded = self.volume.core().space.bitmaps().is_loaded(group);
         let listed = self.volume.run(|core| {
@@ -220,7 +220,12 @@ impl Scrub<'_> {
         if !was_loaded {
             self.volume.core().space.unload(group);
         }
-        let listing = match listed {
+        listed
+    }
+
+    /// Scrubs what stands in a range.
+    fn scrub_range(&self, range: Extent, done: &mut Scrubbed) -> Result<(), Error> {
+        let listing = match self.standing_in(range) {
             // What stands here cannot be told; the rest can.
             Err(error @ (Error::Corrupt(_) | Error::Device(_))) => {
                 done.untold.insert(Ino(0), error);

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::super::words::Words;
+use crate::members::Absent;
 
 /// Most threads that serve requests.
 pub(super) const THREADS_MAX: usize = 256;
@@ -51,9 +52,19 @@ pub struct DaemonOptions {
     pub log: Option<PathBuf>,
     /// The other devices of a volume of several, as far as they were named.
     pub devices: Vec<PathBuf>,
+    /// Devices may be missing.
+    pub degraded: bool,
 }
 
 impl DaemonOptions {
+    /// What becomes of a volume of which a device is missing.
+    pub fn absent(&self) -> Absent {
+        match self.degraded {
+            true => Absent::Allowed,
+            false => Absent::Refused,
+        }
+    }
+
     /// Those that no remount changes, with their values if they were given.
     pub(super) fn fixed(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let yes = |given: bool| given.then(|| true.to_string());
@@ -70,6 +81,7 @@ impl DaemonOptions {
             ("noxattr", yes(self.noxattr)),
             ("plain", yes(self.plain)),
             ("unconfined", yes(self.unconfined)),
+            ("degraded", yes(self.degraded)),
             ("restart", self.no_restart.then(|| "no".to_owned())),
         ]
         .into_iter()

@@ -186,6 +186,14 @@ pub const KNOWN: &[Known] = &[
         "Another device of a volume of several; may be given again. Those that the kernel has are found without.",
     ),
     told(
+        "degraded",
+        Call(|options| {
+            options.daemon.degraded = true;
+            options.kernel.flags.insert(MountFlags::RDONLY);
+        }),
+        "Read-only, though devices are missing: what stands on those cannot be read.",
+    ),
+    told(
         "sync",
         Flag(MountFlags::SYNCHRONOUS, true),
         "Every change is on the device when the call returns.",

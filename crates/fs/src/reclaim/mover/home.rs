@@ -5,10 +5,12 @@ use crate::core::Core;
 use crate::extents;
 use crate::operations::preallocate::NewHomes;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
-use crate::reading::Housed;
+use crate::reading::{Housed, ZEROS};
 use crate::unit::UnitBytes;
 use crate::writeback::Homed;
 use loamfs_format::{Extent, Ino};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Makes the blocks of a file wait for new homes whose homes are in a range; those of which nothing was written get them
 /// at once.
@@ -19,6 +21,8 @@ pub(super) struct MoveHome {
     pub first: u64,
     /// What of them is to be emptied.
     pub range: Extent,
+    /// Units of which the content is lost: they become zeros.
+    pub lost: BTreeSet<u64>,
 }
 
 /// [`MoveHome`], prepared.
@@ -78,6 +82,10 @@ impl Operation for MoveHome {
         for Housed { unit, .. } in housed.iter().filter(|it| it.written) {
             if core.node(ino)?.homed().get(*unit).is_some() {
                 waiting.push(*unit);
+                continue;
+            }
+            if self.lost.contains(unit) {
+                units.push((*unit, Arc::clone(&ZEROS)));
                 continue;
             }
             if let Some(content) = missed.note(core.reading().shown_unit(ino, *unit))? {

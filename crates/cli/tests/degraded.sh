@@ -1,0 +1,133 @@
+#!/bin/bash
+# A volume of three devices of which one is gone: refused unless `-o degraded` is given; then what stands on the others can be read,
+# nothing is written, and a killed daemon is replaced. Without the device it becomes whole again, and what was lost is told by file.
+# The device that returns is refused.
+# Needs root for fuseblk and loop devices.
+#
+#   degraded.sh LOAMFS
+set -euo pipefail
+
+loamfs=$(realpath "$1")
+. "$(dirname "$0")/common.sh"
+
+ssd=$work/ssd.img
+one=$work/one.img
+two=$work/two.img
+image=$ssd
+all="device=$one,device=$two"
+named=(--device "$ssd" "$two")
+
+said() {
+    grep -q -- "$1" "$work/out" || {
+        cat "$work/out" >&2
+        fail "it did not say: $1"
+    }
+}
+
+# What the images hold that are left.
+sums() { sha256sum "$ssd" "$two"; }
+
+# How the files of a list can be read: all of them, or which.
+unreadable() { (cd "$mnt" && { sha256sum --quiet -c "$work/$1" 2>/dev/null || true; } | sed 's/: FAILED.*//' | sort); }
+
+mkdir "$mnt"
+truncate -s 96M "$ssd"
+truncate -s 160M "$one" "$two"
+"$loamfs" mkfs -q "$one" "$two" --fast "$ssd"
+mount_it "$all"
+mkdir "$mnt/small" "$mnt/large"
+head -c 1000000 /dev/urandom | split -b 5000 - "$mnt/small/x"
+for number in $(seq 10); do head -c 25000000 /dev/urandom >"$mnt/large/$number"; done
+# Each has a piece in the log, which is not lost.
+for number in $(seq 10); do
+    printf 'here' | dd of="$mnt/large/$number" bs=1 seek=20480 conv=notrunc,fsync status=none
+done
+(cd "$mnt" && find small -type f -print0 | sort -z | xargs -0 sha256sum) >"$work/small"
+(cd "$mnt" && find large -type f -print0 | sort -z | xargs -0 sha256sum) >"$work/large"
+kill -9 "$(daemon)" 2>/dev/null || true
+small_is_there() { [ -z "$(unreadable small)" ]; }
+until_it small_is_there
+"$loamfs" unmount "$mnt"
+mv "$one" "$work/gone"
+
+before=$(sums)
+expect 32 "$loamfs" mount -o "device=$two" "$ssd" "$mnt"
+said "is missing; attach or name it"
+expect 1 "$loamfs" mount -o "degraded,rw,device=$two" "$ssd" "$mnt"
+said "is read-only"
+expect 32 "$loamfs" mount -o "degraded,device=$work/gone" "$two" "$mnt"
+said "is missing; attach or name it"
+expect 0 "$loamfs" device list "${named[@]}"
+said "missing"
+expect 0 "$loamfs" info --json "${named[@]}"
+said '"state": "missing"'
+[ "$(sums)" = "$before" ] || fail "a device was changed"
+ok "without a device, or without the one that leads, the volume is refused; what there is can be listed"
+
+mount_it "degraded,device=$two"
+said "is missing: what stands there cannot be read"
+small_is_there || fail "small files cannot be read"
+cp -r "$mnt/small" "$work/copy"
+lost=$(unreadable large)
+[ -n "$lost" ] || fail "nothing is lost"
+[ "$(wc -w <<<"$lost")" -lt 10 ] || fail "all is lost"
+broken=$mnt/$(head -1 <<<"$lost")
+[ "$(dd if="$broken" bs=1 skip=20480 count=4 status=none)" = here ] || fail "what stands in the log cannot be read"
+expect 1 dd if="$broken" of=/dev/null bs=4096 count=1
+said "Input/output error"
+expect 1 touch "$mnt/new"
+said "Read-only file system"
+kill -9 "$(daemon)"
+until_it small_is_there
+[ "$(unreadable large)" = "$lost" ] || fail "a successor reads something else"
+expect 75 "$loamfs" device remove --missing "$mnt"
+said "unmount it first"
+"$loamfs" unmount "$mnt"
+[ "$(sums)" = "$before" ] || fail "a device was changed"
+ok "degraded, what stands on the others is read, and nothing is written"
+
+got=0
+"$loamfs" salvage "${named[@]}" "$work/brought" >"$work/out" 2>&1 || got=$?
+[ $got != 0 ] || fail "salvage does not say that something is lost"
+diff -r "$work/brought/small" "$work/copy" || fail "salvage has other small files"
+ok "salvage brings out what there is"
+
+expect 64 "$loamfs" device remove --missing --json "${named[@]}"
+said '"removed": false'
+expect 64 "$loamfs" device remove --missing "${named[@]}"
+said "would be lost"
+[ "$(grep -o '^/large/[0-9]*' "$work/out" | sed 's,^/,,' | sort)" = "$lost" ] || fail "it tells of other files than $lost"
+[ "$(sums)" = "$before" ] || fail "a device was changed"
+ok "what would be lost is told, and nothing is changed"
+
+# It is killed, and goes on.
+for pause in 0.05 0.15; do
+    timeout -s KILL "$pause" "$loamfs" device remove --missing --force "${named[@]}" >"$work/out" 2>&1 || true
+done
+if "$loamfs" device list "${named[@]}" | grep -q missing; then
+    expect 0 "$loamfs" device remove --missing --force "${named[@]}"
+    said "which is missing; the volume had"
+fi
+expect 64 "$loamfs" device remove --missing --force "${named[@]}"
+said "no device of this volume is missing"
+expect 0 "$loamfs" check "${named[@]}"
+image=$ssd
+mount_it "device=$two"
+small_is_there || fail "small files were lost"
+for file in $(unreadable large); do
+    grep -q "^$file$" <<<"$lost" || fail "$file was lost too"
+    [ "$(dd if="$mnt/$file" bs=1 skip=20480 count=4 status=none)" = here ] || fail "what stood in the log was lost"
+    cat "$mnt/$file" >/dev/null
+done
+head -c 20000000 /dev/urandom >"$mnt/new"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "${named[@]}"
+ok "the volume is whole without the device, and holds all else"
+
+expect 32 "$loamfs" mount -o "device=$two,device=$work/gone" "$ssd" "$mnt"
+said "is no device of this volume any more"
+expect 0 "$loamfs" device add "${named[@]}" --force "$work/gone"
+mount_it "device=$two,device=$work/gone"
+small_is_there || fail "small files were lost"
+"$loamfs" unmount "$mnt"
+ok "the device that returns is refused, and may join anew"
