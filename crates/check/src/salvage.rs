@@ -50,6 +50,8 @@ pub struct Options<'p> {
 pub struct Findings {
     /// No superblock copy was found: sizes are guessed, and summaries are believed by their checksums alone.
     pub no_superblock: bool,
+    /// Only one superblock copy was found: if the other one was the newest, anything may be older than it should.
+    pub one_superblock: bool,
     /// Parts of the log are missing: what they changed is lost.
     pub gaps: bool,
     /// Nothing tells which parts of large files have newer data elsewhere: what is brought out may be older there.
@@ -108,6 +110,7 @@ impl<'d> Salvage<'d> {
         {
             return Err(CheckError::Superblock(error.clone()));
         }
+        findings.one_superblock = copies.as_ref().is_ok_and(|found| found.older.is_none());
         let opened = copies
             .clone()
             .and_then(|copies| Volume::open_copies(device, copies, CACHE_NODES));

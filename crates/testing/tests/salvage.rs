@@ -194,7 +194,13 @@ struct Out {
 impl Out {
     /// Whether it is known that something may be older than it should.
     fn says_older(&self) -> bool {
-        self.findings.gaps || self.findings.no_images
+        let Findings {
+            gaps,
+            no_images,
+            one_superblock,
+            ..
+        } = self.findings;
+        gaps || no_images || one_superblock
     }
 }
 

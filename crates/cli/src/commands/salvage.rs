@@ -171,6 +171,10 @@ impl SalvageArgs {
                 ),
             ),
             (
+                findings.one_superblock,
+                "only one of the two superblock copies was found; if the other one was the newest, some may be older than it should".to_owned(),
+            ),
+            (
                 findings.gaps,
                 "parts of the log are missing, and with them what they changed; some of the rest may be older than it should".to_owned(),
             ),
@@ -252,6 +256,7 @@ fn facts(salvage: &Salvage<'_>, nameless: u64) -> Value {
     let findings = salvage.findings();
     json!({
         "superblock": !findings.no_superblock,
+        "both_superblocks": !findings.no_superblock && !findings.one_superblock,
         "log": !findings.gaps,
         "images": !findings.no_images,
         "scanned": findings.scanned,
