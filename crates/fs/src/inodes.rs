@@ -468,9 +468,8 @@ impl Inodes {
     pub fn touch_block(&mut self, block: InodeBlockNo) -> Result<(), Stop> {
         let b = self.prepared_block(block)?;
         if b.touch() {
-            // The last fragment may be filled in part.
-            let bytes = b.bytes() + 4096;
-            self.dirty_bytes += bytes;
+            let room = b.room();
+            self.dirty_bytes += room;
         }
         Ok(())
     }

@@ -228,7 +228,9 @@ impl Waiting {
         let longest =
             (longest * inode::SIZE as u64).max(self.small.iter().copied().max().unwrap_or(0));
         let blocks = self.inode_blocks.iter();
-        let inodes: u64 = blocks.map(|live| live * inode::SIZE as u64 + 4096).sum();
+        let inodes: u64 = blocks
+            .map(|live| (live * inode::SIZE as u64).next_multiple_of(4096))
+            .sum();
         let small: u64 = self.small.iter().sum();
         let things = self.nodes + self.inode_blocks.len() as u64 + self.frees;
         let bytes = self.nodes * NODE_SIZE as u64 + inodes + small;

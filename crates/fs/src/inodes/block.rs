@@ -1,6 +1,6 @@
 //! Inode blocks in memory (H20).
 
-use crate::unit::filled;
+use crate::unit::{UNIT, filled};
 use loamfs_format::ifile::{IfileEntry, ino_at, slot_of};
 use loamfs_format::inode::{self, Inode};
 use loamfs_format::{Ino, InodeBlockNo, Pointer, Ssn};
@@ -84,6 +84,11 @@ impl InodeBlock {
         u64::from(self.live.count_ones()) * inode::SIZE as u64
     }
 
+    /// Bytes that it takes at most, whatever the fragments: the last one may be filled in part.
+    pub fn room(&self) -> u64 {
+        self.bytes().next_multiple_of(UNIT)
+    }
+
     /// Its entry, when segment `ssn` has it at `pointer`.
     pub fn entry(&self, pointer: Pointer, ssn: Ssn) -> IfileEntry {
         IfileEntry {
@@ -122,4 +127,22 @@ impl InodeBlock {
 fn with_bit(bits: u32, at: u32, set: bool) -> u32 {
     let bit = 1 << at;
     if set { bits | bit } else { bits & !bit }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use loamfs_format::ifile::INODE_BLOCK_MAX;
+
+    #[test]
+    fn a_block_has_room_in_whole_fragments_and_a_full_one_in_its_own_bytes() {
+        let mut block = InodeBlock::new(IfileEntry::default(), None);
+        for slot in 0..32 {
+            block.set_live(slot, true);
+            for fragment in [512, 1024, 2048, 4096] {
+                assert!(block.bytes().next_multiple_of(fragment) <= block.room());
+            }
+        }
+        assert_eq!(block.room(), INODE_BLOCK_MAX);
+    }
 }

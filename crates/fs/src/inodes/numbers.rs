@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::maps::{IFILE, Maps};
 use loamfs_format::ifile::{INODE_BLOCKS_MAX, block_of, ino_at, slot_of};
 use loamfs_format::kind::MapTree;
-use loamfs_format::{Ino, InodeBlockNo, inode};
+use loamfs_format::{Ino, InodeBlockNo};
 
 /// Directories whose place for new inodes is remembered.
 const HINTS_MAX: usize = 1 << 16;
@@ -73,9 +73,12 @@ impl Inodes {
     pub fn take_number(&mut self, dir: Ino, node: Node) -> Result<(), Stop> {
         let ino = node.inode.ino;
         let block = block_of(ino);
-        self.prepared_block(block)?.set_live(slot_of(ino), true);
-        self.dirty_bytes += inode::SIZE as u64;
         self.touch_block(block)?;
+        let b = self.prepared_block(block)?;
+        let before = b.room();
+        b.set_live(slot_of(ino), true);
+        let more = b.room() - before;
+        self.dirty_bytes += more;
         if block >= self.next_block {
             self.next_block = InodeBlockNo(block.0 + 1);
         }
