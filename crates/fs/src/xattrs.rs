@@ -23,8 +23,6 @@ use std::ops::ControlFlow;
 pub const PLACEMENT: &str = "loamfs.place";
 /// Bytes of names that a file's attributes may have, since listxattr(2) gives no more.
 const NAMES_MAX: usize = 65_536;
-/// Bytes of the tail that attributes may take: whatever the body becomes, the root of a tree still fits beside them.
-const INLINE_MAX: usize = TAIL - TreeRoot::SIZE;
 
 /// An attribute that is about to be set.
 pub(crate) struct Put {
@@ -68,8 +66,7 @@ impl Put {
         let mut map = inline(node.inode())?;
         let old = map.get(key).map_or(0, |v| v.len() + INLINE_OVERHEAD);
         let size = map.size() - old + INLINE_OVERHEAD + bytes.len();
-        let fits = size <= INLINE_MAX
-            && size + node.inode().body.len() + node.inode().table.len() <= TAIL
+        let fits = fits_inline(node.inode(), size)
             && !in_log
             && self.old.as_ref().is_none_or(|old| old.in_inode);
         if fits {
@@ -142,6 +139,12 @@ fn split(name: &[u8]) -> Result<(u8, &[u8]), Error> {
         return Err(Error::Invalid("the attribute's name is empty"));
     }
     Ok((namespace, short))
+}
+
+/// Whether attributes of so many bytes may stand in an inode's tail: whatever body and table become, the root of a tree must still
+/// fit there for either.
+fn fits_inline(inode: &Inode, bytes: usize) -> bool {
+    bytes + inode.body.len().max(TreeRoot::SIZE) + inode.table.claim() <= TAIL
 }
 
 fn inline(inode: &Inode) -> Result<InlineMap, Stop> {

@@ -6,7 +6,7 @@ use crate::blocks::{Blocks, Stop};
 use crate::error::Corrupt;
 use crate::tree::Tree;
 use loamfs_format::dirent::KEYS_END;
-use loamfs_format::inode::{Inode, Table};
+use loamfs_format::inode::{Inode, TAIL, Table};
 use loamfs_format::node::TreeRoot;
 use loamfs_format::track::{SHORT_END, TableEntry, decode_inline, encode_inline, head_bytes};
 use loamfs_format::{BlockKind, Geometry, Pointer, Ssn};
@@ -84,11 +84,17 @@ pub(crate) fn next_low(inode: &Inode, blocks: &mut Blocks, from: u64) -> Result<
     Ok(next.unwrap_or(KEYS_END))
 }
 
+/// Bytes of the inode's tail that a table may take: beside it the root of a tree of names must fit, whatever stands there yet.
+fn room(inode: &Inode) -> usize {
+    let names = inode.body.len().max(TreeRoot::SIZE);
+    TAIL.saturating_sub(names + inode.inline_xattrs.len())
+}
+
 /// Whether the inode has room for a table, whatever the next segment `ssn` says of its tracks: what stands in the inode then
 /// must not need a tree.
 pub(crate) fn has_room(inode: &Inode, geometry: &Geometry, ssn: Ssn) -> bool {
     let short = geometry.total_frags <= SHORT_END && ssn.0 < SHORT_END / 2;
-    short && inode.room() + inode.table.claim() >= LEAST
+    short && room(inode) >= LEAST
 }
 
 /// Reads what putting an entry at `key` needs.
@@ -117,8 +123,7 @@ pub(crate) fn put(
         Ok(at) => table[at].1 = *entry,
         Err(at) => table.insert(at, (key, *entry)),
     }
-    let room = inode.room() + inode.table.claim();
-    if let Some(bytes) = encode_inline(&table, room) {
+    if let Some(bytes) = encode_inline(&table, room(inode)) {
         inode.table = Table::Inline(bytes);
         return Ok(());
     }

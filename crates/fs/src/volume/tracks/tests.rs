@@ -598,3 +598,31 @@ fn new_files_go_into_tracks_with_the_segment_that_first_writes_them() {
 fn find(volume: &Volume, dir: Ino, i: usize) -> Ino {
     volume.lookup(dir, &name(i)).unwrap().ino
 }
+
+/// A directory's names, its table and its attributes share the inode's tail. Whatever came first, what did not fit beside the roots of
+/// trees was cut off the attributes.
+#[test]
+fn attributes_of_a_directory_stand_beside_its_table() {
+    for at in [0, 1] {
+        let mut stand = Stand::new(128 << 20);
+        let new = NewInode::of_mode(0o755);
+        let dir = stand.volume().mkdir(ROOT_INO, b"dir", &new).unwrap().ino;
+        let value = [7; 120];
+        for (number, files) in [0..0, 0..1, 10..20, 100..300].into_iter().enumerate() {
+            let volume = stand.volume();
+            if number == at {
+                let attributes = volume.xattrs(dir);
+                attributes.set(b"user.x", &value, XattrMode::Any).unwrap();
+            }
+            for i in files.clone() {
+                make(volume, dir, i);
+            }
+            volume.upkeep().settle_directory(dir).unwrap();
+            check(&stand);
+            stand.reopen();
+            verify(stand.volume(), dir, files);
+            let found = stand.volume().xattrs(dir).get(b"user.x");
+            assert!(number < at || found.unwrap() == value, "{at}, {number}");
+        }
+    }
+}
