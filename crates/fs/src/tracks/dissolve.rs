@@ -3,6 +3,7 @@
 use crate::blocks::{Missed, Stop};
 use crate::core::Core;
 use crate::operations::{Broken, Change, Claim, Operation, Plan};
+use loamfs_format::inode::Body;
 use loamfs_format::{FragAddr, Ino};
 
 /// Files that are taken out of a track together: an inode block of each changes.
@@ -26,13 +27,20 @@ impl Operation for Dissolve {
         let Some(range) = tracks.track_at(self.low, self.at)? else {
             return Ok(Plan::Done(false));
         };
-        let files = tracks.slots_of(&range)?;
-        let mut missed = Missed::default();
-        for ino in files.iter().take(DISSOLVED_AT_ONCE) {
-            missed.note(core.prepare_dirty(*ino))?;
+        let mut files = tracks.slots_of(&range)?.into_iter();
+        let (mut missed, mut taken) = (Missed::default(), 0);
+        while taken < DISSOLVED_AT_ONCE
+            && let Some(ino) = files.next()
+        {
+            let node = missed.note(core.node(ino))?;
+            // Others that the table says to be there never leave, which is damage.
+            if node.is_none_or(|node| matches!(node.inode().body, Body::Settled(_))) {
+                missed.note(core.prepare_dirty(ino))?;
+                taken += 1;
+            }
         }
         missed.nothing()?;
-        let more = files.len() > DISSOLVED_AT_ONCE;
+        let more = files.len() > 0;
         Ok(Plan::Change(Dissolving(more)))
     }
 }

@@ -626,3 +626,21 @@ fn attributes_of_a_directory_stand_beside_its_table() {
         }
     }
 }
+
+/// A table says that files have slots which do not say so themselves: that is damage. Taking such a track apart had no end.
+#[test]
+fn a_track_whose_files_have_not_settled_ends_settling() {
+    let stand = Stand::new(64 << 20);
+    let volume = stand.volume();
+    let dir = settled(&stand, 40);
+    for i in 0..40 {
+        let ino = find(volume, dir, i);
+        let mut core = volume.core();
+        let inode = core.inodes.prepared(ino).unwrap().inode_mut();
+        inode.body = inode.body.small().map_or(Body::Empty, Body::Small);
+    }
+    make(volume, dir, 40);
+    volume.sync().unwrap();
+    volume.upkeep().settle_directory(dir).unwrap();
+    verify(volume, dir, 0..41);
+}
