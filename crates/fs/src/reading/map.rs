@@ -21,7 +21,7 @@ pub enum Place {
     Memory,
     /// In the inode from this byte on.
     Inode(u64),
-    /// In the log from this byte on: a small file.
+    /// In the log, or in a track, from this byte on: a small file.
     Log(u64),
     /// At home from this byte on.
     Home(u64),
@@ -102,10 +102,6 @@ impl Reading<'_> {
         let dirty = changed || node.is_dirty() && matches!(body, Body::Inline(_));
         Ok(match body {
             _ if dirty => Place::Memory,
-            Body::Small(pointer) => {
-                self.blocks.check(&pointer, ino)?;
-                Place::Log(self.geometry.byte_offset(pointer.addr))
-            }
             Body::Inline(_) => {
                 let entry = self.maps.ifile_entry(self.blocks, block_of(ino))?;
                 self.blocks.check(&entry.pointer, ino)?;
@@ -116,7 +112,13 @@ impl Reading<'_> {
                 let within = entry.offset_of(slot_of(ino)).ok_or(missing)? + (SIZE - TAIL);
                 Place::Inode(self.geometry.byte_offset(entry.pointer.addr) + within as u64)
             }
-            _ => Place::Hole,
+            body => match body.small() {
+                Some(pointer) => {
+                    self.blocks.check(&pointer, ino)?;
+                    Place::Log(self.geometry.byte_offset(pointer.addr))
+                }
+                None => Place::Hole,
+            },
         })
     }
 

@@ -1,9 +1,9 @@
 use crate::tracks::table;
 use crate::{
-    Arranged, Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, Placement,
+    Arranged, Arranging, Corrupt, Env, Error, MkfsOptions, NewInode, OpenOptions, Place, Placement,
     ROOT_INO, RenameFlags, SetAttr, Volume, XattrMode, mkfs,
 };
-use loamfs_device::{Device, MemoryDevice};
+use loamfs_device::{Device, IoKind, MemoryDevice, read_exact};
 use loamfs_format::dirent::KEYS_END;
 use loamfs_format::group::Role;
 use loamfs_format::inode::Body;
@@ -145,6 +145,26 @@ fn settled_files_are_what_they_were_and_one_read_brings_each() {
         stand.volume().engine.reader.forget();
         let (reads, data) = stand.reads(|volume| read(volume, dir, &name(i)));
         assert_eq!((reads, data.unwrap()), (1, content(i)), "{i}");
+    }
+}
+
+/// They were told to be holes.
+#[test]
+fn where_the_content_of_a_settled_file_is_can_be_told() {
+    let stand = Stand::new(64 << 20);
+    let dir = settled(&stand, 20);
+    for i in 0..20 {
+        let volume = stand.volume();
+        let (pieces, next) = volume.ranges(find(volume, dir, i)).map(0).unwrap();
+        let [piece] = &pieces[..] else {
+            panic!("{pieces:?}");
+        };
+        let Place::Log(at) = piece.place else {
+            panic!("{piece:?}");
+        };
+        let device = stand.device.as_ref();
+        let there = read_exact(device, at, piece.len as usize, IoKind::Other);
+        assert_eq!((there.unwrap().to_vec(), next), (content(i), None));
     }
 }
 
