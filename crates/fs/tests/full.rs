@@ -4,8 +4,8 @@
 mod common;
 
 use common::{made, mounted, open_cached};
-use loamfs_device::Device;
-use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, ROOT_INO, Volume};
+use loamfs_device::{Device, IoKind, Write, read_exact};
+use loamfs_fs::{Durability, Env, Error, NewInode, OpenOptions, Place, ROOT_INO, Volume};
 use std::sync::Arc;
 
 const NEW: NewInode = NewInode::of_mode(0o644);
@@ -47,6 +47,35 @@ fn fill(volume: &Volume, from: usize, size: usize) -> usize {
 fn used(volume: &Volume) -> f64 {
     let s = volume.statfs();
     1.0 - s.free as f64 / s.total as f64
+}
+
+/// What could not be read could not be moved, and nobody got room any more, not even to delete.
+#[test]
+fn files_that_rot_keep_nobody_from_the_room_around_them() {
+    let (device, volume) = volume(48 << 20);
+    let count = fill(&volume, 0, 1000);
+    volume.sync().unwrap();
+    for i in (1..count).step_by(500) {
+        let ino = volume.lookup(ROOT_INO, &name(i)).unwrap().ino;
+        let (pieces, _) = volume.ranges(ino).map(0).unwrap();
+        let Place::Log(at) = pieces[0].place else {
+            panic!("{pieces:?}");
+        };
+        let sector = at / 4096 * 4096;
+        let mut bytes = read_exact(device.as_ref(), sector, 4096, IoKind::Other).unwrap();
+        bytes[(at - sector) as usize] ^= 1;
+        let done = device.write(&[Write::new(sector, &bytes, IoKind::Other)]);
+        done.into_iter().for_each(|done| done.unwrap());
+    }
+    volume.upkeep().drop_caches().unwrap();
+    for i in (0..count).step_by(2) {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
+    let again = fill(&volume, 1_000_000, 1000) - 1_000_000;
+    assert!(again * 10 > count * 3, "{again} files more of {count}");
+    for i in (1..count).step_by(2) {
+        volume.unlink(ROOT_INO, &name(i)).unwrap();
+    }
 }
 
 #[test]

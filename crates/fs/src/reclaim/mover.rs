@@ -110,8 +110,8 @@ impl Mover<'_> {
     /// Makes the live blocks of ranges dirty, as many as one segment takes; crowded, it goes on after a commit. They go in the
     /// order of inodes, and so directory by directory, each file together: what is read together stands together, and an inode
     /// block changes once. While everything is packed, what has no place stays for shorter blocks to go first: what they leave
-    /// may be its place.
-    pub fn evacuate(&mut self, ranges: &[Extent]) -> Result<(), Stop> {
+    /// may be its place. What is damaged stays, and keeps nothing else: this answers what is wrong with the first of it.
+    pub fn evacuate(&mut self, ranges: &[Extent]) -> Result<Option<Error>, Stop> {
         let packing = self.core.reclaim.is_packing();
         if packing {
             self.core.inodes.forget_blocks();
@@ -130,7 +130,7 @@ impl Mover<'_> {
         owners.sort_by_key(|(extent, record, _)| {
             (first_inode(record), record.kind, record.logical, *extent)
         });
-        let (mut missed, mut tight) = (Missed::default(), false);
+        let (mut missed, mut tight, mut damage) = (Missed::default(), false, None);
         for (extent, record, range) in owners {
             // How much it dirties shows once that is in memory.
             match missed.note(self.meet(&record)) {
@@ -150,13 +150,16 @@ impl Mover<'_> {
             }
             match missed.note(self.move_block(extent, &record, range)) {
                 Err(Stop::Failed(Error::Stale(_))) => {}
+                Err(Stop::Failed(error @ (Error::Corrupt(_) | Error::Device(_)))) => {
+                    damage.get_or_insert(error);
+                }
                 moved => drop(moved?),
             }
         }
         missed.nothing()?;
         match tight {
             true => Err(Stop::Tight),
-            false => Ok(()),
+            false => Ok(damage),
         }
     }
 

@@ -52,7 +52,7 @@ impl Sealer<'_> {
                 |core| core.budget().may_compact(),
                 || shown(Durability::Written),
             )
-            .and_then(|()| shown(Durability::Durable));
+            .and_then(|_| shown(Durability::Durable));
         self.core().mover().open_groups();
         moved?;
         self.say_reusable()?;

@@ -270,7 +270,7 @@ impl Sealer<'_> {
         }
         let moved = self
             .evacuate_with_homes(&ranges, |core| core.budget().may_compact())
-            .and_then(|()| self.commit_all(Durability::Durable));
+            .and_then(|_| self.commit_all(Durability::Durable));
         {
             let mut core = self.core();
             core.mover().open_groups();
@@ -311,22 +311,23 @@ impl Sealer<'_> {
         &self,
         ranges: &[Extent],
         may_go_on: impl Fn(&mut Core) -> bool,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Error>, Error> {
         self.evacuate_all(ranges, may_go_on, || {
             self.commit_all(Durability::Written).map(drop)
         })
     }
 
     /// Makes what lives in ranges dirty, committing by `commit` whenever a segment is full, as long as there is room for it
-    /// elsewhere. As much as the reader holds is read in one sweep; what its owners are, all at once.
+    /// elsewhere. As much as the reader holds is read in one sweep; what its owners are, all at once. What is damaged stays: this
+    /// answers what is wrong with the first of it.
     pub(super) fn evacuate_all(
         &self,
         ranges: &[Extent],
         may_go_on: impl Fn(&mut Core) -> bool,
         commit: impl Fn() -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Error>, Error> {
         let most = self.core().geometry.frags_for(self.reader.sweep_max());
-        let mut sum = 0;
+        let (mut sum, mut damage) = (0, None);
         let fit = |range: &Extent, next: &Extent| {
             sum += range.frags;
             let fits = sum + next.frags <= most;
@@ -342,18 +343,24 @@ impl Sealer<'_> {
             let together = if packing { 1 } else { ranges.len() };
             for ranges in ranges.chunks(together) {
                 let mut tight = false;
-                while let Err(lack) =
-                    self.step_unless_crowded(|core| core.mover().evacuate(ranges))?
-                {
+                loop {
+                    let moved = self.step_unless_crowded(|core| core.mover().evacuate(ranges))?;
+                    let lack = match moved {
+                        Ok(damaged) => {
+                            damage = damage.or(damaged);
+                            break;
+                        }
+                        Err(lack) => lack,
+                    };
                     match lack {
                         Lack::Memory => commit()?,
                         Lack::Space { .. } if tight && self.core().reclaim.is_packing() => break,
-                        Lack::Space { .. } if tight => return Ok(()),
+                        Lack::Space { .. } if tight => return Ok(damage),
                         Lack::Space { .. } => self.take_checkpoints()?,
                     }
                     tight = lack != Lack::Memory;
                     if !may_go_on(&mut self.core()) {
-                        return Ok(());
+                        return Ok(damage);
                     }
                 }
                 // Homes that move wait in memory.
@@ -366,6 +373,9 @@ impl Sealer<'_> {
                 }
             }
         }
-        Ok(())
+        if let Some(error) = &damage {
+            tracing::warn!(%error, "what is damaged is not moved");
+        }
+        Ok(damage)
     }
 }

@@ -222,6 +222,7 @@ impl Sealer<'_> {
             |core| core.budget().may_compact(),
             || self.commit_moved(Durability::Written),
         )
+        .map(drop)
     }
 }
 

@@ -138,8 +138,9 @@ impl Sealer<'_> {
                 .map(|group| core.geometry.group_extent(*group))
                 .collect()
         };
-        self.evacuate_with_homes(&ranges, |core| core.budget().may_compact())?;
+        let damage = self.evacuate_with_homes(&ranges, |core| core.budget().may_compact())?;
         self.commit_all(Durability::Durable)?;
-        self.say_reusable()
+        self.say_reusable()?;
+        damage.map_or(Ok(()), Err)
     }
 }
