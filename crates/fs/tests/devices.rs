@@ -1,7 +1,7 @@
 //! Volumes of several devices.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use loamfs_device::{Device, MemoryDevice, read_exact};
+use loamfs_device::{Device, Effect, FaultyDevice, IoKind, MemoryDevice, Op, Rule, read_exact};
 use loamfs_format::superblock::{DeviceKind, PROBES, SIZE};
 use loamfs_fs::members::{Candidate, join};
 use loamfs_fs::{
@@ -221,4 +221,47 @@ fn what_cannot_be_made_is_refused() {
     assert!(refused(&little, &usual).contains("too few for a group"));
     let first = [device(8 << 20), device(64 << 20)];
     assert!(refused(&first, &usual).contains("the first device must hold"));
+}
+
+/// A device that cannot be told that another one is to leave, or is to stay: nothing has changed, and all belong together still.
+#[test]
+fn a_device_that_cannot_be_told_of_a_new_table_locks_nobody_out() {
+    let stand = Stand::new(32 << 20, 64 << 20);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&stand.disks[1]) as _));
+    let mut candidates = stand.candidates();
+    candidates[0].device = Arc::clone(&faulty) as _;
+    let [first, others @ ..] = &candidates;
+    let device = join(first, others).unwrap();
+    let volume = Volume::open(device, &OpenOptions::default(), Env::fixed(2)).unwrap();
+    make(&volume, "small", &[3; 4000]);
+    let members = volume.info().members;
+    let disk = members.iter().find(|member| member.name == "disk1");
+    let disk = disk.unwrap().entry.device;
+    let fail = Rule::on(Op::Write, Effect::Fail).of_kind(IoKind::Superblock);
+    let states = || -> Vec<_> {
+        let members = volume.info().members.into_iter();
+        members.map(|member| member.entry.state).collect()
+    };
+    for is_leaving in [false, true] {
+        if is_leaving {
+            volume.upkeep().leave(disk).unwrap();
+        }
+        let before = states();
+        faulty.set_rules(vec![fail.clone()]);
+        let told = match is_leaving {
+            false => volume.upkeep().leave(disk),
+            true => volume.upkeep().stay(disk),
+        };
+        assert!(matches!(told, Err(Error::Device(_))), "{told:?}");
+        faulty.set_rules(Vec::new());
+        assert_eq!(states(), before);
+        // Both copies of the device that leads say so.
+        volume.upkeep().checkpoint().unwrap();
+        volume.upkeep().checkpoint().unwrap();
+        stand.joined();
+    }
+    volume.close().unwrap();
+    let volume = stand.open();
+    assert_eq!(content(&volume, "small", 5000), vec![3; 4000]);
+    volume.close().unwrap();
 }

@@ -40,7 +40,7 @@ impl Upkeep<'_> {
             self.core().devices().take(&table);
             sealer.say_table()
         });
-        marked.inspect_err(|_| self.core().devices().take(&before))
+        marked.inspect_err(|_| self.core().devices().take_back(&before))
     }
 
     /// Marks devices that are missing as such that leave, in both copies of the superblock, whatever room there is.
@@ -78,7 +78,7 @@ impl Upkeep<'_> {
         };
         sealer
             .say_table()
-            .inspect_err(|_| self.core().devices().take(&before))
+            .inspect_err(|_| self.core().devices().take_back(&before))
     }
 
     /// Moves what stands on devices that leave to the others, and returns when nothing is left there; `tell` is told now and
@@ -148,6 +148,20 @@ impl Devices<'_> {
         self.core.sb.devices.clone_from(&sb.devices);
         self.core.sb.membership_epoch = sb.membership_epoch;
         self.place_by(sb);
+    }
+
+    /// The table of devices is that of `before` again, of which the one that is in memory may have come to some device. It counts as a
+    /// later one than that: a device that tells of a later table than the one that leads would be refused.
+    fn take_back(&mut self, before: &Superblock) {
+        let epoch = match self.core.sb.membership_epoch {
+            // Nobody was told anything.
+            same if same == before.membership_epoch => same,
+            said => said.saturating_add(1),
+        };
+        self.take(&Superblock {
+            membership_epoch: epoch,
+            ..before.clone()
+        });
     }
 
     /// From now on things are placed as another table of devices has it.
