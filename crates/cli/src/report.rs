@@ -109,6 +109,11 @@ impl Identity {
         uuid::Uuid::from_bytes(self.0.uuid)
     }
 
+    /// Whether it is of the volume of a report.
+    pub fn is_of(&self, report: &Report) -> bool {
+        self.uuid().to_string() == report.uuid()
+    }
+
     /// As JSON.
     pub fn to_json(&self) -> Value {
         let geometry = &self.0.geometry;

@@ -156,11 +156,8 @@ fn doubled(known: &[Known]) -> Result<(), MembersError> {
 
 /// What the device says that leads, of what devices of one volume say.
 pub fn leading<'a>(said: impl Iterator<Item = &'a Superblock>) -> Option<&'a Superblock> {
-    let leads = |sb: &&Superblock| {
-        let first = sb.devices.first();
-        first.is_some_and(|first| first.device == sb.device)
-    };
-    said.filter(leads).max_by_key(|sb| sb.membership_epoch)
+    said.filter(|sb| sb.leads())
+        .max_by_key(|sb| sb.membership_epoch)
 }
 
 /// What the device says that leads.
@@ -245,11 +242,13 @@ pub fn missing_of<'s>(
     missing.map(|(entry, _)| entry)
 }
 
-/// Whether what a device says is of a volume by an older table than that which does not name the device.
+/// Whether what a device says is of a volume by an older table than that which does not name the device. What leads never leaves:
+/// an old copy of that, also from when it was alone, is somebody's backup.
 pub fn has_left(table: &Superblock, own: &Superblock) -> bool {
     own.uuid == table.uuid
         && own.membership_epoch < table.membership_epoch
         && own.own_device().is_some()
+        && !own.leads()
         && !is_member(table, own)
 }
 

@@ -6,10 +6,10 @@
 use loamfs_check::{Options, Severity, check};
 use loamfs_device::{Device, Image, MemoryDevice, RecordingDevice};
 use loamfs_format::superblock::DeviceKind;
-use loamfs_fs::members::{Candidate, join, join_those_in};
+use loamfs_fs::members::{Candidate, has_left, join, join_those_in};
 use loamfs_fs::{
     Env, Error, MkfsOptions, NewDevice, OpenOptions, Volume, add, grow, mkfs, mkfs_on,
-    remove_emptied,
+    remove_emptied, superblocks,
 };
 use loamfs_testing::crashes::crashes;
 use loamfs_testing::files::{content, get, put};
@@ -251,6 +251,22 @@ fn devices_join_one_after_the_other_and_what_cannot_is_refused() {
         .unwrap_err()
         .to_string();
     assert!(missing.contains("device 2 of the volume's 3"), "{missing}");
+}
+
+/// What led the volume never leaves it, so that an old copy of that is somebody's backup.
+#[test]
+fn a_copy_of_the_device_that_leads_has_not_left() {
+    let (parts, _) = of_one();
+    let known = |device: &Arc<dyn Device>| superblocks::find(device.as_ref()).unwrap().newest;
+    let alone = known(&parts.device(0));
+    parts.add(&[], 1).unwrap();
+    let (first, second) = (known(&parts.device(0)), known(&parts.device(1)));
+    parts.add(&[parts.candidate(1)], 2).unwrap();
+    parts.remove(1).unwrap();
+    let table = known(&parts.device(0));
+    assert!(has_left(&table, &second));
+    assert!(!has_left(&table, &first));
+    assert!(!has_left(&table, &alone));
 }
 
 /// Files until the volume is full again.

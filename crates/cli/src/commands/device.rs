@@ -260,13 +260,8 @@ impl DeviceArgs {
         let plain = Arc::clone(&device) as Arc<dyn Device>;
         let found = signatures::find(&plain).map_err(failed)?;
         // A command that was interrupted has left it so. A copy of the volume, or of who leads it, may be a backup.
-        let follows = |own: &Identity| {
-            let sb = own.superblock();
-            sb.devices
-                .first()
-                .is_some_and(|leads| leads.device != sb.device)
-        };
-        let is_ours = Identity::probe(path).is_ok_and(|own| is_of(&own, report) && follows(&own));
+        let is_ours =
+            Identity::probe(path).is_ok_and(|own| own.is_of(report) && !own.superblock().leads());
         if let Some(first) = found.first().filter(|_| !self.force && !is_ours) {
             return Err(Failure::new(
                 Kind::CannotCreate,
@@ -396,12 +391,6 @@ fn same_file(one: &Path, other: &Path) -> bool {
     real(one).is_some_and(|one| Some(one) == real(other))
 }
 
-/// Whether a device says that it is of the volume of a report.
-fn is_of(own: &Identity, report: &Report) -> bool {
-    let uuid = uuid::Uuid::from_bytes(own.superblock().uuid).to_string();
-    report.uuid() == uuid
-}
-
 /// The number of a device of the volume, which is named by it or by path.
 fn number(report: &Report, device: &Path) -> Result<u32, Failure> {
     if let Some(number) = device.to_str().and_then(|text| text.parse().ok()) {
@@ -417,9 +406,7 @@ fn number(report: &Report, device: &Path) -> Result<u32, Failure> {
 
 /// The number of a device of the volume, if it is one.
 fn member_of(report: &Report, path: &Path) -> Option<u32> {
-    let own = Identity::probe(path)
-        .ok()
-        .filter(|own| is_of(own, report))?;
+    let own = Identity::probe(path).ok().filter(|own| own.is_of(report))?;
     let sb = own.superblock();
     let device = sb.own_device()?;
     let uuid = uuid::Uuid::from_bytes(device.uuid).to_string();

@@ -224,6 +224,12 @@ impl Superblock {
         self.devices.iter().find(|d| d.device == self.device)
     }
 
+    /// Whether the device that this copy stands on leads the volume.
+    pub fn leads(&self) -> bool {
+        let first = self.devices.first();
+        first.is_some_and(|first| first.device == self.device)
+    }
+
     /// The bytes of the volume that a device holds.
     pub fn bytes_of(&self, device: &DeviceEntry) -> std::ops::Range<u64> {
         let end = FragAddr(device.addr.0.saturating_add(device.frags));
