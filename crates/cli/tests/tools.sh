@@ -296,6 +296,14 @@ wait $writer
 [ ! -e "$work/lost" ] || fail "a copy failed while the volume became smaller"
 [ "$(stat -c %s "$image")" = $((400 << 20)) ] || fail "the image has $(stat -c %s "$image") bytes"
 [ "$(df --output=size -B1 "$mnt" | tail -1)" -le $((400 << 20)) ] || fail "the mounted volume did not shrink"
+# Another file, where the image was.
+mv "$image" "$work/moved.img"
+truncate -s 500M "$image"
+expect 0 "$loamfs" shrink --size 390M "$mnt"
+expect 64 "$loamfs" grow --size 600M "$mnt"
+[ "$(stat -c %s "$image")" = $((500 << 20)) ] || fail "another file was cut or extended"
+mv "$work/moved.img" "$image"
+[ "$(stat -c %s "$image")" = $((400 << 20)) ] || fail "an image that was moved was cut"
 sums=$(cd "$mnt/far" && sha256sum * | sha256sum)
 expect 74 "$loamfs" shrink --size 100M "$mnt"
 "$loamfs" unmount "$mnt"

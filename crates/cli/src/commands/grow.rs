@@ -12,7 +12,7 @@ use loamfs_fs::{Env, OpenOptions, Volume};
 use loamfs_fuse::MountEntry;
 
 use super::mkfs::refuse_mounted;
-use super::resizing::{measure_loops_again, print_sizes};
+use super::resizing::{image_of, measure_loops_again, print_sizes};
 use super::{changing, info};
 use crate::failure::Failure;
 use crate::members::{self, Absent};
@@ -72,22 +72,23 @@ impl GrowArgs {
     /// Makes a mounted volume larger; returns its size before and after.
     fn grow_mounted(&self, entry: &MountEntry) -> Result<(u64, u64), Failure> {
         let report = info::report(&entry.path)?;
-        let device = report.device();
-        let length = fs::metadata(&device)
-            .ok()
-            .filter(fs::Metadata::is_file)
-            .map(|metadata| metadata.len());
-        if let Some(length) = length {
-            if let Some(size) = self.size.filter(|size| *size > length) {
-                extend(&device, size)?;
+        let image = image_of(&report).and_then(|image| {
+            let length = fs::metadata(&image).ok()?.len();
+            Some((image, length))
+        });
+        if let Some((image, length)) = &image {
+            if let Some(size) = self.size.filter(|size| size > length) {
+                extend(image, size)?;
             }
-            measure_loops_again(&device)?;
+            measure_loops_again(image)?;
         }
         let before = report.bytes();
         let is_larger = |report: &Report| report.bytes() > before;
         let grown = changing::change(entry, Change::Grow(self.size), &[], is_larger);
-        if let (Err(_), Some(length)) = (&grown, length) {
-            cut_again(&device, length);
+        // Where no daemon answers, the next one may make it larger still.
+        if let (Err(_), Some((image, length)), Ok(_)) = (&grown, &image, info::report(&entry.path))
+        {
+            cut_again(image, *length);
         }
         Ok((before, grown?.bytes()))
     }

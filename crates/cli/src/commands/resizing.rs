@@ -1,6 +1,6 @@
 //! What `grow` and `shrink` have in common.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use loamfs_console::size::human;
 use loamfs_device::{find_loops, measure_again};
@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::failure::{Failure, Kind};
 use crate::output::print_lines;
+use crate::report::{Identity, Report};
 
 /// Prints a volume's size before and after: `same` where it is the same, else that it has `changed`.
 pub fn print_sizes(
@@ -24,6 +25,13 @@ pub fn print_sizes(
         true => same(),
         false => format!("{changed} from {} to {}", human(before), human(after)),
     }])
+}
+
+/// The image file that a mounted volume is on; `None` if that is a device, or was moved since and another one is there.
+pub fn image_of(report: &Report) -> Option<PathBuf> {
+    let path = report.device();
+    let is_here = path.is_file() && Identity::probe(&path).is_ok_and(|found| found.is_of(report));
+    is_here.then_some(path)
 }
 
 /// Has the kernel see the new length of an image file, where it is attached to loop devices.

@@ -12,11 +12,12 @@ use loamfs_fs::Env;
 use loamfs_fuse::MountEntry;
 
 use super::mkfs::refuse_mounted;
-use super::resizing::{measure_loops_again, print_sizes};
+use super::resizing::{image_of, measure_loops_again, print_sizes};
 use super::{changing, info};
 use crate::failure::Failure;
 use crate::mounts;
 use crate::progress::StepProgress;
+use crate::report::Identity;
 use crate::text::shown_path;
 use crate::volume::{Access, open_one};
 
@@ -70,12 +71,14 @@ impl ShrinkArgs {
 
     /// Makes a mounted volume smaller; returns its size before and after.
     fn shrink_mounted(&self, entry: &MountEntry) -> Result<(u64, u64), Failure> {
-        let report = info::report(&entry.path)?;
-        let device = report.device();
-        let after = changing::shrink(entry, self.size)?.bytes();
-        cut(&device, after)?;
-        measure_loops_again(&device)?;
-        Ok((report.bytes(), after))
+        let before = info::report(&entry.path)?.bytes();
+        let report = changing::shrink(entry, self.size)?;
+        let after = report.bytes();
+        if let Some(image) = image_of(&report) {
+            cut(&image, after)?;
+            measure_loops_again(&image)?;
+        }
+        Ok((before, after))
     }
 
     /// Makes it smaller; returns its size before and after.
@@ -94,11 +97,12 @@ impl ShrinkArgs {
     }
 }
 
-/// Cuts an image file to so many bytes.
+/// Cuts an image file to so many bytes, unless the volume in it needs more: it may have grown meanwhile, or be a copy of before.
 fn cut(image: &Path, size: u64) -> Result<(), Failure> {
+    let fits = || Identity::probe(image).is_ok_and(|found| found.bytes() <= size);
     let cut = || {
         let metadata = fs::metadata(image)?;
-        if !metadata.is_file() || metadata.len() <= size {
+        if !metadata.is_file() || metadata.len() <= size || !fits() {
             return Ok(());
         }
         let file = fs::File::options().write(true).open(image)?;
