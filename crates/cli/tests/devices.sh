@@ -339,6 +339,7 @@ has_count() { [ "$(count 2>/dev/null)" = "$1" ]; }
 image=$work/live.img
 new=$work/new.img
 "$loamfs" mkfs -q --size 128M "$image"
+cp "$image" "$work/backup.img"
 truncate -s 128M "$new"
 mount_it cache=64M
 before=$(bytes)
@@ -359,6 +360,11 @@ expect 64 "$loamfs" device add "$mnt" "$work/short.img"
 said "too little for a group"
 expect 64 "$loamfs" grow --size 1G "$mnt"
 said "is for a volume of one device"
+expect 64 "$loamfs" device replace "$mnt" "$new" "$new"
+said "name another one"
+expect 64 "$loamfs" device remove "$mnt" "$work/backup.img"
+said "is no device of this volume"
+expect 0 "$loamfs" check "$work/backup.img"
 [ "$(count)" = 2 ] || fail "the devices have changed"
 truncate -s +64M "$new"
 before=$(bytes)
@@ -376,6 +382,19 @@ ok "a device joins a mounted volume, and it grows"
 rm "$image" "$new"
 "$loamfs" mkfs -q --size 128M "$image"
 for number in 1 2 3; do truncate -s 64M "$work/new$number.img"; done
+mount_it
+head -c 30000000 /dev/urandom >"$mnt/large"
+"$loamfs" device add "$mnt" "$work/new1.img" >/dev/null 2>&1 &
+added=1
+"$loamfs" device add "$mnt" "$work/new2.img" >/dev/null 2>&1 && added=$((added + 1))
+wait $! && added=$((added + 1))
+[ "$(count)" -ge "$added" ] || fail "one of two that were added at a time has not joined"
+"$loamfs" unmount "$mnt"
+ok "of two devices that are added at a time none is forgotten"
+
+rm "$image" "$work"/new[12].img
+truncate -s 64M "$work"/new{1,2}.img
+"$loamfs" mkfs -q --size 128M "$image"
 LOAMFS_DEATHS=1000 mount_it cache=64M
 begin_work "$mnt/many"
 for number in 1 2 3; do

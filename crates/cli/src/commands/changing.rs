@@ -44,19 +44,39 @@ pub fn shrink(entry: &MountEntry, bytes: u64) -> Result<Report, Failure> {
     until_so(entry, ask, |report| report.bytes() <= bytes)
 }
 
-/// Has the daemon of a mount make way for one that changes the devices, and waits for that. `joining` are the devices that are to
-/// join; `is_so` tells whether a daemon that was begun later finds it done. Returns what the daemon says then.
+/// Has the daemon of a mount make way for one that adds a device, and waits for that. `has_joined` tells whether it is done. Returns
+/// what the daemon says then.
 ///
 /// # Errors
 ///
 /// Why it cannot be done; then nothing has changed.
-pub fn change(
+pub fn add(
     entry: &MountEntry,
-    change: Change,
-    joining: &[BorrowedFd<'_>],
+    fast: bool,
+    device: BorrowedFd<'_>,
+    has_joined: impl Fn(&Report) -> bool,
+) -> Result<Report, Failure> {
+    let request = Request::Change(Change::Add { fast });
+    let ask = || control::ask_with(entry, &request, &[device]);
+    until_changed(entry, ask, |report| match has_joined(report) {
+        true => Some(Ok(())),
+        // Another change may have been done.
+        false => report.change().filter(Result::is_err),
+    })
+}
+
+/// Has the daemon of a mount make way for one that makes its volume larger, and waits for that. `is_so` tells whether a daemon that
+/// was begun later finds it done. Returns what the daemon says then.
+///
+/// # Errors
+///
+/// Why it cannot be done; then nothing has changed.
+pub fn grow(
+    entry: &MountEntry,
+    bytes: Option<u64>,
     is_so: impl Fn(&Report) -> bool,
 ) -> Result<Report, Failure> {
-    let ask = || control::ask_with(entry, &Request::Change(change), joining);
+    let ask = || control::ask(entry, &Request::Change(Change::Grow(bytes)));
     until_so(entry, ask, is_so)
 }
 

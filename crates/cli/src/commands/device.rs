@@ -22,7 +22,6 @@ use super::{changing, info};
 use crate::candidates::mounted;
 use crate::failure::{Failure, Kind};
 use crate::members::{self, candidate};
-use crate::mount::change::Change;
 use crate::mount::control::{self, Request};
 use crate::mounts;
 use crate::output::print_lines;
@@ -182,6 +181,12 @@ impl DeviceArgs {
         let report = info::report(entry.as_ref().map_or(&self.volume, |entry| &entry.path))?;
         let number = number(&report, old)?;
         let kind = self.kind(report.device_numbered(number).as_ref());
+        if member_of(&report, new) == Some(number) {
+            return Err(Failure::usage(format!(
+                "{} is the device that is to be replaced; name another one",
+                shown_path(new)
+            )));
+        }
         // Added by a command that was interrupted.
         let before = match (member_of(&report, new), &entry) {
             (Some(_), _) => report.bytes(),
@@ -235,11 +240,9 @@ impl DeviceArgs {
     ) -> Result<(u64, u64), Failure> {
         let report = info::report(&entry.path)?;
         let device = self.open_new(new, &report)?;
-        let change = Change::Add {
-            fast: kind == DeviceKind::Fast,
-        };
-        let is_member = |report: &Report| member_of(report, new).is_some();
-        let after = changing::change(entry, change, &[device.as_fd()], is_member)?;
+        let fast = kind == DeviceKind::Fast;
+        let has_joined = |report: &Report| member_of(report, new).is_some();
+        let after = changing::add(entry, fast, device.as_fd(), has_joined)?;
         Ok((report.bytes(), after.bytes()))
     }
 

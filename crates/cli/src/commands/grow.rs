@@ -16,7 +16,6 @@ use super::resizing::{image_of, measure_loops_again, print_sizes};
 use super::{changing, info};
 use crate::failure::Failure;
 use crate::members::{self, Absent};
-use crate::mount::change::Change;
 use crate::mounts;
 use crate::report::{Identity, Report};
 use crate::text::shown_path;
@@ -84,7 +83,7 @@ impl GrowArgs {
         }
         let before = report.bytes();
         let is_larger = |report: &Report| report.bytes() > before;
-        let grown = changing::change(entry, Change::Grow(self.size), &[], is_larger);
+        let grown = changing::grow(entry, self.size, is_larger);
         // Where no daemon answers, the next one may make it larger still.
         if let (Err(_), Some((image, length)), Ok(_)) = (&grown, &image, info::report(&entry.path))
         {

@@ -470,6 +470,8 @@ impl Serving<'_> {
                 Succession::Change(change, joining) => {
                     let joining: Vec<_> = joining.iter().map(AsFd::as_fd).collect();
                     if !joining.is_empty() {
+                        // Where nobody follows it must not stay there, locked.
+                        unmounter.say("followed")?;
                         unmounter.keep(What::Joining, &joining)?;
                     }
                     unmounter.say(&format!("change {}", change.words()))?;

@@ -147,6 +147,10 @@ impl ControlHandler {
             false => volume.upkeep().thaw()?,
         }
         standing::note_frozen(&self.handover, frozen);
+        if !frozen {
+            // It ended when the volume was frozen.
+            self.state.emptier().start();
+        }
         Ok(())
     }
 
