@@ -66,6 +66,21 @@ END
     ok "$kind: a daemon that dies while it closes the volume is told of, with what is lost: $(said)"
 done
 
+# ---- daemons that make way -----------------------------------------------------------------------------------------
+
+for pause in 0 0.02 0.05 0.1 0.2 0.4; do
+    mount_it
+    head -c 20000000 /dev/urandom >"$mnt/more"
+    "$loamfs" upgrade "$mnt" >"$work/out" 2>&1 &
+    sleep $pause
+    "$loamfs" unmount --json "$mnt" >"$work/json" 2>"$work/said" || fail "it is not unmounted: $(said)"
+    wait $! || true
+    ! grep -q died "$work/said" || fail "it says $(said)"
+    grep -q '"daemon_died": false' "$work/json" || fail "wrong JSON"
+    expect 0 "$loamfs" check "$image"
+done
+ok "a daemon that makes way for another one has not died"
+
 # ---- mounts that are dead already ----------------------------------------------------------------------------------
 
 is_dead() { ! stat "$mnt/kept" >/dev/null 2>"$work/out" && grep -q 'not connected' "$work/out"; }

@@ -80,16 +80,18 @@ impl UnmountArgs {
             Ok(Ended::Failed(why)) => {
                 Err(Failure::new(Kind::Io, format!("unmounting {shown}: {why}")))
             }
-            // Perhaps another one goes on, as long as the kernel waits for the volume to be closed.
+            // It goes on as long as the kernel waits for the volume to be closed.
+            Ok(Ended::Followed) => {
+                wait_for_lock(&entry)?;
+                match Lost::of(&entry) {
+                    None => self.say(&entry, start, None, None),
+                    Some(lost) => self.after_death(&entry, start, &died(&shown, Some(lost))),
+                }
+            }
+            // So may another one here.
             Ok(Ended::Died) => {
                 wait_for_lock(&entry)?;
-                let closed = match Lost::of(&entry) {
-                    Some(lost) if lost.is_followed => "another one closed it",
-                    _ => "the next mount recovers it",
-                };
-                let died =
-                    format!("the daemon of {shown} died while it closed the volume; {closed}");
-                self.after_death(&entry, start, &died)
+                self.after_death(&entry, start, &died(&shown, Lost::of(&entry)))
             }
             Err(_) => {
                 if mounts::is_trusted(&entry) {
@@ -137,6 +139,15 @@ impl UnmountArgs {
         });
         print_lines([format!("{value:#}")])
     }
+}
+
+/// That a daemon died, by what it lost.
+fn died(shown: &str, lost: Option<Lost>) -> String {
+    let closed = match lost {
+        Some(lost) if lost.is_followed => "another one closed it",
+        _ => "the next mount recovers it",
+    };
+    format!("the daemon of {shown} died while it closed the volume; {closed}")
 }
 
 /// Why it cannot be told what is mounted there.

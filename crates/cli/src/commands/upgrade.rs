@@ -94,6 +94,9 @@ pub(super) fn successor(entry: &MountEntry, before: &Value) -> Result<Value, Fai
             // None listens for a moment.
             _ => thread::sleep(PAUSE),
         }
+        if let Some(failure) = control::unmounted(entry) {
+            return Err(failure);
+        }
     }
     let shown = shown_path(&entry.path);
     let text = format!("no daemon has followed that of {shown}; its log says why");

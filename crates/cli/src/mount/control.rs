@@ -30,7 +30,7 @@
 //! - `change WORDS`, of [`super::change`], with the descriptor of a device that is to join: the same, and the next one changes the
 //!   devices first;
 //! - `wait`: `waiting`, then `done` and all requests to the device as JSON when the daemon is about to exit, the volume
-//!   closed and the device let go.
+//!   closed and the device let go; `followed` if the volume is closed and another daemon goes on.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -66,6 +66,9 @@ const SUCCESSION: Duration = Duration::from_secs(5);
 
 /// What a line begins with that tells how far the daemon is.
 const PROGRESS: &str = "progress ";
+
+/// What a daemon says at its end if another one goes on.
+const FOLLOWED: &str = "followed";
 
 /// What a client may ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -249,12 +252,48 @@ fn socket_in(directory: &Path, entry: &MountEntry) -> PathBuf {
     directory.join(name_of(entry) + ".sock")
 }
 
+/// Those who wait for a daemon's end; all clones are the same.
+#[derive(Clone, Default)]
+pub struct Waiting(Arc<Mutex<(Vec<UnixStream>, Option<String>)>>);
+
+impl Waiting {
+    /// Has one more wait, or tells it how it ended.
+    fn add(&self, mut stream: UnixStream) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (streams, told) = &mut *waiting;
+        // So that the client knows that it will be told.
+        if stream.write_all(b"waiting\n").is_err() {
+            return;
+        }
+        match told {
+            Some(line) => drop(stream.write_all(line.as_bytes())),
+            None => streams.push(stream),
+        }
+    }
+
+    /// Tells them, and all who come later, with a line.
+    fn tell(&self, line: String) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (streams, told) = &mut *waiting;
+        for mut stream in streams.drain(..) {
+            // Who hung up does not want to know.
+            let _ = stream.write_all(line.as_bytes());
+        }
+        *told = Some(line);
+    }
+
+    /// Tells them that the volume is closed, and that another daemon goes on with the mount.
+    pub fn tell_followed(&self) {
+        self.tell(format!("{FOLLOWED}\n"));
+    }
+}
+
 /// The daemon's end.
 pub struct Server {
     path: PathBuf,
     /// Of the socket at that path: a later mount of the same device number has another one there.
     inode: u64,
-    waiting: Arc<Mutex<Vec<UnixStream>>>,
+    waiting: Waiting,
 }
 
 impl Server {
@@ -263,11 +302,15 @@ impl Server {
     /// # Errors
     ///
     /// What the system said; a mount works without this.
-    pub fn start(entry: &MountEntry, answers: Arc<dyn Answers>) -> io::Result<Self> {
-        Self::listen(socket_in(&runtime::make()?, entry), answers)
+    pub fn start(
+        entry: &MountEntry,
+        answers: Arc<dyn Answers>,
+        waiting: Waiting,
+    ) -> io::Result<Self> {
+        Self::listen(socket_in(&runtime::make()?, entry), answers, waiting)
     }
 
-    fn listen(path: PathBuf, answers: Arc<dyn Answers>) -> io::Result<Self> {
+    fn listen(path: PathBuf, answers: Arc<dyn Answers>, waiting: Waiting) -> io::Result<Self> {
         // A daemon that was killed leaves its socket behind.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -276,13 +319,12 @@ impl Server {
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
         let inode = fs::symlink_metadata(&path)?.ino();
-        let waiting = Arc::new(Mutex::new(Vec::new()));
-        let inner = Arc::clone(&waiting);
+        let inner = waiting.clone();
         thread::Builder::new()
             .name("control".into())
             .spawn(move || {
                 for stream in listener.incoming().flatten() {
-                    let (answers, waiting) = (Arc::clone(&answers), Arc::clone(&inner));
+                    let (answers, waiting) = (Arc::clone(&answers), inner.clone());
                     let serve = move || serve(stream, &*answers, &waiting);
                     // Without a thread this client is turned away.
                     let _ = thread::Builder::new().name("client".into()).spawn(serve);
@@ -300,19 +342,10 @@ impl Server {
         if fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode) {
             let _ = fs::remove_file(&self.path);
         }
-        let text = match result {
+        self.waiting.tell(match result {
             Ok(words) => format!("done {words}\n"),
             Err(error) => format!("failed: {error}\n"),
-        };
-        for mut stream in self
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .drain(..)
-        {
-            // Who hung up does not want to know.
-            let _ = stream.write_all(text.as_bytes());
-        }
+        });
     }
 }
 
@@ -373,18 +406,14 @@ fn late(entry: &MountEntry) -> Failure {
     )
 }
 
-fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Mutex<Vec<UnixStream>>) {
+fn serve(stream: UnixStream, answers: &dyn Answers, waiting: &Waiting) {
     // A client that says nothing must not keep a thread for ever.
     let _ = stream.set_read_timeout(Some(REQUEST_TIME));
     let Ok((line, descriptors)) = read_request(&stream) else {
         return;
     };
     if line == "wait" {
-        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        // So that the client knows that it will be told.
-        if (&stream).write_all(b"waiting\n").is_ok() {
-            waiting.push(stream);
-        }
+        waiting.add(stream);
         return;
     }
     let mut out = BufWriter::new(&stream);
@@ -500,14 +529,19 @@ fn ask_telling(
 /// That a daemon ended before it was done: it died, or the volume was unmounted.
 fn ended_early(entry: &MountEntry) -> Failure {
     let shown = shown_path(&entry.path);
-    let is_there = mounts::ours()
-        .iter()
-        .any(|other| (other.device, &other.path) == (entry.device, &entry.path));
-    let words = match is_there {
-        true => format!("the daemon of {shown} died before it was done; try again"),
-        false => format!("{shown} was unmounted before that was done; what was done so far stays"),
-    };
-    Failure::new(Kind::Io, words)
+    let died = format!("the daemon of {shown} died before it was done; try again");
+    unmounted(entry).unwrap_or_else(|| Failure::new(Kind::Io, died))
+}
+
+/// That a mount is gone, if it is.
+pub fn unmounted(entry: &MountEntry) -> Option<Failure> {
+    let is_it = |other: &MountEntry| (other.device, &other.path) == (entry.device, &entry.path);
+    if mounts::ours().iter().any(is_it) {
+        return None;
+    }
+    let shown = shown_path(&entry.path);
+    let words = format!("{shown} was unmounted before that was done; what was done so far stays");
+    Some(Failure::new(Kind::Io, words))
 }
 
 /// As [`ask`], showing how far the daemon is with what is called `name`.
@@ -551,6 +585,8 @@ pub enum Ended {
     Closed(String),
     /// It could not; why.
     Failed(String),
+    /// It closed the volume, and another one goes on with the mount.
+    Followed,
     /// It died before it was done.
     Died,
 }
@@ -565,7 +601,10 @@ impl Waiter {
     ///
     /// As [`ask`].
     pub fn new(entry: &MountEntry) -> io::Result<Self> {
-        let mut stream = connect(entry)?;
+        Self::on(connect(entry)?)
+    }
+
+    fn on(mut stream: UnixStream) -> io::Result<Self> {
         writeln!(stream, "wait")?;
         let mut reader = BufReader::new(stream);
         let mut line = String::new();
@@ -584,6 +623,7 @@ impl Waiter {
         let line = line.trim_end();
         match (read, line.strip_prefix("done")) {
             (Ok(_), Some(words)) => Ended::Closed(words.trim_start().to_owned()),
+            (Ok(_), None) if line == FOLLOWED => Ended::Followed,
             (Ok(_), None) if !line.is_empty() => {
                 Ended::Failed(line.trim_start_matches("failed: ").to_owned())
             }
@@ -609,12 +649,27 @@ mod tests {
     fn a_daemon_that_ends_leaves_its_successors_socket_alone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("7-0.sock");
-        let first = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
-        let second = Server::listen(path.clone(), Arc::new(Nobody)).unwrap();
+        let first = Server::listen(path.clone(), Arc::new(Nobody), Waiting::default()).unwrap();
+        let second = Server::listen(path.clone(), Arc::new(Nobody), Waiting::default()).unwrap();
         first.finish(Ok(String::new()));
         assert!(UnixStream::connect(&path).is_ok());
         second.finish(Ok(String::new()));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn who_waits_for_a_daemon_that_makes_way_knows_that_it_did_not_die() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("7-0.sock");
+        let waiting = Waiting::default();
+        let _server = Server::listen(path.clone(), Arc::new(Nobody), waiting.clone()).unwrap();
+        let waiter = || Waiter::on(UnixStream::connect(&path).unwrap()).unwrap();
+        let before = waiter();
+        waiting.tell_followed();
+        // Also who comes before that has ended.
+        let after = waiter();
+        assert_eq!(before.wait(), Ended::Followed);
+        assert_eq!(after.wait(), Ended::Followed);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use rustix::process::{configure_io_flusher_behavior, geteuid};
 
 use super::change::Changed;
 use super::confine::Confinement;
-use super::control::{self, Server};
+use super::control::{self, Server, Waiting};
 use super::emptier::Emptier;
 use super::failing::Failing;
 use super::greeting::Greeting;
@@ -435,7 +435,7 @@ impl Serving<'_> {
         state: &Arc<State>,
         promise: &Arc<Standing>,
         failing: &Arc<Failing>,
-        make_way: MakeWay,
+        (make_way, waiting): (MakeWay, Waiting),
     ) -> Option<Server> {
         let handler = Arc::new(ControlHandler {
             volume: Arc::downgrade(&self.volume),
@@ -452,7 +452,7 @@ impl Serving<'_> {
             tallies: self.counted.operations.clone(),
             errors: Arc::clone(&self.counted.errors),
         });
-        let started = Server::start(self.attached.entry.as_ref()?, handler);
+        let started = Server::start(self.attached.entry.as_ref()?, handler, waiting);
         if let Err(error) = &started {
             tracing::warn!("other commands cannot ask this mount: {error}");
         }
@@ -460,7 +460,7 @@ impl Serving<'_> {
     }
 
     /// What ends this process so that another one goes on where it came to rest.
-    fn make_way(&self, state: &Arc<State>, hold: Hold) -> MakeWay {
+    fn make_way(&self, state: &Arc<State>, hold: Hold, waiting: Waiting) -> MakeWay {
         let (state, unmounter) = (Arc::clone(state), Arc::clone(&self.unmounter));
         let handover = Arc::clone(&self.handover);
         Arc::new(move |volume, succession| {
@@ -480,7 +480,10 @@ impl Serving<'_> {
             hold.hold();
             state.closing();
             match volume.close() {
-                Ok(()) => handover.note_durable(),
+                Ok(()) => {
+                    handover.note_durable();
+                    waiting.tell_followed();
+                }
                 // The successor takes it for a crash.
                 Err(error) => tracing::error!("closing the volume failed: {error}"),
             }
@@ -573,9 +576,10 @@ impl Serving<'_> {
         })?;
         // It is the only one.
         let _ = state.ticker().set(ticker);
-        let make_way = self.make_way(state, hold);
+        let waiting = Waiting::default();
+        let make_way = self.make_way(state, hold, waiting.clone());
         state.emptier().ends_by(Arc::clone(&make_way));
-        let server = self.control(state, &promise, &failing, make_way);
+        let server = self.control(state, &promise, &failing, (make_way, waiting));
         self.confinement.before_serving(self.rings.is_some());
         if let Some(rings) = self.rings {
             session = session.rings(rings);
