@@ -122,9 +122,6 @@ pub fn whole(
     others: &[(PathBuf, Arc<FileDevice>)],
     absent: Absent,
 ) -> Result<Arc<dyn Device>, Failure> {
-    if others.is_empty() && absent == Absent::Refused {
-        return Ok(Arc::<FileDevice>::clone(device));
-    }
     let others = others
         .iter()
         .map(|(path, other)| candidate(path, Arc::clone(other)));

@@ -379,6 +379,17 @@ rm "$mnt/large"
 "$loamfs" unmount "$mnt"
 ok "a device joins a mounted volume, and it grows"
 
+"$loamfs" mount -o "device=$new" "$image" "$mnt" >"$work/out"
+expect 0 "$loamfs" device remove "$mnt" "$new"
+has_count 1 || fail "it has not left"
+expect 0 "$loamfs" upgrade "$mnt"
+kill -9 "$(daemon)"
+until_it has_count 1
+echo alone >"$mnt/alone"
+"$loamfs" unmount "$mnt"
+expect 0 "$loamfs" check "$image"
+ok "where all have left but the device that leads, daemons follow each other still"
+
 rm "$image" "$new"
 "$loamfs" mkfs -q --size 128M "$image"
 for number in 1 2 3; do truncate -s 64M "$work/new$number.img"; done
