@@ -2,8 +2,8 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -462,10 +462,15 @@ impl Serving<'_> {
     /// What ends this process so that another one goes on where it came to rest.
     fn make_way(&self, state: &Arc<State>, hold: Hold, waiting: Waiting) -> MakeWay {
         let (state, unmounter) = (Arc::clone(state), Arc::clone(&self.unmounter));
-        let handover = Arc::clone(&self.handover);
+        let (handover, one) = (Arc::clone(&self.handover), Mutex::new(()));
         Arc::new(move |volume, succession| {
+            if matches!(succession, Succession::Asked) {
+                return unmounter.say("followed");
+            }
+            // A second one would end this process before all is said that the first one has to say.
+            let _alone = one.lock().unwrap_or_else(PoisonError::into_inner);
             match succession {
-                Succession::Asked => return unmounter.say("followed"),
+                Succession::Asked => {}
                 Succession::Upgrade => unmounter.say("upgrade")?,
                 Succession::Change(change, joining) => {
                     let joining: Vec<_> = joining.iter().map(AsFd::as_fd).collect();
