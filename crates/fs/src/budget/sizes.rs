@@ -63,9 +63,10 @@ impl<'c> Sizes<'c> {
             .max(2 * REMOVAL_COST)
     }
 
-    /// Bytes of the log that small files leave to metadata while data groups have room.
+    /// Bytes of the log that small files leave to metadata while data groups have room: half of the reserve, with what is
+    /// counted besides for ends of holes ([`Budget::space_fits`](super::Budget::space_fits)).
     pub(super) fn spill_margin(self) -> u64 {
-        self.reserve_bytes() / 2
+        self.reserve_bytes() / 3
     }
 
     /// Bytes that only deletes, checkpoints and compaction may use: two checkpoints of the largest size with their next
