@@ -152,7 +152,7 @@ fn group_size(o: &MkfsOptions, size: u64) -> Result<u64, Error> {
 }
 
 /// The sizes of a volume of `have` bytes, or as many of them as were asked for.
-fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
+pub(crate) fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
     let size = o.size.unwrap_or(have);
     if size > have {
         return Err(options(format!(
@@ -168,7 +168,7 @@ fn geometry(have: u64, o: &MkfsOptions) -> Result<Geometry, Error> {
     let group = group_size(o, size)?;
     let segment_max = o.segment_max.unwrap_or_else(|| {
         let small = (size / 64).clamp(128 << 10, 8 << 20);
-        let most = (size / 256).clamp(small, 16 << 20) as u32;
+        let most = (size / 128).clamp(small, 16 << 20) as u32;
         most / UNIT_SIZE * UNIT_SIZE
     });
     let nodes = (size / 4096 / 64).clamp(16, 2048) as u32;

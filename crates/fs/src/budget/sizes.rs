@@ -12,6 +12,9 @@ const EXTENT_COST: u64 = 2 * NODE_SIZE as u64;
 /// The same, for each unit: a run of checksums in a leaf that is half empty, shared by its units.
 const UNIT_COST: u64 = 9;
 
+/// Bytes of a segment that the reserve has room for, where segments may be that long.
+const RESERVED_SEGMENT: u64 = 8 << 20;
+
 /// The sizes of a volume, and how much of it was never written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes<'c> {
@@ -56,6 +59,14 @@ impl<'c> Sizes<'c> {
         u64::from(self.geometry.segment_max) * 3 / 4
     }
 
+    /// Bytes of the longest segment that the reserve has room for: half of the longest that there may be, or more. What is
+    /// changed again soon is written once by longer ones; a larger reserve would be everybody's.
+    fn reserved_segment(self) -> u64 {
+        let most = u64::from(self.geometry.segment_max);
+        let least = (self.volume_bytes() / 256).max(RESERVED_SEGMENT);
+        most.min(least.max(most / 2))
+    }
+
     /// Room that others leave to removals besides: so much of it is dirtied before the checkpoints come again.
     pub fn spare_bytes(self) -> u64 {
         u64::from(self.geometry.segment_max)
@@ -78,7 +89,7 @@ impl<'c> Sizes<'c> {
         if !self.law.keeps_reserve() {
             return 0;
         }
-        2 * (bounded + u64::from(g.segment_max).min(self.volume_bytes() / 64))
+        2 * (bounded + self.reserved_segment().min(self.volume_bytes() / 64))
             + self.promised_bytes()
     }
 
@@ -100,14 +111,14 @@ impl<'c> Sizes<'c> {
         (two.div_ceil(self.group_bytes()) + 1).min(self.reserve_groups())
     }
 
-    /// Fragments of the smallest hole to be counted on: any block fits into it, and the largest segment or checkpoint
-    /// is cut into half the extents that it may have, at most.
+    /// Fragments of the smallest hole to be counted on: any block fits into it. The largest checkpoint, and segment that the
+    /// reserve has room for, is cut into half the extents that it may have, at most; a longer one into no more than it may have.
     pub fn hole_least(self) -> u64 {
         let g = self.geometry;
         let nodes = u64::from(g.checkpoint_nodes_max) * 4096;
         let longest = nodes
             .min(self.volume_bytes() / 16)
-            .max(g.segment_max.into());
+            .max(self.reserved_segment());
         let cut = longest / (EXTENTS_MAX as u64 / 2);
         g.frags_for(cut)
             .max(g.block_frags())
@@ -123,5 +134,56 @@ impl<'c> Sizes<'c> {
     pub fn promise_of(self, count: Unwritten) -> u64 {
         let units = count.frags / self.geometry.unit_frags();
         count.extents * EXTENT_COST + units * UNIT_COST
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MkfsOptions;
+
+    /// That of a volume of so many bytes.
+    fn geometry_of(bytes: u64) -> Geometry {
+        crate::mkfs::geometry(bytes, &MkfsOptions::default()).unwrap()
+    }
+
+    fn sizes(geometry: &Geometry) -> Sizes<'_> {
+        static LAW: std::sync::LazyLock<Law<dyn Rules>> = std::sync::LazyLock::new(Law::default);
+        Sizes::new(geometry, &LAW, Unwritten::default())
+    }
+
+    /// A reserve for the longest segments took 16 MiB from everybody on volumes of 2 GiB.
+    #[test]
+    fn segments_of_16_mib_take_no_larger_reserve_from_2_gib() {
+        let long = geometry_of(2 << 30);
+        let short = Geometry {
+            segment_max: 8 << 20,
+            ..long
+        };
+        assert_eq!(long.segment_max, 16 << 20);
+        let (long, short) = (sizes(&long), sizes(&short));
+        assert!(long.segment_full() > short.segment_full());
+        assert_eq!(long.reserve_bytes(), short.reserve_bytes());
+        assert_eq!(long.hole_least(), short.hole_least());
+    }
+
+    #[test]
+    fn the_longest_segment_may_be_cut_into_the_smallest_holes() {
+        for mib in [2_u64, 64, 1 << 10, 1536, 2 << 10, 3 << 10, 4 << 10, 1 << 20] {
+            let made = geometry_of(mib << 20);
+            for longer in [1, 16] {
+                let geometry = Geometry {
+                    segment_max: made.segment_max * longer,
+                    ..made
+                };
+                let longest = geometry.frags_for(geometry.segment_max.into());
+                let holes = sizes(&geometry).hole_least() * EXTENTS_MAX as u64;
+                // What is cut off is less than a fragment a hole.
+                assert!(
+                    longest <= holes + EXTENTS_MAX as u64,
+                    "{mib} MiB x {longer}"
+                );
+            }
+        }
     }
 }
