@@ -12,6 +12,11 @@ use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::collections::BTreeMap;
 
+/// Bytes of the smallest hole that is worth a seek while there is other room, where groups are not small.
+const WORTH_A_SEEK: u64 = 1 << 20;
+/// Where they are, it is one of so many parts of a group.
+const HOLES: u64 = 8;
+
 /// What a search came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundSpace {
@@ -76,6 +81,7 @@ impl<'a> Placement<'a> {
     /// order:
     /// - the run that continues at `near`,
     /// - the first one behind it, and around the end of the volume, in a log group,
+    /// - once half of the groups are taken, the largest hole that is known, if it is worth a seek,
     /// - a free group that is not kept for data: the nearest to the log groups there are, so that metadata stay together
     ///   (Z7); the first one in the middle of a `rotational` device,
     /// - the largest hole of at least `least` fragments; smaller ones are left to compaction,
@@ -175,6 +181,19 @@ impl<'a> Placement<'a> {
     ) -> GroupNo {
         anchor::choose(self.groups, parent, avg_file_size, files_per_dir)
     }
+}
+
+/// Whether half of the groups are free.
+fn is_roomy(groups: &Groups) -> bool {
+    free_groups(groups) > groups.layout().present() as u64 / 2
+}
+
+/// Fragments of the smallest hole that is worth a seek. What is written into smaller ones costs more in seeks than in transfer,
+/// and what is written together lies apart.
+fn least_hole(groups: &Groups) -> u64 {
+    let geometry = groups.layout().geometry();
+    let worth = WORTH_A_SEEK / u64::from(geometry.fragment_size);
+    worth.min(geometry.group_frags / HOLES)
 }
 
 /// The number of groups that can take a role.

@@ -206,6 +206,34 @@ fn small_holes_are_used_once_half_of_the_groups_are_taken_the_largest_first() {
     assert_eq!(fill(1, 20), extent(10 * 1024 + 632, 8));
 }
 
+/// Segments took one free group after the other, while the log lay thinly in those that it had.
+#[test]
+fn the_log_goes_back_to_long_holes_once_half_of_the_groups_are_taken() {
+    let mut space = volume();
+    let first = run(space.placement().find_log(64, 4, FragAddr(0), true));
+    space.allocate(first, small()).unwrap();
+    // A hole that is worth a seek, an eighth of a group, and a shorter one.
+    let (hole, short) = (first.start.0 + 20, first.start.0 + 60);
+    space.free(extent(hole, 8), Ssn(1)).unwrap();
+    space.free(extent(short, 4), Ssn(1)).unwrap();
+    space.release(Ssn(1), Ssn(0), |_| false);
+    let fill = |space: &mut Space| {
+        let found = run(space.placement().find_log(64, 4, first.end(), true));
+        space.allocate(found, small()).unwrap();
+        found
+    };
+    assert_eq!(fill(&mut space), extent(first.end().0, 64));
+    let data = run(space.placement().find_data(36 * 8, FragAddr(0), GroupNo(4)));
+    assert!(data.frags >= 28 * 64, "{data:?}");
+    space.allocate(data, owner(BlockKind::Homed, 0)).unwrap();
+    while space.free_groups() > 32 {
+        fill(&mut space);
+    }
+    assert_eq!(fill(&mut space), extent(hole, 8));
+    let next = fill(&mut space);
+    assert_eq!(next.frags, 64, "a free group: {next:?}");
+}
+
 #[test]
 fn data_groups_take_whole_blocks_and_never_those_that_a_superblock_cuts() {
     let mut space = volume();
@@ -692,6 +720,7 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
     assert_eq!(space.free_groups(), 24);
     let mut left = 4096 - 1048 - 24 * 64;
     assert_eq!(space.usage().free_frags(), left);
+    // In a row: data finds nothing before the log does.
     let mut full = 0;
     for round in 0.. {
         let near = FragAddr(round * 577 % 4096);
@@ -708,6 +737,7 @@ fn nothing_is_placed_in_gaps_nor_where_a_device_leaves() {
             }
             continue;
         };
+        full = 0;
         assert!(!run.overlaps(gap) && run.end().0 <= 40 * 64, "{run:?}");
         space.allocate_unshown(run).unwrap();
         left -= run.frags;

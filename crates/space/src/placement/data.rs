@@ -1,19 +1,15 @@
 //! Extents for the blocks of large files, which hFS keeps in its data partition (H1, H9, H19): long ones near the
 //! directory's anchor group. Which files are large `operations::write` decides.
 
-use super::{FoundSpace, free_groups};
+use super::{FoundSpace, free_groups, is_roomy, least_hole};
 use crate::bitmap::max_tree::MaxTree;
 use crate::groups::Groups;
 use loamfs_format::group::Role;
 use loamfs_format::{Extent, FragAddr, GroupNo};
 use std::ops::Range;
 
-/// Bytes of the smallest hole that is begun while half of the groups are free, where groups are not small.
-const WORTH_A_SEEK: u64 = 1 << 20;
 /// Bytes of the smallest rest of a hole that is filled with a part of a file.
 const LEAST_REST: u64 = 64 << 10;
-/// Where they are, it is one of so many parts of a group.
-const HOLES: u64 = 8;
 
 /// Where a run may be found: the nearest first, and at the same distance the surest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,7 +78,7 @@ impl<'a> Search<'a> {
     }
 
     fn find_within(&mut self, begun: Begun) -> FoundSpace {
-        match self.is_roomy() {
+        match is_roomy(self.groups) {
             true => self.find_near(begun.near),
             false => self.find_large(begun.last),
         }
@@ -100,7 +96,7 @@ impl<'a> Search<'a> {
                 None => {}
             }
         }
-        self.find_hole(self.least_hole())
+        self.find_hole(least_hole(self.groups))
     }
 
     /// Later: in the fewest holes that there can be, the largest first, whatever directory a file is in. On a disk a way is
@@ -164,20 +160,6 @@ impl<'a> Search<'a> {
             }
         }
         self.largest_run(cap)
-    }
-
-    /// Whether half of the groups are free.
-    fn is_roomy(&self) -> bool {
-        free_groups(self.groups) > self.groups.layout().present() as u64 / 2
-    }
-
-    /// Fragments of the smallest hole that is begun. While there is plenty, what is written into small ones costs more in
-    /// seeks than in transfer, and what is written together lies apart.
-    fn least_hole(&self) -> u64 {
-        let layout = self.groups.layout();
-        let geometry = layout.geometry();
-        let worth = WORTH_A_SEEK / u64::from(geometry.fragment_size);
-        worth.min(geometry.group_frags / HOLES)
     }
 
     /// The run that starts at an address, however short.

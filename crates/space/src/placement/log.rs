@@ -1,7 +1,7 @@
 //! Where dynamic segments go (H10): runs of free units where the log goes on. `log::segment` builds a dynamic segment over them,
 //! and `log::plugging` cuts one into holes.
 
-use super::{FoundSpace, free_groups};
+use super::{FoundSpace, free_groups, is_roomy, least_hole};
 use crate::groups::Groups;
 use crate::law::{Law, Rules};
 use loamfs_format::group::Role;
@@ -76,7 +76,7 @@ impl<'a> Search<'a> {
         }
         let found = match all_log {
             true => None,
-            false => self.next_fit(),
+            false => self.next_fit().or_else(|| self.long_hole()),
         };
         if let Some(found) = found {
             return found;
@@ -178,6 +178,17 @@ impl<'a> Search<'a> {
         }
         let at = FragAddr(self.groups.layout().start(index) + map.find(from, least)?);
         Some(Extent::new(at, self.run_at(at)))
+    }
+
+    /// The largest hole that is known, once half of the groups are taken, if it is worth a seek: inode blocks and directories
+    /// leave such holes with the next segments. Else the log would lie thinly in ever more groups, which data lack.
+    fn long_hole(&self) -> Option<FoundSpace> {
+        let longest = self.groups.of(Role::Log).runs().max_in(&self.within);
+        let least = least_hole(self.groups).min(self.want).max(self.least);
+        if is_roomy(self.groups) || u64::from(longest) < least {
+            return None;
+        }
+        Some(self.largest_hole()).filter(|found| matches!(found, FoundSpace::Run(_)))
     }
 
     /// Claims the free groups behind a run until it is as long as wanted, or `kept` are left.
