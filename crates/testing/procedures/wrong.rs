@@ -38,7 +38,7 @@ impl Core {
         let id = self.writeback.new_batch();
         let node = self.inodes.get_mut(ino)?;
         let (mut units, mut crcs, mut runs) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let (per_block, shown) = (self.geometry.block_units(), node.inode.size);
+        let (per_block, shown) = (self.geometry.block_units(), node.inode().size);
         for (unit, home) in images {
             let taken = node.change_homed(&mut self.writeback, |homed| {
                 homed.take_units(std::iter::once(*unit), per_block)
@@ -80,7 +80,7 @@ impl Core {
         for (block, extent) in homes {
             let end = block + extent.frags / geometry.block_frags();
             let found =
-                extents::overlapping(&node.inode, &mut self.blocks, &geometry, *block, end)?;
+                extents::overlapping(node.inode(), &mut self.blocks, &geometry, *block, end)?;
             old.extend(found.iter().map(|e| e.pointer.extent()));
         }
         // A second try comes by once more.
