@@ -693,7 +693,7 @@ fn discarded_early() -> Directed {
 
 /// A directory's blocks and a small file's data are replaced.
 fn superseded() -> Directed {
-    scattered([&[unlink(B), put(A, 2)][..], &fill()].concat())
+    scattered([&[unlink(B), put(A, 2)][..], &fill_with(8)].concat())
 }
 
 /// What a checkpoint replaces is written to before a superblock names it.
