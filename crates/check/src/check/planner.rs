@@ -26,35 +26,19 @@ impl Planner {
     }
 
     pub(super) fn add_links(&mut self, ino: Ino, count: u32) {
-        if self.plan.links.len() < LIST_MAX {
-            self.plan.links.push((ino, count));
-        } else {
-            self.plan.truncated = true;
-        }
+        self.plan.truncated |= !list(&mut self.plan.links, (ino, count));
     }
 
     pub(super) fn add_unnamed(&mut self, ino: Ino) {
-        if self.plan.unnamed.len() < LIST_MAX {
-            self.plan.unnamed.push(ino);
-        } else {
-            self.plan.truncated = true;
-        }
+        self.plan.truncated |= !list(&mut self.plan.unnamed, ino);
     }
 
     pub(super) fn add_recount(&mut self, group: GroupNo) {
-        if self.plan.recount.len() < LIST_MAX {
-            self.plan.recount.push(group);
-        } else {
-            self.plan.truncated = true;
-        }
+        self.plan.truncated |= !list(&mut self.plan.recount, group);
     }
 
     pub(super) fn add_worn(&mut self, map: MapTree, low: u64) {
-        if self.plan.worn.len() < LIST_MAX {
-            self.plan.worn.push((map, low));
-        } else {
-            self.plan.truncated = true;
-        }
+        self.plan.truncated |= !list(&mut self.plan.worn, (map, low));
     }
 
     pub(super) fn add_table(&mut self, dir: Ino) {
@@ -74,11 +58,7 @@ impl Planner {
     }
 
     pub(super) fn add_home(&mut self, extent: Extent, ino: Ino, block: u64) {
-        if self.plan.homes.len() < LIST_MAX {
-            self.plan.homes.push((extent, ino, block));
-        } else {
-            self.plan.truncated = true;
-        }
+        self.plan.truncated |= !list(&mut self.plan.homes, (extent, ino, block));
     }
 
     /// Has nodes of a map taken out. Returns whether there are any to take out.
@@ -139,19 +119,24 @@ impl Planner {
     }
 }
 
+/// Adds an entry; false when the list is full.
+fn list<T>(entries: &mut Vec<T>, entry: T) -> bool {
+    let has_room = entries.len() < LIST_MAX;
+    if has_room {
+        entries.push(entry);
+    }
+    has_room
+}
+
 /// Adds a range, to the last one if it continues it; false when the list is full.
-fn push(list: &mut Vec<Extent>, extent: Extent) -> bool {
-    if let Some(last) = list.last_mut()
+fn push(ranges: &mut Vec<Extent>, extent: Extent) -> bool {
+    if let Some(last) = ranges.last_mut()
         && last.end() == extent.start
     {
         last.frags = last.frags.saturating_add(extent.frags);
         return true;
     }
-    if list.len() < LIST_MAX {
-        list.push(extent);
-        return true;
-    }
-    false
+    list(ranges, extent)
 }
 
 #[cfg(test)]
