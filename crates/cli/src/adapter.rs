@@ -5,7 +5,8 @@
 //! as the protocol wants it.
 //!
 //! Nobody else changes a mounted volume. So the kernel may trust names and attributes for an hour:
-//! it learns of its own changes by itself. Files are opened and closed without a message. What is open is therefore known by the kernel's lookup counts: see [`lookups`].
+//! it learns of its own changes by itself. Files are opened and closed without a message. What is
+//! open is therefore known by the kernel's lookup counts: see [`lookups`].
 
 mod answers;
 mod attributes;

@@ -716,7 +716,7 @@ fn info_json(volume: &Volume) -> Value {
                 written => Some(info.device.total().write_bytes as f64 / written as f64),
             },
             "longest_wait_seconds": info.longest_wait.as_secs_f64(),
-            "held_bytes": bytes(info.present_frags),
+            "held_bytes": bytes(info.held_frags),
         },
         "memory": {
             "cache_bytes": info.cache_bytes,

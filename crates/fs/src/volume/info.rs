@@ -36,7 +36,7 @@ pub struct Info {
     /// See above.
     pub used_frags: u64,
     /// See above.
-    pub present_frags: u64,
+    pub held_frags: u64,
     /// Last sealed segment, highest durable one, last checkpoint.
     pub segment: Ssn,
     /// See above.
@@ -176,7 +176,7 @@ impl Volume {
             spilled_log_groups: core.space.usage().spilled_log_groups(),
             total_frags: core.sb.present_frags(),
             used_frags: core.space.usage().in_use().saturating_sub(absent),
-            present_frags: core.space.held().frags(),
+            held_frags: core.space.held().frags(),
             segment: core.log.tail().ssn,
             durable: core.log.durable(),
             checkpoint: core.checkpoints.last().ssn,
